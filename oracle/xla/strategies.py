@@ -92,12 +92,12 @@ class Task:
     refusal: Refusal = NOT_YET
 
     def attempt(
-        self, stream: ResolvedStream, rewritings: int, left: tuple[Left, ...] = (), steps: Steps | None = None
+        self, stream: ResolvedStream, left: tuple[Left, ...] = (), steps: Steps | None = None
     ) -> Raising | Refusal:
         """The task's stream, or what was made of it, raised."""
         raiser = Raiser(Tree.of(stream), self.reassociate, self.limits, steps)
         try:
-            with bounded_work(rewritings):
+            with bounded_work(self.limits.rewritings):
                 made = tuple(_result(raiser, tensor) for tensor in stream.results)
             contractions = sum(count_contractions(r.value) for r in made)
         except Unraisable as error:
@@ -123,12 +123,12 @@ class Strategy:
 
 
 def _as_it_stands(task: Task) -> Raising | Refusal:
-    return task.attempt(task.stream, task.limits.rewritings)
+    return task.attempt(task.stream)
 
 
 def _without_rings(task: Task) -> Raising | Refusal | None:
     straight = without_rings(task.stream, task.limits)
-    return None if straight is task.stream else task.attempt(straight, task.limits.rewritings)
+    return None if straight is task.stream else task.attempt(straight)
 
 
 def _in_strips(task: Task) -> Raising | Refusal | None:
@@ -141,7 +141,7 @@ def _in_strips(task: Task) -> Raising | Refusal | None:
             if strips is stream:
                 break
             stream = strips
-            found = task.attempt(stream, task.limits.rewritings, (), steps)
+            found = task.attempt(stream, (), steps)
             if isinstance(found, Raising):
                 break
             refusal = found
@@ -167,7 +167,7 @@ def _in_part(task: Task) -> Raising | Refusal:
             nested = Outlined(task.stream, left)
             if nested.is_all():
                 return Refusal("all of it would be left as loops")
-            found = task.attempt(nested.stream, task.limits.rewritings, tuple(left[p] for p in sorted(left)), steps)
+            found = task.attempt(nested.stream, tuple(left[p] for p in sorted(left)), steps)
             if isinstance(found, Raising) or found.too_deep:
                 return found
             refusal = found

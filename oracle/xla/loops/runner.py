@@ -15,9 +15,9 @@ from typing import Any
 from archloom.oracle.affine import Affine, Mod
 from archloom.oracle.resolved import Op, Read, ResolvedStream, TensorType, Window
 from archloom.oracle.stream import HbmTensor
-from archloom.oracle.xla.lowering.direct import compute
 from archloom.oracle.xla.lowering.lower import Lowering
 from archloom.oracle.xla.lowering.ops import NUMPY, bitcast, convert, jax_dtype
+from archloom.oracle.xla.lowering.wholes import compute
 from archloom.oracle.xla.notation.expr import Expr, Leaf
 from archloom.oracle.xla.notation.fallbacks import How, Record
 from archloom.oracle.xla.notation.refusals import NoNotation, Unraisable

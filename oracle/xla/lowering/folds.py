@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.xla.lowering.ops import elementwise
-from archloom.oracle.xla.lowering.views import Spread, extent
+from archloom.oracle.xla.lowering.views import Spread, Spreading, extent
 from archloom.oracle.xla.notation.constraints import Cases
 from archloom.oracle.xla.notation.expr import (
     Carry,
@@ -28,9 +28,6 @@ from archloom.oracle.xla.notation.expr import (
     same_kind,
 )
 
-if TYPE_CHECKING:
-    from archloom.oracle.xla.lowering.lower import Lowering
-
 UNROLLED = 2
 """Up to how many steps a chain is written out."""
 
@@ -38,7 +35,7 @@ Step = Callable[[Any, Any], Any]
 """The next value for the number of the step and the value so far."""
 
 
-def fold(lowering: "Lowering", e: Fold, ranges: Ranges) -> Spread:
+def fold(lowering: Spreading, e: Fold, ranges: Ranges) -> Spread:
     """The array of a chain over its free variables."""
     import jax.numpy as jnp
     from jax import lax
@@ -94,7 +91,7 @@ def _merged(form: Affine, cases: Cases) -> Expr | None:
     return None if any(carries(b) for b in bodies) else Switch(form, cases, first.dtype)
 
 
-def _step(lowering: "Lowering", e: Fold, body: Expr, names: tuple[str, ...], ranges: Ranges) -> Step:
+def _step(lowering: Spreading, e: Fold, body: Expr, names: tuple[str, ...], ranges: Ranges) -> Step:
     """What a sub-expression of the chain's body is in each step."""
     if isinstance(body, Carry):
         return lambda i, value: value
@@ -106,7 +103,7 @@ def _step(lowering: "Lowering", e: Fold, body: Expr, names: tuple[str, ...], ran
     return lambda i, value: elementwise(opcode, [o(i, value) for o in operands], attributes, dtype, types)
 
 
-def _given(lowering: "Lowering", e: Fold, part: Expr, names: tuple[str, ...], ranges: Ranges) -> Step:
+def _given(lowering: Spreading, e: Fold, part: Expr, names: tuple[str, ...], ranges: Ranges) -> Step:
     """A part that does not depend on the chain: computed for all steps, a row for each."""
     import jax.numpy as jnp
     from jax import lax

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from archloom.oracle.affine import Affine, Mod
-from archloom.oracle.xla.notation.expr import Range, Ranges
+from archloom.oracle.xla.notation.expr import Expr, Range, Ranges
+from archloom.oracle.xla.notation.fallbacks import Record
 from archloom.oracle.xla.notation.variables import fresh
 
 
@@ -38,6 +39,15 @@ class Spread:
         sizes = iter(mine.array.shape)
         shape = tuple(next(sizes) if n in self.names else 1 for n in names)
         return mine.array if mine.array.shape == shape else mine.array.reshape(shape)
+
+
+class Spreading(Protocol):
+    """What makes arrays of expressions (:class:`archloom.oracle.xla.lowering.lower.Lowering`)."""
+
+    record: Record
+
+    def spread(self, e: Expr, ranges: Ranges) -> Spread:
+        """The array of ``e`` over its free variables."""
 
 
 def extent(r: Range) -> int:

@@ -3,6 +3,9 @@
 Such an operator is one array for all iterations of the loops that its operands depend on, whose elements the rest of
 the program refers to. The iterations are computed at once by ``jax.vmap``, or, where that might change what is
 computed, one after the other by ``jax.lax.map``.
+
+In instructions that stay in loops, such an operator (or one of the family ``opaque``, or a sum of floats in an order of
+its own) makes whole arrays of all it is computed of.
 """
 
 from __future__ import annotations
@@ -10,19 +13,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from archloom.oracle.resolved import Op
-from archloom.oracle.xla.lowering.direct import apply
+from archloom.oracle.resolved import Op, ResolvedInstr, ResolvedRegion, Write
+from archloom.oracle.taidl.operators import OPCODES
+from archloom.oracle.taidl.operators.base import Shaped
+from archloom.oracle.xla.lowering.views import Spreading
 from archloom.oracle.xla.notation.expr import Operand, Whole, over
 from archloom.oracle.xla.notation.fallbacks import How, Record
-
-if TYPE_CHECKING:
-    from archloom.oracle.xla.lowering.lower import Lowering
 
 NEST = "loops"
 """The operator of instructions that stand for loops (:mod:`archloom.oracle.xla.loops.outlining`); its attribute
 ``nest`` is the function."""
+
 
 @dataclass(frozen=True)
 class Operator:
@@ -53,7 +56,7 @@ class Operator:
         return (apply(self.op, dict(zip(names, operands, strict=True)), dict(zip(names, self.types, strict=True))),)
 
 
-def computed(lowering: "Lowering", whole: Whole) -> tuple[Any, ...]:
+def computed(lowering: Spreading, whole: Whole) -> tuple[Any, ...]:
     """The results, each with an axis for each parameter before its own axes."""
     import jax
     from jax import lax
@@ -90,7 +93,7 @@ def computed(lowering: "Lowering", whole: Whole) -> tuple[Any, ...]:
     return tuple(r.reshape(*extents, *r.shape[1:]) for r in results)
 
 
-def _operand(lowering: "Lowering", whole: Whole, operand: Operand) -> tuple[Any, bool]:
+def _operand(lowering: Spreading, whole: Whole, operand: Operand) -> tuple[Any, bool]:
     """An operand's array, and whether it has a row for each point of the parameters."""
     import jax.numpy as jnp
 
@@ -112,3 +115,54 @@ def _values(whole: Whole) -> dict[str, Any]:
     extents = [n for _, n in whole.parameters]
     grids = np.indices(extents, np.int32).reshape(len(extents), -1)
     return {v: grid for (v, _), grid in zip(whole.parameters, grids, strict=True) if v in whole.function.variables}
+
+
+def compute(instr: ResolvedInstr, name: str, tensors: dict[str, Any]) -> Any:
+    """The tensor ``name`` of an instruction as a carrier; ``tensors`` has what was read, and keeps what is made."""
+    if name in tensors:
+        return tensors[name]
+    types = {s.dst: s.type.dtype for s in instr.statements if not isinstance(s, Write)}
+    needed, waiting = set[str](), [name]
+    definitions = {s.dst: s for s in instr.statements if isinstance(s, Op)}
+    while waiting:
+        wanted = waiting.pop()
+        if wanted not in needed and wanted not in tensors:
+            needed.add(wanted)
+            waiting += definitions[wanted].operands
+    for s in instr.statements:
+        if isinstance(s, Op) and s.dst in needed:
+            tensors[s.dst] = apply(s, tensors, types)
+    return tensors[name]
+
+
+def apply(s: Op, tensors: Mapping[str, Any], types: Mapping[str, str]) -> Any:
+    """One operator applied to the arrays of its operands."""
+    import jax.numpy as jnp
+
+    attributes = {k: _Function(v) if isinstance(v, ResolvedRegion) else v for k, v in s.attributes}
+    operands = [jnp.asarray(tensors[o]) for o in s.operands]
+    result = Shaped(s.type.shape, s.type.dtype)
+    return OPCODES[s.opcode].lowering(result, operands, attributes, [types[o] for o in s.operands])
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A region as a function of carriers."""
+
+    region: ResolvedRegion
+
+    @property
+    def name(self) -> str:
+        return self.region.name
+
+    def outputs(self, inputs: Sequence[Shaped]) -> tuple[Shaped, ...]:
+        raise AssertionError("the types of a resolved region are known")
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        r = self.region
+        tensors = dict(zip((name for name, _ in r.inputs), inputs, strict=True))
+        types = {name: kind.dtype for name, kind in r.inputs}
+        for s in r.statements:
+            types[s.dst] = s.type.dtype
+            tensors[s.dst] = apply(s, tensors, types)
+        return tuple(tensors[name] for name in r.results)
