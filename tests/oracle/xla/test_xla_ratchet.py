@@ -8,11 +8,9 @@ from __future__ import annotations
 import pytest
 
 import archloom
+from archloom.oracle import taidl
 from archloom.oracle.xla import compile_stream
 from archloom.oracle.xla.notation.fallbacks import How
-from archloom.tvm_backend.executors import isa_of
-
-pytest.importorskip("jax")
 
 OPTIONS = {"mesh": {"x": 2, "y": 2}, "triple_ring": {"rows": 2, "columns": 2}}
 """The smallest of the targets of many cores."""
@@ -37,7 +35,8 @@ def test_targets_are_raised(target: str) -> None:
     for operator in (EVEN, UNEVEN, CONVOLUTION):
         compiled = archloom.compile(operator, target=target, options=OPTIONS.get(target)).compiled
         for plan in compiled.plans.values():
-            report = compile_stream(plan.stream, isa_of(plan.stream, {})).report
+            isa = taidl.load(plan.stream.isa, **dict(plan.stream.parameters))
+            report = compile_stream(plan.stream, isa).report
             assert not report.strategies[-1].reason, str(report)
             how = report.strategies[-1].strategy, frozenset(f.how for f in report.fallbacks)
             if how != ("as it stands", frozenset()):
