@@ -16,7 +16,7 @@ from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.passes.attention import LOWEST, AttentionShape
 from archloom.tvm_backend.targets.backend import Lowered, Verdict
-from archloom.uma_targets.kit.nest import Nodes, repeat
+from archloom.uma_targets.kit.nest import Nodes, float_bits, repeat
 
 if TYPE_CHECKING:
     from archloom.mapper.hardware import Hardware
@@ -62,7 +62,7 @@ class Head:
     @property
     def scale_bits(self) -> int:
         """The factor as the bits of a float32, as an attribute of an instruction holds it."""
-        return int(np.float32(self.scale).view(np.uint32))
+        return float_bits(self.scale)
 
 
 @dataclass(frozen=True)
