@@ -17,14 +17,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from archloom.acadl_models.amx import LINE_BYTES, ROWS
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr, Node
 from archloom.uma_targets.kit import Gemm, Nodes, Piece, ceil_div, each, pieces, repeat
+from archloom.uma_targets.kit.nest import float_bits
 
 LANES = 16
 TILE = ROWS * LINE_BYTES
@@ -92,7 +91,7 @@ class Emission:
 
     def _constants(self) -> Iterator[Node]:
         low = float(self.gemm.lowest)
-        for register, bits in ((FACTOR, self.gemm.scale_bits), (LOW, _bits(low)), (HIGH, _bits(127.0))):
+        for register, bits in ((FACTOR, self.gemm.scale_bits), (LOW, float_bits(low)), (HIGH, float_bits(127.0))):
             yield Instr.make("vmovd", dst=register, value=bits)
             yield Instr.make("vbroadcastss", dst=register, src=register)
         edge = self.gemm.n % LANES
@@ -206,7 +205,3 @@ def _parts(size: int) -> list[int]:
 
 def _mask(columns: int) -> int:
     return WHOLE if columns == LANES else EDGE
-
-
-def _bits(x: float) -> int:
-    return int(np.float32(x).view(np.uint32))

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from archloom.acadl_models.eyeriss import eyeriss, isa_parameters
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.mapping import Mapping as TileMapping
@@ -23,7 +21,7 @@ from archloom.uma_targets.eyeriss.plan import Bounds, Machine, RowStationary
 from archloom.uma_targets.eyeriss.problem import Output, Problem, Product, Shape, Strides, conv_shape
 from archloom.uma_targets.eyeriss.space import convolutions, products, row_stationary
 from archloom.uma_targets.kit.gemm import Gemm, gemm_of, sizes_of
-from archloom.uma_targets.kit.nest import Memory, Nodes, repeat
+from archloom.uma_targets.kit.nest import Memory, Nodes, float_bits, repeat
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
@@ -67,7 +65,7 @@ class EyerissEmitter:
     def _conv(self, workload: Workload, addresses: Mapping[str, int], mapping: RowStationary) -> Nodes:
         shape = shape_of(workload)
         epilogue = workload.epilogue
-        bits = int(np.float32(epilogue.scale).view(np.uint32)) if epilogue.out_dtype == "int8" else None
+        bits = float_bits(epilogue.scale) if epilogue.out_dtype == "int8" else None
         item, out = 1, workload.output.item_bytes
         at = {name: Affine(address) for name, address in addresses.items()}
         _, h, w, c = workload.inputs[0].shape

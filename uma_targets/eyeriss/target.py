@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets.backend import UMABackend
+from archloom.uma_targets.eyeriss.accelerator import EYERISS
 from archloom.uma_targets.kit import rules, strategies
 from archloom.uma_targets.kit.patterns import fused
-
-if TYPE_CHECKING:
-    from archloom.mapper.accelerator import Accelerator
 
 
 def equal_strides(op: QuantizedOp) -> str | None:
@@ -37,14 +34,8 @@ class Eyeriss(UMABackend):
             ):
                 self._register_pattern(f"{anchor}_{form}", partial(fused, anchor, form), predicate)
                 self._register_operator_strategy(f"{anchor}_{form}", strategy)
-        self._register_codegen("stream", _accelerator)
+        self._register_codegen("stream", lambda: EYERISS)
 
     @property
     def target_name(self) -> str:
         return "eyeriss"
-
-
-def _accelerator() -> "Accelerator":
-    from archloom.uma_targets.eyeriss.accelerator import EYERISS
-
-    return EYERISS

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from archloom.mapper.mapping import Mapping
+from archloom.mapper.reuse import conv_residency
 from archloom.mapper.workload import Epilogue
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
@@ -96,16 +97,12 @@ class ConvEmission:
     @cached_property
     def rows(self) -> dict[str, int]:
         """Local rows of one slot of each operand and of C, and of one chunk of X."""
-        dim, t = self.parameters.dim, self.mapping
-        x_chunk = self.scheme.input_rows(*self.sums)
-        x = x_chunk * (1 if t.level("X") == "stream" else self.chunks)
-        w = self.o_blocks * dim
-        if t.dataflow == "os":
-            w *= self.scheme.steps
-        if t.level("W") != "stream":
-            o_tiles = 1 if not self.p_outer else ceil_div(self.image.o, t.size("o"))
-            w = self._tile_weights * o_tiles
-        return {"X": x, "W": w, "C": self.o_blocks * self.sums[0] * self.sums[1], "chunk": x_chunk}
+        t, x_chunk = self.mapping, self.scheme.input_rows(*self.sums)
+        r = conv_residency(
+            x_chunk, self.parameters.dim, self.sums[0] * self.sums[1], self.chunks, self.scheme.steps,
+            ceil_div(self.image.o, t.size("o")), self.o_blocks, t.level("X") == "stream", t.level("W") == "stream",
+            not self.p_outer, t.dataflow == "os")
+        return {"X": int(r.x_rows), "W": int(r.w_rows), "C": int(r.c_rows), "chunk": x_chunk}
 
     @property
     def demand(self) -> tuple[int, int]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr
+from archloom.uma_targets.kit.nest import float_bits
 
 NONE = 0xFFFFFFFF
 """Local address of no operand: zeros when read, nowhere when written."""
@@ -26,11 +25,6 @@ class Block:
     address: Affine | int
     rows: int
     cols: int
-
-
-def float_bits(value: float) -> int:
-    """IEEE-754 bits of ``value`` as a float32."""
-    return int(np.float32(value).view(np.uint32))
 
 
 def config_ex(*, dataflow: int, a_stride: int = 1, c_stride: int = 1) -> Instr:

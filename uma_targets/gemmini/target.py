@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from archloom.tvm_backend.targets.backend import UMABackend
 from archloom.uma_targets.gemmini import predicates
+from archloom.uma_targets.gemmini.accelerator import GEMMINI
 from archloom.uma_targets.gemmini.strategies import conv2d
 from archloom.uma_targets.kit import strategies, sums
 from archloom.uma_targets.kit.patterns import fused
-
-if TYPE_CHECKING:
-    from archloom.mapper.accelerator import Accelerator
 
 FUSED = {"pool": ("conv2d",), "activation": ("conv2d", "matmul", "add"), "plain": ("conv2d", "matmul", "add")}
 """Forms of which the array makes int8 results, in the order in which they are tried, each with its operators."""
@@ -37,7 +35,7 @@ class Gemmini(UMABackend):
                 self._register_pattern(f"{anchor}_{form}", partial(fused, anchor, form), predicate)
                 self._register_operator_strategy(f"{anchor}_{form}", strategy, takes_options=anchor == "conv2d")
         self._offer_sums()
-        self._register_codegen("stream", _accelerator)
+        self._register_codegen("stream", lambda: GEMMINI)
 
     def _offer_sums(self) -> None:
         """What one factor for all sums and zero points of 0 are not enough for: the host makes the results."""
@@ -54,9 +52,3 @@ class Gemmini(UMABackend):
     @property
     def target_name(self) -> str:
         return "gemmini"
-
-
-def _accelerator() -> "Accelerator":
-    from archloom.uma_targets.gemmini.accelerator import GEMMINI
-
-    return GEMMINI

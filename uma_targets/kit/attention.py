@@ -18,7 +18,7 @@ from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.passes.attention import LOWEST
 from archloom.tvm_backend.targets.backend import Lowered, Verdict
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
-from archloom.uma_targets.kit.nest import Nodes, repeat
+from archloom.uma_targets.kit.nest import Nodes, float_bits, repeat
 
 if TYPE_CHECKING:
     from archloom.mapper.hardware import Hardware
@@ -64,7 +64,7 @@ class Head:
     @property
     def scale_bits(self) -> int:
         """The factor as the bits of a float32, as an attribute of an instruction holds it."""
-        return int(np.float32(self.scale).view(np.uint32))
+        return float_bits(self.scale)
 
 
 @dataclass(frozen=True)

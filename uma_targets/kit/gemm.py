@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import numpy as np
-
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.tiling import sizes_of
 from archloom.mapper.workload import Workload
@@ -15,7 +13,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Stream
 from archloom.uma_targets.kit.attention import AttentionKernel, emit_heads
-from archloom.uma_targets.kit.nest import Memory, Nodes, repeat
+from archloom.uma_targets.kit.nest import Memory, Nodes, float_bits, repeat
 
 LOWEST = -128
 """The least value of int8."""
@@ -49,7 +47,7 @@ class Gemm:
     @property
     def scale_bits(self) -> int:
         """The factor as the bits of a float32, as an attribute of an instruction holds it."""
-        return int(np.float32(self.scale).view(np.uint32))
+        return float_bits(self.scale)
 
     @property
     def lowest(self) -> int:

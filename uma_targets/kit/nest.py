@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeAlias
 
+import numpy as np
+
 from archloom.mapper.reuse import ceil_div
 from archloom.mapper.workload import Workload
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import HbmTensor, Loop, Node, Stream
 
-__all__ = ["Memory", "Nodes", "Piece", "align", "ceil_div", "each", "pieces", "place", "repeat"]
+__all__ = ["Memory", "Nodes", "Piece", "align", "ceil_div", "each", "float_bits", "pieces", "place", "repeat"]
 
 Nodes: TypeAlias = list[Node]
 
@@ -77,6 +79,11 @@ def place(tensors: Iterable[tuple[str, tuple[int, ...], str, int]], *, guard_byt
         placed.append(HbmTensor(name, address, shape, dtype))
         address = align(address + size)
     return placed
+
+
+def float_bits(value: float) -> int:
+    """The bits of ``value`` as a float32, as an attribute of an instruction holds it."""
+    return int(np.float32(value).view(np.uint32))
 
 
 def align(address: int) -> int:

@@ -115,28 +115,23 @@ class Described(Protocol):
 class DescribedTarget(UMABackend):
     """A target whose name, numbers, options and accelerator stand in its ``kit``."""
 
-    kit: ClassVar[Any]
-    """of :class:`Described`"""
+    kit: ClassVar[Described]
 
     def _values(self, options: Options) -> dict[str, Any]:
         """All options of the kit, by default theirs."""
-        kit: Described = self.kit
-        return {o.name: options.get(o.name, o.default) for o in kit.options}
+        return {o.name: options.get(o.name, o.default) for o in self.kit.options}
 
     @property
     def target_name(self) -> str:
-        kit: Described = self.kit
-        return kit.name
+        return self.kit.name
 
     @property
     def description(self) -> str:
-        kit: Described = self.kit
-        return kit.description
+        return self.kit.description
 
     @property
     def numbers(self) -> "Numbers":
-        kit: Described = self.kit
-        return kit.numbers
+        return self.kit.numbers
 
 
 class KitTarget(DescribedTarget):

@@ -26,7 +26,7 @@ from archloom.tvm_backend.targets.backend import Lowered
 from archloom.tvm_backend.targets.layouts import NHWC
 from archloom.uma_targets.kit import rules, strategies
 from archloom.uma_targets.kit.gemm import LOWEST
-from archloom.uma_targets.kit.nest import Memory, Nodes, Piece, ceil_div, each, pieces, repeat
+from archloom.uma_targets.kit.nest import Memory, Nodes, Piece, ceil_div, each, float_bits, pieces, repeat
 from archloom.uma_targets.ultratrail.emit import NONE, room
 from archloom.uma_targets.ultratrail.windows import Windows
 
@@ -248,7 +248,7 @@ class _Writer:
             "p", count, lambda p, first=first: one(first, p))]  # type: ignore[misc]
 
     def _store(self, batch: Affine, first: Affine, outputs: int, sums: Affine) -> Nodes:
-        w, scale = self.work, int(np.float32(self.epilogue.scale).view(np.uint32))
+        w, scale = self.work, float_bits(self.epilogue.scale)
         start = batch * (w.windows.count * w.outputs) + first + self.memory["Y"].address
         return each("ob", pieces(outputs, self.dim), lambda o, run: [Instr.make(
             "store_sums", dram=o * self.dim + start, row=o * w.windows.count + sums, count=w.windows.count,
