@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from archloom.tvm_backend.compiled import HostOp, Partition, Refused, Region, Step
@@ -55,11 +55,14 @@ class Explanation:
     operators: tuple[Placed, ...]
     patterns: Mapping[str, tuple[str, ...]]
     """of each target, tried in this order"""
+    notes: tuple[str, ...] = ()
+    """where the import did not go the usual way, and why; JSON has them where there are any"""
     schema: str = SCHEMA
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object with the fields of this class, and for each target the share of the MACs that it takes."""
-        return {**asdict(self), "shares": self.shares()}
+        data = {**asdict(self), "shares": self.shares()}
+        return data if self.notes else {key: value for key, value in data.items() if key != "notes"}
 
     def shares(self) -> dict[str, float]:
         """For each target the part of the network's multiply-accumulates that it takes; 0 where there are none."""
@@ -70,7 +73,7 @@ class Explanation:
         rows = [[op.name, op.op, "×".join(map(str, op.shape)), count(op.macs), op.taken_by or "host",
                  op.region or op.engine or ""] for op in self.operators]
         return "\n\n".join(filter(None, [
-            render(_PLACES, rows), self._reasons(), self._choices(), self._totals()]))
+            render(_PLACES, rows), self._reasons(), self._choices(), "\n".join(self.notes), self._totals()]))
 
     def _reasons(self) -> str:
         """Each answer once, with the operators that it was given for; by target."""
@@ -115,7 +118,7 @@ def explain(model: "Model", target: str, options: Mapping[str, Any] | None = Non
     what a target weighs as one layer or two."""
     from archloom.tvm_backend.compile import partition_model
 
-    return of_partition(partition_model(model, target, options))
+    return replace(of_partition(partition_model(model, target, options)), notes=model.notes)
 
 
 def of_partition(partition: Partition) -> Explanation:

@@ -21,7 +21,7 @@ class Model:
 
     ``source`` is the kind of what was read; ``onnx`` is the ONNX network where there was one (with the input shapes
     that were asked for), against which ``check`` compares, and ``floats`` the network that it was quantized from, where
-    that is known.
+    that is known. ``notes``: where the import did not go the usual way, and why.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Model:
     source: Literal["onnx", "torch", "relax"]
     onnx: "ModelProto | None" = None
     floats: "ModelProto | None" = None
+    notes: tuple[str, ...] = ()
 
 
 def finish(

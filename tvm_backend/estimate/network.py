@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,8 @@ from archloom.oracle.collector import paused
 from archloom.oracle.errors import ArchloomError, ArtifactError, InputError
 from archloom.tvm_backend import cache
 from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
+from archloom.tvm_backend.estimate import segments
+from archloom.tvm_backend.estimate.segments import Undivided
 from archloom.tvm_backend.frontends import operators
 from archloom.tvm_backend.frontends.source import Source
 from archloom.tvm_backend.report.data import Report
@@ -109,8 +111,8 @@ def of_onnx(source: Source, request: Request, progress: Progress | None = None) 
 
     try:
         network = OnnxNetwork.of(source, request)
-    except NoSkeleton:
-        return _imported(source, request, progress)
+    except NoSkeleton as error:
+        return _imported(source, request, progress, error)
     return network.report(progress)
 
 
@@ -176,10 +178,10 @@ class OnnxNetwork:
         if report is None:
             try:
                 report = self.in_segments(progress) or self.as_whole(progress)
-            except (NoSkeleton, Unsupported):
+            except (NoSkeleton, Unsupported) as error:
                 if self.source is None:
                     raise
-                report = _imported(self.source, self.request, progress)
+                report = _imported(self.source, self.request, progress, error)
             if key:
                 cache.store("reports", key, report.to_json())
         self.remember(report)
@@ -187,24 +189,25 @@ class OnnxNetwork:
 
     def in_segments(self, progress: Progress | None = None) -> Report | None:
         """The report from those of the network's segments; None where it has to be looked at as a whole."""
-        chain = self.chain()
         try:
-            return None if chain is None else self.of_chain(chain, progress)
+            return self.of_chain(self.chain(), progress)
+        except Undivided:  # the report of the whole is the same, and takes longer
+            return None
         except ArchloomError:  # said of the network as a whole, whose operators have names
             return None
 
     @paused()
-    def chain(self) -> "Chain | None":
-        """The network as a chain of segments, None where it has to be looked at as a whole."""
-        from archloom.tvm_backend.estimate import segments
+    def chain(self) -> "Chain":
+        """The network as a chain of segments; Undivided, with the reason, where it has to be looked at as a whole."""
         from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, parse
 
         if not self.request.as_int8 or self.shapes or not self.request.is_built_in:
-            return None
+            raise Undivided("only float networks are cut that are estimated as if quantized, in their own shapes, on "
+                            "targets of this package")
         try:
             return segments.partitioned(parse(self.skeleton), self.request.chosen(), self.request.text(), self.title)
-        except NoSkeleton:
-            return None
+        except NoSkeleton as error:
+            raise Undivided(str(error)) from error
 
     @paused()
     def of_chain(self, chain: "Chain", progress: Progress | None = None) -> Report:
@@ -216,6 +219,7 @@ class OnnxNetwork:
 
     def as_whole(self, progress: Progress | None = None) -> Report:
         """The report of a network that is looked at as a whole; Unsupported for one that only TVM reads."""
+        from archloom.tvm_backend.frontends.onnx.guard import without_weights
         from archloom.tvm_backend.frontends.onnx.load import load_skeleton
         from archloom.tvm_backend.frontends.onnx.skeleton import parse
 
@@ -223,7 +227,8 @@ class OnnxNetwork:
         if self.request.as_int8:
             from archloom.tvm_backend.quantization.quantized_form import quantized_form
 
-            proto = quantized_form(proto)
+            with without_weights():
+                proto = quantized_form(proto)
         return _timed(load_skeleton(proto, self.label, self.title, self.shapes or None), self.request, progress)
 
 
@@ -234,11 +239,17 @@ def _stored(key: str) -> Report | None:
         return None
 
 
-def _imported(source: Source, request: Request, progress: Progress | None) -> Report:
-    """By TVM's importer, from the whole ONNX network."""
+def _imported(source: Source, request: Request, progress: Progress | None, reason: Exception) -> Report:
+    """By TVM's importer, from the whole ONNX network, with a note of the reason; raises the reason if that is a fault
+    of a program, which it is if there is nothing wrong with the network."""
+    from archloom.tvm_backend.frontends.onnx.guard import Stumbled
+
     given = _as_int8(source.given) if request.as_int8 else source.given
     whole = Source.of(given, input_shapes=source.input_shapes or None, name=source.title)
-    return _timed(whole.load(), request, progress)
+    report = _timed(whole.load(), request, progress)
+    if isinstance(reason, Stumbled) and reason.__cause__ is not None:
+        raise reason.__cause__
+    return replace(report, notes=(*report.notes, f"read with its weights, by TVM, which takes longer: {reason}"))
 
 
 def _as_int8(given: "Path | onnx.ModelProto") -> "onnx.ModelProto":
@@ -267,7 +278,8 @@ def _as_int8(given: "Path | onnx.ModelProto") -> "onnx.ModelProto":
 def _timed(model: "Model", request: Request, progress: Progress | None) -> Report:
     from archloom.tvm_backend.compile import partition_model
 
-    return _planned(partition_model(model, request.target, request.options), request, progress)
+    report = _planned(partition_model(model, request.target, request.options), request, progress)
+    return replace(report, notes=model.notes) if model.notes else report
 
 
 def _planned(partition: Partition, request: Request, progress: Progress | None) -> Report:
@@ -298,8 +310,6 @@ def partition_operator(operator: operators.Operator, chosen: "tuple[Chosen, ...]
 
 def forget() -> None:
     """Drop the reports that this process remembers; those on disk stay."""
-    from archloom.tvm_backend.estimate import segments
-
     _reports.clear()
     _of_models.clear()
     segments.forget()

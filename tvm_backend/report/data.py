@@ -97,7 +97,8 @@ class Report:
     graph), ``"estimated"`` when some come from the mapper's cost model. ``joules`` is the energy of the accelerator's
     layers and ``area_mm2`` its area, by the figures that the architecture graph states; None where it states none.
     ``host_seconds``: what host layers take together by the roofline of the host called ``host_profile``, an estimate;
-    None where no host was named.
+    None where no host was named. ``notes``: where the way to the report was not the usual one, and why; JSON has them
+    where there are any.
     """
 
     model: str
@@ -121,6 +122,7 @@ class Report:
     targets: tuple[TargetShare, ...] = ()
     host_profile: str | None = None
     host_seconds: float | None = None
+    notes: tuple[str, ...] = ()
     scope: str = SCOPE
     schema: str = SCHEMA
 
@@ -131,6 +133,8 @@ class Report:
     def to_json(self) -> Json:
         """A JSON object with the fields of this class; ``layers`` and ``host`` are lists of objects."""
         data: Json = plain(self)
+        if not self.notes:
+            del data["notes"]
         return data
 
     @staticmethod
@@ -143,7 +147,8 @@ class Report:
             layers = tuple(_layer(item) for item in data["layers"])
             host = tuple(HostLayer(**item) for item in data["host"])
             targets = tuple(TargetShare(**item) for item in data.get("targets", ()))
-            return Report(**{**data, "layers": layers, "host": host, "targets": targets})
+            notes = tuple(data.get("notes", ()))
+            return Report(**{**data, "layers": layers, "host": host, "targets": targets, "notes": notes})
         except (KeyError, TypeError, AttributeError) as error:
             raise ArtifactError(f"{origin}: not a complete report of schema {SCHEMA!r}: {error}") from error
 

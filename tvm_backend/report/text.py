@@ -52,6 +52,7 @@ def totals(report: Report) -> str:
           if report.host_seconds is not None else []),
         f"utilization  {percent(report.utilization)} of {count(report.peak_macs_per_cycle)} MACs a cycle",
         *_physical(report),
+        *(f"note         {note}" for note in report.notes),
     ])
 
 

@@ -17,6 +17,7 @@ from archloom.tvm_backend.compiled import Partition
 from archloom.tvm_backend.estimate import network as estimate
 from archloom.tvm_backend.estimate import segments
 from archloom.tvm_backend.estimate.network import OnnxNetwork, Request
+from archloom.tvm_backend.estimate.segments import Undivided
 from archloom.tvm_backend.frontends.source import Source
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.report.data import Report
@@ -139,9 +140,12 @@ def colliding() -> onnx.ModelProto:
     return model
 
 
-@pytest.mark.parametrize("make", [shared_weights, colliding, residual_cnn])
-def test_what_is_left_to_the_whole_network(make: Callable[[], onnx.ModelProto]) -> None:
+@pytest.mark.parametrize(("make", "reason"), [
+    (shared_weights, "shares a weight"), (colliding, "called as another operator"), (residual_cnn, "no tensor at which it may be cut")])
+def test_what_is_left_to_the_whole_network(make: Callable[[], onnx.ModelProto], reason: str) -> None:
     model = make()
+    with pytest.raises(Undivided, match=reason):
+        network(model, request_of(dim=4)).chain()
     found, whole = both(model, request_of(dim=4))
     assert found is None and whole.cycles > 0
     assert network(model, request_of(dim=4)).report() == whole
