@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 from common import arguments, finish
 
-from archloom.models.onnx_graph import OnnxGraph
+from examples.onnx_graph import OnnxGraph
 
 CHANNELS, FRAMES = 40, 101
 INPUT = (1, CHANNELS, 1, FRAMES)

@@ -11,7 +11,6 @@ import numpy as np
 import onnx
 import pytest
 
-from archloom.models.onnx_graph import OnnxGraph
 from archloom.tvm_backend import compile as compiling
 from archloom.tvm_backend.compiled import Partition
 from archloom.tvm_backend.estimate import network as estimate
@@ -24,6 +23,7 @@ from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.targets.choice import choose, named_options
 from examples import nas_space
 from examples.nas_space import Space, Stage
+from examples.onnx_graph import OnnxGraph
 from tests.support.tvm_backend.networks import residual_cnn
 from tests.support.tvm_backend.small_networks import float_cnn
 
@@ -141,7 +141,8 @@ def colliding() -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize(("make", "reason"), [
-    (shared_weights, "shares a weight"), (colliding, "called as another operator"), (residual_cnn, "no tensor at which it may be cut")])
+    (shared_weights, "shares a weight"), (colliding, "called as another operator"),
+    (residual_cnn, "no tensor at which it may be cut")])
 def test_what_is_left_to_the_whole_network(make: Callable[[], onnx.ModelProto], reason: str) -> None:
     model = make()
     with pytest.raises(Undivided, match=reason):
