@@ -114,12 +114,12 @@ class _Batch:
             waiting.append(begun)
             away += isinstance(begun, _Waiting) and begun.whole is not None
             while waiting and (away > self.ahead or _is_there(waiting[0])):
-                away -= self.finished(waiting.popleft(), outcomes)
+                away -= self.settled(waiting.popleft(), outcomes)
         for begun in waiting:
-            self.finished(begun, outcomes)
+            self.settled(begun, outcomes)
         return outcomes
 
-    def finished(self, begun: "Outcome | _Waiting", outcomes: list[Outcome]) -> bool:
+    def settled(self, begun: "Outcome | _Waiting", outcomes: list[Outcome]) -> bool:
         """Put a network's outcome to the others; whether the processes have had it as a whole."""
         if not isinstance(begun, _Waiting):
             outcomes.append(begun)
