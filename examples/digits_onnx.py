@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 from torch import nn
 
-from archloom.models.digits import CLASSES, DigitsNet, Residual
+from archloom.models.digits import CLASSES, SHAPE, DigitsNet, Residual
 from examples.onnx_graph import OnnxGraph
 
 
@@ -22,7 +22,7 @@ def onnx_model(net: DigitsNet, batch: int | str = 1) -> onnx.ModelProto:
         y = graph.add(conv(y, block.second, f"{name}.second"), x, f"{name}.add")
         return graph.relu(y, f"{name}.relu")
 
-    x = graph.input("image", (batch, 1, 8, 8))
+    x = graph.input("image", (batch, *SHAPE))
     x = graph.relu(conv(x, net.stem, "stem"), "stem.relu")
     x = graph.relu(conv(residual(x, net.block1, "block1"), net.widen, "widen"), "widen.relu")
     x = residual(graph.max_pool(x, "pool1", size=2, stride=2), net.block2, "block2")

@@ -13,6 +13,7 @@ from torch import nn
 from archloom.models.data import Split
 
 Net = TypeVar("Net", bound=nn.Module)
+SHAPE = (1, 8, 8)
 CLASSES = 10
 
 
