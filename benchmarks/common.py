@@ -135,10 +135,11 @@ def resnet50_int8() -> Path:
 
         from archloom.models import data, resnet
         from archloom.tvm_backend.quantization.quantize import quantize
+        from examples import resnet_onnx
 
         net = resnet.resnet50()
         images = data.random_images(8, net.image, seed=1)
-        model = quantize(resnet.onnx_model(net), ({"image": image[None]} for image in images))
+        model = quantize(resnet_onnx.onnx_model(net), ({"image": image[None]} for image in images))
         BUILD.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")
         onnx.save(model, part)

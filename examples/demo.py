@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,10 @@ import archloom
 from archloom.models import data, digits
 from archloom.tvm_backend.executable import CompiledNetwork
 from archloom.tvm_backend.report.text import host_table, layer_table, to_csv, totals
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # run as a script, it finds its neighbours, too
+
+from examples import digits_onnx
 
 CALIBRATION_IMAGES = 128
 MOST_ACCURACY_LOST = 0.01
@@ -45,7 +50,7 @@ def main() -> None:
     net = digits.train(split)
 
     say(start, "quantizing to int8")
-    float_model = digits.onnx_model(net)
+    float_model = digits_onnx.onnx_model(net)
     calibration = ({"image": image[None]} for image in split.train_images[:CALIBRATION_IMAGES])
     model = archloom.quantize(float_model, calibration)
     onnx.save(float_model, args.output / "digits_float.onnx")

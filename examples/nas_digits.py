@@ -10,6 +10,7 @@ Pareto front is printed, and plotted to ``pareto.png``.
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,10 @@ import numpy as np
 
 import archloom
 from archloom.models.data import Split, digits
-from archloom.models.onnx_graph import OnnxGraph
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # run as a script, it finds its neighbours, too
+
+from examples.onnx_graph import OnnxGraph
 
 if TYPE_CHECKING:
     import onnx

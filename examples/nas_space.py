@@ -18,7 +18,7 @@ import numpy as np
 if TYPE_CHECKING:
     import onnx
 
-    from archloom.models.onnx_graph import OnnxGraph
+    from examples.onnx_graph import OnnxGraph
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def onnx_model(architecture: Architecture, seed: int | None = None) -> "onnx.Mod
 
     With a ``seed`` the weights are random; without one they are zero, which is enough to map and time it.
     """
-    from archloom.models.onnx_graph import OnnxGraph
+    from examples.onnx_graph import OnnxGraph
 
     graph, weights = OnnxGraph(architecture.name), _Weights(seed)
     size = architecture.image

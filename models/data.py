@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from archloom.oracle.errors import InputError
+
 
 @dataclass(frozen=True)
 class Split:
@@ -18,8 +20,11 @@ class Split:
 
 
 def digits(seed: int = 0, test_share: float = 0.25) -> Split:
-    """The 1,797 handwritten digits that scikit-learn ships, shuffled and split."""
-    from sklearn.datasets import load_digits
+    """The 1,797 handwritten digits that scikit-learn ships, shuffled and split; InputError without that package."""
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise InputError("digits: the images are those of scikit-learn: pip install 'archloom[demo]'") from error
 
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(seed).permutation(len(images))

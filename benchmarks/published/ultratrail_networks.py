@@ -19,9 +19,9 @@ import onnx
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, however the script is run:
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
-from archloom.models.onnx_graph import OnnxGraph
 from benchmarks.common import arguments, finish
 from benchmarks.figures import RECORDED, YES, Figure, Figures
+from examples.onnx_graph import OnnxGraph
 
 CHANNELS, FRAMES = 40, 101
 INPUT = (1, CHANNELS, 1, FRAMES)

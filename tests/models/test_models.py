@@ -1,5 +1,7 @@
 """The networks: the same function in ONNX and PyTorch, activations in range, digits learned."""
 
+import sys
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -7,6 +9,8 @@ import pytest
 import torch
 
 from archloom.models import data, digits, resnet, resnet_torch, zoo
+from archloom.oracle.errors import InputError
+from examples import digits_onnx, resnet_onnx
 
 
 def _run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
@@ -18,8 +22,8 @@ def _run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
 def test_resnet_is_the_same_in_onnx_and_torch() -> None:
     net = resnet.tiny()
     x = data.random_images(2, net.image)
-    plain = _run(resnet.onnx_model(net, batch=2, fold_batch_norm=False, centre=False), x)
-    folded = _run(resnet.onnx_model(net, batch="n", centre=False), x)
+    plain = _run(resnet_onnx.onnx_model(net, batch=2, fold_batch_norm=False, centre=False), x)
+    folded = _run(resnet_onnx.onnx_model(net, batch="n", centre=False), x)
     with torch.no_grad():
         module = resnet_torch.torch_module(net)(torch.from_numpy(x)).numpy()
     np.testing.assert_allclose(folded, plain, rtol=1e-4, atol=1e-4)
@@ -46,7 +50,7 @@ def test_seed_decides_the_weights() -> None:
 
 def test_centred_logits_tell_images_apart() -> None:
     net = resnet.tiny()
-    logits = _run(resnet.onnx_model(net, batch=16), data.random_images(16, net.image, seed=3))
+    logits = _run(resnet_onnx.onnx_model(net, batch=16), data.random_images(16, net.image, seed=3))
     assert 0.2 < logits.std() < 20
     assert len(set(logits.argmax(1))) > 2
 
@@ -58,13 +62,19 @@ def test_digits_split_is_disjoint_and_complete() -> None:
     assert set(split.test_labels) == set(range(10))
 
 
+def test_digits_without_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(InputError, match=r"pip install 'archloom\[demo\]'"):
+        data.digits()
+
+
 def test_digits_network_learns_and_exports() -> None:
     split = data.digits()
     net = digits.train(split, digits.Training(epochs=6))
     assert digits.accuracy(net, split.test_images, split.test_labels) >= 0.97
     with torch.no_grad():
         expected = net(torch.from_numpy(split.test_images[:8])).numpy()
-    found = _run(digits.onnx_model(net, "n"), split.test_images[:8])
+    found = _run(digits_onnx.onnx_model(net, "n"), split.test_images[:8])
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 

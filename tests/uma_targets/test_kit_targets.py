@@ -13,7 +13,6 @@ import pytest
 import archloom
 from archloom.mapper.search import search
 from archloom.mapper.workload import Epilogue, Workload, gemm
-from archloom.models.onnx_graph import OnnxGraph
 from archloom.oracle import interpreter
 from archloom.oracle.errors import InputError, MappingError, TaidlError
 from archloom.oracle.xla import compile_stream
@@ -21,6 +20,7 @@ from archloom.tvm_backend import cli
 from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.tvm_backend.targets import registry
 from archloom.uma_targets.kit import KitTarget
+from examples.onnx_graph import OnnxGraph
 from tests.support.tvm_backend.registered import forgotten_after
 from tests.support.uma_targets.lanes import Lanes
 

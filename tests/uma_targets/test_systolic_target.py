@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 import archloom
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.workload import Epilogue, gemm
-from archloom.models.onnx_graph import OnnxGraph
 from archloom.oracle import interpreter
 from archloom.oracle.errors import MappingError, TargetError
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.uma_targets.systolic_array.target import SYSTOLIC_ARRAY
+from examples.onnx_graph import OnnxGraph
 from tests.support.examples import examples
 
 DATAFLOWS = ("os", "ws", "is")

@@ -14,7 +14,6 @@ from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.acadl_models.ultratrail import isa_parameters, ultratrail
 from archloom.mapper.search import search
 from archloom.mapper.workload import Epilogue, conv2d, gemm
-from archloom.models.onnx_graph import OnnxGraph
 from archloom.oracle import interpreter, taidl
 from archloom.oracle.errors import MappingError, TargetError
 from archloom.oracle.resolve import resolve
@@ -24,6 +23,7 @@ from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.uma_targets.ultratrail.target import ULTRATRAIL
 from benchmarks.published import dsd22
 from benchmarks.published.temporal_networks import Block, Layer, Network, inference, network
+from examples.onnx_graph import OnnxGraph
 from tests.support.examples import examples
 
 Arrays = dict[str, np.ndarray]

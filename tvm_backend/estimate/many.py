@@ -25,6 +25,7 @@ from archloom.oracle import errors as known_errors
 from archloom.oracle.errors import ArchloomError, InputError
 from archloom.tvm_backend.estimate.network import OnnxNetwork, Request, refuse_int8, report_of
 from archloom.tvm_backend.estimate.pool import Json, Pool
+from archloom.tvm_backend.estimate.segments import Undivided
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.frontends.source import Source
 from archloom.tvm_backend.report.data import Report
@@ -113,12 +114,12 @@ class _Batch:
             waiting.append(begun)
             away += isinstance(begun, _Waiting) and begun.whole is not None
             while waiting and (away > self.ahead or _is_there(waiting[0])):
-                away -= self.finished(waiting.popleft(), outcomes)
+                away -= self.settled(waiting.popleft(), outcomes)
         for begun in waiting:
-            self.finished(begun, outcomes)
+            self.settled(begun, outcomes)
         return outcomes
 
-    def finished(self, begun: "Outcome | _Waiting", outcomes: list[Outcome]) -> bool:
+    def settled(self, begun: "Outcome | _Waiting", outcomes: list[Outcome]) -> bool:
         """Put a network's outcome to the others; whether the processes have had it as a whole."""
         if not isinstance(begun, _Waiting):
             outcomes.append(begun)
@@ -147,12 +148,14 @@ class _Batch:
         known = network.remembered()
         if known is not None:
             return known
-        chain = network.chain()
-        if chain is not None:
-            in_file = isinstance(source.given, Path)
-            return _Waiting(network if in_file else replace(network, source=None), self.kernels_of(chain), chain)
-        question = {**header(self.request), "label": network.label, "title": network.title, "shapes": network.shapes}
-        return _Waiting(network, {}, whole=self.pool.ask(question, network.skeleton))
+        try:
+            chain = network.chain()
+        except Undivided:
+            question = {
+                **header(self.request), "label": network.label, "title": network.title, "shapes": network.shapes}
+            return _Waiting(network, {}, whole=self.pool.ask(question, network.skeleton))
+        in_file = isinstance(source.given, Path)
+        return _Waiting(network if in_file else replace(network, source=None), self.kernels_of(chain), chain)
 
     def kernels_of(self, chain: "Chain") -> "dict[str, Future[Json]]":
         """What the processes find of the chain's workloads that are not known yet."""

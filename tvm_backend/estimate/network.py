@@ -17,8 +17,11 @@ from weakref import WeakKeyDictionary
 
 from archloom.oracle.collector import paused
 from archloom.oracle.errors import ArchloomError, ArtifactError, InputError
+from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend import cache
 from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
+from archloom.tvm_backend.estimate import segments
+from archloom.tvm_backend.estimate.segments import Undivided
 from archloom.tvm_backend.frontends import operators
 from archloom.tvm_backend.frontends.source import Source
 from archloom.tvm_backend.progress import Progress
@@ -110,8 +113,8 @@ def of_onnx(source: Source, request: Request, progress: Progress | None = None) 
 
     try:
         network = OnnxNetwork.of(source, request)
-    except NoSkeleton:
-        return _imported(source, request, progress)
+    except NoSkeleton as error:
+        return _imported(source, request, progress, error)
     return network.report(progress)
 
 
@@ -177,10 +180,10 @@ class OnnxNetwork:
         if report is None:
             try:
                 report = self.in_segments(progress) or self.as_whole(progress)
-            except (NoSkeleton, Unsupported):
+            except (NoSkeleton, Unsupported) as error:
                 if self.source is None:
                     raise
-                report = _imported(self.source, self.request, progress)
+                report = _imported(self.source, self.request, progress, error)
             if key:
                 failure = cache.store("reports", key, report.to_json())
                 if failure is not None:
@@ -190,24 +193,25 @@ class OnnxNetwork:
 
     def in_segments(self, progress: Progress | None = None) -> Report | None:
         """The report from those of the network's segments; None where it has to be looked at as a whole."""
-        chain = self.chain()
         try:
-            return None if chain is None else self.of_chain(chain, progress)
+            return self.of_chain(self.chain(), progress)
+        except Undivided:  # the report of the whole is the same, and takes longer
+            return None
         except ArchloomError:  # said of the network as a whole, whose operators have names
             return None
 
     @paused()
-    def chain(self) -> "Chain | None":
-        """The network as a chain of segments, None where it has to be looked at as a whole."""
-        from archloom.tvm_backend.estimate import segments
+    def chain(self) -> "Chain":
+        """The network as a chain of segments; Undivided, with the reason, where it has to be looked at as a whole."""
         from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, parse
 
         if not self.request.as_int8 or self.shapes or not self.request.is_built_in:
-            return None
+            raise Undivided("only float networks are cut that are estimated as if quantized, in their own shapes, on "
+                            "targets of this package")
         try:
             return segments.partitioned(parse(self.skeleton), self.request.chosen(), self.request.text(), self.title)
-        except NoSkeleton:
-            return None
+        except NoSkeleton as error:
+            raise Undivided(str(error)) from error
 
     @paused()
     def of_chain(self, chain: "Chain", progress: Progress | None = None) -> Report:
@@ -219,6 +223,7 @@ class OnnxNetwork:
 
     def as_whole(self, progress: Progress | None = None) -> Report:
         """The report of a network that is looked at as a whole; Unsupported for one that only TVM reads."""
+        from archloom.tvm_backend.frontends.onnx.guard import without_weights
         from archloom.tvm_backend.frontends.onnx.load import load_skeleton
         from archloom.tvm_backend.frontends.onnx.skeleton import parse
 
@@ -226,7 +231,8 @@ class OnnxNetwork:
         if self.request.as_int8:
             from archloom.tvm_backend.quantization.quantized_form import quantized_form
 
-            proto = quantized_form(proto)
+            with without_weights():
+                proto = quantized_form(proto)
         return _timed(load_skeleton(proto, self.label, self.title, self.shapes or None), self.request, progress)
 
 
@@ -237,11 +243,18 @@ def _stored(key: str) -> Report | None:
         return None
 
 
-def _imported(source: Source, request: Request, progress: Progress | None) -> Report:
-    """By TVM's importer, from the whole ONNX network."""
+def _imported(source: Source, request: Request, progress: Progress | None, reason: Exception) -> Report:
+    """By TVM's importer, from the whole ONNX network, with the reason as a fallback; raises it if that is a fault
+    of a program, which it is if there is nothing wrong with the network."""
+    from archloom.tvm_backend.frontends.onnx.guard import Stumbled
+
     given = _as_int8(source.given) if request.as_int8 else source.given
     whole = Source.of(given, input_shapes=source.input_shapes or None, name=source.title)
-    return _timed(whole.load(), request, progress)
+    report = _timed(whole.load(), request, progress)
+    if isinstance(reason, Stumbled) and reason.__cause__ is not None:
+        raise reason.__cause__
+    slower = Fallback("import", str(reason), "the network is read with its weights, by TVM, which takes longer")
+    return replace(report, fallbacks=(*report.fallbacks, slower))
 
 
 def _as_int8(given: "Path | onnx.ModelProto") -> "onnx.ModelProto":
@@ -301,8 +314,6 @@ def partition_operator(operator: operators.Operator, chosen: "tuple[Chosen, ...]
 
 def forget() -> None:
     """Drop the reports that this process remembers; those on disk stay."""
-    from archloom.tvm_backend.estimate import segments
-
     _reports.clear()
     _of_models.clear()
     segments.forget()

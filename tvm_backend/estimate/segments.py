@@ -7,7 +7,7 @@ segment is partitioned as a network of its own under names that say nothing, and
 The partition of the network is put together from those of its segments: the conversions at the cuts go, and the regions
 on both sides of a cut are one.
 
-Whatever does not certainly give the same partition as the whole network is left to it: :func:`partitioned` says None.
+Whatever does not certainly give the same partition as the whole network is left to it: :class:`Undivided` says why.
 """
 
 from __future__ import annotations
@@ -48,6 +48,10 @@ _GRAPHS = (5, 10)
 
 Key = tuple[Any, ...]
 Shape = tuple[int, ...]
+
+
+class Undivided(Exception):
+    """Why a network has to be looked at as a whole."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,16 +121,16 @@ class Chain:
         return {name: segment.plans[own] for name, (segment, own) in self.origins.items()}
 
 
-def partitioned(proto: "onnx.ModelProto", chosen: "Sequence[Chosen]", request: str, title: str) -> Chain | None:
-    """The partition of a float network in its quantized form, None where it has to be looked at as a whole.
+def partitioned(proto: "onnx.ModelProto", chosen: "Sequence[Chosen]", request: str, title: str) -> Chain:
+    """The partition of a float network in its quantized form; Undivided where it has to be looked at as a whole.
 
     ``proto`` may lack weights; ``request`` names all that the partition depends on beside the network.
     """
     if len(chosen) != 1 or not chosen[0].backend.is_quantized:
-        return None
+        raise Undivided("several targets, or one of floats")
     pieces = _pieces(proto)
-    if pieces is None or len(pieces) < 2:
-        return None
+    if len(pieces) < 2:
+        raise Undivided("there is no tensor at which it may be cut")
     shape = _input_shape(proto)
     segments: list[Segment] = []
     for position, piece in enumerate(pieces):
@@ -134,10 +138,13 @@ def partitioned(proto: "onnx.ModelProto", chosen: "Sequence[Chosen]", request: s
         if key not in _known:
             if len(_known) >= KEPT:
                 _known.clear()
-            _known[key] = _segment(piece, proto, shape, chosen[0], position == len(pieces) - 1)
+            try:
+                _known[key] = _segment(piece, proto, shape, chosen[0], position == len(pieces) - 1)
+            except Undivided as reason:
+                _known[key] = reason
         segment = _known[key]
-        if segment is None:
-            return None
+        if isinstance(segment, Undivided):
+            raise segment
         segments.append(segment)
         shape = segment.shape
     return _joined(pieces, segments, proto, chosen[0], title)
@@ -148,7 +155,7 @@ def forget() -> None:
     _known.clear()
 
 
-_known: dict[Key, Segment | None] = {}
+_known: dict[Key, Segment | Undivided] = {}
 
 
 # cutting ----------------------------------------------------------------------------------------------------------
@@ -162,18 +169,17 @@ def _input_shape(proto: "onnx.ModelProto") -> Shape:
     return tuple(d.dim_value for d in proto.graph.input[0].type.tensor_type.shape.dim)
 
 
-def _pieces(proto: "onnx.ModelProto") -> list[Piece] | None:
-    """The network cut wherever it can be; None for one of a form that is not cut."""
+def _pieces(proto: "onnx.ModelProto") -> list[Piece]:
+    """The network cut wherever it can be; Undivided for one of a form that is not cut."""
     graph = proto.graph
     constants = {t.name: t for t in graph.initializer}
     if len(graph.input) != 1 or len(graph.output) != 1 or graph.input[0].name in constants:
-        return None
+        raise Undivided("it has several inputs or results")
     kind = graph.input[0].type.tensor_type
     if kind.elem_type != FLOAT or len(kind.shape.dim) != 4 or min(_input_shape(proto)) < 1:
-        return None
+        raise Undivided("its input is no image of floats of known size")
     nodes = [_Read.of(node) for node in graph.node]
-    if not _is_regular(nodes, graph, constants):
-        return None
+    _refuse_irregular(nodes, graph, constants)
     last = {name: i for i, node in enumerate(nodes) for name in node.inputs}
     last[graph.output[0].name] = len(nodes)
     readers: dict[str, list[_Read]] = {}
@@ -215,8 +221,10 @@ def _is_cut(name: str, readers: "Sequence[_Read]") -> bool:
         node.op != "Conv" or (node.inputs[0] == name and name not in node.inputs[1:]) for node in readers)
 
 
-def _is_regular(nodes: "Sequence[_Read]", graph: "onnx.GraphProto", constants: Mapping[str, Any]) -> bool:
-    """Whether operators stand in order, under names that stay as they are, and share no weights."""
+def _refuse_irregular(
+    nodes: "Sequence[_Read]", graph: "onnx.GraphProto", constants: Mapping[str, Any]
+) -> None:
+    """Undivided unless operators stand in order, under names that stay as they are, and share no weights."""
     defined = {graph.input[0].name, *constants}
     known = {info.name: info.type.tensor_type.shape for info in graph.value_info}
     weights: set[str] = set()
@@ -224,26 +232,28 @@ def _is_regular(nodes: "Sequence[_Read]", graph: "onnx.GraphProto", constants: M
     tensors = {rename(name).replace(".", "_") for name in defined}
     for node in nodes:
         if node.proto.domain not in ("", "ai.onnx") or not node.proto.name or not node.outputs:
-            return False
+            raise Undivided(f"operator {node.op} has no name, no result, or is not of ONNX's own")
         if any(a.type in _GRAPHS for a in node.proto.attribute):
-            return False
+            raise Undivided(f"node {node.proto.name!r} has a graph inside")
         given = [name for name in node.inputs if name]
         if any(name not in defined for name in given) or any(not o or o in defined for o in node.outputs):
-            return False
+            raise Undivided(f"node {node.proto.name!r} reads what is not there yet, or writes what is")
         defined.update(node.outputs)
         if node.op in WEIGHTS:
             own = [name for name in given if name in constants]
             if len({*own}) < len(own) or not weights.isdisjoint(own):
-                return False
+                raise Undivided(f"node {node.proto.name!r} shares a weight")
             weights.update(own)
             if node.op == "Add" and (own or len({_dims(known.get(name)) for name in given}) > 1):
-                return False
+                raise Undivided(f"node {node.proto.name!r} adds no two tensors of one known shape")
         else:
             weights.update(name for name in given if name in constants and constants[name].data_type == FLOAT
                            and node.op not in ACTIVATIONS)
         names.add(rename(node.proto.name).replace(".", "_"))
         tensors.update(rename(name).replace(".", "_") for name in node.outputs)
-    return len(names) == len(nodes) and len(tensors) == len(defined) and not any(n.endswith("Linear") for n in names)
+    # TVM's importer numbers equal names, and what a name of its own ends with is read by it
+    if len(names) < len(nodes) or len(tensors) < len(defined) or any(name.endswith("Linear") for name in names):
+        raise Undivided("its operators or tensors are not called apart")
 
 
 def _dims(shape: Any) -> Shape | None:
@@ -281,42 +291,53 @@ def _content(tensor: "onnx.TensorProto") -> bytes:
 # segments ---------------------------------------------------------------------------------------------------------
 
 
-def _segment(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chosen", is_last: bool) -> Segment | None:
-    """The piece partitioned as a network of its own; None where that may not be what the network's partition has."""
+def _segment(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chosen", is_last: bool) -> Segment:
+    """The piece partitioned as a network of its own; Undivided where that may not be what the network's partition
+    has."""
+    found, variables = _alone(piece, proto, shape, target)
+    output = f"tensor{len(piece.tensors) - 1}x"
+    first = proto.graph.input[0].name in piece.tensors
+    host = _without_borders(found.host.ops, output, first=first, last=is_last)
+    if not found.regions or not _is_linear(found.regions, is_last):
+        raise Undivided("a piece of it is not one region from its input to its result")
+    if not is_last and len(host) != (1 if first else 0):
+        raise Undivided("the host has work between two cuts")
+    if any(_NAME.search(op.reason) or op.op in ("nn.conv2d", "matmul", "add") for op in host):
+        raise Undivided("the host has an operator whose reason depends on others")
+    if not all(_NAME.match(name) for name in _names(found.regions, host)):
+        raise Undivided("an operator of a piece is called as none of its nodes")
+    regions = tuple(
+        replace(region, values=(), steps=tuple(replace(step, constants={}) for step in region.steps))
+        for region in found.regions)
+    parts = tuple(name for name in variables if (part := _NAME.fullmatch(name)) and part[1] == "step" and part[3])
+    return Segment(regions, host, found.outputs[0].shape, parts)
+
+
+def _alone(
+    piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chosen"
+) -> tuple[Partition, list[str]]:
+    """The partition of a piece as a network of its own, and the names of its variables."""
     import onnx
 
     from archloom.tvm_backend.compile import partition_model
-    from archloom.tvm_backend.frontends.onnx import load as onnx_networks
+    from archloom.tvm_backend.frontends.onnx.guard import without_weights
+    from archloom.tvm_backend.frontends.onnx.load import read_skeleton
     from archloom.tvm_backend.model import make_model
     from archloom.tvm_backend.quantization.quantized_form import quantized_form
 
     try:
         network = onnx.shape_inference.infer_shapes(_network(piece, proto, shape))
         if not _adds_equal_shapes(network):
-            return None
-        module, _ = onnx_networks.read_skeleton(quantized_form(network), "a segment", None)
+            raise Undivided("an addition is of tensors of different or unknown shapes")
+        with without_weights():
+            form = quantized_form(network)
+        module, _, _ = read_skeleton(form, "a segment", None)
         border = [network.graph.input[0].name], [network.graph.output[0].name]
         model = make_model(module, "segment", "onnx", None, *border)
         found = partition_model(model, target.name, target.options)
-    except (ArchloomError, NoSkeleton, Unsupported, onnx.shape_inference.InferenceError):  # said of the whole network
-        return None
-    output = f"tensor{len(piece.tensors) - 1}x"
-    first = proto.graph.input[0].name in piece.tensors
-    host = _without_borders(found.host.ops, output, first=first, last=is_last)
-    if host is None or not found.regions or not _is_linear(found.regions, is_last):
-        return None
-    if not is_last and len(host) != (1 if first else 0):
-        return None
-    if any(_NAME.search(op.reason) or op.op in ("nn.conv2d", "matmul", "add") for op in host):
-        return None
-    if not all(_NAME.match(name) for name in _names(found.regions, host)):
-        return None
-    regions = tuple(
-        replace(region, values=(), steps=tuple(replace(step, constants={}) for step in region.steps))
-        for region in found.regions)
-    variables = [b.var.name for b in module["main"].body]
-    parts = tuple(name for name in variables if (part := _NAME.fullmatch(name)) and part[1] == "step" and part[3])
-    return Segment(regions, host, found.outputs[0].shape, parts)
+    except (ArchloomError, NoSkeleton, Unsupported, onnx.shape_inference.InferenceError) as error:
+        raise Undivided(f"a piece of it cannot be read alone: {error}") from error  # said of the whole network
+    return found, [binding.var.name for binding in module["main"].body]
 
 
 def _network(piece: Piece, proto: "onnx.ModelProto", shape: Shape) -> "onnx.ModelProto":
@@ -354,16 +375,16 @@ def _adds_equal_shapes(network: "onnx.ModelProto") -> bool:
         for node in network.graph.node if node.op_type == "Add")
 
 
-def _without_borders(ops: Sequence[HostOp], output: str, *, first: bool, last: bool) -> tuple[HostOp, ...] | None:
-    """The host's operators without the conversions at the cuts; None where these are not as expected."""
+def _without_borders(ops: Sequence[HostOp], output: str, *, first: bool, last: bool) -> tuple[HostOp, ...]:
+    """The host's operators without the conversions at the cuts; Undivided where these are not as expected."""
     kept = list(ops)
     if not first:
         if not kept or kept[0].op != "quantize" or kept[0].name != "tensor0x_QuantizeLinear":
-            return None
+            raise Undivided("a piece does not begin with the conversion to integers")
         kept = kept[1:]
     if not last:
         if not kept or kept[-1].op != "dequantize" or kept[-1].name != output:
-            return None
+            raise Undivided("a piece does not end with the conversion from integers")
         kept = kept[:-1]
     return tuple(kept)
 
@@ -385,15 +406,15 @@ def _names(regions: Sequence[Region], host: Sequence[HostOp]) -> list[str]:
 
 def _joined(
     pieces: Sequence[Piece], segments: Sequence[Segment], proto: "onnx.ModelProto", target: "Chosen", title: str
-) -> Chain | None:
+) -> Chain:
     """The network's partition: all segments but the last have one region, which goes on in the next one's first.
 
-    None where parts of operators would have to be numbered, since others have their names.
+    Undivided where parts of operators would have to be numbered, since others have their names.
     """
     named = [piece.named(name) for piece, segment in zip(pieces, segments, strict=True) for name in segment.parts]
     named += [rename(node.name).replace(".", "_") for node in proto.graph.node]
     if len(set(named)) < len(named):
-        return None
+        raise Undivided("a part of an operator is called as another operator")
     origins: dict[str, tuple[Segment, str]] = {}
     steps: list[Step] = []
     host: list[HostOp] = []

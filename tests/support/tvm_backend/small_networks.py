@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 
 from archloom.models.data import random_images
-from archloom.models.onnx_graph import OnnxGraph
 from archloom.tvm_backend.quantization.quantize import quantize
+from examples.onnx_graph import OnnxGraph
 
 IMAGE = (1, 3, 12, 12)
 CLASSES = 5

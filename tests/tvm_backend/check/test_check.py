@@ -13,7 +13,6 @@ import torch
 
 import archloom
 from archloom.models import data, digits, digits_vit
-from archloom.models.onnx_graph import OnnxGraph
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import cli
 from archloom.tvm_backend.check.layers import snr_db
@@ -21,6 +20,8 @@ from archloom.tvm_backend.check.network import CheckResult, check
 from archloom.tvm_backend.executors import XlaExecutor
 from archloom.tvm_backend.frontends.torch.export import to_onnx
 from archloom.tvm_backend.quantization.quantize import Scheme, quantize
+from examples import digits_onnx
+from examples.onnx_graph import OnnxGraph
 from tests.support.tvm_backend.networks import Net, quantized, residual_cnn, samples
 
 OPTIONS = {"dim": 16}
@@ -55,7 +56,7 @@ def _holds(result: CheckResult, net: torch.nn.Module, split: data.Split, lost: f
 
 def test_a_convolutional_network_trained_on_digits(split: data.Split) -> None:
     net = digits.train(split, digits.Training(epochs=4), width=4)
-    result = _checked(digits.onnx_model(net), split)
+    result = _checked(digits_onnx.onnx_model(net), split)
     _holds(result, net, split, lost=0.05)
     assert result.first_difference is None and all(layer.differing == 0 for layer in result.layers)
     assert result.accuracy is not None and result.accuracy.to_json()["reference"] == result.accuracy.float_network

@@ -18,6 +18,7 @@ from archloom.tvm_backend.frontends import load as frontends
 from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.tvm_backend.report.build import of_compiled
 from archloom.tvm_backend.report.data import Report
+from archloom.tvm_backend.report.text import full_text
 from examples import nas_space
 from examples.nas_space import Architecture, Space, Stage
 from tests.support.tvm_backend.networks import residual_cnn
@@ -129,10 +130,24 @@ def test_what_only_tvm_can_read_takes_its_way() -> None:
     next(node for node in model.graph.node if node.op_type == "Relu").op_type = "Elu"
     quantized = quantize(model, images(2)[:, None])
     report = archloom.estimate(quantized, options=DIM)
+    (slower,) = report.fallbacks
+    assert "operator Elu" in slower.why and slower.why in full_text(report)
+    assert Report.from_json(report.to_json()) == report
+    assert "fallbacks" not in archloom.estimate(int8_cnn(), options=DIM).to_json()
     steps = partition_model(frontends.load(quantized), "gemmini", DIM).steps()
     assert [la.name for la in report.accelerator_layers] == [s.name for s in steps]
     (other,) = archloom.estimate_many([quantized], options=DIM, workers=2)
     assert isinstance(other, Report) and other.cycles == report.cycles
+
+
+@pytest.mark.parametrize("place", ["frontends.onnx.importer._Importer._node", "frontends.onnx.rewrites._with_axis"])
+def test_a_fault_of_a_program_is_told_as_one(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(*_: object) -> None:
+        raise AttributeError("no such field")
+
+    monkeypatch.setattr(f"archloom.tvm_backend.{place}", wrong)
+    with pytest.raises(AttributeError, match="no such field"):
+        archloom.estimate(int8_cnn(), options=DIM)
 
 
 def test_as_int8_of_an_old_operator_set() -> None:

@@ -11,18 +11,19 @@ import numpy as np
 import onnx
 import pytest
 
-from archloom.models.onnx_graph import OnnxGraph
 from archloom.tvm_backend import compile as compiling
 from archloom.tvm_backend.compiled import Partition
 from archloom.tvm_backend.estimate import network as estimate
 from archloom.tvm_backend.estimate import segments
 from archloom.tvm_backend.estimate.network import OnnxNetwork, Request
+from archloom.tvm_backend.estimate.segments import Undivided
 from archloom.tvm_backend.frontends.source import Source
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.targets.choice import choose, named_options
 from examples import nas_space
 from examples.nas_space import Space, Stage
+from examples.onnx_graph import OnnxGraph
 from tests.support.tvm_backend.networks import residual_cnn
 from tests.support.tvm_backend.small_networks import float_cnn
 
@@ -139,9 +140,13 @@ def colliding() -> onnx.ModelProto:
     return model
 
 
-@pytest.mark.parametrize("make", [shared_weights, colliding, residual_cnn])
-def test_what_is_left_to_the_whole_network(make: Callable[[], onnx.ModelProto]) -> None:
+@pytest.mark.parametrize(("make", "reason"), [
+    (shared_weights, "shares a weight"), (colliding, "called as another operator"),
+    (residual_cnn, "no tensor at which it may be cut")])
+def test_what_is_left_to_the_whole_network(make: Callable[[], onnx.ModelProto], reason: str) -> None:
     model = make()
+    with pytest.raises(Undivided, match=reason):
+        network(model, request_of(dim=4)).chain()
     found, whole = both(model, request_of(dim=4))
     assert found is None and whole.cycles > 0
     assert network(model, request_of(dim=4)).report() == whole

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from archloom.models import catalogue, digits, resnet
 from archloom.models.data import random_images
-from archloom.models.onnx_graph import OnnxGraph
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.compile import partition_model
 from archloom.tvm_backend.frontends import load as frontends
@@ -27,8 +26,9 @@ from archloom.tvm_backend.frontends.operators import parse
 from archloom.tvm_backend.ir import expressions
 from archloom.tvm_backend.ir.plain import Unsupported
 from archloom.tvm_backend.quantization.quantize import quantize
-from examples import nas_space
+from examples import digits_onnx, nas_space, resnet_onnx
 from examples.nas_space import Architecture, Space, Stage
+from examples.onnx_graph import OnnxGraph
 from tests.support.examples import examples
 from tests.support.tvm_backend.networks import residual_cnn
 from tests.support.tvm_backend.partitions import facts
@@ -79,8 +79,8 @@ def test_random_networks_of_the_search_space(architecture: Architecture) -> None
 
 
 @pytest.mark.parametrize("make", [
-    float_cnn, int8_cnn, residual_cnn, lambda: digits.onnx_model(digits.DigitsNet(8)),
-    lambda: resnet.onnx_model(resnet.tiny()),
+    float_cnn, int8_cnn, residual_cnn, lambda: digits_onnx.onnx_model(digits.DigitsNet(8)),
+    lambda: resnet_onnx.onnx_model(resnet.tiny()),
 ])
 def test_networks(make: Any) -> None:
     assert_same(make(), *TARGETS, *FLOATS)
@@ -160,7 +160,7 @@ def test_what_is_not_known_exactly_is_left_to_tvm(op: str, attributes: dict[str,
 
 
 def test_open_dimensions_are_refused_in_the_same_words() -> None:
-    proto = digits.onnx_model(digits.DigitsNet(8), batch="n")
+    proto = digits_onnx.onnx_model(digits.DigitsNet(8), batch="n")
     with pytest.raises(ModelError) as ours:
         plain(proto)
     with pytest.raises(ModelError) as theirs:

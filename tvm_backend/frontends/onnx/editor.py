@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from archloom.tvm_backend.frontends.onnx.skeleton import is_blank, is_weight
+from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, is_blank, is_weight
 
 if TYPE_CHECKING:
     import onnx
@@ -214,7 +214,7 @@ class Editor:
         if not is_blank(tensor):
             return self.constant(label, np.ascontiguousarray(change(self.value(tensor.name))))
         if math.prod(tensor.dims) > MOST_BLANK:
-            raise ValueError(f"a weight of shape {'x'.join(map(str, tensor.dims))} that was not read")
+            raise NoSkeleton(f"a weight of shape {'x'.join(map(str, tensor.dims))} that was not read")
         zeros = np.zeros(tuple(tensor.dims), self.value(tensor.name).dtype)
         return self._blank(label, tensor.data_type, change(zeros).shape)
 

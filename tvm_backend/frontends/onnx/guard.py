@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.ir.bounds import MAX_TENSOR_BYTES
+from archloom.tvm_backend.ir.nodes import Unsupported
 
 if TYPE_CHECKING:
     import onnx
@@ -31,14 +32,47 @@ WINDOWED = frozenset({"AveragePool", "Conv", "ConvTranspose", "LpPool", "MaxPool
 PADDINGS = (b"NOTSET", b"SAME_UPPER", b"SAME_LOWER", b"VALID")
 
 
+STUMBLES = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError)
+"""What rewrites raise where an operator is not as ONNX wants it, or where they are wrong themselves."""
+
+
+class Stumbled(Unsupported):
+    """What went wrong in a network without its weights: by whose fault, the whole network shows."""
+
+
 @contextmanager
-def malformed(label: str) -> Iterator[None]:
-    """What rewrites of a network stumble over, if an operator is not as ONNX wants it, as a ModelError."""
+def malformed(label: str, proto: "onnx.ModelProto") -> Iterator[None]:
+    """What rewrites stumble over in a network with which something is wrong, as a ModelError."""
     try:
         yield
-    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
-        what = " ".join(str(error).split())[:300]
-        raise ModelError(f"{label}: not a valid ONNX network: {type(error).__name__}: {what}") from error
+    except STUMBLES as error:
+        if is_sound(proto):  # the fault is not the network's
+            raise
+        raise ModelError(f"{label}: not a valid ONNX network: {_shown(error)}") from error
+
+
+@contextmanager
+def without_weights() -> Iterator[None]:
+    """What is stumbled over in a network without its weights, as :class:`Stumbled`."""
+    try:
+        yield
+    except STUMBLES as error:
+        raise Stumbled(_shown(error)) from error
+
+
+def is_sound(proto: "onnx.ModelProto") -> bool:
+    """Whether onnx's checker finds nothing wrong with a network, its types and shapes included."""
+    import onnx
+
+    try:
+        onnx.checker.check_model(proto, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError):
+        return False
+    return True
+
+
+def _shown(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def refuse_faults(proto: "onnx.ModelProto", label: str) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from archloom.tvm_backend.frontends.onnx.converters import CONVERTERS, Node
 from archloom.tvm_backend.frontends.onnx.editor import opset_of
+from archloom.tvm_backend.frontends.onnx.guard import without_weights
 from archloom.tvm_backend.frontends.onnx.skeleton import is_weight
 from archloom.tvm_backend.ir.names import NAMED_OPERATORS, rename
 from archloom.tvm_backend.ir.nodes import (
@@ -48,10 +49,8 @@ def from_onnx(proto: "onnx.ModelProto") -> Module:
     opset = opset_of(proto)
     if opset < 13:
         raise Unsupported(f"operator set {opset}")
-    try:
+    with without_weights():
         return _Importer(proto.graph, opset).module()
-    except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:  # not a valid network
-        raise Unsupported(f"{type(error).__name__}: {error}") from error
 
 
 class _Importer:

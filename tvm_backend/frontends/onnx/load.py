@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.errors import InputError, ModelError, suggest
+from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.model import Model, make_model
 
 if TYPE_CHECKING:
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.ir.nodes import Module
 
 Shapes = Mapping[str, Sequence[int]]
+Fallbacks = tuple[Fallback, ...]
+OWN_FAULTS = (AttributeError, NameError, AssertionError)
+"""What is raised outside of a node's conversion by a mistake in a program."""
 
 
 def load_file(path: Path, name: str | None = None, input_shapes: Shapes | None = None) -> Model:
@@ -43,38 +48,43 @@ def _load(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Shapes 
 
     proto = asked = frames_first(with_static_inputs(proto, label, input_shapes))
     refuse_faults(proto, label)
-    with malformed(label):
+    with malformed(label, asked):
         proto = repaired(frame_by_frame(without_functions(to_qdq(proto), HIDING_PRODUCTS)))
         if has_integer_products(proto):
-            proto = integer_products(_inferred(proto, label))
+            proto = integer_products(_inferred(proto, label)[0])
         _refuse_unsupported(proto, label)
         is_asked, proto = proto is asked, plain_operators(proto)
         if is_asked:  # the same sums on both sides of a comparison
             asked = proto
-        proto = rewritten(proto, label)
-    return make_model(_imported(proto, label), name, "onnx", asked, *_border(proto))
+        proto, fallbacks = rewritten(proto, label)
+    module, more = _imported(proto, label)
+    return replace(make_model(module, name, "onnx", asked, *_border(proto)), fallbacks=(*fallbacks, *more))
 
 
-def _imported(proto: "onnx.ModelProto", label: str) -> "compat.IRModule":
+def _imported(proto: "onnx.ModelProto", label: str) -> "tuple[compat.IRModule, Fallbacks]":
     """By TVM's importer. Where it fails and shapes are computed, they are computed first: TVM 0.27 takes shapes for a
     type of their own, with which most operators cannot compute."""
     from archloom.tvm_backend.frontends.onnx.functions import with_known_shapes
-    from archloom.tvm_backend.frontends.onnx.guard import malformed
+    from archloom.tvm_backend.frontends.onnx.guard import is_sound, malformed
     from archloom.tvm_backend.ir import compat
 
-    for attempt in range(2):
+    fallbacks: Fallbacks = ()
+    while True:
         try:
-            return compat.from_onnx(proto)
+            return compat.from_onnx(proto), fallbacks
         except compat.IMPORT_ERRORS as error:
-            if attempt == 0 and any(node.op_type in ("Shape", "Size") for node in proto.graph.node):
-                with malformed(label):
+            if not fallbacks and any(node.op_type in ("Shape", "Size") for node in proto.graph.node):
+                why = f"TVM's importer failed: {_first_line(error)}"
+                fallbacks = (Fallback("import", why, "shapes are computed before it, and it runs again"),)
+                with malformed(label, proto):
                     proto = with_known_shapes(proto)
                 continue
+            if isinstance(error, OWN_FAULTS) and is_sound(proto):
+                raise
             if isinstance(error, compat.ConversionError):
                 raise ModelError(f"{label}: node {error.node!r} ({error.operator}) cannot be imported: "
                                  f"{_first_line(error)}") from error
             raise ModelError(f"{label}: cannot be imported: {_first_line(error)}") from error
-    raise AssertionError("the second attempt returns or raises")
 
 
 def load_skeleton(skeleton: "onnx.ModelProto", label: str, name: str, input_shapes: Shapes | None) -> Model:
@@ -82,26 +92,27 @@ def load_skeleton(skeleton: "onnx.ModelProto", label: str, name: str, input_shap
 
     Raises :class:`~archloom.tvm_backend.ir.plain.Unsupported` for one that only TVM's importer reads.
     """
-    module, proto = read_skeleton(skeleton, label, input_shapes)
-    return make_model(module, name, "onnx", None, *_border(proto))
+    module, proto, fallbacks = read_skeleton(skeleton, label, input_shapes)
+    return replace(make_model(module, name, "onnx", None, *_border(proto)), fallbacks=fallbacks)
 
 
 def read_skeleton(
     skeleton: "onnx.ModelProto", label: str, input_shapes: Shapes | None
-) -> "tuple[Module, onnx.ModelProto]":
-    """See :func:`load_skeleton`: the expressions as they are read, and the network that they were read from."""
-    from archloom.tvm_backend.frontends.onnx.guard import malformed, refuse_faults
+) -> "tuple[Module, onnx.ModelProto, Fallbacks]":
+    """See :func:`load_skeleton`: the expressions as they are read, the network that they were read from, and
+    fallbacks."""
+    from archloom.tvm_backend.frontends.onnx.guard import refuse_faults, without_weights
     from archloom.tvm_backend.frontends.onnx.importer import from_onnx
     from archloom.tvm_backend.ir.plain import Unsupported
 
     proto = with_static_inputs(skeleton, label, input_shapes)
     refuse_faults(proto, label)
     try:
-        with malformed(label):
-            proto = rewritten(plain_operators(proto), label)
+        with without_weights():
+            proto, fallbacks = rewritten(plain_operators(proto), label)
     except ModelError as error:  # TVM's way says it of the whole network
         raise Unsupported(str(error)) from error
-    return from_onnx(proto), proto
+    return from_onnx(proto), proto, fallbacks
 
 
 def plain_operators(proto: "onnx.ModelProto") -> "onnx.ModelProto":
@@ -112,12 +123,13 @@ def plain_operators(proto: "onnx.ModelProto") -> "onnx.ModelProto":
     return plain_convolutions(sums_to_additions(proto))
 
 
-def rewritten(proto: "onnx.ModelProto", label: str) -> "onnx.ModelProto":
+def rewritten(proto: "onnx.ModelProto", label: str) -> "tuple[onnx.ModelProto, Fallbacks]":
     """The network in the form that importers take: with shapes, and without what they would scatter over several
-    operators."""
+    operators; with what could not be done."""
     from archloom.tvm_backend.frontends.onnx.rewrites import axes_within, explicit_padding
 
-    return axes_within(explicit_padding(_inferred(proto, label)))
+    proto, fallbacks = _inferred(proto, label)
+    return axes_within(explicit_padding(proto)), fallbacks
 
 
 def _border(proto: "onnx.ModelProto") -> tuple[list[str], list[str]]:
@@ -212,7 +224,8 @@ def _refuse_unsupported(proto: "onnx.ModelProto", label: str) -> None:
     raise ModelError(f"{label}: node {node!r}: operator {operator!r}{origin} is not supported{also}{hint}")
 
 
-def _inferred(proto: "onnx.ModelProto", label: str) -> "onnx.ModelProto":
+def _inferred(proto: "onnx.ModelProto", label: str) -> "tuple[onnx.ModelProto, Fallbacks]":
+    """The network with shapes, or without and why."""
     import onnx
 
     from archloom.tvm_backend.frontends.onnx.guard import grows, refuse_sizes
@@ -222,8 +235,8 @@ def _inferred(proto: "onnx.ModelProto", label: str) -> "onnx.ModelProto":
             refuse_sizes(onnx.shape_inference.infer_shapes(proto, strict_mode=True), label)
         inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)
         refuse_sizes(inferred, label)
-        return inferred
+        return inferred, ()
     except onnx.shape_inference.InferenceError as error:
         raise ModelError(f"{label}: shapes do not fit: {' '.join(str(error).split())[:400]}") from error
-    except (ValueError, RuntimeError):  # over 2 GB, or a domain without inference: the importer infers by itself
-        return proto
+    except (ValueError, RuntimeError) as error:  # over 2 GB, or a domain without inference
+        return proto, (Fallback("shapes", _first_line(error), "they are left to the importer to infer"),)
