@@ -181,6 +181,10 @@ class _Places(ast.NodeVisitor):
             self.visit(statement)
         self.function -= 1
 
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        for statement in node.body:
+            self.visit(statement)
+
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
             self.visit(node.value)
