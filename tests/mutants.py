@@ -181,6 +181,10 @@ class _Places(ast.NodeVisitor):
             self.visit(statement)
         self.function -= 1
 
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        for statement in node.body:
+            self.visit(statement)
+
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
             self.visit(node.value)
@@ -247,12 +251,13 @@ class Worker:
         self.folder = folder
         subprocess.run(["git", "worktree", "add", "--detach", "--quiet", str(folder)], cwd=ROOT, check=True)
         self.limits: dict[Sequence[str], float] = {}
+        self.said = ""
 
     def remove(self) -> None:
         subprocess.run(["git", "worktree", "remove", "--force", str(self.folder)], cwd=ROOT, check=True)
 
     def tests(self, tests: Sequence[str], limit: float | None) -> tuple[str, float]:
-        """``killed``, ``killed: time`` or ``survived``, and seconds."""
+        """``killed``, ``killed: time`` or ``survived``, and seconds; `said` is the end of what was printed."""
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(self.folder / "src"), str(self.folder)]),
                        "PYTHONDONTWRITEBYTECODE": "1", "ARCHLOOM_CACHE_DIR": str(self.folder / "build" / "cache")}
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider",
@@ -262,6 +267,7 @@ class Worker:
             done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, timeout=limit)
         except subprocess.TimeoutExpired:
             return "killed: time", time.monotonic() - began
+        self.said = done.stdout.decode(errors="replace")[-3000:]
         return "killed" if done.returncode else "survived", time.monotonic() - began
 
     def limit(self, tests: Sequence[str]) -> float:
@@ -269,7 +275,7 @@ class Worker:
         if tests not in self.limits:
             outcome, seconds = self.tests(tests, None)
             if outcome != "survived":
-                raise SystemExit(f"{', '.join(tests)}: fail without a mutant")
+                raise SystemExit(f"{', '.join(tests)}: fail without a mutant\n{self.said}")
             self.limits[tests] = max(LEAST_LIMIT, TIMES * seconds)
         return self.limits[tests]
 

@@ -1,7 +1,8 @@
 """How many examples a property is tried with, and random choices that hypothesis can shrink.
 
-``pytest`` tries few examples, the same ones each time; ``pytest --hypothesis-profile=thorough`` tries many, other ones
-each time. Both profiles are registered in ``tests/conftest.py``.
+``pytest`` tries few examples, the same ones each time that the same sources are tried;
+``pytest --hypothesis-profile=thorough`` tries many, other ones each time. Both profiles are registered in
+``tests/conftest.py``.
 """
 
 from __future__ import annotations
