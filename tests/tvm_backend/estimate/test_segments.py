@@ -100,7 +100,7 @@ def test_targets_that_leave_convolutions_or_sums_to_the_host(target: str) -> Non
 def test_random_networks_of_a_search_share_segments() -> None:
     rng, request = np.random.default_rng(0), request_of(dim=8)
     pieces = 0
-    for _ in range(6):
+    for _ in range(8):
         model = nas_space.onnx_model(nas_space.draw(rng, SMALL))
         pieces += len(segments._pieces(model) or ())
         found, whole = both(model, request)
