@@ -174,13 +174,15 @@ class _Probe:
         return next(v for v in range(1, MOST + 1) if self.cycles({**values, name: v + 1}) != one)
 
     def least(self, values: dict[str, int], name: str) -> int:
-        """The smallest value (a power of two, or the one at hand) with which work goes as fast."""
+        """The smallest value with which work goes as fast as it can: among the powers of two up to the one at hand,
+        that one, and the value up to which an operand costs nothing more."""
         def rate(value: int) -> float:
             changed = {**values, name: value}
             return math.prod(self.shape(changed)) / self.cycles(changed)
 
         now = values[name]
-        return next((1 << i for i in range(now.bit_length()) if 1 << i < now and rate(1 << i) >= rate(now)), now)
+        tried = {1 << i for i in range(now.bit_length())} | {min(now, self.period(values, name)), now}
+        return max(tried, key=lambda value: (rate(value), -value))
 
     def cycles(self, values: Mapping[str, int]) -> int:
         scope = {"words": 1, "bytes": 1, **self.fixed, **values}

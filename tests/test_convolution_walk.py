@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import onnx
@@ -55,5 +56,5 @@ def test_a_convolution_goes_through_what_the_page_names(tmp_path: Path) -> None:
     assert len(named) > 30
     missing = [place for place in named if place not in order]
     assert missing == []
-    late = [(one, other) for one, other in zip(named, named[1:]) if order[one] > order[other]]
+    late = [(one, other) for one, other in pairwise(named) if order[one] > order[other]]
     assert late == []
