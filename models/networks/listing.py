@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from archloom.models.catalogue import Network, Sizes
+from archloom.models.networks.network import Network, Sizes
 
 if TYPE_CHECKING:
     import torch

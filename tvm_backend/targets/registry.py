@@ -76,10 +76,8 @@ def get(name: str) -> "UMABackend":
 
 def add(backend: "UMABackend") -> None:
     """Take a target into the registry (:meth:`UMABackend.register` calls it)."""
-    from archloom.tvm_backend.targets.backend import UMABackend
-
     name = backend.target_name
-    if not isinstance(backend, UMABackend) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
         raise TargetError(f"expected a target named by letters, digits, '_' and '-', found {name!r}")
     if name in RESERVED:
         raise TargetError(f"target {name!r}: the name stands for a part of the host; {_origin(backend)} needs another")

@@ -17,6 +17,7 @@ from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.passes.attention import BARRED
 from archloom.tvm_backend.targets.backend import InTiles, Lowered
 from archloom.tvm_backend.targets.layouts import DTYPE, HEADS, SIDE
+from archloom.uma_targets.cores.constants import packed
 from archloom.uma_targets.kit.attention import sizes
 from archloom.uma_targets.kit.rules import AllOf, all_of
 
@@ -97,8 +98,6 @@ def strategy(op: QuantizedOp) -> Lowered:
         if operand.array is None:
             inputs.append((tensor.name, position))
         else:
-            from archloom.uma_targets.cores.strategies import packed
-
             constants[tensor.name] = packed(operand.array, HEADS)
     return Lowered(work, "attention+causal" if causal else "attention", tuple(inputs), constants, HEADS,
                    tiles=InTiles(nonzero_edges=("rows",), zero_edges={

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from archloom.tvm_backend.targets.layouts import (
     Places,
     Windows,
 )
+from archloom.uma_targets.cores.constants import made_in, packed
 from archloom.uma_targets.cores.rules import SIX
 from archloom.uma_targets.cores.sweeps import keeps_zero
 from archloom.uma_targets.kit.rules import has_relu
@@ -79,9 +80,9 @@ def conv2d(op: QuantizedOp) -> Lowered:
         n, h, w, inside, o // groups, kh, kw, stride=tuple(attrs["strides"]), padding=tuple(attrs["padding"]),
         dilation=tuple(attrs["dilation"]), groups=groups, epilogue=_epilogue(op), name=op.name)
     laid, shapes = _convolution(op), {t.name: t.shape for t in work.inputs}
-    constants = {"B": _made(kernel.array, shapes["B"], lambda a: laid.filter_tiles(a.transpose(2, 3, 1, 0)))}
+    constants = {"B": made_in(kernel.array, shapes["B"], lambda a: laid.filter_tiles(a.transpose(2, 3, 1, 0)))}
     if op.bias is not None and op.bias.array is not None:
-        constants["bias"] = _made(op.bias.array, shapes["bias"], lambda a: laid.bias_rows(a.reshape(-1)))
+        constants["bias"] = made_in(op.bias.array, shapes["bias"], lambda a: laid.bias_rows(a.reshape(-1)))
     return Lowered(work, _label("conv2d", op), (("A", 0), *_residual(op)), constants, Places(laid),
                    tiles=InTiles({"A": Windows(laid)}, gridded=_gridded(op, constants, plain=False)))
 
@@ -116,14 +117,6 @@ def _gridded(op: QuantizedOp, constants: Mapping[str, np.ndarray], plain: bool) 
     except MappingError:
         return None
     return found
-
-
-def _made(array: np.ndarray, shape: tuple[int, ...], pack: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """A constant in tiles of ``shape``; one without numbers takes no room."""
-    if array.size > 1 and not any(array.strides):
-        return np.broadcast_to(array[(0,) * array.ndim].astype(DTYPE), shape)
-    with np.errstate(over="ignore"):
-        return np.ascontiguousarray(pack(array.astype(DTYPE)))
 
 
 def _pointwise(op: QuantizedOp) -> Lowered:
@@ -184,8 +177,3 @@ def _bias(op: QuantizedOp) -> dict[str, np.ndarray]:
     if op.bias is None or op.bias.array is None:
         return {}
     return {"bias": packed(op.bias.array.reshape(1, -1), TILES)[0, :, :, 0]}
-
-
-def packed(array: np.ndarray, layout: Layout) -> np.ndarray:
-    """A constant in tiles; a weight without numbers, as estimates read it, takes no room here either."""
-    return _made(array, layout.stored_shape(array.shape), layout.pack)

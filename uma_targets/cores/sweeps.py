@@ -19,6 +19,7 @@ from archloom.tvm_backend.ir.match import QTensor, QuantizedOp
 from archloom.tvm_backend.ir.sweeps import ELEMENTWISE, Applied
 from archloom.tvm_backend.targets.backend import InTiles, Lowered, Verdict
 from archloom.tvm_backend.targets.layouts import PIXELS, ROW, SIDE, TILES, Layout, Matrices, Shape
+from archloom.uma_targets.cores.constants import packed
 
 if TYPE_CHECKING:
     from archloom.mapper.spatial.machine import Machine
@@ -174,8 +175,6 @@ def _row_axis(tensor: QTensor, shape: Shape) -> int:
 
 def _constant(array: np.ndarray, shape: Shape, is_row: bool, layout: Matrices) -> np.ndarray:
     """A constant operand as it lies in memory."""
-    from archloom.uma_targets.cores.strategies import packed
-
     if array.size > 1 and not any(array.strides):  # without its numbers
         return packed(np.broadcast_to(array.reshape(-1)[0], (_extents(shape, layout)[1],) if is_row else shape),
                       ROW if is_row else layout)
