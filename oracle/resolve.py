@@ -23,16 +23,16 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.branches import registers_after
 from archloom.oracle.errors import SourceError, StreamError
-from archloom.oracle.instance import Instance
-from archloom.oracle.numbering import Numbered, NumberedInstr, NumberedLoop, Numbering, Scope
-from archloom.oracle.partition import Split, partition
-from archloom.oracle.proofs import Place
+from archloom.oracle.resolution.branches import registers_after
+from archloom.oracle.resolution.instance import Instance
+from archloom.oracle.resolution.numbering import Numbered, NumberedInstr, NumberedLoop, Numbering, Scope
+from archloom.oracle.resolution.partition import Split, partition
+from archloom.oracle.resolution.proofs import Place
+from archloom.oracle.resolution.specialize import Open, specializers
+from archloom.oracle.resolution.symbolic import Ranges
 from archloom.oracle.resolved import Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
-from archloom.oracle.specialize import Open, specializers
 from archloom.oracle.stream import Stream
-from archloom.oracle.symbolic import Ranges
 from archloom.oracle.taidl.isa import HBM, Isa
 from archloom.oracle.validate import validate
 from archloom.oracle.variables import Unknown, is_known, unknowns

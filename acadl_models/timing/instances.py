@@ -14,8 +14,8 @@ from archloom.acadl_models.timing.program import word_axes
 from archloom.acadl_models.timing.routing import Need, Routing
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.nests import ranges
+from archloom.oracle.resolution.symbolic import grid
 from archloom.oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedLoop
-from archloom.oracle.symbolic import grid
 from archloom.oracle.windows import linear, positions
 
 Array = NDArray[np.int64]

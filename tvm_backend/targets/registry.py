@@ -122,7 +122,7 @@ def _instantiate(name: str) -> "UMABackend":
         raise TargetError(
             f"target {name!r} ({offered.value}): cannot be loaded: {type(error).__name__}: {error}"
         ) from error
-    if getattr(backend, "target_name", None) != name:
+    if getattr(backend, "target_name", None) != name or not hasattr(backend, "validate"):
         raise TargetError(
             f"entry point {name!r} ({offered.value}): expected a target of that name, found "
             f"{getattr(backend, 'target_name', None)!r}"

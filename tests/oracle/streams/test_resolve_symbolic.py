@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.errors import TaidlError
-from archloom.oracle.symbolic import ANY, Evaluator, Ranges, Undecided, evaluate_grid
+from archloom.oracle.resolution.symbolic import ANY, Evaluator, Ranges, Undecided, evaluate_grid
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import evaluate
 from tests.support.oracle.strategies import affines, bounded_values

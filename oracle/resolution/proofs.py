@@ -14,9 +14,9 @@ import numpy as np
 
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.errors import StreamError
+from archloom.oracle.resolution.specialize import Judge, Judgement, Open
+from archloom.oracle.resolution.symbolic import Evaluator, Undecided, evaluate_grid, grid_size, whole_grid
 from archloom.oracle.resolved import Buffer, Window
-from archloom.oracle.specialize import Judge, Judgement, Open
-from archloom.oracle.symbolic import Evaluator, Undecided, evaluate_grid, grid_size, whole_grid
 from archloom.oracle.variables import unknowns
 from archloom.oracle.windows import span
 

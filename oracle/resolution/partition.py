@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from archloom.oracle.numbering import Scope
-from archloom.oracle.proofs import GRID_CAP, Place
-from archloom.oracle.specialize import Open
-from archloom.oracle.symbolic import evaluate_grid, grid_size, whole_grid
+from archloom.oracle.resolution.numbering import Scope
+from archloom.oracle.resolution.proofs import GRID_CAP, Place
+from archloom.oracle.resolution.specialize import Open
+from archloom.oracle.resolution.symbolic import evaluate_grid, grid_size, whole_grid
 
 _MAX_PIECES = 16
 _MAX_PERIOD = 16

@@ -8,9 +8,9 @@ from typing import TypeAlias, Union
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import StreamError
-from archloom.oracle.specialize import Specializer
+from archloom.oracle.resolution.specialize import Specializer
+from archloom.oracle.resolution.symbolic import Ranges
 from archloom.oracle.stream import Instr, Loop, Node, Parallel
-from archloom.oracle.symbolic import Ranges
 
 
 @dataclass(frozen=True, eq=False)

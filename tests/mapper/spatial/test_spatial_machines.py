@@ -177,7 +177,7 @@ PRINTED: dict[str, Callable[[dict[str, Any]], object]] = {
 
 @pytest.mark.parametrize("page", PRINTED)
 def test_the_examples_of_the_pages_print_what_they_say(page: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text = (Path(__file__).parents[2] / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / f"{page}.md").read_text(encoding="utf-8")
     scope: dict[str, Any] = {"__name__": page}
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         exec(compile(block, page, "exec"), scope)

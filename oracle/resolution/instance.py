@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.nests import with_values, with_window
-from archloom.oracle.numbering import Scope
-from archloom.oracle.proofs import Place
+from archloom.oracle.resolution.numbering import Scope
+from archloom.oracle.resolution.proofs import Place
+from archloom.oracle.resolution.specialize import Effect, Judgement, Open
 from archloom.oracle.resolved import Buffer, Op, Read, Statement, Window, Write
-from archloom.oracle.specialize import Effect, Judgement, Open
 from archloom.oracle.variables import is_known
 
 

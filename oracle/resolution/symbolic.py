@@ -1,4 +1,4 @@
-"""TAIDL's integer expressions over affine values: the arithmetic of :mod:`archloom.oracle.specialize`.
+"""TAIDL's integer expressions over affine values: the arithmetic of :mod:`archloom.oracle.resolution.specialize`.
 
 A value is an :class:`~archloom.oracle.affine.Affine` over variables whose ranges are known; truth values are the
 constants 0 and 1. What the ranges decide is decided; what they do not raises :class:`Undecided`, which carries the

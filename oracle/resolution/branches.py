@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from archloom.oracle.affine import Affine, Bounds
-from archloom.oracle.specialize import Execution, Open
+from archloom.oracle.resolution.specialize import Execution, Open
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.isa import Instruction, Isa
 

@@ -16,9 +16,9 @@ from typing import Any, TypeAlias
 
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.errors import SourceError, StreamError
-from archloom.oracle.flow import flow_of
+from archloom.oracle.resolution.flow import flow_of
+from archloom.oracle.resolution.symbolic import Evaluator, Ranges, Undecided
 from archloom.oracle.resolved import Op, Read, Real, ResolvedRegion, Statement, TensorType, Window, WindowDim, Write
-from archloom.oracle.symbolic import Evaluator, Ranges, Undecided
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import MAX_REPEATED, float_literal, names, register_key
 from archloom.oracle.taidl.isa import Instruction, Isa
@@ -324,7 +324,7 @@ class _OpenRegion:
 
 
 class Judge:
-    """Judges assertions over the actual ranges; see :mod:`archloom.oracle.proofs`."""
+    """Judges assertions over the actual ranges; see :mod:`archloom.oracle.resolution.proofs`."""
 
     def check(self, judgement: Judgement, bounds: Bounds) -> None:
         raise NotImplementedError

@@ -40,7 +40,7 @@ from archloom.tvm_backend import cli
 from archloom.tvm_backend.targets.registry import get, names
 from tests.support.examples import examples
 
-REFERENCE = json.loads((Path(__file__).parents[2] / "benchmarks" / "data" / "tl_reference.json").read_text())
+REFERENCE = json.loads((Path(__file__).parents[3] / "benchmarks" / "data" / "tl_reference.json").read_text())
 WORMHOLE = REFERENCE["wormhole"]
 RINGS = REFERENCE["spyre_like_triple_ring"]["clean_listing_9"]
 
