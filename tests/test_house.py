@@ -1,0 +1,38 @@
+"""What keeps the code easy to live in, as far as it can be counted (benchmarks/house.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import house
+
+ROOT = Path(__file__).parents[1]
+MOST_MODULES = 25
+
+
+@pytest.fixture(scope="module")
+def modules() -> list[house.Module]:
+    return house.modules(ROOT)
+
+
+def test_no_modules_import_each_other_in_circles(modules: list[house.Module]) -> None:
+    """But for the planners of many cores, which a planner for all will replace."""
+    assert [group for group in house.circles(modules) if not any(".spatial." in name for name in group)] == []
+
+
+def test_folders_hold_few_modules(modules: list[house.Module]) -> None:
+    full = {folder: count for folder, count in house.folders(modules).items() if count > MOST_MODULES}
+    assert set(full) <= {house.LEFT_OUT}
+
+
+def test_circles_and_places_alike_are_found() -> None:
+    body = "".join(f"    value{i} = call{i}(value{i - 1}.field)\n" for i in range(1, 10))
+    found = [
+        house.Module(Path("oracle/one.py"), f"def f(value0):\n    import archloom.oracle.two\n{body}"),
+        house.Module(Path("oracle/two.py"), f"from archloom.oracle import one\n\n\ndef g(value0):\n{body}"),
+    ]
+    assert house.circles(found) == [["oracle.one", "oracle.two"]]
+    assert len(house.pairs_alike(found)) == 1
+    assert house.circles(found[:1]) == [] == house.pairs_alike(found[:1])
