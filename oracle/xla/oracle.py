@@ -22,7 +22,7 @@ from archloom.oracle.xla.executables import Called, Executable, of
 from archloom.oracle.xla.loops.runner import LoopRunner
 from archloom.oracle.xla.lowering.lower import Lowering
 from archloom.oracle.xla.notation.expr import is_chained
-from archloom.oracle.xla.notation.fallbacks import Fallback, Record
+from archloom.oracle.xla.notation.fallbacks import OracleFallback, Record
 from archloom.oracle.xla.notation.limits import USUAL, Limits
 from archloom.oracle.xla.notation.work import shared_work
 from archloom.oracle.xla.options import compiler_options
@@ -49,7 +49,7 @@ class Program:
     _jitted: Any = field(default=None, repr=False)
     _outermost: Any = field(default=None, repr=False)
     _executable: Any = field(default=None, repr=False)
-    _traced: "tuple[tuple[tuple[str, ...], ...], tuple[Fallback, ...]] | None" = field(default=None, repr=False)
+    _traced: "tuple[tuple[tuple[str, ...], ...], tuple[OracleFallback, ...]] | None" = field(default=None, repr=False)
 
     @property
     def raising(self) -> Raising | None:
@@ -113,7 +113,7 @@ class Program:
                 self._executable = jitted.lower(*self._shapes()).compile()
         return self._executable
 
-    def traced(self) -> tuple[tuple[tuple[str, ...], ...], tuple[Fallback, ...]]:
+    def traced(self) -> tuple[tuple[tuple[str, ...], ...], tuple[OracleFallback, ...]]:
         """The heavy operations of each result, and what is not done as wanted; traces the function if need be."""
         if self._traced is None:
             import jax

@@ -13,7 +13,7 @@ from archloom.oracle.resolved import ResolvedLoop, ResolvedNode, ResolvedStream
 from archloom.oracle.xla.loops.boxes import Box
 from archloom.oracle.xla.loops.outlining import Nest, Path, boxes_at, describe, show
 from archloom.oracle.xla.notation.expr import wholes
-from archloom.oracle.xla.notation.fallbacks import Fallback
+from archloom.oracle.xla.notation.fallbacks import OracleFallback
 from archloom.oracle.xla.strategies import Attempt, Left, Outcome, Raised
 
 
@@ -90,7 +90,7 @@ class OracleReport:
     parts: tuple[PartReport, ...] = ()
     buffers: tuple[BufferReport, ...] = ()
     strategies: tuple[Attempt, ...] = ()
-    fallbacks: tuple[Fallback, ...] = ()
+    fallbacks: tuple[OracleFallback, ...] = ()
 
     @property
     def raised(self) -> bool:
@@ -119,7 +119,7 @@ class OracleReport:
 
 def report(
     name: str, stream: ResolvedStream, outcome: Outcome, reassociated: bool, operations: Sequence[tuple[str, ...]],
-    fallbacks: tuple[Fallback, ...],
+    fallbacks: tuple[OracleFallback, ...],
 ) -> OracleReport:
     """The report of a stream of which came what the outcome says."""
     raising, reason = outcome.raising, outcome.reason

@@ -17,7 +17,7 @@ from archloom.oracle.windows import linear
 from archloom.oracle.xla.loops.outlining import Outlined, Path, describe
 from archloom.oracle.xla.notation.build import from_bytes
 from archloom.oracle.xla.notation.expr import Element, Expr, Range, Sum, width
-from archloom.oracle.xla.notation.fallbacks import Fallback
+from archloom.oracle.xla.notation.fallbacks import OracleFallback
 from archloom.oracle.xla.notation.limits import USUAL, Limits
 from archloom.oracle.xla.notation.refusals import Refusal, Unraisable
 from archloom.oracle.xla.notation.variables import fresh
@@ -67,7 +67,7 @@ class Raising:
 
     results: tuple[Raised, ...]
     left: tuple[Left, ...] = ()
-    fallbacks: tuple[Fallback, ...] = ()
+    fallbacks: tuple[OracleFallback, ...] = ()
 
 
 @dataclass(frozen=True)

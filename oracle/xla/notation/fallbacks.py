@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from archloom.oracle.fallbacks import Fallback
+
 
 class How(StrEnum):
     """What was done instead."""
@@ -40,13 +42,10 @@ COSTS = {
 
 
 @dataclass(frozen=True)
-class Fallback:
-    """``how`` something was done, where, why, and what it costs."""
+class OracleFallback(Fallback):
+    """A fallback of a stream's computation: ``how`` it was done instead."""
 
     how: How
-    where: str
-    why: str
-    cost: str
 
     def __str__(self) -> str:
         return f"{self.where}: {self.how}, because {self.why}; {self.cost}"
@@ -66,6 +65,7 @@ class Record:
         self.sizes[key] = self.sizes.get(key, 0) + size
 
     @property
-    def fallbacks(self) -> tuple[Fallback, ...]:
+    def fallbacks(self) -> tuple[OracleFallback, ...]:
         """In the order in which they were met first."""
-        return tuple(Fallback(*key, COSTS[key[0]].format(size)) for key, size in self.sizes.items())
+        return tuple(OracleFallback(where, why, COSTS[how].format(size), how)
+                     for (how, where, why), size in self.sizes.items())
