@@ -133,3 +133,9 @@ def test_traffic_of_write_back_and_write_through() -> None:
         cache.access(16, 4, True)
     assert (back.bytes_from_backing, back.bytes_to_backing, back.write_backs) == (32, 16, 1)
     assert (through.bytes_from_backing, through.bytes_to_backing, through.evictions) == (32, 8, 1)
+
+
+def test_a_write_over_two_lines_reaches_the_cache_behind_in_its_parts() -> None:
+    behind = Cache("l2", 4, 1, 4)
+    Cache("l1", 4, 1, 4, backing=behind, write_back=False, write_allocate=False).access(2, 4, False)
+    assert (behind.write_misses, behind.write_hits) == (2, 0)
