@@ -20,7 +20,7 @@ from tests.support.oracle.taidl_hostile import HOSTILE, outcome
 from tests.support.oracle.taidl_trees import expressions, statements, tensor_names, types
 
 ROOT = Path(__file__).parents[3]
-FILES = sorted([*ROOT.glob("oracle/isas/*.taidl"), *ROOT.glob("tests/data/**/*.taidl")])
+FILES = sorted([*ROOT.glob("src/archloom/oracle/isas/*.taidl"), *ROOT.glob("tests/data/**/*.taidl")])
 TEXTS = [p.read_text(encoding="utf-8") for p in FILES]
 PIECES = ["(", ")", "[", "]", "{", "}", "%", "$", ":", ";", "->", "<-", "=", "x", "0", "1", "9999999999", "1M", "0x",
           "#", "\n", "-", "!", "<<", "//", ",", "..", "IF (a == 1) {", "REPEAT (k, 3) {", "def f() {", "param", "const",

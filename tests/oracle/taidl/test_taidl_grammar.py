@@ -18,7 +18,7 @@ from tests.support.oracle import lark_parser
 from tests.support.oracle.taidl_trees import TPU, statements
 
 ROOT = Path(__file__).parents[3]
-FILES = sorted([*ROOT.glob("oracle/isas/*.taidl"), *ROOT.glob("tests/data/taidl*/*.taidl")])
+FILES = sorted([*ROOT.glob("src/archloom/oracle/isas/*.taidl"), *ROOT.glob("tests/data/taidl*/*.taidl")])
 SAMPLE = """isa s; param p = 2 in 1..4; const K = p * 2 const L = 0x1F & ( 3 << 1 )
 [ ram ] ( 8 x p ) ( p x i8 ) [ one ] ( ) ( f32 ) r = 0 ; t[ 3 ] = K ;
 def f ( %X , n ) { let m = n - 1 ; %Y : { m } x 4 x i8 = pad ( %X , low = { 0 , 1 } , kind = max , value = - 1 ) }

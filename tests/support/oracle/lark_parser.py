@@ -13,7 +13,7 @@ from archloom.oracle.errors import TaidlError
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.expressions import FUNCTIONS
 
-GRAMMAR = Path(__file__).parents[3] / "oracle" / "taidl" / "grammar.lark"
+GRAMMAR = Path(__file__).parents[3] / "src/archloom/oracle/taidl/grammar.lark"
 KINDS = (ast.Parameter, ast.Constant, ast.BufferDecl, ast.RegisterDecl, ast.Definition, ast.InstructionDecl)
 
 

@@ -170,7 +170,7 @@ def test_taidl(fails: Fails, tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_taidl_parameters(fails: Fails) -> None:
-    isa = str(Path(__file__).parents[3] / "oracle/isas/gemmini.taidl")
+    isa = str(Path(__file__).parents[3] / "src/archloom/oracle/isas/gemmini.taidl")
     fails(r"dim.*4\.\.1024", "describe", isa, "-O", "dim=3")
     fails(r"parameter of an ISA is an integer", "describe", isa, "-O", "dim=x")
     fails(r"there is no file", "describe", "nope.taidl")

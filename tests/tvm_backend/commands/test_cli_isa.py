@@ -44,7 +44,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_describe_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(Path(__file__).parents[3] / "oracle" / "isas" / "gemmini.taidl")
+    path = str(Path(__file__).parents[3] / "src/archloom/oracle/isas/gemmini.taidl")
     assert main(["isa", path, "--json"]) == 0
     expected = json.loads(capsys.readouterr().out)
     assert main(["describe", path, "--json"]) == 0
