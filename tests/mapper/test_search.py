@@ -24,6 +24,7 @@ from archloom.uma_targets.gemmini.emit import GemminiEmitter
 from archloom.uma_targets.gemmini.emit_conv import ConvEmission
 from archloom.uma_targets.gemmini.emit_gemm import GemmEmission
 from archloom.uma_targets.gemmini.space import ACC, SPAD
+from tests.support.examples import every
 from tests.support.mapper import mapped
 
 PLAIN = Epilogue(True, 0.5, True, "int8")
@@ -52,7 +53,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 @pytest.mark.parametrize("dataflow", ["auto", "ws", "os"])
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", every(2, WORKLOADS))
 def test_found_streams_compute_the_operator(name: str, dataflow: str) -> None:
     workload = WORKLOADS[name]
     options = {**SMALL, "scratchpad_kib": 4, "dataflow": dataflow}
@@ -71,7 +72,7 @@ LITTLE = {
 }
 
 
-@pytest.mark.parametrize("name", LITTLE)
+@pytest.mark.parametrize("name", every(2, LITTLE))
 def test_search_comes_close_to_the_best_of_all(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a space cut to some dozen candidates, all of which are simulated."""
     configuration = GEMMINI.configure(SMALL)
@@ -94,7 +95,7 @@ def _thin(table: Table, count: int) -> Table:
     return table.kept(keep)
 
 
-@pytest.mark.parametrize("name", LITTLE)
+@pytest.mark.parametrize("name", every(2, LITTLE))
 def test_estimates_rank_like_simulations(name: str) -> None:
     """Spearman's correlation over candidates from the whole range of estimates."""
     configuration = GEMMINI.configure({"dim": 4})

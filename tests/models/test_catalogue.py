@@ -12,13 +12,13 @@ from archloom.tvm_backend.compile import partition_model
 from archloom.tvm_backend.frontends.named_networks import is_named, light_names, load_named
 from archloom.tvm_backend.host.network import jitted
 from archloom.tvm_backend.targets import registry
+from tests.support.examples import often
 
 QUICK = ("squeezenet", "unet", "gpt2_decode")
 """Between them: ceil_mode, a transposed convolution, a cache of keys and values."""
 
 
-@pytest.mark.parametrize(
-    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in catalogue.names()])
+@pytest.mark.parametrize("name", often(catalogue.names(), QUICK))
 def test_imported_network_equals_torch(name: str) -> None:
     built = catalogue.build(catalogue.tiny(name))
     with torch.no_grad():

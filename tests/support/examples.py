@@ -7,11 +7,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    from _pytest.mark.structures import ParameterSet
 
 THOROUGH = "thorough"
 """The profile of the long runs."""
@@ -26,3 +31,20 @@ def examples(few: int, many: int, **options: Any) -> settings:
     thorough = settings.get_current_profile_name() == THOROUGH
     options = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": not thorough, **options}
     return settings(max_examples=many if thorough else few, **options)
+
+
+def slow(*values: Any) -> ParameterSet:
+    """A case of ``parametrize`` for the slow tests only."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+def every(step: int, cases: Iterable[Any], *, single: bool = False) -> list[Any]:
+    """The first of each ``step`` cases, and the others for the slow tests only. A tuple has the values of several
+    parameters, or is the value of a ``single`` one."""
+    return [case if not i % step else slow(*case) if isinstance(case, tuple) and not single else slow(case)
+            for i, case in enumerate(cases)]
+
+
+def often(names: Iterable[str], chosen: Container[str]) -> list[Any]:
+    """Those names that are ``chosen``, and the others for the slow tests only."""
+    return [name if name in chosen else slow(name) for name in names]

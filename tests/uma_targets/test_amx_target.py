@@ -12,6 +12,7 @@ from archloom.oracle.stream import Stream
 from archloom.oracle.xla import compile_stream
 from archloom.uma_targets.amx.target import AMX, emit
 from archloom.uma_targets.kit.gemm import GemmEmitter
+from tests.support.examples import slow
 
 
 def product(m: int, n: int, k: int) -> Stream:
@@ -20,7 +21,8 @@ def product(m: int, n: int, k: int) -> Stream:
     return GemmEmitter("amx", (), emit, AMX.workspace_bytes).emit(workload, mapping)
 
 
-@pytest.mark.parametrize("size", [(16, 16, 64), (16, 20, 64), (16, 16, 50), (20, 20, 70), (1, 40, 5)])
+@pytest.mark.parametrize("size", [
+    (20, 20, 70), (1, 40, 5), *map(slow, [(16, 16, 64), (16, 20, 64), (16, 16, 50)])])
 def test_edges_are_raised(size: tuple[int, int, int]) -> None:
     """No loop over instructions is left whatever n and k leave over, and raising ends soon."""
     stream, rng = product(*size), np.random.default_rng(0)

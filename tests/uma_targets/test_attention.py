@@ -29,6 +29,7 @@ from archloom.tvm_backend.ir.attention import AttentionShape
 from archloom.uma_targets.oma.target import OMA
 from archloom.uma_targets.qkv.attention import emit, fits
 from archloom.uma_targets.qkv.target import QKV
+from tests.support.examples import often, slow
 
 B, H, Q, D = 2, 3, 9, 8
 """Batch, heads, length and depth of the networks."""
@@ -116,7 +117,7 @@ OFTEN = ["fused, boolean mask", "fused, grouped heads", "scaled on both sides", 
          "causal and mask", "grouped heads", "cross"]
 
 
-@pytest.mark.parametrize("name", [n if n in OFTEN else pytest.param(n, marks=pytest.mark.slow) for n in FORMS])
+@pytest.mark.parametrize("name", often(FORMS, OFTEN))
 def test_attention_is_one_operator(name: str) -> None:
     """One region, no softmax and no product on the host; nothing but cheap operators is left there."""
     module, inputs = network(name)
@@ -130,7 +131,7 @@ def test_attention_is_one_operator(name: str) -> None:
 RUN = ["additive mask"]
 
 
-@pytest.mark.parametrize("name", [n if n in RUN else pytest.param(n, marks=pytest.mark.slow) for n in FORMS])
+@pytest.mark.parametrize("name", often(FORMS, RUN))
 def test_networks_equal_torch(name: str) -> None:
     module, inputs = network(name)
     compiled = archloom.compile(module, "qkv", {"dim": 8}, example_inputs=inputs)
@@ -141,7 +142,7 @@ def test_networks_equal_torch(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [
-    "causal", *(pytest.param(n, marks=pytest.mark.slow) for n in ("scaled after", "boolean mask", "grouped heads"))])
+    "causal", *map(slow, ("scaled after", "boolean mask", "grouped heads"))])
 def test_onnx_networks_bring_it_too(name: str) -> None:
     """Both importers of ONNX, TVM's and the plain one of estimates, lead to it."""
     from archloom.tvm_backend.frontends.torch.export import to_onnx
@@ -212,9 +213,8 @@ def reference(work: Workload, tensors: dict[str, np.ndarray]) -> np.ndarray:
 
 @pytest.mark.parametrize(("sizes", "turns", "slots"), [
     ((1, 1, 1, 1, 1, 1, False), 2, 2), ((1, 2, 5, 7, 5, 3, True), 1, 4), ((1, 1, 3, 1, 9, 2, True), 1, 16),
-    pytest.param((2, 3, 7, 11, 5, 3, True), 1, 4, marks=pytest.mark.slow),
-    pytest.param((1, 2, 9, 13, 4, 8, False), 2, 8, marks=pytest.mark.slow),
-    pytest.param((2, 1, 4, 4, 4, 4, True), 2, 2, marks=pytest.mark.slow),
+    slow((2, 3, 7, 11, 5, 3, True), 1, 4), slow((1, 2, 9, 13, 4, 8, False), 2, 8),
+    slow((2, 1, 4, 4, 4, 4, True), 2, 2),
 ])
 def test_the_kernel_equals_its_mathematics(sizes: Any, turns: int, slots: int) -> None:
     work = workload(*sizes)

@@ -21,6 +21,7 @@ from archloom.oracle.errors import MappingError, TargetError
 from archloom.tvm_backend.artifact import workload_json
 from archloom.tvm_backend.host.conversions import conversions
 from archloom.uma_targets.wormhole.target import WORMHOLE
+from tests.support.examples import slow
 
 SMALL: Mapping[str, Mapping[str, Any]] = {
     "wormhole": {"rows": 2, "columns": 2}, "mesh": {"x": 2, "y": 1}, "triple_ring": {"columns": 2, "rows": 2},
@@ -149,7 +150,7 @@ class Transformer(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "numbers", [torch.float32, pytest.param(torch.float16, marks=pytest.mark.slow)], ids=["float32", "float16"])
+    "numbers", [torch.float32, slow(torch.float16)], ids=["float32", "float16"])
 def test_attention_is_one_layer(numbers: torch.dtype) -> None:
     network, x = Transformer(causal=numbers == torch.float32).eval(), torch.randn(2, 40, 64)
     expected = network(x).detach().numpy()

@@ -21,6 +21,7 @@ from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.tvm_backend.targets import registry
 from archloom.uma_targets.kit import KitTarget
 from examples.onnx_graph import OnnxGraph
+from tests.support.examples import every
 from tests.support.tvm_backend.registered import forgotten_after
 from tests.support.uma_targets.lanes import Lanes
 
@@ -91,7 +92,7 @@ def beside(array: np.ndarray) -> np.ndarray:
     return array.swapaxes(2, 3).reshape(batch, high * rows, wide * columns)
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", every(3, SHAPES, single=True), ids=str)
 @pytest.mark.parametrize("target", TARGETS)
 def test_products_of_any_size(target: str, shape: tuple[int, int, int, int]) -> None:
     workload = workload_of(target, shape, bias=shape[2] > 1, relu=shape[0] == 1)
@@ -132,7 +133,7 @@ def network(target: str) -> onnx.ModelProto:
     return quantize(mlp(), [{"x": rng.standard_normal((3, 13)).astype(np.float32)} for _ in range(4)])
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", every(3, TARGETS))
 def test_a_network_runs_and_equals_onnxruntime(target: str) -> None:
     whole = fuses(target, "bias") and fuses(target, "relu")
     model = archloom.load(network(target))

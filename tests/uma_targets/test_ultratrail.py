@@ -84,7 +84,7 @@ block = st.builds(
 
 @given(st.integers(1, 9), st.integers(3, 17), st.lists(block, min_size=1, max_size=3), st.integers(1, 9),
        st.sampled_from([2, 4, 8]))
-@examples(10, 100)
+@examples(5, 100)
 def test_random_networks_equal_numpy(channels, positions, blocks, classes, dim):
     check(network("net", channels, positions, blocks, classes), dim, xla=False)
 
@@ -197,7 +197,7 @@ def test_temporal_convolutions_of_a_network_are_offloaded_and_equal_onnxruntime(
 
 @given(st.integers(1, 2), st.integers(1, 13), st.integers(1, 9), st.integers(1, 9), st.integers(1, 5),
        st.integers(1, 3), st.integers(0, 4), st.integers(0, 4), st.booleans(), st.data())
-@examples(15, 150)
+@examples(8, 150)
 def test_random_temporal_convolutions_equal_numpy(n, w, c, o, kernel, stride, left, right, bias, data):
     assume(left < kernel and right < kernel and w + left + right >= kernel)
     work = conv2d(n, 1, w, c, o, 1, kernel, stride=(1, stride), padding=(0, left, 0, right),

@@ -62,7 +62,7 @@ def test_with_latencies_of_any_form(r: Random) -> None:
     check_equal(graph, random_stream(r, graph, r.choice((10, 60))))
 
 
-@examples(40, 4000)
+@examples(20, 4000)
 @given(randoms)
 def test_with_caches_banks_and_links(r: Random) -> None:
     rows = r.choice((24, 24, 60))

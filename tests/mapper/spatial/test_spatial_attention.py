@@ -32,7 +32,7 @@ from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import MAX_INSTRUCTIONS, resolve
 from archloom.oracle.xla import compile_stream
-from tests.support.examples import examples
+from tests.support.examples import every, examples
 from tests.support.mapper.spatial_checks import result_of
 
 MESHES = ((1, 1), (1, 2), (2, 2), (2, 3))
@@ -188,11 +188,11 @@ def test_blocks_of_a_longer_one_end_together(queries: int, size: tuple[int, int]
     assert tiles * (tiles + 1) // 2 <= done < 1.03 * tiles * (tiles + 1) // 2
 
 
-@pytest.mark.parametrize(("attention", "plan"), [
+@pytest.mark.parametrize(("attention", "plan"), every(3, [
     (Attention(2, 64, 70, 32), AttentionPlan((1, 2), (1, 1), (1, 2), ("row", "stream"))),
     (Attention(1, 50, 90, 16, 2, 20, True), AttentionPlan((1, 2), (1, 1), (1, 2), ("none", "stream"))),
     (Attention(1, 1, 90, 40, 3), AttentionPlan((1, 1), (1, 1), (1, 1), ("none", "stream"), (1, 2))),
-])
+]))
 def test_the_oracle_runs_all_cores_and_equals_the_interpreter(attention: Attention, plan: AttentionPlan) -> None:
     graph = mesh(1, 2)
     given_tensors = tensors(attention)
@@ -232,19 +232,19 @@ def test_candidates_fit_and_are_costed(attention: Attention) -> None:
         check(attention, found.plan(i), machine)
 
 
-@pytest.mark.parametrize("attention", [
+@pytest.mark.parametrize("attention", every(2, [
     Attention.of(1, 8, 512, 32), Attention.of(1, 8, 512, 32, 4, causal=True), Attention.of(2, 16, 1, 32, 4, keys=900),
-])
+]))
 def test_the_cost_model_ranks_plans_as_the_simulation_does(attention: Attention) -> None:
     estimated, real = sampled(attention, wormhole(rows=2, columns=4), 12)
     first, second = (np.argsort(np.argsort(values, kind="stable")) for values in (estimated, real))
     assert np.corrcoef(first, second)[0, 1] >= 0.95
 
 
-@pytest.mark.parametrize(("machine", "attention"), [
+@pytest.mark.parametrize(("machine", "attention"), every(2, [
     ("square", Attention.of(1, 32, 1, 128, 8, keys=4096)), ("small cores", Attention.of(1, 8, 384, 64, 2)),
     ("small cores", Attention.of(1, 32, 1, 128, 8, keys=4096)), ("rings", Attention.of(1, 8, 384, 64, 2, causal=True)),
-])
+]))
 def test_the_cost_model_ranks_plans_of_other_machines(machine: str, attention: Attention) -> None:
     graphs = {"square": lambda: any_mesh(2, 2), "small cores": lambda: any_mesh(4, 4, l1_bytes=1 << 19, sums=24),
               "rings": triple_ring}

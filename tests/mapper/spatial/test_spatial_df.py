@@ -38,7 +38,7 @@ from archloom.oracle import taidl
 from archloom.oracle.errors import ArchloomError, TargetError
 from archloom.tvm_backend import cli
 from archloom.tvm_backend.targets.registry import get, names
-from tests.support.examples import examples
+from tests.support.examples import every, examples
 
 REFERENCE = json.loads((Path(__file__).parents[3] / "benchmarks" / "data" / "tl_reference.json").read_text())
 WORMHOLE = REFERENCE["wormhole"]
@@ -117,7 +117,7 @@ MACHINES: dict[str, Callable[[], ArchitectureGraph]] = {
 }
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", every(3, MACHINES))
 def test_graphs_are_described_and_built_again(name: str) -> None:
     """The same graph, in every figure but those of energy, which Wormhole has and the dialect has not."""
     graph = MACHINES[name]()

@@ -31,7 +31,7 @@ from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
 from archloom.oracle.xla import compile_stream
-from tests.support.examples import examples
+from tests.support.examples import every, examples
 from tests.support.mapper.small_meshes import MESHES, mesh, operands, some_plan
 from tests.support.mapper.spatial_checks import result_of
 
@@ -96,12 +96,12 @@ def test_the_engine_equals_the_step_by_step_simulator() -> None:
 
 
 @pytest.mark.parametrize("name", ["mesh", "triple_ring"])
-@pytest.mark.parametrize("work", [
+@pytest.mark.parametrize("work", every(2, [
     Product(5, 70, 40, 64, transposed_b=True, epilogue=Epilogue(True, True, "relu")),
     Convolution(1, 9, 7, 40, 33, (3, 3), padding=(1, 1, 1, 1), epilogue=Epilogue(bias=True)),
     Elementwise(70, 100, (Operation("add", "tensor"), Operation("relu"))), Columns(150, 100, "sum"),
     Rows(70, 100, "max"),
-], ids=lambda work: type(work).__name__)
+]), ids=lambda work: type(work).__name__)
 def test_other_machines_run_them_as_wormhole_does(name: str, work: AnyWork) -> None:
     if name == "mesh":
         graph = any_mesh(x=3, y=2, sums=8, stats=16, l1_bytes=2048 * 60)

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.oracle.oracle_suites.ibert import native
 from examples.ibert_kernels import Encoder, Scales, Size, gelu, main, norm, scores, shares
+from tests.support.examples import slow
 from tests.support.oracle import ibert_model as ibert
 
 ROOT = Path(__file__).parents[3]
@@ -25,7 +26,7 @@ SIZES = [
     Size(layers=1, sequence=19, width=20, heads=2, inner=21, dim=8),  # rows and columns are left over everywhere
     Size(layers=1, sequence=5, width=6, heads=6, inner=3, dim=16),  # less of everything than the array has
     # heads deeper than the array, many tiles to a row
-    pytest.param(Size(layers=1, sequence=9, width=32, heads=2, inner=12, dim=4), marks=pytest.mark.slow),
+    slow(Size(layers=1, sequence=9, width=32, heads=2, inner=12, dim=4)),
 ]
 
 

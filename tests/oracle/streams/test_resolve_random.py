@@ -33,13 +33,13 @@ def check(stream: Stream) -> ResolvedStream:
     return resolved
 
 
-@examples(20, 1000)
+@examples(10, 1000)
 @given(gemmini_streams())
 def test_random_streams(stream: Stream) -> None:
     check(stream)
 
 
-@examples(20, 300)
+@examples(10, 300)
 @given(gemms())
 def test_tiled_gemms(gemm: Gemm) -> None:
     check(gemm.stream())

@@ -14,6 +14,7 @@ import pytest
 from archloom.oracle.taidl.operators.base import Shaped
 from archloom.oracle.taidl.operators.carriers import carried, elements
 from archloom.oracle.taidl.types import TYPES, as_codes, element_type, limits, numpy_dtype
+from tests.support.examples import every
 from tests.support.oracle.agreement import agree, isa_of
 from tests.support.oracle.operator_cases import EVERY, QUANTIZED, Case, codes, compiled, elementwise, equal, tensor
 
@@ -28,7 +29,7 @@ def _alike(dtype: str) -> None:
         assert same.all(), (case.opcode, case.result, [x[~same][:3] for x in xs])
 
 
-@pytest.mark.parametrize("dtype", OFTEN)
+@pytest.mark.parametrize("dtype", every(2, OFTEN))
 def test_numpy_and_jax_are_alike(dtype: str) -> None:
     _alike(dtype)
 
@@ -269,7 +270,7 @@ def test_xla_rewrites_nothing(body: str) -> None:
 ROUNDED = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 
 
-@pytest.mark.parametrize("dtype", [t.name for t in TYPES.values() if t.kind == "float" and t.bits < 64])
+@pytest.mark.parametrize("dtype", every(3, [t.name for t in TYPES.values() if t.kind == "float" and t.bits < 64]))
 def test_zeros_of_constants_have_the_signs_of_those_at_run_time(dtype: str) -> None:
     import jax
     import jax.numpy as jnp

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from archloom.oracle.taidl.operators.base import Shaped
 from archloom.oracle.taidl.types import numpy_dtype
-from tests.support.examples import examples
+from tests.support.examples import every, examples
 from tests.support.oracle.operator_cases import Case, equal
 
 NARROW = ("i8", "i32", "u8", "f32")
@@ -192,7 +192,7 @@ def test_reduce_window_is_that_of_xla(data: st.DataObject) -> None:
     np.testing.assert_array_equal(both(case, [x]), expected)
 
 
-@pytest.mark.parametrize("dtype", ["i8", "u2", "i32", "f32", "bf16", "f8e5m2", "f4e2m1fn", "i1"])
+@pytest.mark.parametrize("dtype", every(2, ["i8", "u2", "f32", "i32", "bf16", "f8e5m2", "i1", "f4e2m1fn"]))
 def test_reductions(dtype: str) -> None:
     """Every kind, of all elements; sums and products of floats in their order."""
     for kind in ("add", "max", "min", "multiply", "and", "or", "xor"):

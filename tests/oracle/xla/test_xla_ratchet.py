@@ -11,6 +11,7 @@ import archloom
 from archloom.oracle import taidl
 from archloom.oracle.xla import compile_stream
 from archloom.oracle.xla.notation.fallbacks import How
+from tests.support.examples import every
 
 OPTIONS = {"mesh": {"x": 2, "y": 2}, "triple_ring": {"rows": 2, "columns": 2}}
 """The smallest of the targets of many cores."""
@@ -29,7 +30,7 @@ OTHERWISE: dict[tuple[str, str], tuple[str, frozenset[How]]] = {
 """The strategy that raises the stream of an operator, and how parts of it are computed otherwise than wanted."""
 
 
-@pytest.mark.parametrize("target", [t.name for t in archloom.targets()])
+@pytest.mark.parametrize("target", every(3, [t.name for t in archloom.targets()]))
 def test_targets_are_raised(target: str) -> None:
     found = {}
     for operator in (EVEN, UNEVEN, CONVOLUTION):

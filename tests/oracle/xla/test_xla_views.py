@@ -65,7 +65,7 @@ def windows(draw: st.DrawFn):
     return np.arange(np.prod(shape), dtype=np.int32).reshape(shape), tuple(forms), ranges
 
 
-@examples(16, 200)
+@examples(8, 200)
 @given(windows())
 def test_view_of_windows_is_indexing(case):
     test_view_is_indexing.hypothesis.inner_test(case)
@@ -83,7 +83,7 @@ def test_windows_lie_as_the_weights_of_a_convolution():
     assert np.array_equal(found.array, expected(image, forms, {n: ranges[n] for n in found.names}))
 
 
-@examples(24, 300)
+@examples(10, 300)
 @given(indexings())
 def test_view_is_indexing(case):
     array, forms, ranges = case

@@ -16,6 +16,7 @@ from archloom.tvm_backend.host.network import jitted
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.tvm_backend.targets import registry
+from tests.support.examples import slow
 from tests.support.tvm_backend.networks import executable, split
 from tests.support.tvm_backend.reference import ReferenceExecutor
 
@@ -136,7 +137,7 @@ def test_places_from_the_end_and_integers_that_become_floats() -> None:
         np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, slow(nn.RNN)])
 def test_recurrent_layers(kind: type[nn.Module]) -> None:
     class Last(nn.Module):
         def __init__(self) -> None:

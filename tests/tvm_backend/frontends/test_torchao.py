@@ -16,6 +16,7 @@ from torchao import quantization as torchao
 import archloom
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.targets import registry
+from tests.support.examples import slow
 from tests.support.tvm_backend.networks import executable, split
 from tests.support.tvm_backend.reference import ReferenceExecutor
 
@@ -77,7 +78,7 @@ def result(model: Any) -> Any:
     return run
 
 
-@pytest.mark.parametrize("form", [as_module, pytest.param(as_file, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("form", [as_module, slow(as_file)])
 def test_dynamic_int8_keeps_its_integers(form: Any, tmp_path: Path) -> None:
     torch.manual_seed(0)
     module, x = mlp().eval(), torch.randn(20, 48)
@@ -129,8 +130,7 @@ def quantized(module: nn.Module, x: torch.Tensor, kind: str) -> Any:
 
 @pytest.mark.parametrize("kind, network, form", [
     ("x86", Cnn, as_program), ("xnnpack tensor", Cnn, as_file), ("xnnpack channels", Block, as_program),
-    ("x86 dynamic", Block, as_file), pytest.param("x86", Block, as_module, marks=pytest.mark.slow),
-    pytest.param("xnnpack dynamic", Block, as_program, marks=pytest.mark.slow),
+    slow("x86 dynamic", Block, as_file), slow("x86", Block, as_module), slow("xnnpack dynamic", Block, as_program),
 ])
 def test_pt2e(kind: str, network: Callable[[], nn.Module], form: Any, tmp_path: Path) -> None:
     torch.manual_seed(0)

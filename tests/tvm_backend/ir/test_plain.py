@@ -29,7 +29,7 @@ from archloom.tvm_backend.quantization.quantize import quantize
 from examples import digits_onnx, nas_space, resnet_onnx
 from examples.nas_space import Architecture, Space, Stage
 from examples.onnx_graph import OnnxGraph
-from tests.support.examples import examples
+from tests.support.examples import examples, often
 from tests.support.tvm_backend.networks import residual_cnn
 from tests.support.tvm_backend.partitions import facts
 from tests.support.tvm_backend.small_networks import float_cnn, int8_cnn
@@ -109,8 +109,8 @@ LIGHT = ("bert_base", "gpt2_decode", "squeezenet")
 """Gathers, masks, normalizations; caches, slices and splits; reshapes. Others of the catalogue are slow to export."""
 
 
-@pytest.mark.parametrize("name", [
-    n if n in LIGHT else pytest.param(n, marks=pytest.mark.slow) for n in catalogue.names() if n != "alexnet_lrn"])
+@pytest.mark.parametrize("name", often(
+    (n for n in catalogue.names() if n != "alexnet_lrn"), LIGHT))
 def test_the_catalogue(name: str) -> None:
     """Quantized on Gemmini, as it is on a target of floats; alexnet_lrn pads in three dimensions."""
     built = catalogue.build(catalogue.tiny(name))

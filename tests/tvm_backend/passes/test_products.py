@@ -15,6 +15,7 @@ from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.passes.products import as_products
 from archloom.tvm_backend.targets import registry
+from tests.support.examples import slow
 from tests.support.tvm_backend.networks import split
 
 
@@ -63,7 +64,7 @@ def same(model: Model, *inputs: torch.Tensor) -> None:
         np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("batch", [2, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("batch", [2, slow(1)])
 def test_convolutions(batch: int) -> None:
     torch.manual_seed(0)
     x = torch.randn(batch, 4, 7, 6)

@@ -15,6 +15,7 @@ import archloom
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.host.output_stage import as_int8
 from archloom.tvm_backend.quantization.quantize import Scheme, prepare, quantize
+from tests.support.examples import every, slow
 from tests.support.tvm_backend.networks import Net, executable, residual_cnn, samples, split
 from tests.support.tvm_backend.reference import ReferenceExecutor
 
@@ -41,11 +42,11 @@ SCHEMES = [Scheme(per_channel=True), Scheme(symmetric=False), Scheme(per_channel
 
 
 @pytest.mark.parametrize("scheme", SCHEMES[::2], ids=["per channel", "both"])
-@pytest.mark.parametrize("attributes", [
+@pytest.mark.parametrize("attributes", every(2, [
     {"pads": [1, 1, 1, 1]}, {"pads": [0, 2, 1, 3], "strides": [2, 1]}, {"pads": [2, 2, 2, 2], "dilations": [2, 2]},
     {"k": 1}, {"group": 2, "pads": [1, 1, 1, 1]}, {"group": 6, "o": 6, "pads": [1, 1, 1, 1], "relu": False},
     {"bias": False, "pads": [3, 3, 3, 3]},
-], ids=str)
+]), ids=str)
 def test_convolutions(scheme: Scheme, attributes: dict[str, Any]) -> None:
     floats = conv(Net(11), **attributes)
     (op,) = equal(quantize(floats, samples(floats, 4), scheme))
@@ -61,7 +62,7 @@ def test_a_residual_network(scheme: Scheme) -> None:
 
 @pytest.mark.parametrize(("method", "symmetric"), [
     ("minmax", True), ("minmax", False), ("percentile", False), ("entropy", True),
-    pytest.param("percentile", True, marks=pytest.mark.slow), pytest.param("entropy", False, marks=pytest.mark.slow)])
+    slow("percentile", True), slow("entropy", False)])
 def test_ways_of_calibration(method: Any, symmetric: bool) -> None:
     """Whatever ranges they find, the network is onnxruntime's; an outlier does not widen those of a percentile."""
     floats = conv(Net(3), pads=[1, 1, 1, 1])
@@ -159,7 +160,7 @@ def exact(model: onnx.ModelProto, given: dict[str, np.ndarray]) -> list[str]:
 
 
 @pytest.mark.parametrize("op", ["MatMulInteger", "ConvInteger"])
-@pytest.mark.parametrize("zeros", ["none", "constant", "computed"])
+@pytest.mark.parametrize("zeros", [slow("none"), "constant", "computed"])
 def test_integer_operators(op: str, zeros: str) -> None:
     """Sums of up to 2048 products of bytes, beyond what float32 holds exactly."""
     net, rng = Net(), np.random.default_rng(2)

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 import archloom
+from tests.support.examples import slow
 from tests.support.tvm_backend.vanilla import VanillaAccelerator
 
 SIZES = [
     (1, 224, 224, 3, 3, 3, 4),
-    pytest.param(1, 224, 224, 3, 5, 5, 4, marks=pytest.mark.slow),
-    pytest.param(1, 224, 224, 3, 7, 7, 4, marks=pytest.mark.slow),
-    pytest.param(1, 224, 320, 3, 7, 7, 4, marks=pytest.mark.slow),
+    slow(1, 224, 224, 3, 5, 5, 4), slow(1, 224, 224, 3, 7, 7, 4), slow(1, 224, 320, 3, 7, 7, 4),
 ]
 
 
