@@ -44,7 +44,7 @@ test-slow: $(STAMP)
 
 lint: $(STAMP)
 	$(PY) -m ruff check .
-	$(PY) -m mypy
+	$(PY) -m mypy --num-workers 2
 	$(VENV)/bin/lint-imports --no-cache
 
 bench: $(STAMP)
