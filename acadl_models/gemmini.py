@@ -173,8 +173,8 @@ def _load(fetch: Fetch, queue: int, in_flight: int) -> Controller:
 def _store(fetch: Fetch, queue: int, in_flight: int) -> Controller:
     # pooling reads every element of every window; a store wider than the array moves a row of each block
     rows = (
-        "max(1, st_porows * st_pocols * st_pool_size * st_pool_size) if st_pool_stride != 0 "
-        "else rows * cdiv(cols, dim)"
+        "select(st_pool_stride != 0, max(1, st_porows * st_pocols * st_pool_size * st_pool_size), "
+        "rows * cdiv(cols, dim))"
     )
     latency: UnitLatency = {"mvout": _STORE_SCALE_CYCLES, "*": 1}
     return Controller(
@@ -183,11 +183,11 @@ def _store(fetch: Fetch, queue: int, in_flight: int) -> Controller:
 
 
 def _execute(fetch: Fetch, queue: int, in_flight: int, spad_read_cycles: int) -> Controller:
-    fed = f"max(a_rows if a != {NONE} else 1, bd_rows if bd != {NONE} else 1, 4)"
-    square = "ex_dataflow == 0 or ex_a_transpose == 1 or ex_b_transpose == 1"
+    fed = f"max(select(a != {NONE}, a_rows, 1), select(bd != {NONE}, bd_rows, 1), 4)"
+    square = "ex_dataflow == 0 || ex_a_transpose == 1 || ex_b_transpose == 1"
     rows = {
-        "compute_preloaded": f"(dim if {square} or pre_addr != {NONE} else {fed})",
-        "compute_accumulated": f"(dim if {square} else {fed})",
+        "compute_preloaded": f"select({square} || pre_addr != {NONE}, dim, {fed})",
+        "compute_accumulated": f"select({square}, dim, {fed})",
     }
     # the cycle of the preload is part of the pair
     interval = {mnemonic: f"{r} - 1" for mnemonic, r in rows.items()}

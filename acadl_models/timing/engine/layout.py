@@ -188,8 +188,8 @@ class LatencySpec(Record):
 class Operation(Record):
     """Of that machine."""
 
-    NUMBER = EXPRESSION = WORDS = BYTES = ADD = SUB = MUL = FLOORDIV = MOD = CDIV = code
-    LT = LE = GT = GE = EQ = NE = NOT = NEG = MIN = MAX = JUMP = JUMP_IF_ZERO = code
+    NUMBER = EXPRESSION = WORDS = BYTES = ADD = MUL = FLOORDIV = MOD = MIN = MAX = JUMP = JUMP_IF_ZERO = code
+    LT = LE = EQ = NE = code  # comparisons with 0
 
 
 STACK = 64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from archloom.acadl_models.acadl.latency import BAD_DIVISOR
 from archloom.acadl_models.timing.engine import core
 from archloom.acadl_models.timing.engine.deadlock import deadlock_faults
 from archloom.acadl_models.timing.engine.layout import H
@@ -11,7 +12,7 @@ from archloom.acadl_models.timing.engine.lowering.memories import stateful_drams
 from archloom.acadl_models.timing.engine.lowering.program import Lowered, bad_latency
 from archloom.acadl_models.timing.engine.machine import new_machine, new_memory, records_of
 from archloom.acadl_models.timing.engine.state import (
-    DIVIDES_BY_ZERO,
+    NO_DIVISOR,
     Array,
     Cache,
     Dram,
@@ -59,7 +60,7 @@ def raise_faults(lowered: Lowered, machine: Array) -> None:
     """Raise the GraphError for which a run has stopped, if any."""
     if machine[M.STATUS] == Status.BAD_LATENCY:
         value = int(machine[M.VALUE])
-        found = "divides by zero" if value == DIVIDES_BY_ZERO else f"is {value}"
+        found = BAD_DIVISOR if value == NO_DIVISOR else f"is {value}"
         raise bad_latency(lowered.program, lowered.owners[machine[M.OBJECT]], found)
     if machine[M.STATUS] == Status.DEADLOCK:
         raise GraphError(lowered.program.graph.name, deadlock_faults(lowered, machine))

@@ -32,7 +32,7 @@ from tests.support.acadl_models.timing_builders import after, front, instr, stre
 from tests.support.examples import examples, randoms
 
 OPERATIONS = (
-    1, 3, "rows", "a % 3", "rows * (a // 2) if a % 2 and rows else cdiv(a, rows)", "max(a, rows, 2) - (a < 3)",
+    1, 3, "rows", "a % 3", "select(a % 2 && rows, rows * (a // 2), cdiv(a, rows))", "max(a, rows, 2) - (a < 3)",
 )
 
 
@@ -126,7 +126,7 @@ def test_operations_that_vary_along_a_loop_of_millions() -> None:
 
 @pytest.mark.parametrize(("operations", "message"), [
     ("n - 1", "operations 'n - 1' is -1 for 'op'; it must be at least 0"),
-    ("1 // n", "operations '1 // n' divides by zero for 'op'"),
+    ("1 // n", "operations '1 // n' divides by a number that is not positive for 'op'"),
     ("m", "operations 'm' names m, unknown for 'op'"),
 ])
 def test_operations_without_a_legal_value_are_named(operations: str, message: str) -> None:
@@ -135,7 +135,7 @@ def test_operations_without_a_legal_value_are_named(operations: str, message: st
 
 
 def test_only_the_branch_that_is_chosen_counts() -> None:
-    graph = alu(operations="1 // n if n else 4", joules_per_operation=1.0)
+    graph = alu(operations="select(n, 1 // n, 4)", joules_per_operation=1.0)
     assert measured(graph, 4, Affine.variable("j")).of("fu").events == 7 * (4 + 1)
 
 
