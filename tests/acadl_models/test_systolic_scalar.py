@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from archloom.acadl_models.fit import misfits
 from archloom.acadl_models.systolic_array import CONVENTIONS, DATAFLOWS, Design, systolic_array
 from archloom.acadl_models.systolic_array.design import FETCH_CYCLES
-from archloom.acadl_models.timing.engine import simulate
+from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference import InstanceLog, simulate_reference
 from archloom.oracle.resolve import resolve
 from benchmarks.published.systolic import Problem, machine

@@ -42,6 +42,9 @@ from archloom.oracle.resolved import (
     Write,
 )
 
+SEMANTICS = tuple(sorted(vars(Semantics())))
+"""The parameters of a graph's semantics."""
+
 MNEMONICS = ("alpha", "beta", "gamma", "delta")
 ROWS = 24
 """Rows of each buffer: few, so that accesses meet."""

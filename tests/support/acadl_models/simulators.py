@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from archloom.acadl_models.acadl import ArchitectureGraph
-from archloom.acadl_models.timing import TimingResult
-from archloom.acadl_models.timing.engine import simulate
+from archloom.acadl_models.timing import TimingResult, simulate
 from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.oracle.errors import GraphError
 from archloom.oracle.resolved import ResolvedStream
