@@ -29,17 +29,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
-from archloom.acadl_models.acadl import (
-    DRAM,
-    WRITE_DATA,
-    ACADLEdge,
-    ArchitectureGraph,
-    Link,
-    MemoryAccessUnit,
-    architecture,
-    create_ag,
-    generate,
-)
+from archloom.acadl_models import acadl
 from archloom.acadl_models.mesh.energies import joules
 from archloom.acadl_models.mesh.parts import Core, Ring, Router, Tree
 from archloom.acadl_models.mesh.semaphores import Semaphores
@@ -71,7 +61,7 @@ from archloom.acadl_models.parts import Fetch, QueuedUnit
 Cores: TypeAlias = list[list[Core]]
 """Rows of cores."""
 
-Units: TypeAlias = dict[tuple[str, int], MemoryAccessUnit]
+Units: TypeAlias = dict[tuple[str, int], acadl.MemoryAccessUnit]
 """Units by their queue and the number of their core."""
 
 _FETCHED = 64
@@ -108,7 +98,7 @@ def mesh(
     clock_hz: ClockHz = 1e9,
     torus: Annotated[bool, Flag("whether rows and columns are rings")] = True,
     name: str = "mesh",
-) -> ArchitectureGraph:
+) -> acadl.ArchitectureGraph:
     """``y`` rows of ``x`` cores; the defaults are a machine of round figures, not one that was built.
 
     ``sums``: tiles of partial sums in each core, ``stats``: statistics of 32 rows; the rest of ``l1_bytes`` holds
@@ -158,14 +148,14 @@ class Chip:
 
 
 def assembled(
-    chip: Chip, network: Callable[[Fetch, Sequence[DRAM], Semaphores | None], Cores]
-) -> ArchitectureGraph:
+    chip: Chip, network: Callable[[Fetch, Sequence[acadl.DRAM], Semaphores | None], Cores]
+) -> acadl.ArchitectureGraph:
     """The graph of a chip whose cores, and what is between them and memory, ``network`` makes."""
     sizes = chip.sizes
 
-    @generate
+    @acadl.generate
     def build() -> None:
-        memory = [DRAM(
+        memory = [acadl.DRAM(
             "dram", data_width=8, port_width=chip.dram_bytes_per_cycle, max_concurrent_requests=8 * chip.cores,
             read_write_ports=4 * (chip.cores + chip.rows + chip.columns + 2), shared_port=True,
             read_latency=chip.dram_latency_cycles, write_latency=chip.dram_latency_cycles,
@@ -179,24 +169,24 @@ def assembled(
         host = QueuedUnit(
             "dispatcher", fetch, {"launch"}, depth=1, latency=chip.launch_cycles, interval=None, in_flight=1)
         for core in cores:
-            ACADLEdge(host.unit, core.l1, WRITE_DATA)
-            ACADLEdge(host.unit, core.acc, WRITE_DATA)
+            acadl.ACADLEdge(host.unit, core.l1, acadl.WRITE_DATA)
+            acadl.ACADLEdge(host.unit, core.acc, acadl.WRITE_DATA)
         parameters = {"cores": chip.cores, "tiles": sizes.tiles, "sums": sizes.sums, "stats": sizes.stats}
         buffers: dict[str, Any] = {
             "hbm": memory, "l1": [c.l1 for c in cores], "acc": [c.acc for c in cores], "stat": [c.stat for c in cores]}
         if semaphores is not None:
             parameters["semaphores"] = sizes.semaphores
             buffers |= {"semaphore": semaphores.counters, "progress": list(semaphores.rest(host.unit))}
-        architecture(
+        acadl.architecture(
             chip.name, clock_hz=chip.clock_hz, parameters=parameters,
             dims={"rows": chip.rows, "columns": chip.columns}, buffers=buffers,
         )
 
-    return create_ag(build())
+    return acadl.create_ag(build())
 
 
 def rings(
-    chip: Chip, torus: bool, fetch: Fetch, memory: Sequence[DRAM], semaphores: Semaphores | None
+    chip: Chip, torus: bool, fetch: Fetch, memory: Sequence[acadl.DRAM], semaphores: Semaphores | None
 ) -> Cores:
     """Cores each of which has ways of its own to memory, links among neighbours, and senders along rows and columns."""
     users = 8 + 2 * (chip.rows + chip.columns)
@@ -242,8 +232,8 @@ def _neighbours(fetch: Fetch, mesh: Cores, sizes: Sizes, torus: bool) -> Units:
     """Each core passes tiles on to the right and down; one without neighbours to itself."""
     made: Units = {}
 
-    def link(way: str, r: int, c: int) -> Link:
-        return Link(f"{way}_link[{r}][{c}]", sizes.noc_bytes_per_cycle, joules_per_byte=sizes.joules.hops(1))
+    def link(way: str, r: int, c: int) -> acadl.Link:
+        return acadl.Link(f"{way}_link[{r}][{c}]", sizes.noc_bytes_per_cycle, joules_per_byte=sizes.joules.hops(1))
 
     def join(way: str, r: int, c: int, line: Sequence[Core], at: int) -> None:
         if at + 1 < len(line) or (torus and len(line) > 1):
@@ -260,7 +250,7 @@ def _neighbours(fetch: Fetch, mesh: Cores, sizes: Sizes, torus: bool) -> Units:
     return made
 
 
-def _senders(fetch: Fetch, memory: Sequence[DRAM], mesh: Cores, sizes: Sizes) -> Units:
+def _senders(fetch: Fetch, memory: Sequence[acadl.DRAM], mesh: Cores, sizes: Sizes) -> Units:
     """Those of rows, of columns and of trees, and routers."""
     def ring(name: str, cores: Sequence[Core], mnemonic: str) -> Ring:
         joules = sizes.joules.hops(len(cores))
@@ -283,6 +273,6 @@ def _senders(fetch: Fetch, memory: Sequence[DRAM], mesh: Cores, sizes: Sizes) ->
     return made | {("column", c): one.sender.unit for c, one in enumerate(column_rings)}
 
 
-def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
+def isa_parameters(graph: acadl.ArchitectureGraph) -> dict[str, int]:
     """The parameters of ``wormhole.taidl``, the ISA of all meshes: all of them belong to the graph."""
     return dict(graph.parameters)
