@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.acadl.objects import UnitLatency
+from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.options import Clock, Size, problems_of, refuse
 from archloom.acadl_models.parts import Fetch, Place, QueuedUnit, connect
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.acadl.objects import UnitLatency
+from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.options import Clock, Size, problems_of, refuse
 from archloom.acadl_models.parts import Fetch, Place, connect
 

@@ -31,7 +31,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.acadl.objects import UnitLatency
+from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.options import Clock, Flag, Size, check
 from archloom.acadl_models.parts import Fetch, QueuedUnit, connect
 from archloom.oracle.errors import TargetError

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.acadl.objects import UnitLatency
+from archloom.acadl_models.acadl.units import UnitLatency
 
 Place: TypeAlias = acadl.DataStorage | acadl.RegisterFile
 

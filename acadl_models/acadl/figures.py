@@ -8,7 +8,9 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from archloom.acadl_models.acadl.objects import DRAM, ACADLObject, FunctionalUnit, MemoryInterface, RegisterFile
+from archloom.acadl_models.acadl.base import ACADLObject
+from archloom.acadl_models.acadl.storages import DRAM, MemoryInterface, RegisterFile
+from archloom.acadl_models.acadl.units import FunctionalUnit
 
 ALWAYS = frozenset((
     "latency", "data_width", "port_width", "read_latency", "write_latency", "hit_latency", "miss_latency",

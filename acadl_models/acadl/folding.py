@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from archloom.acadl_models.acadl.base import ACADLObject
 from archloom.acadl_models.acadl.edges import EdgeKind
 from archloom.acadl_models.acadl.figures import figures
 from archloom.acadl_models.acadl.graph import ArchitectureGraph
-from archloom.acadl_models.acadl.objects import ACADLObject
 
 
 @dataclass(frozen=True, eq=False)

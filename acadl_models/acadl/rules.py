@@ -8,15 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from archloom.acadl_models.acadl.base import ACADLObject
 from archloom.acadl_models.acadl.edges import CONTAINS, FORWARD, READ_DATA, ACADLDanglingEdge, ACADLEdge, EdgeKind
-from archloom.acadl_models.acadl.objects import (
-    ACADLObject,
-    DataStorage,
-    FunctionalUnit,
-    InstructionFetchStage,
-    InstructionMemoryAccessUnit,
-)
 from archloom.acadl_models.acadl.sketch import Sketch, listed
+from archloom.acadl_models.acadl.stages import InstructionFetchStage
 from archloom.acadl_models.acadl.storage_rules import (
     cache_words,
     caches_backed,
@@ -26,6 +21,8 @@ from archloom.acadl_models.acadl.storage_rules import (
     ports,
     storage_access,
 )
+from archloom.acadl_models.acadl.storages import DataStorage
+from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryAccessUnit
 
 
 def check(

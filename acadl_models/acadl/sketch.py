@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
+from archloom.acadl_models.acadl.base import ACADLObject
 from archloom.acadl_models.acadl.edges import ACADLDanglingEdge, ACADLEdge, EdgeKind
-from archloom.acadl_models.acadl.objects import ACADLObject, InstructionFetchStage, PipelineStage
+from archloom.acadl_models.acadl.stages import InstructionFetchStage, PipelineStage
 
 
 class Sketch:

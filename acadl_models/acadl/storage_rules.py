@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from archloom.acadl_models.acadl.base import ACADLObject
+from archloom.acadl_models.acadl.caches import CacheInterface
 from archloom.acadl_models.acadl.edges import BACKED_BY, READ_DATA, WRITE_DATA
-from archloom.acadl_models.acadl.objects import (
-    ACADLObject,
-    CacheInterface,
-    DataStorage,
-    InstructionMemoryAccessUnit,
-    Link,
-    MemoryAccessUnit,
-    RegisterFile,
-)
+from archloom.acadl_models.acadl.links import Link
 from archloom.acadl_models.acadl.sketch import Sketch, listed
+from archloom.acadl_models.acadl.storages import DataStorage, RegisterFile
+from archloom.acadl_models.acadl.units import InstructionMemoryAccessUnit, MemoryAccessUnit
 
 
 def ports(g: Sketch) -> Iterable[str]:

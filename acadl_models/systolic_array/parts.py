@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.acadl.objects import UnitLatency
+from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.parts import Fetch, connect
 from archloom.acadl_models.systolic_array.design import Design
 
