@@ -8,19 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from archloom.acadl_models.acadl import storage_rules
 from archloom.acadl_models.acadl.base import ACADLObject
 from archloom.acadl_models.acadl.edges import CONTAINS, FORWARD, READ_DATA, ACADLDanglingEdge, ACADLEdge, EdgeKind
 from archloom.acadl_models.acadl.sketch import Sketch, listed
 from archloom.acadl_models.acadl.stages import InstructionFetchStage
-from archloom.acadl_models.acadl.storage_rules import (
-    cache_words,
-    caches_backed,
-    connected_storages,
-    links_inside,
-    one_way,
-    ports,
-    storage_access,
-)
 from archloom.acadl_models.acadl.storages import DataStorage
 from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryAccessUnit
 
@@ -181,6 +173,7 @@ def ports_connected(g: Sketch) -> Iterable[str]:
 Rule = Callable[[Sketch], Iterable[str]]
 RULES: tuple[Rule, ...] = (
     attributes, unique_names, edges_inside, has_fetch, contained_once, one_instruction_memory, fetch_fits, acyclic,
-    reachable, leads_somewhere, ports_connected, ports, connected_storages, storage_access, caches_backed, cache_words,
-    one_way, links_inside,
+    reachable, leads_somewhere, ports_connected, storage_rules.ports, storage_rules.connected_storages,
+    storage_rules.storage_access, storage_rules.caches_backed, storage_rules.cache_words, storage_rules.one_way,
+    storage_rules.links_inside,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from archloom.acadl_models.acadl.latency import BAD_DIVISOR
+from archloom.acadl_models.timing import result
 from archloom.acadl_models.timing.engine import core
 from archloom.acadl_models.timing.engine.deadlock import deadlock_faults
 from archloom.acadl_models.timing.engine.layout import H
@@ -25,15 +26,6 @@ from archloom.acadl_models.timing.engine.state import (
     Unit,
 )
 from archloom.acadl_models.timing.memories import CacheTiming, DramTiming
-from archloom.acadl_models.timing.result import (
-    LinkTiming,
-    LoopTiming,
-    PortTiming,
-    StageTiming,
-    StorageTiming,
-    TimingResult,
-    UnitTiming,
-)
 from archloom.acadl_models.timing.tally import fetch_port
 from archloom.oracle.errors import GraphError
 
@@ -41,7 +33,7 @@ LARGEST_FIRST_POOL = 1 << 17
 """Instances that fit into the machine at first at most; where more are in flight, the run starts again with more."""
 
 
-def run(lowered: Lowered, *, skip: bool) -> TimingResult:
+def run(lowered: Lowered, *, skip: bool) -> result.TimingResult:
     """Simulate lowered tables; raises GraphError for a deadlock and for latencies that get too small on the way."""
     most = most_in_flight(lowered)
     pool = min(most, LARGEST_FIRST_POOL)
@@ -71,7 +63,7 @@ def most_in_flight(lowered: Lowered) -> int:
     return max(1, min(lowered.graph.most, int(lowered.tables[H.TOTAL])))
 
 
-def _result(lowered: Lowered, m: Array) -> TimingResult:
+def _result(lowered: Lowered, m: Array) -> result.TimingResult:
     program = lowered.program
     graph = program.graph
     cycles, total = int(m[M.LATEST]), int(lowered.tables[H.TOTAL])
@@ -82,7 +74,7 @@ def _result(lowered: Lowered, m: Array) -> TimingResult:
         _unit(unit.name, record, cycles)
         for unit, record in zip(lowered.graph.units, records_of(m, M.UNITS, len(lowered.graph.units), Unit).tolist())
     )
-    return TimingResult(
+    return result.TimingResult(
         graph.name,
         program.stream.name,
         graph.clock_hz,
@@ -104,7 +96,7 @@ def _result(lowered: Lowered, m: Array) -> TimingResult:
     )
 
 
-def _unit(name: str, record: list[int], cycles: int) -> UnitTiming:
+def _unit(name: str, record: list[int], cycles: int) -> result.UnitTiming:
     busy, dependency, storage, starved = (
         record[Unit.BUSY],
         record[Unit.DEPENDENCY],
@@ -112,28 +104,28 @@ def _unit(name: str, record: list[int], cycles: int) -> UnitTiming:
         record[Unit.STARVED],
     )
     idle = cycles - busy - dependency - storage - starved
-    return UnitTiming(name, record[Unit.TAKEN], busy, dependency, storage, idle, starved)
+    return result.UnitTiming(name, record[Unit.TAKEN], busy, dependency, storage, idle, starved)
 
 
-def _stage(name: str, record: list[int], cycles: int) -> StageTiming:
+def _stage(name: str, record: list[int], cycles: int) -> result.StageTiming:
     stall, busy = record[Stage.STALL], record[Stage.BUSY]
-    return StageTiming(name, record[Stage.HELD], stall, busy, cycles - stall - busy)
+    return result.StageTiming(name, record[Stage.HELD], stall, busy, cycles - stall - busy)
 
 
-def _fetch(name: str, m: Array, total: int, cycles: int) -> StageTiming:
+def _fetch(name: str, m: Array, total: int, cycles: int) -> result.StageTiming:
     """Until the last fetch has ended, the fetch stage is busy or stalled."""
     busy = int(m[M.FETCH_BUSY])
     stall = int(m[M.LAST_FETCH]) - busy
-    return StageTiming(name, total, stall, busy, cycles - stall - busy)
+    return result.StageTiming(name, total, stall, busy, cycles - stall - busy)
 
 
-def _loops(lowered: Lowered, m: Array) -> tuple[LoopTiming, ...]:
+def _loops(lowered: Lowered, m: Array) -> tuple[result.LoopTiming, ...]:
     count = len(lowered.sites.sites)
     spent, iterated = (m[m[part] : m[part] + count].tolist() for part in (M.SPENT, M.ITERATED))
     return lowered.sites.timings(spent, iterated)
 
 
-def _storages(lowered: Lowered, m: Array) -> Iterator[StorageTiming]:
+def _storages(lowered: Lowered, m: Array) -> Iterator[result.StorageTiming]:
     program = lowered.program
     _, memory = program.graph.instruction_memory(program.fetch)
     storages = lowered.graph.storages
@@ -142,13 +134,13 @@ def _storages(lowered: Lowered, m: Array) -> Iterator[StorageTiming]:
         if storage is memory:
             fetches, total = int(m[M.FETCHES]), int(lowered.tables[H.TOTAL])
             port = fetch_port(total, memory.port_width, memory.data_width)
-            yield StorageTiming(storage.name, fetches, 0, port.bytes, 0, fetches, 0, total, 0, port)
+            yield result.StorageTiming(storage.name, fetches, 0, port.bytes, 0, fetches, 0, total, 0, port)
         elif storage.name in records:
             r = records[storage.name]
             traffic = r[Store.READS], r[Store.WRITES], r[Store.BYTES_READ], r[Store.BYTES_WRITTEN]
             words = r[Store.WORDS_READ], r[Store.WORDS_WRITTEN]
             write, read = (r[Store.PORTS + k * Port.SIZE :][: Port.SIZE] for k in (0, 1))
-            yield StorageTiming(
+            yield result.StorageTiming(
                 storage.name,
                 *traffic,
                 r[Store.BEATS],
@@ -159,8 +151,8 @@ def _storages(lowered: Lowered, m: Array) -> Iterator[StorageTiming]:
             )
 
 
-def _port(size: int, record: Sequence[int]) -> PortTiming:
-    return PortTiming(int(size), int(record[Port.BUSY]), int(record[Port.PEAK]), int(record[Port.PEAK_CYCLES]))
+def _port(size: int, record: Sequence[int]) -> result.PortTiming:
+    return result.PortTiming(int(size), int(record[Port.BUSY]), int(record[Port.PEAK]), int(record[Port.PEAK_CYCLES]))
 
 
 def _caches(lowered: Lowered, m: Array) -> Iterator[CacheTiming]:
@@ -176,8 +168,8 @@ def _drams(lowered: Lowered, m: Array) -> Iterator[DramTiming]:
             yield DramTiming(dram.name, *record)
 
 
-def _links(lowered: Lowered, m: Array) -> Iterator[LinkTiming]:
+def _links(lowered: Lowered, m: Array) -> Iterator[result.LinkTiming]:
     links = lowered.program.graph.links
     for link, record in zip(links, records_of(m, M.LINKS, len(links), Link).tolist()):
         write, read = (_port(record[Link.BYTES + k], record[Link.PORTS + k * Port.SIZE :]) for k in (0, 1))
-        yield LinkTiming(link.name, read, write, record[Link.WAIT])
+        yield result.LinkTiming(link.name, read, write, record[Link.WAIT])

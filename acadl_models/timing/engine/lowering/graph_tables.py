@@ -8,14 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from archloom.acadl_models.acadl import (
-    ArchitectureGraph,
-    CacheInterface,
-    DataStorage,
-    FunctionalUnit,
-    MemoryInterface,
-    PipelineStage,
-)
+from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.latency import Expression, parse
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.layout import FETCH, H, ReadsHold, StoreKind
@@ -40,9 +33,9 @@ class GraphTables:
     ``most``: instances that all places together hold, the issue buffer included.
     """
 
-    stages: tuple[PipelineStage, ...]
-    units: tuple[FunctionalUnit, ...]
-    storages: tuple[DataStorage, ...]
+    stages: tuple[acadl.PipelineStage, ...]
+    units: tuple[acadl.FunctionalUnit, ...]
+    storages: tuple[acadl.DataStorage, ...]
     stage_numbers: Mapping[str, int]
     unit_numbers: Mapping[str, int]
     storage_numbers: Mapping[str, int]
@@ -74,7 +67,7 @@ class GraphTables:
         return self._fetch_cycles[key]
 
 
-_known: WeakKeyDictionary[ArchitectureGraph, GraphTables] = WeakKeyDictionary()
+_known: WeakKeyDictionary[acadl.ArchitectureGraph, GraphTables] = WeakKeyDictionary()
 
 
 def graph_tables(program: Program) -> GraphTables:
@@ -90,7 +83,7 @@ def _build(program: Program) -> GraphTables:
     stages = tuple(s for s in program.forwarding_order if s is not fetch)
     units = graph.functional_units
     placed = {bank.storage for banks in graph.buffers.values() for bank in banks}
-    storages = tuple(s for s in graph.storages if s.name in placed or isinstance(s, CacheInterface))
+    storages = tuple(s for s in graph.storages if s.name in placed or isinstance(s, acadl.CacheInterface))
     stage_numbers = {s.name: k for k, s in enumerate(stages)}
     unit_numbers = {u.name: k for k, u in enumerate(units)}
     followers = tuple(frozenset(stage_numbers[s.name] for s in graph.successors(stage)) for stage in stages)
@@ -133,7 +126,7 @@ def _build(program: Program) -> GraphTables:
         H.GROUPS: put(group_words()), H.HEADERS: 1,
     }  # fmt: skip
     at_once = {"read_latency": parse(1), "write_latency": parse(1)}  # of caches: those of their ways count
-    latencies = [m.latencies() if isinstance(m, MemoryInterface) else at_once for m in storages]
+    latencies = [m.latencies() if isinstance(m, acadl.MemoryInterface) else at_once for m in storages]
     return GraphTables(
         stages,
         units,
