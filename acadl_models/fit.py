@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from archloom.acadl_models.acadl import ArchitectureGraph, DataStorage, FunctionalUnit, PipelineStage
 from archloom.acadl_models.acadl.latency import Expression
-from archloom.acadl_models.timing.machine import missing_edges, word_axes
-from archloom.acadl_models.timing.routing import SHOWN, request_latencies, routing
+from archloom.acadl_models.timing.program import word_axes
+from archloom.acadl_models.timing.routing import SHOWN, missing_edges, request_latencies, routing
 from archloom.oracle.accesses import element_bits
 from archloom.oracle.errors import TargetError, suggest
 from archloom.oracle.resolved import Buffer

@@ -16,10 +16,10 @@ def connect(
     link: acadl.Link | None = None,
 ) -> None:
     """Edges from what a unit reads and to what it writes; those of memories run over ``link``."""
-    for kind, places in ((acadl.READ_DATA, reads), (acadl.WRITE_DATA, writes)):
-        for place in places:
-            ends = (place, unit) if kind is acadl.READ_DATA else (unit, place)
-            acadl.ACADLEdge(*ends, kind, link=None if isinstance(place, acadl.RegisterFile) else link)
+    for place in reads:
+        acadl.ACADLEdge(place, unit, acadl.READ_DATA, None if isinstance(place, acadl.RegisterFile) else link)
+    for place in writes:
+        acadl.ACADLEdge(unit, place, acadl.WRITE_DATA, None if isinstance(place, acadl.RegisterFile) else link)
 
 
 class Fetch(acadl.Template):

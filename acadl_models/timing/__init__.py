@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from archloom.acadl_models.timing.memories.figures import CacheTiming, DramTiming
-from archloom.acadl_models.timing.result import LinkTiming, StageTiming, StorageTiming, TimingResult, UnitTiming
+from archloom.acadl_models.timing.result import TimingResult
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
     from archloom.oracle.resolved import ResolvedStream
 
-__all__ = [
-    "CacheTiming", "DramTiming", "LinkTiming", "StageTiming", "StorageTiming", "TimingResult", "UnitTiming", "simulate",
-]
+__all__ = ["TimingResult", "simulate"]
 
 
 def simulate(graph: ArchitectureGraph, resolved: ResolvedStream, *, skip: bool = True) -> TimingResult:

@@ -25,7 +25,6 @@ from archloom.acadl_models.timing.engine.state import (
     Store,
     Unit,
 )
-from archloom.acadl_models.timing.memories import CacheTiming, DramTiming
 from archloom.acadl_models.timing.tally import fetch_port
 from archloom.oracle.errors import GraphError
 
@@ -98,10 +97,7 @@ def _result(lowered: Lowered, m: Array) -> result.TimingResult:
 
 def _unit(name: str, record: list[int], cycles: int) -> result.UnitTiming:
     busy, dependency, storage, starved = (
-        record[Unit.BUSY],
-        record[Unit.DEPENDENCY],
-        record[Unit.STORAGE],
-        record[Unit.STARVED],
+        record[Unit.BUSY], record[Unit.DEPENDENCY], record[Unit.STORAGE], record[Unit.STARVED]
     )
     idle = cycles - busy - dependency - storage - starved
     return result.UnitTiming(name, record[Unit.TAKEN], busy, dependency, storage, idle, starved)
@@ -141,12 +137,7 @@ def _storages(lowered: Lowered, m: Array) -> Iterator[result.StorageTiming]:
             words = r[Store.WORDS_READ], r[Store.WORDS_WRITTEN]
             write, read = (r[Store.PORTS + k * Port.SIZE :][: Port.SIZE] for k in (0, 1))
             yield result.StorageTiming(
-                storage.name,
-                *traffic,
-                r[Store.BEATS],
-                r[Store.QUEUE_CYCLES],
-                *words,
-                _port(r[Store.BYTES_READ], read),
+                storage.name, *traffic, r[Store.BEATS], r[Store.QUEUE_CYCLES], *words, _port(r[Store.BYTES_READ], read),
                 _port(r[Store.BYTES_WRITTEN], write),
             )
 
@@ -155,17 +146,17 @@ def _port(size: int, record: Sequence[int]) -> result.PortTiming:
     return result.PortTiming(int(size), int(record[Port.BUSY]), int(record[Port.PEAK]), int(record[Port.PEAK_CYCLES]))
 
 
-def _caches(lowered: Lowered, m: Array) -> Iterator[CacheTiming]:
+def _caches(lowered: Lowered, m: Array) -> Iterator[result.CacheTiming]:
     caches = lowered.program.graph.caches
     for cache, record in zip(caches, records_of(m, M.CACHES, len(caches), Cache).tolist()):
-        yield CacheTiming(cache.name, *record[: Cache.GENERATOR])
+        yield result.CacheTiming(cache.name, *record[: Cache.GENERATOR])
 
 
-def _drams(lowered: Lowered, m: Array) -> Iterator[DramTiming]:
+def _drams(lowered: Lowered, m: Array) -> Iterator[result.DramTiming]:
     drams = stateful_drams(lowered.program.graph)
     for dram, record in zip(drams, records_of(m, M.DRAMS, len(drams), Dram).tolist()):
         if dram.has_bank_state:
-            yield DramTiming(dram.name, *record)
+            yield result.DramTiming(dram.name, *record)
 
 
 def _links(lowered: Lowered, m: Array) -> Iterator[result.LinkTiming]:

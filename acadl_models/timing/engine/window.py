@@ -40,18 +40,8 @@ if TYPE_CHECKING:
 Array = NDArray[np.int64]
 
 _STEPS = (
-    steps.FETCH,
-    steps.FETCHED,
-    steps.ENTERED,
-    steps.RECEIVED,
-    steps.STARTED,
-    steps.PROCESSING,
-    steps.WRITING,
-    steps.FINISHED,
-    steps.QUEUED,
-    steps.GRANTED,
-    steps.TRANSFER,
-    steps.CARRIED,
+    steps.FETCH, steps.FETCHED, steps.ENTERED, steps.RECEIVED, steps.STARTED, steps.PROCESSING, steps.WRITING,
+    steps.FINISHED, steps.QUEUED, steps.GRANTED, steps.TRANSFER, steps.CARRIED,
 )
 """By the kind of a record."""
 
@@ -187,9 +177,7 @@ class _Watcher:
                 continue  # it has ended
             store = self.stores[(int(m[request + Request.STORE]) - int(m[M.STORES])) // Store.SIZE]
             what = (
-                int(m[request + Request.BYTES]),
-                int(m[request + Request.BEATS]),
-                bool(m[request + Request.IS_READ]),
+                int(m[request + Request.BYTES]), int(m[request + Request.BEATS]), bool(m[request + Request.IS_READ])
             )
             number = int(m[slot + Instance.SEQ])
             if finish == FOREVER:
@@ -224,14 +212,7 @@ class _Watcher:
         self, time: int, link: str, number: int, size: int, is_read: bool, begin: int, bandwidth: int, waited: int
     ) -> Event:
         return Event(
-            time,
-            steps.CARRIED,
-            link,
-            number,
-            size=size,
-            is_read=is_read,
-            begin=begin,
-            bandwidth=bandwidth,
+            time, steps.CARRIED, link, number, size=size, is_read=is_read, begin=begin, bandwidth=bandwidth,
             waited=waited,
         )
 
@@ -264,6 +245,3 @@ class _Watcher:
 def m_room(m: Array) -> int:
     """Records for which the log of a machine has room."""
     return (len(m) - int(m[M.LOG])) // Log.SIZE
-
-
-__all__ = ["log_window"]

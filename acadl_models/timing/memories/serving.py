@@ -6,11 +6,10 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.timing.memories.cache import Cache, Policy, Wait
-from archloom.acadl_models.timing.memories.channels import InterleavedPort, Interleaving
+from archloom.acadl_models.timing.memories.cache import Cache, Wait
+from archloom.acadl_models.timing.memories.channels import Channels, InterleavedPort, Interleaving
 from archloom.acadl_models.timing.memories.dram import Banks
-from archloom.acadl_models.timing.memories.figures import CacheTiming, DramTiming
-from archloom.acadl_models.timing.memories.link import Channels
+from archloom.acadl_models.timing.result import CacheTiming, DramTiming
 
 LatencyOf = Callable[[acadl.DataStorage, str], int]
 """The value of a latency attribute of a storage for a request, in cycles."""
@@ -90,7 +89,7 @@ class Memories:
             assert isinstance(cache, acadl.SetAssociativeCache)
             behind = self.graph.backing(cache)
             self.caches[cache.name] = Cache(
-                cache.name, cache.sets, cache.ways, cache.cache_line_size, Policy[cache.replacement_policy.name],
+                cache.name, cache.sets, cache.ways, cache.cache_line_size, cache.replacement_policy,
                 cache.write_back, cache.write_allocate, cache.seed,
                 self._cache(behind) if isinstance(behind, acadl.CacheInterface) else None,
                 self.graph.semantics.cache_miss_end == "after_hit",

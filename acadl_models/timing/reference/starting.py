@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from archloom.acadl_models.timing.log import STARTED
-from archloom.acadl_models.timing.machine import AccessPlan
+from archloom.acadl_models.timing.program import AccessPlan
 from archloom.acadl_models.timing.reference.completing import process
 from archloom.acadl_models.timing.reference.recording import note
 from archloom.acadl_models.timing.reference.requests import issue

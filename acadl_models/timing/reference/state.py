@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from archloom.acadl_models.acadl import DataStorage, FunctionalUnit, PipelineStage
 from archloom.acadl_models.acadl.latency import Expression
-from archloom.acadl_models.timing.machine import Program, Request, StaticInstruction, evaluate_latency, fetch_cycles
+from archloom.acadl_models.timing.machine import evaluate_latency, fetch_cycles
 from archloom.acadl_models.timing.memories.serving import Memories
+from archloom.acadl_models.timing.program import Program, Request, StaticInstruction
 from archloom.acadl_models.timing.tally import Tally
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from random import Random
 from hypothesis import given
 
 from archloom.acadl_models.acadl import ArchitectureGraph, DataStorage, RegisterFile
-from archloom.acadl_models.timing.machine import StaticInstruction, bind
+from archloom.acadl_models.timing.machine import bind
+from archloom.acadl_models.timing.program import StaticInstruction
 from archloom.acadl_models.timing.reference import InstanceLog, simulate_reference
 from archloom.acadl_models.timing.result import TimingResult
 from archloom.oracle.accesses import accesses, element_bits

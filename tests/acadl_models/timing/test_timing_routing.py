@@ -30,7 +30,8 @@ from archloom.acadl_models.acadl import (
 )
 from archloom.acadl_models.timing import binding
 from archloom.acadl_models.timing.binding import Binder
-from archloom.acadl_models.timing.machine import Program, StaticLoop, StaticNode, bind
+from archloom.acadl_models.timing.machine import bind
+from archloom.acadl_models.timing.program import Program, StaticLoop, StaticNode
 from archloom.acadl_models.timing.unrolling import classes
 from archloom.oracle.accesses import accesses
 from archloom.oracle.affine import Affine

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from archloom.acadl_models.acadl.latency import LARGEST, Expression, LatencyError
 from archloom.acadl_models.timing.engine.lowering.latencies import Names, compile_latency, lower_latency
 from archloom.acadl_models.timing.engine.lowering.tables import Tables
-from archloom.acadl_models.timing.machine import StaticLoop
+from archloom.acadl_models.timing.program import StaticLoop
 from archloom.oracle.affine import Affine, Atom, Bounds, Div
 from archloom.oracle.taidl import ast
 

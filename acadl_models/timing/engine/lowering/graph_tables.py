@@ -16,7 +16,8 @@ from archloom.acadl_models.timing.engine.lowering.forms import Shared
 from archloom.acadl_models.timing.engine.lowering.memories import MemoryTables, memory_tables
 from archloom.acadl_models.timing.engine.lowering.tables import Array
 from archloom.acadl_models.timing.engine.state import group_words
-from archloom.acadl_models.timing.machine import Program, fetch_cycles
+from archloom.acadl_models.timing.machine import fetch_cycles
+from archloom.acadl_models.timing.program import Program
 
 READS_HOLD = {"finished": ReadsHold.UNTIL_FINISH, "started": ReadsHold.UNTIL_START, "ignored": ReadsHold.NEVER}
 """By the value of ``write_after_read``."""
@@ -128,19 +129,10 @@ def _build(program: Program) -> GraphTables:
     at_once = {"read_latency": parse(1), "write_latency": parse(1)}  # of caches: those of their ways count
     latencies = [m.latencies() if isinstance(m, acadl.MemoryInterface) else at_once for m in storages]
     return GraphTables(
-        stages,
-        units,
-        storages,
-        stage_numbers,
-        unit_numbers,
-        {s.name: k for k, s in enumerate(storages)},
+        stages, units, storages, stage_numbers, unit_numbers, {s.name: k for k, s in enumerate(storages)},
         frozenset(s.name for s in graph.successors(fetch)),
-        frozenset(stage_numbers[s.name] for s in graph.successors(fetch)),
-        followers,
+        frozenset(stage_numbers[s.name] for s in graph.successors(fetch)), followers,
         tuple(s.latencies()["latency"] for s in stages),
-        tuple((each["read_latency"], each["write_latency"]) for each in latencies),
-        header,
-        np.array(words, np.int64),
-        fetch.issue_buffer_size + sum(s.depth for s in stages) + sum(1 + u.in_flight for u in units),
-        memories,
+        tuple((each["read_latency"], each["write_latency"]) for each in latencies), header, np.array(words, np.int64),
+        fetch.issue_buffer_size + sum(s.depth for s in stages) + sum(1 + u.in_flight for u in units), memories,
     )

@@ -17,7 +17,7 @@ from archloom.acadl_models.timing.engine.lowering.memories import MemoryTables
 from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
 from archloom.acadl_models.timing.engine.state import LEAST_BODY, LEAST_RUN
 from archloom.acadl_models.timing.loops import LoopSites
-from archloom.acadl_models.timing.machine import StaticLoop
+from archloom.acadl_models.timing.program import StaticLoop
 
 
 @dataclass(frozen=True)

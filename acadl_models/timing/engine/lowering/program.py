@@ -26,7 +26,8 @@ from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
 from archloom.acadl_models.timing.engine.state import Access, Instance, Request
 from archloom.acadl_models.timing.log import Locator
 from archloom.acadl_models.timing.loops import TOP, LoopSites
-from archloom.acadl_models.timing.machine import Program, StaticInstruction, StaticLoop, StaticNode, latency_fault
+from archloom.acadl_models.timing.machine import latency_fault
+from archloom.acadl_models.timing.program import Program, StaticInstruction, StaticLoop, StaticNode
 from archloom.oracle.errors import GraphError
 
 
@@ -231,6 +232,3 @@ def bad_latency(program: Program, owner: LatencyOwner, found: str) -> GraphError
 
 def _bounds(values: range) -> tuple[int, int]:
     return min(values[0], values[-1]), max(values[0], values[-1])
-
-
-__all__ = ["LatencyOwner", "Lowered", "bad_latency", "lower"]

@@ -208,14 +208,7 @@ def add_whole(t, m, slot, access, bank):
     """The request of an access that lies in one bank."""
     words = t[access + AccessSpec.WORDS]
     add_request(
-        t,
-        m,
-        slot,
-        access,
-        bank,
-        words,
-        t[bank + BufferPart.BEATS],
-        t[bank + BufferPart.BYTES],
+        t, m, slot, access, bank, words, t[bank + BufferPart.BEATS], t[bank + BufferPart.BYTES],
         t[bank + BufferPart.RATE],
     )
 

@@ -62,7 +62,7 @@ def has_slot(t, m, store, request):
 
 @jit
 def grant_queued(t, m, store, now):
-    """The request at the head of a storage's Policy.FIFO gets a slot."""
+    """The request at the head of a storage's FIFO gets a slot."""
     request = m[store + Store.QUEUE_HEAD]
     m[store + Store.QUEUE_HEAD] = m[request + Request.LINK]
     settle_queue(m, store, now)

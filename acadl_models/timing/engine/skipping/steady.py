@@ -117,9 +117,7 @@ def is_due(t, m, h, loop, event):
 def skip_periods(t, m, h, loop, length, offsets, hashed):
     """Look for an equal state at an earlier pass of the loop and skip; returns whether anything was skipped."""
     record, state, memory = (
-        t[H.LOOP_TABLE] + loop * LoopSpec.SIZE,
-        m[M.LOOPS] + loop * Loop.SIZE,
-        h[Memory.LOOPS] + loop * LoopMemory.SIZE,
+        t[H.LOOP_TABLE] + loop * LoopSpec.SIZE, m[M.LOOPS] + loop * Loop.SIZE, h[Memory.LOOPS] + loop * LoopMemory.SIZE
     )
     if m[state + Loop.ITERATION] % t[record + LoopSpec.PERIOD] != 0:
         return False
