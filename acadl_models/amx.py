@@ -101,12 +101,10 @@ def amx(
         for port in ports:
             connect(port, [zmm], [zmm])
         for load in loads:
-            acadl.ACADLEdge(l1, load, acadl.READ_DATA)
-            acadl.ACADLEdge(load, tiles, acadl.WRITE_DATA)
+            connect(load, [l1], [tiles])
             connect(load, [zmm], [zmm])
-        acadl.ACADLEdge(store, l1, acadl.WRITE_DATA)
-        for registers in (tiles, zmm):
-            acadl.ACADLEdge(registers, store, acadl.READ_DATA)
+        connect(store, writes=[l1])
+        connect(store, [tiles, zmm])
         acadl.architecture(
             "amx", clock_hz=clock_hz, parameters={}, buffers={"hbm": memory, "tiles": tiles, "zmm": zmm},
             # registers are renamed, stores wait in a buffer

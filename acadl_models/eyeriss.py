@@ -87,9 +87,7 @@ class PE(acadl.Template):
         )
         acadl.ACADLEdge(fetch.stage, self.stage, acadl.FORWARD)
         acadl.ACADLEdge(self.stage, self.mac, acadl.CONTAINS)
-        for file in (self.filt, self.ifm, self.psum, self.pin):
-            acadl.ACADLEdge(file, self.mac, acadl.READ_DATA)
-        acadl.ACADLEdge(self.mac, self.psum, acadl.WRITE_DATA)
+        connect(self.mac, (self.filt, self.ifm, self.psum, self.pin), [self.psum])
 
     def above(self, other: "PE") -> None:
         """The link up the column from ``other``, the PE below."""

@@ -12,6 +12,7 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Flag, Size, Word, check
+from archloom.acadl_models.parts import connect
 
 MOVES = frozenset({"load8", "load32", "store8", "store32"})
 ARITHMETIC = frozenset({"movi", "mov", "add", "max", "mac", "requant"})
@@ -45,9 +46,7 @@ def oma(
         imem0 = acadl.SRAM("imem0", data_width=32, port_width=4, address_ranges=[(0, 1 << 20)])
         pc0 = acadl.RegisterFile("pc0", data_width=32, registers={"pc": 0})
         acadl.ACADLEdge(ifs0, imau0, acadl.CONTAINS)
-        acadl.ACADLEdge(imem0, imau0, acadl.READ_DATA)
-        acadl.ACADLEdge(pc0, imau0, acadl.READ_DATA)
-        acadl.ACADLEdge(imau0, pc0, acadl.WRITE_DATA)
+        connect(imau0, [imem0, pc0], [pc0])
 
         ex0 = acadl.ExecuteStage("ex0", latency=1)
         rf0 = acadl.RegisterFile("rf0", data_width=32, registers={f"r{i}": 0 for i in range(registers)})
@@ -56,8 +55,7 @@ def oma(
         acadl.ACADLEdge(ifs0, ex0, acadl.FORWARD)
         for unit in (fu0, mau0):
             acadl.ACADLEdge(ex0, unit, acadl.CONTAINS)
-            acadl.ACADLEdge(rf0, unit, acadl.READ_DATA)
-            acadl.ACADLEdge(unit, rf0, acadl.WRITE_DATA)
+            connect(unit, [rf0], [rf0])
 
         dmem0: acadl.DataStorage = acadl.DRAM(
             "dmem0", data_width=8, port_width=4, read_latency=memory_cycles, write_latency=memory_cycles,
@@ -71,8 +69,7 @@ def oma(
                 miss_latency=miss_cycles,
             )
             acadl.ACADLEdge(near, dmem0, acadl.BACKED_BY)
-        acadl.ACADLEdge(near, mau0, acadl.READ_DATA)
-        acadl.ACADLEdge(mau0, near, acadl.WRITE_DATA)
+        connect(mau0, [near], [near])
         acadl.architecture(
             "oma", clock_hz=clock_hz, parameters={"registers": registers}, buffers={"hbm": dmem0, "reg": rf0},
         )

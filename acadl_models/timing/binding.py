@@ -269,14 +269,14 @@ class Binder:
             touched = tuple([
                 Access(a.window.with_offsets(known), a.kind) for a in touched
             ])
-        return self._static(node, touched, takers, "", bounds, tuple(known.fixed()))
+        return self._static(node, touched, takers, "", bounds, tuple(known.values.items()))
 
     def _loop(
         self, nest: _Nest, known: Substitution, indices: dict[str, int], bounds: dict[str, tuple[int, int]]
     ) -> list[StaticNode]:
         loop = nest.loop
         values = loop.values
-        tables = [(t.choice[tuple(_index(v, indices) for v in t.loops)], 0) for t in nest.deciding]
+        tables = [t.choice[tuple(indices.get(v, slice(None)) for v in t.loops)] for t in nest.deciding]
         parts = take_apart(values, classes(len(values), tables))
         base = Affine(0)
         inner = bounds
@@ -319,10 +319,6 @@ def _tables(nodes: tuple[_Node, ...]) -> Iterator[Table]:
             yield node.table
         else:
             yield from _tables(node.body)
-
-
-def _index(var: str, indices: Mapping[str, int]) -> int | slice:
-    return indices[var] if var in indices else slice(None)
 
 
 def _limits(values: range) -> tuple[int, int]:

@@ -32,7 +32,7 @@ def theirs(levels: list[dict[str, object]]):  # type: ignore[no-untyped-def]
     behind = None
     for level in reversed(levels):
         behind = cachesim.Cache(
-            level["name"], level["sets"], level["ways"], level["line_bytes"], level["policy"].value,  # type: ignore[attr-defined]
+            level["name"], level["sets"], level["ways"], level["line_bytes"], level["policy"].name,  # type: ignore[attr-defined]
             write_back=level["write_back"], write_allocate=level["write_allocate"], load_from=behind, store_to=behind,
         )
         found.insert(0, behind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.jit import jit, jit_inline
-from archloom.acadl_models.timing.engine.layout import H, Route, UnitSpec
+from archloom.acadl_models.timing.engine.layout import H, ReadsHold, Route, UnitSpec
 from archloom.acadl_models.timing.engine.phases import agenda
 from archloom.acadl_models.timing.engine.phases.accounting import note_front, note_hunger, note_unit
 from archloom.acadl_models.timing.engine.phases.conflicts import leave_classes
@@ -119,7 +119,7 @@ def write(t, m, slot, now):
 def finish(t, m, slot, now):
     """Release the conflicts and the slot of an instance and take it out of its unit."""
     note_step(m, Logged.FINISHED, slot)
-    leave_classes(t, m, slot)
+    leave_classes(t, m, slot, t[H.READS_HOLD] == ReadsHold.UNTIL_FINISH, True)
     if m[slot + Instance.WAITERS] != NONE:
         wake(m, slot)
     older, younger = m[slot + Instance.OLDER], m[slot + Instance.YOUNGER]
