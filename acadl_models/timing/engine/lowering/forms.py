@@ -195,12 +195,8 @@ def request_expression(graph: GraphTables, kind: int, storage: str) -> Expressio
 
 
 def bank_records(
-    graph: GraphTables,
-    place: Place,
-    word_shape: Pattern,
-    latency: Callable[[str], int],
-    way: Callable[[tuple[str, ...]], int],
-    put: Callable[[list[int]], int],
+    graph: GraphTables, place: Place, word_shape: Pattern, latency: Callable[[str], int],
+    way: Callable[[tuple[str, ...]], int], put: Callable[[list[int]], int],
 ) -> list[int]:
     """The BufferPart records of accesses; ``latency`` by storage and ``way`` by path code what names may decide.
 

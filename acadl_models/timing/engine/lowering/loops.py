@@ -38,15 +38,8 @@ class LoopLowering:
     """Makes the records of all loops; ``places`` are the positions of the records of all accesses."""
 
     def __init__(
-        self,
-        tables: Tables,
-        expressions: Expressions,
-        latencies: Latencies,
-        entries: Sequence[Entry],
-        classes: Classes,
-        places: Sequence[int],
-        sites: LoopSites,
-        memories: MemoryTables,
+        self, tables: Tables, expressions: Expressions, latencies: Latencies, entries: Sequence[Entry],
+        classes: Classes, places: Sequence[int], sites: LoopSites, memories: MemoryTables,
     ) -> None:
         self.tables, self.expressions, self.latencies = tables, expressions, latencies
         self.entries, self.classes, self.places = entries, classes, places
