@@ -176,6 +176,11 @@ class ArchitectureGraph:
                 total_bits += place.data_width * (bank.stop - bank.start)
         return total_bits // 8
 
+    def total(self, attribute: str) -> float | None:
+        """The sum over the objects that state a physical figure; None if none does."""
+        known = [v for o in self.objects.values() if (v := getattr(o, attribute)) is not None]
+        return sum(known) if known else None
+
     @cached_property
     def derived(self) -> dict[Any, Any]:
         """What tools derive from the graph and keep as long as it lives (:func:`per_graph`)."""

@@ -10,7 +10,7 @@ from archloom.acadl_models.acadl.latency import Expression
 from archloom.acadl_models.timing.instances import holds_alone
 from archloom.acadl_models.timing.memories.channels import Interleaving
 from archloom.acadl_models.timing.program import Place, word_axes
-from archloom.acadl_models.timing.routing import request_latencies, routes, routing
+from archloom.acadl_models.timing.routing import request_latencies, routes, routing, unit_latencies
 from archloom.oracle.resolved import Buffer
 
 _NO_NAMES: frozenset[str] = frozenset()
@@ -120,11 +120,7 @@ def latencies(
     for name in takers:
         for unit in graph.units(_stage(graph, name)):
             if mnemonic in unit.to_process:
-                found.append((f"{unit}: latency", unit.latency_of(mnemonic), _NO_NAMES))
-                found.append((f"{unit}: operations", unit.operations_of(mnemonic), _NO_NAMES))
-                interval = unit.interval_of(mnemonic)
-                if interval is not None:
-                    found.append((f"{unit}: interval", interval, _NO_NAMES))
+                found += [(*each, _NO_NAMES) for each in unit_latencies(unit, mnemonic)]
     for name, is_read in storages:
         storage = graph[name]
         assert isinstance(storage, acadl.DataStorage)

@@ -19,7 +19,7 @@ from archloom.acadl_models.acadl import (
 )
 from archloom.acadl_models.acadl.latency import parse
 from archloom.acadl_models.timing import simulate
-from archloom.acadl_models.timing.energy import Energy, area_mm2, energy, has_energy
+from archloom.acadl_models.timing.energy import Energy, energy, has_energy
 from archloom.acadl_models.timing.machine import bind
 from archloom.acadl_models.timing.program import Program
 from archloom.acadl_models.timing.reference import InstanceLog, simulate_reference
@@ -157,8 +157,8 @@ def test_units_that_share_instructions_of_different_cost_are_refused() -> None:
 
 
 def test_graphs_without_figures_have_no_energy() -> None:
-    assert not has_energy(alu()) and area_mm2(alu()) is None
-    assert area_mm2(alu(area_mm2=0.25)) == 0.25 and not has_energy(alu(area_mm2=0.25))
+    assert not has_energy(alu()) and alu().total("area_mm2") is None
+    assert alu(area_mm2=0.25).total("area_mm2") == 0.25 and not has_energy(alu(area_mm2=0.25))
     assert has_energy(alu(leakage_watts=1e-3))
 
 
