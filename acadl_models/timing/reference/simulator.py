@@ -9,7 +9,6 @@ from archloom.acadl_models.timing.reference.accounting import count_cycle, resul
 from archloom.acadl_models.timing.reference.completing import complete
 from archloom.acadl_models.timing.reference.fetching import fetch
 from archloom.acadl_models.timing.reference.forwarding import forward
-from archloom.acadl_models.timing.reference.recording import InstanceLog
 from archloom.acadl_models.timing.reference.starting import blocker, start
 from archloom.acadl_models.timing.reference.state import Instance, Machine, State
 from archloom.acadl_models.timing.result import TimingResult
@@ -17,16 +16,12 @@ from archloom.oracle.errors import GraphError
 from archloom.oracle.resolved import ResolvedStream
 
 
-def simulate_reference(
-    graph: ArchitectureGraph, resolved: ResolvedStream, log: list[InstanceLog] | None = None
-) -> TimingResult:
-    """Simulate ``resolved`` on ``graph`` cycle by cycle; appends one entry per finished instance to ``log``.
+def simulate_reference(graph: ArchitectureGraph, resolved: ResolvedStream) -> TimingResult:
+    """Simulate ``resolved`` on ``graph`` cycle by cycle.
 
     Raises GraphError for a stream that the graph cannot process, a latency below its least value, or a deadlock.
     """
-    machine = Machine(bind(graph, resolved))
-    machine.log = log
-    return _run(machine)
+    return _run(Machine(bind(graph, resolved)))
 
 
 def log_reference(graph: ArchitectureGraph, resolved: ResolvedStream) -> RunLog:

@@ -17,7 +17,6 @@ from archloom.acadl_models.timing.tally import Tally
 
 if TYPE_CHECKING:
     from archloom.acadl_models.timing.log import Event
-    from archloom.acadl_models.timing.reference.recording import InstanceLog
 
 
 class State(StrEnum):
@@ -60,18 +59,13 @@ class Instance:
     static: StaticInstruction
     values: Mapping[str, int]
     environment: Mapping[str, int]
-    fetched: int
     reads: list[Request] = field(default_factory=list)
     writes: list[Request] = field(default_factory=list)
     pending: list[Issued] = field(default_factory=list)
     state: State = State.BUFFERED
     leave: int = 0  # when it may leave the stage that buffers it
     taken_by: Unit | None = None
-    received: int = 0
-    started: int = 0
-    processing: int = 0
     end: int = 0  # of its processing
-    written: int = 0
 
     @property
     def mnemonic(self) -> str:
@@ -199,7 +193,6 @@ class Machine:
         self.finished = 0
         self.tally = Tally(program)
         self.events: list[Event] | None = None
-        self.log: list[InstanceLog] | None = None
 
     def latency(self, where: str, expression: Expression, instance: Instance, least: int) -> int:
         """The value of a latency of an object for an instruction; GraphError if it is below ``least``."""

@@ -22,12 +22,12 @@ from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.energy import Energy, energy, has_energy
 from archloom.acadl_models.timing.machine import bind
 from archloom.acadl_models.timing.program import Program
-from archloom.acadl_models.timing.reference import InstanceLog, simulate_reference
 from archloom.acadl_models.timing.sums import Nests
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
 from archloom.oracle.resolved import ResolvedLoop
 from tests.support.acadl_models.engine_strategies import random_graph, random_stream
+from tests.support.acadl_models.simulators import InstanceLog, simulate_logged
 from tests.support.acadl_models.timing_builders import after, front, instr, stream
 from tests.support.examples import examples, randoms
 
@@ -77,7 +77,7 @@ def test_energy_is_the_sum_over_instances(r: Random, spread: bool) -> None:
     resolved = random_stream(r, graph, 200)
     log: list[InstanceLog] = []
     try:
-        simulate_reference(graph, resolved, log)
+        simulate_logged(graph, resolved, log)
     except GraphError:
         return
     program = bind(graph, resolved)

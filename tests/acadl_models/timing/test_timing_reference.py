@@ -30,10 +30,11 @@ from archloom.acadl_models.acadl import (
     generate,
 )
 from archloom.acadl_models.timing import TimingResult
-from archloom.acadl_models.timing.reference import InstanceLog, simulate_reference
+from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError, StreamError
 from archloom.oracle.resolved import ResolvedLoop, ResolvedNode, ResolvedStream
+from tests.support.acadl_models.simulators import InstanceLog, simulate_logged
 from tests.support.acadl_models.timing_builders import COLS, ROWS, after, front, hbm, instr, stream, window
 
 I = Affine.variable("i")
@@ -46,7 +47,7 @@ def loop(count: int, *body: ResolvedNode) -> ResolvedLoop:
 def run(graph: ArchitectureGraph, program: ResolvedStream) -> tuple[TimingResult, list[InstanceLog]]:
     """Simulate, and check what holds for every run."""
     log: list[InstanceLog] = []
-    result = simulate_reference(graph, program, log)
+    result = simulate_logged(graph, program, log)
     for unit in result.units:
         assert unit.cycles == result.cycles and unit.idle_cycles >= 0 and unit.starved_cycles >= 0
     for stage in result.stages:
