@@ -198,7 +198,7 @@ class ArchitectureGraph:
             "name": self.name,
             "clock_hz": self.clock_hz,
             "parameters": dict(self.parameters),
-            "objects": [[type(o).__name__, {f.name: _plain(getattr(o, f.name)) for f in fields(o)}]
+            "objects": [[type(o).__name__, {f.name: plain(getattr(o, f.name)) for f in fields(o)}]
                         for o in self.objects.values()],
             "edges": [[e.kind.name, e.source.name, e.target.name, e.link.name if e.link else None] for e in self.edges],
             "buffers": {k: [[b.storage, b.start, b.stop] for b in banks] for k, banks in self.buffers.items()},
@@ -208,14 +208,14 @@ class ArchitectureGraph:
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """``value`` in JSON's types, canonically."""
-    if isinstance(value, frozenset):
+    if isinstance(value, (set, frozenset)):
         return sorted(value)
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     if isinstance(value, Enum):
         return value.name
     return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)

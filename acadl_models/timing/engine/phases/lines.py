@@ -89,12 +89,6 @@ def put(t, m, cache, line, dirty):
 
 
 @jit
-def put_written(t, m, cache, line):
-    """A line is written: it is there and dirty from now on."""
-    put(t, m, cache, line, 1)
-
-
-@jit
 def pass_on(t, m, cache, first, last):
     """Bytes go to what is behind a cache: a buffer hides the time that it takes."""
     m[m[M.CACHES] + cache * Cache.SIZE + Cache.TO_BACKING] += last - first

@@ -19,7 +19,7 @@ from archloom.acadl_models.timing.engine.layout import (
     StoreKind,
     StoreSpec,
 )
-from archloom.acadl_models.timing.engine.phases.lines import look_up, pass_on, put, put_written
+from archloom.acadl_models.timing.engine.phases.lines import look_up, pass_on, put
 from archloom.acadl_models.timing.engine.phases.transfers import note_level
 from archloom.acadl_models.timing.engine.phases.values import fail, stands_for
 from archloom.acadl_models.timing.engine.state import (
@@ -177,7 +177,7 @@ def write_parts(t, m, tail, cache, line, run):
     """Write what a request writes into a line, from a run on; or pass it on."""
     record = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE
     if t[record + CacheSpec.WRITE_BACK] == 1:
-        put_written(t, m, cache, line)
+        put(t, m, cache, line, 1)
         return
     begin = line * t[record + CacheSpec.LINE]
     end = begin + t[record + CacheSpec.LINE]

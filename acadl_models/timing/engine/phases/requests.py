@@ -7,7 +7,7 @@ from archloom.acadl_models.timing.engine.jit import jit, jit_inline
 from archloom.acadl_models.timing.engine.layout import H, LinkSpec, StoreKind, StoreSpec
 from archloom.acadl_models.timing.engine.phases import memories
 from archloom.acadl_models.timing.engine.phases.accounting import note_unit, settle_queue
-from archloom.acadl_models.timing.engine.phases.agenda import note_mover, schedule
+from archloom.acadl_models.timing.engine.phases.agenda import note_mover, schedule, sort
 from archloom.acadl_models.timing.engine.phases.channels import over_channels
 from archloom.acadl_models.timing.engine.phases.log import note_carried, note_request
 from archloom.acadl_models.timing.engine.phases.transfers import begin_transfer
@@ -36,13 +36,7 @@ def grant_freed(t, m, now):
     """Freed slots take the requests that wait, storage by storage."""
     freed, count = m[M.FREED], m[M.FREES]
     m[M.FREES] = 0
-    for k in range(1, count):  # in the order of the storages
-        store = m[freed + k]
-        j = k - 1
-        while j >= 0 and m[freed + j] > store:
-            m[freed + j + 1] = m[freed + j]
-            j -= 1
-        m[freed + j + 1] = store
+    sort(m, freed, count)  # in the order of the storages
     for k in range(count):
         store = m[freed + k]
         m[store + Store.FREED] = 0

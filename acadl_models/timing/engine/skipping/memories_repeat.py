@@ -27,7 +27,7 @@ from archloom.acadl_models.timing.engine.layout import (
 )
 from archloom.acadl_models.timing.engine.phases.memories import bank_of, tail_of
 from archloom.acadl_models.timing.engine.skipping.memories_state import address_words
-from archloom.acadl_models.timing.engine.skipping.moving import shifts_of
+from archloom.acadl_models.timing.engine.skipping.moving import is_below, shifts_of
 from archloom.acadl_models.timing.engine.skipping.ranges import range_of, value_ranges
 from archloom.acadl_models.timing.engine.state import (
     Bank,
@@ -70,12 +70,6 @@ def repeatable(t, m, h, record, old, old_end, state, distance, times):
 def word_shift(t, record, periods, order):
     """By how many words so many periods of a loop move an access below it."""
     return periods * t[shifts_of(t, record, order) + t[H.MAX_AXES]]
-
-
-@jit
-def is_below(t, record, order):
-    first = t[record + LoopSpec.FIRST_ACCESS]
-    return first <= order < first + t[record + LoopSpec.ACCESS_COUNT]
 
 
 @jit

@@ -16,7 +16,7 @@ The end of the transition is then the present, with times, program order, counte
 from __future__ import annotations
 
 from archloom.acadl_models.timing.engine.fields import NONE
-from archloom.acadl_models.timing.engine.jit import jit
+from archloom.acadl_models.timing.engine.jit import copy_words, jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction, LoopSpec
 from archloom.acadl_models.timing.engine.phases.program import set_iteration
 from archloom.acadl_models.timing.engine.phases.transfers import join_peaks
@@ -51,8 +51,8 @@ def begin_transition(t, m, h, loop, length, offsets, hashed):
     h[index + Transition.LENGTH], h[index + Transition.OFFSETS] = length, offsets
     h[index + Transition.BEGIN] = moving.reserve(h, Memory.TRANSITIONS, m[M.REST] + length + offsets)
     begin = moving.address(h, Memory.TRANSITIONS, h[index + Transition.BEGIN])
-    moving.remember_machine(m, h, begin, m[M.REST])
-    moving.copy(h, h[Memory.SCRATCH], begin + m[M.REST], length + offsets)
+    copy_words(h, begin, m, 0, m[M.REST])
+    copy_words(h, begin + m[M.REST], h, h[Memory.SCRATCH], length + offsets)
 
 
 @jit
@@ -210,12 +210,7 @@ def window_agrees(t, m, h, order, begin, scope):
         record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
         iteration = m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION
         moved = m[iteration] - h[begin + iteration]
-        inside = (
-            t[record + LoopSpec.FIRST_ACCESS]
-            <= order
-            < t[record + LoopSpec.FIRST_ACCESS] + t[record + LoopSpec.ACCESS_COUNT]
-        )
-        if moved != 0 and inside:
+        if moved != 0 and moving.is_below(t, record, order):
             periods = moved // t[record + LoopSpec.REPEATS]  # a whole number, and not of 0: see same_path
             shifts = moving.shifts_of(t, record, order)
             for column in range(width):
@@ -238,7 +233,7 @@ def stays_in_bank(t, m, access, moved):
 def apply(t, m, h, loop, begin, end):
     """Make the end of a transition the present."""
     now = h[Memory.MACHINE]
-    moving.remember_machine(m, h, now, m[M.REST])
+    copy_words(h, now, m, 0, m[M.REST])
     moving.copy_machine(t, m, 0, h, end)
     cycles = h[now + M.TIME] - h[begin + M.TIME]
     instances = h[now + M.SEQ] - h[begin + M.SEQ]

@@ -13,7 +13,7 @@ the same in all later periods, then these repeat cycle for cycle:
 from __future__ import annotations
 
 from archloom.acadl_models.timing.engine.fields import NONE
-from archloom.acadl_models.timing.engine.jit import jit
+from archloom.acadl_models.timing.engine.jit import copy_words, jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction, LoopSpec, PatternSpec
 from archloom.acadl_models.timing.engine.phases.accounting import settle
 from archloom.acadl_models.timing.engine.phases.agenda import sort
@@ -161,8 +161,8 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
     place = moving.address(h, Memory.SNAPSHOTS, h[new + Snapshot.PLACE])
     h[new + Snapshot.HASH], h[new + Snapshot.LENGTH], h[new + Snapshot.OFFSETS] = hashed, length, offsets
     h[new + Snapshot.ITERATION] = m[state + Loop.ITERATION]
-    moving.remember_machine(m, h, place, machine)
-    moving.copy(h, words, place + machine, length + offsets)
+    copy_words(h, place, m, 0, machine)
+    copy_words(h, place + machine, h, words, length + offsets)
     h[memory + LoopMemory.SNAPSHOTS] += 1
     return False
 
@@ -240,7 +240,9 @@ def proven(t, m, record, old, last):
     if t[record + LoopSpec.MOVING_COUNT] > 0:
         value_ranges(t, m, record, old, last)
         for k in range(t[record + LoopSpec.MOVING_COUNT]):
-            if not in_one_bank(t, m, t[t[record + LoopSpec.MOVING] + k]):
+            access = t[t[record + LoopSpec.MOVING] + k]
+            low, high = range_of(t, m, t[access + AccessSpec.WORD])
+            if bank_of(t, access, low, high) == NONE:
                 return False
     return True
 
@@ -258,13 +260,6 @@ def may_meet(t, m, access, other):
         if b + span < c or d + other_span < a:
             return False
     return True
-
-
-@jit
-def in_one_bank(t, m, access):
-    """Whether all windows of an access lie in the same bank."""
-    low, high = range_of(t, m, t[access + AccessSpec.WORD])
-    return bank_of(t, access, low, high) != NONE
 
 
 # --- skipping --------------------------------------------------------------------------------------------------
