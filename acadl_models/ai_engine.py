@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.options import Clock, Size, not_multiples, problems_of, refuse
+from archloom.acadl_models.options import Clock, Size, not_multiple, problems_of, refuse
 
 LANES = 4
 """Complex values that an operation makes, an accumulator holds and a FIFO's place takes."""
@@ -189,5 +189,5 @@ def _check_options(options: dict[str, object]) -> None:
         assert isinstance(rows, int) and isinstance(columns, int)
         if rows * columns > _MOST_CORES:
             problems.append(f"rows * columns must be at most {_MOST_CORES}, not {rows} * {columns}")
-        problems += not_multiples(options, ("stream_bits",), 8, " (or 0: no limit)")
+        problems += not_multiple("stream_bits", options["stream_bits"], 8, " (or 0: no limit)")
     refuse("ai_engine", problems)

@@ -12,7 +12,7 @@ from archloom.acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit
 from archloom.acadl_models.acadl.graph import per_graph
 from archloom.acadl_models.timing.instances import Table, TooMany, rows, tell_apart
 from archloom.acadl_models.timing.placing import latencies, places, unknown_names
-from archloom.acadl_models.timing.program import AccessPlan, Place, StaticInstruction, StaticLoop, StaticNode
+from archloom.acadl_models.timing.program import AccessPlan, Place, StaticInstruction, StaticLoop, StaticNode, limits
 from archloom.acadl_models.timing.routing import Used, routes, routing, uniform
 from archloom.acadl_models.timing.unrolling import Names, Piece, Substitution, classes, take_apart
 from archloom.oracle.accesses import accesses
@@ -283,7 +283,7 @@ class Binder:
         if parts.repeat > 1:
             var = self.names.new(loop.var)
             repeats = range(0, parts.repeat * parts.stride, parts.stride)
-            base, inner = Affine.variable(var), {**bounds, var: _limits(repeats)}
+            base, inner = Affine.variable(var), {**bounds, var: limits(repeats)}
         found = [n for piece in parts.pieces for n in self._piece(nest, piece, base, known, indices, inner)]
         return [StaticLoop(var, repeats, tuple(found), self.loops[loop.var])] if parts.repeat > 1 else found
 
@@ -297,7 +297,7 @@ class Binder:
         whole = piece.count == nest.loop.extent
         name = self.names.same(var) if whole else self.names.new(var)
         body = self._emit(
-            nest.body, known.extended(var, base + Affine.variable(name)), at, {**bounds, name: _limits(piece.values)}
+            nest.body, known.extended(var, base + Affine.variable(name)), at, {**bounds, name: limits(piece.values)}
         )
         return (StaticLoop(name, piece.values, body, self.loops[var]),)
 
@@ -319,7 +319,3 @@ def _tables(nodes: tuple[_Node, ...]) -> Iterator[Table]:
             yield node.table
         else:
             yield from _tables(node.body)
-
-
-def _limits(values: range) -> tuple[int, int]:
-    return min(values[0], values[-1]), max(values[0], values[-1])
