@@ -29,7 +29,7 @@ from archloom.acadl_models.acadl import (
     create_ag,
     generate,
 )
-from archloom.acadl_models.timing import TimingResult
+from archloom.acadl_models.timing import TimingResult, simulate
 from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError, StreamError
@@ -438,8 +438,15 @@ def test_a_deadlock_names_the_instructions_and_what_they_wait_for() -> None:
     ],
 )
 def test_bad_latencies(graph: ArchitectureGraph, message: str) -> None:
-    with pytest.raises(GraphError, match=message):
-        simulate_reference(graph, stream(instr("op", attributes={"n": 2})))
+    for simulator in (simulate_reference, simulate):
+        with pytest.raises(GraphError, match=message):
+            simulator(graph, stream(instr("op", attributes={"n": 2})))
+
+
+def test_numbers_beyond_the_machine_words_of_the_engine_are_refused() -> None:
+    loop = ResolvedLoop("i", 0, 4, 1, (instr("op", attributes={"n": "i"}),))
+    with pytest.raises(GraphError, match=r"fu .*: latency .* needs numbers of more than 62 bits for 'op'"):
+        simulate(alu(latency="1 + n * 999999999999 * 999999999999"), stream(loop))
 
 
 def test_bad_latency_of_a_storage() -> None:
