@@ -1,8 +1,8 @@
 """What the accelerators' graphs are made from: facts about their parameters, and checks of what is given for them.
 
 A function (or a class) that makes a graph states each parameter where it has it, as ``Annotated[int, Size(1, 64, "rows
-of cores")] = 8``: from that :func:`check` knows what may be given, and targets make their options. :func:`refuse` raises
-all that is wrong at once, in words.
+of cores")] = 8``: from that :func:`check` knows what may be given, and targets make their options. :func:`refuse`
+raises all that is wrong at once, in words.
 """
 
 from __future__ import annotations

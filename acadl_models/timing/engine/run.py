@@ -96,9 +96,8 @@ def _result(lowered: Lowered, m: Array) -> result.TimingResult:
 
 
 def _unit(name: str, record: list[int], cycles: int) -> result.UnitTiming:
-    busy, dependency, storage, starved = (
-        record[Unit.BUSY], record[Unit.DEPENDENCY], record[Unit.STORAGE], record[Unit.STARVED]
-    )
+    spent = (Unit.BUSY, Unit.DEPENDENCY, Unit.STORAGE, Unit.STARVED)
+    busy, dependency, storage, starved = (record[field] for field in spent)
     idle = cycles - busy - dependency - storage - starved
     return result.UnitTiming(name, record[Unit.TAKEN], busy, dependency, storage, idle, starved)
 

@@ -15,10 +15,8 @@ POST_WRITE, POST_WRITTEN, POST_READ, POST_FILL = range(4)
 def place_of(t, m, cache, line):
     """Where a line lies, or NONE."""
     record = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE
-    first = (
-        m[m[M.CACHES] + cache * Cache.SIZE + Cache.LINES]
-        + line % t[record + CacheSpec.SETS] * t[record + CacheSpec.WAYS]
-    )
+    first = m[m[M.CACHES] + cache * Cache.SIZE + Cache.LINES]
+    first += line % t[record + CacheSpec.SETS] * t[record + CacheSpec.WAYS]
     for place in range(first, first + t[record + CacheSpec.WAYS]):
         if m[place] >> 1 == line:
             return place
@@ -99,9 +97,8 @@ def pass_on(t, m, cache, first, last):
     top = post(m, base, POST_WRITE, behind, first, last)
     while top > base:
         top -= Posted.SIZE
-        top = take_posted(
-            t, m, top, m[top + Posted.OP], m[top + Posted.CACHE], m[top + Posted.FROM], m[top + Posted.TO]
-        )
+        first, last = m[top + Posted.FROM], m[top + Posted.TO]
+        top = take_posted(t, m, top, m[top + Posted.OP], m[top + Posted.CACHE], first, last)
 
 
 @jit

@@ -149,9 +149,8 @@ def part(t, m, tail, run):
     first = m[tail + Tail.FIRST] + t[t[access + AccessSpec.RUNS] + 2 * run]
     last = first + t[t[access + AccessSpec.RUNS] + 2 * run + 1]
     size = t[access + AccessSpec.DATA_WIDTH] // 8
-    return (max(first, t[bank + BufferPart.FIRST]) + t[bank + BufferPart.BASE]) * size, (
-        min(last, t[bank + BufferPart.END]) + t[bank + BufferPart.BASE]
-    ) * size
+    first, last = max(first, t[bank + BufferPart.FIRST]), min(last, t[bank + BufferPart.END])
+    return (first + t[bank + BufferPart.BASE]) * size, (last + t[bank + BufferPart.BASE]) * size
 
 
 @jit
@@ -204,10 +203,8 @@ def open_rows(t, m, store, tail, latency, now):
     beats = 0
     for run in range(t[access + AccessSpec.RUN_COUNT]):
         word = m[tail + Tail.FIRST] + t[t[access + AccessSpec.RUNS] + 2 * run]
-        end = (
-            min(word + t[t[access + AccessSpec.RUNS] + 2 * run + 1], t[bank_record + BufferPart.END])
-            + t[bank_record + BufferPart.BASE]
-        )
+        end = min(word + t[t[access + AccessSpec.RUNS] + 2 * run + 1], t[bank_record + BufferPart.END])
+        end += t[bank_record + BufferPart.BASE]
         word = max(word, t[bank_record + BufferPart.FIRST]) + t[bank_record + BufferPart.BASE]
         while word < end:
             other = bank_of(t, record, word)

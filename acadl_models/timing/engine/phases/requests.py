@@ -146,9 +146,8 @@ def arrival(t, m, store, request, ready):
     m[request + Request.SEND_WAIT] = start - ready
     table = t[H.LINK_TABLE] + link * LinkSpec.SIZE
     note_carried(t, m, request, link, t[table + LinkSpec.BANDWIDTH])
-    return max(
-        finish, start - (-m[request + Request.BYTES] // t[table + LinkSpec.BANDWIDTH]) - 1 + t[table + LinkSpec.LATENCY]
-    )
+    cycles = -(-m[request + Request.BYTES] // t[table + LinkSpec.BANDWIDTH])
+    return max(finish, start + cycles - 1 + t[table + LinkSpec.LATENCY])
 
 
 @jit

@@ -144,10 +144,8 @@ def live_places(t, m, record, periods, begin, end):
                 continue
             if shift != 0 and not keeps_whole(t, access, bank, space, shift * bits, low, high):
                 return NONE
-            if (
-                t[t[H.STORE_TABLE] + t[bank + BufferPart.STORE] * StoreSpec.SIZE + StoreSpec.KIND]
-                == StoreKind.INTERLEAVED
-            ):
+            store = t[H.STORE_TABLE] + t[bank + BufferPart.STORE] * StoreSpec.SIZE
+            if t[store + StoreSpec.KIND] == StoreKind.INTERLEAVED:
                 continue  # what lies in which channel repeats, and channels hold nothing
             place = m[M.RANGES] + count * Live.SIZE
             grain = t[t[H.SPACE_TABLE] + space]
@@ -254,9 +252,8 @@ def lines_moved(t, m, h, old, live, cache, rotation):
                 continue
             if a == NONE or b == NONE or (a ^ b) & 1 == 1:
                 return False
-            if not is_moved(
-                t, m, live, t[record + CacheSpec.SPACE], (a >> 1) * bits, bits, ((b >> 1) - (a >> 1)) * bits
-            ):
+            shift = ((b >> 1) - (a >> 1)) * bits
+            if not is_moved(t, m, live, t[record + CacheSpec.SPACE], (a >> 1) * bits, bits, shift):
                 return False
     return True
 

@@ -84,13 +84,10 @@ def recall(t, m, h, loop, length, offsets, hashed):
     """Apply a transition that begins in the present state; returns whether there was one."""
     for number in range(TRANSITIONS):
         index = h[Memory.INDEX] + number * Transition.SIZE
-        if (
-            h[index + Transition.VALID] == 0
-            or h[index + Transition.HASH] != hashed
-            or h[index + Transition.LOOP] != loop
-            or h[index + Transition.LENGTH] != length
-            or h[index + Transition.OFFSETS] != offsets
-        ):
+        if h[index + Transition.VALID] == 0 or h[index + Transition.HASH] != hashed:
+            continue
+        same = h[index + Transition.LENGTH] == length and h[index + Transition.OFFSETS] == offsets
+        if not same or h[index + Transition.LOOP] != loop:
             continue
         if not moving.is_kept(h, Memory.TRANSITIONS, h[index + Transition.BEGIN]):
             continue  # its end was written later and is there, too

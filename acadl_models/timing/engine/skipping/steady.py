@@ -98,9 +98,8 @@ def is_due(t, m, h, loop, event):
     """Whether the state is compared at this event: the less often, the longer in vain."""
     record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
     period = t[record + LoopSpec.PERIOD]
-    repeats = (
-        event & LoopEvent.CROSSED and period > 0 and m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION] % period == 0
-    )
+    iteration = m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION]
+    repeats = event & LoopEvent.CROSSED and period > 0 and iteration % period == 0
     if not repeats and t[record + LoopSpec.WATCHED] == 0:
         return False
     memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
@@ -116,9 +115,8 @@ def is_due(t, m, h, loop, event):
 @jit
 def skip_periods(t, m, h, loop, length, offsets, hashed):
     """Look for an equal state at an earlier pass of the loop and skip; returns whether anything was skipped."""
-    record, state, memory = (
-        t[H.LOOP_TABLE] + loop * LoopSpec.SIZE, m[M.LOOPS] + loop * Loop.SIZE, h[Memory.LOOPS] + loop * LoopMemory.SIZE
-    )
+    record, state = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE, m[M.LOOPS] + loop * Loop.SIZE
+    memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
     if m[state + Loop.ITERATION] % t[record + LoopSpec.PERIOD] != 0:
         return False
     if h[memory + LoopMemory.ACTIVATION] != m[state + Loop.ENTRY_SEQ]:
@@ -129,11 +127,8 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
     words, machine = h[Memory.SCRATCH], m[M.REST]
     for back in range(1, min(count, SNAPSHOTS) + 1):
         old = first + ((count - back) % SNAPSHOTS) * Snapshot.SIZE
-        if (
-            h[old + Snapshot.HASH] != hashed
-            or h[old + Snapshot.LENGTH] != length
-            or h[old + Snapshot.OFFSETS] != offsets
-        ):
+        same = h[old + Snapshot.LENGTH] == length and h[old + Snapshot.OFFSETS] == offsets
+        if not same or h[old + Snapshot.HASH] != hashed:
             continue
         if not moving.is_kept(h, Memory.SNAPSHOTS, h[old + Snapshot.PLACE]):
             break
@@ -253,11 +248,9 @@ def may_meet(t, m, access, other):
     for axis in range(t[access + AccessSpec.AXES]):
         a, b = range_of(t, m, t[t[access + AccessSpec.EXPRESSIONS] + axis])
         c, d = range_of(t, m, t[t[other + AccessSpec.EXPRESSIONS] + axis])
-        span, other_span = (
-            t[t[t[access + AccessSpec.PATTERNS] + axis] + PatternSpec.SPAN],
-            t[t[t[other + AccessSpec.PATTERNS] + axis] + PatternSpec.SPAN],
-        )
-        if b + span < c or d + other_span < a:
+        b += t[t[t[access + AccessSpec.PATTERNS] + axis] + PatternSpec.SPAN]
+        d += t[t[t[other + AccessSpec.PATTERNS] + axis] + PatternSpec.SPAN]
+        if b < c or d < a:
             return False
     return True
 
