@@ -26,26 +26,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from archloom.acadl_models.acadl import (
-    CONTAINS,
-    FORWARD,
-    READ_DATA,
-    SRAM,
-    WRITE_DATA,
-    ACADLEdge,
-    ArchitectureGraph,
-    ExecuteStage,
-    InstructionFetchStage,
-    InstructionMemoryAccessUnit,
-    Link,
-    MemoryAccessUnit,
-    RegisterFile,
-    Template,
-    architecture,
-    create_ag,
-    generate,
-)
-from archloom.acadl_models.options import Clock, Size, not_multiples, problems_of, refuse
+from archloom.acadl_models import acadl
+from archloom.acadl_models.options import Clock, Size, not_multiple, problems_of, refuse
 
 LANES = 4
 """Complex values that an operation makes, an accumulator holds and a FIFO's place takes."""
@@ -59,7 +41,7 @@ _ISSUE_PER_CORE = 4
 _WINDOW_PER_CORE = 64
 
 
-class Files(Template):
+class Files(acadl.Template):
     """The places of a core that cost its vector unit no time."""
 
     def __init__(self, name: str, samples: int, coefficients: int, tile: int) -> None:
@@ -71,62 +53,63 @@ class Files(Template):
         self.tc = _file("tc", 32 * tile * tile, 2)
 
 
-class Core(Template):
+class Core(acadl.Template):
     """A core: two stream inputs, a vector unit and a stream output around its files."""
 
     def __init__(
-        self, name: str, fetch: InstructionFetchStage, memory: SRAM, number: int, fifo: int, samples: int,
+        self, name: str, fetch: acadl.InstructionFetchStage, memory: acadl.SRAM, number: int, fifo: int, samples: int,
         coefficients: int, tile: int, stream_bytes: int,
     ) -> None:
         self.stream_bytes = stream_bytes
         self.files = Files("files", samples, coefficients, tile)
-        self.fifo = SRAM(
+        self.fifo = acadl.SRAM(
             "fifo", data_width=_VALUE_BITS * LANES, max_concurrent_requests=2, read_write_ports=2,
             address_ranges=[(number * fifo, (number + 1) * fifo)],
         )
-        input_a = MemoryAccessUnit("input_a", {"read_samples", "read_coefficients", "read_a", "read_bias"}, latency=0)
-        input_b = MemoryAccessUnit("input_b", {"read_b"}, latency=0)
-        self.vector = MemoryAccessUnit(
+        input_a = acadl.MemoryAccessUnit(
+            "input_a", {"read_samples", "read_coefficients", "read_a", "read_bias"}, latency=0)
+        input_b = acadl.MemoryAccessUnit("input_b", {"read_b"}, latency=0)
+        self.vector = acadl.MemoryAccessUnit(
             "vector", {"mul4", "mac4", "mac4_cascade", "mac4_stream", "mmul"},
             latency={"mac4_stream": 0, "mmul": "cdiv(m, 4) * cdiv(n, 4) * cdiv(k, 2)", "*": 1},
         )
-        self.output = MemoryAccessUnit("output", {"write_stream", "write_result", "write_c"}, latency=0)
+        self.output = acadl.MemoryAccessUnit("output", {"write_stream", "write_result", "write_c"}, latency=0)
         units = {"in_a": input_a, "in_b": input_b, "op": self.vector, "out": self.output}
         for name_of_slot, unit in units.items():
-            slot = ExecuteStage(name_of_slot, latency=1)
-            ACADLEdge(fetch, slot, FORWARD)
-            ACADLEdge(slot, unit, CONTAINS)
+            slot = acadl.ExecuteStage(name_of_slot, latency=1)
+            acadl.ACADLEdge(fetch, slot, acadl.FORWARD)
+            acadl.ACADLEdge(slot, unit, acadl.CONTAINS)
         self._connect(memory, input_a, input_b)
 
-    def _connect(self, memory: SRAM, input_a: MemoryAccessUnit, input_b: MemoryAccessUnit) -> None:
+    def _connect(self, memory: acadl.SRAM, input_a: acadl.MemoryAccessUnit, input_b: acadl.MemoryAccessUnit) -> None:
         files = self.files
         for unit, name in ((input_a, "a"), (input_b, "b")):
-            ACADLEdge(memory, unit, READ_DATA, link=self.link(f"stream_{name}"))
-        ACADLEdge(input_a, files.tc, WRITE_DATA)
+            acadl.ACADLEdge(memory, unit, acadl.READ_DATA, link=self.link(f"stream_{name}"))
+        acadl.ACADLEdge(input_a, files.tc, acadl.WRITE_DATA)
         for file, writer in ((files.x, input_a), (files.c, input_a), (files.ta, input_a), (files.tb, input_b)):
-            ACADLEdge(writer, file, WRITE_DATA)
-            ACADLEdge(file, self.vector, READ_DATA)
+            acadl.ACADLEdge(writer, file, acadl.WRITE_DATA)
+            acadl.ACADLEdge(file, self.vector, acadl.READ_DATA)
         for file in (files.acc, files.tc):
-            ACADLEdge(self.vector, file, WRITE_DATA)
-            ACADLEdge(file, self.vector, READ_DATA)
-            ACADLEdge(file, self.output, READ_DATA)
-        ACADLEdge(self.fifo, self.vector, READ_DATA)
-        ACADLEdge(self.output, memory, WRITE_DATA, link=self.link("stream_out"))
+            acadl.ACADLEdge(self.vector, file, acadl.WRITE_DATA)
+            acadl.ACADLEdge(file, self.vector, acadl.READ_DATA)
+            acadl.ACADLEdge(file, self.output, acadl.READ_DATA)
+        acadl.ACADLEdge(self.fifo, self.vector, acadl.READ_DATA)
+        acadl.ACADLEdge(self.output, memory, acadl.WRITE_DATA, link=self.link("stream_out"))
 
-    def link(self, name: str) -> Link | None:
+    def link(self, name: str) -> acadl.Link | None:
         """A stream as wide as the options say, None where streams have no limit."""
-        return Link(name, bandwidth=self.stream_bytes) if self.stream_bytes else None
+        return acadl.Link(name, bandwidth=self.stream_bytes) if self.stream_bytes else None
 
     def feed(self, after: "Core") -> None:
         """Join this core to the next of the chain, by a stream and by the cascade."""
         path = self.fifo.name.removesuffix("fifo")
-        ACADLEdge(self.output, after.fifo, WRITE_DATA, link=self.link(f"{path}stream_next"))
+        acadl.ACADLEdge(self.output, after.fifo, acadl.WRITE_DATA, link=self.link(f"{path}stream_next"))
         if after is not self:
-            ACADLEdge(self.files.acc, after.vector, READ_DATA)
+            acadl.ACADLEdge(self.files.acc, after.vector, acadl.READ_DATA)
 
 
-def _file(name: str, data_width: int, registers: int) -> RegisterFile:
-    return RegisterFile(name, data_width=data_width, registers={f"{name}{i}": 0 for i in range(registers)})
+def _file(name: str, data_width: int, registers: int) -> acadl.RegisterFile:
+    return acadl.RegisterFile(name, data_width=data_width, registers={f"{name}{i}": 0 for i in range(registers)})
 
 
 def ai_engine(
@@ -141,7 +124,7 @@ def ai_engine(
     memory_latency: Annotated[int, Size(1, 1_000_000, "from a request of the memory to the first value", "cycles")] = 1,
     memory_mib: Annotated[int, Size(1, 1 << 20, "memory behind the streams", "MiB")] = 1024,
     clock_hz: Annotated[float, Clock("clock of the cores", 1, 1e5)] = 1e9,
-) -> ArchitectureGraph:
+) -> acadl.ArchitectureGraph:
     """An array of ``rows`` × ``columns`` cores.
 
     ``stream_bits``: width of every stream, a multiple of 8 (0: no limit). ``samples``, ``coefficients``: complex values
@@ -151,16 +134,16 @@ def ai_engine(
     _check_options(locals())
     cores = rows * columns
 
-    @generate
+    @acadl.generate
     def build() -> None:
-        fetch = InstructionFetchStage("fetch", issue_buffer_size=_WINDOW_PER_CORE * cores)
-        unit = InstructionMemoryAccessUnit("fetch_unit", latency=0)
-        programs = SRAM(
+        fetch = acadl.InstructionFetchStage("fetch", issue_buffer_size=_WINDOW_PER_CORE * cores)
+        unit = acadl.InstructionMemoryAccessUnit("fetch_unit", latency=0)
+        programs = acadl.SRAM(
             "programs", data_width=128, port_width=_ISSUE_PER_CORE * cores, address_ranges=[(0, 1 << 32)]
         )
-        ACADLEdge(fetch, unit, CONTAINS)
-        ACADLEdge(programs, unit, READ_DATA)
-        memory = SRAM(
+        acadl.ACADLEdge(fetch, unit, acadl.CONTAINS)
+        acadl.ACADLEdge(programs, unit, acadl.READ_DATA)
+        memory = acadl.SRAM(
             "memory", data_width=8, port_width=_PORT_BYTES, max_concurrent_requests=3 * cores,
             read_write_ports=3 * cores, read_latency=memory_latency, write_latency=memory_latency,
             address_ranges=[(0, memory_mib << 20)],
@@ -172,7 +155,7 @@ def ai_engine(
         # a core alone feeds itself, so that its graph has all that the ISA names
         for core, after in zip(chain, chain[1:] or chain):
             core.feed(after)
-        architecture(
+        acadl.architecture(
             "ai_engine", clock_hz=clock_hz,
             parameters={"cores": cores, "samples": samples, "coefficients": coefficients, "fifo": fifo, "tile": tile},
             dims={"rows": rows, "columns": columns},
@@ -182,7 +165,7 @@ def ai_engine(
             },
         )
 
-    return create_ag(build())
+    return acadl.create_ag(build())
 
 
 def chain_places(rows: int, columns: int) -> list[tuple[int, int]]:
@@ -190,15 +173,10 @@ def chain_places(rows: int, columns: int) -> list[tuple[int, int]]:
     return [(r, c if r % 2 == 0 else columns - 1 - c) for r in range(rows) for c in range(columns)]
 
 
-def core_path(graph: ArchitectureGraph, number: int) -> str:
+def core_path(graph: acadl.ArchitectureGraph, number: int) -> str:
     """The path of core ``number`` of the chain, before which its objects' names begin."""
     row, column = chain_places(graph.dims["rows"], graph.dims["columns"])[number]
     return f"core[{row}][{column}]"
-
-
-def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
-    """The parameters of ``ai_engine.taidl``: all of them belong to the graph."""
-    return dict(graph.parameters)
 
 
 _MOST_CORES = 512
@@ -211,5 +189,5 @@ def _check_options(options: dict[str, object]) -> None:
         assert isinstance(rows, int) and isinstance(columns, int)
         if rows * columns > _MOST_CORES:
             problems.append(f"rows * columns must be at most {_MOST_CORES}, not {rows} * {columns}")
-        problems += not_multiples(options, ("stream_bits",), 8, " (or 0: no limit)")
+        problems += not_multiple("stream_bits", options["stream_bits"], 8, " (or 0: no limit)")
     refuse("ai_engine", problems)

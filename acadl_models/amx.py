@@ -16,29 +16,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from archloom.acadl_models.acadl import (
-    BACKED_BY,
-    CONTAINS,
-    DRAM,
-    FORWARD,
-    READ_DATA,
-    WRITE_DATA,
-    ACADLEdge,
-    ArchitectureGraph,
-    ExecuteStage,
-    FunctionalUnit,
-    MemoryAccessUnit,
-    PipelineStage,
-    RegisterFile,
-    SetAssociativeCache,
-    architecture,
-    create_ag,
-    generate,
-)
-from archloom.acadl_models.acadl.objects import UnitLatency
+from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.semantics import Semantics
+from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.options import Clock, Size, problems_of, refuse
-from archloom.acadl_models.parts import Fetch
+from archloom.acadl_models.parts import Fetch, connect
 
 LINE_BYTES = 64
 ROWS = 16
@@ -76,103 +58,94 @@ def amx(
     queue: Annotated[int, Size(1, 1024, "instructions that wait before the ports")] = 32,
     memory_gib: Annotated[int, Size(1, 1 << 20, "memory", "GiB")] = 16,
     clock_hz: Annotated[float, Clock("clock of the core")] = 2e9,
-) -> ArchitectureGraph:
+) -> acadl.ArchitectureGraph:
     """One core; ``product_cycles`` and ``product_latency`` are those of a product of whole tiles.
 
     Raises TargetError that lists every option out of range.
     """
     _check_options(locals())
 
-    @generate
+    @acadl.generate
     def build() -> None:
-        memory = DRAM(
+        memory = acadl.DRAM(
             "memory", data_width=8, port_width=LINE_BYTES, max_concurrent_requests=misses, read_write_ports=1,
             read_latency=memory_cycles, write_latency=memory_cycles, address_ranges=[(0, memory_gib << 30)],
         )
         l2 = _cache("l2", l2_kib, l2_ways, l2_cycles, requests=misses, ports=1)
         l1 = _cache("l1", l1_kib, l1_ways, l1_cycles, requests=misses, ports=load_ports + 1)
-        ACADLEdge(l2, memory, BACKED_BY)
-        ACADLEdge(l1, l2, BACKED_BY)
-        tiles = RegisterFile("tiles", data_width=8 * ROWS * LINE_BYTES, registers={f"tmm{i}": 0 for i in range(8)})
-        zmm = RegisterFile("zmm", data_width=8 * LINE_BYTES, registers={f"zmm{i}": 0 for i in range(32)})
+        acadl.ACADLEdge(l2, memory, acadl.BACKED_BY)
+        acadl.ACADLEdge(l1, l2, acadl.BACKED_BY)
+        tiles = _registers("tiles", 8 * ROWS * LINE_BYTES, "tmm", 8)
+        zmm = _registers("zmm", 8 * LINE_BYTES, "zmm", 32)
         fetch = Fetch("fetch", issue_entries, fetch_width)
 
-        def station(name: str, *units: FunctionalUnit) -> None:
-            waiting = PipelineStage(f"{name}.queue", latency=1, depth=queue)
-            ACADLEdge(fetch.stage, waiting, FORWARD)
+        def station(name: str, *units: acadl.FunctionalUnit) -> None:
+            waiting = acadl.PipelineStage(f"{name}.queue", latency=1, depth=queue)
+            acadl.ACADLEdge(fetch.stage, waiting, acadl.FORWARD)
             for number, unit in enumerate(units):
-                stage = ExecuteStage(f"{name}.stage[{number}]", latency=1)
-                ACADLEdge(waiting, stage, FORWARD)
-                ACADLEdge(stage, unit, CONTAINS)
+                stage = acadl.ExecuteStage(f"{name}.stage[{number}]", latency=1)
+                acadl.ACADLEdge(waiting, stage, acadl.FORWARD)
+                acadl.ACADLEdge(stage, unit, acadl.CONTAINS)
 
         tmul = _matrix_unit(product_cycles, product_latency)
         ports = [_vector_port(i) for i in range(vector_ports)]
         loads = [_load_port(i) for i in range(load_ports)]
-        store = MemoryAccessUnit(
+        store = acadl.MemoryAccessUnit(
             "store", to_process=VECTOR_STORES | {"tilestored"}, latency=1, interval={"tilestored": ROWS, "*": 1},
             in_flight=8)
         station("tmul_port", tmul)
         station("vector_port", *ports)
         station("load_port", *loads)
         station("store_port", store)
-        _connect(tmul, tiles)
+        connect(tmul, [tiles], [tiles])
         for port in ports:
-            _connect(port, zmm)
+            connect(port, [zmm], [zmm])
         for load in loads:
-            ACADLEdge(l1, load, READ_DATA)
-            ACADLEdge(load, tiles, WRITE_DATA)
-            _connect(load, zmm)
-        ACADLEdge(store, l1, WRITE_DATA)
-        for registers in (tiles, zmm):
-            ACADLEdge(registers, store, READ_DATA)
-        architecture(
+            connect(load, [l1], [tiles])
+            connect(load, [zmm], [zmm])
+        connect(store, writes=[l1])
+        connect(store, [tiles, zmm])
+        acadl.architecture(
             "amx", clock_hz=clock_hz, parameters={}, buffers={"hbm": memory, "tiles": tiles, "zmm": zmm},
             # registers are renamed, stores wait in a buffer
             semantics=Semantics(write_after_read="ignored"),
         )
 
-    return create_ag(build())
+    return acadl.create_ag(build())
 
 
-def _matrix_unit(product_cycles: int, product_latency: int) -> FunctionalUnit:
+def _matrix_unit(product_cycles: int, product_latency: int) -> acadl.FunctionalUnit:
     rows: UnitLatency = dict.fromkeys(sorted(PRODUCTS), f"{product_cycles}") | {"*": 1}
-    return FunctionalUnit(
+    return acadl.FunctionalUnit(
         "tmul", to_process=PRODUCTS | CONFIGURATION,
         latency={**dict.fromkeys(sorted(PRODUCTS), product_latency), "*": 1}, interval=rows,
         in_flight=1 + product_latency // product_cycles,
     )
 
 
-def _vector_port(number: int) -> FunctionalUnit:
-    return FunctionalUnit(
+def _vector_port(number: int) -> acadl.FunctionalUnit:
+    return acadl.FunctionalUnit(
         f"vector[{number}]", to_process=FLOATS | INTEGERS, latency={**dict.fromkeys(sorted(FLOATS), 4), "*": 1},
         interval=1, in_flight=4)
 
 
-def _load_port(number: int) -> MemoryAccessUnit:
-    return MemoryAccessUnit(
+def _load_port(number: int) -> acadl.MemoryAccessUnit:
+    return acadl.MemoryAccessUnit(
         f"load[{number}]", to_process=TILE_LOADS | VECTOR_LOADS | FROM_MEMORY,
         latency={**dict.fromkeys(sorted(FROM_MEMORY), 4), "*": 1},
         interval={**dict.fromkeys(sorted(TILE_LOADS), ROWS), "*": 1}, in_flight=8)
 
 
-def _cache(name: str, kib: int, ways: int, cycles: int, *, requests: int, ports: int) -> SetAssociativeCache:
-    return SetAssociativeCache(
+def _cache(name: str, kib: int, ways: int, cycles: int, *, requests: int, ports: int) -> acadl.SetAssociativeCache:
+    return acadl.SetAssociativeCache(
         name, data_width=8, port_width=LINE_BYTES, sets=(kib << 10) // (ways * LINE_BYTES), ways=ways,
         cache_line_size=LINE_BYTES, hit_latency=cycles, miss_latency=cycles, max_concurrent_requests=requests,
         read_write_ports=ports,
     )
 
 
-def _connect(unit: FunctionalUnit, registers: RegisterFile) -> None:
-    """Let a unit read and write."""
-    ACADLEdge(registers, unit, READ_DATA)
-    ACADLEdge(unit, registers, WRITE_DATA)
-
-
-def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
-    """``amx.taidl`` has no parameters."""
-    return dict(graph.parameters)
+def _registers(name: str, bits: int, each: str, count: int) -> acadl.RegisterFile:
+    return acadl.RegisterFile(name, data_width=bits, registers={f"{each}{i}": 0 for i in range(count)})
 
 
 def _check_options(options: dict[str, object]) -> None:

@@ -24,30 +24,12 @@ How the hardware is modelled, at the level of the dataflow's one-dimensional pri
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, TypeAlias, Union
+from typing import Annotated
 
-from archloom.acadl_models.acadl import (
-    CONTAINS,
-    DRAM,
-    FORWARD,
-    READ_DATA,
-    SRAM,
-    WRITE_DATA,
-    ACADLEdge,
-    ArchitectureGraph,
-    DataStorage,
-    ExecuteStage,
-    FunctionalUnit,
-    Link,
-    RegisterFile,
-    Template,
-    architecture,
-    create_ag,
-    generate,
-)
-from archloom.acadl_models.acadl.objects import UnitLatency
+from archloom.acadl_models import acadl
+from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.options import Clock, Size, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, QueuedUnit
+from archloom.acadl_models.parts import Fetch, Place, QueuedUnit, connect
 
 WORD_BITS = 16
 """Width of a value: 16-bit fixed point."""
@@ -55,7 +37,6 @@ WORD_BITS = 16
 _SUM_BITS = 32
 """Width in which the PEs add; what the global buffer keeps of it is ``psum_bits``."""
 
-Place: TypeAlias = Union[DataStorage, RegisterFile]
 
 @dataclass(frozen=True)
 class Energy:
@@ -88,41 +69,32 @@ class Mover(QueuedUnit):
     def __init__(self, name: str, fetch: Fetch, mnemonics: set[str], *, in_flight: int = 2) -> None:
         super().__init__(name, fetch, mnemonics, depth=4, latency=1, interval=1, in_flight=in_flight)
 
-    def connect(self, *, reads: list[Place], writes: list[Place], bus: Link | None = None) -> None:
-        """Edges to what is read and written; those of memories run over ``bus``."""
-        for storage in reads:
-            ACADLEdge(storage, self.unit, READ_DATA, link=None if isinstance(storage, RegisterFile) else bus)
-        for storage in writes:
-            ACADLEdge(self.unit, storage, WRITE_DATA, link=None if isinstance(storage, RegisterFile) else bus)
 
-
-class PE(Template):
+class PE(acadl.Template):
     """A processing element: scratchpads, FIFOs and a multiply-accumulate unit."""
 
     def __init__(self, name: str, fetch: Fetch, filter_spad: int, row_words: int, energy: Energy) -> None:
-        self.filt = RegisterFile("filt", data_width=WORD_BITS * filter_spad, registers={"row": 0})
+        self.filt = acadl.RegisterFile("filt", data_width=WORD_BITS * filter_spad, registers={"row": 0})
         self.ifm, self.psum, self.pin = (
-            RegisterFile(fifo, data_width=bits * row_words, registers={"slot0": 0, "slot1": 0})
+            acadl.RegisterFile(fifo, data_width=bits * row_words, registers={"slot0": 0, "slot1": 0})
             for fifo, bits in (("ifm", WORD_BITS), ("psum", _SUM_BITS), ("pin", _SUM_BITS))
         )
-        self.stage = ExecuteStage("stage", latency=1)
+        self.stage = acadl.ExecuteStage("stage", latency=1)
         work: UnitLatency = {"conv": "p * q * s * f", "accumulate": "words", "accumulate_in": "words"}
-        self.mac = FunctionalUnit(
+        self.mac = acadl.FunctionalUnit(
             "mac", to_process={"conv", "accumulate", "accumulate_in"}, latency=work, operations=work,
             joules_per_operation=energy.of_pe(),
         )
-        ACADLEdge(fetch.stage, self.stage, FORWARD)
-        ACADLEdge(self.stage, self.mac, CONTAINS)
-        for file in (self.filt, self.ifm, self.psum, self.pin):
-            ACADLEdge(file, self.mac, READ_DATA)
-        ACADLEdge(self.mac, self.psum, WRITE_DATA)
+        acadl.ACADLEdge(fetch.stage, self.stage, acadl.FORWARD)
+        acadl.ACADLEdge(self.stage, self.mac, acadl.CONTAINS)
+        connect(self.mac, (self.filt, self.ifm, self.psum, self.pin), [self.psum])
 
     def above(self, other: "PE") -> None:
         """The link up the column from ``other``, the PE below."""
-        ACADLEdge(other.psum, self.mac, READ_DATA)
+        acadl.ACADLEdge(other.psum, self.mac, acadl.READ_DATA)
 
 
-class Array(Template):
+class Array(acadl.Template):
     """``rows`` x ``cols`` PEs, linked up the columns; row 0 is the lowest."""
 
     def __init__(
@@ -160,13 +132,13 @@ def eyeriss(
     psum_bus_bits: Annotated[
         int, Size(16, 4096, "bus of the psum networks, a multiple of 16", "bits", multiple=WORD_BITS)
     ] = 64,
-    dram_bytes_per_cycle: Annotated[int, Size(1, 4096, "bandwidth of DRAM", "bytes")] = 3,
+    dram_bytes_per_cycle: Annotated[int, Size(1, 4096, "bandwidth of acadl.DRAM", "bytes")] = 3,
     dram_latency_cycles: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 20,
     dram_gib: Annotated[int, Size(1, 1 << 10)] = 4,
     lookahead: Annotated[int, Size(16, 1 << 16, "primitives that the control may have handed out at a time")] = 1024,
     mac_joules: float | None = None,
     clock_hz: Annotated[float, Clock("clock of the core")] = 200e6,
-) -> ArchitectureGraph:
+) -> acadl.ArchitectureGraph:
     """Eyeriss with ``rows`` x ``cols`` PEs; scratchpads in words of 16 bits.
 
     ``psum_bits``: 16, as in the chip, or 32 for sums that never overflow; they take twice the room and the bus cycles.
@@ -180,29 +152,29 @@ def eyeriss(
     fglb_words = filter_glb_kib * 1024 * 8 // WORD_BITS
     energy = Energy(mac_joules)
 
-    @generate
+    @acadl.generate
     def build() -> None:
-        memory = DRAM(
+        memory = acadl.DRAM(
             "dram", data_width=8, port_width=dram_bytes_per_cycle, max_concurrent_requests=8, read_write_ports=3,
             shared_port=True, read_latency=dram_latency_cycles, write_latency=dram_latency_cycles,
             address_ranges=[(0, dram_gib << 30)], joules_per_access=energy.times(200 * 8 / WORD_BITS),
         )
-        glb = SRAM(
+        glb = acadl.SRAM(
             "glb", data_width=WORD_BITS, port_width=_GLB_PORT_BITS // WORD_BITS, max_concurrent_requests=5,
             read_write_ports=5, address_ranges=[(0, glb_words)], joules_per_access=energy.times(6),
         )
-        fglb = SRAM(
+        fglb = acadl.SRAM(
             "fglb", data_width=WORD_BITS, port_width=_GLB_PORT_BITS // WORD_BITS, max_concurrent_requests=2,
             read_write_ports=2, address_ranges=[(0, fglb_words)], joules_per_access=energy.times(6),
         )
         fetch = Fetch("fetch", lookahead, _FETCHED)
         array = Array("array", fetch, rows, cols, filter_spad, row_words, energy)
         _networks(
-            fetch, glb, fglb, array, ifmap=Link("ifmap_bus", ifmap_bus_bits // 8),
-            filters=Link("filter_bus", filter_bus_bits // 8), psums=Link("psum_bus", psum_bus_bits // 8),
+            fetch, glb, fglb, array, ifmap=acadl.Link("ifmap_bus", ifmap_bus_bits // 8),
+            filters=acadl.Link("filter_bus", filter_bus_bits // 8), psums=acadl.Link("psum_bus", psum_bus_bits // 8),
         )
         _dma(fetch, memory, glb, fglb)
-        architecture(
+        acadl.architecture(
             "eyeriss", clock_hz=clock_hz,
             parameters={
                 "rows": rows, "cols": cols, "ifmap_spad": ifmap_spad, "filter_spad": filter_spad,
@@ -211,48 +183,50 @@ def eyeriss(
             buffers={"hbm": memory, "glb": glb, "fglb": fglb, **{f: array.files(f) for f in _FILES}},
         )
 
-    return create_ag(build())
+    return acadl.create_ag(build())
 
 
 _FILES = ("filt", "ifm", "psum", "pin")
 """The register files of a PE that are buffers of the ISA."""
 
-
 _GLB_PORT_BITS = 64
 """Width of a bank of the global buffer."""
 
 
-def _networks(fetch: Fetch, glb: SRAM, fglb: SRAM, array: Array, *, ifmap: Link, filters: Link, psums: Link) -> None:
+def _networks(
+    fetch: Fetch, glb: acadl.SRAM, fglb: acadl.SRAM, array: Array, *, ifmap: acadl.Link, filters: acadl.Link,
+    psums: acadl.Link,
+) -> None:
     """The multicast networks; psums go in and out at the same time, each over its own channel of their bus."""
-    Mover("ifmap_network", fetch, {"ifmap"}).connect(reads=[glb], writes=array.files("ifm"), bus=ifmap)
-    Mover("filter_network", fetch, {"filter"}).connect(reads=[fglb], writes=array.files("filt"), bus=filters)
-    Mover("psum_in_network", fetch, {"psum_in"}).connect(reads=[glb], writes=array.files("pin"), bus=psums)
-    Mover("psum_out_network", fetch, {"psum_out"}).connect(reads=array.files("psum"), writes=[glb], bus=psums)
+    connect(Mover("ifmap_network", fetch, {"ifmap"}).unit, [glb], array.files("ifm"), ifmap)
+    connect(Mover("filter_network", fetch, {"filter"}).unit, [fglb], array.files("filt"), filters)
+    connect(Mover("psum_in_network", fetch, {"psum_in"}).unit, [glb], array.files("pin"), psums)
+    connect(Mover("psum_out_network", fetch, {"psum_out"}).unit, array.files("psum"), [glb], psums)
 
 
-def _dma(fetch: Fetch, memory: DRAM, glb: SRAM, fglb: SRAM) -> None:
+def _dma(fetch: Fetch, memory: acadl.DRAM, glb: acadl.SRAM, fglb: acadl.SRAM) -> None:
     """What moves data between DRAM and the buffers."""
     load = Mover("dma_load", fetch, {"load", "load_sums", "clear", "config"}, in_flight=4)
-    load.connect(reads=[memory], writes=[glb])
+    connect(load.unit, [memory], [glb])
     load_filter = Mover("dma_filter", fetch, {"load_filter"}, in_flight=4)
-    load_filter.connect(reads=[memory], writes=[fglb])
+    connect(load_filter.unit, [memory], [fglb])
     store = Mover("dma_store", fetch, {"store", "store_scaled"}, in_flight=4)
-    store.connect(reads=[glb], writes=[memory])
+    connect(store.unit, [glb], [memory])
 
 
-def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
+def isa_parameters(graph: acadl.ArchitectureGraph) -> dict[str, int]:
     """The parameters of ``eyeriss.taidl`` that follow from the graph."""
     words = {f"{name}_words": sum((b.stop or 0) - b.start for b in graph.buffers[name]) for name in ("glb", "fglb")}
     return {**graph.parameters, **words}
 
 
-def bus_words(graph: ArchitectureGraph) -> dict[str, int]:
+def bus_words(graph: acadl.ArchitectureGraph) -> dict[str, int]:
     """What a planner needs besides: words that each bus and a port of the global buffer move in a cycle, and bytes that
     DRAM moves."""
     widths = {name: graph.objects[name] for name in ("ifmap_bus", "filter_bus", "psum_bus")}
-    words = {name: link.bandwidth * 8 // WORD_BITS for name, link in widths.items() if isinstance(link, Link)}
+    words = {name: link.bandwidth * 8 // WORD_BITS for name, link in widths.items() if isinstance(link, acadl.Link)}
     memory, glb = graph.objects["dram"], graph.objects["glb"]
-    assert isinstance(memory, DRAM) and isinstance(glb, SRAM)
+    assert isinstance(memory, acadl.DRAM) and isinstance(glb, acadl.SRAM)
     return {**words, "dram_bytes": memory.port_width, "glb_port": glb.port_width}
 
 

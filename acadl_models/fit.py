@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from archloom.acadl_models.acadl import ArchitectureGraph, DataStorage, FunctionalUnit, PipelineStage
 from archloom.acadl_models.acadl.latency import Expression
-from archloom.acadl_models.timing.machine import missing_edges, word_axes
-from archloom.acadl_models.timing.routing import SHOWN, request_latencies, routing
+from archloom.acadl_models.timing.program import word_axes
+from archloom.acadl_models.timing.routing import SHOWN, missing_edges, request_latencies, routing, unit_latencies
 from archloom.oracle.accesses import element_bits
 from archloom.oracle.errors import TargetError, suggest
 from archloom.oracle.resolved import Buffer
@@ -147,11 +147,7 @@ def _expressions(
     graph: ArchitectureGraph, unit: FunctionalUnit, mnemonic: str, touched: Traffic
 ) -> Iterator[tuple[str, Expression, set[str]]]:
     """The latencies that an instruction meets on its way to and in ``unit``, and the names added to the ISA's."""
-    yield f"{unit}: latency", unit.latency_of(mnemonic), set()
-    yield f"{unit}: operations", unit.operations_of(mnemonic), set()
-    interval = unit.interval_of(mnemonic)
-    if interval is not None:
-        yield f"{unit}: interval", interval, set()
+    yield from ((*each, set()) for each in unit_latencies(unit, mnemonic))
     for is_read, buffers in ((True, touched.reads), (False, touched.writes)):
         for storage in _served_by(graph, unit, buffers, is_read):
             for where, expression in request_latencies(graph, storage, is_read):

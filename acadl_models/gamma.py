@@ -14,28 +14,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from archloom.acadl_models.acadl import (
-    CONTAINS,
-    DRAM,
-    FORWARD,
-    READ_DATA,
-    SRAM,
-    WRITE_DATA,
-    ACADLEdge,
-    ArchitectureGraph,
-    ExecuteStage,
-    FunctionalUnit,
-    MemoryAccessUnit,
-    PipelineStage,
-    RegisterFile,
-    Template,
-    architecture,
-    create_ag,
-    generate,
-)
-from archloom.acadl_models.acadl.objects import UnitLatency
+from archloom.acadl_models import acadl
+from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.options import Clock, Size, problems_of, refuse
-from archloom.acadl_models.parts import Fetch
+from archloom.acadl_models.parts import Fetch, Place, connect
 
 LANES = 8
 """Rows and columns of a tile; elements of a vector register."""
@@ -45,49 +27,48 @@ MACS_PER_CYCLE = LANES * LANES
 TRANSFERS = frozenset({"load8", "load16", "store8", "store16", "fetch8", "fetch16", "put16", "bias"})
 
 
-class Station(Template):
+class Station(acadl.Template):
     """A queue and an execute stage with one unit."""
 
-    def __init__(self, name: str, fetch: Fetch, queue: int, unit: FunctionalUnit) -> None:
-        self.queue = PipelineStage("queue", latency=1, depth=queue)
-        self.stage = ExecuteStage("stage", latency=1)
-        ACADLEdge(fetch.stage, self.queue, FORWARD)
-        ACADLEdge(self.queue, self.stage, FORWARD)
-        ACADLEdge(self.stage, unit, CONTAINS)
+    def __init__(self, name: str, fetch: Fetch, queue: int, unit: acadl.FunctionalUnit) -> None:
+        self.queue = acadl.PipelineStage("queue", latency=1, depth=queue)
+        self.stage = acadl.ExecuteStage("stage", latency=1)
+        acadl.ACADLEdge(fetch.stage, self.queue, acadl.FORWARD)
+        acadl.ACADLEdge(self.queue, self.stage, acadl.FORWARD)
+        acadl.ACADLEdge(self.stage, unit, acadl.CONTAINS)
 
 
-def _connect(unit: FunctionalUnit, *places: RegisterFile | SRAM | DRAM) -> None:
+def _connect(unit: acadl.FunctionalUnit, *places: Place) -> None:
     """Let a unit read and write."""
     for place in places:
-        ACADLEdge(place, unit, READ_DATA)
-        ACADLEdge(unit, place, WRITE_DATA)
+        connect(unit, [place], [place])
 
 
-class Scratchpad(Template):
+class Scratchpad(acadl.Template):
     """Rows of 8 x 16 bits, of which each port moves one a cycle."""
 
     def __init__(self, name: str, first_row: int, rows: int, neighbours: int) -> None:
         # the load/store unit of its complex, and the compute units that it is shared by
-        self.sram = SRAM(
+        self.sram = acadl.SRAM(
             "sram", data_width=16 * LANES, max_concurrent_requests=2, read_write_ports=2 + neighbours,
             address_ranges=[(first_row, first_row + rows)],
         )
 
 
-class Compute(Template):
+class Compute(acadl.Template):
     """Vector registers, accumulators, the units for products and sums, and the access unit to the scratchpads."""
 
     def __init__(self, name: str, fetch: Fetch, queue: int, registers: int, accumulators: int, depth: int) -> None:
-        self.vectors = RegisterFile(
+        self.vectors = acadl.RegisterFile(
             "vectors", data_width=16 * LANES, registers={f"v{i}": 0 for i in range(registers)})
-        self.sums = RegisterFile(
+        self.sums = acadl.RegisterFile(
             "sums", data_width=32 * LANES, registers={f"s{i}": 0 for i in range(accumulators * LANES)})
         # rows follow one another through a pipeline of so many stages
         latency: UnitLatency = dict.fromkeys(("gemm", "matmul"), f"rows + {depth}")
-        self.matmul = FunctionalUnit(
+        self.matmul = acadl.FunctionalUnit(
             "matMulFu", to_process={"gemm", "matmul"}, latency=latency, interval="rows", in_flight=1 + depth)
-        self.matadd = FunctionalUnit("matAddFu", to_process={"clear", "matadd", "pool"}, latency="rows")
-        self.access = MemoryAccessUnit("spFu", to_process={"read", "write"}, latency=0)
+        self.matadd = acadl.FunctionalUnit("matAddFu", to_process={"clear", "matadd", "pool"}, latency="rows")
+        self.access = acadl.MemoryAccessUnit("spFu", to_process={"read", "write"}, latency=0)
         for label, unit in (("mul", self.matmul), ("add", self.matadd), ("sp", self.access)):
             Station(label, fetch, queue, unit)
         for unit in (self.matmul, self.matadd):
@@ -95,11 +76,11 @@ class Compute(Template):
         _connect(self.access, self.vectors)
 
 
-class LoadStore(Template):
+class LoadStore(acadl.Template):
     """The unit between the DRAM and a complex."""
 
     def __init__(self, name: str, fetch: Fetch, queue: int, in_flight: int) -> None:
-        self.unit = MemoryAccessUnit(
+        self.unit = acadl.MemoryAccessUnit(
             "unit", to_process=TRANSFERS, latency=1, interval={"bias": 1, "*": "rows"}, in_flight=in_flight)
         Station("station", fetch, queue, self.unit)
 
@@ -111,15 +92,15 @@ def gamma(
     accumulators: Annotated[int, Size(1, 64, "tiles of 8 x 8 sums of 32 bits in a complex")] = 16,
     scratchpad_kib: Annotated[int, Size(1, 1024, "scratchpad of a complex", "KiB")] = 16,
     matmul_stages: Annotated[int, Size(1, 64, "pipeline of the product unit", "cycles")] = 4,
-    bus_bytes: Annotated[int, Size(1, 1024, "width of a load/store unit's bus to the DRAM", "bytes")] = 16,
+    bus_bytes: Annotated[int, Size(1, 1024, "width of a load/store unit's bus to the acadl.DRAM", "bytes")] = 16,
     dram_cycles: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 50,
     in_flight: Annotated[int, Size(1, 1024, "transfers of a load/store unit under way")] = 16,
     queue: Annotated[int, Size(1, 1024, "instructions that wait before each unit")] = 8,
     issue_entries: Annotated[int, Size(8, 4096, "instructions that wait for issue")] = 64,
     fetch_width: Annotated[int, Size(1, 64, "instructions fetched at a time")] = 8,
-    dram_gib: Annotated[int, Size(1, 1 << 20, "DRAM", "GiB")] = 4,
+    dram_gib: Annotated[int, Size(1, 1 << 20, "acadl.DRAM", "GiB")] = 4,
     clock_hz: Annotated[float, Clock("clock of the accelerator")] = 1e9,
-) -> ArchitectureGraph:
+) -> acadl.ArchitectureGraph:
     """Gamma with ``complexes`` complexes in a row; sizes are those of one complex.
 
     Raises TargetError that lists every option out of range.
@@ -127,9 +108,9 @@ def gamma(
     _check_options(locals())
     rows = (scratchpad_kib << 10) // (2 * LANES)
 
-    @generate
+    @acadl.generate
     def build() -> None:
-        dram = DRAM(
+        dram = acadl.DRAM(
             "dram", data_width=8, port_width=bus_bytes, max_concurrent_requests=in_flight * complexes,
             read_write_ports=complexes, read_latency=dram_cycles, write_latency=dram_cycles,
             address_ranges=[(0, dram_gib << 30)],
@@ -142,10 +123,10 @@ def gamma(
             computes.append(Compute(f"compute[{c}]", fetch, queue, registers, accumulators, matmul_stages))
             transfer = LoadStore(f"loadstore[{c}]", fetch, queue, in_flight)
             _connect(transfer.unit, dram, pads[c].sram, computes[c].vectors)
-            ACADLEdge(transfer.unit, computes[c].sums, WRITE_DATA)
+            acadl.ACADLEdge(transfer.unit, computes[c].sums, acadl.WRITE_DATA)
         for c, compute in enumerate(computes):
             _connect(compute.access, *(pad.sram for pad in pads[max(0, c - 1):c + 2]))
-        architecture(
+        acadl.architecture(
             "gamma", clock_hz=clock_hz,
             parameters={"complexes": complexes, "registers": registers, "accumulators": accumulators},
             buffers={
@@ -154,10 +135,10 @@ def gamma(
             },
         )
 
-    return create_ag(build())
+    return acadl.create_ag(build())
 
 
-def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
+def isa_parameters(graph: acadl.ArchitectureGraph) -> dict[str, int]:
     """All parameters of ``gamma.taidl``."""
     first = graph.buffers["sp"][0]
     return {**graph.parameters, "scratchpad_rows": (first.stop or 0) - first.start}

@@ -28,23 +28,12 @@ How the hardware is modelled:
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
-from archloom.acadl_models.acadl import (
-    DRAM,
-    READ_DATA,
-    SRAM,
-    WRITE_DATA,
-    ACADLEdge,
-    ArchitectureGraph,
-    RegisterFile,
-    architecture,
-    create_ag,
-    generate,
-)
-from archloom.acadl_models.acadl.objects import UnitLatency
+from archloom.acadl_models import acadl
+from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.options import Clock, Flag, Size, check
-from archloom.acadl_models.parts import Fetch, QueuedUnit
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect
 from archloom.oracle.errors import TargetError
 
 NONE = 0xFFFFFFFF
@@ -62,27 +51,6 @@ _NORM_STATS = 4
 
 _STATISTICS = ("stat_sum", "stat_top", "stat_max", "stat_mean", "stat_inv_stddev", "stat_inv_sum_exp")
 """What it keeps of each: 32 bits."""
-
-
-Storage: TypeAlias = SRAM | DRAM | RegisterFile
-
-
-class Controller(QueuedUnit):
-    """A decoupled controller."""
-
-    def __init__(
-        self, name: str, fetch: Fetch, queue: int, mnemonics: set[str], latency: UnitLatency, interval: UnitLatency,
-        in_flight: int,
-    ) -> None:
-        super().__init__(
-            name, fetch, mnemonics, depth=queue, latency=latency, interval=interval, in_flight=in_flight
-        )
-
-    def connect(self, *, reads: list[Storage], writes: list[Storage]) -> None:
-        for storage in reads:
-            ACADLEdge(storage, self.unit, READ_DATA)
-        for storage in writes:
-            ACADLEdge(self.unit, storage, WRITE_DATA)
 
 
 def gemmini(
@@ -116,7 +84,7 @@ def gemmini(
     dram_latency_cycles: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 100,
     dram_gib: Annotated[int, Size(1, 1 << 20)] = 16,
     clock_hz: Annotated[float, Clock("clock of the accelerator")] = 1e9,
-) -> ArchitectureGraph:
+) -> acadl.ArchitectureGraph:
     """Gemmini with a ``dim`` × ``dim`` array; one graph serves both dataflows (``config_ex`` chooses).
 
     Sizes in KiB; by default 256 KiB of scratchpad and 64 KiB of accumulator, grown where ``dim`` needs it to at least
@@ -127,86 +95,84 @@ def gemmini(
     spad_rows = _rows("scratchpad_kib", scratchpad_kib, max(256 << 10, 8 * dim * dim), dim, scratchpad_banks, 8 * dim)
     acc_rows = _rows("accumulator_kib", accumulator_kib, max(64 << 10, 16 * dim * dim), 4 * dim, accumulator_banks, dim)
 
-    @generate
+    @acadl.generate
     def build() -> None:
-        memory = DRAM(
+        memory = acadl.DRAM(
             "dram", data_width=8, port_width=dma_bus_bits // 8, max_concurrent_requests=max_in_flight,
             read_write_ports=2, shared_port=True, read_latency=dram_latency_cycles, write_latency=dram_latency_cycles,
             address_ranges=[(0, dram_gib << 30)],
         )
         spad = _banks("scratchpad", spad_rows, scratchpad_banks, 8 * dim, scratchpad_single_ported)
         acc = _banks("accumulator", acc_rows, accumulator_banks, 32 * dim, False)
-        pe = RegisterFile("pe", data_width=32 * dim * dim, registers={"pe": 0})
+        pe = acadl.RegisterFile("pe", data_width=32 * dim * dim, registers={"pe": 0})
         # the core issues one instruction a cycle into the reservation station
         fetch = Fetch("fetch", rs_ld + rs_st + rs_ex)
 
         load = _load(fetch, ld_queue, min(rs_ld, max_in_flight))
-        load.connect(reads=[memory], writes=[*spad, *acc])
+        connect(load.unit, [memory], [*spad, *acc])
         store = _store(fetch, st_queue, min(rs_st, max_in_flight))
         statistics = {name: _registers(name, _NORM_STATS) for name in _STATISTICS}
-        store.connect(reads=[*spad, *acc, *statistics.values()], writes=[memory, *statistics.values()])
+        connect(store.unit, [*spad, *acc, *statistics.values()], [memory, *statistics.values()])
         execute = _execute(fetch, ex_queue, max(1, rs_ex // 2), spad_read_cycles)
-        execute.connect(reads=[*spad], writes=[*spad, *acc])
-        ACADLEdge(pe, execute.unit, READ_DATA)
-        ACADLEdge(execute.unit, pe, WRITE_DATA)
-        architecture(
+        connect(execute.unit, spad, [*spad, *acc])
+        connect(execute.unit, [pe], [pe])
+        acadl.architecture(
             "gemmini", clock_hz=clock_hz, parameters={"dim": dim, "dma_bytes": dma_max_bytes},
             buffers={"hbm": memory, "spad": spad, "acc": acc, "pe": pe, **statistics},
         )
 
-    return create_ag(build())
+    return acadl.create_ag(build())
 
 
-def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
+def isa_parameters(graph: acadl.ArchitectureGraph) -> dict[str, int]:
     """The parameters of ``gemmini.taidl`` that belong to the graph: ``dim, spad_rows, acc_rows, dma_bytes``."""
     rows = {name: sum((bank.stop or 0) - bank.start for bank in graph.buffers[name]) for name in ("spad", "acc")}
     return {**graph.parameters, "spad_rows": rows["spad"], "acc_rows": rows["acc"]}
 
 
-def _load(fetch: Fetch, queue: int, in_flight: int) -> Controller:
+def _load(fetch: Fetch, queue: int, in_flight: int) -> QueuedUnit:
     moves = {"mvin", "mvin2", "mvin3"}
     latency: UnitLatency = {"config_ld": 1, "*": _LOAD_SCALE_CYCLES}
     interval: UnitLatency = {"config_ld": 1, "*": "rows"}
-    return Controller("load", fetch, queue, moves | {"config_ld"}, latency, interval, in_flight)
+    return QueuedUnit("load", fetch, moves | {"config_ld"}, depth=queue, latency=latency, interval=interval,
+                      in_flight=in_flight)
 
 
-def _store(fetch: Fetch, queue: int, in_flight: int) -> Controller:
+def _store(fetch: Fetch, queue: int, in_flight: int) -> QueuedUnit:
     # pooling reads every element of every window; a store wider than the array moves a row of each block
     rows = (
-        "max(1, st_porows * st_pocols * st_pool_size * st_pool_size) if st_pool_stride != 0 "
-        "else rows * cdiv(cols, dim)"
+        "select(st_pool_stride != 0, max(1, st_porows * st_pocols * st_pool_size * st_pool_size), "
+        "rows * cdiv(cols, dim))"
     )
     latency: UnitLatency = {"mvout": _STORE_SCALE_CYCLES, "*": 1}
-    return Controller(
-        "store", fetch, queue, {"config_st", "config_norm", "mvout"}, latency, {"mvout": rows, "*": 1}, in_flight
-    )
+    return QueuedUnit("store", fetch, {"config_st", "config_norm", "mvout"}, depth=queue, latency=latency,
+                      interval={"mvout": rows, "*": 1}, in_flight=in_flight)
 
 
-def _execute(fetch: Fetch, queue: int, in_flight: int, spad_read_cycles: int) -> Controller:
-    fed = f"max(a_rows if a != {NONE} else 1, bd_rows if bd != {NONE} else 1, 4)"
-    square = "ex_dataflow == 0 or ex_a_transpose == 1 or ex_b_transpose == 1"
+def _execute(fetch: Fetch, queue: int, in_flight: int, spad_read_cycles: int) -> QueuedUnit:
+    fed = f"max(select(a != {NONE}, a_rows, 1), select(bd != {NONE}, bd_rows, 1), 4)"
+    square = "ex_dataflow == 0 || ex_a_transpose == 1 || ex_b_transpose == 1"
     rows = {
-        "compute_preloaded": f"(dim if {square} or pre_addr != {NONE} else {fed})",
-        "compute_accumulated": f"(dim if {square} else {fed})",
+        "compute_preloaded": f"select({square} || pre_addr != {NONE}, dim, {fed})",
+        "compute_accumulated": f"select({square}, dim, {fed})",
     }
     # the cycle of the preload is part of the pair
     interval = {mnemonic: f"{r} - 1" for mnemonic, r in rows.items()}
     latency = {mnemonic: f"max(0, 2 * dim + {spad_read_cycles - 1} - {r})" for mnemonic, r in rows.items()}
     # ordering against the host is not modelled: a fence or flush costs its issue slot
     others = {"preload", "config_ex", "flush", "fence"}
-    return Controller(
-        "execute", fetch, queue, {*rows, *others}, {**latency, "*": 1}, {**interval, "*": 1}, in_flight
-    )
+    return QueuedUnit("execute", fetch, {*rows, *others}, depth=queue, latency={**latency, "*": 1},
+                      interval={**interval, "*": 1}, in_flight=in_flight)
 
 
-def _registers(name: str, number: int) -> RegisterFile:
-    return RegisterFile(name, data_width=32, registers={f"{name}{i}": 0 for i in range(number)})
+def _registers(name: str, number: int) -> acadl.RegisterFile:
+    return acadl.RegisterFile(name, data_width=32, registers={f"{name}{i}": 0 for i in range(number)})
 
 
-def _banks(name: str, rows: int, banks: int, data_width: int, shared_port: bool) -> list[SRAM]:
+def _banks(name: str, rows: int, banks: int, data_width: int, shared_port: bool) -> list[acadl.SRAM]:
     each = rows // banks
     return [
-        SRAM(
+        acadl.SRAM(
             f"{name}[{i}]", data_width=data_width, max_concurrent_requests=2, read_write_ports=3, port_width=1,
             shared_port=shared_port, address_ranges=[(i * each, (i + 1) * each)],
         )

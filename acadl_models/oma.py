@@ -10,30 +10,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from archloom.acadl_models.acadl import (
-    BACKED_BY,
-    CONTAINS,
-    DRAM,
-    FORWARD,
-    READ_DATA,
-    SRAM,
-    WRITE_DATA,
-    ACADLEdge,
-    ArchitectureGraph,
-    DataStorage,
-    ExecuteStage,
-    FunctionalUnit,
-    InstructionFetchStage,
-    InstructionMemoryAccessUnit,
-    MemoryAccessUnit,
-    RegisterFile,
-    ReplacementPolicy,
-    SetAssociativeCache,
-    architecture,
-    create_ag,
-    generate,
-)
+from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Flag, Size, Word, check
+from archloom.acadl_models.parts import connect
 
 MOVES = frozenset({"load8", "load32", "store8", "store32"})
 ARITHMETIC = frozenset({"movi", "mov", "add", "max", "mac", "requant"})
@@ -53,54 +32,50 @@ def oma(
     mac_cycles: Annotated[int, Size(1, 1000, "a multiply-accumulate", "cycles")] = 1,
     memory_mib: Annotated[int, Size(1, 1 << 20, "data memory", "MiB")] = 256,
     clock_hz: Annotated[float, Clock("clock of the accelerator")] = 1e8,
-) -> ArchitectureGraph:
+) -> acadl.ArchitectureGraph:
     """The OMA; without ``cache`` the access unit reaches the data memory itself, in ``memory_cycles``.
 
     Raises TargetError that lists every option out of range.
     """
     check(oma, locals())
 
-    @generate
+    @acadl.generate
     def build() -> None:
-        ifs0 = InstructionFetchStage("ifs0", issue_buffer_size=8)
-        imau0 = InstructionMemoryAccessUnit("imau0", latency=0)
-        imem0 = SRAM("imem0", data_width=32, port_width=4, address_ranges=[(0, 1 << 20)])
-        pc0 = RegisterFile("pc0", data_width=32, registers={"pc": 0})
-        ACADLEdge(ifs0, imau0, CONTAINS)
-        ACADLEdge(imem0, imau0, READ_DATA)
-        ACADLEdge(pc0, imau0, READ_DATA)
-        ACADLEdge(imau0, pc0, WRITE_DATA)
+        ifs0 = acadl.InstructionFetchStage("ifs0", issue_buffer_size=8)
+        imau0 = acadl.InstructionMemoryAccessUnit("imau0", latency=0)
+        imem0 = acadl.SRAM("imem0", data_width=32, port_width=4, address_ranges=[(0, 1 << 20)])
+        pc0 = acadl.RegisterFile("pc0", data_width=32, registers={"pc": 0})
+        acadl.ACADLEdge(ifs0, imau0, acadl.CONTAINS)
+        connect(imau0, [imem0, pc0], [pc0])
 
-        ex0 = ExecuteStage("ex0", latency=1)
-        rf0 = RegisterFile("rf0", data_width=32, registers={f"r{i}": 0 for i in range(registers)})
-        fu0 = FunctionalUnit("fu0", to_process=ARITHMETIC, latency={"mac": mac_cycles, "*": 1})
-        mau0 = MemoryAccessUnit("mau0", to_process=MOVES, latency=0)
-        ACADLEdge(ifs0, ex0, FORWARD)
+        ex0 = acadl.ExecuteStage("ex0", latency=1)
+        rf0 = acadl.RegisterFile("rf0", data_width=32, registers={f"r{i}": 0 for i in range(registers)})
+        fu0 = acadl.FunctionalUnit("fu0", to_process=ARITHMETIC, latency={"mac": mac_cycles, "*": 1})
+        mau0 = acadl.MemoryAccessUnit("mau0", to_process=MOVES, latency=0)
+        acadl.ACADLEdge(ifs0, ex0, acadl.FORWARD)
         for unit in (fu0, mau0):
-            ACADLEdge(ex0, unit, CONTAINS)
-            ACADLEdge(rf0, unit, READ_DATA)
-            ACADLEdge(unit, rf0, WRITE_DATA)
+            acadl.ACADLEdge(ex0, unit, acadl.CONTAINS)
+            connect(unit, [rf0], [rf0])
 
-        dmem0: DataStorage = DRAM(
+        dmem0: acadl.DataStorage = acadl.DRAM(
             "dmem0", data_width=8, port_width=4, read_latency=memory_cycles, write_latency=memory_cycles,
             address_ranges=[(0, memory_mib << 20)],
         )
         near = dmem0
         if cache:
-            near = SetAssociativeCache(
+            near = acadl.SetAssociativeCache(
                 "dcache0", data_width=8, port_width=4, sets=cache_sets, ways=cache_ways,
                 cache_line_size=cache_line_bytes, replacement_policy=POLICIES[replacement], hit_latency=hit_cycles,
                 miss_latency=miss_cycles,
             )
-            ACADLEdge(near, dmem0, BACKED_BY)
-        ACADLEdge(near, mau0, READ_DATA)
-        ACADLEdge(mau0, near, WRITE_DATA)
-        architecture(
+            acadl.ACADLEdge(near, dmem0, acadl.BACKED_BY)
+        connect(mau0, [near], [near])
+        acadl.architecture(
             "oma", clock_hz=clock_hz, parameters={"registers": registers}, buffers={"hbm": dmem0, "reg": rf0},
         )
 
-    return create_ag(build())
+    return acadl.create_ag(build())
 
 
-POLICIES = {policy.name.lower(): policy for policy in ReplacementPolicy}
+POLICIES = {policy.name.lower(): policy for policy in acadl.ReplacementPolicy}
 """Replacement policies by the names that the option takes."""

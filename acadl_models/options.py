@@ -1,8 +1,8 @@
 """What the accelerators' graphs are made from: facts about their parameters, and checks of what is given for them.
 
 A function (or a class) that makes a graph states each parameter where it has it, as ``Annotated[int, Size(1, 64, "rows
-of cores")] = 8``: from that :func:`check` knows what may be given, and targets make their options. Each of the other
-checks takes options by name and returns what is wrong, in words; :func:`refuse` raises all of it at once.
+of cores")] = 8``: from that :func:`check` knows what may be given, and targets make their options. :func:`refuse`
+raises all that is wrong at once, in words.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any, TypeAlias, Union, get_args, get_type_hints
 from archloom.oracle.errors import TargetError
 
 Options: TypeAlias = Mapping[str, object]
-Ranges: TypeAlias = Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -69,59 +68,31 @@ def facts_of(make: Callable[..., Any]) -> Mapping[str, Fact]:
 
 def problems_of(make: Callable[..., Any], options: Options) -> list[str]:
     """What of ``options`` is not as the parameters of ``make`` say."""
-    facts = facts_of(make).items()
-    sizes = {name: fact for name, fact in facts if isinstance(fact, Size)}
     defaults = inspect.signature(make).parameters
-    return [
-        *out_of_range(options, {name: (size.low, size.high) for name, size in sizes.items()},
-                      [name for name in sizes if defaults[name].default is None]),
-        *(problem for name, size in sizes.items() for problem in not_multiples(options, (name,), size.multiple)),
-        *no_flags(options, [name for name, fact in facts if isinstance(fact, Flag)]),
-        *no_choices(options, {name: fact.choices for name, fact in facts if isinstance(fact, Word)}),
-    ]
+    out_of_range, multiples, others = list[str](), list[str](), list[str]()
+    for name, fact in facts_of(make).items():
+        value = options[name]
+        if isinstance(fact, Size) and not (value is None and defaults[name].default is None):  # the graph has its own
+            if isinstance(value, bool) or not isinstance(value, int) or not fact.low <= value <= fact.high:
+                out_of_range.append(f"{name} must be an integer from {fact.low} to {fact.high}, not {value!r}")
+            multiples += not_multiple(name, value, fact.multiple)
+        elif isinstance(fact, Flag) and not isinstance(value, bool):
+            others.append(f"{name} must be True or False, not {value!r}")
+    for name, fact in facts_of(make).items():
+        if isinstance(fact, Word) and options[name] not in fact.choices:
+            others.append(f"{name} must be one of {', '.join(fact.choices)}, not {options[name]!r}")
+    return [*out_of_range, *multiples, *others]
+
+
+def not_multiple(name: str, value: object, of: int, besides: str = "") -> list[str]:
+    """An integer that ``of`` does not divide; ``besides`` says what else may stand there."""
+    wrong = isinstance(value, int) and value % of
+    return [f"{name} must be a multiple of {of}{besides}, not {value}"] if wrong else []
 
 
 def check(make: Callable[..., Any], options: Options) -> None:
     """TargetError, named after ``make``, that lists all :func:`problems_of` its ``options``, if there are any."""
     refuse(make.__name__, problems_of(make, options))
-
-
-def out_of_range(options: Options, ranges: Ranges, derived: Collection[str] = ()) -> list[str]:
-    """The integers that are out of their inclusive ranges; those ``derived`` may be None: the graph has its own."""
-    problems = []
-    for name, (low, high) in ranges.items():
-        value = options[name]
-        if value is None and name in derived:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            problems.append(f"{name} must be an integer from {low} to {high}, not {value!r}")
-    return problems
-
-
-def not_multiples(options: Options, names: Collection[str], of: int, besides: str = "") -> list[str]:
-    """The integers that ``of`` does not divide; ``besides`` says what else may stand there."""
-    problems = []
-    for name in names:
-        value = options[name]
-        if isinstance(value, int) and value % of:
-            problems.append(f"{name} must be a multiple of {of}{besides}, not {value}")
-    return problems
-
-
-def no_flags(options: Options, names: Collection[str]) -> list[str]:
-    """The options that are neither True nor False."""
-    return [
-        f"{name} must be True or False, not {options[name]!r}" for name in names if not isinstance(options[name], bool)
-    ]
-
-
-def no_choices(options: Options, choices: Mapping[str, Collection[str]]) -> list[str]:
-    """The words that are none of their choices."""
-    return [
-        f"{name} must be one of {', '.join(known)}, not {options[name]!r}"
-        for name, known in choices.items()
-        if options[name] not in known
-    ]
 
 
 def refuse(accelerator: str, problems: Collection[str]) -> None:

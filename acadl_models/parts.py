@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-from archloom.acadl_models.acadl import (
-    CONTAINS,
-    FORWARD,
-    READ_DATA,
-    SRAM,
-    ACADLEdge,
-    ExecuteStage,
-    InstructionFetchStage,
-    InstructionMemoryAccessUnit,
-    MemoryAccessUnit,
-    PipelineStage,
-    Template,
-)
-from archloom.acadl_models.acadl.objects import UnitLatency
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from archloom.acadl_models import acadl
+from archloom.acadl_models.acadl.units import UnitLatency
+
+Place: TypeAlias = acadl.DataStorage | acadl.RegisterFile
 
 
-class Fetch(Template):
+def connect(
+    unit: acadl.FunctionalUnit, reads: Iterable[Place] = (), writes: Iterable[Place] = (),
+    link: acadl.Link | None = None,
+) -> None:
+    """Edges from what a unit reads and to what it writes; those of memories run over ``link``."""
+    for place in reads:
+        acadl.ACADLEdge(place, unit, acadl.READ_DATA, None if isinstance(place, acadl.RegisterFile) else link)
+    for place in writes:
+        acadl.ACADLEdge(unit, place, acadl.WRITE_DATA, None if isinstance(place, acadl.RegisterFile) else link)
+
+
+class Fetch(acadl.Template):
     """Fetches ``width`` instructions at a time, in ``latency`` cycles, into an issue buffer of ``entries``."""
 
     def __init__(self, name: str, entries: int, width: int = 1, latency: int = 1) -> None:
-        self.stage = InstructionFetchStage("stage", issue_buffer_size=entries)
-        self.unit = InstructionMemoryAccessUnit("unit", latency=0)
-        self.memory = SRAM(
+        self.stage = acadl.InstructionFetchStage("stage", issue_buffer_size=entries)
+        self.unit = acadl.InstructionMemoryAccessUnit("unit", latency=0)
+        self.memory = acadl.SRAM(
             "memory", data_width=128, port_width=width, read_latency=latency, address_ranges=[(0, 1 << 32)]
         )
-        ACADLEdge(self.stage, self.unit, CONTAINS)
-        ACADLEdge(self.memory, self.unit, READ_DATA)
+        acadl.ACADLEdge(self.stage, self.unit, acadl.CONTAINS)
+        acadl.ACADLEdge(self.memory, self.unit, acadl.READ_DATA)
 
 
-class QueuedUnit(Template):
+class QueuedUnit(acadl.Template):
     """A queue of ``depth`` instructions, and a stage with one access unit."""
 
     def __init__(
@@ -39,12 +43,12 @@ class QueuedUnit(Template):
         interval: UnitLatency | None, in_flight: int, operations: UnitLatency = 1,
         joules_per_operation: float | dict[str, float] | None = None,
     ) -> None:
-        self.queue = PipelineStage("queue", latency=1, depth=depth)
-        self.stage = ExecuteStage("stage", latency=1)
-        self.unit = MemoryAccessUnit(
+        self.queue = acadl.PipelineStage("queue", latency=1, depth=depth)
+        self.stage = acadl.ExecuteStage("stage", latency=1)
+        self.unit = acadl.MemoryAccessUnit(
             "unit", to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight,
             operations=operations, joules_per_operation=joules_per_operation,
         )
-        ACADLEdge(fetch.stage, self.queue, FORWARD)
-        ACADLEdge(self.queue, self.stage, FORWARD)
-        ACADLEdge(self.stage, self.unit, CONTAINS)
+        acadl.ACADLEdge(fetch.stage, self.queue, acadl.FORWARD)
+        acadl.ACADLEdge(self.queue, self.stage, acadl.FORWARD)
+        acadl.ACADLEdge(self.stage, self.unit, acadl.CONTAINS)

@@ -25,19 +25,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from archloom.acadl_models.acadl import (
-    DRAM,
-    READ_DATA,
-    SRAM,
-    WRITE_DATA,
-    ACADLEdge,
-    ArchitectureGraph,
-    Link,
-    Template,
-    architecture,
-    create_ag,
-    generate,
-)
+from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, problems_of, refuse
 from archloom.acadl_models.parts import Fetch, QueuedUnit
 
@@ -71,18 +59,18 @@ class PCU(QueuedUnit):
         )
 
 
-class PMU(Template):
+class PMU(acadl.Template):
     """A pattern memory unit: its scratchpad and the link on which its vectors leave and arrive."""
 
     def __init__(self, name: str, number: int, lanes: int, vectors: int, hop_cycles: int, users: int) -> None:
-        self.scratchpad = SRAM(
+        self.scratchpad = acadl.SRAM(
             "scratchpad", data_width=WORD_BITS * lanes, port_width=1, shared_port=True, max_concurrent_requests=4,
             read_write_ports=users, address_ranges=[(number * vectors, (number + 1) * vectors)],
         )
-        self.link = Link("link", WORD_BITS * lanes // 8, latency=hop_cycles)
+        self.link = acadl.Link("link", WORD_BITS * lanes // 8, latency=hop_cycles)
 
 
-class Grid(Template):
+class Grid(acadl.Template):
     """``rows`` x ``cols`` units in a checkerboard; pair ``(i, c)`` is the PCU and the PMU in columns 2c and 2c + 1."""
 
     def __init__(
@@ -99,25 +87,25 @@ class Grid(Template):
                 pmu = PMU(f"pmu[{i}][{c}]", number, lanes, vectors, hop_cycles, _NEIGHBOURS + 2 * generators)
                 self.units[i, 2 * c + left], self.units[i, 2 * c + 1 - left] = pcu, pmu
                 self.pmus.append(pmu)
-                ACADLEdge(pcu.unit, pmu.scratchpad, WRITE_DATA, link=pmu.link)
+                acadl.ACADLEdge(pcu.unit, pmu.scratchpad, acadl.WRITE_DATA, link=pmu.link)
         for (i, j), unit in self.units.items():
             near = (self.units.get(at) for at in ((i, j - 1), (i, j + 1), (i - 1, j), (i + 1, j)))
             for other in near:
                 if isinstance(unit, PCU) and isinstance(other, PMU):
-                    ACADLEdge(other.scratchpad, unit.unit, READ_DATA, link=other.link)
+                    acadl.ACADLEdge(other.scratchpad, unit.unit, acadl.READ_DATA, link=other.link)
 
 
-class AddressGenerator(Template):
+class AddressGenerator(acadl.Template):
     """Loads and stores of tiles, with a queue each."""
 
-    def __init__(self, name: str, fetch: Fetch, memory: DRAM, pmus: list[PMU]) -> None:
+    def __init__(self, name: str, fetch: Fetch, memory: acadl.DRAM, pmus: list[PMU]) -> None:
         self.load = QueuedUnit("load", fetch, {"load"}, depth=_QUEUE, latency=1, interval=1, in_flight=4)
         self.store = QueuedUnit("store", fetch, {"store"}, depth=_QUEUE, latency=1, interval=1, in_flight=4)
-        ACADLEdge(memory, self.load.unit, READ_DATA)
-        ACADLEdge(self.store.unit, memory, WRITE_DATA)
+        acadl.ACADLEdge(memory, self.load.unit, acadl.READ_DATA)
+        acadl.ACADLEdge(self.store.unit, memory, acadl.WRITE_DATA)
         for pmu in pmus:
-            ACADLEdge(self.load.unit, pmu.scratchpad, WRITE_DATA)
-            ACADLEdge(pmu.scratchpad, self.store.unit, READ_DATA)
+            acadl.ACADLEdge(self.load.unit, pmu.scratchpad, acadl.WRITE_DATA)
+            acadl.ACADLEdge(pmu.scratchpad, self.store.unit, acadl.READ_DATA)
 
 
 def plasticine(
@@ -129,14 +117,14 @@ def plasticine(
     pmu_kib: Annotated[int, Size(1, 1 << 15, "scratchpad of a PMU", "KiB")] = 256,
     generators: Annotated[int, Size(1, 64, "address generators, each with a load and a store queue")] = 4,
     dram_bytes_per_cycle: Annotated[
-        int, Size(1, 65536, "bandwidth of all channels of DRAM", "bytes")
+        int, Size(1, 65536, "bandwidth of all channels of acadl.DRAM", "bytes")
     ] = DRAM_BYTES_PER_CYCLE,
     dram_latency_cycles: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 60,
     dram_gib: Annotated[int, Size(1, 1 << 10)] = 4,
     hop_cycles: Annotated[int, Size(0, 1000, "from a PMU to a PCU beside it", "cycles")] = 1,
     lookahead: Annotated[int, Size(16, 1 << 16, "patterns that may be handed out at a time")] = 512,
     clock_hz: Annotated[float, Clock("clock of the accelerator")] = 1e9,
-) -> ArchitectureGraph:
+) -> acadl.ArchitectureGraph:
     """Plasticine with ``rows`` x ``cols`` units, half of them PCUs; ``cols`` is even.
 
     ``dram_latency_cycles`` is an assumption of this model.
@@ -145,9 +133,9 @@ def plasticine(
     check_options(locals())
     vectors = pmu_kib * 1024 * 8 // (WORD_BITS * lanes)
 
-    @generate
+    @acadl.generate
     def build() -> None:
-        memory = DRAM(
+        memory = acadl.DRAM(
             "dram", data_width=8, port_width=dram_bytes_per_cycle, max_concurrent_requests=4 * generators,
             read_write_ports=2 * generators, shared_port=True, read_latency=dram_latency_cycles,
             write_latency=dram_latency_cycles, address_ranges=[(0, dram_gib << 30)],
@@ -156,15 +144,15 @@ def plasticine(
         grid = Grid("grid", fetch, rows, cols, lanes, stages, vectors, hop_cycles, generators)
         for i in range(generators):
             AddressGenerator(f"ag[{i}]", fetch, memory, grid.pmus)
-        architecture(
+        acadl.architecture(
             "plasticine", clock_hz=clock_hz, parameters={"units": rows * cols // 2, "lanes": lanes},
             buffers={"hbm": memory, "pmu": [pmu.scratchpad for pmu in grid.pmus]},
         )
 
-    return create_ag(build())
+    return acadl.create_ag(build())
 
 
-def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
+def isa_parameters(graph: acadl.ArchitectureGraph) -> dict[str, int]:
     """The parameters of ``plasticine.taidl`` that follow from the graph."""
     rows = sum((bank.stop or 0) - bank.start for bank in graph.buffers["pmu"])
     return {**graph.parameters, "vectors": rows // graph.parameters["units"]}

@@ -13,20 +13,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from archloom.acadl_models.acadl import (
-    DRAM,
-    READ_DATA,
-    SRAM,
-    WRITE_DATA,
-    ACADLEdge,
-    ArchitectureGraph,
-    DataStorage,
-    architecture,
-    create_ag,
-    generate,
-)
+from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, QueuedUnit
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect
 
 
 def qkv(
@@ -34,21 +23,21 @@ def qkv(
     dim: Annotated[int, Size(2, 256, "rows and columns of the array and of a tile")] = 16,
     operand_rows: Annotated[int, Size(8, 1 << 24, "rows of dim numbers that products read")] = 1 << 10,
     sum_rows: Annotated[int, Size(8, 1 << 24, "rows of dim sums")] = 1 << 10,
-    bus_bytes: Annotated[int, Size(1, 4096, "width of the bus to the DRAM", "bytes")] = 64,
+    bus_bytes: Annotated[int, Size(1, 4096, "width of the bus to the acadl.DRAM", "bytes")] = 64,
     dram_cycles: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 50,
     exp_cycles: Annotated[int, Size(0, 10_000, "pipeline of the softmax unit", "cycles")] = 8,
     in_flight: Annotated[int, Size(1, 1024, "instructions of a unit under way")] = 8,
     queue: Annotated[int, Size(1, 1024, "instructions that wait before each unit")] = 8,
     issue_entries: Annotated[int, Size(2, 4096, "instructions that wait for issue")] = 32,
-    dram_gib: Annotated[int, Size(1, 1 << 20, "DRAM", "GiB")] = 4,
+    dram_gib: Annotated[int, Size(1, 1 << 20, "acadl.DRAM", "GiB")] = 4,
     clock_hz: Annotated[float, Clock("clock of the accelerator")] = 1e9,
-) -> ArchitectureGraph:
+) -> acadl.ArchitectureGraph:
     """QKV with tiles of ``dim`` × ``dim``. Raises TargetError that lists every option out of range."""
     _check_options(locals())
 
-    @generate
+    @acadl.generate
     def build() -> None:
-        memory = DRAM(
+        memory = acadl.DRAM(
             "dram", data_width=8, port_width=bus_bytes, max_concurrent_requests=2 * in_flight, read_write_ports=2,
             read_latency=dram_cycles, write_latency=dram_cycles, address_ranges=[(0, dram_gib << 30)],
         )
@@ -64,30 +53,23 @@ def qkv(
         softmax = unit("softmax", {"softmax"}, f"2 * dim * cdiv(keys, dim) + {exp_cycles}",
                        "3 * dim * cdiv(keys, dim)", 1)
         store = unit("store", {"store"}, 1, "rows", in_flight)
-        _connect(load, reads=[memory], writes=[operands, sums])
-        _connect(array, reads=[operands], writes=[sums])
-        _connect(softmax, reads=[sums], writes=[operands])
-        _connect(store, reads=[sums], writes=[memory])
-        architecture(
+        connect(load.unit, [memory], [operands, sums])
+        connect(array.unit, [operands], [sums])
+        connect(softmax.unit, [sums], [operands])
+        connect(store.unit, [sums], [memory])
+        acadl.architecture(
             "qkv", clock_hz=clock_hz, parameters={"dim": dim, "operand_rows": operand_rows, "sum_rows": sum_rows},
             buffers={"hbm": memory, "operands": operands, "sums": sums},
         )
 
-    return create_ag(build())
+    return acadl.create_ag(build())
 
 
-def _memory(name: str, dim: int, rows: int) -> SRAM:
+def _memory(name: str, dim: int, rows: int) -> acadl.SRAM:
     """Rows of dim numbers, a row a cycle for each of its streams."""
-    return SRAM(
+    return acadl.SRAM(
         name, data_width=32 * dim, max_concurrent_requests=4, read_write_ports=4, address_ranges=[(0, rows)]
     )
-
-
-def _connect(to: QueuedUnit, *, reads: list[DataStorage], writes: list[DataStorage]) -> None:
-    for storage in reads:
-        ACADLEdge(storage, to.unit, READ_DATA)
-    for storage in writes:
-        ACADLEdge(to.unit, storage, WRITE_DATA)
 
 
 def _check_options(options: dict[str, object]) -> None:

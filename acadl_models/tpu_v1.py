@@ -22,22 +22,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from archloom.acadl_models.acadl import (
-    DRAM,
-    READ_DATA,
-    SRAM,
-    WRITE_DATA,
-    ACADLEdge,
-    ArchitectureGraph,
-    DataStorage,
-    Link,
-    RegisterFile,
-    architecture,
-    create_ag,
-    generate,
-)
+from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, check, refuse
-from archloom.acadl_models.parts import Fetch, QueuedUnit
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect
 
 TILES = 4
 """Depth of the weight FIFO."""
@@ -57,7 +44,7 @@ def tpu_v1(
     issue_entries: Annotated[int, Size(2, 4096, "instructions that wait for issue")] = 64,
     memory_gib: Annotated[int, Size(1, 1 << 20, "weight and host memory", "GiB")] = 8,
     clock_hz: Annotated[float, Clock("clock of the accelerator")] = 700e6,
-) -> ArchitectureGraph:
+) -> acadl.ArchitectureGraph:
     """TPU v1 with a ``dim`` × ``dim`` matrix unit; ``weight_bytes`` and ``host_bytes`` are bytes a cycle.
 
     Raises TargetError that lists every option out of range, or a memory that holds too few rows.
@@ -71,27 +58,27 @@ def tpu_v1(
         if rows < least
     ])
 
-    @generate
+    @acadl.generate
     def build() -> None:
-        memory = DRAM(
+        memory = acadl.DRAM(
             "memory", data_width=8, port_width=max(weight_bytes, host_bytes), max_concurrent_requests=16,
             read_write_ports=3, read_latency=memory_cycles, write_latency=memory_cycles,
             address_ranges=[(0, memory_gib << 30)],
         )
-        pcie = Link("pcie", bandwidth=host_bytes, latency=host_cycles)
-        ddr3 = Link("ddr3", bandwidth=weight_bytes)
-        buffer = SRAM(
+        pcie = acadl.Link("pcie", bandwidth=host_bytes, latency=host_cycles)
+        ddr3 = acadl.Link("ddr3", bandwidth=weight_bytes)
+        buffer = acadl.SRAM(
             "unified_buffer", data_width=8 * dim, max_concurrent_requests=6, read_write_ports=4,
             address_ranges=[(0, ub_rows)],
         )
-        sums = SRAM(
+        sums = acadl.SRAM(
             "accumulators", data_width=32 * dim, max_concurrent_requests=4, read_write_ports=3,
             address_ranges=[(0, acc_rows)],
         )
-        fifo = SRAM(
+        fifo = acadl.SRAM(
             "fifo", data_width=8 * dim * dim, max_concurrent_requests=2, read_write_ports=2, address_ranges=[(0, TILES)]
         )
-        tile = RegisterFile("weights", data_width=8 * dim * dim, registers={"tile": 0})
+        tile = acadl.RegisterFile("weights", data_width=8 * dim * dim, registers={"tile": 0})
         fetch = Fetch("fetch", issue_entries, 2)
 
         def unit(name: str, mnemonics: set[str], latency: str | int, interval: str, in_flight: int) -> QueuedUnit:
@@ -103,25 +90,24 @@ def tpu_v1(
         weights = unit("weight_fetch", {"read_weights", "read_weights_strided"}, 1, "1", TILES)
         matrix = _matrix(fetch, queue)
         activation = _activation(fetch, queue, activation_cycles)
-        _connect(incoming, pcie, reads=[memory])
-        _connect(incoming, writes=[buffer, sums])
-        _connect(outgoing, reads=[buffer])
-        _connect(outgoing, pcie, writes=[memory])
-        _connect(weights, ddr3, reads=[memory])
-        _connect(weights, writes=[fifo])
-        _connect(matrix, reads=[buffer, fifo], writes=[sums])
-        _connect(activation, reads=[sums], writes=[buffer])
-        ACADLEdge(tile, matrix.unit, READ_DATA)
-        ACADLEdge(matrix.unit, tile, WRITE_DATA)
-        architecture(
+        connect(incoming.unit, [memory], link=pcie)
+        connect(incoming.unit, writes=[buffer, sums])
+        connect(outgoing.unit, [buffer])
+        connect(outgoing.unit, writes=[memory], link=pcie)
+        connect(weights.unit, [memory], link=ddr3)
+        connect(weights.unit, writes=[fifo])
+        connect(matrix.unit, [buffer, fifo], [sums])
+        connect(activation.unit, [sums], [buffer])
+        connect(matrix.unit, [tile], [tile])
+        acadl.architecture(
             "tpu_v1", clock_hz=clock_hz, parameters={"dim": dim},
             buffers={"hbm": memory, "unified_buffer": buffer, "accumulator": sums, "fifo": fifo, "weights": tile},
         )
 
-    return create_ag(build())
+    return acadl.create_ag(build())
 
 
-def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
+def isa_parameters(graph: acadl.ArchitectureGraph) -> dict[str, int]:
     """The parameters of ``tpu_v1.taidl``: ``dim, ub_rows, acc_rows``."""
     rows = {name: graph.buffers[name][0] for name in ("unified_buffer", "accumulator")}
     return {
@@ -142,13 +128,3 @@ def _activation(fetch: Fetch, queue: int, cycles: int) -> QueuedUnit:
     interval = {"activate": "rows", "activate_pool": "height * width"}
     return QueuedUnit("activation", fetch, set(interval), depth=queue, latency=cycles, interval=dict(interval),
                       in_flight=4)
-
-
-def _connect(
-    to: QueuedUnit, link: Link | None = None, *, reads: list[DataStorage] | None = None,
-    writes: list[DataStorage] | None = None,
-) -> None:
-    for storage in reads or ():
-        ACADLEdge(storage, to.unit, READ_DATA, link=link)
-    for storage in writes or ():
-        ACADLEdge(to.unit, storage, WRITE_DATA, link=link)

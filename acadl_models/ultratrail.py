@@ -19,25 +19,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from archloom.acadl_models.acadl import (
-    CONTAINS,
-    FORWARD,
-    READ_DATA,
-    SRAM,
-    WRITE_DATA,
-    ACADLEdge,
-    ArchitectureGraph,
-    DataStorage,
-    ExecuteStage,
-    InstructionFetchStage,
-    InstructionMemoryAccessUnit,
-    MemoryAccessUnit,
-    RegisterFile,
-    architecture,
-    create_ag,
-    generate,
-)
+from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, check
+from archloom.acadl_models.parts import connect
 
 FEATURE_MEMORIES = 3
 """Input, output and residual of a layer lie in one each."""
@@ -56,7 +40,7 @@ def ultratrail(
     ] = 1,
     memory_mib: Annotated[int, Size(1, 1 << 20, "outside memory", "MiB")] = 64,
     clock_hz: Annotated[float, Clock("clock of the accelerator", 0.001, 1e5)] = 250e3,
-) -> ArchitectureGraph:
+) -> acadl.ArchitectureGraph:
     """UltraTrail with a ``dim`` × ``dim`` array.
 
     ``features`` (in each feature memory), ``weights``, ``biases`` and ``sums`` are rows of their memories.
@@ -65,14 +49,14 @@ def ultratrail(
     """
     check(ultratrail, locals())
 
-    @generate
+    @acadl.generate
     def build() -> None:
-        fetch = InstructionFetchStage("fetch", issue_buffer_size=16)
-        fetcher = InstructionMemoryAccessUnit("fetch_unit", latency=0)
-        programs = SRAM("configuration", data_width=256, port_width=1, address_ranges=[(0, 1 << 32)])
-        ACADLEdge(fetch, fetcher, CONTAINS)
-        ACADLEdge(programs, fetcher, READ_DATA)
-        memory = SRAM(
+        fetch = acadl.InstructionFetchStage("fetch", issue_buffer_size=16)
+        fetcher = acadl.InstructionMemoryAccessUnit("fetch_unit", latency=0)
+        programs = acadl.SRAM("configuration", data_width=256, port_width=1, address_ranges=[(0, 1 << 32)])
+        acadl.ACADLEdge(fetch, fetcher, acadl.CONTAINS)
+        acadl.ACADLEdge(programs, fetcher, acadl.READ_DATA)
+        memory = acadl.SRAM(
             "memory", data_width=8, port_width=bus_bits // 8, max_concurrent_requests=2, read_write_ports=2,
             shared_port=True, read_latency=bus_latency, write_latency=bus_latency,
             address_ranges=[(0, memory_mib << 20)],
@@ -81,46 +65,33 @@ def ultratrail(
         wmem = _memory("wmem", 8 * dim * dim, 0, weights, 2)
         bmem = _memory("bmem", 32 * dim, 0, biases, 2)
         lmem = _memory("lmem", 32 * dim, 0, sums, 2)
-        pool = RegisterFile("pool", data_width=32 * dim, registers={"pool": 0})
-        load = MemoryAccessUnit("load", {"load_features", "load_weights", "load_bias"}, latency=0)
-        array = MemoryAccessUnit(
+        pool = acadl.RegisterFile("pool", data_width=32 * dim, registers={"pool": 0})
+        load = acadl.MemoryAccessUnit("load", {"load_features", "load_weights", "load_bias"}, latency=0)
+        array = acadl.MemoryAccessUnit(
             "array", {"layer", "mac", "conv", "conv_pool"}, latency={"layer": 1, "*": 0},
             interval={"layer": 1, "*": "layer_blocks * taps"}, in_flight=2, extent=(dim, dim),
         )
-        store = MemoryAccessUnit("store", {"store_features", "store_sums"}, latency=0)
+        store = acadl.MemoryAccessUnit("store", {"store_features", "store_sums"}, latency=0)
         for name, unit in (("loading", load), ("computing", array), ("storing", store)):
-            stage = ExecuteStage(name, latency=1)
-            ACADLEdge(fetch, stage, FORWARD)
-            ACADLEdge(stage, unit, CONTAINS)
-        _join(load, reads=[memory], writes=[*fmem, wmem, bmem])
-        _join(array, reads=[*fmem, wmem, bmem], writes=[*fmem, lmem])
-        _join(store, reads=[*fmem, lmem], writes=[memory])
-        ACADLEdge(pool, array, READ_DATA)
-        ACADLEdge(array, pool, WRITE_DATA)
-        architecture(
+            stage = acadl.ExecuteStage(name, latency=1)
+            acadl.ACADLEdge(fetch, stage, acadl.FORWARD)
+            acadl.ACADLEdge(stage, unit, acadl.CONTAINS)
+        connect(load, [memory], [*fmem, wmem, bmem])
+        connect(array, [*fmem, wmem, bmem], [*fmem, lmem])
+        connect(store, [*fmem, lmem], [memory])
+        connect(array, [pool], [pool])
+        acadl.architecture(
             "ultratrail", clock_hz=clock_hz,
             parameters={"dim": dim, "features": features, "weights": weights, "biases": biases, "sums": sums},
             buffers={"hbm": memory, "fmem": fmem, "wmem": wmem, "bmem": bmem, "lmem": lmem, "pool": pool},
         )
 
-    return create_ag(build())
+    return acadl.create_ag(build())
 
 
-def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
-    """The parameters of ``ultratrail.taidl``: all of them belong to the graph."""
-    return dict(graph.parameters)
-
-
-def _memory(name: str, data_width: int, start: int, rows: int, units: int) -> SRAM:
+def _memory(name: str, data_width: int, start: int, rows: int, units: int) -> acadl.SRAM:
     """A memory of one row a cycle for each of four streams of rows: a layer reads and writes at the same time."""
-    return SRAM(
+    return acadl.SRAM(
         name, data_width=data_width, max_concurrent_requests=4, read_write_ports=units,
         address_ranges=[(start, start + rows)],
     )
-
-
-def _join(unit: MemoryAccessUnit, *, reads: list[DataStorage], writes: list[DataStorage]) -> None:
-    for storage in reads:
-        ACADLEdge(storage, unit, READ_DATA)
-    for storage in writes:
-        ACADLEdge(unit, storage, WRITE_DATA)

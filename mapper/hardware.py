@@ -10,7 +10,8 @@ from archloom.oracle.errors import TargetError
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph, CacheInterface
-    from archloom.acadl_models.acadl.objects import DataStorage, FunctionalUnit
+    from archloom.acadl_models.acadl.storages import DataStorage
+    from archloom.acadl_models.acadl.units import FunctionalUnit
     from archloom.mapper.spatial.df import Description
     from archloom.oracle.taidl.isa import Isa
 

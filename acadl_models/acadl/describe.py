@@ -38,8 +38,8 @@ def describe_json(graph: ArchitectureGraph) -> dict[str, Any]:
         "parameters": dict(graph.parameters),
         "dims": dict(graph.dims),
         "semantics": asdict(graph.semantics),
-        "area_mm2": _total(graph, "area_mm2"),
-        "leakage_watts": _total(graph, "leakage_watts"),
+        "area_mm2": graph.total("area_mm2"),
+        "leakage_watts": graph.total("leakage_watts"),
         "buffers": [
             {"name": name, "bytes": graph.bytes_of(name), "places": _places(folded, banks)}
             for name, banks in graph.buffers.items()
@@ -65,17 +65,11 @@ def _head(graph: ArchitectureGraph) -> Iterator[str]:
         yield "cores: " + " x ".join(f"{k}={v}" for k, v in graph.dims.items())
     if changed := graph.semantics.changed():
         yield "semantics: " + ", ".join(f"{k}={v}" for k, v in changed.items())
-    area, watts = _total(graph, "area_mm2"), _total(graph, "leakage_watts")
+    area, watts = graph.total("area_mm2"), graph.total("leakage_watts")
     known = [] if area is None else [f"{area:.6g} mm²"]
     known += [] if watts is None else [f"{si_text(watts, 'W')} leakage"]
     if known:
         yield "physical: " + ", ".join(known)
-
-
-def _total(graph: ArchitectureGraph, attribute: str) -> float | None:
-    """The sum over the objects that state the figure; None if none does."""
-    known = [v for o in graph.objects.values() if (v := getattr(o, attribute)) is not None]
-    return sum(known) if known else None
 
 
 def _buffers(folded: Folded) -> Iterator[str]:

@@ -7,19 +7,12 @@ from enum import Enum
 from typing import Any
 
 from archloom.acadl_models.acadl import building
-from archloom.acadl_models.acadl.objects import (
-    ACADLObject,
-    CacheInterface,
-    DataStorage,
-    ExecuteStage,
-    FunctionalUnit,
-    InstructionFetchStage,
-    InstructionMemoryAccessUnit,
-    Link,
-    MemoryAccessUnit,
-    PipelineStage,
-    RegisterFile,
-)
+from archloom.acadl_models.acadl.base import ACADLObject
+from archloom.acadl_models.acadl.caches import CacheInterface
+from archloom.acadl_models.acadl.links import Link
+from archloom.acadl_models.acadl.stages import ExecuteStage, InstructionFetchStage, PipelineStage
+from archloom.acadl_models.acadl.storages import DataStorage, RegisterFile
+from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryAccessUnit, MemoryAccessUnit
 
 
 class EdgeKind(Enum):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import MISSING, fields
-from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from archloom.acadl_models.acadl.objects import DRAM, ACADLObject, FunctionalUnit, MemoryInterface, RegisterFile
+from archloom.acadl_models.acadl.base import ACADLObject
+from archloom.acadl_models.acadl.graph import plain
+from archloom.acadl_models.acadl.storages import DRAM, MemoryInterface, RegisterFile
+from archloom.acadl_models.acadl.units import FunctionalUnit
 
 ALWAYS = frozenset((
     "latency", "data_width", "port_width", "read_latency", "write_latency", "hit_latency", "miss_latency",
@@ -39,23 +40,7 @@ def figures(obj: ACADLObject) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def _attributes(cls: type[ACADLObject]) -> tuple[tuple[str, object], ...]:
-    found = []
-    for f in fields(cls):
-        default = f.default if f.default is not MISSING else None
-        if f.name not in _HIDDEN:
-            found.append((f.name, default))
-    return tuple(found)
-
-
-def plain(value: Any) -> Any:
-    """``value`` in JSON's types."""
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, (set, frozenset)):
-        return sorted(value)
-    if isinstance(value, (tuple, list)):
-        return [plain(v) for v in value]
-    return value.name if isinstance(value, Enum) else value
+    return tuple((f.name, None if f.default is MISSING else f.default) for f in fields(cls) if f.name not in _HIDDEN)
 
 
 def size_text(size: int) -> str:

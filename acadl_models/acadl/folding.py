@@ -7,15 +7,16 @@ follows the description and not the sizes of the arrays.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from archloom.acadl_models.acadl.base import ACADLObject
 from archloom.acadl_models.acadl.edges import EdgeKind
 from archloom.acadl_models.acadl.figures import figures
 from archloom.acadl_models.acadl.graph import ArchitectureGraph
-from archloom.acadl_models.acadl.objects import ACADLObject
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,9 +146,7 @@ def _label(names: Sequence[str], alone: bool) -> str:
     indices = [tuple(map(int, re.findall(r"\d+", name[len(match.group(1)):]))) for name in names]
     axes = [sorted({index[axis] for index in indices}) for axis in range(len(indices[0]))]
     whole = all(axis == list(range(len(axis))) for axis in axes)
-    full = 1
-    for axis in axes:
-        full *= len(axis)
+    full = math.prod(map(len, axes))
     if alone and whole and full == len(names):
         return f"{match.group(1)}[{'x'.join(str(len(axis)) for axis in axes)}]"
     ranges = "".join(f"[{axis[0]}]" if len(axis) == 1 else f"[{axis[0]}..{axis[-1]}]" for axis in axes)

@@ -67,14 +67,9 @@ def _graph(builder: Builder) -> ArchitectureGraph:
     if faults:
         raise GraphError(builder.name, faults)
     return ArchitectureGraph(
-        name=builder.name,
-        clock_hz=float(builder.clock_hz),
-        parameters=dict(builder.parameters),
-        objects={o.name: o for o in builder.objects},
-        edges=tuple(builder.edges),
-        buffers=buffers,
-        dims=dict(builder.dims),
-        semantics=builder.semantics,
+        name=builder.name, clock_hz=float(builder.clock_hz), parameters=dict(builder.parameters),
+        objects={o.name: o for o in builder.objects}, edges=tuple(builder.edges), buffers=buffers,
+        dims=dict(builder.dims), semantics=builder.semantics,
     )
 
 

@@ -10,19 +10,14 @@ from enum import Enum
 from functools import cached_property, wraps
 from typing import Any, TypeVar
 
+from archloom.acadl_models.acadl.base import ACADLObject
+from archloom.acadl_models.acadl.caches import CacheInterface
 from archloom.acadl_models.acadl.edges import ACADLEdge, EdgeKind
-from archloom.acadl_models.acadl.objects import (
-    ACADLObject,
-    CacheInterface,
-    DataStorage,
-    FunctionalUnit,
-    InstructionFetchStage,
-    InstructionMemoryAccessUnit,
-    Link,
-    PipelineStage,
-    RegisterFile,
-)
+from archloom.acadl_models.acadl.links import Link
 from archloom.acadl_models.acadl.semantics import Semantics
+from archloom.acadl_models.acadl.stages import InstructionFetchStage, PipelineStage
+from archloom.acadl_models.acadl.storages import DataStorage, RegisterFile
+from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryAccessUnit
 
 R = TypeVar("R")
 
@@ -181,6 +176,11 @@ class ArchitectureGraph:
                 total_bits += place.data_width * (bank.stop - bank.start)
         return total_bits // 8
 
+    def total(self, attribute: str) -> float | None:
+        """The sum over the objects that state a physical figure; None if none does."""
+        known = [v for o in self.objects.values() if (v := getattr(o, attribute)) is not None]
+        return sum(known) if known else None
+
     @cached_property
     def derived(self) -> dict[Any, Any]:
         """What tools derive from the graph and keep as long as it lives (:func:`per_graph`)."""
@@ -198,7 +198,7 @@ class ArchitectureGraph:
             "name": self.name,
             "clock_hz": self.clock_hz,
             "parameters": dict(self.parameters),
-            "objects": [[type(o).__name__, {f.name: _plain(getattr(o, f.name)) for f in fields(o)}]
+            "objects": [[type(o).__name__, {f.name: plain(getattr(o, f.name)) for f in fields(o)}]
                         for o in self.objects.values()],
             "edges": [[e.kind.name, e.source.name, e.target.name, e.link.name if e.link else None] for e in self.edges],
             "buffers": {k: [[b.storage, b.start, b.stop] for b in banks] for k, banks in self.buffers.items()},
@@ -208,14 +208,14 @@ class ArchitectureGraph:
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """``value`` in JSON's types, canonically."""
-    if isinstance(value, frozenset):
+    if isinstance(value, (set, frozenset)):
         return sorted(value)
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     if isinstance(value, Enum):
         return value.name
     return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)

@@ -1,56 +1,35 @@
 """Latencies: integers, or expressions over an instruction's attributes, registers and the ISA's parameters.
 
-The language (section 3 of the ACADL paper leaves it open): integers, names (``rows``, ``ld_stride[1]``),
-``+ - * // %``, unary ``-``, comparisons, ``and or not``, ``a if c else b``, ``min(...)``, ``max(...)``,
-``cdiv(a, b)`` (division rounded up) and parentheses, with Python's meaning and precedence over integers; a
-comparison is 1 or 0. A text is parsed once, by the small parser below.
+The language (section 3 of the ACADL paper leaves it open) is that of TAIDL's integer expressions
+(:mod:`archloom.oracle.taidl.expressions`) without the operators on bits: integers, names (``rows``, ``ld_stride[1]``),
+``+ - * // %`` with a divisor above 0, comparisons (1 or 0), ``&& || !``, ``select(c, a, b)``, of which only the branch
+that is chosen is evaluated, ``min``, ``max`` and ``cdiv(a, b)`` (division rounded up). A text is parsed once.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any, TypeAlias, Union
 
 import numpy as np
 
+from archloom.oracle.errors import TaidlError
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.evaluate import COMPARISONS, INTEGER_OPERATORS, Evaluation, names, operands, register_key
+from archloom.oracle.taidl.expressions import parse_expression
+
 Latency: TypeAlias = Union[int, str]
 
+LARGEST = 1 << 40
+"""The largest number in a latency: what is computed from two of them must fit into 64 bits, or nearly so."""
 
-@dataclass(frozen=True)
-class Num:
-    """An integer constant."""
+BAD_DIVISOR = "divides by a number that is not positive"
+FALSE, TRUE = ast.Number(0), ast.Number(1)
 
-    value: int
-
-
-@dataclass(frozen=True)
-class Name:
-    """An attribute, a register or a parameter."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Call:
-    """An operator or function: ``op`` is one of ``+ - * // % < <= > >= == != and or not neg min max cdiv``."""
-
-    op: str
-    arguments: tuple["Node", ...]
-
-
-@dataclass(frozen=True)
-class IfElse:
-    """``then if condition else otherwise``; only the branch that is chosen is evaluated."""
-
-    condition: "Node"
-    then: "Node"
-    otherwise: "Node"
-
-
-Node: TypeAlias = Union[Num, Name, Call, IfElse]
+_PYTHON = re.compile(r"\b(if|else|and|or|not)\b")
 
 
 class LatencyError(ValueError):
@@ -62,7 +41,7 @@ class Expression:
     """A parsed latency: its text, its tree and the names that it needs."""
 
     text: str
-    root: Node
+    root: ast.Expr
     names: frozenset[str]
 
     @property
@@ -70,13 +49,13 @@ class Expression:
         return not self.names
 
     def evaluate(self, values: Mapping[str, int]) -> int:
-        """The value; KeyError for a missing name, LatencyError for a division by zero."""
-        return _integer(self.root, values)
+        """The value; KeyError for a missing name, LatencyError for a divisor that is not positive."""
+        return int(_Values(values).value(self.root))
 
     def evaluate_columns(self, values: Mapping[str, "int | np.ndarray"]) -> "int | np.ndarray":
-        """The value for each entry of arrays; KeyError for a missing name. Of a choice that all entries make alike one
-        branch is evaluated, of others both."""
-        return _column(self.root, values)
+        """As :meth:`evaluate`, for each entry of arrays that broadcast together."""
+        found: int | np.ndarray = _Values({n: v for n, v in values.items() if n in self.names}).value(self.root)
+        return found
 
     def __str__(self) -> str:
         return self.text
@@ -86,212 +65,94 @@ def parse(latency: Latency) -> Expression:
     """Parse an integer or a text; raises LatencyError with the column of the fault."""
     if isinstance(latency, bool) or not isinstance(latency, (int, str)):
         raise LatencyError(f"a latency is an integer or an expression in a string, not {latency!r}")
-    if isinstance(latency, str) and len(latency) > _MAX_LENGTH:
-        raise LatencyError(f"a latency of {len(latency)} characters is longer than the {_MAX_LENGTH} allowed")
     return _parse(str(latency))
 
 
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> Expression:
-    root = _Parser(text).whole()
-    return Expression(text, root, frozenset(_names(root)))
+    try:
+        root = parse_expression(text)
+        _check(root)
+    except TaidlError as error:
+        assert error.position is not None
+        hint = ""
+        if _PYTHON.search(text):
+            hint = "; write select(c, a, b) for 'a if c else b', and && || ! for 'and', 'or', 'not'"
+        raise LatencyError(f"bad latency {text!r}, column {error.position.column}: {error.message}{hint}") from None
+    return Expression(text, root, frozenset(map(key_of, names(root))))
 
 
-def _names(node: Node) -> set[str]:
-    if isinstance(node, Name):
-        return {node.name}
-    if isinstance(node, Num):
-        return set()
-    parts = node.arguments if isinstance(node, Call) else (node.condition, node.then, node.otherwise)
-    return set().union(*(_names(p) for p in parts))
+def _check(e: ast.Expr) -> None:
+    """TaidlError for what TAIDL's expressions have and latencies do not."""
+    if isinstance(e, ast.Number) and (isinstance(e.value, float) or e.value > LARGEST):
+        raise TaidlError(f"expected an integer of at most {LARGEST}, found {e.value}", e.position)
+    if isinstance(e, ast.Binary) and e.operator in ("&", "|", "<<", ">>"):
+        raise TaidlError(f"a latency has no {e.operator}", e.position)
+    if isinstance(e, ast.Element) and not isinstance(e.index, ast.Number):
+        raise TaidlError("the number of a register in a latency must be an integer", e.index.position)
+    for part in operands(e):
+        _check(part)
 
 
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>\d+)|(?P<name>[A-Za-z_]\w*(?:\[\d+\])?)|(?P<op>//|<=|>=|==|!=|[-+*%<>(),]))"
-)
-_WORDS = frozenset(("if", "else", "and", "or", "not"))
-_FUNCTIONS: dict[str, tuple[int, int | None]] = {"min": (1, None), "max": (1, None), "cdiv": (2, 2)}
-_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
-_MAX_DEPTH = 50
-_MAX_LENGTH = 400
-"""Both keep the recursion over a tree far from Python's limit."""
+def key_of(e: ast.Name | ast.Element) -> str:
+    """The name of what an expression names: ``rows``, ``ld_stride[1]``."""
+    return register_key(e.name, e.index.value) if isinstance(e, ast.Element) else e.name  # type: ignore[union-attr,arg-type]
 
 
-class _Parser:
-    """Recursive descent over Python's precedences, without chained comparisons."""
+class _Values(Evaluation[Any]):
+    """Over integers and arrays of them; of a choice each entry takes its own branch, the other may have no value."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.tokens = self._scan()
-        self.at = 0
-        self.depth = 0
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
 
-    def _scan(self) -> list[tuple[str, str, int]]:
-        tokens: list[tuple[str, str, int]] = []
-        position = 0
-        while self.text[position:].strip():
-            match = _TOKEN.match(self.text, position)
-            if match is None:
-                column = position + len(self.text[position:]) - len(self.text[position:].lstrip())
-                raise self._error(f"unexpected {self.text[column]!r}", column)
-            kind = str(match.lastgroup)
-            word = match.group(kind)
-            tokens.append(("op" if word in _WORDS else kind, word, match.start(kind)))
-            position = match.end()
-        return [*tokens, ("end", "", len(self.text))]
+    def number(self, e: ast.Number) -> Any:
+        return e.value
 
-    def _error(self, message: str, column: int) -> LatencyError:
-        return LatencyError(f"bad latency {self.text!r}, column {column + 1}: {message}")
+    def name(self, e: ast.Name | ast.Element) -> Any:
+        return self.values[key_of(e)]
 
-    def _found(self, expected: str) -> LatencyError:
-        kind, word, column = self.tokens[self.at]
-        return self._error(f"expected {expected}, found {'the end' if kind == 'end' else repr(word)}", column)
+    element = name
 
-    def _accept(self, *ops: str) -> str | None:
-        kind, word, _ = self.tokens[self.at]
-        if kind == "op" and word in ops:
-            self.at += 1
-            return word
-        return None
+    def inverted(self, e: ast.Expr) -> Any:
+        return (self.value(e) == 0) * 1
 
-    def _expect(self, op: str) -> None:
-        if self._accept(op) is None:
-            raise self._found(repr(op))
+    def logic(self, e: ast.Binary) -> Any:
+        both = e.operator == "&&"
+        return (self.select(e.left, e.right if both else TRUE, FALSE if both else e.right) != 0) * 1
 
-    def whole(self) -> Node:
-        node = self._choice()
-        if self.tokens[self.at][0] != "end":
-            raise self._found("an operator or the end")
-        return node
+    def operation(self, e: ast.Binary, left: Any, right: Any) -> Any:
+        if e.operator in COMPARISONS:
+            return COMPARISONS[e.operator](left, right) * 1
+        if e.operator in ("//", "%"):
+            _check_divisor(right)
+        return INTEGER_OPERATORS[e.operator](left, right)
 
-    def _choice(self) -> Node:
-        self.depth += 1
-        if self.depth > _MAX_DEPTH:
-            raise self._error(f"nested deeper than {_MAX_DEPTH}", self.tokens[self.at][2])
-        node = self._binary(0)
-        if self._accept("if"):
-            condition = self._binary(0)
-            self._expect("else")
-            node = IfElse(condition, node, self._choice())
-        self.depth -= 1
-        return node
+    def select(self, condition: ast.Expr, then: ast.Expr, otherwise: ast.Expr) -> Any:
+        chosen = self.value(condition)
+        if isinstance(chosen, int):
+            return self.value(then if chosen else otherwise)
+        chosen = np.asarray(chosen) != 0
+        if chosen.all() or not chosen.any():
+            return self.value(then if chosen.all() else otherwise)
+        shape = np.broadcast_shapes(chosen.shape, *(np.shape(v) for v in self.values.values()))
+        chosen = np.broadcast_to(chosen, shape)
+        found = [
+            _Values({n: np.broadcast_to(v, shape)[where] for n, v in self.values.items()}).value(branch)
+            for where, branch in ((chosen, then), (~chosen, otherwise))
+        ]
+        made = np.empty(shape, np.result_type(*found))
+        made[chosen], made[~chosen] = found
+        return made
 
-    _LEVELS: tuple[tuple[str, ...], ...] = (("or",), ("and",), ("not",), _COMPARISONS, ("+", "-"), ("*", "//", "%"))
-
-    def _binary(self, level: int) -> Node:
-        if level == len(self._LEVELS):
-            return self._unary()
-        if self._LEVELS[level] == ("not",):
-            return self._prefix("not", "not", lambda: self._binary(level + 1))
-        node = self._binary(level + 1)
-        while op := self._accept(*self._LEVELS[level]):
-            node = Call(op, (node, self._binary(level + 1)))
-            if op in _COMPARISONS and self.tokens[self.at][1] in _COMPARISONS:
-                raise self._error("comparisons do not chain", self.tokens[self.at][2])
-        return node
-
-    def _prefix(self, word: str, op: str, operand: Callable[[], Node]) -> Node:
-        count = 0
-        while self._accept(word):
-            count += 1
-        node = operand()
-        for _ in range(count):
-            node = Call(op, (node,))
-        return node
-
-    def _unary(self) -> Node:
-        return self._prefix("-", "neg", self._atom)
-
-    def _atom(self) -> Node:
-        kind, word, _ = self.tokens[self.at]
-        if kind == "number":
-            self.at += 1
-            return Num(int(word))
-        if kind == "name":
-            self.at += 1
-            return self._call(word) if self._accept("(") else Name(word)
-        if self._accept("("):
-            node = self._choice()
-            self._expect(")")
-            return node
-        raise self._found("a number, a name or '('")
-
-    def _call(self, function: str) -> Node:
-        column = self.tokens[self.at - 2][2]
-        if function not in _FUNCTIONS:
-            raise self._error(f"unknown function {function!r} (valid: {', '.join(sorted(_FUNCTIONS))})", column)
-        arguments = [self._choice()]
-        while self._accept(","):
-            arguments.append(self._choice())
-        self._expect(")")
-        low, high = _FUNCTIONS[function]
-        if len(arguments) < low or (high is not None and len(arguments) > high):
-            raise self._error(f"{function} takes {low} arguments, not {len(arguments)}", column)
-        return Call(function, tuple(arguments))
+    def function(self, e: ast.Call, values: list[Any]) -> Any:
+        if e.function == "cdiv":
+            _check_divisor(values[1])
+            return -(-values[0] // values[1])
+        if all(isinstance(v, int) for v in values):
+            return min(values) if e.function == "min" else max(values)
+        return reduce(np.minimum if e.function == "min" else np.maximum, values)
 
 
-def _divided(op: str, a: int, b: int) -> int:
-    if b == 0:
-        raise LatencyError(f"{a} {op} 0")
-    return -(-a // b) if op == "cdiv" else a // b if op == "//" else a % b
-
-
-_INTEGER: dict[str, Callable[..., int]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "//": lambda a, b: _divided("//", a, b),
-    "%": lambda a, b: _divided("%", a, b),
-    "cdiv": lambda a, b: _divided("cdiv", a, b),
-    "<": lambda a, b: int(a < b),
-    "<=": lambda a, b: int(a <= b),
-    ">": lambda a, b: int(a > b),
-    ">=": lambda a, b: int(a >= b),
-    "==": lambda a, b: int(a == b),
-    "!=": lambda a, b: int(a != b),
-    "not": lambda a: int(not a),
-    "neg": lambda a: -a,
-    "min": min,
-    "max": max,
-}
-
-
-def _integer(node: Node, values: Mapping[str, int]) -> int:
-    if isinstance(node, Num):
-        return node.value
-    if isinstance(node, Name):
-        return int(values[node.name])
-    if isinstance(node, IfElse):
-        return _integer(node.then if _integer(node.condition, values) else node.otherwise, values)
-    if node.op in ("and", "or"):
-        left = bool(_integer(node.arguments[0], values))
-        decided = left if node.op == "or" else not left
-        return int(left if decided else bool(_integer(node.arguments[1], values)))
-    arguments = [_integer(a, values) for a in node.arguments]
-    return _INTEGER[node.op](*arguments) if len(arguments) > 1 or node.op in ("not", "neg") else arguments[0]
-
-
-_COLUMN: dict[str, Callable[..., Any]] = {
-    **_INTEGER,
-    "//": np.floor_divide, "%": np.mod, "cdiv": lambda a, b: -np.floor_divide(-np.asarray(a), b),
-    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal,
-    "not": np.logical_not, "and": np.logical_and, "or": np.logical_or,
-    "min": lambda *a: reduce(np.minimum, a), "max": lambda *a: reduce(np.maximum, a),
-}
-
-
-_TRUTHS = frozenset((*_COMPARISONS, "not", "and", "or"))
-
-
-def _column(node: Node, values: Mapping[str, "int | np.ndarray"]) -> Any:
-    if isinstance(node, Num):
-        return node.value
-    if isinstance(node, Name):
-        return values[node.name]
-    if isinstance(node, IfElse):
-        condition = np.asarray(_column(node.condition, values))
-        if not condition.ndim:
-            return _column(node.then if condition else node.otherwise, values)
-        return np.where(condition, _column(node.then, values), _column(node.otherwise, values))
-    found = _COLUMN[node.op](*(_column(a, values) for a in node.arguments))
-    return np.asarray(found, np.int64) if node.op in _TRUTHS else found
+def _check_divisor(divisor: Any) -> None:
+    if divisor <= 0 if isinstance(divisor, int) else np.any(divisor <= 0):
+        raise LatencyError(BAD_DIVISOR)

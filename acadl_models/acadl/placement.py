@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from archloom.acadl_models.acadl.base import ACADLObject
 from archloom.acadl_models.acadl.graph import Bank
-from archloom.acadl_models.acadl.objects import ACADLObject, MemoryInterface, RegisterFile
+from archloom.acadl_models.acadl.storages import MemoryInterface, RegisterFile
 
 
 def place_buffers(

@@ -8,24 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from archloom.acadl_models.acadl import storage_rules
+from archloom.acadl_models.acadl.base import ACADLObject
 from archloom.acadl_models.acadl.edges import CONTAINS, FORWARD, READ_DATA, ACADLDanglingEdge, ACADLEdge, EdgeKind
-from archloom.acadl_models.acadl.objects import (
-    ACADLObject,
-    DataStorage,
-    FunctionalUnit,
-    InstructionFetchStage,
-    InstructionMemoryAccessUnit,
-)
 from archloom.acadl_models.acadl.sketch import Sketch, listed
-from archloom.acadl_models.acadl.storage_rules import (
-    cache_words,
-    caches_backed,
-    connected_storages,
-    links_inside,
-    one_way,
-    ports,
-    storage_access,
-)
+from archloom.acadl_models.acadl.stages import InstructionFetchStage, PipelineStage
+from archloom.acadl_models.acadl.storages import DataStorage
+from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryAccessUnit
 
 
 def check(
@@ -70,9 +59,7 @@ def edges_inside(g: Sketch) -> Iterable[str]:
 
 def contained_once(g: Sketch) -> Iterable[str]:
     """A functional unit is contained in exactly one stage."""
-    for unit in g.objects:
-        if not isinstance(unit, FunctionalUnit):
-            continue
+    for unit in g.of(FunctionalUnit):
         stages = g.sources(CONTAINS, unit)
         owner = "InstructionFetchStage" if isinstance(unit, InstructionMemoryAccessUnit) else "ExecuteStage"
         if not stages:
@@ -83,23 +70,22 @@ def contained_once(g: Sketch) -> Iterable[str]:
 
 def one_instruction_memory(g: Sketch) -> Iterable[str]:
     """A fetch stage contains exactly one InstructionMemoryAccessUnit, which reads exactly one instruction memory."""
-    for stage in g.fetch_stages:
+    for stage in g.of(InstructionFetchStage):
         units = g.targets(CONTAINS, stage)
         if len(units) != 1:
             yield f"{stage} contains {listed(units)}: expected exactly one InstructionMemoryAccessUnit"
-    for unit in g.objects:
-        if isinstance(unit, InstructionMemoryAccessUnit):
-            memories = [s for s in g.sources(READ_DATA, unit) if isinstance(s, DataStorage)]
-            if len(memories) != 1:
-                yield (
-                    f"{unit} reads {listed(memories)}: expected exactly one instruction memory "
-                    "(a READ_DATA edge from a DataStorage)"
-                )
+    for unit in g.of(InstructionMemoryAccessUnit):
+        memories = [s for s in g.sources(READ_DATA, unit) if isinstance(s, DataStorage)]
+        if len(memories) != 1:
+            yield (
+                f"{unit} reads {listed(memories)}: expected exactly one instruction memory "
+                "(a READ_DATA edge from a DataStorage)"
+            )
 
 
 def fetch_fits(g: Sketch) -> Iterable[str]:
     """The issue buffer holds at least one fetch: ``issue_buffer_size >= port_width`` of the instruction memory."""
-    for stage in g.fetch_stages:
+    for stage in g.of(InstructionFetchStage):
         for unit in g.targets(CONTAINS, stage):
             for memory in g.sources(READ_DATA, unit):
                 sound = isinstance(memory, DataStorage) and g.sound(stage) and g.sound(memory)
@@ -114,14 +100,14 @@ def has_fetch(g: Sketch) -> Iterable[str]:
     """A graph with stages has an InstructionFetchStage; a graph has objects."""
     if not g.objects:
         yield "the graph has no objects: make them inside the @generate function"
-    elif not g.fetch_stages:
+    elif not g.of(InstructionFetchStage):
         yield "the graph has no InstructionFetchStage: no instruction would ever enter it"
 
 
 def acyclic(g: Sketch) -> Iterable[str]:
     """FORWARD edges form no cycle."""
     state: dict[int, int] = {}
-    for root in g.stages:
+    for root in g.of(PipelineStage):
         trail: list[ACADLObject] = []
         work: list[tuple[ACADLObject, bool]] = [(root, False)]
         while work:
@@ -141,37 +127,31 @@ def acyclic(g: Sketch) -> Iterable[str]:
                         work.append((after, False))
 
 
-def _reached(g: Sketch) -> set[int]:
-    """Ids of the stages that can be reached from a fetch stage."""
+def _reached(starts: Iterable[ACADLObject], after: Callable[[EdgeKind, ACADLObject], list[ACADLObject]]) -> set[int]:
+    """Ids of the stages to which FORWARD edges lead from some, themselves included."""
     seen: set[int] = set()
-    work: list[ACADLObject] = list(g.fetch_stages)
+    work = list(starts)
     while work:
         stage = work.pop()
         if id(stage) not in seen:
             seen.add(id(stage))
-            work += g.targets(FORWARD, stage)
+            work += after(FORWARD, stage)
     return seen
 
 
 def reachable(g: Sketch) -> Iterable[str]:
     """Every stage can be reached from a fetch stage."""
-    seen = _reached(g)
-    for stage in g.stages:
-        if id(stage) not in seen and g.fetch_stages:
+    seen = _reached(g.of(InstructionFetchStage), g.targets)
+    for stage in g.of(PipelineStage):
+        if id(stage) not in seen and g.of(InstructionFetchStage):
             yield f"{stage} cannot be reached from a fetch stage over FORWARD edges"
 
 
 def leads_somewhere(g: Sketch) -> Iterable[str]:
     """Every stage contains a unit that processes instructions or forwards to one that does."""
-    useful: set[int] = set()
-    work = [s for s in g.stages if not isinstance(s, InstructionFetchStage) and g.targets(CONTAINS, s)]
-    pending: list[ACADLObject] = list(work)
-    while pending:
-        stage = pending.pop()
-        if id(stage) not in useful:
-            useful.add(id(stage))
-            pending += g.sources(FORWARD, stage)
-    for stage in g.stages:
+    work = [s for s in g.of(PipelineStage) if not isinstance(s, InstructionFetchStage) and g.targets(CONTAINS, s)]
+    useful = _reached(work, g.sources)
+    for stage in g.of(PipelineStage):
         if id(stage) not in useful:
             yield f"{stage} leads to no functional unit: no instruction could ever be forwarded to or from it"
 
@@ -184,6 +164,7 @@ def ports_connected(g: Sketch) -> Iterable[str]:
 Rule = Callable[[Sketch], Iterable[str]]
 RULES: tuple[Rule, ...] = (
     attributes, unique_names, edges_inside, has_fetch, contained_once, one_instruction_memory, fetch_fits, acyclic,
-    reachable, leads_somewhere, ports_connected, ports, connected_storages, storage_access, caches_backed, cache_words,
-    one_way, links_inside,
+    reachable, leads_somewhere, ports_connected, storage_rules.ports, storage_rules.connected_storages,
+    storage_rules.storage_access, storage_rules.caches_backed, storage_rules.cache_words, storage_rules.one_way,
+    storage_rules.links_inside,
 )

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import TypeVar
 
+from archloom.acadl_models.acadl.base import ACADLObject
 from archloom.acadl_models.acadl.edges import ACADLDanglingEdge, ACADLEdge, EdgeKind
-from archloom.acadl_models.acadl.objects import ACADLObject, InstructionFetchStage, PipelineStage
+
+O = TypeVar("O", bound=ACADLObject)
 
 
 class Sketch:
@@ -30,13 +33,9 @@ class Sketch:
     def sources(self, kind: EdgeKind, target: ACADLObject) -> list[ACADLObject]:
         return self._in.get((kind, id(target)), [])
 
-    @cached_property
-    def stages(self) -> list[PipelineStage]:
-        return [o for o in self.objects if isinstance(o, PipelineStage)]
-
-    @cached_property
-    def fetch_stages(self) -> list[InstructionFetchStage]:
-        return [s for s in self.stages if isinstance(s, InstructionFetchStage)]
+    def of(self, *kinds: type[O]) -> list[O]:
+        """The objects of some classes."""
+        return [o for o in self.objects if isinstance(o, kinds)]
 
     @cached_property
     def known(self) -> set[int]:

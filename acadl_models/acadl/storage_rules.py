@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from archloom.acadl_models.acadl.base import ACADLObject
+from archloom.acadl_models.acadl.caches import CacheInterface
 from archloom.acadl_models.acadl.edges import BACKED_BY, READ_DATA, WRITE_DATA
-from archloom.acadl_models.acadl.objects import (
-    ACADLObject,
-    CacheInterface,
-    DataStorage,
-    InstructionMemoryAccessUnit,
-    Link,
-    MemoryAccessUnit,
-    RegisterFile,
-)
+from archloom.acadl_models.acadl.links import Link
 from archloom.acadl_models.acadl.sketch import Sketch, listed
+from archloom.acadl_models.acadl.storages import DataStorage, RegisterFile
+from archloom.acadl_models.acadl.units import InstructionMemoryAccessUnit, MemoryAccessUnit
 
 
 def ports(g: Sketch) -> Iterable[str]:
     """At most ``read_write_ports`` memory access units are attached to a storage."""
-    for storage in g.objects:
-        if isinstance(storage, DataStorage) and g.sound(storage):
+    for storage in g.of(DataStorage):
+        if g.sound(storage):
             attached = [*g.targets(READ_DATA, storage), *g.sources(WRITE_DATA, storage)]
             units = {id(u): u for u in attached if isinstance(u, MemoryAccessUnit)}
             if len(units) > storage.read_write_ports:
@@ -32,16 +28,15 @@ def ports(g: Sketch) -> Iterable[str]:
 
 def connected_storages(g: Sketch) -> Iterable[str]:
     """Every register file and storage is read or written by a unit, or backs a cache."""
-    for o in g.objects:
-        used = g.targets(READ_DATA, o) or g.sources(WRITE_DATA, o) or g.sources(BACKED_BY, o)
-        if isinstance(o, (RegisterFile, DataStorage)) and not used:
+    for o in g.of(RegisterFile, DataStorage):
+        if not (g.targets(READ_DATA, o) or g.sources(WRITE_DATA, o) or g.sources(BACKED_BY, o)):
             yield f"{o} is connected to no functional unit: add a READ_DATA or WRITE_DATA edge, or remove it"
 
 
 def storage_access(g: Sketch) -> Iterable[str]:
     """A MemoryAccessUnit that is no instruction fetcher has at least one edge to a data storage."""
-    for unit in g.objects:
-        if isinstance(unit, MemoryAccessUnit) and not isinstance(unit, InstructionMemoryAccessUnit):
+    for unit in g.of(MemoryAccessUnit):
+        if not isinstance(unit, InstructionMemoryAccessUnit):
             attached = [*g.sources(READ_DATA, unit), *g.targets(WRITE_DATA, unit)]
             if not any(isinstance(s, DataStorage) for s in attached):
                 yield (
@@ -52,9 +47,7 @@ def storage_access(g: Sketch) -> Iterable[str]:
 
 def caches_backed(g: Sketch) -> Iterable[str]:
     """A cache is backed by exactly one storage, and the hierarchy has no cycle."""
-    for cache in g.objects:
-        if not isinstance(cache, CacheInterface):
-            continue
+    for cache in g.of(CacheInterface):
         behind = g.targets(BACKED_BY, cache)
         if len(behind) != 1:
             yield f"{cache} is backed by {listed(behind)}: expected exactly one BACKED_BY edge to a DataStorage"
@@ -70,8 +63,8 @@ def caches_backed(g: Sketch) -> Iterable[str]:
 def links_inside(g: Sketch) -> Iterable[str]:
     """Every link is one of this graph and carries an edge."""
     used = {id(e.link): e.link for e in g.edges if e.link is not None}
-    for link in g.objects:
-        if isinstance(link, Link) and id(link) not in used:
+    for link in g.of(Link):
+        if id(link) not in used:
             yield f"{link} carries no edge: name it as the link of a READ_DATA or WRITE_DATA edge, or remove it"
     for key, link in used.items():
         if key not in g.known:
@@ -80,9 +73,7 @@ def links_inside(g: Sketch) -> Iterable[str]:
 
 def cache_words(g: Sketch) -> Iterable[str]:
     """A cache has the words of the storage behind it, whole bytes, and its lines are whole words."""
-    for cache in g.objects:
-        if not isinstance(cache, CacheInterface) or not g.sound(cache):
-            continue
+    for cache in filter(g.sound, g.of(CacheInterface)):
         for behind in g.targets(BACKED_BY, cache):
             if isinstance(behind, DataStorage) and behind.data_width != cache.data_width:
                 yield (
@@ -100,9 +91,7 @@ def cache_words(g: Sketch) -> Iterable[str]:
 
 def one_way(g: Sketch) -> Iterable[str]:
     """A unit is attached to a cache or to what lies behind it, not to both for the same kind of access."""
-    for cache in g.objects:
-        if not isinstance(cache, CacheInterface):
-            continue
+    for cache in g.of(CacheInterface):
         seen: list[ACADLObject] = [cache]
         while (behind := g.targets(BACKED_BY, seen[-1])) and behind[0] not in seen:
             seen.append(behind[0])

@@ -29,49 +29,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
-from archloom.acadl_models.acadl import (
-    DRAM,
-    WRITE_DATA,
-    ACADLEdge,
-    ArchitectureGraph,
-    Link,
-    MemoryAccessUnit,
-    architecture,
-    create_ag,
-    generate,
-)
+from archloom.acadl_models import acadl
+from archloom.acadl_models.mesh import sizes
 from archloom.acadl_models.mesh.energies import joules
 from archloom.acadl_models.mesh.parts import Core, Ring, Router, Tree
 from archloom.acadl_models.mesh.semaphores import Semaphores
-from archloom.acadl_models.mesh.sizes import (
-    TILE_BYTES,
-    ArrayTiles,
-    BlockCycles,
-    ClockHz,
-    DramBytes,
-    DramBytesPerCycle,
-    DramChannels,
-    DramLatencyCycles,
-    L1Bytes,
-    LaunchCycles,
-    NocBytesPerCycle,
-    ProductCycles,
-    SemaphoreCount,
-    Sizes,
-    Stats,
-    Sums,
-    VectorCycles,
-    VectorWidth,
-    check_options,
-    operand_tiles,
-)
 from archloom.acadl_models.options import Flag, Size
-from archloom.acadl_models.parts import Fetch, QueuedUnit
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect
 
 Cores: TypeAlias = list[list[Core]]
 """Rows of cores."""
 
-Units: TypeAlias = dict[tuple[str, int], MemoryAccessUnit]
+Units: TypeAlias = dict[tuple[str, int], acadl.MemoryAccessUnit]
 """Units by their queue and the number of their core."""
 
 _FETCHED = 64
@@ -87,28 +56,28 @@ def mesh(
     x: Annotated[int, Size(1, 32, "columns of cores")] = 4,
     y: Annotated[int, Size(1, 32, "rows of cores")] = 4,
     *,
-    sums: Sums = 64,
-    stats: Stats = 256,
-    l1_bytes: L1Bytes = 1 << 20,
+    sums: sizes.Sums = 64,
+    stats: sizes.Stats = 256,
+    l1_bytes: sizes.L1Bytes = 1 << 20,
     l1_bytes_per_cycle: Annotated[
         int, Size(0, 4096, "port through which networks write into an L1; 0: as much as comes", "bytes/cycle")
     ] = 0,
-    array: ArrayTiles = 1,
-    product_cycles: ProductCycles = 64,
-    block_cycles: BlockCycles = 100,
-    vector_width: VectorWidth = 32,
-    vector_cycles: VectorCycles = 1,
-    noc_bytes_per_cycle: NocBytesPerCycle = 32,
-    dram_bytes_per_cycle: DramBytesPerCycle = 128,
-    dram_latency_cycles: DramLatencyCycles = 300,
-    dram_bytes: DramBytes = 8 << 30,
-    dram_channels: DramChannels = 1,
-    launch_cycles: LaunchCycles = 1000,
-    semaphores: SemaphoreCount = 0,
-    clock_hz: ClockHz = 1e9,
+    array: sizes.ArrayTiles = 1,
+    product_cycles: sizes.ProductCycles = 64,
+    block_cycles: sizes.BlockCycles = 100,
+    vector_width: sizes.VectorWidth = 32,
+    vector_cycles: sizes.VectorCycles = 1,
+    noc_bytes_per_cycle: sizes.NocBytesPerCycle = 32,
+    dram_bytes_per_cycle: sizes.DramBytesPerCycle = 128,
+    dram_latency_cycles: sizes.DramLatencyCycles = 300,
+    dram_bytes: sizes.DramBytes = 8 << 30,
+    dram_channels: sizes.DramChannels = 1,
+    launch_cycles: sizes.LaunchCycles = 1000,
+    semaphores: sizes.SemaphoreCount = 0,
+    clock_hz: sizes.ClockHz = 1e9,
     torus: Annotated[bool, Flag("whether rows and columns are rings")] = True,
     name: str = "mesh",
-) -> ArchitectureGraph:
+) -> acadl.ArchitectureGraph:
     """``y`` rows of ``x`` cores; the defaults are a machine of round figures, not one that was built.
 
     ``sums``: tiles of partial sums in each core, ``stats``: statistics of 32 rows; the rest of ``l1_bytes`` holds
@@ -118,14 +87,14 @@ def mesh(
     ``dram_bytes_per_cycle`` are those of all ``dram_channels`` together. Raises TargetError that lists
     every option out of range.
     """
-    check_options(mesh, locals())
+    sizes.check_options(mesh, locals())
     # a row and a column bring two links' bytes: a port of as many never limits
     port = l1_bytes_per_cycle if l1_bytes_per_cycle < 2 * noc_bytes_per_cycle else 0
-    sizes = Sizes(
-        operand_tiles(l1_bytes, sums, stats), sums, stats, noc_bytes_per_cycle, port, product_cycles,
+    of_core = sizes.Sizes(
+        sizes.operand_tiles(l1_bytes, sums, stats), sums, stats, noc_bytes_per_cycle, port, product_cycles,
         block_cycles, vector_cycles, vector_width, array, joules(PITCH_MM), (x + y) / 2, semaphores)
     chip = Chip(
-        name, y, x, sizes, dram_bytes_per_cycle, dram_latency_cycles, dram_bytes, launch_cycles, clock_hz,
+        name, y, x, of_core, dram_bytes_per_cycle, dram_latency_cycles, dram_bytes, launch_cycles, clock_hz,
         dram_channels)
     return assembled(chip, lambda *given: rings(chip, torus, *given))
 
@@ -138,7 +107,7 @@ class Chip:
     name: str
     rows: int
     columns: int
-    sizes: Sizes
+    sizes: sizes.Sizes
     dram_bytes_per_cycle: int
     dram_latency_cycles: int
     dram_bytes: int
@@ -153,50 +122,49 @@ class Chip:
     @property
     def channelled_bytes(self) -> int:
         """Bytes of memory: whole tiles in each channel, if there are several."""
-        step = self.dram_channels * TILE_BYTES if self.dram_channels > 1 else 1
+        step = self.dram_channels * sizes.TILE_BYTES if self.dram_channels > 1 else 1
         return self.dram_bytes // step * step
 
 
 def assembled(
-    chip: Chip, network: Callable[[Fetch, Sequence[DRAM], Semaphores | None], Cores]
-) -> ArchitectureGraph:
+    chip: Chip, network: Callable[[Fetch, Sequence[acadl.DRAM], Semaphores | None], Cores]
+) -> acadl.ArchitectureGraph:
     """The graph of a chip whose cores, and what is between them and memory, ``network`` makes."""
-    sizes = chip.sizes
+    of_core = chip.sizes
 
-    @generate
+    @acadl.generate
     def build() -> None:
-        memory = [DRAM(
+        memory = [acadl.DRAM(
             "dram", data_width=8, port_width=chip.dram_bytes_per_cycle, max_concurrent_requests=8 * chip.cores,
             read_write_ports=4 * (chip.cores + chip.rows + chip.columns + 2), shared_port=True,
             read_latency=chip.dram_latency_cycles, write_latency=chip.dram_latency_cycles,
-            address_ranges=[(0, chip.channelled_bytes)], joules_per_access=sizes.joules.dram_byte,
-            channels=chip.dram_channels, channel_words=TILE_BYTES if chip.dram_channels > 1 else 0,
+            address_ranges=[(0, chip.channelled_bytes)], joules_per_access=of_core.joules.dram_byte,
+            channels=chip.dram_channels, channel_words=sizes.TILE_BYTES if chip.dram_channels > 1 else 0,
         )]
-        ahead = AHEAD if not sizes.semaphores else 4 * AHEAD
+        ahead = AHEAD if not of_core.semaphores else 4 * AHEAD
         fetch = Fetch("fetch", max(_FETCHED, ahead * chip.cores), _FETCHED)
-        semaphores = Semaphores(chip.cores, sizes.semaphores, 4 * chip.cores + 16) if sizes.semaphores else None
+        semaphores = Semaphores(chip.cores, of_core.semaphores, 4 * chip.cores + 16) if of_core.semaphores else None
         cores = [core for row in network(fetch, memory, semaphores) for core in row]
         host = QueuedUnit(
             "dispatcher", fetch, {"launch"}, depth=1, latency=chip.launch_cycles, interval=None, in_flight=1)
         for core in cores:
-            ACADLEdge(host.unit, core.l1, WRITE_DATA)
-            ACADLEdge(host.unit, core.acc, WRITE_DATA)
-        parameters = {"cores": chip.cores, "tiles": sizes.tiles, "sums": sizes.sums, "stats": sizes.stats}
+            connect(host.unit, writes=[core.l1, core.acc])
+        parameters = {"cores": chip.cores, "tiles": of_core.tiles, "sums": of_core.sums, "stats": of_core.stats}
         buffers: dict[str, Any] = {
             "hbm": memory, "l1": [c.l1 for c in cores], "acc": [c.acc for c in cores], "stat": [c.stat for c in cores]}
         if semaphores is not None:
-            parameters["semaphores"] = sizes.semaphores
+            parameters["semaphores"] = of_core.semaphores
             buffers |= {"semaphore": semaphores.counters, "progress": list(semaphores.rest(host.unit))}
-        architecture(
+        acadl.architecture(
             chip.name, clock_hz=chip.clock_hz, parameters=parameters,
             dims={"rows": chip.rows, "columns": chip.columns}, buffers=buffers,
         )
 
-    return create_ag(build())
+    return acadl.create_ag(build())
 
 
 def rings(
-    chip: Chip, torus: bool, fetch: Fetch, memory: Sequence[DRAM], semaphores: Semaphores | None
+    chip: Chip, torus: bool, fetch: Fetch, memory: Sequence[acadl.DRAM], semaphores: Semaphores | None
 ) -> Cores:
     """Cores each of which has ways of its own to memory, links among neighbours, and senders along rows and columns."""
     users = 8 + 2 * (chip.rows + chip.columns)
@@ -238,12 +206,12 @@ def handshakes(semaphores: Semaphores, mesh: Cores, forwards: Units, senders: Un
         semaphores.join(sending, queue, me, lines[queue](me) if queue in lines else every, [])
 
 
-def _neighbours(fetch: Fetch, mesh: Cores, sizes: Sizes, torus: bool) -> Units:
+def _neighbours(fetch: Fetch, mesh: Cores, of_core: sizes.Sizes, torus: bool) -> Units:
     """Each core passes tiles on to the right and down; one without neighbours to itself."""
     made: Units = {}
 
-    def link(way: str, r: int, c: int) -> Link:
-        return Link(f"{way}_link[{r}][{c}]", sizes.noc_bytes_per_cycle, joules_per_byte=sizes.joules.hops(1))
+    def link(way: str, r: int, c: int) -> acadl.Link:
+        return acadl.Link(f"{way}_link[{r}][{c}]", of_core.noc_bytes_per_cycle, joules_per_byte=of_core.joules.hops(1))
 
     def join(way: str, r: int, c: int, line: Sequence[Core], at: int) -> None:
         if at + 1 < len(line) or (torus and len(line) > 1):
@@ -260,11 +228,11 @@ def _neighbours(fetch: Fetch, mesh: Cores, sizes: Sizes, torus: bool) -> Units:
     return made
 
 
-def _senders(fetch: Fetch, memory: Sequence[DRAM], mesh: Cores, sizes: Sizes) -> Units:
+def _senders(fetch: Fetch, memory: Sequence[acadl.DRAM], mesh: Cores, of_core: sizes.Sizes) -> Units:
     """Those of rows, of columns and of trees, and routers."""
     def ring(name: str, cores: Sequence[Core], mnemonic: str) -> Ring:
-        joules = sizes.joules.hops(len(cores))
-        return Ring(name, fetch, memory, cores, mnemonic, sizes.noc_bytes_per_cycle, joules=joules)
+        joules = of_core.joules.hops(len(cores))
+        return Ring(name, fetch, memory, cores, mnemonic, of_core.noc_bytes_per_cycle, joules=joules)
 
     lines = [list(column) for column in zip(*mesh)]
     row_rings = [ring(f"noc_h[{r}]", row, "multicast_row") for r, row in enumerate(mesh)]
@@ -283,6 +251,6 @@ def _senders(fetch: Fetch, memory: Sequence[DRAM], mesh: Cores, sizes: Sizes) ->
     return made | {("column", c): one.sender.unit for c, one in enumerate(column_rings)}
 
 
-def isa_parameters(graph: ArchitectureGraph) -> dict[str, int]:
+def isa_parameters(graph: acadl.ArchitectureGraph) -> dict[str, int]:
     """The parameters of ``wormhole.taidl``, the ISA of all meshes: all of them belong to the graph."""
     return dict(graph.parameters)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from archloom.acadl_models.acadl import DRAM, READ_DATA, SRAM, WRITE_DATA, ACADLEdge, Link, MemoryAccessUnit, Template
+from archloom.acadl_models.acadl import DRAM, SRAM, Link, MemoryAccessUnit, Template
 from archloom.acadl_models.mesh.semaphores import HANDSHAKES
 from archloom.acadl_models.mesh.sizes import STAT_BYTES, TILE_BYTES, Joules, Sizes
 from archloom.acadl_models.mesh.vector import work
-from archloom.acadl_models.parts import Fetch, QueuedUnit
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect
 
 _QUEUE = 4
 """Transfers that wait before a reader or a sender, and those under way in it."""
@@ -64,33 +64,25 @@ class Core(Template):
         self.adder = QueuedUnit("adder", fetch, {"reduce", "take", *shake}, depth=1, latency=1, interval=1, in_flight=1)
         self.writer = QueuedUnit(
             "writer", fetch, {"store", "store_places", *shake}, depth=2, latency=1, interval=1, in_flight=2)
-        for place in memory:
-            ACADLEdge(place, self.reader.unit, READ_DATA, link=ways.inward)
-        ACADLEdge(self.reader.unit, self.l1, WRITE_DATA, link=ways.port)
-        ACADLEdge(self.l1, self.matrix.unit, READ_DATA)
-        ACADLEdge(self.acc, self.matrix.unit, READ_DATA)
-        ACADLEdge(self.matrix.unit, self.acc, WRITE_DATA)
-        ACADLEdge(self.adder.unit, self.acc, WRITE_DATA)
-        for storage in (self.acc, self.stat):
-            ACADLEdge(storage, self.vector.unit, READ_DATA)
-            ACADLEdge(self.vector.unit, storage, WRITE_DATA)
-        ACADLEdge(self.l1, self.vector.unit, READ_DATA)
-        ACADLEdge(self.vector.unit, self.l1, WRITE_DATA)
-        ACADLEdge(self.acc, self.writer.unit, READ_DATA)
-        ACADLEdge(self.writer.unit, self.acc, WRITE_DATA)
-        for place in memory:
-            ACADLEdge(self.writer.unit, place, WRITE_DATA, link=ways.outward)
+        connect(self.reader.unit, memory, link=ways.inward)
+        connect(self.reader.unit, writes=[self.l1], link=ways.port)
+        connect(self.matrix.unit, [self.l1, self.acc], [self.acc])
+        connect(self.adder.unit, writes=[self.acc])
+        for storage in (self.acc, self.stat, self.l1):
+            connect(self.vector.unit, [storage], [storage])
+        connect(self.writer.unit, [self.acc], [self.acc])
+        connect(self.writer.unit, writes=memory, link=ways.outward)
 
     def pass_on(self, name: str, fetch: Fetch, following: "Core", link: Link) -> MemoryAccessUnit:
         """Let the core send tiles to the next one, over a link between the two; the unit that does."""
         unit = sender(name, fetch, "forward", *self.shake).unit
-        ACADLEdge(self.l1, unit, READ_DATA)
-        ACADLEdge(unit, following.l1, WRITE_DATA, link=link)
+        connect(unit, [self.l1])
+        connect(unit, writes=[following.l1], link=link)
         return unit
 
     def hear(self, other: "Core", link: Link | None = None) -> None:
         """Let the adder fetch sums of another core, over the core's way for sums or another ``link``."""
-        ACADLEdge(other.acc, self.adder.unit, READ_DATA, link=link or self.ways.sums)
+        connect(self.adder.unit, [other.acc], link=link or self.ways.sums)
 
 
 class Ring(Template):
@@ -107,12 +99,11 @@ class Ring(Template):
         lines = along in ("row", "column")
         self.sender = sender(
             "sender", fetch, mnemonic, *([f"share_{along}", f"gather_{along}"] if lines else []), *cores[0].shake)
-        for place in memory:
-            ACADLEdge(place, self.sender.unit, READ_DATA, link=self.link)
+        connect(self.sender.unit, memory, link=self.link)
         for core, port in zip(cores, ports or [core.ways.port for core in cores]):
-            ACADLEdge(self.sender.unit, core.l1, WRITE_DATA, link=port)
+            connect(self.sender.unit, writes=[core.l1], link=port)
             if lines:
-                ACADLEdge(core.l1, self.sender.unit, READ_DATA, link=self.link)
+                connect(self.sender.unit, [core.l1], link=self.link)
 
 
 class Tree(Template):
@@ -126,12 +117,10 @@ class Tree(Template):
         branches: Sequence[tuple[Ring, Sequence[Core]]], heads: Sequence[Core], mnemonic: str,
     ) -> None:
         self.sender = sender("sender", fetch, mnemonic, *heads[0].shake)
-        for place in memory:
-            ACADLEdge(place, self.sender.unit, READ_DATA, link=trunk.link)
+        connect(self.sender.unit, memory, link=trunk.link)
         for (branch, cores), head in zip(branches, heads):
             for core in cores:
-                link = branch.link if core is head else core.ways.port
-                ACADLEdge(self.sender.unit, core.l1, WRITE_DATA, link=link)
+                connect(self.sender.unit, writes=[core.l1], link=branch.link if core is head else core.ways.port)
 
 
 class Router(Template):
@@ -141,10 +130,9 @@ class Router(Template):
         self, name: str, fetch: Fetch, link: Link, sources: Sequence[Core], targets: Sequence[tuple[Core, Link | None]]
     ) -> None:
         self.sender = sender("sender", fetch, "unicast", *sources[0].shake)
-        for core in sources:
-            ACADLEdge(core.l1, self.sender.unit, READ_DATA, link=link)
+        connect(self.sender.unit, [core.l1 for core in sources], link=link)
         for core, way in targets:
-            ACADLEdge(self.sender.unit, core.l1, WRITE_DATA, link=way)
+            connect(self.sender.unit, writes=[core.l1], link=way)
 
 
 def sender(name: str, fetch: Fetch, mnemonic: str, *more: str) -> QueuedUnit:

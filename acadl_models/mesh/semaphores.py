@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from archloom.acadl_models.acadl import READ_DATA, SRAM, WRITE_DATA, ACADLEdge, MemoryAccessUnit
+from archloom.acadl_models.acadl import SRAM, MemoryAccessUnit
+from archloom.acadl_models.parts import connect
 
 QUEUES = ("reader", "matrix", "adder", "writer", "east", "south", "row", "column", "down", "across", "vector",
           "router")
@@ -48,17 +49,15 @@ class Semaphores:
         """Give ``unit`` the queue of that name of a core; it waits on and signals semaphores of these cores."""
         number = core * len(QUEUES) + QUEUES.index(queue)
         self.queues[number] = self._words(f"{queue}_steps[{core}]", [(number, number + 1)])
-        ACADLEdge(unit, self.queues[number], WRITE_DATA)
-        for other in dict.fromkeys(waits):
-            ACADLEdge(self.counters[other], unit, READ_DATA)
-        for other in dict.fromkeys((*waits, *signals)):
-            ACADLEdge(unit, self.counters[other], WRITE_DATA)
+        connect(unit, writes=[self.queues[number]])
+        signalled = [self.counters[other] for other in dict.fromkeys((*waits, *signals))]
+        connect(unit, [self.counters[other] for other in dict.fromkeys(waits)], signalled)
 
     def rest(self, host: MemoryAccessUnit) -> Iterator[SRAM]:
         """The storages of all queues; those that no unit has are one storage, of the host."""
         unused = [n for n in range(self.cores * len(QUEUES)) if n not in self.queues]
         if unused:
             idle = self._words("idle_steps", [(n, n + 1) for n in unused])
-            ACADLEdge(host, idle, WRITE_DATA)
+            connect(host, writes=[idle])
             yield idle
         yield from self.queues.values()

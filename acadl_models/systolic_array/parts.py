@@ -2,50 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from archloom.acadl_models.acadl import (
-    CONTAINS,
-    DRAM,
-    FORWARD,
-    READ_DATA,
-    SRAM,
-    WRITE_DATA,
-    ACADLEdge,
-    ExecuteStage,
-    MemoryAccessUnit,
-    RegisterFile,
-    Template,
-)
-from archloom.acadl_models.acadl.objects import UnitLatency
-from archloom.acadl_models.parts import Fetch
+from archloom.acadl_models import acadl
+from archloom.acadl_models.acadl.units import UnitLatency
+from archloom.acadl_models.parts import Fetch, connect
 from archloom.acadl_models.systolic_array.design import Design
 
 
-class Mover(Template):
+class Mover(acadl.Template):
     """An execute stage with one memory access unit: a load unit, a store unit, a DMA engine."""
 
     def __init__(
         self, name: str, fetch: Fetch, mnemonics: set[str], latency: UnitLatency = 0,
         interval: UnitLatency | None = None, in_flight: int = 1, extent: tuple[int, ...] = (),
     ) -> None:
-        self.stage = ExecuteStage("stage")
-        self.unit = MemoryAccessUnit(
+        self.stage = acadl.ExecuteStage("stage")
+        self.unit = acadl.MemoryAccessUnit(
             "unit", to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight, extent=extent
         )
-        ACADLEdge(fetch.stage, self.stage, FORWARD)
-        ACADLEdge(self.stage, self.unit, CONTAINS)
-
-    def reads(self, places: Sequence[SRAM | DRAM | RegisterFile]) -> None:
-        for place in places:
-            ACADLEdge(place, self.unit, READ_DATA)
-
-    def writes(self, places: Sequence[SRAM | DRAM | RegisterFile]) -> None:
-        for place in places:
-            ACADLEdge(self.unit, place, WRITE_DATA)
+        acadl.ACADLEdge(fetch.stage, self.stage, acadl.FORWARD)
+        acadl.ACADLEdge(self.stage, self.unit, acadl.CONTAINS)
 
 
-class Memories(Template):
+class Memories(acadl.Template):
     """The memories on the array's sides, as wide as the sides, and the DRAM behind them.
 
     Their words are elements and every one of them delivers a vector a cycle: the array never waits for them, which is
@@ -57,26 +35,24 @@ class Memories(Template):
         self.left = self._side("left", 8, design.rows, sizes["left_bytes"], units)
         self.top = self._side("top", 8, design.columns, sizes["top_bytes"], units)
         self.out = self._side("out", 32, design.rows * design.columns, sizes["out_words"], units)
-        self.dram = DRAM(
+        self.dram = acadl.DRAM(
             "dram", data_width=8, port_width=design.dma_bytes, shared_port=True, read_write_ports=2,
             max_concurrent_requests=8, read_latency=design.dram_latency, write_latency=design.dram_latency,
             address_ranges=[(0, 1 << 34)],
         )
 
-    def _side(self, name: str, data_width: int, width: int, words: int, units: int) -> SRAM:
-        return SRAM(
+    def _side(self, name: str, data_width: int, width: int, words: int, units: int) -> acadl.SRAM:
+        return acadl.SRAM(
             name, data_width=data_width, port_width=width, max_concurrent_requests=4 * units,
             read_write_ports=2 * units, address_ranges=[(0, words)],
         )
 
 
-class Dma(Template):
+class Dma(acadl.Template):
     """Moves between DRAM and the memories on the sides: an engine for each direction, four moves under way."""
 
     def __init__(self, name: str, fetch: Fetch, memories: Memories, loads: set[str], saves: set[str]) -> None:
         load = Mover("load", fetch, loads, interval=1, in_flight=4)
-        load.reads([memories.dram])
-        load.writes([memories.left, memories.top, *([memories.out] if "load_out" in loads else [])])
+        connect(load.unit, [memories.dram], [memories.left, memories.top, *([memories.out] * ("load_out" in loads))])
         save = Mover("save", fetch, saves, interval=1, in_flight=4)
-        save.reads([memories.out])
-        save.writes([memories.dram])
+        connect(save.unit, [memories.out], [memories.dram])

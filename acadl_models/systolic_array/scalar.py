@@ -7,25 +7,9 @@ that it reads have been written, and that makes the wave run diagonally through 
 
 from __future__ import annotations
 
-from archloom.acadl_models.acadl import (
-    CONTAINS,
-    FORWARD,
-    READ_DATA,
-    WRITE_DATA,
-    ACADLDanglingEdge,
-    ACADLEdge,
-    ArchitectureGraph,
-    ExecuteStage,
-    FunctionalUnit,
-    RegisterFile,
-    Template,
-    architecture,
-    connect_dangling_edge,
-    create_ag,
-    generate,
-)
+from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.semantics import Semantics
-from archloom.acadl_models.parts import Fetch
+from archloom.acadl_models.parts import Fetch, connect
 from archloom.acadl_models.systolic_array.design import FETCH_CYCLES, Design
 from archloom.acadl_models.systolic_array.parts import Dma, Memories, Mover
 
@@ -33,7 +17,7 @@ REGISTERS = ("west", "north", "own")
 """Of each PE, in the ISA's order."""
 
 
-class PE(Template):
+class PE(acadl.Template):
     """A processing element: registers, and a unit that works for one cycle.
 
     Dangling edges: ``to_east`` and ``to_south`` write into a neighbour's registers, ``registers_in`` takes what a
@@ -41,35 +25,34 @@ class PE(Template):
     """
 
     def __init__(self, name: str, mnemonics: set[str]) -> None:
-        self.registers = RegisterFile("registers", data_width=32, registers=dict.fromkeys(REGISTERS, 0))
-        self.stage = ExecuteStage("stage")
-        self.unit = FunctionalUnit("unit", to_process=mnemonics)
-        ACADLEdge(self.stage, self.unit, CONTAINS)
-        ACADLEdge(self.registers, self.unit, READ_DATA)
-        ACADLEdge(self.unit, self.registers, WRITE_DATA)
-        self.instructions = ACADLDanglingEdge(FORWARD, target=self.stage)
-        self.registers_in = ACADLDanglingEdge(WRITE_DATA, target=self.registers)
-        self.registers_out = ACADLDanglingEdge(READ_DATA, source=self.registers)
-        self.to_east = ACADLDanglingEdge(WRITE_DATA, source=self.unit)
-        self.to_south = ACADLDanglingEdge(WRITE_DATA, source=self.unit)
+        self.registers = acadl.RegisterFile("registers", data_width=32, registers=dict.fromkeys(REGISTERS, 0))
+        self.stage = acadl.ExecuteStage("stage")
+        self.unit = acadl.FunctionalUnit("unit", to_process=mnemonics)
+        acadl.ACADLEdge(self.stage, self.unit, acadl.CONTAINS)
+        connect(self.unit, [self.registers], [self.registers])
+        self.instructions = acadl.ACADLDanglingEdge(acadl.FORWARD, target=self.stage)
+        self.registers_in = acadl.ACADLDanglingEdge(acadl.WRITE_DATA, target=self.registers)
+        self.registers_out = acadl.ACADLDanglingEdge(acadl.READ_DATA, source=self.registers)
+        self.to_east = acadl.ACADLDanglingEdge(acadl.WRITE_DATA, source=self.unit)
+        self.to_south = acadl.ACADLDanglingEdge(acadl.WRITE_DATA, source=self.unit)
 
 
-class Grid(Template):
+class Grid(acadl.Template):
     """``rows`` × ``columns`` PEs, each connected to its neighbours in the east and in the south."""
 
     def __init__(self, name: str, design: Design, fetch: Fetch) -> None:
         mnemonics = {"mac", "push", "pass"}
         self.pes = [[PE(f"pe[{i}][{j}]", mnemonics) for j in range(design.columns)] for i in range(design.rows)]
-        self.south = [RegisterFile(f"south[{j}]", 32, {"sum": 0}) for j in range(design.columns)]
+        self.south = [acadl.RegisterFile(f"south[{j}]", 32, {"sum": 0}) for j in range(design.columns)]
         for i, row in enumerate(self.pes):
             for j, pe in enumerate(row):
-                connect_dangling_edge(fetch.stage, pe.instructions)
+                acadl.connect_dangling_edge(fetch.stage, pe.instructions)
                 if j + 1 < design.columns:
-                    connect_dangling_edge(pe.to_east, row[j + 1].registers_in)
+                    acadl.connect_dangling_edge(pe.to_east, row[j + 1].registers_in)
                 below = self.pes[i + 1][j].registers_in if i + 1 < design.rows else self.south[j]
-                connect_dangling_edge(pe.to_south, below)
+                acadl.connect_dangling_edge(pe.to_south, below)
 
-    def results(self, j: int, apart: bool) -> list[tuple[str, list[RegisterFile]]]:
+    def results(self, j: int, apart: bool) -> list[tuple[str, list[acadl.RegisterFile]]]:
         """The store units of a column, by name, each with the registers that it reads: one at its end, or one a PE."""
         pes = [row[j].registers for row in self.pes]
         if not apart:
@@ -79,7 +62,7 @@ class Grid(Template):
         ]
 
 
-def build(design: Design) -> ArchitectureGraph:
+def build(design: Design) -> acadl.ArchitectureGraph:
     """The architecture graph of ``design`` at scalar level.
 
     A column has one store unit, at its southern end, that takes a result a cycle. Where sums stay and folds overlap,
@@ -92,30 +75,26 @@ def build(design: Design) -> ArchitectureGraph:
     at_once = apart or (design.dataflow == "os" and not design.drain_steps(rows, columns))
     a_step = rows * columns + rows + columns + (rows * columns if at_once else 0)
 
-    @generate
+    @acadl.generate
     def systolic_pe() -> None:
         # the last PE works rows + columns steps behind the first: so many steps wait for their turn
         fetch = Fetch("fetch", (rows + columns + 2) * a_step, width=a_step, latency=FETCH_CYCLES)
         memories = Memories("memory", design, units=rows * columns if apart else max(rows, columns))
-        sync = RegisterFile("sync", 32, {"fold": 0, "filled": 0})
+        sync = acadl.RegisterFile("sync", 32, {"fold": 0, "filled": 0})
         grid = Grid("grid", design, fetch)
         for i in range(rows):
             west = Mover(f"west[{i}]", fetch, {"load_west", "clear_west"}, {"load_west": 0, "clear_west": 1})
-            west.reads([memories.left, sync])
-            west.writes([grid.pes[i][0].registers])
+            connect(west.unit, [memories.left, sync], [grid.pes[i][0].registers])
         loads, clears = {"load_north", "load_own"}, {"clear_north", "clear_own"}
         for j in range(columns):
             north = Mover(f"north[{j}]", fetch, loads | clears, {**dict.fromkeys(loads, 0), **dict.fromkeys(clears, 1)})
-            north.reads([memories.top, sync])
-            north.writes([grid.pes[0][j].registers, sync])
+            connect(north.unit, [memories.top, sync], [grid.pes[0][j].registers, sync])
             for name, registers in grid.results(j, apart):
-                store = Mover(name, fetch, {"store_own", "store_sum"})
-                store.reads(registers)
-                store.writes([memories.out, sync])
-        ACADLEdge(sync, grid.pes[0][0].unit, READ_DATA)
-        ACADLEdge(grid.pes[-1][-1].unit, sync, WRITE_DATA)
+                connect(Mover(name, fetch, {"store_own", "store_sum"}).unit, registers, [memories.out, sync])
+        connect(grid.pes[0][0].unit, [sync])
+        connect(grid.pes[-1][-1].unit, writes=[sync])
         Dma("dma", fetch, memories, {"load_left", "load_top"}, {"save"})
-        architecture(
+        acadl.architecture(
             "systolic_pe", clock_hz=design.clock_hz, parameters=design.isa_parameters,
             buffers={
                 "hbm": memories.dram, "left": memories.left, "top": memories.top, "out": memories.out,
@@ -124,4 +103,4 @@ def build(design: Design) -> ArchitectureGraph:
             semantics=Semantics(write_after_read="started"),
         )
 
-    return create_ag(systolic_pe())
+    return acadl.create_ag(systolic_pe())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from archloom.acadl_models.acadl import ArchitectureGraph, RegisterFile, architecture, create_ag, generate
 from archloom.acadl_models.acadl.semantics import Semantics
-from archloom.acadl_models.parts import Fetch
+from archloom.acadl_models.parts import Fetch, connect
 from archloom.acadl_models.systolic_array.design import FETCH_CYCLES, Design
 from archloom.acadl_models.systolic_array.parts import Dma, Memories, Mover
 
@@ -33,11 +33,8 @@ def build(design: Design) -> ArchitectureGraph:
             interval={"drain": drain, "*": 1}, in_flight=4,
             extent=(design.rows, design.columns),
         )
-        array.reads([memories.left, memories.top, stationary, sums])
-        array.writes([memories.out, stationary, sums])
-        unload = Mover("unload", fetch, {"unload"})
-        unload.reads([sums])
-        unload.writes([memories.out])
+        connect(array.unit, [memories.left, memories.top, stationary, sums], [memories.out, stationary, sums])
+        connect(Mover("unload", fetch, {"unload"}).unit, [sums], [memories.out])
         Dma("dma", fetch, memories, {"load_left", "load_top", "load_out"}, {"save", "save_scaled"})
         architecture(
             "systolic_array", clock_hz=design.clock_hz, parameters=design.isa_parameters,

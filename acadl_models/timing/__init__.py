@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from archloom.acadl_models.timing.memories.figures import CacheTiming, DramTiming
-from archloom.acadl_models.timing.result import LinkTiming, StageTiming, StorageTiming, TimingResult, UnitTiming
+from archloom.acadl_models.timing.result import TimingResult
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
     from archloom.oracle.resolved import ResolvedStream
 
-__all__ = [
-    "CacheTiming", "DramTiming", "LinkTiming", "StageTiming", "StorageTiming", "TimingResult", "UnitTiming", "simulate",
-]
+__all__ = ["TimingResult", "simulate"]
 
 
 def simulate(graph: ArchitectureGraph, resolved: ResolvedStream, *, skip: bool = True) -> TimingResult:
@@ -22,6 +19,10 @@ def simulate(graph: ArchitectureGraph, resolved: ResolvedStream, *, skip: bool =
     With ``skip`` the periods of a steady state that is proven to repeat are multiplied out instead of stepped through;
     the result is the same. Raises GraphError for a stream that the graph cannot process, a bad latency or a deadlock.
     """
-    from archloom.acadl_models.timing.engine import simulate as run
+    from archloom.acadl_models.timing.engine.lowering.program import lower
+    from archloom.acadl_models.timing.engine.run import run
+    from archloom.acadl_models.timing.machine import bind
+    from archloom.oracle.collector import paused
 
-    return run(graph, resolved, skip=skip)
+    with paused():
+        return run(lower(bind(graph, resolved)), skip=skip)

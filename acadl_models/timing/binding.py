@@ -12,7 +12,7 @@ from archloom.acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit
 from archloom.acadl_models.acadl.graph import per_graph
 from archloom.acadl_models.timing.instances import Table, TooMany, rows, tell_apart
 from archloom.acadl_models.timing.placing import latencies, places, unknown_names
-from archloom.acadl_models.timing.program import AccessPlan, Place, StaticInstruction, StaticLoop, StaticNode
+from archloom.acadl_models.timing.program import AccessPlan, Place, StaticInstruction, StaticLoop, StaticNode, limits
 from archloom.acadl_models.timing.routing import Used, routes, routing, uniform
 from archloom.acadl_models.timing.unrolling import Names, Piece, Substitution, classes, take_apart
 from archloom.oracle.accesses import accesses
@@ -269,21 +269,21 @@ class Binder:
             touched = tuple([
                 Access(a.window.with_offsets(known), a.kind) for a in touched
             ])
-        return self._static(node, touched, takers, "", bounds, tuple(known.fixed()))
+        return self._static(node, touched, takers, "", bounds, tuple(known.values.items()))
 
     def _loop(
         self, nest: _Nest, known: Substitution, indices: dict[str, int], bounds: dict[str, tuple[int, int]]
     ) -> list[StaticNode]:
         loop = nest.loop
         values = loop.values
-        tables = [(t.choice[tuple(_index(v, indices) for v in t.loops)], 0) for t in nest.deciding]
+        tables = [t.choice[tuple(indices.get(v, slice(None)) for v in t.loops)] for t in nest.deciding]
         parts = take_apart(values, classes(len(values), tables))
         base = Affine(0)
         inner = bounds
         if parts.repeat > 1:
             var = self.names.new(loop.var)
             repeats = range(0, parts.repeat * parts.stride, parts.stride)
-            base, inner = Affine.variable(var), {**bounds, var: _limits(repeats)}
+            base, inner = Affine.variable(var), {**bounds, var: limits(repeats)}
         found = [n for piece in parts.pieces for n in self._piece(nest, piece, base, known, indices, inner)]
         return [StaticLoop(var, repeats, tuple(found), self.loops[loop.var])] if parts.repeat > 1 else found
 
@@ -297,7 +297,7 @@ class Binder:
         whole = piece.count == nest.loop.extent
         name = self.names.same(var) if whole else self.names.new(var)
         body = self._emit(
-            nest.body, known.extended(var, base + Affine.variable(name)), at, {**bounds, name: _limits(piece.values)}
+            nest.body, known.extended(var, base + Affine.variable(name)), at, {**bounds, name: limits(piece.values)}
         )
         return (StaticLoop(name, piece.values, body, self.loops[var]),)
 
@@ -319,11 +319,3 @@ def _tables(nodes: tuple[_Node, ...]) -> Iterator[Table]:
             yield node.table
         else:
             yield from _tables(node.body)
-
-
-def _index(var: str, indices: Mapping[str, int]) -> int | slice:
-    return indices[var] if var in indices else slice(None)
-
-
-def _limits(values: range) -> tuple[int, int]:
-    return min(values[0], values[-1]), max(values[0], values[-1])

@@ -71,12 +71,6 @@ def has_energy(graph: ArchitectureGraph) -> bool:
     return any(getattr(o, figure, None) is not None for o in graph.objects.values() for figure in _FIGURES)
 
 
-def area_mm2(graph: ArchitectureGraph) -> float | None:
-    """The sum of the areas that the graph states; None if it states none."""
-    areas = [o.area_mm2 for o in graph.objects.values() if o.area_mm2 is not None]
-    return sum(areas) if areas else None
-
-
 def energy(program: Program, timing: TimingResult) -> Energy:
     """The energy of ``program``, whose simulation gave ``timing``.
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
-from archloom.acadl_models.timing.machine import Program, StaticInstruction, StaticNode
+from archloom.acadl_models.timing.program import Program, StaticInstruction, StaticNode
 
 FETCH = "fetch"
 """A fetch of so many ``instructions`` begins and ends at ``finish``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from archloom.acadl_models.timing.machine import Program, StaticInstruction, StaticNode
+from archloom.acadl_models.timing.program import Program, StaticInstruction, StaticNode
 from archloom.acadl_models.timing.result import LoopTiming
 
 TOP = -1

@@ -12,16 +12,7 @@ from collections.abc import Iterator, Mapping
 from archloom.acadl_models.acadl import ArchitectureGraph, MemoryInterface, PipelineStage
 from archloom.acadl_models.acadl.latency import Expression, LatencyError
 from archloom.acadl_models.timing.binding import Binder
-from archloom.acadl_models.timing.program import (
-    AccessPlan,
-    Program,
-    Request,
-    StaticInstruction,
-    StaticLoop,
-    StaticNode,
-    word_axes,
-)
-from archloom.acadl_models.timing.routing import missing_edges
+from archloom.acadl_models.timing.program import Program
 from archloom.oracle.errors import GraphError, StreamError
 from archloom.oracle.resolved import ResolvedStream
 
@@ -121,10 +112,3 @@ def more_faults(count: int) -> list[str]:
 def latency_fault(where: str, expression: Expression, mnemonic: str, found: str, least: int) -> str:
     """The message about a latency that has no legal value for an instruction."""
     return f"{where} {expression.text!r} {found} for {mnemonic!r}; it must be at least {least}"
-
-
-__all__ = [
-    "MOST_LISTED", "AccessPlan", "Program", "Request", "StaticInstruction", "StaticLoop", "StaticNode", "bind",
-    "evaluate_latency", "fetch_cycles", "forwarding_order", "latency_fault", "missing_edges",
-    "more_faults", "untimed", "word_axes",
-]

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from archloom.acadl_models.acadl import (
-    DRAM,
-    ArchitectureGraph,
-    Bank,
-    DataStorage,
-    InstructionFetchStage,
-    PipelineStage,
-    RegisterFile,
-)
+from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.graph import per_graph
 from archloom.acadl_models.acadl.latency import Expression
 from archloom.acadl_models.timing.instances import holds_alone
 from archloom.acadl_models.timing.memories.channels import Interleaving
 from archloom.acadl_models.timing.program import Place, word_axes
-from archloom.acadl_models.timing.routing import request_latencies, routes, routing
+from archloom.acadl_models.timing.routing import request_latencies, routes, routing, unit_latencies
 from archloom.oracle.resolved import Buffer
 
 _NO_NAMES: frozenset[str] = frozenset()
@@ -27,7 +19,8 @@ _OF_REQUESTS = frozenset(("words", "bytes"))
 
 @per_graph
 def places(
-    graph: ArchitectureGraph, buffer: Buffer, is_read: bool, units: tuple[str, ...], touched: tuple[Bank, ...] | None
+    graph: acadl.ArchitectureGraph, buffer: Buffer, is_read: bool, units: tuple[str, ...],
+    touched: tuple[acadl.Bank, ...] | None,
 ) -> Place | str:
     """Where requests for a buffer go that come from ``units``, or why they can go nowhere."""
     banks = graph.buffers.get(buffer.name)
@@ -35,7 +28,7 @@ def places(
         placed = ", ".join(sorted(graph.buffers)) or "none"
         return f"buffer {buffer.name!r}, which lies in no storage of the graph (its buffers: {placed})"
     place = graph[banks[0].storage]
-    if isinstance(place, RegisterFile):
+    if isinstance(place, acadl.RegisterFile):
         return _registers(graph, buffer, place, touched or banks, len(banks) > 1)
     ordered = touched or banks
     served = _served(graph, buffer, is_read, units, ordered)
@@ -44,11 +37,11 @@ def places(
     widths = {s.data_width for s in served}
     if len(widths) != 1 or word_axes(buffer, served[0].data_width) is None:
         return _indivisible(buffer, {s.name: s.data_width for s in served})
-    found = tuple(Bank(storage.name, bank.start, bank.stop) for bank, storage in zip(ordered, served))
+    found = tuple(acadl.Bank(storage.name, bank.start, bank.stop) for bank, storage in zip(ordered, served))
     paths = tuple(tuple(place.name for place in graph.path(storage)) for storage in served)
     bases = tuple(base_of(graph, bank.storage, buffer.name) for bank in ordered)
     for bank, base, storage in zip(ordered, bases, served):
-        if isinstance(storage, DRAM) and storage.has_bank_state and not _held(storage, bank, base):
+        if isinstance(storage, acadl.DRAM) and storage.has_bank_state and not _held(storage, bank, base):
             where = f"words {bank.start + base} .. {(bank.stop or 0) + base - 1}"
             return f"buffer {buffer.name!r}, of which {where} lie in no bank of {storage}"
     ports = tuple(s.port_width for s in served)
@@ -56,21 +49,22 @@ def places(
     return Place(buffer.name, True, found, served[0].data_width, ports, paths, bases, channels)
 
 
-def interleaving(storage: DataStorage) -> Interleaving | None:
+def interleaving(storage: acadl.DataStorage) -> Interleaving | None:
     """How the words of a storage are dealt out to channels, if they are."""
-    if not isinstance(storage, DRAM) or not storage.is_interleaved:
+    if not isinstance(storage, acadl.DRAM) or not storage.is_interleaved:
         return None
     return Interleaving(storage.channels, storage.channel_words, storage.port_width)
 
 
-def _held(memory: DRAM, bank: Bank, base: int) -> bool:
+def _held(memory: acadl.DRAM, bank: acadl.Bank, base: int) -> bool:
     """Whether all words of a buffer in a DRAM lie in its banks."""
     first, end = bank.start + base, (bank.stop or 0) + base
     return end - first == sum(max(0, min(stop, end) - max(start, first)) for start, stop in memory.banks)
 
 
 def _registers(
-    graph: ArchitectureGraph, buffer: Buffer, first: RegisterFile, banks: tuple[Bank, ...], spread: bool
+    graph: acadl.ArchitectureGraph, buffer: Buffer, first: acadl.RegisterFile, banks: tuple[acadl.Bank, ...],
+    spread: bool,
 ) -> Place | str:
     """Registers take no requests; what one unit alone reaches is ordered by its pipeline, and not tracked."""
     if spread and word_axes(buffer, first.data_width) is None:
@@ -80,8 +74,8 @@ def _registers(
 
 
 def _served(
-    graph: ArchitectureGraph, buffer: Buffer, is_read: bool, units: tuple[str, ...], banks: tuple[Bank, ...]
-) -> tuple[DataStorage, ...] | str:
+    graph: acadl.ArchitectureGraph, buffer: Buffer, is_read: bool, units: tuple[str, ...], banks: tuple[acadl.Bank, ...]
+) -> tuple[acadl.DataStorage, ...] | str:
     """For each bank the storage to which the units are attached: the memory, or a cache before it."""
     tables = routing(graph)
     found = []
@@ -92,7 +86,7 @@ def _served(
             how = " and ".join(f"over {way} (from {unit})" for way, unit in sorted(over.items()))
             return f"buffer {buffer.name!r} in {bank.storage}, which it would reach {how}: only one way is allowed"
         storage = graph[next(iter(over), bank.storage)]
-        assert isinstance(storage, DataStorage)
+        assert isinstance(storage, acadl.DataStorage)
         found.append(storage)
     return tuple(found)
 
@@ -104,7 +98,7 @@ def _indivisible(buffer: Buffer, widths: Mapping[str, int]) -> str:
 
 
 def unknown_names(
-    graph: ArchitectureGraph, mnemonic: str, takers: tuple[str, ...], storages: tuple[tuple[str, bool], ...],
+    graph: acadl.ArchitectureGraph, mnemonic: str, takers: tuple[str, ...], storages: tuple[tuple[str, bool], ...],
     known: frozenset[str],
 ) -> Iterator[str]:
     """Latencies on the way of an instruction that name what neither it nor the ISA has."""
@@ -119,39 +113,35 @@ def unknown_names(
 
 @per_graph
 def latencies(
-    graph: ArchitectureGraph, mnemonic: str, takers: tuple[str, ...], storages: tuple[tuple[str, bool], ...]
+    graph: acadl.ArchitectureGraph, mnemonic: str, takers: tuple[str, ...], storages: tuple[tuple[str, bool], ...]
 ) -> tuple[tuple[str, Expression, frozenset[str]], ...]:
     """What an instruction meets on its way, with the names that it knows by itself; ``storages`` with is_read."""
     found: list[tuple[str, Expression, frozenset[str]]] = []
     for name in takers:
         for unit in graph.units(_stage(graph, name)):
             if mnemonic in unit.to_process:
-                found.append((f"{unit}: latency", unit.latency_of(mnemonic), _NO_NAMES))
-                found.append((f"{unit}: operations", unit.operations_of(mnemonic), _NO_NAMES))
-                interval = unit.interval_of(mnemonic)
-                if interval is not None:
-                    found.append((f"{unit}: interval", interval, _NO_NAMES))
+                found += [(*each, _NO_NAMES) for each in unit_latencies(unit, mnemonic)]
     for name, is_read in storages:
         storage = graph[name]
-        assert isinstance(storage, DataStorage)
+        assert isinstance(storage, acadl.DataStorage)
         asked = request_latencies(graph, storage, is_read)
         found += [(where, expression, _OF_REQUESTS) for where, expression in asked]
     passed = routes(graph, takers) - set(takers if graph.semantics.stage_latency == "replaced" else ())
     for name in sorted(passed):
         stage = _stage(graph, name)
-        if not isinstance(stage, InstructionFetchStage):
+        if not isinstance(stage, acadl.InstructionFetchStage):
             found.append((f"{stage}: latency", stage.latencies()["latency"], _NO_NAMES))
     return tuple(found)
 
 
-def _stage(graph: ArchitectureGraph, name: str) -> PipelineStage:
+def _stage(graph: acadl.ArchitectureGraph, name: str) -> acadl.PipelineStage:
     stage = graph[name]
-    assert isinstance(stage, PipelineStage)
+    assert isinstance(stage, acadl.PipelineStage)
     return stage
 
 
 # --- addresses -------------------------------------------------------------------------------------------------
-def base_of(graph: ArchitectureGraph, memory: str, buffer: str) -> int:
+def base_of(graph: acadl.ArchitectureGraph, memory: str, buffer: str) -> int:
     """What is added to a row of ``buffer`` in ``memory`` for its word address there.
 
     A buffer that has the memory to itself keeps its row numbers, those of the memory's ``address_ranges``; of several
@@ -161,7 +151,7 @@ def base_of(graph: ArchitectureGraph, memory: str, buffer: str) -> int:
 
 
 @per_graph
-def _bases(graph: ArchitectureGraph) -> dict[tuple[str, str], int]:
+def _bases(graph: acadl.ArchitectureGraph) -> dict[tuple[str, str], int]:
     ends: dict[str, int] = {}
     bases: dict[tuple[str, str], int] = {}
     for buffer, banks in graph.buffers.items():

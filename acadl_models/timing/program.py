@@ -178,6 +178,11 @@ class StaticLoop:
     source: int = -1
 
 
+def limits(values: range) -> tuple[int, int]:
+    """The least and the greatest of some values."""
+    return min(values[0], values[-1]), max(values[0], values[-1])
+
+
 StaticNode: TypeAlias = Union[StaticInstruction, StaticLoop]
 
 

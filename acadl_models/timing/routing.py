@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from typing import TypeAlias
 
-from archloom.acadl_models.acadl import (
-    READ_DATA,
-    WRITE_DATA,
-    ArchitectureGraph,
-    CacheInterface,
-    DataStorage,
-    FunctionalUnit,
-    PipelineStage,
-)
+from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.graph import per_graph
 from archloom.acadl_models.acadl.latency import Expression
 
@@ -30,10 +22,10 @@ SHOWN = 4
 class Routing:
     """Tables over a graph: who processes what, and who reaches which place over which storage."""
 
-    def __init__(self, graph: ArchitectureGraph) -> None:
+    def __init__(self, graph: acadl.ArchitectureGraph) -> None:
         self.graph = graph
         self.places: dict[str, tuple[str, int]] = {}
-        self.processing: dict[str, dict[str, FunctionalUnit]] = {}
+        self.processing: dict[str, dict[str, acadl.FunctionalUnit]] = {}
         for stage in graph.stages:
             for number, unit in enumerate(graph.units(stage)):
                 self.places[unit.name] = stage.name, number
@@ -47,18 +39,18 @@ class Routing:
         self.ways: dict[Need, dict[str, list[str]]] = {}
         self._reached: dict[tuple[str, bool], dict[str, list[str]]] = {}
         for edge in graph.edges:
-            if edge.kind is READ_DATA:
+            if edge.kind is acadl.READ_DATA:
                 self._reach(edge.source.name, edge.target.name, True)
-            elif edge.kind is WRITE_DATA:
+            elif edge.kind is acadl.WRITE_DATA:
                 self._reach(edge.target.name, edge.source.name, False)
         self._coverage: dict[tuple[str, bool], dict[str, int]] = {}
-        self._takers: dict[tuple[str, frozenset[Need]], Mapping[str, FunctionalUnit]] = {}
+        self._takers: dict[tuple[str, frozenset[Need]], Mapping[str, acadl.FunctionalUnit]] = {}
 
     def _reach(self, storage: str, unit: str, is_read: bool) -> None:
         """The unit reaches the storage, and over it, if it is a cache, all that lies behind."""
         place = self.graph[storage]
         self._add(storage, unit, is_read, storage)
-        while isinstance(place, CacheInterface):
+        while isinstance(place, acadl.CacheInterface):
             place = self.graph.backing(place)
             self._add(place.name, unit, is_read, storage)
 
@@ -83,23 +75,23 @@ class Routing:
             self._coverage[key] = found
         return self._coverage[key]
 
-    def reaching(self, mnemonic: str, needs: Collection[Need]) -> dict[str, FunctionalUnit]:
+    def reaching(self, mnemonic: str, needs: Collection[Need]) -> dict[str, acadl.FunctionalUnit]:
         """The units that process ``mnemonic`` and reach everything in ``needs``."""
         units = self.processing.get(mnemonic, {})
         tables: list[Mapping[str, object]] = [self.ways.get(need, {}) for need in needs]
         smallest = min((units, *tables), key=len)
         return {u: units[u] for u in smallest if u in units and all(u in table for table in tables)}
 
-    def takers(self, mnemonic: str, needs: frozenset[Need]) -> Mapping[str, FunctionalUnit]:
+    def takers(self, mnemonic: str, needs: frozenset[Need]) -> Mapping[str, acadl.FunctionalUnit]:
         """By stage, in the order of creation: the first contained unit that takes an instance with these needs."""
         key = mnemonic, needs
         if key not in self._takers:
             self._takers[key] = self.first(self.reaching(mnemonic, needs))
         return self._takers[key]
 
-    def first(self, units: Mapping[str, FunctionalUnit]) -> Mapping[str, FunctionalUnit]:
+    def first(self, units: Mapping[str, acadl.FunctionalUnit]) -> Mapping[str, acadl.FunctionalUnit]:
         """Of each stage the first of ``units`` in the order of its CONTAINS edges."""
-        found: dict[str, FunctionalUnit] = {}
+        found: dict[str, acadl.FunctionalUnit] = {}
         for name in sorted(units, key=lambda u: (self.order[self.places[u][0]], self.places[u][1])):
             found.setdefault(self.places[name][0], units[name])
         return found
@@ -120,19 +112,21 @@ class Routing:
         return "; ".join(shown)
 
 
-def edge_text(place: str, unit: FunctionalUnit, is_read: bool) -> str:
+def edge_text(place: str, unit: acadl.FunctionalUnit, is_read: bool) -> str:
     """The edge that would let the unit reach the place."""
     return f"READ_DATA {place} -> {unit.name}" if is_read else f"WRITE_DATA {unit.name} -> {place}"
 
 
 @per_graph
-def routing(graph: ArchitectureGraph) -> Routing:
+def routing(graph: acadl.ArchitectureGraph) -> Routing:
     """The tables of ``graph``."""
     return Routing(graph)
 
 
 @per_graph
-def uniform(graph: ArchitectureGraph, mnemonic: str, used: Used) -> tuple[Mapping[str, FunctionalUnit], str] | None:
+def uniform(
+    graph: acadl.ArchitectureGraph, mnemonic: str, used: Used
+) -> tuple[Mapping[str, acadl.FunctionalUnit], str] | None:
     """The takers of every instance that touches these buffers, or why there are none.
 
     None where some unit reaches some banks of a buffer and not others, so that the instances must be told apart.
@@ -158,21 +152,30 @@ def access_modes(kinds: Iterable[str]) -> list[bool]:
 
 
 @per_graph
-def routes(graph: ArchitectureGraph, stages: tuple[str, ...]) -> frozenset[str]:
+def routes(graph: acadl.ArchitectureGraph, stages: tuple[str, ...]) -> frozenset[str]:
     """The stages from which one of ``stages`` can be reached, themselves included."""
     routed: set[str] = set()
     work = [graph[name] for name in stages]
     while work:
         stage = work.pop()
-        assert isinstance(stage, PipelineStage)
+        assert isinstance(stage, acadl.PipelineStage)
         if stage.name not in routed:
             routed.add(stage.name)
             work += graph.predecessors(stage)
     return frozenset(routed)
 
 
+def unit_latencies(unit: acadl.FunctionalUnit, mnemonic: str) -> Iterator[tuple[str, Expression]]:
+    """The latencies of a unit for a mnemonic, and how many operations it counts for."""
+    yield f"{unit}: latency", unit.latency_of(mnemonic)
+    yield f"{unit}: operations", unit.operations_of(mnemonic)
+    interval = unit.interval_of(mnemonic)
+    if interval is not None:
+        yield f"{unit}: interval", interval
+
+
 def request_latencies(
-    graph: ArchitectureGraph, storage: DataStorage, is_read: bool
+    graph: acadl.ArchitectureGraph, storage: acadl.DataStorage, is_read: bool
 ) -> Iterator[tuple[str, Expression]]:
     """The latencies that requests to ``storage`` meet: its own, and those of the caches behind a cache.
 
@@ -181,11 +184,13 @@ def request_latencies(
     for place in graph.path(storage):
         for attribute, expression in place.latencies().items():
             asked = ("read_latency" if is_read else "write_latency") if place is storage else None
-            if isinstance(place, CacheInterface) or attribute == asked:
+            if isinstance(place, acadl.CacheInterface) or attribute == asked:
                 yield f"{place}: {attribute}", expression
 
 
-def missing_edges(graph: ArchitectureGraph, unit: FunctionalUnit, used: Mapping[str, Collection[str]]) -> list[str]:
+def missing_edges(
+    graph: acadl.ArchitectureGraph, unit: acadl.FunctionalUnit, used: Mapping[str, Collection[str]]
+) -> list[str]:
     """Edges that ``unit`` lacks to touch buffers; ``used`` maps a buffer to kinds of access.
 
     A unit that reaches some banks of a buffer lacks none: which of them an instance needs, the binder decides.

@@ -6,12 +6,12 @@ Only the loops whose variables a value depends on are spread out, as NumPy array
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from archloom.acadl_models.acadl.latency import Expression, IfElse, LatencyError, Name, Node, Num
+from archloom.acadl_models.acadl.latency import Expression, LatencyError
 from archloom.acadl_models.timing.program import Program, StaticInstruction, StaticLoop, StaticNode
 from archloom.oracle.affine import Affine
 
@@ -52,9 +52,7 @@ class Nests:
         total = 0
         for values, times in self.spread(static, *used.values()):
             known = {k: np.asarray(a.evaluate(values), np.int64) for k, a in used.items()}
-            found, exists = _evaluate(expression.root, known)
-            if not np.all(exists):
-                raise LatencyError("divides by zero")
+            found = expression.evaluate_columns(known)
             if np.any(found < 0):
                 raise LatencyError(f"is {int(np.min(found))}")
             size = max((len(v) for v in values.values()), default=1)
@@ -75,42 +73,3 @@ class Nests:
                 rest, iteration = np.divmod(rest, len(loop.values))
                 values[loop.var] = loop.values.start + loop.values.step * iteration
             yield values, times
-
-
-def _evaluate(node: Node, names: Mapping[str, Array]) -> tuple[Array, NDArray[np.bool_]]:
-    """Values of a node, and where they exist: a branch that is not chosen may divide by zero."""
-    if isinstance(node, Num):
-        return np.asarray(node.value, np.int64), np.asarray(True)
-    if isinstance(node, Name):
-        return names[node.name], np.asarray(True)
-    if isinstance(node, IfElse):
-        (c, c_is), (a, a_is), (b, b_is) = (_evaluate(n, names) for n in (node.condition, node.then, node.otherwise))
-        return np.where(c != 0, a, b), c_is & np.where(c != 0, a_is, b_is)
-    found = [_evaluate(argument, names) for argument in node.arguments]
-    value, exists = found[0]
-    if node.op in ("not", "neg"):
-        return (value == 0).astype(np.int64) if node.op == "not" else -value, exists
-    for other, other_exists in found[1:]:
-        value, exists = _apply(node.op, value, exists, other, other_exists)
-    return value, exists
-
-
-def _apply(
-    op: str, a: Array, a_is: NDArray[np.bool_], b: Array, b_is: NDArray[np.bool_]
-) -> tuple[Array, NDArray[np.bool_]]:
-    if op in ("and", "or"):
-        decided = (a == 0) if op == "and" else (a != 0)
-        value = (a != 0) & (b != 0) if op == "and" else (a != 0) | (b != 0)
-        return value.astype(np.int64), a_is & (decided | b_is)
-    both = a_is & b_is
-    if op in ("//", "%", "cdiv"):
-        safe = np.where(b == 0, 1, b)
-        value = a // safe if op == "//" else a % safe if op == "%" else -(-a // safe)
-        return value, both & (b != 0)
-    return np.asarray(_NUMPY[op](a, b)).astype(np.int64), both
-
-
-_NUMPY = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "min": np.minimum, "max": np.maximum, "<": np.less,
-    "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal,
-}

@@ -13,7 +13,7 @@ from archloom.acadl_models.timing.loops import LoopSites
 from archloom.acadl_models.timing.result import LinkTiming, LoopTiming, PortTiming
 
 if TYPE_CHECKING:
-    from archloom.acadl_models.timing.machine import Program, StaticInstruction
+    from archloom.acadl_models.timing.program import Program, StaticInstruction
 
 
 class Channel:

@@ -10,22 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from archloom.acadl_models.timing.log import (
-    CARRIED,
-    ENTERED,
-    FETCH,
-    FETCHED,
-    FINISHED,
-    GRANTED,
-    PROCESSING,
-    QUEUED,
-    RECEIVED,
-    STARTED,
-    TRANSFER,
-    WRITING,
-    Event,
-    RunLog,
-)
+from archloom.acadl_models.timing import log as steps
 
 INSTRUCTION, REQUEST, STEP, FETCHING, QUEUE = "instruction", "request", "step", "fetch", "queue"
 """Kinds of slices that are no stalls."""
@@ -69,7 +54,7 @@ class Tracks:
     counters: Mapping[str, tuple[Counter, ...]]
 
 
-def tracks(log: RunLog, begin: int | None = None, end: int | None = None) -> Tracks:
+def tracks(log: steps.RunLog, begin: int | None = None, end: int | None = None) -> Tracks:
     """The tracks of a log, or of a part of it."""
     begin = log.begin if begin is None else begin
     end = log.end if end is None else min(end, log.end)
@@ -89,7 +74,7 @@ class _Life:
 
 
 class _Builder:
-    def __init__(self, log: RunLog, begin: int, end: int) -> None:
+    def __init__(self, log: steps.RunLog, begin: int, end: int) -> None:
         self.log, self.begin, self.end = log, begin, end
         self.slices: dict[str, list[Slice]] = defaultdict(list)
         self.lives: dict[int, _Life] = defaultdict(_Life)
@@ -154,20 +139,20 @@ class _Builder:
     # --- stages ------------------------------------------------------------------------------------------------
     def _follow_stages(self) -> None:
         """Buffered instructions: held for the latency, then, at the head, stalled until something takes them."""
-        where: dict[int, Event] = {}
+        where: dict[int, steps.Event] = {}
         for event in self.log.events:
-            if event.step not in (FETCHED, ENTERED, RECEIVED):
+            if event.step not in (steps.FETCHED, steps.ENTERED, steps.RECEIVED):
                 continue
             before = where.pop(event.number, None)
             if before is not None:
                 self._leave(before, event.time)
-            if event.step != RECEIVED:
+            if event.step != steps.RECEIVED:
                 where[event.number] = event
         for event in where.values():
             self._leave(event, self.end)
 
-    def _leave(self, event: Event, time: int) -> None:
-        if event.step == FETCHED:
+    def _leave(self, event: steps.Event, time: int) -> None:
+        if event.step == steps.FETCHED:
             self._count(event.place, "issue buffer", event.time, time, 1)
             return
         head = self.left.get(event.place, event.time)  # a stage is a queue: others may have been before it
@@ -181,30 +166,30 @@ class _Builder:
 
     # --- storages ----------------------------------------------------------------------------------------------
     def _follow_requests(self) -> None:
-        queued: dict[tuple[int, int], Event] = {}
-        looking_on: dict[tuple[int, int], Event] = {}
+        queued: dict[tuple[int, int], steps.Event] = {}
+        looking_on: dict[tuple[int, int], steps.Event] = {}
         for event in self.log.events:
             key = (event.number, event.request)
-            if event.step == QUEUED:
+            if event.step == steps.QUEUED:
                 queued[key] = event
-            elif event.step == GRANTED:
+            elif event.step == steps.GRANTED:
                 looking_on[key] = event
                 if key in queued:
                     self._waited(queued.pop(key), event.time)
-            elif event.step == TRANSFER:
+            elif event.step == steps.TRANSFER:
                 self._transfer(event, looking_on.pop(key).time)
-            elif event.step == CARRIED:
+            elif event.step == steps.CARRIED:
                 self._carry(event)
         for event in queued.values():
             self._waited(event, self.end)
         for event in looking_on.values():
             self._serve(event, event.time, self.end)
 
-    def _waited(self, event: Event, time: int) -> None:
+    def _waited(self, event: steps.Event, time: int) -> None:
         self.waits[event.number].append((event.time, time, event.place))
         self._count(event.place, "queued requests", event.time, time, 1)
 
-    def _transfer(self, event: Event, granted: int) -> None:
+    def _transfer(self, event: steps.Event, granted: int) -> None:
         self._serve(event, granted, event.finish)
         first = event.finish - event.beats
         each, more = divmod(event.size, event.beats)
@@ -212,13 +197,13 @@ class _Builder:
         self._count(event.place, what, first, event.finish, each)
         self._count(event.place, what, first, first + more, 1)
 
-    def _serve(self, event: Event, begin: int, end: int) -> None:
+    def _serve(self, event: steps.Event, begin: int, end: int) -> None:
         """A request has a slot of its storage."""
         figures = (("bytes", event.size), ("beats", event.beats))
         name = f"{_kind(event)} {self._mnemonic(event.number)}"
         self._add(event.place, Slice(begin, end, name, REQUEST, event.number, details=figures))
 
-    def _carry(self, event: Event) -> None:
+    def _carry(self, event: steps.Event) -> None:
         """A link carries a request: ``bandwidth`` bytes in each cycle, the rest in the last."""
         start, bandwidth = event.begin, event.bandwidth
         whole, rest = divmod(event.size, bandwidth)
@@ -234,7 +219,7 @@ class _Builder:
     # --- units -------------------------------------------------------------------------------------------------
     def _follow_units(self) -> None:
         for event in self.log.events:
-            if event.step in (RECEIVED, STARTED, PROCESSING, WRITING, FINISHED):
+            if event.step in (steps.RECEIVED, steps.STARTED, steps.PROCESSING, steps.WRITING, steps.FINISHED):
                 life = self.lives[event.number]
                 life.unit = event.place
                 setattr(life, event.step, event.time)
@@ -270,7 +255,7 @@ class _Builder:
         total, requested, free = self.log.program.count, self.log.fetched, self.log.begin
         place = self.log.program.fetch.name
         for event in self.log.events:
-            if event.step != FETCH:
+            if event.step != steps.FETCH:
                 continue
             self._starve(place, free, event.time, requested < total)
             figures = (("instructions", event.instructions),)
@@ -284,7 +269,7 @@ class _Builder:
             self._add(place, Slice(begin, end, "stall: issue buffer full", STRUCTURAL, stall=STRUCTURAL))
 
 
-def _kind(event: Event) -> str:
+def _kind(event: steps.Event) -> str:
     return "read" if event.is_read else "write"
 
 

@@ -7,7 +7,7 @@ repeating pattern as a loop over its repetitions. Only what is left becomes inst
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,28 +41,21 @@ class Parts:
     stride: int
     pieces: tuple[Piece, ...]
 
-    @property
-    def whole(self) -> bool:
-        """Whether the loop stays as it is."""
-        return self.repeat == 1 and len(self.pieces) == 1
-
 
 SHORT = 128
 """Iterations that are told apart one by one: loops over cores are short, and many."""
 
 
-def classes(extent: int, tables: Sequence[tuple[Array, int]]) -> Array:
-    """Number the iterations of a loop: equal numbers where all ``tables``, along their axis, are equal."""
+def classes(extent: int, tables: Sequence[Array]) -> Array:
+    """Number the iterations of a loop: equal numbers where all ``tables``, along their first axis, are equal."""
     code = np.zeros(extent, np.int64)
     if tables and extent <= SHORT:
-        turned = [np.moveaxis(table, axis, 0) for table, axis in tables]
         numbers: dict[tuple[bytes, ...], int] = {}
         for k in range(extent):
-            code[k] = numbers.setdefault(tuple([table[k].tobytes() for table in turned]), len(numbers))
+            code[k] = numbers.setdefault(tuple([table[k].tobytes() for table in tables]), len(numbers))
         return code
-    for table, axis in tables:
-        slices = np.moveaxis(table, axis, 0).reshape(extent, -1)
-        _, own = np.unique(slices, axis=0, return_inverse=True)
+    for table in tables:
+        _, own = np.unique(table.reshape(extent, -1), axis=0, return_inverse=True)
         _, code = np.unique(code * extent + own.reshape(-1), return_inverse=True)
     return code.reshape(-1)
 
@@ -128,7 +121,3 @@ class Substitution:
         """With one more variable; one that stands for itself is none."""
         rest = {k: v for k, v in self.values.items() if k != var}
         return Substitution(rest if value == Affine.variable(var) else {**rest, var: value})
-
-    def fixed(self) -> Iterator[tuple[str, Affine]]:
-        """The variables of the stream and what they stand for."""
-        yield from self.values.items()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.timing import TimingResult, simulate
-from archloom.acadl_models.ultratrail import isa_parameters, ultratrail
+from archloom.acadl_models.ultratrail import ultratrail
 from archloom.oracle import taidl
 from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import ResolvedStream
@@ -80,8 +80,8 @@ def graph(entry: Published) -> ArchitectureGraph:
 def simulate_cycles(entry: Published, simulator: Simulator = simulate) -> int:
     """Cycles of an inference by simulation, from the first operation of the array to the last result."""
     machine = graph(entry)
-    isa = taidl.load("ultratrail", **isa_parameters(machine))
-    stream = inference(entry.network, isa_parameters(machine), resident=True)
+    isa = taidl.load("ultratrail", **machine.parameters)
+    stream = inference(entry.network, machine.parameters, resident=True)
     # the first instruction sets the first layer up; what it and its fetch take is not counted
     setup = Stream(stream.isa, stream.parameters, (), (), 0, stream.body[:1], "setup")
     whole, before = (simulator(machine, resolve(s, isa)).cycles for s in (stream, setup))

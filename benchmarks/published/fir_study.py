@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from archloom.acadl_models.acadl import ArchitectureGraph
-from archloom.acadl_models.ai_engine import ai_engine, core_path, isa_parameters
+from archloom.acadl_models.ai_engine import ai_engine, core_path
 from archloom.acadl_models.timing.engine.window import log_window
 from archloom.acadl_models.timing.log import FINISHED, STARTED, RunLog
 from archloom.oracle import taidl
@@ -51,7 +51,7 @@ class Case:
 
     def stream(self) -> Stream:
         """The filter as a stream for the case's graph."""
-        return fir(self.filter, isa_parameters(self.graph()), name=self.name)
+        return fir(self.filter, self.graph().parameters, name=self.name)
 
 
 CASES = (

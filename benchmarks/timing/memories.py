@@ -42,7 +42,8 @@ from archloom.acadl_models.acadl import (
     generate,
 )
 from archloom.acadl_models.timing import TimingResult, simulate
-from archloom.acadl_models.timing.memories import Banks, Cache, Policy
+from archloom.acadl_models.timing.memories.cache import Cache
+from archloom.acadl_models.timing.memories.dram import Banks
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import (
     Buffer,
@@ -179,7 +180,7 @@ def plain_caches(levels: list[dict[str, Any]], accesses: list[Access]) -> list[C
     found: list[Cache] = []
     for k, c in reversed(list(enumerate(levels))):
         behind = found[0] if found else None
-        shape = c["sets"], c["ways"], c["line"], Policy[c["policy"]]
+        shape = c["sets"], c["ways"], c["line"], ReplacementPolicy[c["policy"]]
         found.insert(0, Cache(f"L{k + 1}", *shape, c["back"], c["allocate"], 0, behind))
     for access in accesses:
         found[0].access(*access)

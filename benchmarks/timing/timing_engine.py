@@ -116,7 +116,7 @@ def seconds(run: Callable[[], object], repeat: int = 5) -> float:
 
 def measure(graph: Any, stream: Any, repeat: int = 5) -> dict[str, Any]:
     """One stream, stepped and skipped, with its share of stepped instructions."""
-    from archloom.acadl_models.timing.engine import simulate
+    from archloom.acadl_models.timing import simulate
     from archloom.acadl_models.timing.engine.lowering.program import lower
     from archloom.acadl_models.timing.engine.run import run
     from archloom.acadl_models.timing.machine import bind
@@ -138,7 +138,7 @@ def measure(graph: Any, stream: Any, repeat: int = 5) -> dict[str, Any]:
 
 def reference_ips(graph: Any, stream: Any) -> float:
     """Of the step-by-step simulator, whose result the engine must equal."""
-    from archloom.acadl_models.timing.engine import simulate
+    from archloom.acadl_models.timing import simulate
     from archloom.acadl_models.timing.reference import simulate_reference
 
     expected = simulate_reference(graph, stream)
@@ -149,7 +149,7 @@ def reference_ips(graph: Any, stream: Any) -> float:
 
 def resnet50(model: str | None) -> dict[str, Any]:
     """All layers of a quantized ResNet-50 on Gemmini: mapped by the search, then timed one after the other."""
-    from archloom.acadl_models.timing.engine import simulate
+    from archloom.acadl_models.timing import simulate
     from archloom.oracle.resolve import resolve
     from archloom.tvm_backend.compile import compile_model
     from archloom.tvm_backend.frontends import load as frontends
@@ -174,7 +174,7 @@ def resnet50(model: str | None) -> dict[str, Any]:
 
 def huge(machine: Gemmini) -> dict[str, Any]:
     """One product of billions of instructions: how little of it is stepped."""
-    from archloom.acadl_models.timing.engine import simulate
+    from archloom.acadl_models.timing import simulate
 
     stream = machine.gemm(*HUGE)
     found = simulate(machine.graph, stream)

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from archloom.acadl_models.fit import misfits
 from archloom.acadl_models.systolic_array import CONVENTIONS, DATAFLOWS, Design, systolic_array
 from archloom.acadl_models.systolic_array.design import FETCH_CYCLES
-from archloom.acadl_models.timing.engine import simulate
-from archloom.acadl_models.timing.reference import InstanceLog, simulate_reference
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.oracle.resolve import resolve
 from benchmarks.published.systolic import Problem, machine
+from tests.support.acadl_models.simulators import InstanceLog, simulate_logged
 from tests.support.acadl_models.systolic_data import expected
 from tests.support.examples import examples
 
@@ -28,7 +29,7 @@ problems = st.builds(Problem, st.integers(1, 7), st.integers(1, 7), st.integers(
 def step_by_step(design: Design, problem: Problem) -> tuple[int, list[InstanceLog]]:
     """The counted cycles of the step-by-step simulator, and its log."""
     made, log = machine(design), []  # type: ignore[var-annotated]
-    timing = simulate_reference(made.graph, resolve(made.stream(problem), made.isa), log)
+    timing = simulate_logged(made.graph, resolve(made.stream(problem), made.isa), log)
     return design.counted(timing.cycles, problem.last_fold(design)), log
 
 

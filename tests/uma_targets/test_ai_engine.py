@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import Link
-from archloom.acadl_models.ai_engine import ai_engine, chain_places, core_path, isa_parameters
+from archloom.acadl_models.ai_engine import ai_engine, chain_places, core_path
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.engine.window import log_window
 from archloom.acadl_models.timing.reference import log_reference, simulate_reference
@@ -30,7 +30,7 @@ FULL = 1 << 15
 
 
 def parameters(cores: int, samples: int = 32) -> dict[str, int]:
-    return isa_parameters(ai_engine(columns=cores, samples=samples))
+    return ai_engine(columns=cores, samples=samples).parameters
 
 
 def chain(f: Fir, x: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -99,7 +99,7 @@ def test_cycles_of_the_paper(case, cycles, warm_up):
     found = measure(case)
     assert (found.cycles, found.warm_up) == (cycles, warm_up)
     graph, stream = case.graph(), case.stream()
-    resolved = resolve(stream, taidl.load("ai_engine", **isa_parameters(graph)))
+    resolved = resolve(stream, taidl.load("ai_engine", **graph.parameters))
     assert simulate(graph, resolved).cycles == found.makespan
 
 
@@ -119,7 +119,7 @@ def test_the_reference_simulator_agrees_on_the_whole_signal(case):
 @examples(5, 120)
 def test_engine_equals_reference(f, stream_bits, memory_latency, fifo):
     graph = ai_engine(columns=f.cores, stream_bits=stream_bits, memory_latency=memory_latency, fifo=fifo)
-    p = isa_parameters(graph)
+    p = graph.parameters
     resolved = resolve(fir(f, p), taidl.load("ai_engine", **p))
     assert simulate(graph, resolved) == simulate_reference(graph, resolved)
 
@@ -139,7 +139,7 @@ def test_the_trace_shows_what_the_cores_wait_for():
     case = replace(CASES[2], filter=replace(CASES[2].filter, outputs=160))
     graph, stream = case.graph(), case.stream()
     begin = 120
-    log = log_window(graph, resolve(stream, taidl.load("ai_engine", **isa_parameters(graph))), begin, 40)
+    log = log_window(graph, resolve(stream, taidl.load("ai_engine", **graph.parameters)), begin, 40)
     steps = [part for piece in tracks(log).slices["core[0][15].vector"] for part in (piece, *piece.parts)]
     stalled = {cycle for s in steps if s.stall == DEPENDENCY for cycle in range(s.begin, s.end)}
     assert sum(begin <= cycle < begin + 40 for cycle in stalled) == 30

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import archloom
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference import simulate_reference
-from archloom.acadl_models.ultratrail import isa_parameters, ultratrail
+from archloom.acadl_models.ultratrail import ultratrail
 from archloom.mapper.search import search
 from archloom.mapper.workload import Epilogue, conv2d, gemm
 from archloom.oracle import interpreter, taidl
@@ -65,7 +65,7 @@ def arguments(stream: Stream, seed: int = 0) -> Arrays:
 
 
 def check(net: Network, dim: int, *, xla: bool) -> None:
-    parameters = {**isa_parameters(ultratrail(dim=dim)), "features": 2048}
+    parameters = {**ultratrail(dim=dim).parameters, "features": 2048}
     isa = taidl.load("ultratrail", **parameters)
     stream = inference(net, parameters)
     inputs = arguments(stream)
@@ -97,8 +97,8 @@ def test_a_residual_network_equals_numpy_on_the_oracle():
 @examples(5, 100)
 def test_engine_equals_reference(channels, positions, blocks, classes):
     graph = ultratrail(dim=4)
-    stream = inference(network("net", channels, positions, blocks, classes), isa_parameters(graph))
-    resolved = resolve(stream, taidl.load("ultratrail", **isa_parameters(graph)))
+    stream = inference(network("net", channels, positions, blocks, classes), graph.parameters)
+    resolved = resolve(stream, taidl.load("ultratrail", **graph.parameters))
     assert simulate(graph, resolved) == simulate_reference(graph, resolved)
 
 
@@ -125,7 +125,7 @@ def test_published_networks_equal_numpy(entry):
 def test_loads_compete_with_the_array():
     entry = next(e for e in dsd22.NETWORKS if e.network.name == "vad_ha")
     graph = dsd22.graph(entry)
-    parameters = isa_parameters(graph)
+    parameters = graph.parameters
     isa = taidl.load("ultratrail", **parameters)
     cold = simulate(graph, resolve(inference(entry.network, parameters), isa))
     assert cold.cycles > entry.cycles + entry.network.channels * entry.network.positions // 4
@@ -134,9 +134,9 @@ def test_loads_compete_with_the_array():
 def test_networks_that_do_not_fit_are_refused():
     net = network("big", 200, 300, [Block(((200, 9, True),), 1)], 2)
     with pytest.raises(MappingError, match="big on ultratrail needs 7500 rows of features in one memory, 1024 are"):
-        inference(net, isa_parameters(ultratrail()))
+        inference(net, ultratrail().parameters)
     with pytest.raises(MappingError, match="needs 5650 rows of weights, 2048 are there"):
-        inference(net, isa_parameters(ultratrail(features=1 << 14)))
+        inference(net, ultratrail(features=1 << 14).parameters)
     with pytest.raises(MappingError, match="block 0 makes 3 positions, and the way around it 2; .* odd"):
         network("even", 1, 4, [Block(((1, 2, False),), 2, True)], 1)
 

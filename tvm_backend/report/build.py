@@ -63,13 +63,11 @@ def build(
 
 def _share(target: "Chosen", layers: Sequence[Layer], peak: int, made: "Configuration") -> TargetShare:
     """What one target took."""
-    from archloom.acadl_models.timing.energy import area_mm2
-
     own = [layer for layer in layers if layer.target == target.name]
     cycles, macs = sum(layer.cycles or 0 for layer in own), sum(layer.macs for layer in own)
     return TargetShare(
         target.name, len(own), macs, cycles, cycles / made.graph.clock_hz, made.graph.clock_hz, peak,
-        macs / (cycles * peak) if cycles else None, area_mm2(made.graph),
+        macs / (cycles * peak) if cycles else None, made.graph.total("area_mm2"),
     )
 
 

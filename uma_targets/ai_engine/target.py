@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from archloom.acadl_models.ai_engine import PRODUCTS_PER_CYCLE, ai_engine, isa_parameters
+from archloom.acadl_models.ai_engine import PRODUCTS_PER_CYCLE, ai_engine
 from archloom.mapper.options import GraphOptions
 from archloom.mapper.reuse import ceil_div
 from archloom.uma_targets.ai_engine.emit import emit
@@ -56,7 +56,6 @@ AI_ENGINE = GemmKit(
     options=GRAPH.options(),
     isa="ai_engine",
     graph=GRAPH.graph,
-    isa_parameters=isa_parameters,
     emit=emit,
     tiling=_tiling,
     macs_per_cycle=lambda graph: PRODUCTS_PER_CYCLE * graph.parameters["cores"],

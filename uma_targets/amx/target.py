@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from archloom.acadl_models.amx import MACS_PER_CYCLE, ROWS, amx, isa_parameters
+from archloom.acadl_models.amx import MACS_PER_CYCLE, ROWS, amx
 from archloom.mapper.lines import Cache
 from archloom.mapper.options import GraphOptions
 from archloom.mapper.reuse import ceil_div
@@ -49,7 +49,6 @@ AMX = GemmKit(
     options=GRAPH.options(),
     isa="amx",
     graph=GRAPH.graph,
-    isa_parameters=isa_parameters,
     emit=emit,
     tiling=_tiling,
     macs_per_cycle=lambda graph: MACS_PER_CYCLE,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from archloom.acadl_models.ultratrail import isa_parameters, ultratrail
+from archloom.acadl_models.ultratrail import ultratrail
 from archloom.mapper.accelerator import Accelerator, Emitter
 from archloom.mapper.options import GraphOptions
 from archloom.mapper.reuse import ceil_div
@@ -104,7 +104,6 @@ ULTRATRAIL = _TemporalKit(
     options=GRAPH.options(),
     isa="ultratrail",
     graph=GRAPH.graph,
-    isa_parameters=isa_parameters,
     emit=emit,
     tiling=_tiling,
     macs_per_cycle=lambda graph: graph.parameters["dim"] ** 2,

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.layout import H, Instruction
 from archloom.acadl_models.timing.engine.lowering.program import Lowered
-from archloom.acadl_models.timing.engine.state import Instance, M, Phase, Stage, Unit
+from archloom.acadl_models.timing.engine.machine import alive, held
+from archloom.acadl_models.timing.engine.state import Instance, M, Phase, Unit
 from archloom.acadl_models.timing.machine import MOST_LISTED, more_faults
 
 _STEPS: dict[int, str] = {Phase.READING: "reading", Phase.PROCESSING: "processing", Phase.WRITING: "writing"}
@@ -22,19 +23,11 @@ def deadlock_faults(lowered: Lowered, m: NDArray[np.int64]) -> list[str]:
     left = total - int(m[M.FINISHED])
     idle = int(m[M.TIME]) + int(m[M.CHANGED] == m[M.TIME])
     faults = [f"deadlock in cycle {idle}: {left} of {total} instructions are left"]
-    alive = list(_alive(m))
-    blockers = {unit: slot for slot in alive for unit in _waiters(m, slot)}
-    for slot in alive[:MOST_LISTED]:
+    in_flight = list(alive(m))
+    blockers = {unit: slot for slot in in_flight for unit in _waiters(m, slot)}
+    for slot in in_flight[:MOST_LISTED]:
         faults.append(f"{_name(lowered, m, slot)} waits for {_waits_for(lowered, m, slot, blockers)}")
-    return faults + more_faults(len(alive))
-
-
-def _alive(m: NDArray[np.int64]) -> Iterator[int]:
-    """The slots of the instances in flight, in program order."""
-    slot = int(m[M.OLDEST])
-    while slot != NONE:
-        yield slot
-        slot = int(m[slot + Instance.YOUNGER])
+    return faults + more_faults(len(in_flight))
 
 
 def _waiters(m: NDArray[np.int64], slot: int) -> Iterator[int]:
@@ -60,17 +53,8 @@ def _waits_for(lowered: Lowered, m: NDArray[np.int64], slot: int, blockers: dict
     if unit != NONE:
         number = (unit - int(m[M.UNITS])) // Unit.SIZE
         return f"{_STEPS[phase]} to end, in {lowered.graph.units[number]}"
-    stage = next((s for k, s in enumerate(lowered.graph.stages) if slot in _held(m, k)), lowered.program.fetch)
+    stage = next((s for k, s in enumerate(lowered.graph.stages) if slot in held(m, k)), lowered.program.fetch)
     number = (int(m[slot + Instance.STATIC]) - int(lowered.tables[H.STATIC_TABLE])) // Instruction.SIZE
     routed = lowered.program.instructions[number].routed
     after = [s for s in lowered.program.graph.successors(stage) if s.name in routed]
     return f"room in {' or '.join(map(str, after)) or 'no stage at all'}, in {stage}"
-
-
-def _held(m: NDArray[np.int64], number: int) -> Iterator[int]:
-    """The slots of the instances that a stage holds."""
-    stage = int(m[M.STAGES]) + number * Stage.SIZE
-    slot = int(m[stage + Stage.HEAD]) if m[stage + Stage.COUNT] else NONE
-    while slot != NONE:
-        yield slot
-        slot = int(m[slot + Instance.LINK])

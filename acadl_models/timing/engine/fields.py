@@ -12,7 +12,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-PLAIN_MODE = os.environ.get("ARCHLOOM_ENGINE") == "plain"
+from archloom.oracle.errors import ArchloomError
+
+_engine = os.environ.get("ARCHLOOM_ENGINE", "")
+if _engine not in ("", "plain"):
+    raise ArchloomError(f"ARCHLOOM_ENGINE is {_engine!r}: expected 'plain' (slow, every access checked) or nothing")
+PLAIN_MODE = _engine == "plain"
 """Whether the engine runs as plain Python, each access to its arrays checked (``ARCHLOOM_ENGINE=plain``)."""
 
 FOREVER = 1 << 62

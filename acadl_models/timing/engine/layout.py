@@ -34,9 +34,7 @@ class H(Record):
     SLOT_SIZE = SLOT_REQUESTS = SLOT_ACCESSES = ACCESS_SIZE = SLOT_LATENCIES = constant  # an instance and its parts
     POOL = constant  # instances that fit into the machine at once
     CACHES = CACHE_TABLE = DRAMS = DRAM_TABLE = LINKS = LINK_TABLE = constant
-    SPACES = SPACE_TABLE = (
-        constant  # address spaces (memories): bits of which lines and rows before them are whole parts
-    )
+    SPACES = SPACE_TABLE = constant  # address spaces (memories): bits of which their lines and rows are whole parts
     LEVELS = HIT_AFTER_MISS = SLOT_TAILS = TAIL_SIZE = BANKS = constant
     PLACED = constant  # accesses with a place in such memories
     GROUPS = constant  # GroupSpec records of each state.Group
@@ -188,8 +186,8 @@ class LatencySpec(Record):
 class Operation(Record):
     """Of that machine."""
 
-    NUMBER = EXPRESSION = WORDS = BYTES = ADD = SUB = MUL = FLOORDIV = MOD = CDIV = code
-    LT = LE = GT = GE = EQ = NE = NOT = NEG = MIN = MAX = JUMP = JUMP_IF_ZERO = code
+    NUMBER = EXPRESSION = WORDS = BYTES = ADD = MUL = FLOORDIV = MOD = MIN = MAX = JUMP = JUMP_IF_ZERO = code
+    LT = LE = EQ = NE = code  # comparisons with 0
 
 
 STACK = 64

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 
-from archloom.acadl_models.timing.engine.fields import PLAIN_MODE, Kind, Record, place, state
+from archloom.acadl_models.timing.engine.fields import NONE, PLAIN_MODE, Kind, Record, place, state
 from archloom.acadl_models.timing.engine.jit import python_of
 from archloom.acadl_models.timing.engine.layout import CacheSpec, H, StageSpec, StoreSpec, UnitSpec
 from archloom.acadl_models.timing.engine.skipping.snapshot import state_words
@@ -115,6 +116,24 @@ def _room(words: int) -> Array:
     if room is None or len(room) < words:
         room = _rooms.room = np.empty(words, np.int64)
     return room
+
+
+# --- what is in it ---------------------------------------------------------------------------------------------
+def alive(m: Array) -> Iterator[int]:
+    """The slots of the instances in flight, in program order."""
+    slot = int(m[M.OLDEST])
+    while slot != NONE:
+        yield slot
+        slot = int(m[slot + Instance.YOUNGER])
+
+
+def held(m: Array, number: int) -> Iterator[int]:
+    """The slots of the instances that a stage holds."""
+    stage = int(m[M.STAGES]) + number * Stage.SIZE
+    slot = int(m[stage + Stage.HEAD])
+    for _ in range(int(m[stage + Stage.COUNT])):
+        yield slot
+        slot = int(m[slot + Instance.LINK])
 
 
 # --- names of the words ----------------------------------------------------------------------------------------

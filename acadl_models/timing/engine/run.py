@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from archloom.acadl_models.acadl.latency import BAD_DIVISOR
+from archloom.acadl_models.timing import result
 from archloom.acadl_models.timing.engine import core
 from archloom.acadl_models.timing.engine.deadlock import deadlock_faults
 from archloom.acadl_models.timing.engine.layout import H
@@ -11,7 +13,7 @@ from archloom.acadl_models.timing.engine.lowering.memories import stateful_drams
 from archloom.acadl_models.timing.engine.lowering.program import Lowered, bad_latency
 from archloom.acadl_models.timing.engine.machine import new_machine, new_memory, records_of
 from archloom.acadl_models.timing.engine.state import (
-    DIVIDES_BY_ZERO,
+    NO_DIVISOR,
     Array,
     Cache,
     Dram,
@@ -23,16 +25,6 @@ from archloom.acadl_models.timing.engine.state import (
     Store,
     Unit,
 )
-from archloom.acadl_models.timing.memories import CacheTiming, DramTiming
-from archloom.acadl_models.timing.result import (
-    LinkTiming,
-    LoopTiming,
-    PortTiming,
-    StageTiming,
-    StorageTiming,
-    TimingResult,
-    UnitTiming,
-)
 from archloom.acadl_models.timing.tally import fetch_port
 from archloom.oracle.errors import GraphError
 
@@ -40,7 +32,7 @@ LARGEST_FIRST_POOL = 1 << 17
 """Instances that fit into the machine at first at most; where more are in flight, the run starts again with more."""
 
 
-def run(lowered: Lowered, *, skip: bool) -> TimingResult:
+def run(lowered: Lowered, *, skip: bool) -> result.TimingResult:
     """Simulate lowered tables; raises GraphError for a deadlock and for latencies that get too small on the way."""
     most = most_in_flight(lowered)
     pool = min(most, LARGEST_FIRST_POOL)
@@ -59,7 +51,7 @@ def raise_faults(lowered: Lowered, machine: Array) -> None:
     """Raise the GraphError for which a run has stopped, if any."""
     if machine[M.STATUS] == Status.BAD_LATENCY:
         value = int(machine[M.VALUE])
-        found = "divides by zero" if value == DIVIDES_BY_ZERO else f"is {value}"
+        found = BAD_DIVISOR if value == NO_DIVISOR else f"is {value}"
         raise bad_latency(lowered.program, lowered.owners[machine[M.OBJECT]], found)
     if machine[M.STATUS] == Status.DEADLOCK:
         raise GraphError(lowered.program.graph.name, deadlock_faults(lowered, machine))
@@ -70,7 +62,7 @@ def most_in_flight(lowered: Lowered) -> int:
     return max(1, min(lowered.graph.most, int(lowered.tables[H.TOTAL])))
 
 
-def _result(lowered: Lowered, m: Array) -> TimingResult:
+def _result(lowered: Lowered, m: Array) -> result.TimingResult:
     program = lowered.program
     graph = program.graph
     cycles, total = int(m[M.LATEST]), int(lowered.tables[H.TOTAL])
@@ -81,7 +73,7 @@ def _result(lowered: Lowered, m: Array) -> TimingResult:
         _unit(unit.name, record, cycles)
         for unit, record in zip(lowered.graph.units, records_of(m, M.UNITS, len(lowered.graph.units), Unit).tolist())
     )
-    return TimingResult(
+    return result.TimingResult(
         graph.name,
         program.stream.name,
         graph.clock_hz,
@@ -103,36 +95,32 @@ def _result(lowered: Lowered, m: Array) -> TimingResult:
     )
 
 
-def _unit(name: str, record: list[int], cycles: int) -> UnitTiming:
-    busy, dependency, storage, starved = (
-        record[Unit.BUSY],
-        record[Unit.DEPENDENCY],
-        record[Unit.STORAGE],
-        record[Unit.STARVED],
-    )
+def _unit(name: str, record: list[int], cycles: int) -> result.UnitTiming:
+    spent = (Unit.BUSY, Unit.DEPENDENCY, Unit.STORAGE, Unit.STARVED)
+    busy, dependency, storage, starved = (record[field] for field in spent)
     idle = cycles - busy - dependency - storage - starved
-    return UnitTiming(name, record[Unit.TAKEN], busy, dependency, storage, idle, starved)
+    return result.UnitTiming(name, record[Unit.TAKEN], busy, dependency, storage, idle, starved)
 
 
-def _stage(name: str, record: list[int], cycles: int) -> StageTiming:
+def _stage(name: str, record: list[int], cycles: int) -> result.StageTiming:
     stall, busy = record[Stage.STALL], record[Stage.BUSY]
-    return StageTiming(name, record[Stage.HELD], stall, busy, cycles - stall - busy)
+    return result.StageTiming(name, record[Stage.HELD], stall, busy, cycles - stall - busy)
 
 
-def _fetch(name: str, m: Array, total: int, cycles: int) -> StageTiming:
+def _fetch(name: str, m: Array, total: int, cycles: int) -> result.StageTiming:
     """Until the last fetch has ended, the fetch stage is busy or stalled."""
     busy = int(m[M.FETCH_BUSY])
     stall = int(m[M.LAST_FETCH]) - busy
-    return StageTiming(name, total, stall, busy, cycles - stall - busy)
+    return result.StageTiming(name, total, stall, busy, cycles - stall - busy)
 
 
-def _loops(lowered: Lowered, m: Array) -> tuple[LoopTiming, ...]:
+def _loops(lowered: Lowered, m: Array) -> tuple[result.LoopTiming, ...]:
     count = len(lowered.sites.sites)
     spent, iterated = (m[m[part] : m[part] + count].tolist() for part in (M.SPENT, M.ITERATED))
     return lowered.sites.timings(spent, iterated)
 
 
-def _storages(lowered: Lowered, m: Array) -> Iterator[StorageTiming]:
+def _storages(lowered: Lowered, m: Array) -> Iterator[result.StorageTiming]:
     program = lowered.program
     _, memory = program.graph.instruction_memory(program.fetch)
     storages = lowered.graph.storages
@@ -141,42 +129,37 @@ def _storages(lowered: Lowered, m: Array) -> Iterator[StorageTiming]:
         if storage is memory:
             fetches, total = int(m[M.FETCHES]), int(lowered.tables[H.TOTAL])
             port = fetch_port(total, memory.port_width, memory.data_width)
-            yield StorageTiming(storage.name, fetches, 0, port.bytes, 0, fetches, 0, total, 0, port)
+            yield result.StorageTiming(storage.name, fetches, 0, port.bytes, 0, fetches, 0, total, 0, port)
         elif storage.name in records:
             r = records[storage.name]
             traffic = r[Store.READS], r[Store.WRITES], r[Store.BYTES_READ], r[Store.BYTES_WRITTEN]
             words = r[Store.WORDS_READ], r[Store.WORDS_WRITTEN]
             write, read = (r[Store.PORTS + k * Port.SIZE :][: Port.SIZE] for k in (0, 1))
-            yield StorageTiming(
-                storage.name,
-                *traffic,
-                r[Store.BEATS],
-                r[Store.QUEUE_CYCLES],
-                *words,
-                _port(r[Store.BYTES_READ], read),
+            yield result.StorageTiming(
+                storage.name, *traffic, r[Store.BEATS], r[Store.QUEUE_CYCLES], *words, _port(r[Store.BYTES_READ], read),
                 _port(r[Store.BYTES_WRITTEN], write),
             )
 
 
-def _port(size: int, record: Sequence[int]) -> PortTiming:
-    return PortTiming(int(size), int(record[Port.BUSY]), int(record[Port.PEAK]), int(record[Port.PEAK_CYCLES]))
+def _port(size: int, record: Sequence[int]) -> result.PortTiming:
+    return result.PortTiming(int(size), int(record[Port.BUSY]), int(record[Port.PEAK]), int(record[Port.PEAK_CYCLES]))
 
 
-def _caches(lowered: Lowered, m: Array) -> Iterator[CacheTiming]:
+def _caches(lowered: Lowered, m: Array) -> Iterator[result.CacheTiming]:
     caches = lowered.program.graph.caches
     for cache, record in zip(caches, records_of(m, M.CACHES, len(caches), Cache).tolist()):
-        yield CacheTiming(cache.name, *record[: Cache.GENERATOR])
+        yield result.CacheTiming(cache.name, *record[: Cache.GENERATOR])
 
 
-def _drams(lowered: Lowered, m: Array) -> Iterator[DramTiming]:
+def _drams(lowered: Lowered, m: Array) -> Iterator[result.DramTiming]:
     drams = stateful_drams(lowered.program.graph)
     for dram, record in zip(drams, records_of(m, M.DRAMS, len(drams), Dram).tolist()):
         if dram.has_bank_state:
-            yield DramTiming(dram.name, *record)
+            yield result.DramTiming(dram.name, *record)
 
 
-def _links(lowered: Lowered, m: Array) -> Iterator[LinkTiming]:
+def _links(lowered: Lowered, m: Array) -> Iterator[result.LinkTiming]:
     links = lowered.program.graph.links
     for link, record in zip(links, records_of(m, M.LINKS, len(links), Link).tolist()):
         write, read = (_port(record[Link.BYTES + k], record[Link.PORTS + k * Port.SIZE :]) for k in (0, 1))
-        yield LinkTiming(link.name, read, write, record[Link.WAIT])
+        yield result.LinkTiming(link.name, read, write, record[Link.WAIT])

@@ -114,8 +114,8 @@ class Status(Record):
     RUNNING = DONE = DEADLOCK = POOL_FULL = BAD_LATENCY = PAUSED = code
 
 
-DIVIDES_BY_ZERO = -(1 << 62)
-"""Stands for the value of a latency that divides by zero."""
+NO_DIVISOR = -(1 << 62)
+"""Stands for the value of a latency that divides by a number that is not positive."""
 
 
 class Loop(Record):

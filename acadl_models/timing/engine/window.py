@@ -13,7 +13,7 @@ from archloom.acadl_models.timing.engine import core
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.layout import H, LinkSpec, StoreKind, StoreSpec
 from archloom.acadl_models.timing.engine.lowering.program import Lowered
-from archloom.acadl_models.timing.engine.machine import new_machine, new_memory
+from archloom.acadl_models.timing.engine.machine import alive, held, new_machine, new_memory
 from archloom.acadl_models.timing.engine.run import most_in_flight, raise_faults
 from archloom.acadl_models.timing.engine.state import (
     BEATS_ROOM,
@@ -24,7 +24,6 @@ from archloom.acadl_models.timing.engine.state import (
     M,
     Phase,
     Request,
-    Stage,
     Status,
     Store,
     Tail,
@@ -40,18 +39,8 @@ if TYPE_CHECKING:
 Array = NDArray[np.int64]
 
 _STEPS = (
-    steps.FETCH,
-    steps.FETCHED,
-    steps.ENTERED,
-    steps.RECEIVED,
-    steps.STARTED,
-    steps.PROCESSING,
-    steps.WRITING,
-    steps.FINISHED,
-    steps.QUEUED,
-    steps.GRANTED,
-    steps.TRANSFER,
-    steps.CARRIED,
+    steps.FETCH, steps.FETCHED, steps.ENTERED, steps.RECEIVED, steps.STARTED, steps.PROCESSING, steps.WRITING,
+    steps.FINISHED, steps.QUEUED, steps.GRANTED, steps.TRANSFER, steps.CARRIED,
 )
 """By the kind of a record."""
 
@@ -147,20 +136,9 @@ class _Watcher:
             flight = int(m[M.FLIGHTS] + (m[M.FETCH_FIRST] + k) % self.t[H.FETCH_FLIGHTS] * Flight.SIZE)
             end, count = int(m[flight + Flight.END]), int(m[flight + Flight.COUNT])
             yield Event(self.begin, steps.FETCH, self.fetch, -1, finish=end, instructions=count)
-        held = dict(self._held(m))
-        slot = int(m[M.OLDEST])
-        while slot != NONE:
-            yield from self._instance(m, slot, held.get(slot))
-            slot = int(m[slot + Instance.YOUNGER])
-
-    def _held(self, m: Array) -> Iterator[tuple[int, str]]:
-        """The instances that stages buffer, and the stages."""
-        for k, name in enumerate(self.stages):
-            stage = int(m[M.STAGES]) + k * Stage.SIZE
-            slot = int(m[stage + Stage.HEAD])
-            for _ in range(int(m[stage + Stage.COUNT])):
-                yield slot, name
-                slot = int(m[slot + Instance.LINK])
+        stage_of = {slot: name for k, name in enumerate(self.stages) for slot in held(m, k)}
+        for slot in alive(m):
+            yield from self._instance(m, slot, stage_of.get(slot))
 
     def _instance(self, m: Array, slot: int, stage: str | None) -> Iterator[Event]:
         number, phase = int(m[slot + Instance.SEQ]), int(m[slot + Instance.PHASE])
@@ -187,9 +165,7 @@ class _Watcher:
                 continue  # it has ended
             store = self.stores[(int(m[request + Request.STORE]) - int(m[M.STORES])) // Store.SIZE]
             what = (
-                int(m[request + Request.BYTES]),
-                int(m[request + Request.BEATS]),
-                bool(m[request + Request.IS_READ]),
+                int(m[request + Request.BYTES]), int(m[request + Request.BEATS]), bool(m[request + Request.IS_READ])
             )
             number = int(m[slot + Instance.SEQ])
             if finish == FOREVER:
@@ -217,23 +193,8 @@ class _Watcher:
             return
         bandwidth = int(self.t[self.t[H.LINK_TABLE] + link * LinkSpec.SIZE + LinkSpec.BANDWIDTH])
         start, waited, size = (int(m[request + field]) for field in (Request.SENT, Request.SEND_WAIT, Request.BYTES))
-        is_read = bool(m[request + Request.IS_READ])
-        yield self._carrying(self.begin, self.links[link], number, size, is_read, start, bandwidth, waited)
-
-    def _carrying(
-        self, time: int, link: str, number: int, size: int, is_read: bool, begin: int, bandwidth: int, waited: int
-    ) -> Event:
-        return Event(
-            time,
-            steps.CARRIED,
-            link,
-            number,
-            size=size,
-            is_read=is_read,
-            begin=begin,
-            bandwidth=bandwidth,
-            waited=waited,
-        )
+        yield Event(self.begin, steps.CARRIED, self.links[link], number, size=size, begin=start, waited=waited,
+                    is_read=bool(m[request + Request.IS_READ]), bandwidth=bandwidth)
 
     # --- the log -----------------------------------------------------------------------------------------------
     def _drain(self, m: Array) -> list[Event]:
@@ -247,7 +208,8 @@ class _Watcher:
         step = _STEPS[kind]
         if kind == Logged.CARRIED:
             rest, size = c % BEATS_ROOM, c // BEATS_ROOM
-            return self._carrying(time, self.links[number], seq, size, bool(rest % 2), b, rest // 2, a)
+            return Event(time, step, self.links[number], seq, size=size, is_read=bool(rest % 2), begin=b,
+                         bandwidth=rest // 2, waited=a)
         if kind >= Logged.QUEUED:
             beats = c % BEATS_ROOM
             finish = b if kind == Logged.TRANSFER else -1
@@ -264,6 +226,3 @@ class _Watcher:
 def m_room(m: Array) -> int:
     """Records for which the log of a machine has room."""
     return (len(m) - int(m[M.LOG])) // Log.SIZE
-
-
-__all__ = ["log_window"]

@@ -4,13 +4,3 @@ They are the plain models behind docs/timing_semantics.md ("Caches", "DRAM banks
 step-by-step simulator runs on them, and the fast engine is tested against it. They know nothing of graphs, streams or
 instructions; :mod:`.serving` makes those of a graph.
 """
-
-from archloom.acadl_models.timing.memories.cache import Cache, Policy, Wait
-from archloom.acadl_models.timing.memories.channels import InterleavedPort, Interleaving
-from archloom.acadl_models.timing.memories.dram import Banks
-from archloom.acadl_models.timing.memories.figures import CacheTiming, DramTiming
-from archloom.acadl_models.timing.memories.link import Channels
-
-__all__ = [
-    "Banks", "Cache", "CacheTiming", "Channels", "DramTiming", "InterleavedPort", "Interleaving", "Policy", "Wait",
-]

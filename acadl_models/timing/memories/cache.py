@@ -19,19 +19,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from archloom.acadl_models.timing.memories.figures import CacheTiming
+from archloom.acadl_models.acadl.caches import ReplacementPolicy
+from archloom.acadl_models.timing.result import CacheTiming
 
 MULTIPLIER, MODULUS = 48271, 2**31 - 1
 """Park and Miller's minimal standard generator: the choices of the policy RANDOM."""
-
-
-class Policy(Enum):
-    """Which line of a set gives way."""
-
-    LRU = "LRU"
-    FIFO = "FIFO"
-    MRU = "MRU"
-    RANDOM = "RANDOM"
 
 
 class Wait(Enum):
@@ -60,7 +52,7 @@ class Cache:
     sets: int
     ways: int
     line_bytes: int
-    policy: Policy = Policy.LRU
+    policy: ReplacementPolicy = ReplacementPolicy.LRU
     write_back: bool = True
     write_allocate: bool = True
     seed: int = 0
@@ -135,7 +127,7 @@ class Cache:
             return False
         self.read_hits += is_read
         self.write_hits += not is_read
-        if is_read and self.policy in (Policy.LRU, Policy.MRU):
+        if is_read and self.policy in (ReplacementPolicy.LRU, ReplacementPolicy.MRU):
             places.insert(0, places.pop(hit))
         return True
 
@@ -152,12 +144,12 @@ class Cache:
         places = self.lines[line % self.sets]
         if any(held is not None and held.number == line for held in places):
             return
-        if self.policy is Policy.RANDOM:
+        if self.policy is ReplacementPolicy.RANDOM:
             place = places.index(None) if None in places else self._draw()
             victim, places[place] = places[place], Line(line)
         else:
             victim = places.pop()
-            places.insert(len(places) if self.policy is Policy.MRU else 0, Line(line))
+            places.insert(len(places) if self.policy is ReplacementPolicy.MRU else 0, Line(line))
         if victim is not None:
             self.evictions += 1
             if victim.dirty:

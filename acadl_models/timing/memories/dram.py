@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from archloom.acadl_models.timing.memories.figures import DramTiming
+from archloom.acadl_models.timing.result import DramTiming
 
 
 @dataclass(eq=False)

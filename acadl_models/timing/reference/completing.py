@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from archloom.acadl_models.timing import log
 from archloom.acadl_models.timing.reference.fetching import arrive
-from archloom.acadl_models.timing.reference.recording import note, note_finished
+from archloom.acadl_models.timing.reference.recording import note
 from archloom.acadl_models.timing.reference.requests import end_requests, fill_slots, issue
 from archloom.acadl_models.timing.reference.state import Instance, Machine, State
 
@@ -25,7 +25,7 @@ def process(m: Machine, instance: Instance) -> None:
     unit = instance.unit.spec
     least = 0 if instance.static.makes_requests else 1
     latency = m.latency(f"{unit}: latency", unit.latency_of(instance.mnemonic), instance, least)
-    instance.state, instance.processing, instance.end = State.PROCESSING, m.now, m.now + latency
+    instance.state, instance.end = State.PROCESSING, m.now + latency
     note(m, log.PROCESSING, unit.name, instance.number)
     m.changed = True
     if latency == 0:
@@ -43,7 +43,7 @@ def _move_on(m: Machine, instance: Instance) -> None:
 
 
 def _write(m: Machine, instance: Instance) -> None:
-    instance.state, instance.written = State.WRITING, m.now
+    instance.state = State.WRITING
     note(m, log.WRITING, instance.unit.spec.name, instance.number)
     issue(m, instance, instance.writes)
     if not instance.pending:
@@ -53,7 +53,6 @@ def _write(m: Machine, instance: Instance) -> None:
 def _finish(m: Machine, instance: Instance) -> None:
     instance.state = State.FINISHED
     note(m, log.FINISHED, instance.unit.spec.name, instance.number)
-    note_finished(m, instance)
     instance.unit.inside.remove(instance)
     m.alive.remove(instance)
     m.finished += 1

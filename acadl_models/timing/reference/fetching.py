@@ -36,7 +36,7 @@ def _append_next(m: Machine) -> None:
     static, values = f.upcoming
     f.upcoming = next(f.left, None)
     environment = static.environment(m.program.parameters, values)
-    instance = Instance(f.fetched, static, values, environment, m.now)
+    instance = Instance(f.fetched, static, values, environment)
     for plan in static.plans:
         (instance.reads if plan.is_read else instance.writes).extend(plan.requests(values))
     note(m, FETCHED, f.stage.name, f.fetched)

@@ -83,6 +83,6 @@ def _hand_over(m: Machine, stage: Stage, instance: Instance) -> None:
     unit = m.units[instance.static.takers[stage.spec.name].name]
     unit.waiting = instance
     unit.taken += 1
-    instance.state, instance.taken_by, instance.received = State.WAITING, unit, m.now
+    instance.state, instance.taken_by = State.WAITING, unit
     note(m, RECEIVED, unit.spec.name, instance.number)
     m.changed = True

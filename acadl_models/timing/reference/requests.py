@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from archloom.acadl_models.acadl import DataStorage, Link
 from archloom.acadl_models.timing.log import GRANTED, QUEUED, TRANSFER
-from archloom.acadl_models.timing.machine import Request, evaluate_latency
+from archloom.acadl_models.timing.machine import evaluate_latency
 from archloom.acadl_models.timing.memories.serving import Load
+from archloom.acadl_models.timing.program import Request
 from archloom.acadl_models.timing.reference.recording import note_carried, note_request
 from archloom.acadl_models.timing.reference.state import Instance, Issued, Machine, Storage
 

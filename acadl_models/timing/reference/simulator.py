@@ -4,30 +4,24 @@ from __future__ import annotations
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.timing.log import RunLog
-from archloom.acadl_models.timing.machine import bind
+from archloom.acadl_models.timing.machine import MOST_LISTED, bind, more_faults
 from archloom.acadl_models.timing.reference.accounting import count_cycle, result
 from archloom.acadl_models.timing.reference.completing import complete
-from archloom.acadl_models.timing.reference.deadlock import deadlock
 from archloom.acadl_models.timing.reference.fetching import fetch
 from archloom.acadl_models.timing.reference.forwarding import forward
-from archloom.acadl_models.timing.reference.recording import InstanceLog
-from archloom.acadl_models.timing.reference.starting import start
-from archloom.acadl_models.timing.reference.state import Machine, State
+from archloom.acadl_models.timing.reference.starting import blocker, start
+from archloom.acadl_models.timing.reference.state import Instance, Machine, State
 from archloom.acadl_models.timing.result import TimingResult
 from archloom.oracle.errors import GraphError
 from archloom.oracle.resolved import ResolvedStream
 
 
-def simulate_reference(
-    graph: ArchitectureGraph, resolved: ResolvedStream, log: list[InstanceLog] | None = None
-) -> TimingResult:
-    """Simulate ``resolved`` on ``graph`` cycle by cycle; appends one entry per finished instance to ``log``.
+def simulate_reference(graph: ArchitectureGraph, resolved: ResolvedStream) -> TimingResult:
+    """Simulate ``resolved`` on ``graph`` cycle by cycle.
 
     Raises GraphError for a stream that the graph cannot process, a latency below its least value, or a deadlock.
     """
-    machine = Machine(bind(graph, resolved))
-    machine.log = log
-    return _run(machine)
+    return _run(Machine(bind(graph, resolved)))
 
 
 def log_reference(graph: ArchitectureGraph, resolved: ResolvedStream) -> RunLog:
@@ -64,3 +58,22 @@ def _waits_for_time(m: Machine) -> bool:
         )
         or any(s.incoming or (s.held and s.held[0].leave > m.now) for s in m.stages.values())
     )
+
+
+def deadlock(m: Machine) -> list[str]:
+    """What is said about a machine in which nothing can happen any more: what each instruction waits for."""
+    faults = [f"deadlock in cycle {m.now}: {m.total - m.finished} of {m.total} instructions are left"]
+    faults += [f"{instance} waits for {_waits_for(m, instance)}" for instance in m.alive[:MOST_LISTED]]
+    return faults + more_faults(len(m.alive))
+
+
+def _waits_for(m: Machine, instance: Instance) -> str:
+    if instance.state is State.WAITING:
+        return f"{blocker(m, instance)} to finish, in {instance.unit.spec}"
+    if instance.taken_by is not None:
+        return f"{instance.state} to end, in {instance.unit.spec}"
+    stage = next((s.spec for s in m.stages.values() if instance in s.held), m.program.fetch)
+    if stage is m.program.fetch and m.semantics.issue == "in_order" and instance is not m.fetcher.buffer[0]:
+        return f"{m.fetcher.buffer[0]} to be issued, in {stage}"
+    after = [s for s in m.graph.successors(stage) if s.name in instance.static.routed]
+    return f"room in {' or '.join(str(s) for s in after) or 'no stage at all'}, in {stage}"

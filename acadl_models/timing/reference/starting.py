@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from archloom.acadl_models.timing.log import STARTED
-from archloom.acadl_models.timing.machine import AccessPlan
+from archloom.acadl_models.timing.program import AccessPlan
 from archloom.acadl_models.timing.reference.completing import process
 from archloom.acadl_models.timing.reference.recording import note
 from archloom.acadl_models.timing.reference.requests import issue
@@ -35,7 +35,7 @@ def _begin(m: Machine, unit: Unit, instance: Instance) -> None:
     interval = unit.spec.interval_of(instance.mnemonic)
     if interval is not None:
         unit.ready_from = m.now + m.latency(f"{unit.spec}: interval", interval, instance, 1)
-    instance.state, instance.started = State.READING, m.now
+    instance.state = State.READING
     note(m, STARTED, unit.spec.name, instance.number)
     issue(m, instance, instance.reads)
     m.changed = True

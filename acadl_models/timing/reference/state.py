@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from archloom.acadl_models.acadl import DataStorage, FunctionalUnit, PipelineStage
 from archloom.acadl_models.acadl.latency import Expression
-from archloom.acadl_models.timing.machine import Program, Request, StaticInstruction, evaluate_latency, fetch_cycles
+from archloom.acadl_models.timing.machine import evaluate_latency, fetch_cycles
 from archloom.acadl_models.timing.memories.serving import Memories
+from archloom.acadl_models.timing.program import Program, Request, StaticInstruction
 from archloom.acadl_models.timing.tally import Tally
 
 if TYPE_CHECKING:
     from archloom.acadl_models.timing.log import Event
-    from archloom.acadl_models.timing.reference.recording import InstanceLog
 
 
 class State(StrEnum):
@@ -59,18 +59,13 @@ class Instance:
     static: StaticInstruction
     values: Mapping[str, int]
     environment: Mapping[str, int]
-    fetched: int
     reads: list[Request] = field(default_factory=list)
     writes: list[Request] = field(default_factory=list)
     pending: list[Issued] = field(default_factory=list)
     state: State = State.BUFFERED
     leave: int = 0  # when it may leave the stage that buffers it
     taken_by: Unit | None = None
-    received: int = 0
-    started: int = 0
-    processing: int = 0
     end: int = 0  # of its processing
-    written: int = 0
 
     @property
     def mnemonic(self) -> str:
@@ -198,7 +193,6 @@ class Machine:
         self.finished = 0
         self.tally = Tally(program)
         self.events: list[Event] | None = None
-        self.log: list[InstanceLog] | None = None
 
     def latency(self, where: str, expression: Expression, instance: Instance, least: int) -> int:
         """The value of a latency of an object for an instruction; GraphError if it is below ``least``."""

@@ -1,10 +1,11 @@
-"""The latency language: values as Python's, and the messages for texts that do not parse."""
+"""Latencies: TAIDL's expressions with Python's values, and the messages for texts that do not parse."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,8 +17,14 @@ Meaning = Callable[[dict[str, int]], int]
 Pair = tuple[str, Meaning]
 """A text and what it means, built side by side."""
 
+def divided(operation: Callable[[int, int], int]) -> Callable[[int, int], int]:
+    """A division by what is not positive has no value, as one by zero."""
+    return lambda a, b: operation(a, max(b, 0))
+
+
 BINARY: dict[str, Callable[[int, int], int]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": divided(operator.floordiv),
+    "%": divided(operator.mod),
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
 }
 
@@ -30,13 +37,13 @@ def binary(pair: tuple[Pair, str, Pair]) -> Pair:
 def logical(pair: tuple[Pair, bool, Pair]) -> Pair:
     (left, f), both, (right, g) = pair
     if both:
-        return f"({left} and {right})", lambda v: int(bool(f(v) and g(v)))
-    return f"({left} or {right})", lambda v: int(bool(f(v) or g(v)))
+        return f"({left} && {right})", lambda v: int(bool(f(v) and g(v)))
+    return f"({left} || {right})", lambda v: int(bool(f(v) or g(v)))
 
 
 def choice(parts: tuple[Pair, Pair, Pair]) -> Pair:
     (then, f), (condition, c), (otherwise, g) = parts
-    return f"({then} if {condition} else {otherwise})", lambda v: f(v) if c(v) else g(v)
+    return f"select({condition}, {then}, {otherwise})", lambda v: f(v) if c(v) else g(v)
 
 
 def extreme(parts: tuple[Pair, Pair]) -> Pair:
@@ -46,7 +53,7 @@ def extreme(parts: tuple[Pair, Pair]) -> Pair:
 
 def rounded_up(parts: tuple[Pair, Pair]) -> Pair:
     (a, f), (b, g) = parts
-    return f"cdiv({a}, {b})", lambda v: -(-f(v) // g(v))
+    return f"cdiv({a}, {b})", lambda v: -divided(operator.floordiv)(-f(v), g(v))
 
 
 def expressions() -> st.SearchStrategy[Pair]:
@@ -61,14 +68,14 @@ def expressions() -> st.SearchStrategy[Pair]:
             st.tuples(inner, inner).map(extreme),
             st.tuples(inner, inner).map(rounded_up),
             inner.map(lambda p: (f"(-{p[0]})", lambda v: -p[1](v))),
-            inner.map(lambda p: (f"(not {p[0]})", lambda v: int(not p[1](v)))),
+            inner.map(lambda p: (f"(!{p[0]})", lambda v: int(not p[1](v)))),
         )
 
     return st.recursive(numbers | names, extend, max_leaves=8).filter(lambda pair: len(pair[0]) < 300)
 
 
 def meaning(f: Meaning, values: dict[str, int]) -> int | None:
-    """None for a division by zero in a part that is evaluated."""
+    """None for a divisor that is not positive in a part that is evaluated."""
     try:
         return f(values)
     except ZeroDivisionError:
@@ -87,15 +94,22 @@ def test_expressions_mean_what_python_means(pair: Pair, points: list[tuple[int, 
                 expression.evaluate(values)
         else:
             assert expression.evaluate(values) == expected
+    columns = {name: np.array(column) for name, column in zip(NAMES, zip(*points))}
+    meant = [meaning(f, dict(zip(NAMES, point))) for point in points]
+    if None in meant:
+        with pytest.raises(LatencyError):
+            expression.evaluate_columns(columns)
+    else:
+        assert np.broadcast_to(expression.evaluate_columns(columns), len(points)).tolist() == meant
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
     [
         ("2 + 3 * 4", 14), ("(2 + 3) * 4", 20), ("10 - 4 - 3", 3), ("-7 // 2", -4), ("-7 % 4", 1), ("cdiv(7, 2)", 4),
-        ("1 if 0 else 2 if 0 else 3", 3), ("not 1 == 2", 1), ("1 or 1 // 0", 1), ("0 and 1 // 0", 0), ("- -3", 3),
-        ("max(1, min(5, 9), 3)", 5), ("min(4)", 4), ("ld_stride[1] * 2", 14), (5, 5), ("2 * 3 % 4", 2),
-        ("7 if 2 > 1 else 1 // 0", 7), ("1 + 2 >= 3", 1),
+        ("select(0, 1, select(0, 2, 3))", 3), ("!(1 == 2)", 1), ("1 || 1 // 0", 1), ("0 && 1 // 0", 0), ("- -3", 3),
+        ("max(1, min(5, 9), 3)", 5), ("ld_stride[1] * 2", 14), (5, 5), ("2 * 3 % 4", 2),
+        ("select(2 > 1, 7, 1 // 0)", 7), ("1 + 2 >= 3", 1),
     ],
 )
 def test_values(text: str | int, value: int) -> None:
@@ -111,19 +125,23 @@ def test_names() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "column 1: expected a number, a name or '\\(', found the end"),
-        ("1 +", "column 4: expected a number"),
-        ("rows dim", "column 6: expected an operator or the end, found 'dim'"),
-        ("log(rows)", "column 1: unknown function 'log' \\(valid: cdiv, max, min\\)"),
-        ("cdiv(1)", "column 1: cdiv takes 2 arguments, not 1"),
-        ("1 < 2 < 3", "column 7: comparisons do not chain"),
-        ("rows $ 2", "column 6: unexpected '\\$'"),
-        ("2 / 3", "column 3: unexpected '/'"),
+        ("", "column 1: expected a value, found the end of the text"),
+        ("1 +", "column 4: expected a value"),
+        ("rows dim", "column 6: expected an operator or the end of the text, found 'dim'"),
+        ("log(rows)", "column 1: unknown function 'log'"),
+        ("cdiv(1)", "column 1: cdiv takes 2 arguments, 1 given"),
+        ("1 < 2 < 3", "column 7: expected an operator"),
+        ("rows $ 2", "column 6: expected an operator or the end of the text, found '\\$'"),
+        ("2 << 3", "column 1: a latency has no <<"),
+        ("2 + 1.5", "column 5: expected an integer of at most 1099511627776, found 1.5"),
+        ("9999999999999", "found 9999999999999"),
+        ("stride[rows]", "column 8: the number of a register in a latency must be an integer"),
         ("(1 + 2", "column 7: expected '\\)'"),
-        ("1 if 2", "column 7: expected 'else'"),
-        ("__import__('os')", "unexpected"),
-        ("(" * 60 + "1" + ")" * 60, "nested deeper than 50"),
-        ("1" + "+1" * 300, "601 characters"),
+        ("1 if 2 else 3", "column 3: .* found 'if'; write select\\(c, a, b\\) for 'a if c else b'"),
+        ("rows and not dim", "&& || ! for 'and', 'or', 'not'"),
+        ("__import__('os')", "expected a value"),
+        ("(" * 60 + "1" + ")" * 60, "brackets are nested more than 50 deep"),
+        ("1" + "+1" * 300, "more than 100 operators deep"),
         (1.5, "an integer or an expression in a string, not 1.5"),
         (True, "not True"),
         (None, "not None"),

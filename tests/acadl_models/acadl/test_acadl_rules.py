@@ -193,7 +193,7 @@ def test_fault(change: Callable[[SimpleNamespace], Any], message: str) -> None:
 
 ATTRIBUTES: list[tuple[type[ACADLObject], dict[str, Any], str]] = [
     (PipelineStage, {"latency": 0}, r"latency must be at least 1, not 0"),
-    (PipelineStage, {"latency": "rows +"}, r"latency: bad latency 'rows \+', column 7: expected a number"),
+    (PipelineStage, {"latency": "rows +"}, r"latency: bad latency 'rows \+', column 7: expected a value"),
     (PipelineStage, {"latency": "2 - 2"}, r"latency must be at least 1, not '2 - 2'"),
     (PipelineStage, {"latency": 1.5}, r"an integer or an expression in a string, not 1.5"),
     (PipelineStage, {"depth": 0}, r"depth must be an integer of at least 1, not 0"),

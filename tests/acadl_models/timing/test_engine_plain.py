@@ -12,12 +12,13 @@ from random import Random
 import pytest
 
 from archloom.acadl_models.acadl import ArchitectureGraph
-from archloom.acadl_models.timing.engine import IMPLEMENTED, fields, layout, simulate, state
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.engine import fields, layout, state
 from archloom.acadl_models.timing.engine.lowering.program import lower
 from archloom.acadl_models.timing.engine.machine import machine_words, new_machine
 from archloom.acadl_models.timing.machine import bind
 from archloom.oracle.resolved import ResolvedStream
-from tests.support.acadl_models.engine_strategies import random_graph, random_stream
+from tests.support.acadl_models.engine_strategies import SEMANTICS, random_graph, random_stream
 from tests.support.acadl_models.memory_strategies import random_memories
 from tests.support.acadl_models.simulators import outcome
 
@@ -42,9 +43,9 @@ def case(seed: int) -> tuple[ArchitectureGraph, ResolvedStream]:
         graph = random_graph(r)
         return graph, random_stream(r, graph, 900)
     if seed % 2:
-        graph = random_graph(r, semantics=sorted(IMPLEMENTED), storages_of=lambda r: random_memories(r, 24))
+        graph = random_graph(r, semantics=SEMANTICS, storages_of=lambda r: random_memories(r, 24))
     else:
-        graph = random_graph(r, semantics=sorted(IMPLEMENTED) if seed % 4 else (), spread=True)
+        graph = random_graph(r, semantics=SEMANTICS if seed % 4 else (), spread=True)
     return graph, random_stream(r, graph, 300, 24)
 
 
@@ -53,10 +54,19 @@ def outcomes() -> list[str]:
     return [repr(outcome(simulate, *case(seed), skip=skip)) for seed in SEEDS for skip in (True, False)]
 
 
+def with_engine(engine: str, code: str) -> "subprocess.CompletedProcess[str]":
+    environment = {**os.environ, "ARCHLOOM_ENGINE": engine}
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+def test_another_engine_is_refused() -> None:
+    done = with_engine("pure", "from archloom.acadl_models.timing.engine import warmup; warmup()")
+    assert "ArchloomError: ARCHLOOM_ENGINE is 'pure': expected 'plain' (slow, every access checked)" in done.stderr
+
+
 def plain(code: str) -> str:
     """What a program prints that uses the engine as plain Python."""
-    environment = {**os.environ, "ARCHLOOM_ENGINE": "plain"}
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    done = with_engine("plain", code)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

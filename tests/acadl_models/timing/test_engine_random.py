@@ -8,18 +8,15 @@ import pytest
 from hypothesis import assume, given
 
 from archloom.acadl_models.acadl import ArchitectureGraph
-from archloom.acadl_models.timing import TimingResult
-from archloom.acadl_models.timing.engine import IMPLEMENTED, simulate
+from archloom.acadl_models.timing import TimingResult, simulate
 from archloom.oracle.resolved import ResolvedStream
-from tests.support.acadl_models.engine_strategies import random_graph, random_latency, random_stream
+from tests.support.acadl_models.engine_strategies import SEMANTICS, random_graph, random_latency, random_stream
 from tests.support.acadl_models.memory_strategies import random_memories
 from tests.support.acadl_models.simulators import check_equal, check_skipping, outcome
 from tests.support.examples import examples, randoms
 
 MOST = (30, 200, 900)
 """Instances of a random stream: short ones find transients, long ones steady states."""
-
-SEMANTICS = tuple(sorted(IMPLEMENTED))
 
 
 def drawn(r: Random) -> tuple[ArchitectureGraph, ResolvedStream]:

@@ -7,10 +7,11 @@ from random import Random
 import cachesim
 from hypothesis import given
 
-from archloom.acadl_models.timing.memories import Cache, Policy, Wait
+from archloom.acadl_models.acadl import ReplacementPolicy
+from archloom.acadl_models.timing.memories.cache import Cache, Wait
 from tests.support.examples import examples, randoms
 
-BOTH = (Policy.LRU, Policy.FIFO, Policy.MRU)
+BOTH = (ReplacementPolicy.LRU, ReplacementPolicy.FIFO, ReplacementPolicy.MRU)
 """Policies that pycachesim has, too; its random one draws from the C library."""
 
 WRITES = ((True, True), (True, False), (False, False))
@@ -31,7 +32,7 @@ def theirs(levels: list[dict[str, object]]):  # type: ignore[no-untyped-def]
     behind = None
     for level in reversed(levels):
         behind = cachesim.Cache(
-            level["name"], level["sets"], level["ways"], level["line_bytes"], level["policy"].value,  # type: ignore[attr-defined]
+            level["name"], level["sets"], level["ways"], level["line_bytes"], level["policy"].name,  # type: ignore[attr-defined]
             write_back=level["write_back"], write_allocate=level["write_allocate"], load_from=behind, store_to=behind,
         )
         found.insert(0, behind)
@@ -81,13 +82,13 @@ def test_hits_misses_and_contents_equal_pycachesim(r: Random) -> None:
         loaded = figures.read_misses + (figures.write_misses if level["write_allocate"] else 0)
         found = (figures.read_hits, loaded)
         assert found == (expected["HIT_count"], expected["MISS_count"]), level
-        if level["write_back"] and level["policy"] is not Policy.MRU:
+        if level["write_back"] and level["policy"] is not ReplacementPolicy.MRU:
             assert figures.write_backs == expected["EVICT_count"], level
         held = {line.number for places in model.lines for line in places if line is not None}
         assert held == {address // cache.cl_size for address in cache.backend.cached}
 
 
-def lookups(policy: Policy, numbers: list[int], ways: int = 2, **options: object) -> str:
+def lookups(policy: ReplacementPolicy, numbers: list[int], ways: int = 2, **options: object) -> str:
     """``h`` for each read that hits and ``m`` for each that misses; lines of one byte in one set."""
     cache = Cache("c", 1, ways, 1, policy, **options)  # type: ignore[arg-type]
     found = ""
@@ -100,17 +101,17 @@ def lookups(policy: Policy, numbers: list[int], ways: int = 2, **options: object
 
 def test_what_each_policy_gives_up() -> None:
     stream = [1, 2, 1, 3, 1, 2]
-    assert lookups(Policy.LRU, stream) == "mmhmhm"  # 3 takes the place of 2
-    assert lookups(Policy.FIFO, stream) == "mmhmmm"  # 3 takes the place of 1, 1 that of 2
+    assert lookups(ReplacementPolicy.LRU, stream) == "mmhmhm"  # 3 takes the place of 2
+    assert lookups(ReplacementPolicy.FIFO, stream) == "mmhmmm"  # 3 takes the place of 1, 1 that of 2
     # MRU: a line that is loaded goes to the last place, and only a hit saves it from the next one
-    assert lookups(Policy.MRU, [1, 1, 2, 3, 1, 3, 2]) == "mhmmhhm"
+    assert lookups(ReplacementPolicy.MRU, [1, 1, 2, 3, 1, 3, 2]) == "mhmmhhm"
 
 
 def test_random_choices_depend_on_the_seed_alone() -> None:
     stream = [n * n % 7 for n in range(60)]
-    found = {lookups(Policy.RANDOM, stream, 3, seed=seed) for seed in (1, 1, 2, 3, 4)}
+    found = {lookups(ReplacementPolicy.RANDOM, stream, 3, seed=seed) for seed in (1, 1, 2, 3, 4)}
     assert 1 < len(found) <= 4
-    assert lookups(Policy.RANDOM, [1, 2, 3, 1, 2, 3], 3) == "mmmhhh"  # free places first
+    assert lookups(ReplacementPolicy.RANDOM, [1, 2, 3, 1, 2, 3], 3) == "mmmhhh"  # free places first
 
 
 def test_what_a_request_waits_for() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import DRAM
-from archloom.acadl_models.timing.memories import InterleavedPort, Interleaving
+from archloom.acadl_models.timing.memories.channels import InterleavedPort, Interleaving
 from tests.support.examples import examples
 
 

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 from hypothesis import given
 
-from archloom.acadl_models.timing.memories import Banks
-from archloom.acadl_models.timing.memories.link import Channels
+from archloom.acadl_models.timing.memories.channels import Channels
+from archloom.acadl_models.timing.memories.dram import Banks
 from benchmarks.timing.dram_state import Dram
 from tests.support.examples import examples, randoms
 

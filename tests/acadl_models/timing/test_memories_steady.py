@@ -23,8 +23,7 @@ from archloom.acadl_models.acadl import (
     create_ag,
     generate,
 )
-from archloom.acadl_models.timing import TimingResult
-from archloom.acadl_models.timing.engine import simulate
+from archloom.acadl_models.timing import TimingResult, simulate
 from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Buffer, ResolvedLoop, ResolvedNode, ResolvedStream, Window, WindowDim

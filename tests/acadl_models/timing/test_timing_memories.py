@@ -23,12 +23,12 @@ from archloom.acadl_models.acadl import (
     create_ag,
     generate,
 )
-from archloom.acadl_models.timing import TimingResult
-from archloom.acadl_models.timing.engine import simulate
-from archloom.acadl_models.timing.reference import InstanceLog, simulate_reference
+from archloom.acadl_models.timing import TimingResult, simulate
+from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
 from archloom.oracle.resolved import ResolvedInstr, Window, WindowDim
+from tests.support.acadl_models.simulators import InstanceLog, simulate_logged
 from tests.support.acadl_models.timing_builders import after, front, hbm, instr, stream
 
 PAGE = Path(__file__).parents[3] / "docs" / "timing_semantics.md"
@@ -59,7 +59,7 @@ def graph_of(
 def run(graph: ArchitectureGraph, *body: ResolvedInstr) -> tuple[TimingResult, list[InstanceLog]]:
     log: list[InstanceLog] = []
     program = stream(*body, hbm_bytes=SIZE)
-    result = simulate_reference(graph, program, log)
+    result = simulate_logged(graph, program, log)
     assert simulate(graph, program) == result
     return result, sorted(log, key=lambda entry: entry.number)
 

@@ -8,14 +8,15 @@ from random import Random
 from hypothesis import given
 
 from archloom.acadl_models.acadl import ArchitectureGraph, DataStorage, RegisterFile
-from archloom.acadl_models.timing.machine import StaticInstruction, bind
-from archloom.acadl_models.timing.reference import InstanceLog, simulate_reference
+from archloom.acadl_models.timing.machine import bind
+from archloom.acadl_models.timing.program import StaticInstruction
 from archloom.acadl_models.timing.result import TimingResult
 from archloom.oracle.accesses import accesses, element_bits
 from archloom.oracle.errors import GraphError
 from archloom.oracle.resolved import Buffer, ResolvedStream, Window
 from archloom.oracle.windows import linear, positions
 from tests.support.acadl_models.engine_strategies import random_graph, random_stream
+from tests.support.acadl_models.simulators import InstanceLog, simulate_logged
 from tests.support.examples import examples, randoms
 
 Run = tuple[ArchitectureGraph, ResolvedStream, TimingResult, list[InstanceLog]]
@@ -27,7 +28,7 @@ def _run(r: Random) -> Run | None:
     stream = random_stream(r, graph, most=80)
     log: list[InstanceLog] = []
     try:
-        result = simulate_reference(graph, stream, log)
+        result = simulate_logged(graph, stream, log)
     except GraphError:
         return None  # a deadlock or a latency below its least value: tested by hand elsewhere
     return graph, stream, result, sorted(log, key=lambda entry: entry.number)

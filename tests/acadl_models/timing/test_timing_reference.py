@@ -29,11 +29,12 @@ from archloom.acadl_models.acadl import (
     create_ag,
     generate,
 )
-from archloom.acadl_models.timing import TimingResult
-from archloom.acadl_models.timing.reference import InstanceLog, simulate_reference
+from archloom.acadl_models.timing import TimingResult, simulate
+from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError, StreamError
 from archloom.oracle.resolved import ResolvedLoop, ResolvedNode, ResolvedStream
+from tests.support.acadl_models.simulators import InstanceLog, simulate_logged
 from tests.support.acadl_models.timing_builders import COLS, ROWS, after, front, hbm, instr, stream, window
 
 I = Affine.variable("i")
@@ -46,7 +47,7 @@ def loop(count: int, *body: ResolvedNode) -> ResolvedLoop:
 def run(graph: ArchitectureGraph, program: ResolvedStream) -> tuple[TimingResult, list[InstanceLog]]:
     """Simulate, and check what holds for every run."""
     log: list[InstanceLog] = []
-    result = simulate_reference(graph, program, log)
+    result = simulate_logged(graph, program, log)
     for unit in result.units:
         assert unit.cycles == result.cycles and unit.idle_cycles >= 0 and unit.starved_cycles >= 0
     for stage in result.stages:
@@ -432,13 +433,20 @@ def test_a_deadlock_names_the_instructions_and_what_they_wait_for() -> None:
     [
         (alu(latency="n - 2"), r"fu \(FunctionalUnit\): latency 'n - 2' is 0 for 'op'; it must be at least 1"),
         (alu(latency=1, interval="n - 2"), r"fu .*: interval 'n - 2' is 0 for 'op'; it must be at least 1"),
-        (alu(latency="n // (n - 2)"), r"fu .*: latency 'n // \(n - 2\)' 2 // 0 for 'op'"),
+        (alu(latency="n // (n - 2)"), r"fu .*: latency 'n // \(n - 2\)' divides by a number that is not positive for"),
         (alu(latency="m"), r"fu .*: latency 'm' names m, unknown for 'op' \(known: n\)"),
     ],
 )
 def test_bad_latencies(graph: ArchitectureGraph, message: str) -> None:
-    with pytest.raises(GraphError, match=message):
-        simulate_reference(graph, stream(instr("op", attributes={"n": 2})))
+    for simulator in (simulate_reference, simulate):
+        with pytest.raises(GraphError, match=message):
+            simulator(graph, stream(instr("op", attributes={"n": 2})))
+
+
+def test_numbers_beyond_the_machine_words_of_the_engine_are_refused() -> None:
+    loop = ResolvedLoop("i", 0, 4, 1, (instr("op", attributes={"n": "i"}),))
+    with pytest.raises(GraphError, match=r"fu .*: latency .* needs numbers of more than 62 bits for 'op'"):
+        simulate(alu(latency="1 + n * 999999999999 * 999999999999"), stream(loop))
 
 
 def test_bad_latency_of_a_storage() -> None:

@@ -27,9 +27,9 @@ from archloom.acadl_models.acadl import (
     create_ag,
     generate,
 )
-from archloom.acadl_models.timing.engine import IMPLEMENTED, simulate
-from archloom.acadl_models.timing.reference import InstanceLog, simulate_reference
+from archloom.acadl_models.timing import simulate
 from archloom.oracle.resolved import ResolvedInstr, ResolvedStream
+from tests.support.acadl_models.simulators import InstanceLog, simulate_logged
 from tests.support.acadl_models.timing_builders import after, front, instr, stream, window
 
 PAGE = Path(__file__).parents[3] / "docs" / "timing_semantics.md"
@@ -62,9 +62,8 @@ def unit(name: str, latency: int) -> FunctionalUnit:
 def run(make: Callable[[], None], program: ResolvedStream, semantics: Semantics) -> list[InstanceLog]:
     graph = built(make, semantics)
     log: list[InstanceLog] = []
-    result = simulate_reference(graph, program, log)
-    if set(semantics.changed()) <= IMPLEMENTED:
-        assert simulate(graph, program, skip=False) == simulate(graph, program) == result
+    result = simulate_logged(graph, program, log)
+    assert simulate(graph, program, skip=False) == simulate(graph, program) == result
     return sorted(log, key=lambda entry: entry.number)
 
 
@@ -188,7 +187,7 @@ def test_cache_miss_end() -> None:
     for choice in ("after_hit", "after_miss"):
         graph = create_ag(cached(choice))
         log: list[InstanceLog] = []
-        assert simulate_reference(graph, program, log) == simulate(graph, program)
+        assert simulate_logged(graph, program, log) == simulate(graph, program)
         rows.append([f"`{choice}`", *(f"{e.started}-{e.finished}" for e in log)])
     assert rows == [["`after_hit`", "1-13", "13-15"], ["`after_miss`", "1-11", "11-13"]]
     in_the_page(rows)

@@ -7,13 +7,12 @@ from random import Random
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from archloom.acadl_models.timing.engine import IMPLEMENTED
 from archloom.acadl_models.timing.engine.window import log_window
 from archloom.acadl_models.timing.log import RunLog
 from archloom.acadl_models.timing.reference import log_reference
 from archloom.acadl_models.timing.tracks import Tracks, tracks
 from archloom.oracle.errors import GraphError
-from tests.support.acadl_models.engine_strategies import random_graph, random_stream
+from tests.support.acadl_models.engine_strategies import SEMANTICS, random_graph, random_stream
 from tests.support.acadl_models.memory_strategies import random_memories
 from tests.support.examples import examples, randoms
 
@@ -23,7 +22,7 @@ ROWS = 24
 def case(r: Random, memories: bool) -> tuple[RunLog, Tracks, Tracks] | None:
     """The step-by-step log, its tracks within a window, and those of the engine's log of the window."""
     spread = r.random() < 0.4
-    semantics = sorted(IMPLEMENTED) if spread else ()
+    semantics = SEMANTICS if spread else ()
     if memories:
         graph = random_graph(r, semantics=semantics, storages_of=lambda r: random_memories(r, ROWS))
     else:

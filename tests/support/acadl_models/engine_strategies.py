@@ -42,14 +42,17 @@ from archloom.oracle.resolved import (
     Write,
 )
 
+SEMANTICS = tuple(sorted(vars(Semantics())))
+"""The parameters of a graph's semantics."""
+
 MNEMONICS = ("alpha", "beta", "gamma", "delta")
 ROWS = 24
 """Rows of each buffer: few, so that accesses meet."""
 
 COLUMNS = 4
 LATENCIES: tuple[int | str, ...] = (
-    1, 1, 2, 3, 7, "1 + a % 3", "rows", "2 if a else 1", "max(rows, 2) - 1", "1 + (a > 3)",
-    "dim if a >= 0 or rows > 2 else a", "1 + (not a) + (a > 1 and rows < 3)", "cdiv(a + 1, 2)",
+    1, 1, 2, 3, 7, "1 + a % 3", "rows", "select(a, 2, 1)", "max(rows, 2) - 1", "1 + (a > 3)",
+    "select(a >= 0 || rows > 2, dim, a)", "1 + !a + (a > 1 && rows < 3)", "cdiv(a + 1, 2)",
 )  # fmt: skip
 STORAGE_LATENCIES: tuple[int | str, ...] = (1, 1, 2, 5, "words", "1 + bytes // 8", "1 + a % 2")
 
@@ -181,12 +184,12 @@ def _expression(r: Random, depth: int) -> str:
     one, two = _expression(r, depth - 1), _expression(r, depth - 1)
     kind = r.choice(("operator", "operator", "if", "call", "not", "divide"))
     if kind == "operator":
-        return f"({one} {r.choice(('+', '-', '*', '<', '<=', '==', '!=', '>', '>=', 'and', 'or'))} {two})"
+        return f"({one} {r.choice(('+', '-', '*', '<', '<=', '==', '!=', '>', '>=', '&&', '||'))} {two})"
     if kind == "divide":
-        return f"({one} {r.choice(('//', '%'))} {r.randint(1, 4)})"
+        return f"({one} {r.choice(('//', '%'))} {r.choice((1, 2, 3, 4, 'rows', 'a'))})"
     if kind == "if":
-        return f"({one} if {_expression(r, depth - 1)} else {two})"
-    return f"(not {one})" if kind == "not" else f"{r.choice(('min', 'max'))}({one}, {two})"
+        return f"select({_expression(r, depth - 1)}, {one}, {two})"
+    return f"!({one})" if kind == "not" else f"{r.choice(('min', 'max'))}({one}, {two})"
 
 
 def _unit(

@@ -2,12 +2,48 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from archloom.acadl_models.acadl import ArchitectureGraph
-from archloom.acadl_models.timing import TimingResult
-from archloom.acadl_models.timing.engine import simulate
-from archloom.acadl_models.timing.reference import simulate_reference
+from archloom.acadl_models.timing import TimingResult, log, simulate
+from archloom.acadl_models.timing.reference import log_reference, simulate_reference
 from archloom.oracle.errors import GraphError
 from archloom.oracle.resolved import ResolvedStream
+
+
+@dataclass(frozen=True)
+class InstanceLog:
+    """When an instruction instance passed each step, in cycles."""
+
+    number: int
+    mnemonic: str
+    values: Mapping[str, int]
+    unit: str
+    fetched: int
+    received: int
+    started: int
+    processing: int
+    written: int
+    finished: int
+
+
+STEPS = (log.FETCHED, log.RECEIVED, log.STARTED, log.PROCESSING, log.WRITING, log.FINISHED)
+
+
+def simulate_logged(graph: ArchitectureGraph, stream: ResolvedStream, found: list[InstanceLog]) -> TimingResult:
+    """The step-by-step simulator; ``found`` gets an entry for each instance as it finishes."""
+    run = log_reference(graph, stream)
+    times: dict[int, list[int]] = defaultdict(list)
+    for event in run.events:
+        if event.step in STEPS:
+            times[event.number].append(event.time)
+        if event.step == log.FINISHED:
+            static, values = run.names.find(event.number)
+            entry = event.number, static.node.mnemonic, values, event.place, *times.pop(event.number)
+            found.append(InstanceLog(*entry))
+    return simulate_reference(graph, stream)
 
 
 def outcome(run, *args, **options) -> TimingResult | str:  # type: ignore[no-untyped-def]

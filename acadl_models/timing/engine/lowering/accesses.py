@@ -25,12 +25,7 @@ class AccessLowering:
     """Makes the records of accesses; the table of ``classes`` lies from ``place`` on."""
 
     def __init__(
-        self,
-        tables: Tables,
-        graph: GraphTables,
-        expressions: Expressions,
-        latencies: Latencies,
-        classes: Classes,
+        self, tables: Tables, graph: GraphTables, expressions: Expressions, latencies: Latencies, classes: Classes,
         place: int,
     ) -> None:
         self.tables, self.graph, self.expressions, self.latencies = tables, graph, expressions, latencies

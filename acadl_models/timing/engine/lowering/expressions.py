@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from archloom.acadl_models.acadl.latency import Expression, LatencyError, Num
-from archloom.acadl_models.timing.engine.lowering.latencies import Names, arguments, compile_latency, simplify
+from archloom.acadl_models.acadl.latency import LARGEST, Expression, LatencyError
+from archloom.acadl_models.timing.engine.lowering.latencies import Names, compile_latency, lower_latency
 from archloom.acadl_models.timing.engine.lowering.tables import Tables
-from archloom.acadl_models.timing.machine import StaticLoop
+from archloom.acadl_models.timing.program import StaticLoop
 from archloom.oracle.affine import Affine, Atom, Bounds, Div
+from archloom.oracle.taidl import ast
 
 Moves: TypeAlias = dict[str, tuple[int, int]]
 """For each variable ``(iterations, shift)``: ``expression(i + iterations) = expression(i) + shift`` for every ``i``."""
@@ -143,26 +144,24 @@ class Latencies:
     ) -> int:
         """The value, or ``-1 - position`` of a program; ``around``: the variables of the loops around it."""
         value = self._constant(expression, names)
-        if value is not None and value >= least:
+        if value is not None and least <= value <= LARGEST:
             return value
         owner = LatencyOwner(where, expression, mnemonic, least)
+        lowered = lower_latency(expression, names, self.bounds)
+        if not lowered.terms and least <= lowered.constant <= LARGEST:
+            return lowered.constant
         try:
-            root = simplify(expression, names, self.bounds)
-            program = compile_latency(root, names, self.expressions.place)
+            program = compile_latency(lowered, lambda e: self._place(e, around))
         except LatencyError as error:
             raise BadLatencyError(owner, str(error)) from None
-        if isinstance(root, Num) and root.value >= least:
-            return root.value
-        self._depends(arguments(root, names), around)
         self.owners.append(owner)
         flat = [v for pair in program for v in pair]
         return -1 - self.expressions.tables.put([least, len(self.owners) - 1, len(program), *flat])
 
     def _constant(self, expression: Expression, names: Mapping[str, Affine]) -> int | None:
         """The value where nothing that the expression names varies and it has one."""
-        root = expression.root
-        if isinstance(root, Num):
-            return root.value
+        if isinstance(expression.root, ast.Number):
+            return int(expression.root.value)
         found = []
         for name in sorted(expression.names):
             value = names.get(name)
@@ -179,9 +178,10 @@ class Latencies:
             self._constants[key] = value_there
         return value_there
 
-    def _depends(self, found: Sequence[Affine], around: Sequence[str]) -> None:
-        for e in found:
-            for variable, iterations, shift in self.expressions.moves(e):
-                if variable in around:
-                    known, never = self.arguments.get(variable, (1, False))
-                    self.arguments[variable] = math.lcm(known, iterations), never or shift != 0
+    def _place(self, e: Affine, around: Sequence[str]) -> int:
+        """Position of an expression on which a latency depends."""
+        for variable, iterations, shift in self.expressions.moves(e):
+            if variable in around:
+                known, never = self.arguments.get(variable, (1, False))
+                self.arguments[variable] = math.lcm(known, iterations), never or shift != 0
+        return self.expressions.place(e)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from archloom.acadl_models.acadl import FunctionalUnit
-from archloom.acadl_models.acadl.latency import Expression, Num
+from archloom.acadl_models.acadl.latency import Expression
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.layout import AccessKind, AccessSpec, H
 from archloom.acadl_models.timing.engine.lowering.patterns import (
@@ -31,6 +31,7 @@ from archloom.acadl_models.timing.engine.lowering.patterns import (
 from archloom.acadl_models.timing.engine.lowering.tables import Array
 from archloom.acadl_models.timing.program import AccessPlan, Place, word_axes
 from archloom.oracle.resolved import Buffer, WindowDim
+from archloom.oracle.taidl import ast
 
 if TYPE_CHECKING:
     from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables
@@ -185,7 +186,7 @@ class Shared:
 def constant_latency(graph: GraphTables, kind: int, storage: str) -> int:
     """The latency of requests to a storage if it is a number that is legal, else 0."""
     root = request_expression(graph, kind, storage).root
-    return max(0, root.value) if isinstance(root, Num) else 0
+    return max(0, int(root.value)) if isinstance(root, ast.Number) else 0
 
 
 def request_expression(graph: GraphTables, kind: int, storage: str) -> Expression:
@@ -194,12 +195,8 @@ def request_expression(graph: GraphTables, kind: int, storage: str) -> Expressio
 
 
 def bank_records(
-    graph: GraphTables,
-    place: Place,
-    word_shape: Pattern,
-    latency: Callable[[str], int],
-    way: Callable[[tuple[str, ...]], int],
-    put: Callable[[list[int]], int],
+    graph: GraphTables, place: Place, word_shape: Pattern, latency: Callable[[str], int],
+    way: Callable[[tuple[str, ...]], int], put: Callable[[list[int]], int],
 ) -> list[int]:
     """The BufferPart records of accesses; ``latency`` by storage and ``way`` by path code what names may decide.
 

@@ -8,14 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from archloom.acadl_models.acadl import (
-    ArchitectureGraph,
-    CacheInterface,
-    DataStorage,
-    FunctionalUnit,
-    MemoryInterface,
-    PipelineStage,
-)
+from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.latency import Expression, parse
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.layout import FETCH, H, ReadsHold, StoreKind
@@ -23,7 +16,8 @@ from archloom.acadl_models.timing.engine.lowering.forms import Shared
 from archloom.acadl_models.timing.engine.lowering.memories import MemoryTables, memory_tables
 from archloom.acadl_models.timing.engine.lowering.tables import Array
 from archloom.acadl_models.timing.engine.state import group_words
-from archloom.acadl_models.timing.machine import Program, fetch_cycles
+from archloom.acadl_models.timing.machine import fetch_cycles
+from archloom.acadl_models.timing.program import Program
 
 READS_HOLD = {"finished": ReadsHold.UNTIL_FINISH, "started": ReadsHold.UNTIL_START, "ignored": ReadsHold.NEVER}
 """By the value of ``write_after_read``."""
@@ -40,9 +34,9 @@ class GraphTables:
     ``most``: instances that all places together hold, the issue buffer included.
     """
 
-    stages: tuple[PipelineStage, ...]
-    units: tuple[FunctionalUnit, ...]
-    storages: tuple[DataStorage, ...]
+    stages: tuple[acadl.PipelineStage, ...]
+    units: tuple[acadl.FunctionalUnit, ...]
+    storages: tuple[acadl.DataStorage, ...]
     stage_numbers: Mapping[str, int]
     unit_numbers: Mapping[str, int]
     storage_numbers: Mapping[str, int]
@@ -74,7 +68,7 @@ class GraphTables:
         return self._fetch_cycles[key]
 
 
-_known: WeakKeyDictionary[ArchitectureGraph, GraphTables] = WeakKeyDictionary()
+_known: WeakKeyDictionary[acadl.ArchitectureGraph, GraphTables] = WeakKeyDictionary()
 
 
 def graph_tables(program: Program) -> GraphTables:
@@ -90,7 +84,7 @@ def _build(program: Program) -> GraphTables:
     stages = tuple(s for s in program.forwarding_order if s is not fetch)
     units = graph.functional_units
     placed = {bank.storage for banks in graph.buffers.values() for bank in banks}
-    storages = tuple(s for s in graph.storages if s.name in placed or isinstance(s, CacheInterface))
+    storages = tuple(s for s in graph.storages if s.name in placed or isinstance(s, acadl.CacheInterface))
     stage_numbers = {s.name: k for k, s in enumerate(stages)}
     unit_numbers = {u.name: k for k, u in enumerate(units)}
     followers = tuple(frozenset(stage_numbers[s.name] for s in graph.successors(stage)) for stage in stages)
@@ -133,21 +127,12 @@ def _build(program: Program) -> GraphTables:
         H.GROUPS: put(group_words()), H.HEADERS: 1,
     }  # fmt: skip
     at_once = {"read_latency": parse(1), "write_latency": parse(1)}  # of caches: those of their ways count
-    latencies = [m.latencies() if isinstance(m, MemoryInterface) else at_once for m in storages]
+    latencies = [m.latencies() if isinstance(m, acadl.MemoryInterface) else at_once for m in storages]
     return GraphTables(
-        stages,
-        units,
-        storages,
-        stage_numbers,
-        unit_numbers,
-        {s.name: k for k, s in enumerate(storages)},
+        stages, units, storages, stage_numbers, unit_numbers, {s.name: k for k, s in enumerate(storages)},
         frozenset(s.name for s in graph.successors(fetch)),
-        frozenset(stage_numbers[s.name] for s in graph.successors(fetch)),
-        followers,
+        frozenset(stage_numbers[s.name] for s in graph.successors(fetch)), followers,
         tuple(s.latencies()["latency"] for s in stages),
-        tuple((each["read_latency"], each["write_latency"]) for each in latencies),
-        header,
-        np.array(words, np.int64),
-        fetch.issue_buffer_size + sum(s.depth for s in stages) + sum(1 + u.in_flight for u in units),
-        memories,
+        tuple((each["read_latency"], each["write_latency"]) for each in latencies), header, np.array(words, np.int64),
+        fetch.issue_buffer_size + sum(s.depth for s in stages) + sum(1 + u.in_flight for u in units), memories,
     )

@@ -1,223 +1,201 @@
-"""Latencies of instructions: numbers where they do not vary, programs for the engine's stack machine where they do."""
+"""Latencies of instructions as expressions over loop variables, and programs for the engine's stack machine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from archloom.acadl_models.acadl.latency import Call, Expression, IfElse, LatencyError, Name, Node, Num
+from archloom.acadl_models.acadl.latency import Expression, LatencyError, key_of
 from archloom.acadl_models.timing.engine.layout import STACK, Operation
 from archloom.oracle.affine import Affine, Bounds
-
-_BINARY = {
-    "+": Operation.ADD, "-": Operation.SUB, "*": Operation.MUL, "//": Operation.FLOORDIV, "%": Operation.MOD,
-    "cdiv": Operation.CDIV, "min": Operation.MIN, "max": Operation.MAX, "<": Operation.LT, "<=": Operation.LE,
-    ">": Operation.GT, ">=": Operation.GE, "==": Operation.EQ, "!=": Operation.NE,
-}  # fmt: skip
+from archloom.oracle.resolution.symbolic import ANY, FALSE, TRUE, Ranges, Undecided, compare
+from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.evaluate import COMPARISONS, Evaluation, whole
+from archloom.oracle.variables import Variable
 
 Names = Mapping[str, Affine]
 
+_OPERATIONS = {
+    "+": Operation.ADD, "*": Operation.MUL, "//": Operation.FLOORDIV, "%": Operation.MOD,
+    "min": Operation.MIN, "max": Operation.MAX, "<": Operation.LT, "<=": Operation.LE, "==": Operation.EQ,
+    "!=": Operation.NE, "words": Operation.WORDS, "bytes": Operation.BYTES,
+}  # fmt: skip
+_MIRRORED = {">": "<", ">=": "<="}
 
-Range = tuple[int, int]
-ANYTHING: Range = (-(1 << 62), 1 << 62)
 
+class Computed(Variable):
+    """What the stack machine computes: ``operator`` of ``operands``, a comparison of its only operand with 0.
 
-def simplify(expression: Expression, names: Names, bounds: Bounds) -> Node:
-    """The expression with everything replaced that the ranges of the loop variables decide.
-
-    A :class:`Num` is left where the value does not vary. ``words`` and ``bytes`` may be missing from ``names``: they
-    vary with the request.
+    ``words`` and ``bytes`` of a request are operators without operands, ``select`` is one with three. ``fails``:
+    perhaps, by a divisor that is not positive, so that it must be computed even where that does not change the value.
     """
-    if not expression.names:
-        return Num(expression.evaluate({}))
-    if all(n in names and names[n].is_constant for n in expression.names):
-        return Num(expression.evaluate({n: names[n].constant for n in expression.names}))
-    ranges = {n: names[n].range(bounds) for n in sorted(expression.names) if n in names}
-    key = (expression.text, tuple(ranges.items()))
-    known = _folded.get(key)
-    if known is None:
-        if len(_folded) > 4096:
-            _folded.clear()
-        known = _folded[key] = _fold(expression.root, ranges)[0]
-    return known
+
+    operator: str
+    operands: tuple[Affine, ...]
+    fails: bool
+
+    def __new__(cls, operator: str, operands: tuple[Affine, ...]) -> "Computed":
+        made = super().__new__(cls, f"?{operator}({', '.join(map(str, operands))})")
+        made.operator, made.operands = operator, operands
+        divides = operator in ("//", "%") and not (operands[1].is_constant and operands[1].constant > 0)
+        made.fails = divides or may_fail(*operands)
+        return made
 
 
-_folded: dict[object, Node] = {}
-"""Simplified expressions: the layers of a network ask for the same ones again and again."""
+def may_fail(*values: Affine) -> bool:
+    """Whether something in the values may have no value."""
+    return any(isinstance(atom, Computed) and atom.fails for value in values for atom, _ in value.terms)
 
 
-def _fold(node: Node, ranges: Mapping[str, Range]) -> tuple[Node, Range]:
-    """A node and the range of its values; what has one value becomes a number."""
-    if isinstance(node, Num):
-        return node, (node.value, node.value)
-    if isinstance(node, Name):
-        found = ranges.get(node.name, ANYTHING)
-    elif isinstance(node, IfElse):
-        condition, known = _fold(node.condition, ranges)
-        if known[0] > 0 or known[1] < 0:
-            return _fold(node.then, ranges)
-        if known == (0, 0):
-            return _fold(node.otherwise, ranges)
-        (then, a), (otherwise, b) = _fold(node.then, ranges), _fold(node.otherwise, ranges)
-        return IfElse(condition, then, otherwise), (min(a[0], b[0]), max(a[1], b[1]))
-    else:
-        parts = [_fold(argument, ranges) for argument in node.arguments]
-        node = Call(node.op, tuple(p for p, _ in parts))
-        found = _call_range(node.op, [r for _, r in parts])
-        if node.op in ("and", "or") and _truth(parts[0][1]) is None:
-            found = found if found[0] != found[1] or _total(node.arguments[1]) else (0, 1)
-    return (Num(found[0]), found) if found[0] == found[1] else (node, found)
+class Lowering(Evaluation[Affine]):
+    """Over expressions in loop variables of known ranges; what is not affine and what these leave open is computed.
 
-
-def _total(node: Node) -> bool:
-    """Whether the value of a node always exists."""
-    if isinstance(node, Call):
-        return node.op not in ("//", "%", "cdiv") and all(_total(a) for a in node.arguments)
-    if isinstance(node, IfElse):
-        return _total(node.condition) and _total(node.then) and _total(node.otherwise)
-    return True
-
-
-def _truth(r: Range) -> bool | None:
-    """Whether all values of a range are true or all are false."""
-    return True if r[0] > 0 or r[1] < 0 else False if r == (0, 0) else None
-
-
-def _call_range(op: str, ranges: list[Range]) -> Range:
-    first, last = ranges[0], ranges[-1]
-    if op in ("min", "max"):
-        choose = min if op == "min" else max
-        return choose(r[0] for r in ranges), choose(r[1] for r in ranges)
-    if op == "neg":
-        return -first[1], -first[0]
-    if op == "+":
-        return first[0] + last[0], first[1] + last[1]
-    if op == "-":
-        return first[0] - last[1], first[1] - last[0]
-    if op == "*":
-        products = [x * y for x in first for y in last]
-        return min(products), max(products)
-    if op in ("//", "%", "cdiv"):
-        return _divided_range(op, first, last)
-    return _truth_range(op, first, last)
-
-
-def _divided_range(op: str, first: Range, last: Range) -> Range:
-    """Of a division by one positive number; others are left open."""
-    divisor = last[0]
-    if divisor != last[1] or divisor <= 0:
-        return ANYTHING
-    if op == "%":
-        whole = first[0] // divisor == first[1] // divisor
-        return (first[0] % divisor, first[1] % divisor) if whole else (0, divisor - 1)
-    if op == "//":
-        return first[0] // divisor, first[1] // divisor
-    return -(-first[0] // divisor), -(-first[1] // divisor)
-
-
-def _truth_range(op: str, first: Range, last: Range) -> Range:
-    """Of a comparison or a logical operator: 0, 1 or open."""
-    known: bool | None
-    if op == "not":
-        truth = _truth(first)
-        known = None if truth is None else not truth
-    elif op in ("and", "or"):
-        truths = (_truth(first), _truth(last))
-        decisive = op == "or"
-        known = decisive if decisive in truths else None if None in truths else not decisive
-    elif op in ("==", "!="):
-        equal = first == last and first[0] == first[1]
-        apart = first[1] < last[0] or last[1] < first[0]
-        known = None if not (equal or apart) else equal == (op == "==")
-    else:
-        if op in (">", ">="):
-            op, first, last = {">": "<", ">=": "<="}[op], last, first
-        strict = op == "<"
-        always = first[1] < last[0] or (not strict and first[1] == last[0])
-        never = first[0] > last[1] or (strict and first[0] == last[1])
-        known = True if always else False if never else None
-    return (0, 1) if known is None else (int(known), int(known))
-
-
-def arguments(node: Node, names: Names) -> list[Affine]:
-    """The expressions over loop variables on which the value of a node depends."""
-    if isinstance(node, Name):
-        return [names[node.name]] if node.name in names and not names[node.name].is_constant else []
-    if isinstance(node, Num):
-        return []
-    parts = node.arguments if isinstance(node, Call) else (node.condition, node.then, node.otherwise)
-    return [a for p in parts for a in arguments(p, names)]
-
-
-def compile_latency(root: Node, names: Names, place: Callable[[Affine], int]) -> list[tuple[int, int]]:
-    """Operations for the stack machine; ``place`` puts an expression into the tables.
-
-    ``words`` and ``bytes`` that are not among ``names`` are those of the request.
+    ``words`` and ``bytes`` may be missing from ``names``: they vary with the request.
     """
+
+    def __init__(self, names: Names, bounds: Bounds) -> None:
+        self.names = names
+        self.bounds = Ranges(bounds)
+
+    def computed(self, low: int, high: int, operator: str, *operands: Affine) -> Affine:
+        """A variable for what the machine computes, between ``low`` and ``high``."""
+        made = Computed(operator, operands)
+        if low == high and not made.fails:
+            return Affine(low)
+        self.bounds[made] = low, high
+        return Affine.variable(made)
+
+    def known(self, value: Affine) -> Affine:
+        """A number if the ranges leave only one."""
+        low, high = value.range(self.bounds)
+        return Affine(low) if low == high else value
+
+    def total(self, left: Affine, right: Affine) -> Affine:
+        return self.computed(*ANY, "+", left, right) if may_fail(left, right) else self.known(left + right)
+
+    def decided(self, operator: str, left: Affine, right: Affine) -> bool | None:
+        """Whether ``left operator right``; None where that is open."""
+        try:
+            return None if may_fail(left, right) else compare(operator, left, right, self.bounds)
+        except Undecided:
+            return None
+
+    def compared(self, operator: str, left: Affine, right: Affine) -> Affine:
+        found = self.decided(operator, left, right)
+        if found is not None:
+            return TRUE if found else FALSE
+        if operator in _MIRRORED:
+            operator, left, right = _MIRRORED[operator], right, left
+        return self.computed(0, 1, operator, self.total(left, -right))
+
+    def divided(self, operator: str, left: Affine, right: Affine) -> Affine:
+        """By one positive number within what ranges decide; the machine fails for a divisor that is not positive."""
+        low, high = ANY
+        if right.is_constant and right.constant > 0 and not may_fail(left):
+            found = left // right.constant if operator == "//" else left % right.constant
+            found = found.simplify(self.bounds)
+            if found.is_linear:
+                return self.known(found)
+            low, high = found.range(self.bounds)
+        return self.computed(low, high, operator, left, right)
+
+    def number(self, e: ast.Number) -> Affine:
+        return Affine(whole(e))
+
+    def name(self, e: ast.Name | ast.Element) -> Affine:
+        key = key_of(e)
+        return self.known(self.names[key]) if key in self.names else self.computed(*ANY, key)
+
+    element = name
+
+    def inverted(self, e: ast.Expr) -> Affine:
+        return self.compared("==", self.value(e), FALSE)
+
+    def logic(self, e: ast.Binary) -> Affine:
+        both = e.operator == "&&"
+        found = self.select(e.left, e.right if both else ast.Number(1), ast.Number(0) if both else e.right)
+        return self.compared("!=", found, FALSE)
+
+    def operation(self, e: ast.Binary, left: Affine, right: Affine) -> Affine:
+        operator = e.operator
+        if operator in COMPARISONS:
+            return self.compared(operator, left, right)
+        if operator in ("//", "%"):
+            return self.divided(operator, left, right)
+        if operator != "*":
+            return self.total(left, right if operator == "+" else -right)
+        if may_fail(left, right) or (left.terms and right.terms):
+            products = [x * y for x in left.range(self.bounds) for y in right.range(self.bounds)]
+            return self.computed(min(products), max(products), operator, left, right)
+        return left * right
+
+    def select(self, condition: ast.Expr, then: ast.Expr, otherwise: ast.Expr) -> Affine:
+        chosen = self.value(condition)
+        found = self.decided("!=", chosen, FALSE)
+        if found is not None:
+            return self.value(then if found else otherwise)
+        yes, no = self.value(then), self.value(otherwise)
+        (a, b), (c, d) = yes.range(self.bounds), no.range(self.bounds)
+        return self.computed(min(a, c), max(b, d), "select", chosen, yes, no)
+
+    def function(self, e: ast.Call, values: list[Affine]) -> Affine:
+        if e.function == "cdiv":
+            return -self.divided("//", -values[0], values[1])
+        best = values[0]
+        choose = min if e.function == "min" else max
+        for value in values[1:]:
+            found = self.decided("<=", best, value)
+            if found is not None:
+                best = best if found == (choose is min) else value
+                continue
+            (a, b), (c, d) = best.range(self.bounds), value.range(self.bounds)
+            best = self.computed(choose(a, c), choose(b, d), e.function, best, value)
+        return best
+
+
+def lower_latency(expression: Expression, names: Names, bounds: Bounds) -> Affine:
+    """The expression over loop variables; a number where the ranges of these leave only one."""
+    return Lowering(names, bounds).value(expression.root)
+
+
+def compile_latency(value: Affine, place: Callable[[Affine], int]) -> list[tuple[int, int]]:
+    """Operations for the stack machine; ``place`` puts an expression over loop variables into the tables."""
     code: list[tuple[int, int]] = []
-    _emit(root, names, place, code)
+    _emit(value, place, code)
     if len(code) >= STACK:
         raise LatencyError(f"has {len(code)} operations; one that varies along loops may have {STACK - 1}")
     return code
 
 
-def _emit(node: Node, names: Names, place: Callable[[Affine], int], code: list[tuple[int, int]]) -> None:
-    if isinstance(node, Num):
-        code.append((Operation.NUMBER, node.value))
-    elif isinstance(node, Name):
-        if node.name in names:
-            code.append((Operation.EXPRESSION, place(names[node.name])))
-        else:
-            code.append((Operation.WORDS if node.name == "words" else Operation.BYTES, 0))
-    elif isinstance(node, IfElse):
-        _emit_choice(
-            node.condition,
-            lambda: _emit(node.then, names, place, code),
-            lambda: _emit(node.otherwise, names, place, code),
-            names,
-            place,
-            code,
-        )
-    else:
-        _emit_call(node, names, place, code)
+def _emit(value: Affine, place: Callable[[Affine], int], code: list[tuple[int, int]]) -> None:
+    if max(map(abs, (value.constant, *(factor for _, factor in value.terms)))) >> 62:
+        raise LatencyError("needs numbers of more than 62 bits")
+    computed = [(atom, factor) for atom, factor in value.terms if isinstance(atom, Computed)]
+    plain = tuple(t for t in value.terms if not isinstance(t[0], Computed))
+    rest = Affine(value.constant, plain) if computed else value
+    for atom, factor in computed:
+        _emit_computed(atom, place, code)
+        if factor != 1:
+            code += [(Operation.NUMBER, factor), (Operation.MUL, 0)]
+        if atom is not computed[0][0]:
+            code.append((Operation.ADD, 0))
+    if rest.terms or rest.constant or not computed:
+        code.append((Operation.EXPRESSION, place(rest)) if rest.terms else (Operation.NUMBER, rest.constant))
+        code += [(Operation.ADD, 0)] * bool(computed)
 
 
-def _emit_call(node: Call, names: Names, place: Callable[[Affine], int], code: list[tuple[int, int]]) -> None:
-    def truth(operand: Node) -> Callable[[], None]:
-        def emit() -> None:
-            _emit(operand, names, place, code)
-            code.extend([(Operation.NOT, 0), (Operation.NOT, 0)])
-
-        return emit
-
-    if node.op in ("and", "or"):
-        first, second = node.arguments
-        number = (Operation.NUMBER, int(node.op == "or"))
-        shortcut: Callable[[], None] = lambda: code.append(number)  # noqa: E731
-        then, otherwise = (truth(second), shortcut) if node.op == "and" else (shortcut, truth(second))
-        _emit_choice(first, then, otherwise, names, place, code)
+def _emit_computed(atom: Computed, place: Callable[[Affine], int], code: list[tuple[int, int]]) -> None:
+    if atom.operator != "select":
+        for operand in atom.operands:
+            _emit(operand, place, code)
+        code.append((_OPERATIONS[atom.operator], 0))
         return
-    _emit(node.arguments[0], names, place, code)
-    if node.op in ("not", "neg"):
-        code.append((Operation.NOT if node.op == "not" else Operation.NEG, 0))
-    for operand in node.arguments[1:]:
-        _emit(operand, names, place, code)
-        code.append((_BINARY[node.op], 0))
-
-
-def _emit_choice(
-    condition: Node,
-    then: Callable[[], None],
-    otherwise: Callable[[], None],
-    names: Names,
-    place: Callable[[Affine], int],
-    code: list[tuple[int, int]],
-) -> None:
-    _emit(condition, names, place, code)
+    condition, then, otherwise = atom.operands
+    _emit(condition, place, code)
     branch = len(code)
     code.append((Operation.JUMP_IF_ZERO, 0))
-    then()
+    _emit(then, place, code)
     leave = len(code)
     code.append((Operation.JUMP, 0))
     code[branch] = (Operation.JUMP_IF_ZERO, len(code))
-    otherwise()
+    _emit(otherwise, place, code)
     code[leave] = (Operation.JUMP, len(code))

@@ -17,7 +17,7 @@ from archloom.acadl_models.timing.engine.lowering.memories import MemoryTables
 from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
 from archloom.acadl_models.timing.engine.state import LEAST_BODY, LEAST_RUN
 from archloom.acadl_models.timing.loops import LoopSites
-from archloom.acadl_models.timing.machine import StaticLoop
+from archloom.acadl_models.timing.program import StaticLoop
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,8 @@ class LoopLowering:
     """Makes the records of all loops; ``places`` are the positions of the records of all accesses."""
 
     def __init__(
-        self,
-        tables: Tables,
-        expressions: Expressions,
-        latencies: Latencies,
-        entries: Sequence[Entry],
-        classes: Classes,
-        places: Sequence[int],
-        sites: LoopSites,
-        memories: MemoryTables,
+        self, tables: Tables, expressions: Expressions, latencies: Latencies, entries: Sequence[Entry],
+        classes: Classes, places: Sequence[int], sites: LoopSites, memories: MemoryTables,
     ) -> None:
         self.tables, self.expressions, self.latencies = tables, expressions, latencies
         self.entries, self.classes, self.places = entries, classes, places

@@ -6,14 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from archloom.acadl_models.acadl import (
-    DRAM,
-    ArchitectureGraph,
-    DataStorage,
-    EdgeKind,
-    FunctionalUnit,
-    SetAssociativeCache,
-)
+from archloom.acadl_models import acadl
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.layout import H, Policy, StoreKind
 from archloom.acadl_models.timing.engine.lowering.accessing import Entry
@@ -35,7 +28,7 @@ class MemoryTables:
     of each such memory are whole parts.
     """
 
-    graph: ArchitectureGraph
+    graph: acadl.ArchitectureGraph
     header: Mapping[int, int]
     states: tuple[tuple[int, int, int], ...]
     caches: Mapping[str, int]
@@ -51,7 +44,7 @@ class MemoryTables:
         """Whether accesses meet a cache or banks that must know where they lie."""
         return bool(self.spaces) and any(path[-1] in self.spaces for path in place.paths)
 
-    def serial(self, storage: DataStorage, state: tuple[int, int, int]) -> int:
+    def serial(self, storage: acadl.DataStorage, state: tuple[int, int, int]) -> int:
         """Whether no two requests of a storage carry words at once, or are counted as if.
 
         A miss that ends without the latency of a hit has moved its words in the past: such requests are counted one by
@@ -62,14 +55,14 @@ class MemoryTables:
         )
         return int(alone or (state[0] == StoreKind.CACHED and not self.header[H.HIT_AFTER_MISS]))
 
-    def way(self, path: Sequence[str], put: Put, latency: Callable[[DataStorage, str], int]) -> int:
+    def way(self, path: Sequence[str], put: Put, latency: Callable[[acadl.DataStorage, str], int]) -> int:
         """The table of the caches on the way to a memory, or NONE; ``latency`` codes that of an attribute."""
         if len(path) < 2:
             return NONE
         record = [len(path) - 1]
         for name in path[:-1]:
             cache = self.graph[name]
-            assert isinstance(cache, DataStorage)
+            assert isinstance(cache, acadl.DataStorage)
             record += [self.caches[name], latency(cache, "hit_latency"), latency(cache, "miss_latency")]
         return put(record)
 
@@ -80,7 +73,7 @@ class MemoryTables:
         found = [_times(self.grains[space], bits) for space, bits in placed]
         for name in self.caches:
             cache = self.graph[name]
-            assert isinstance(cache, SetAssociativeCache)
+            assert isinstance(cache, acadl.SetAssociativeCache)
             through = {bits for path, bits in moving if name in path}
             if len(through) > 1:  # they stay in their sets; what moves alike may go round them
                 found += [_times(8 * cache.cache_line_size * cache.sets, bits) for bits in through if bits]
@@ -93,10 +86,11 @@ def _times(whole: int, part: int) -> int:
 
 
 def memory_tables(
-    graph: ArchitectureGraph, storages: Sequence[DataStorage], units: Sequence[FunctionalUnit], put: Put
+    graph: acadl.ArchitectureGraph, storages: Sequence[acadl.DataStorage], units: Sequence[acadl.FunctionalUnit],
+    put: Put,
 ) -> MemoryTables:
     """The tables of a graph; ``storages`` and ``units`` in the order of their own tables."""
-    caches = [c for c in graph.caches if isinstance(c, SetAssociativeCache)]
+    caches = [c for c in graph.caches if isinstance(c, acadl.SetAssociativeCache)]
     drams = stateful_drams(graph)
     memories = dict.fromkeys([*(graph.path(c)[-1].name for c in caches), *(s.name for s in drams)])
     spaces = {name: k for k, name in enumerate(memories)}
@@ -126,19 +120,20 @@ def memory_tables(
         kind, state = StoreKind.PLAIN, 0
         if storage.name in numbers:
             kind, state = StoreKind.CACHED, numbers[storage.name]
-        elif isinstance(storage, DRAM) and storage in drams:
+        elif isinstance(storage, acadl.DRAM) and storage in drams:
             kind, state = StoreKind.INTERLEAVED if storage.is_interleaved else StoreKind.BANKED, drams.index(storage)
         states.append((kind, state, _links(graph, storage, units, put)))
     return MemoryTables(graph, header, tuple(states), numbers, spaces, grains, len(spaces))
 
 
-def stateful_drams(graph: ArchitectureGraph) -> list[DRAM]:
+def stateful_drams(graph: acadl.ArchitectureGraph) -> list[acadl.DRAM]:
     """Memories with banks whose rows are open, or with channels, in order of creation."""
-    return [s for s in graph.storages if isinstance(s, DRAM) and (s.has_bank_state or s.is_interleaved)]
+    return [s for s in graph.storages if isinstance(s, acadl.DRAM) and (s.has_bank_state or s.is_interleaved)]
 
 
 def _cache(
-    graph: ArchitectureGraph, cache: SetAssociativeCache, numbers: Mapping[str, int], spaces: Mapping[str, int]
+    graph: acadl.ArchitectureGraph, cache: acadl.SetAssociativeCache, numbers: Mapping[str, int],
+    spaces: Mapping[str, int],
 ) -> list[int]:
     return [
         cache.sets, cache.ways, cache.cache_line_size, POLICIES[cache.replacement_policy.name], int(cache.write_back),
@@ -147,23 +142,25 @@ def _cache(
     ]  # fmt: skip
 
 
-def _grain(graph: ArchitectureGraph, memory: str, caches: Sequence[SetAssociativeCache]) -> int:
+def _grain(graph: acadl.ArchitectureGraph, memory: str, caches: Sequence[acadl.SetAssociativeCache]) -> int:
     lines = [8 * c.cache_line_size for c in caches if graph.path(c)[-1].name == memory]
     place = graph[memory]
-    rows = [place.row_words * place.data_width] if isinstance(place, DRAM) and place.has_bank_state else []
-    if isinstance(place, DRAM) and place.is_interleaved:
+    rows = [place.row_words * place.data_width] if isinstance(place, acadl.DRAM) and place.has_bank_state else []
+    if isinstance(place, acadl.DRAM) and place.is_interleaved:
         rows = [place.channels * place.channel_words * place.data_width]
     return math.lcm(*lines, *rows)
 
 
-def _links(graph: ArchitectureGraph, storage: DataStorage, units: Sequence[FunctionalUnit], put: Put) -> int:
+def _links(
+    graph: acadl.ArchitectureGraph, storage: acadl.DataStorage, units: Sequence[acadl.FunctionalUnit], put: Put
+) -> int:
     """Position of the link of each unit for writes and for reads, or NONE."""
     numbers = {k.name: n for n, k in enumerate(graph.links)}
     if not numbers:
         return NONE
     table: list[int] = []
     for unit in units:
-        for kind in (EdgeKind.WRITE_DATA, EdgeKind.READ_DATA):
+        for kind in (acadl.EdgeKind.WRITE_DATA, acadl.EdgeKind.READ_DATA):
             link = graph.link(storage, unit, kind)
             table.append(NONE if link is None else numbers[link.name])
     return put(table) if any(n != NONE for n in table) else NONE

@@ -29,7 +29,7 @@ class Pattern:
     origin: int
 
     def flat(self) -> list[int]:
-        """As the tables hold it (``TP_*``)."""
+        """As the tables hold it (``PatternSpec``)."""
         return [self.span, int(self.dense), len(self.dims), *(v for d in self.dims for v in d)]
 
 

@@ -26,7 +26,8 @@ from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
 from archloom.acadl_models.timing.engine.state import Access, Instance, Request
 from archloom.acadl_models.timing.log import Locator
 from archloom.acadl_models.timing.loops import TOP, LoopSites
-from archloom.acadl_models.timing.machine import Program, StaticInstruction, StaticLoop, StaticNode, latency_fault
+from archloom.acadl_models.timing.machine import latency_fault
+from archloom.acadl_models.timing.program import Program, StaticInstruction, StaticLoop, StaticNode, limits
 from archloom.oracle.errors import GraphError
 
 
@@ -97,7 +98,7 @@ class _Lowering:
         shared = self.graph.shared()
         entries: list[Entry] = []
         of_static = [self._entries(k, entries, shared) for k in range(len(self.statics))]
-        bounds = {loop.var: _bounds(loop.values) for loop in self.loops}
+        bounds = {loop.var: limits(loop.values) for loop in self.loops}
         find_ranges(entries, bounds)
         classes = classify(entries)
         for e in entries:
@@ -227,10 +228,3 @@ def bad_latency(program: Program, owner: LatencyOwner, found: str) -> GraphError
     """The error about a latency without a legal value."""
     fault = latency_fault(owner.where, owner.expression, owner.mnemonic, found, owner.least)
     return GraphError(program.graph.name, [fault])
-
-
-def _bounds(values: range) -> tuple[int, int]:
-    return min(values[0], values[-1]), max(values[0], values[-1])
-
-
-__all__ = ["LatencyOwner", "Lowered", "bad_latency", "lower"]

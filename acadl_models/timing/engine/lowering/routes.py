@@ -11,7 +11,7 @@ from archloom.acadl_models.timing.engine.lowering.expressions import Expressions
 from archloom.acadl_models.timing.engine.lowering.forms import Shared
 from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables
 from archloom.acadl_models.timing.engine.lowering.tables import Tables
-from archloom.acadl_models.timing.machine import StaticInstruction, StaticLoop
+from archloom.acadl_models.timing.program import StaticInstruction, StaticLoop
 from archloom.oracle.affine import Affine, Bounds
 
 

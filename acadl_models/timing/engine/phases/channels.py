@@ -14,7 +14,10 @@ def over_channels(t, m, dram, tail, ready):
     record = t[H.DRAM_TABLE] + dram * DramSpec.SIZE
     count = t[record + DramSpec.BANK_COUNT]
     lanes = lanes_of(t, m, record, tail)
-    channel = first_address(t, m, tail) // t[record + DramSpec.ROW_WORDS] % count if lanes != NONE else 0
+    channel = 0
+    if lanes != NONE:
+        first = m[tail + Tail.FIRST] + t[m[tail + Tail.BUFFER_PART] + BufferPart.BASE]
+        channel = first // t[record + DramSpec.ROW_WORDS] % count
     states = m[M.BANKS] + t[record + DramSpec.FIRST] * Bank.SIZE + Bank.FREE
     finish = ready
     for k in range(count):
@@ -36,16 +39,8 @@ def lanes_of(t, m, record, tail):
     first = m[tail + Tail.FIRST]
     if first < t[bank + BufferPart.FIRST] or first + t[access + AccessSpec.SPAN] > t[bank + BufferPart.END]:
         return NONE
-    return (
-        t[bank + BufferPart.LANES]
-        if (first + t[bank + BufferPart.BASE]) % t[record + DramSpec.ROW_WORDS] == 0
-        else NONE
-    )
-
-
-@jit
-def first_address(t, m, tail):
-    return m[tail + Tail.FIRST] + t[m[tail + Tail.BUFFER_PART] + BufferPart.BASE]
+    begins = (first + t[bank + BufferPart.BASE]) % t[record + DramSpec.ROW_WORDS] == 0
+    return t[bank + BufferPart.LANES] if begins else NONE
 
 
 @jit

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.jit import jit, jit_inline
-from archloom.acadl_models.timing.engine.layout import H, Route, UnitSpec
+from archloom.acadl_models.timing.engine.layout import H, ReadsHold, Route, UnitSpec
+from archloom.acadl_models.timing.engine.phases import agenda
 from archloom.acadl_models.timing.engine.phases.accounting import note_front, note_hunger, note_unit
-from archloom.acadl_models.timing.engine.phases.agenda import (
-    LINK,
-    due,
-    note_candidate,
-    note_mover,
-    schedule,
-    sort,
-    unpacked,
-)
 from archloom.acadl_models.timing.engine.phases.conflicts import leave_classes
 from archloom.acadl_models.timing.engine.phases.forwarding import arrive, deliver, offer
 from archloom.acadl_models.timing.engine.phases.log import note, note_step
@@ -44,10 +36,10 @@ def complete(t, m):
     now = m[M.TIME]
     m[M.MOVERS] = 0
     m[M.ORIGIN] = m[M.SEQ] - MOST_IN_FLIGHT
-    timer = due(m)
+    timer = agenda.due(m)
     while timer != NONE:
         record, tag = timer >> 3, timer & 7
-        timer = m[record + LINK]
+        timer = m[record + agenda.LINK]
         if tag == Tag.REQUEST:
             if t[H.CACHES] > 0 and has_steps(t, m, record):
                 note_look(m, record)
@@ -56,7 +48,7 @@ def complete(t, m):
                 end_transfer(t, m, record, now)
             m[M.CHANGED] = now
         elif tag == Tag.INSTANCE:
-            note_mover(m, record)
+            agenda.note_mover(m, record)
         elif tag == Tag.EDGE:
             pass_edge(m, record - Request.EDGE, now)
         elif tag == Tag.UNIT:
@@ -74,12 +66,12 @@ def complete(t, m):
         m[M.CHANGED] = now
         first, count = m[M.MOVING], m[M.MOVERS]
         if count > 2:
-            sort(m, first, count)
+            agenda.sort(m, first, count)
         elif count == 2 and m[first] > m[first + 1]:
             m[first], m[first + 1] = m[first + 1], m[first]
         k = 0
         while k < m[M.MOVERS]:
-            progress(t, m, unpacked(m[first + k]), now)
+            progress(t, m, agenda.unpacked(m[first + k]), now)
             k += 1
     if m[M.FETCH_END] == now:
         append_fetched(t, m, now)
@@ -106,7 +98,7 @@ def process(t, m, slot, now):
     if latency == 0:
         write(t, m, slot, now)
     else:
-        schedule(m, slot, Tag.INSTANCE, now + latency)
+        agenda.schedule(m, slot, Tag.INSTANCE, now + latency)
 
 
 @jit_inline
@@ -127,7 +119,7 @@ def write(t, m, slot, now):
 def finish(t, m, slot, now):
     """Release the conflicts and the slot of an instance and take it out of its unit."""
     note_step(m, Logged.FINISHED, slot)
-    leave_classes(t, m, slot)
+    leave_classes(t, m, slot, t[H.READS_HOLD] == ReadsHold.UNTIL_FINISH, True)
     if m[slot + Instance.WAITERS] != NONE:
         wake(m, slot)
     older, younger = m[slot + Instance.OLDER], m[slot + Instance.YOUNGER]
@@ -157,7 +149,7 @@ def wake(m, slot):
     unit = m[slot + Instance.WAITERS]
     m[slot + Instance.WAITERS] = NONE
     while unit != NONE:
-        note_candidate(m, m[unit + Unit.WAITING])
+        agenda.note_candidate(m, m[unit + Unit.WAITING])
         unit = m[unit + Unit.NEXT]
 
 

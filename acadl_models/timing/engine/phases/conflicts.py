@@ -15,11 +15,9 @@ from archloom.acadl_models.timing.engine.layout import (
     AccessKind,
     AccessSpec,
     CheckSpec,
-    H,
     Instruction,
     NodeSpec,
     PatternSpec,
-    ReadsHold,
 )
 from archloom.acadl_models.timing.engine.phases.values import value_of
 from archloom.acadl_models.timing.engine.state import Access, Ends, Instance, M, Unit
@@ -178,26 +176,13 @@ def enter_classes(t, m, slot, record):
 
 
 @jit
-def leave_classes(t, m, slot):
-    """Take the accesses of a finished instance out of their lists: its conflicts are released."""
-    record = m[slot + Instance.STATIC]
-    reads_left = t[H.READS_HOLD] == ReadsHold.UNTIL_FINISH
-    entry = t[record + Instruction.NODES]
-    end = entry + t[record + Instruction.NODE_COUNT] * NodeSpec.SIZE
-    while entry < end:
-        if reads_left or t[t[entry + NodeSpec.ACCESS] + AccessSpec.KIND] != AccessKind.READ:
-            leave_class(m, slot + t[entry + NodeSpec.NODE], m[M.CLASSES] + t[entry + NodeSpec.ENDS])
-        entry += NodeSpec.SIZE
-
-
-@jit
-def release_reads(t, m, slot):
-    """Take the reads of an instance that has started out of their lists: later writes need not wait for them."""
+def leave_classes(t, m, slot, reads, others):
+    """Take an instance's ``reads``, or its ``others`` accesses, or both, out of their lists: they hold up no more."""
     record = m[slot + Instance.STATIC]
     entry = t[record + Instruction.NODES]
     end = entry + t[record + Instruction.NODE_COUNT] * NodeSpec.SIZE
     while entry < end:
-        if t[t[entry + NodeSpec.ACCESS] + AccessSpec.KIND] == AccessKind.READ:
+        if reads if t[t[entry + NodeSpec.ACCESS] + AccessSpec.KIND] == AccessKind.READ else others:
             leave_class(m, slot + t[entry + NodeSpec.NODE], m[M.CLASSES] + t[entry + NodeSpec.ENDS])
         entry += NodeSpec.SIZE
 

@@ -8,15 +8,8 @@ from __future__ import annotations
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.jit import jit, jit_inline
 from archloom.acadl_models.timing.engine.layout import FETCH, H, Instruction, OfferSpec, Route, SignatureSpec, StageSpec
+from archloom.acadl_models.timing.engine.phases import agenda
 from archloom.acadl_models.timing.engine.phases.accounting import leave_idle, note_hunger, settle_stage
-from archloom.acadl_models.timing.engine.phases.agenda import (
-    first_mark,
-    mark,
-    next_mark,
-    note_candidate,
-    schedule,
-    unmark,
-)
 from archloom.acadl_models.timing.engine.phases.log import note, note_step
 from archloom.acadl_models.timing.engine.phases.values import latency_of
 from archloom.acadl_models.timing.engine.state import Instance, Logged, M, Phase, Queue, Stage, Tag, Unit
@@ -29,7 +22,7 @@ def forward(t, m):
     What is offered to a stage that has had its turn is taken in the next cycle: it stays marked.
     """
     now = m[M.TIME]
-    number = first_mark(t, m)
+    number = agenda.first_mark(t, m)
     while number != NONE:
         stage = m[M.STAGES] + number * Stage.SIZE
         record = m[stage + Stage.SPEC]
@@ -38,8 +31,8 @@ def forward(t, m):
             if slot == NONE:
                 break
             enter(t, m, stage, slot, number, now)
-        unmark(m, number)
-        number = next_mark(t, m, number)
+        agenda.unmark(m, number)
+        number = agenda.next_mark(t, m, number)
     if t[H.IN_ORDER] == 1:
         while m[M.ISSUED] > 0 and issue_next(t, m, now):
             pass
@@ -161,7 +154,7 @@ def take_head(t, m, sender, now):
     m[sender + Stage.OFFERS] = 0
     count = m[sender + Stage.COUNT]
     if count == t[m[sender + Stage.SPEC] + StageSpec.DEPTH]:
-        mark(m, m[sender + Stage.NUMBER])
+        agenda.mark(m, m[sender + Stage.NUMBER])
     m[sender + Stage.COUNT] = count - 1
     m[sender + Stage.HEAD] = m[slot + Instance.LINK]
     if count > 1:
@@ -169,7 +162,7 @@ def take_head(t, m, sender, now):
         if leave <= now:
             offer(t, m, sender, now)
         else:
-            schedule(m, sender, Tag.STAGE, leave)
+            agenda.schedule(m, sender, Tag.STAGE, leave)
     return slot
 
 
@@ -182,7 +175,7 @@ def offer(t, m, stage, now):
     head = m[stage + Stage.HEAD]
     route = t[m[head + Instance.ROUTE] + Route.NEXT]
     if route != NONE:
-        mark(m, t[route + Route.STAGE])
+        agenda.mark(m, t[route + Route.STAGE])
     else:
         mark_successors(t, m, stage, m[head + Instance.STATIC])
 
@@ -194,7 +187,7 @@ def mark_successors(t, m, stage, static):
     receivers, count = t[record + StageSpec.RECEIVERS], t[record + StageSpec.RECEIVER_COUNT]
     if count <= t[static + Instruction.ROUTE_COUNT]:
         for k in range(receivers, receivers + count):
-            mark(m, t[k])
+            agenda.mark(m, t[k])
         return
     route = t[static + Instruction.ROUTES]
     for _ in range(t[static + Instruction.ROUTE_COUNT]):
@@ -202,7 +195,7 @@ def mark_successors(t, m, stage, static):
         senders = t[m[receiver + Stage.SPEC] + StageSpec.SENDERS]
         for k in range(senders, senders + t[m[receiver + Stage.SPEC] + StageSpec.SENDER_COUNT]):
             if t[k] == m[stage + Stage.NUMBER]:
-                mark(m, t[route + Route.STAGE])
+                agenda.mark(m, t[route + Route.STAGE])
         route += Route.SIZE
 
 
@@ -226,13 +219,13 @@ def mark_receivers(t, m, slot):
     """Mark the stages to which the fetch stage may pass an instance."""
     route = t[m[slot + Instance.ROUTE] + Route.NEXT]
     if route != NONE:
-        mark(m, t[route + Route.STAGE])
+        agenda.mark(m, t[route + Route.STAGE])
         return
     signature = t[m[slot + Instance.STATIC] + Instruction.SIGNATURE]
     record = t[H.SIGNATURE_TABLE] + signature * SignatureSpec.SIZE
     receivers = t[record + SignatureSpec.RECEIVERS]
     for k in range(receivers, receivers + t[record + SignatureSpec.RECEIVER_COUNT]):
-        mark(m, t[k])
+        agenda.mark(m, t[k])
 
 
 # --- arrivals --------------------------------------------------------------------------------------------------
@@ -278,7 +271,7 @@ def enter(t, m, stage, slot, number, now):
     if m[stage + Stage.COUNT] == 0:
         m[stage + Stage.SINCE] = now
         m[stage + Stage.HEAD] = slot
-        schedule(m, stage, Tag.STAGE, leave)
+        agenda.schedule(m, stage, Tag.STAGE, leave)
     else:
         m[m[stage + Stage.TAIL] + Instance.LINK] = slot
     m[stage + Stage.TAIL] = slot
@@ -296,7 +289,7 @@ def hand_over(t, m, number, slot, now):
     m[slot + Instance.UNIT] = unit
     m[slot + Instance.PHASE] = Phase.WAITING
     note_step(m, Logged.RECEIVED, slot)
-    note_candidate(m, slot)
+    agenda.note_candidate(m, slot)
     leave_idle(m, unit, now)
 
 

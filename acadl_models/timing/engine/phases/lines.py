@@ -15,10 +15,8 @@ POST_WRITE, POST_WRITTEN, POST_READ, POST_FILL = range(4)
 def place_of(t, m, cache, line):
     """Where a line lies, or NONE."""
     record = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE
-    first = (
-        m[m[M.CACHES] + cache * Cache.SIZE + Cache.LINES]
-        + line % t[record + CacheSpec.SETS] * t[record + CacheSpec.WAYS]
-    )
+    first = m[m[M.CACHES] + cache * Cache.SIZE + Cache.LINES]
+    first += line % t[record + CacheSpec.SETS] * t[record + CacheSpec.WAYS]
     for place in range(first, first + t[record + CacheSpec.WAYS]):
         if m[place] >> 1 == line:
             return place
@@ -89,12 +87,6 @@ def put(t, m, cache, line, dirty):
 
 
 @jit
-def put_written(t, m, cache, line):
-    """A line is written: it is there and dirty from now on."""
-    put(t, m, cache, line, 1)
-
-
-@jit
 def pass_on(t, m, cache, first, last):
     """Bytes go to what is behind a cache: a buffer hides the time that it takes."""
     m[m[M.CACHES] + cache * Cache.SIZE + Cache.TO_BACKING] += last - first
@@ -105,9 +97,8 @@ def pass_on(t, m, cache, first, last):
     top = post(m, base, POST_WRITE, behind, first, last)
     while top > base:
         top -= Posted.SIZE
-        top = take_posted(
-            t, m, top, m[top + Posted.OP], m[top + Posted.CACHE], m[top + Posted.FROM], m[top + Posted.TO]
-        )
+        first, last = m[top + Posted.FROM], m[top + Posted.TO]
+        top = take_posted(t, m, top, m[top + Posted.OP], m[top + Posted.CACHE], first, last)
 
 
 @jit

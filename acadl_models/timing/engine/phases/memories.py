@@ -19,7 +19,7 @@ from archloom.acadl_models.timing.engine.layout import (
     StoreKind,
     StoreSpec,
 )
-from archloom.acadl_models.timing.engine.phases.lines import look_up, pass_on, put, put_written
+from archloom.acadl_models.timing.engine.phases.lines import look_up, pass_on, put
 from archloom.acadl_models.timing.engine.phases.transfers import note_level
 from archloom.acadl_models.timing.engine.phases.values import fail, stands_for
 from archloom.acadl_models.timing.engine.state import (
@@ -149,9 +149,8 @@ def part(t, m, tail, run):
     first = m[tail + Tail.FIRST] + t[t[access + AccessSpec.RUNS] + 2 * run]
     last = first + t[t[access + AccessSpec.RUNS] + 2 * run + 1]
     size = t[access + AccessSpec.DATA_WIDTH] // 8
-    return (max(first, t[bank + BufferPart.FIRST]) + t[bank + BufferPart.BASE]) * size, (
-        min(last, t[bank + BufferPart.END]) + t[bank + BufferPart.BASE]
-    ) * size
+    first, last = max(first, t[bank + BufferPart.FIRST]), min(last, t[bank + BufferPart.END])
+    return (first + t[bank + BufferPart.BASE]) * size, (last + t[bank + BufferPart.BASE]) * size
 
 
 @jit
@@ -177,7 +176,7 @@ def write_parts(t, m, tail, cache, line, run):
     """Write what a request writes into a line, from a run on; or pass it on."""
     record = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE
     if t[record + CacheSpec.WRITE_BACK] == 1:
-        put_written(t, m, cache, line)
+        put(t, m, cache, line, 1)
         return
     begin = line * t[record + CacheSpec.LINE]
     end = begin + t[record + CacheSpec.LINE]
@@ -204,10 +203,8 @@ def open_rows(t, m, store, tail, latency, now):
     beats = 0
     for run in range(t[access + AccessSpec.RUN_COUNT]):
         word = m[tail + Tail.FIRST] + t[t[access + AccessSpec.RUNS] + 2 * run]
-        end = (
-            min(word + t[t[access + AccessSpec.RUNS] + 2 * run + 1], t[bank_record + BufferPart.END])
-            + t[bank_record + BufferPart.BASE]
-        )
+        end = min(word + t[t[access + AccessSpec.RUNS] + 2 * run + 1], t[bank_record + BufferPart.END])
+        end += t[bank_record + BufferPart.BASE]
         word = max(word, t[bank_record + BufferPart.FIRST]) + t[bank_record + BufferPart.BASE]
         while word < end:
             other = bank_of(t, record, word)

@@ -35,10 +35,9 @@ def set_iteration(t, m, loop, iteration):
         value = t[atoms + k]
         atom = t[H.ATOM_TABLE] + (value - t[H.LOOPS]) * AtomSpec.SIZE
         numerator = value_of(t, m, t[atom + AtomSpec.EXPRESSION])
-        quotient = numerator // t[atom + AtomSpec.DIVISOR]
-        m[values + value] = (
-            numerator - quotient * t[atom + AtomSpec.DIVISOR] if t[atom + AtomSpec.IS_MODULO] else quotient
-        )
+        divisor = t[atom + AtomSpec.DIVISOR]
+        quotient = numerator // divisor
+        m[values + value] = numerator - quotient * divisor if t[atom + AtomSpec.IS_MODULO] else quotient
 
 
 @jit
@@ -167,11 +166,8 @@ def whole_bank(t, access, first):
     if shift == NONE or first >> shift >= t[access + AccessSpec.STORE_COUNT]:
         return NONE
     bank = t[access + AccessSpec.STORES] + (first >> shift) * BufferPart.SIZE
-    return (
-        bank
-        if t[bank + BufferPart.FIRST] <= first and first + t[access + AccessSpec.SPAN] <= t[bank + BufferPart.END]
-        else NONE
-    )
+    last = first + t[access + AccessSpec.SPAN]
+    return bank if t[bank + BufferPart.FIRST] <= first and last <= t[bank + BufferPart.END] else NONE
 
 
 @jit
@@ -208,14 +204,7 @@ def add_whole(t, m, slot, access, bank):
     """The request of an access that lies in one bank."""
     words = t[access + AccessSpec.WORDS]
     add_request(
-        t,
-        m,
-        slot,
-        access,
-        bank,
-        words,
-        t[bank + BufferPart.BEATS],
-        t[bank + BufferPart.BYTES],
+        t, m, slot, access, bank, words, t[bank + BufferPart.BEATS], t[bank + BufferPart.BYTES],
         t[bank + BufferPart.RATE],
     )
 

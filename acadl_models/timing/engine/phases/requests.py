@@ -5,19 +5,11 @@ from __future__ import annotations
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.jit import jit, jit_inline
 from archloom.acadl_models.timing.engine.layout import H, LinkSpec, StoreKind, StoreSpec
+from archloom.acadl_models.timing.engine.phases import memories
 from archloom.acadl_models.timing.engine.phases.accounting import note_unit, settle_queue
-from archloom.acadl_models.timing.engine.phases.agenda import note_mover, schedule
+from archloom.acadl_models.timing.engine.phases.agenda import note_mover, schedule, sort
 from archloom.acadl_models.timing.engine.phases.channels import over_channels
 from archloom.acadl_models.timing.engine.phases.log import note_carried, note_request
-from archloom.acadl_models.timing.engine.phases.memories import (
-    begin_lines,
-    go_on,
-    is_exclusive,
-    link_of,
-    open_rows,
-    send,
-    tail_of,
-)
 from archloom.acadl_models.timing.engine.phases.transfers import begin_transfer
 from archloom.acadl_models.timing.engine.phases.values import fail, stands_for
 from archloom.acadl_models.timing.engine.state import Instance, Logged, M, Request, Store, Tag, Tail, Unit
@@ -44,13 +36,7 @@ def grant_freed(t, m, now):
     """Freed slots take the requests that wait, storage by storage."""
     freed, count = m[M.FREED], m[M.FREES]
     m[M.FREES] = 0
-    for k in range(1, count):  # in the order of the storages
-        store = m[freed + k]
-        j = k - 1
-        while j >= 0 and m[freed + j] > store:
-            m[freed + j + 1] = m[freed + j]
-            j -= 1
-        m[freed + j + 1] = store
+    sort(m, freed, count)  # in the order of the storages
     for k in range(count):
         store = m[freed + k]
         m[store + Store.FREED] = 0
@@ -65,12 +51,12 @@ def has_slot(t, m, store, request):
         return False
     if t[m[store + Store.SPEC] + StoreSpec.LINKS] == NONE or m[store + Store.ACTIVE] == 0:
         return True
-    return m[store + Store.EXCLUSIVE] == 0 and not is_exclusive(t, m, store, request)
+    return m[store + Store.EXCLUSIVE] == 0 and not memories.is_exclusive(t, m, store, request)
 
 
 @jit
 def grant_queued(t, m, store, now):
-    """The request at the head of a storage's Policy.FIFO gets a slot."""
+    """The request at the head of a storage's FIFO gets a slot."""
     request = m[store + Store.QUEUE_HEAD]
     m[store + Store.QUEUE_HEAD] = m[request + Request.LINK]
     settle_queue(m, store, now)
@@ -108,11 +94,11 @@ def grant(t, m, store, request, now):
 @jit
 def grant_general(t, m, store, request, now):
     """The same where the storage has state or links."""
-    m[store + Store.EXCLUSIVE] = int(is_exclusive(t, m, store, request))
+    m[store + Store.EXCLUSIVE] = int(memories.is_exclusive(t, m, store, request))
     kind = t[m[store + Store.SPEC] + StoreSpec.KIND]
     if kind == StoreKind.CACHED:
-        tail = tail_of(t, m, request)
-        time = begin_lines(t, m, request, tail, now)
+        tail = memories.tail_of(t, m, request)
+        time = memories.begin_lines(t, m, request, tail, now)
         if m[tail + Tail.DEPTH] > 0:
             schedule(m, request, Tag.REQUEST, time)
             return
@@ -122,7 +108,8 @@ def grant_general(t, m, store, request, now):
             latency = fail(t, m, stands_for(latency), m[request + Request.ILLEGAL])
         time = now + latency
         if kind == StoreKind.BANKED:
-            time = open_rows(t, m, store, tail_of(t, m, request), latency, now) - m[request + Request.BEATS] + 1
+            time = memories.open_rows(t, m, store, memories.tail_of(t, m, request), latency, now)
+            time += 1 - m[request + Request.BEATS]
     carry(t, m, store, request, time, now)
 
 
@@ -144,24 +131,23 @@ def arrival(t, m, store, request, ready):
     """When the last word of a request has moved whose first one can move from ``ready`` on: over port and link."""
     record = m[store + Store.SPEC]
     if t[record + StoreSpec.KIND] == StoreKind.INTERLEAVED:
-        finish = over_channels(t, m, t[record + StoreSpec.STATE], tail_of(t, m, request), ready)
+        finish = over_channels(t, m, t[record + StoreSpec.STATE], memories.tail_of(t, m, request), ready)
     else:
         first = ready
         if t[record + StoreSpec.SHARED] == 1:
             first = max(ready, m[store + Store.PORT_FREE])
             m[store + Store.PORT_FREE] = first + m[request + Request.BEATS]
         finish = first + m[request + Request.BEATS] - 1
-    link = link_of(t, m, store, request)
+    link = memories.link_of(t, m, store, request)
     if link == NONE:
         return finish
-    start = send(t, m, link, m[request + Request.BYTES], m[request + Request.IS_READ], ready)
+    start = memories.send(t, m, link, m[request + Request.BYTES], m[request + Request.IS_READ], ready)
     m[request + Request.SENT] = start
     m[request + Request.SEND_WAIT] = start - ready
     table = t[H.LINK_TABLE] + link * LinkSpec.SIZE
     note_carried(t, m, request, link, t[table + LinkSpec.BANDWIDTH])
-    return max(
-        finish, start - (-m[request + Request.BYTES] // t[table + LinkSpec.BANDWIDTH]) - 1 + t[table + LinkSpec.LATENCY]
-    )
+    cycles = -(-m[request + Request.BYTES] // t[table + LinkSpec.BANDWIDTH])
+    return max(finish, start + cycles - 1 + t[table + LinkSpec.LATENCY])
 
 
 @jit
@@ -185,8 +171,8 @@ def take_steps(t, m, now):
         m[list_ + j + 1] = request
     for k in range(count):
         request = m[list_ + k]
-        tail = tail_of(t, m, request)
-        time = go_on(t, m, request, tail, now)
+        tail = memories.tail_of(t, m, request)
+        time = memories.go_on(t, m, request, tail, now)
         if m[tail + Tail.DEPTH] == 0:
             carry(t, m, m[request + Request.STORE], request, time, now)
         else:
@@ -198,7 +184,7 @@ def comes_later(t, m, request, other):
     """Whether a request looks on after another in the same cycle."""
     if m[request + Request.STORE] != m[other + Request.STORE]:
         return m[request + Request.STORE] > m[other + Request.STORE]
-    return m[tail_of(t, m, request) + Tail.ORDER] > m[tail_of(t, m, other) + Tail.ORDER]
+    return m[memories.tail_of(t, m, request) + Tail.ORDER] > m[memories.tail_of(t, m, other) + Tail.ORDER]
 
 
 @jit

@@ -8,7 +8,7 @@ from archloom.acadl_models.timing.engine.layout import H, ReadsHold, Route, Unit
 from archloom.acadl_models.timing.engine.phases.accounting import change_doing
 from archloom.acadl_models.timing.engine.phases.agenda import oldest_candidate, schedule
 from archloom.acadl_models.timing.engine.phases.completing import process, wake
-from archloom.acadl_models.timing.engine.phases.conflicts import find_blocker, release_reads
+from archloom.acadl_models.timing.engine.phases.conflicts import find_blocker, leave_classes
 from archloom.acadl_models.timing.engine.phases.log import note, note_step
 from archloom.acadl_models.timing.engine.phases.requests import issue
 from archloom.acadl_models.timing.engine.phases.values import latency_of
@@ -29,7 +29,7 @@ def start(t, m):
             continue
         begin(t, m, unit, slot, now)
         if t[H.READS_HOLD] == ReadsHold.UNTIL_START:
-            release_reads(t, m, slot)
+            leave_classes(t, m, slot, True, False)
             wake(m, slot)  # those that wait are younger: they come later in this phase
 
 

@@ -87,37 +87,32 @@ def end_transfer(t, m, request, now):
 
 
 # --- skipping --------------------------------------------------------------------------------------------------
-@jit
-def repeat_peaks(t, m, h, old, times):
-    """Add what a period that began in the machine at ``h[old]`` contributed to the peaks, so many times."""
-    for store in range(m[M.STORES], m[M.STORES] + t[H.STORES] * Store.SIZE, Store.SIZE):
-        repeat_peak(m, h, store + Store.PORTS, old, times)
-        repeat_peak(m, h, store + Store.PORTS + Port.SIZE, old, times)
-    for link in range(m[M.LINKS], m[M.LINKS] + t[H.LINKS] * Link.SIZE, Link.SIZE):
-        repeat_peak(m, h, link + Link.PORTS, old, times)
-        repeat_peak(m, h, link + Link.PORTS + Port.SIZE, old, times)
+def for_each_port(step):
+    """A jitted ``(t, m, h, a, b)`` that calls ``step(m, h, port, a, b)`` for each port of storages and links."""
+
+    @jit
+    def each(t, m, h, a, b):
+        for store in range(m[M.STORES], m[M.STORES] + t[H.STORES] * Store.SIZE, Store.SIZE):
+            step(m, h, store + Store.PORTS, a, b)
+            step(m, h, store + Store.PORTS + Port.SIZE, a, b)
+        for link in range(m[M.LINKS], m[M.LINKS] + t[H.LINKS] * Link.SIZE, Link.SIZE):
+            step(m, h, link + Link.PORTS, a, b)
+            step(m, h, link + Link.PORTS + Port.SIZE, a, b)
+
+    return each
 
 
 @jit
 def repeat_peak(m, h, port, old, times):
+    """Add what a period that began in the machine at ``h[old]`` contributed to a peak, so many times."""
     m[port + Port.BUSY] += times * (m[port + Port.BUSY] - h[old + port + Port.BUSY])
     before = h[old + port + Port.PEAK_CYCLES] if h[old + port + Port.PEAK] == m[port + Port.PEAK] else 0
     m[port + Port.PEAK_CYCLES] += times * (m[port + Port.PEAK_CYCLES] - before)
 
 
 @jit
-def join_peaks(t, m, h, now, begin):
-    """``m`` is the end of a transition that began at ``h[begin]``: add its contribution to the peaks at ``h[now]``."""
-    for store in range(m[M.STORES], m[M.STORES] + t[H.STORES] * Store.SIZE, Store.SIZE):
-        join_peak(m, h, store + Store.PORTS, now, begin)
-        join_peak(m, h, store + Store.PORTS + Port.SIZE, now, begin)
-    for link in range(m[M.LINKS], m[M.LINKS] + t[H.LINKS] * Link.SIZE, Link.SIZE):
-        join_peak(m, h, link + Link.PORTS, now, begin)
-        join_peak(m, h, link + Link.PORTS + Port.SIZE, now, begin)
-
-
-@jit
 def join_peak(m, h, port, now, begin):
+    """``m`` is the end of a transition that began at ``h[begin]``: add its contribution to the peak at ``h[now]``."""
     m[port + Port.BUSY] += h[now + port + Port.BUSY] - h[begin + port + Port.BUSY]
     gained = 0
     if m[port + Port.PEAK] == h[now + port + Port.PEAK]:
@@ -125,3 +120,6 @@ def join_peak(m, h, port, now, begin):
         gained = m[port + Port.PEAK_CYCLES] - before
     m[port + Port.PEAK] = h[now + port + Port.PEAK]
     m[port + Port.PEAK_CYCLES] = h[now + port + Port.PEAK_CYCLES] + gained
+
+
+repeat_peaks, join_peaks = for_each_port(repeat_peak), for_each_port(join_peak)

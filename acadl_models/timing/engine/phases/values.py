@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from archloom.acadl_models.timing.engine.jit import jit
 from archloom.acadl_models.timing.engine.layout import H, Instruction, LatencySpec, Operation, Sum
-from archloom.acadl_models.timing.engine.state import DIVIDES_BY_ZERO, Instance, M, Status
+from archloom.acadl_models.timing.engine.state import NO_DIVISOR, Instance, M, Status
 
 
 @jit
@@ -48,14 +48,12 @@ def latency_program(t, m, program, words, size):
             top -= 1
             if m[top + 1] == 0:
                 at = program + LatencySpec.CODE + 2 * operand
-        elif operation == Operation.NOT or operation == Operation.NEG:
-            m[top] = -m[top] if operation == Operation.NEG else int(m[top] == 0)
+        elif operation >= Operation.LT:
+            m[top] = compare(operation, m[top])
         else:
             top -= 1
-            if (operation == Operation.FLOORDIV or operation == Operation.MOD or operation == Operation.CDIV) and m[
-                top + 1
-            ] == 0:
-                return DIVIDES_BY_ZERO
+            if (operation == Operation.FLOORDIV or operation == Operation.MOD) and m[top + 1] <= 0:
+                return NO_DIVISOR
             m[top] = binary(operation, m[top], m[top + 1])
     return m[top]
 
@@ -64,36 +62,22 @@ def latency_program(t, m, program, words, size):
 def binary(operation, a, b):
     if operation == Operation.ADD:
         return a + b
-    if operation == Operation.SUB:
-        return a - b
     if operation == Operation.MUL:
         return a * b
     if operation == Operation.FLOORDIV:
         return a // b
     if operation == Operation.MOD:
         return a - (a // b) * b
-    if operation == Operation.CDIV:
-        return -(-a // b)
-    if operation == Operation.MIN:
-        return min(a, b)
-    if operation == Operation.MAX:
-        return max(a, b)
-    return compare(operation, a, b)
+    return min(a, b) if operation == Operation.MIN else max(a, b)
 
 
 @jit
-def compare(operation, a, b):
+def compare(operation, a):
     if operation == Operation.LT:
-        return int(a < b)
+        return int(a < 0)
     if operation == Operation.LE:
-        return int(a <= b)
-    if operation == Operation.GT:
-        return int(a > b)
-    if operation == Operation.GE:
-        return int(a >= b)
-    if operation == Operation.EQ:
-        return int(a == b)
-    return int(a != b)
+        return int(a <= 0)
+    return int(a == 0) if operation == Operation.EQ else int(a != 0)
 
 
 @jit

@@ -27,7 +27,7 @@ from archloom.acadl_models.timing.engine.layout import (
 )
 from archloom.acadl_models.timing.engine.phases.memories import bank_of, tail_of
 from archloom.acadl_models.timing.engine.skipping.memories_state import address_words
-from archloom.acadl_models.timing.engine.skipping.moving import shifts_of
+from archloom.acadl_models.timing.engine.skipping.moving import is_below, shifts_of
 from archloom.acadl_models.timing.engine.skipping.ranges import range_of, value_ranges
 from archloom.acadl_models.timing.engine.state import (
     Bank,
@@ -70,12 +70,6 @@ def repeatable(t, m, h, record, old, old_end, state, distance, times):
 def word_shift(t, record, periods, order):
     """By how many words so many periods of a loop move an access below it."""
     return periods * t[shifts_of(t, record, order) + t[H.MAX_AXES]]
-
-
-@jit
-def is_below(t, record, order):
-    first = t[record + LoopSpec.FIRST_ACCESS]
-    return first <= order < first + t[record + LoopSpec.ACCESS_COUNT]
 
 
 @jit
@@ -150,10 +144,8 @@ def live_places(t, m, record, periods, begin, end):
                 continue
             if shift != 0 and not keeps_whole(t, access, bank, space, shift * bits, low, high):
                 return NONE
-            if (
-                t[t[H.STORE_TABLE] + t[bank + BufferPart.STORE] * StoreSpec.SIZE + StoreSpec.KIND]
-                == StoreKind.INTERLEAVED
-            ):
+            store = t[H.STORE_TABLE] + t[bank + BufferPart.STORE] * StoreSpec.SIZE
+            if t[store + StoreSpec.KIND] == StoreKind.INTERLEAVED:
                 continue  # what lies in which channel repeats, and channels hold nothing
             place = m[M.RANGES] + count * Live.SIZE
             grain = t[t[H.SPACE_TABLE] + space]
@@ -260,9 +252,8 @@ def lines_moved(t, m, h, old, live, cache, rotation):
                 continue
             if a == NONE or b == NONE or (a ^ b) & 1 == 1:
                 return False
-            if not is_moved(
-                t, m, live, t[record + CacheSpec.SPACE], (a >> 1) * bits, bits, ((b >> 1) - (a >> 1)) * bits
-            ):
+            shift = ((b >> 1) - (a >> 1)) * bits
+            if not is_moved(t, m, live, t[record + CacheSpec.SPACE], (a >> 1) * bits, bits, shift):
                 return False
     return True
 

@@ -20,11 +20,6 @@ move_request_times = for_each(places(Request, time, until), move_time)
 
 
 @jit
-def remember_machine(m, h, position, words):
-    copy_words(h, position, m, 0, words)
-
-
-@jit
 def copy_machine(t, target, to, source, begin):
     """Copy a whole machine from ``source[begin]`` on; of its instances what they use."""
     slots = source[begin + M.SLOTS]
@@ -36,11 +31,6 @@ def copy_machine(t, target, to, source, begin):
         elif t[H.MAX_LATENCIES] + t[H.TAIL_SIZE] == 0:
             words = t[H.SLOT_REQUESTS] + source[begin + slot + Instance.REQUESTS] * Request.SIZE
         copy_words(target, to + slot, source, begin + slot, words)
-
-
-@jit
-def copy(h, source, target, words):
-    copy_words(h, target, h, source, words)
 
 
 @jit
@@ -70,6 +60,13 @@ def innermost(t, m):
 def is_active(t, record, pc):
     """Whether a program position lies in a loop."""
     return t[record + LoopSpec.BODY] <= pc and pc <= t[record + LoopSpec.END]
+
+
+@jit
+def is_below(t, record, order):
+    """Whether an access lies below a loop."""
+    first = t[record + LoopSpec.FIRST_ACCESS]
+    return first <= order < first + t[record + LoopSpec.ACCESS_COUNT]
 
 
 @jit

@@ -18,10 +18,8 @@ def value_ranges(t, m, record, begin, end):
         if is_inside(t, record, inner):
             m[low + other] = m[high + other] = m[m[M.VALUES] + other]
             continue
-        first, last = (
-            t[inner + LoopSpec.START],
-            t[inner + LoopSpec.START] + (t[inner + LoopSpec.EXTENT] - 1) * t[inner + LoopSpec.STEP],
-        )
+        first = t[inner + LoopSpec.START]
+        last = first + (t[inner + LoopSpec.EXTENT] - 1) * t[inner + LoopSpec.STEP]
         if inner == record:
             last = first + min(end, t[inner + LoopSpec.EXTENT] - 1) * t[inner + LoopSpec.STEP]
             first += begin * t[inner + LoopSpec.STEP]

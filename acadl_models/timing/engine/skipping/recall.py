@@ -16,28 +16,12 @@ The end of the transition is then the present, with times, program order, counte
 from __future__ import annotations
 
 from archloom.acadl_models.timing.engine.fields import NONE
-from archloom.acadl_models.timing.engine.jit import jit
+from archloom.acadl_models.timing.engine.jit import copy_words, jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction, LoopSpec
 from archloom.acadl_models.timing.engine.phases.program import set_iteration
 from archloom.acadl_models.timing.engine.phases.transfers import join_peaks
+from archloom.acadl_models.timing.engine.skipping import moving
 from archloom.acadl_models.timing.engine.skipping.memories_state import same_memories
-from archloom.acadl_models.timing.engine.skipping.moving import (
-    add_counters,
-    address,
-    copy,
-    copy_machine,
-    equal,
-    innermost,
-    is_active,
-    is_inside,
-    is_kept,
-    keep_efforts,
-    move_instance,
-    move_machine,
-    remember_machine,
-    reserve,
-    shifts_of,
-)
 from archloom.acadl_models.timing.engine.skipping.ranges import bank_of, range_of, value_ranges
 from archloom.acadl_models.timing.engine.state import (
     MOST_MACHINE_WORDS,
@@ -65,10 +49,10 @@ def begin_transition(t, m, h, loop, length, offsets, hashed):
     h[index + Transition.VALID] = 0
     h[index + Transition.LOOP], h[index + Transition.HASH] = loop, hashed
     h[index + Transition.LENGTH], h[index + Transition.OFFSETS] = length, offsets
-    h[index + Transition.BEGIN] = reserve(h, Memory.TRANSITIONS, m[M.REST] + length + offsets)
-    begin = address(h, Memory.TRANSITIONS, h[index + Transition.BEGIN])
-    remember_machine(m, h, begin, m[M.REST])
-    copy(h, h[Memory.SCRATCH], begin + m[M.REST], length + offsets)
+    h[index + Transition.BEGIN] = moving.reserve(h, Memory.TRANSITIONS, m[M.REST] + length + offsets)
+    begin = moving.address(h, Memory.TRANSITIONS, h[index + Transition.BEGIN])
+    copy_words(h, begin, m, 0, m[M.REST])
+    copy_words(h, begin + m[M.REST], h, h[Memory.SCRATCH], length + offsets)
 
 
 @jit
@@ -90,8 +74,8 @@ def complete_transition(t, m, h, loop):
         return
     index = h[Memory.INDEX] + number * Transition.SIZE
     h[index + Transition.VALID] = 1
-    h[index + Transition.END] = reserve(h, Memory.TRANSITIONS, words)
-    copy_machine(t, h, address(h, Memory.TRANSITIONS, h[index + Transition.END]), m, 0)
+    h[index + Transition.END] = moving.reserve(h, Memory.TRANSITIONS, words)
+    moving.copy_machine(t, h, moving.address(h, Memory.TRANSITIONS, h[index + Transition.END]), m, 0)
 
 
 # --- applying --------------------------------------------------------------------------------------------------
@@ -100,21 +84,18 @@ def recall(t, m, h, loop, length, offsets, hashed):
     """Apply a transition that begins in the present state; returns whether there was one."""
     for number in range(TRANSITIONS):
         index = h[Memory.INDEX] + number * Transition.SIZE
-        if (
-            h[index + Transition.VALID] == 0
-            or h[index + Transition.HASH] != hashed
-            or h[index + Transition.LOOP] != loop
-            or h[index + Transition.LENGTH] != length
-            or h[index + Transition.OFFSETS] != offsets
-        ):
+        if h[index + Transition.VALID] == 0 or h[index + Transition.HASH] != hashed:
             continue
-        if not is_kept(h, Memory.TRANSITIONS, h[index + Transition.BEGIN]):
+        same = h[index + Transition.LENGTH] == length and h[index + Transition.OFFSETS] == offsets
+        if not same or h[index + Transition.LOOP] != loop:
+            continue
+        if not moving.is_kept(h, Memory.TRANSITIONS, h[index + Transition.BEGIN]):
             continue  # its end was written later and is there, too
-        begin = address(h, Memory.TRANSITIONS, h[index + Transition.BEGIN])
-        end = address(h, Memory.TRANSITIONS, h[index + Transition.END])
+        begin = moving.address(h, Memory.TRANSITIONS, h[index + Transition.BEGIN])
+        end = moving.address(h, Memory.TRANSITIONS, h[index + Transition.END])
         state = begin + m[M.REST]
         # each check relies on those before it: docs/timing_semantics.md, "The order of the checks"
-        if not equal(h, h[Memory.SCRATCH], state, length):
+        if not moving.equal(h, h[Memory.SCRATCH], state, length):
             continue
         if not same_path(t, m, h, begin, end):
             continue
@@ -132,7 +113,7 @@ def stays(t, m, h, loop, begin, end):
     """Whether a loop that was active at the begin of a transition was never left up to its end."""
     entry = m[M.LOOPS] + loop * Loop.SIZE + Loop.ENTRY_SEQ
     record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
-    return is_active(t, record, h[end + M.PC]) and h[begin + entry] == h[end + entry]
+    return moving.is_active(t, record, h[end + M.PC]) and h[begin + entry] == h[end + entry]
 
 
 @jit
@@ -143,7 +124,7 @@ def same_path(t, m, h, begin, end):
     fetched = m[M.FETCHED] + h[end + M.FETCHED] - h[begin + M.FETCHED]
     if t[H.TOTAL] - fetched < t[H.FETCH_FLIGHTS] * t[H.FETCH_WIDTH]:
         return False
-    loop = innermost(t, m)
+    loop = moving.innermost(t, m)
     while loop != NONE:
         record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
         iteration = m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION
@@ -221,19 +202,14 @@ def window_agrees(t, m, h, order, begin, scope):
     width = t[H.MAX_AXES] + 1
     for column in range(width):
         m[m[M.DISTANCE] + column] = 0
-    loop = innermost(t, m)
+    loop = moving.innermost(t, m)
     while loop != NONE:
         record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
         iteration = m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION
         moved = m[iteration] - h[begin + iteration]
-        inside = (
-            t[record + LoopSpec.FIRST_ACCESS]
-            <= order
-            < t[record + LoopSpec.FIRST_ACCESS] + t[record + LoopSpec.ACCESS_COUNT]
-        )
-        if moved != 0 and inside:
+        if moved != 0 and moving.is_below(t, record, order):
             periods = moved // t[record + LoopSpec.REPEATS]  # a whole number, and not of 0: see same_path
-            shifts = shifts_of(t, record, order)
+            shifts = moving.shifts_of(t, record, order)
             for column in range(width):
                 m[m[M.DISTANCE] + column] += periods * t[shifts + column]
         loop = t[record + LoopSpec.PARENT]
@@ -254,15 +230,15 @@ def stays_in_bank(t, m, access, moved):
 def apply(t, m, h, loop, begin, end):
     """Make the end of a transition the present."""
     now = h[Memory.MACHINE]
-    remember_machine(m, h, now, m[M.REST])
-    copy_machine(t, m, 0, h, end)
+    copy_words(h, now, m, 0, m[M.REST])
+    moving.copy_machine(t, m, 0, h, end)
     cycles = h[now + M.TIME] - h[begin + M.TIME]
     instances = h[now + M.SEQ] - h[begin + M.SEQ]
-    keep_efforts(m, h, now)
+    moving.keep_efforts(m, h, now)
     m[M.SKIPS] += 1
     join_peaks(t, m, h, now, begin)
-    add_counters(m, h, now, h, begin, 1)
-    move_machine(t, m, cycles, instances)
+    moving.add_counters(m, h, now, h, begin, 1)
+    moving.move_machine(t, m, cycles, instances)
     shift_instances(t, m, cycles, instances)
     restore_loops(t, m, h, loop, now, begin, end, instances)
     h[h[Memory.LOOPS] + loop * LoopMemory.SIZE + LoopMemory.MISSES] = 0
@@ -273,7 +249,7 @@ def shift_instances(t, m, cycles, instances):
     """The instances in flight at the end, moved in time, in program order and with their conflict class."""
     slot = m[M.OLDEST]
     while slot != NONE:
-        move_instance(t, m, slot, cycles, instances)
+        moving.move_instance(t, m, slot, cycles, instances)
         static = m[slot + Instance.STATIC]
         node = slot + t[H.SLOT_ACCESSES] + Access.OFFSETS
         for k in range(t[static + Instruction.ACCESS_COUNT]):
@@ -292,14 +268,14 @@ def restore_loops(t, m, h, recalled, now, begin, end, instances):
     for loop in range(t[H.LOOPS]):
         record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
         state = m[M.LOOPS] + loop * Loop.SIZE
-        was_active = is_active(t, record, h[now + M.PC])
+        was_active = moving.is_active(t, record, h[now + M.PC])
         if was_active and stays(t, m, h, loop, begin, end):
             m[state + Loop.ITERATION] += h[now + state + Loop.ITERATION] - h[begin + state + Loop.ITERATION]
             m[state + Loop.ENTRY_SEQ] = h[now + state + Loop.ENTRY_SEQ]
         else:
             m[state + Loop.ENTRY_SEQ] += instances
-        if not was_active or is_inside(t, record, t[H.LOOP_TABLE] + recalled * LoopSpec.SIZE):
+        if not was_active or moving.is_inside(t, record, t[H.LOOP_TABLE] + recalled * LoopSpec.SIZE):
             h[h[Memory.LOOPS] + loop * LoopMemory.SIZE + LoopMemory.PENDING] = NONE
     for loop in range(t[H.LOOPS]):
-        if is_active(t, t[H.LOOP_TABLE] + loop * LoopSpec.SIZE, m[M.PC]):
+        if moving.is_active(t, t[H.LOOP_TABLE] + loop * LoopSpec.SIZE, m[M.PC]):
             set_iteration(t, m, loop, m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION])

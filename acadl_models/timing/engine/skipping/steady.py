@@ -13,27 +13,14 @@ the same in all later periods, then these repeat cycle for cycle:
 from __future__ import annotations
 
 from archloom.acadl_models.timing.engine.fields import NONE
-from archloom.acadl_models.timing.engine.jit import jit
+from archloom.acadl_models.timing.engine.jit import copy_words, jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction, LoopSpec, PatternSpec
 from archloom.acadl_models.timing.engine.phases.accounting import settle
 from archloom.acadl_models.timing.engine.phases.agenda import sort
 from archloom.acadl_models.timing.engine.phases.program import set_iteration
 from archloom.acadl_models.timing.engine.phases.transfers import repeat_peaks
+from archloom.acadl_models.timing.engine.skipping import moving
 from archloom.acadl_models.timing.engine.skipping.memories_repeat import move_memories, repeatable
-from archloom.acadl_models.timing.engine.skipping.moving import (
-    add_counters,
-    address,
-    copy,
-    equal,
-    innermost,
-    is_inside,
-    is_kept,
-    move_instance,
-    move_machine,
-    remember_machine,
-    reserve,
-    shifts_of,
-)
 from archloom.acadl_models.timing.engine.skipping.ranges import bank_of, range_of, value_ranges
 from archloom.acadl_models.timing.engine.skipping.recall import begin_transition, complete_transition, recall
 from archloom.acadl_models.timing.engine.skipping.snapshot import describe, hash_of, in_flight
@@ -111,9 +98,8 @@ def is_due(t, m, h, loop, event):
     """Whether the state is compared at this event: the less often, the longer in vain."""
     record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
     period = t[record + LoopSpec.PERIOD]
-    repeats = (
-        event & LoopEvent.CROSSED and period > 0 and m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION] % period == 0
-    )
+    iteration = m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION]
+    repeats = event & LoopEvent.CROSSED and period > 0 and iteration % period == 0
     if not repeats and t[record + LoopSpec.WATCHED] == 0:
         return False
     memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
@@ -129,11 +115,8 @@ def is_due(t, m, h, loop, event):
 @jit
 def skip_periods(t, m, h, loop, length, offsets, hashed):
     """Look for an equal state at an earlier pass of the loop and skip; returns whether anything was skipped."""
-    record, state, memory = (
-        t[H.LOOP_TABLE] + loop * LoopSpec.SIZE,
-        m[M.LOOPS] + loop * Loop.SIZE,
-        h[Memory.LOOPS] + loop * LoopMemory.SIZE,
-    )
+    record, state = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE, m[M.LOOPS] + loop * Loop.SIZE
+    memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
     if m[state + Loop.ITERATION] % t[record + LoopSpec.PERIOD] != 0:
         return False
     if h[memory + LoopMemory.ACTIVATION] != m[state + Loop.ENTRY_SEQ]:
@@ -144,18 +127,15 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
     words, machine = h[Memory.SCRATCH], m[M.REST]
     for back in range(1, min(count, SNAPSHOTS) + 1):
         old = first + ((count - back) % SNAPSHOTS) * Snapshot.SIZE
-        if (
-            h[old + Snapshot.HASH] != hashed
-            or h[old + Snapshot.LENGTH] != length
-            or h[old + Snapshot.OFFSETS] != offsets
-        ):
+        same = h[old + Snapshot.LENGTH] == length and h[old + Snapshot.OFFSETS] == offsets
+        if not same or h[old + Snapshot.HASH] != hashed:
             continue
-        if not is_kept(h, Memory.SNAPSHOTS, h[old + Snapshot.PLACE]):
+        if not moving.is_kept(h, Memory.SNAPSHOTS, h[old + Snapshot.PLACE]):
             break
-        old_machine = address(h, Memory.SNAPSHOTS, h[old + Snapshot.PLACE])
+        old_machine = moving.address(h, Memory.SNAPSHOTS, h[old + Snapshot.PLACE])
         old_words = old_machine + machine
         distance = m[state + Loop.ITERATION] - h[old + Snapshot.ITERATION]
-        if not equal(h, words, old_words, length) or not same_iterations(t, m, h, record, old_machine):
+        if not moving.equal(h, words, old_words, length) or not same_iterations(t, m, h, record, old_machine):
             continue
         if not moved_along(t, m, h, record, distance, words + length, old_words + length):
             continue
@@ -172,12 +152,12 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
             return True
         break
     new = first + (count % SNAPSHOTS) * Snapshot.SIZE
-    h[new + Snapshot.PLACE] = reserve(h, Memory.SNAPSHOTS, machine + length + offsets)
-    place = address(h, Memory.SNAPSHOTS, h[new + Snapshot.PLACE])
+    h[new + Snapshot.PLACE] = moving.reserve(h, Memory.SNAPSHOTS, machine + length + offsets)
+    place = moving.address(h, Memory.SNAPSHOTS, h[new + Snapshot.PLACE])
     h[new + Snapshot.HASH], h[new + Snapshot.LENGTH], h[new + Snapshot.OFFSETS] = hashed, length, offsets
     h[new + Snapshot.ITERATION] = m[state + Loop.ITERATION]
-    remember_machine(m, h, place, machine)
-    copy(h, words, place + machine, length + offsets)
+    copy_words(h, place, m, 0, machine)
+    copy_words(h, place + machine, h, words, length + offsets)
     h[memory + LoopMemory.SNAPSHOTS] += 1
     return False
 
@@ -185,7 +165,7 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
 @jit
 def same_iterations(t, m, h, record, old):
     """Whether the loops inside of a loop stand at the same iterations as in an earlier machine."""
-    other = innermost(t, m)
+    other = moving.innermost(t, m)
     while other != NONE and t[H.LOOP_TABLE] + other * LoopSpec.SIZE != record:
         at = m[M.LOOPS] + other * Loop.SIZE + Loop.ITERATION
         if m[at] != h[old + at]:
@@ -203,7 +183,7 @@ def moved_along(t, m, h, record, distance, new, old):
         static = m[slot + Instance.STATIC]
         for k in range(t[static + Instruction.ACCESS_COUNT]):
             access = t[static + Instruction.ACCESSES] + k * AccessSpec.SIZE
-            shifts = shifts_of(t, record, t[access + AccessSpec.ORDER])
+            shifts = moving.shifts_of(t, record, t[access + AccessSpec.ORDER])
             for axis in range(t[access + AccessSpec.AXES]):
                 if h[new] - h[old] != periods * t[shifts + axis]:
                     return False
@@ -255,7 +235,9 @@ def proven(t, m, record, old, last):
     if t[record + LoopSpec.MOVING_COUNT] > 0:
         value_ranges(t, m, record, old, last)
         for k in range(t[record + LoopSpec.MOVING_COUNT]):
-            if not in_one_bank(t, m, t[t[record + LoopSpec.MOVING] + k]):
+            access = t[t[record + LoopSpec.MOVING] + k]
+            low, high = range_of(t, m, t[access + AccessSpec.WORD])
+            if bank_of(t, access, low, high) == NONE:
                 return False
     return True
 
@@ -266,20 +248,11 @@ def may_meet(t, m, access, other):
     for axis in range(t[access + AccessSpec.AXES]):
         a, b = range_of(t, m, t[t[access + AccessSpec.EXPRESSIONS] + axis])
         c, d = range_of(t, m, t[t[other + AccessSpec.EXPRESSIONS] + axis])
-        span, other_span = (
-            t[t[t[access + AccessSpec.PATTERNS] + axis] + PatternSpec.SPAN],
-            t[t[t[other + AccessSpec.PATTERNS] + axis] + PatternSpec.SPAN],
-        )
-        if b + span < c or d + other_span < a:
+        b += t[t[t[access + AccessSpec.PATTERNS] + axis] + PatternSpec.SPAN]
+        d += t[t[t[other + AccessSpec.PATTERNS] + axis] + PatternSpec.SPAN]
+        if b < c or d < a:
             return False
     return True
-
-
-@jit
-def in_one_bank(t, m, access):
-    """Whether all windows of an access lie in the same bank."""
-    low, high = range_of(t, m, t[access + AccessSpec.WORD])
-    return bank_of(t, access, low, high) != NONE
 
 
 # --- skipping --------------------------------------------------------------------------------------------------
@@ -289,15 +262,15 @@ def multiply(t, m, h, old, loop, record, distance, times):
     cycles = times * (m[M.TIME] - h[old + M.TIME])
     instances = times * (m[M.FETCHED] - h[old + M.FETCHED])
     repeat_peaks(t, m, h, old, times)
-    add_counters(m, m, 0, h, old, times)
+    moving.add_counters(m, m, 0, h, old, times)
     m[M.SKIPS] += 1
-    move_machine(t, m, cycles, instances)
+    moving.move_machine(t, m, cycles, instances)
     move_instances(t, m, record, times * (distance // t[record + LoopSpec.REPEATS]), cycles, instances)
     if t[H.SPACES] > 0:
         move_memories(t, m, h, record, old, distance // t[record + LoopSpec.REPEATS], times)
     h[h[Memory.LOOPS] + loop * LoopMemory.SIZE + LoopMemory.PENDING] = NONE
     for other in range(t[H.LOOPS]):
-        if is_inside(t, t[H.LOOP_TABLE] + other * LoopSpec.SIZE, record):
+        if moving.is_inside(t, t[H.LOOP_TABLE] + other * LoopSpec.SIZE, record):
             m[m[M.LOOPS] + other * Loop.SIZE + Loop.ENTRY_SEQ] += instances
             h[h[Memory.LOOPS] + other * LoopMemory.SIZE + LoopMemory.PENDING] = NONE
     set_iteration(t, m, loop, m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION] + times * distance)
@@ -308,12 +281,12 @@ def move_instances(t, m, record, periods, cycles, instances):
     """Times, sequence numbers and windows of the instances in flight."""
     slot = m[M.OLDEST]
     while slot != NONE:
-        move_instance(t, m, slot, cycles, instances)
+        moving.move_instance(t, m, slot, cycles, instances)
         static = m[slot + Instance.STATIC]
         node = slot + t[H.SLOT_ACCESSES] + Access.OFFSETS
         for k in range(t[static + Instruction.ACCESS_COUNT]):
             access = t[static + Instruction.ACCESSES] + k * AccessSpec.SIZE
-            shifts = shifts_of(t, record, t[access + AccessSpec.ORDER])
+            shifts = moving.shifts_of(t, record, t[access + AccessSpec.ORDER])
             for axis in range(t[access + AccessSpec.AXES]):
                 m[node + axis] += periods * t[shifts + axis]
             node += t[H.ACCESS_SIZE]
