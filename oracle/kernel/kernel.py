@@ -17,6 +17,7 @@ from archloom.oracle.kernel.debugging import Debugged, debugged, observed, print
 from archloom.oracle.kernel.files import write_stream
 from archloom.oracle.kernel.index import Site
 from archloom.oracle.kernel.located import Located, compiled, resolve_rolled
+from archloom.oracle.late_jax import jax, jnp
 from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.stream import HbmTensor, Stream
 from archloom.oracle.taidl.isa import Isa
@@ -104,8 +105,6 @@ class Kernel(KernelFunction):
         return self._program(self.oracle)
 
     def _program(self, oracle: "Oracle") -> JaxProgram:
-        import jax.numpy as jnp
-
         program, bits = oracle.program, (oracle.bits,) if oracle.bits.size else ()
         if not any(jnp.issubdtype(dtype, jnp.floating) for _, dtype in self._spec):
             return JaxProgram(program.function, program.jitted, program.outermost, bits)
@@ -158,8 +157,6 @@ class BatchedKernel(KernelFunction):
     @cached_property
     def program(self) -> JaxProgram:
         """As :attr:`Kernel.program`."""
-        import jax
-
         if not self.arguments:
             raise InputError(f"kernel {self.kernel.name} takes no arguments: there is nothing to batch")
         one = self.kernel.program
@@ -177,8 +174,6 @@ class BatchedKernel(KernelFunction):
     def _prepare(self) -> Call:
         if self.kernel.debugged is None:
             return self.program.call()
-        import jax
-
         every: JaxFunction = jax.vmap(self.kernel._prepared().tracers)
 
         def call(*arrays: Any) -> tuple[Any, ...]:
@@ -195,8 +190,6 @@ def _batched(tensors: tuple[HbmTensor, ...], size: int) -> tuple[HbmTensor, ...]
 
 def _without_derivative(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """``function``, which refuses to be differentiated."""
-    import jax
-
     guarded = jax.custom_jvp(function)
 
     @guarded.defjvp

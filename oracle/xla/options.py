@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from archloom.oracle.late_jax import jax
 from archloom.oracle.nests import instructions
 from archloom.oracle.resolved import Op, ResolvedRegion, ResolvedStream, Statement
 
@@ -38,8 +39,6 @@ def compiler_options(
     for zeros; and XLA makes moves of bf16 of moves of integers that are cast to them somewhere. So what is left as it
     is (:data:`TINY`) has integers alone, in regions and between operators, too.
     """
-    import jax
-
     if jax.default_backend() != "cpu":
         return None
     options: dict[str, Any] = {"xla_backend_optimization_level": 2}

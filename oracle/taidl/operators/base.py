@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias, Union
 
 import numpy as np
 
+from archloom.oracle.late_jax import jnp
 from archloom.oracle.taidl.types import element_type
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -110,8 +111,6 @@ def in_both(f: Callable[[Any, Sequence[Any], Sequence[Any], Mapping[str, Any]], 
         return f(np, shape, x, a)
 
     def lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-        import jax.numpy as jnp
-
         return f(jnp, result.shape, x, a)
 
     return kernel, lowering

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.taidl.fused import fma
 from archloom.oracle.taidl.operators import carriers, fused_jax, numbers
 from archloom.oracle.taidl.operators.base import (
@@ -90,8 +91,6 @@ def _magnitude(x: Array) -> int:
 
 def jax_product(left: Any, right: Any, types: Sequence[str], dtype: str) -> Any:
     """:func:`product` of carriers."""
-    from jax import lax
-
     target = element_type(dtype)
     if target.kind == "float":
         left, right = (convert(x, element_type(t), target) for x, t in zip((left, right), types, strict=True))
@@ -106,8 +105,6 @@ def jax_product(left: Any, right: Any, types: Sequence[str], dtype: str) -> Any:
 
 def ordered(left: Any, right: Any, dtype: str) -> Any:
     """[..., m, k] x [..., k, n], carriers of one floating-point type, added up in the order of k."""
-    from jax import lax
-
     left, right = carriers.value(left, dtype), carriers.value(right, dtype)
 
     def rounded(v: Any) -> Any:
@@ -176,9 +173,6 @@ def _fused(left: Array, right: Array, *, flush: bool) -> Array:
 
 
 def _jax_fused(left: Any, right: Any, types: Sequence[str], *, flush: bool) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     left, right = (convert(x, element_type(t), TYPES["f32"]) for x, t in zip((left, right), types, strict=True))
 
     def body(i: Any, total: Any) -> Any:
@@ -303,9 +297,6 @@ def _convolution(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values
 
 
 def _convolution_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     def pad(v: Any, low: Sequence[int], high: Sequence[int], dilation: Sequence[int]) -> Any:
         return lax.pad(v, np.zeros((), v.dtype), [
             (lo, hi, d - 1) for lo, hi, d in zip(low, high, dilation, strict=True)])

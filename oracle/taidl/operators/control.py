@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from archloom.oracle.errors import TaidlError, suggest
+from archloom.oracle.late_jax import jax, jnp, lax
 from archloom.oracle.taidl.operators import carriers
 from archloom.oracle.taidl.operators.base import (
     Array,
@@ -79,9 +80,6 @@ def _while(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> A
 
 
 def _while_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     final = lax.while_loop(lambda s: a["cond"](*s)[0], lambda s: tuple(a["body"](*s)),
                            tuple(jnp.asarray(v) for v in x))
     return final[a["result"]]
@@ -106,9 +104,6 @@ def _conditional(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values
 
 
 def _conditional_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     which = a["result"]
     return lax.cond(x[0], lambda *s: a["then"](*s)[which], lambda *s: a["else"](*s)[which], *map(jnp.asarray, x[1:]))
 
@@ -178,9 +173,6 @@ def _custom(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> 
 
 
 def _custom_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax
-    import jax.numpy as jnp
-
     function, dtype = registered(a["function"]), carriers.carrier_dtype(result.dtype)
     if function.jax is not None:
         made = as_carrier(function.jax(*(natural(jnp.asarray(v), t) for v, t in zip(x, types, strict=True))))
@@ -197,9 +189,6 @@ def _custom_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequenc
 
 def natural(x: Any, dtype: str) -> Any:
     """A carrier as the JAX array of its type, for types of 8 bits and more."""
-    import jax.numpy as jnp
-    from jax import lax
-
     kind = element_type(dtype)
     if kind.kind in ("float", "scale") and kind.bits == 8:
         return lax.bitcast_convert_type(x, jnp.dtype(kind.numpy))
@@ -208,9 +197,6 @@ def natural(x: Any, dtype: str) -> Any:
 
 def as_carrier(x: Any) -> Any:
     """A JAX array of a type of 8 bits and more as its carrier."""
-    import jax.numpy as jnp
-    from jax import lax
-
     x = jnp.asarray(x)
     return lax.bitcast_convert_type(x, jnp.uint8) if jnp.issubdtype(x.dtype, jnp.floating) and (
         x.dtype.itemsize == 1) else x

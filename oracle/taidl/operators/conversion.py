@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.taidl.operators import carriers, numbers
 from archloom.oracle.taidl.operators.base import Array, Attributes, Opcode, Shaped, differ, integer, is_kind, wrong
 from archloom.oracle.taidl.types import ElementType, as_codes, element_type, numpy_dtype
@@ -45,8 +46,6 @@ def converted(x: Array, source: ElementType, target: ElementType) -> Array:
 
 def convert(x: Any, source: ElementType, target: ElementType) -> Any:
     """:func:`converted` for carriers of JAX."""
-    import jax.numpy as jnp
-
     if source == target:
         return x
     dtype, v = carriers.carrier_dtype(target.name), carriers.value(x, source.name)
@@ -116,9 +115,6 @@ def _bitcast_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], ty
 
 def bitcast(x: Any, source: str, target: str) -> Any:
     """The bits of a carrier as another type; wider types join the last axis, narrower ones add one."""
-    import jax.numpy as jnp
-    from jax import lax
-
     from_bits, to_bits = width(source), width(target)
     if min(from_bits, to_bits) >= 8:
         # XLA joins bitcasts one after the other to one that may not exist, such as from 4 bytes to 2 numbers of 16 bits
@@ -140,9 +136,6 @@ def bitcast(x: Any, source: str, target: str) -> Any:
 
 def code(x: Any, dtype: str) -> Any:
     """The bits of a carrier as unsigned numbers."""
-    import jax.numpy as jnp
-    from jax import lax
-
     if x.dtype == jnp.bool_:
         return x.astype(jnp.uint8)
     plain = lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * x.dtype.itemsize}"))
@@ -152,9 +145,6 @@ def code(x: Any, dtype: str) -> Any:
 
 def from_code(plain: Any, dtype: str) -> Any:
     """The carrier with these bits, given as unsigned numbers."""
-    import jax.numpy as jnp
-    from jax import lax
-
     kind, target = element_type(dtype), carriers.carrier_dtype(dtype)
     if target == jnp.bool_:
         return plain != 0
@@ -203,9 +193,6 @@ def _reduce_precision(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: M
 
 
 def _reduce_precision_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     bits = lax.bitcast_convert_type(carriers.value(x[0], types[0]), jnp.uint32)
     made = _reduced(jnp, bits, int(a["E"]), int(a["M"]))
     return carriers.element(lax.bitcast_convert_type(made, jnp.float32), result.dtype)

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle.late_jax import jax, jnp, lax
+
 _LN2 = (0.693147180369123816490, 1.90821492927058770002e-10)
 """ln 2 with its first part short enough that a whole number below 2^11 times it is exact."""
 
@@ -56,9 +58,6 @@ def _numpy() -> Reals:
 
 @cache
 def _jax() -> Reals:
-    import jax.numpy as jnp
-    from jax import lax
-
     from archloom.oracle.taidl.operators import carriers
 
     return Reals(jnp, carriers.multiply, carriers.add, carriers.divide,
@@ -81,9 +80,6 @@ def in_jax(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function(reals, *f64)`` as a function of f32 in JAX, in 64-bit mode or not."""
 
     def f(*operands: Any) -> Any:
-        import jax
-        from jax import lax
-
         from archloom.oracle.taidl.operators.carriers import flush, native
 
         with jax.enable_x64(True):

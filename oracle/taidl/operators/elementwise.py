@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.taidl.fused import fma
 from archloom.oracle.taidl.operators import carriers, elementary, fused_jax, numbers
 from archloom.oracle.taidl.operators.base import (
@@ -90,8 +91,6 @@ def _by_kind(integers: Callable[..., Any], floats: Callable[..., Any]) -> Callab
 
 def _jnp(name: str) -> Callable[..., Any]:
     def call(*x: Any) -> Any:
-        import jax.numpy as jnp
-
         return getattr(jnp, name)(*x)
 
     return call
@@ -99,9 +98,6 @@ def _jnp(name: str) -> Callable[..., Any]:
 
 def _lax(name: str, *more: Any) -> Callable[..., Any]:
     def call(*x: Any) -> Any:
-        import jax.numpy as jnp
-        from jax import lax
-
         return getattr(lax, name)(*jnp.broadcast_arrays(*x), *more)
 
     return call
@@ -160,8 +156,6 @@ def _whole_power(xp: Any) -> Callable[..., Any]:
 
 
 def _power_in_jax(x: Any, y: Any) -> Any:
-    import jax.numpy as jnp
-
     return _whole_power(jnp)(x, y)
 
 
@@ -191,9 +185,6 @@ def _width_kernel(f: Callable[[Any, list[Any], int, Any], Any]) -> Kernel:
 
 def _width_lowering(f: Callable[[Any, list[Any], int, Any], Any]) -> Lowering:
     def lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-        import jax.numpy as jnp
-        from jax import lax
-
         bits = element_type(result.dtype).bits
         values = jnp.broadcast_arrays(*x)
         plain = [lax.bitcast_convert_type(v, jnp.dtype(f"uint{8 * v.dtype.itemsize}")) & _mask(v, bits)
@@ -261,9 +252,6 @@ def _guarded(name: str, by_zero: Callable[[Any], Any]) -> Callable[..., Any]:
     """An integer division of ``lax`` that never divides by 0: there XLA's folding of constants ends the process."""
 
     def call(x: Any, y: Any) -> Any:
-        import jax.numpy as jnp
-        from jax import lax
-
         x, y = jnp.broadcast_arrays(x, y)
         none = y == 0
         return jnp.where(none, by_zero(x), getattr(lax, name)(x, jnp.where(none, np.ones((), y.dtype), y)))
@@ -276,22 +264,16 @@ def _jax_rest(x: Any, y: Any) -> Any:
 
 
 def _jax_sign(x: Any) -> Any:
-    import jax.numpy as jnp
-
     x = carriers.flush(x)
     return jnp.where(jnp.logical_or(x != x, x == 0), x, jnp.copysign(np.ones((), x.dtype), x))
 
 
 def _jax_sqrt(x: Any) -> Any:
-    import jax.numpy as jnp
-
     return jnp.sqrt(carriers.native(carriers.uncontracted(x)))
 
 
 def _round(method: str) -> Callable[..., Any]:
     def call(x: Any) -> Any:
-        from jax import lax
-
         return lax.round(carriers.flush(x), getattr(lax.RoundingMethod, method))
 
     return call
@@ -372,8 +354,6 @@ def _extreme(name: str) -> Callable[..., Any]:
     """The larger or the smaller number; of zeros by their signs, which XLA's folding of constants overlooks."""
 
     def call(x: Any, y: Any) -> Any:
-        import jax.numpy as jnp
-
         if x.dtype.kind in "iub":
             return getattr(jnp, name)(x, y)
         x, y = carriers.flush(x), carriers.flush(y)

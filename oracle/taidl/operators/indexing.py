@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.taidl.operators import carriers, numbers
 from archloom.oracle.taidl.operators.base import (
     Attribute,
@@ -100,9 +101,6 @@ def _dynamic_slice(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Valu
 
 
 def _dynamic_slice_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     return lax.dynamic_slice(x[0], _box(jnp, x[0].shape, x[1:], a["size"]), a["size"])
 
 
@@ -119,9 +117,6 @@ def _dynamic_update_lowering(result: Shaped, x: Sequence[Any], a: Values, types:
     XLA has an operation for that, but where the update reads what the tensor is a reshape of, it fuses the two and
     overwrites in place what it is still to read.
     """
-    import jax.numpy as jnp
-    from jax import lax
-
     tensor, update = x[:2]
     if not tensor.ndim:
         return update
@@ -215,8 +210,6 @@ def _gather(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> 
 
 
 def _gather_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-
     return _gathered(jnp, [int(d) for d in result.shape], jnp.asarray(x[0]), x[1], a)
 
 
@@ -293,9 +286,6 @@ def _scatter(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) ->
 
 
 def _jax_meeting(kind: str, dtype: str) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     if kind == "update":
         return lambda old, new: new
     floats = element_type(dtype).kind == "float"
@@ -310,9 +300,6 @@ def _jax_meeting(kind: str, dtype: str) -> Any:
 
 
 def _scatter_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     target = jnp.asarray(x[0])
     if not target.ndim:
         target = target.reshape(())
@@ -378,9 +365,6 @@ def _sort(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> An
 
 
 def _sort_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     keys = [_rank(jnp, carriers.flush(carriers.value(v, t)), lax.bitcast_convert_type, bool(a["descending"]))
             for v, t in zip(x[:a["keys"]], types, strict=False)]
     place = lax.broadcasted_iota(jnp.int32, keys[0].shape, a["dim"])

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.taidl.operators import carriers, numbers
 from archloom.oracle.taidl.operators.base import (
     Attribute,
@@ -45,8 +46,6 @@ def _constant(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -
 
 
 def _constant_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-
     return jnp.full(result.shape, carriers.constant(a["value"], result.dtype))
 
 
@@ -63,9 +62,6 @@ def _iota(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> An
 
 
 def _iota_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     count = lax.broadcasted_iota(jnp.int32, result.shape, a["dim"])
     return convert(count, TYPES["i32"], element_type(result.dtype))
 
@@ -84,8 +80,6 @@ def _broadcast(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) 
 
 
 def _broadcast_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-
     return jnp.broadcast_to(x[0], result.shape)
 
 
@@ -116,8 +110,6 @@ def _broadcast_in_dim(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: V
 
 
 def _broadcast_in_dim_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-
     return jnp.broadcast_to(_aligned(x[0], a["dims"], len(result.shape)), result.shape)
 
 
@@ -146,8 +138,6 @@ def _reverse(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) ->
 
 
 def _reverse_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    from jax import lax
-
     return lax.rev(x[0], a["dim"])
 
 
@@ -177,8 +167,6 @@ def _slice(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> A
 
 
 def _slice_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    from jax import lax
-
     return lax.slice(x[0], a["start"], a["limit"], a["stride"] or None)
 
 
@@ -226,8 +214,6 @@ def _pad(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any
 
 
 def _pad_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    from jax import lax
-
     inner = a["interior"] or (0,) * len(a["low"])
     return lax.pad(x[0], carriers.constant(a["value"], result.dtype),
                    list(zip(a["low"], a["high"], inner, strict=True)))
@@ -255,8 +241,6 @@ def _concatenate(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values
 
 
 def _concatenate_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    from jax import lax
-
     return lax.concatenate(list(x), a["dim"])
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle.late_jax import jnp
 from archloom.oracle.taidl.operators import carriers, numbers
 from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, Shaped
 from archloom.oracle.taidl.types import element_type
@@ -96,8 +97,6 @@ def _rng(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, A
 
 
 def _rng_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-
     shape = [int(d) for d in result.shape]
     return carriers.element(_numbers(jnp, x[0], shape, result.dtype, a["algorithm"]), result.dtype)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.taidl.operators import carriers, numbers
 from archloom.oracle.taidl.operators.base import (
     Array,
@@ -115,9 +116,6 @@ def _reduce(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> 
 
 def jax_combined(x: Any, kind: str, dtype: str) -> Any:
     """The last axis combined."""
-    import jax.numpy as jnp
-    from jax import lax
-
     v = carriers.value(x, dtype)
     axis = v.ndim - 1
     if is_ordered(kind, dtype):
@@ -184,9 +182,6 @@ def _reduce_window(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Valu
 
 
 def _window_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     lists, fill = _lists(a, x[0].ndim), carriers.carried(identity(a["kind"], result.dtype), result.dtype)
     v = lax.pad(x[0], fill, [(lo, hi, d - 1) for lo, hi, d in zip(
         lists["low"], lists["high"], lists["base_dilation"], strict=True)])

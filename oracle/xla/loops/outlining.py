@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from archloom.oracle.late_jax import jnp
 from archloom.oracle.nests import instructions, ranges, rewritten, variables, walk, with_windows
 from archloom.oracle.resolved import (
     Buffer,
@@ -63,8 +64,6 @@ class Nest:
         return f"loops at {show(self.place)}"
 
     def __call__(self, operands: Sequence[Any], values: Mapping[str, Any], record: Record) -> tuple[Any, ...]:
-        import jax.numpy as jnp
-
         stream = ResolvedStream("", "", (), self.buffers, (), (), 0, self.body)
         given = dict(zip(self.read, operands, strict=True))
         state = {b.name: given.get(b.name, jnp.zeros(b.shape, jax_dtype(b.dtype))) for b in self.buffers}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from archloom.oracle.affine import Affine, Mod
+from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.resolved import Op, Read, ResolvedStream, TensorType, Window
 from archloom.oracle.stream import HbmTensor
 from archloom.oracle.xla.lowering.lower import Lowering
@@ -73,9 +74,6 @@ class LoopRunner:
         return self._block(self.tree.root, state, values)
 
     def _start(self, arguments: Mapping[str, Any]) -> State:
-        import jax.numpy as jnp
-        from jax import lax
-
         stream = self.tree.stream
         # XLA must not see what is in them: it drops + 0.0, which makes 0.0 of -0.0
         state = {b.name: lax.optimization_barrier(jnp.zeros(b.shape, jax_dtype(b.dtype)))
@@ -86,8 +84,6 @@ class LoopRunner:
         return {**state, "hbm": hbm}
 
     def _block(self, block: Block, state: State, values: Mapping[str, Any]) -> State:
-        from jax import lax
-
         tensors: dict[str, Any] = {}
         owner: InstrItem | None = None
         for item in block.items:
@@ -107,8 +103,6 @@ class LoopRunner:
         return state
 
     def _loop(self, loop: Block, state: State, values: Mapping[str, Any]) -> State:
-        from jax import lax
-
         carried = sorted(loop.written)
         if not carried:
             return state
@@ -123,8 +117,6 @@ class LoopRunner:
 
     def _constants(self, owner: InstrItem, values: Mapping[str, Any]) -> dict[str, Any]:
         """The tensors of constants that depend on loop variables, by name."""
-        import jax.numpy as jnp
-
         made = {}
         for number, value in owner.constants.items():
             s = owner.instr.statements[number]
@@ -144,8 +136,6 @@ class LoopRunner:
 
 def evaluate(form: Affine, values: Mapping[str, Any]) -> Any:
     """A form over traced loop variables as an int32 scalar."""
-    import jax.numpy as jnp
-
     total = jnp.int32(_int32(form.constant))
     for atom, coefficient in form.terms:
         if isinstance(atom, str):
@@ -194,8 +184,6 @@ def _indices(window: Window, offsets: list[Any]) -> tuple[Any, ...]:
 
 def read_window(array: Any, window: Window, values: Mapping[str, Any]) -> Any:
     """The elements of the window, in its shape."""
-    from jax import lax
-
     offsets = [evaluate(o, values) for o in window.offsets]
     if not _is_box(window):
         return array[_indices(window, offsets)]
@@ -208,8 +196,6 @@ def read_window(array: Any, window: Window, values: Mapping[str, Any]) -> Any:
 
 def write_window(array: Any, window: Window, value: Any, values: Mapping[str, Any]) -> Any:
     """The array with the window's elements replaced by ``value``."""
-    from jax import lax
-
     offsets = [evaluate(o, values) for o in window.offsets]
     spans = _spans(window)
     if _is_box(window) and all(s == 1 for _, s in spans):
@@ -218,14 +204,10 @@ def write_window(array: Any, window: Window, value: Any, values: Mapping[str, An
 
 
 def _store(hbm: Any, tensor: HbmTensor, value: Any) -> Any:
-    from jax import lax
-
     return lax.dynamic_update_slice(hbm, bitcast(value, "i8").reshape(-1), (tensor.address,))
 
 
 def _load(hbm: Any, tensor: HbmTensor) -> Any:
-    from jax import lax
-
     dtype = next(k for k, v in NUMPY.items() if v == tensor.dtype)
     size = jax_dtype(dtype).itemsize
     count = math.prod(tensor.shape)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from archloom.oracle.affine import Affine
+from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.xla.lowering.ops import elementwise
 from archloom.oracle.xla.lowering.views import Spread, Spreading, extent
 from archloom.oracle.xla.notation.constraints import Cases
@@ -37,9 +38,6 @@ Step = Callable[[Any, Any], Any]
 
 def fold(lowering: Spreading, e: Fold, ranges: Ranges) -> Spread:
     """The array of a chain over its free variables."""
-    import jax.numpy as jnp
-    from jax import lax
-
     mine = free(e)
     names = tuple(n for n, (low, high) in ranges.items() if n in mine and low != high)
     inner = {**ranges, **e.bound_ranges(ranges)}
@@ -105,9 +103,6 @@ def _step(lowering: Spreading, e: Fold, body: Expr, names: tuple[str, ...], rang
 
 def _given(lowering: Spreading, e: Fold, part: Expr, names: tuple[str, ...], ranges: Ranges) -> Step:
     """A part that does not depend on the chain: computed for all steps, a row for each."""
-    import jax.numpy as jnp
-    from jax import lax
-
     found = lowering.spread(part, ranges)
     own = [n for n, _ in e.variables]
     if not any(n in found.names for n in own):

@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any
 
 from archloom.oracle.affine import Affine
+from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.taidl.operators.carriers import element, flush, value
 from archloom.oracle.taidl.operators.contraction import ordered
 from archloom.oracle.taidl.operators.reduction import jax_combined as combined
@@ -84,8 +85,6 @@ class Lowering:
 
     def tensor(self, e: Expr, axes: tuple[str, ...], ranges: Ranges) -> Any:
         """The array of ``e`` over ``axes``."""
-        import jax.numpy as jnp
-
         shape = tuple(extent(ranges[a]) for a in axes)
         return jnp.broadcast_to(self.spread(e, ranges).expand(axes), shape)
 
@@ -107,8 +106,6 @@ class Lowering:
         return _LOWERINGS[type(e)](self, e, ranges)
 
     def _const(self, e: Const, ranges: Ranges) -> Spread:
-        import jax.numpy as jnp
-
         return Spread(jnp.asarray(constant(e.value, e.dtype)), ())
 
     def _index(self, e: Index, ranges: Ranges) -> Spread:
@@ -126,8 +123,6 @@ class Lowering:
         return self._view(array, (*_positions(whole.names, ranges), e.byte), ranges, f"bytes of {e.body.dtype}")
 
     def _from_bytes(self, e: FromBytes, ranges: Ranges) -> Spread:
-        import jax.numpy as jnp
-
         names = _names(e, ranges)
         array = self.spread(e.body, {**ranges, **e.bound_ranges(ranges)}).expand((*names, e.variable))
         array = jnp.broadcast_to(array, (*array.shape[:-1], width(e.dtype)))
@@ -142,8 +137,6 @@ class Lowering:
         return view(array, forms, ranges, note)
 
     def _map(self, e: Map, ranges: Ranges) -> Spread:
-        import jax.numpy as jnp
-
         number = known(e)
         if number is not None:
             return Spread(jnp.asarray(number), ())
@@ -157,8 +150,6 @@ class Lowering:
 
     def _divided(self, divided: Divided) -> Spread:
         """The axes of the two variables as one."""
-        import jax.numpy as jnp
-
         minor = divided.outer, divided.inner
         found = self.spread(divided.e, divided.ranges)
         names = tuple(n for n in found.names if n not in minor)
@@ -185,8 +176,6 @@ class Lowering:
         return self._view(array, own, ranges, e.name)
 
     def _switch(self, e: Switch, ranges: Ranges) -> Spread:
-        import jax.numpy as jnp
-
         name = axis_of(e.form)
         chain = one_chain(e) if name is not None else None
         if chain is not None:
@@ -213,8 +202,6 @@ class Lowering:
 
     def _guarded(self, e: Guarded, ranges: Ranges) -> Spread:
         """Pad along the axes that the constraints run along; forms of several variables become axes for that."""
-        import jax.numpy as jnp
-
         core: Expr | None = e.body
         inner, full, named = dict(ranges), dict(ranges), {}
         for number, (form, low, high) in enumerate(e.constraints):
@@ -238,8 +225,6 @@ class Lowering:
         return self._view(array, index, ranges, "a padded tensor")
 
     def _masked(self, e: Guarded, ranges: Ranges) -> Spread:
-        import jax.numpy as jnp
-
         names = _names(e, ranges)
         self.record.add(How.MASK, "a padded tensor", "its elements do not follow the forms that bound it",
                         math.prod(extent(ranges[n]) for n in names))
@@ -262,8 +247,6 @@ class Lowering:
         return self._view(body.array, index, ranges, "an intermediate tensor")
 
     def _extreme(self, e: Extreme, ranges: Ranges) -> Spread:
-        import jax.numpy as jnp
-
         names = _names(e, ranges)
         combine = jnp.maximum if e.kind == "max" else jnp.minimum
         if unrolled(e):
@@ -289,8 +272,6 @@ class Lowering:
         return self._plain_sum(e, inner)
 
     def _plain_sum(self, e: Sum, ranges: Ranges) -> Spread:
-        import jax.numpy as jnp
-
         names = _names(e, ranges)
         body = self.spread(e.body, ranges)
         if not is_integer(e.dtype) and not self.reassociate:
@@ -304,8 +285,6 @@ class Lowering:
 
     def _ordered_sum(self, e: Sum, body: Spread, names: tuple[str, ...]) -> Any:
         """The sum over all of the variables, one after the other in row-major order."""
-        import jax.numpy as jnp
-
         extents = [x for _, x in e.variables]
         array = body.expand((*names, *(n for n, _ in e.variables)))
         array = jnp.broadcast_to(array, (*array.shape[:len(names)], *extents))
@@ -341,8 +320,6 @@ class Lowering:
         self, sides: list[Spread], batch: tuple[str, ...], alone: list[tuple[str, ...]], summed: tuple[str, ...],
         sizes: list[tuple[int, ...]], dtype: str,
     ) -> Any:
-        from jax import lax
-
         m, n, k = (math.prod(s) for s in (sizes[1], sizes[2], sizes[3]))
         left, right = (s.array for s in sides)
         dims: Any
@@ -399,8 +376,6 @@ def _signed_product(left: Any, right: Any, multiply: Callable[[Any, Any], Any]) 
 
     An unsigned byte is a signed one and 128: (a + 128) (b + 128) = a b + 128 a + 128 b + 128 * 128.
     """
-    import jax.numpy as jnp
-
     def signed(x: Any) -> Any:
         return bitcast(x ^ jnp.uint8(128), "i8") if x.dtype == jnp.uint8 else x
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle.late_jax import lax
 from archloom.oracle.taidl.operators import OPCODES
 from archloom.oracle.taidl.operators.base import Shaped
 from archloom.oracle.taidl.operators.carriers import carrier_dtype, constant
@@ -36,8 +37,6 @@ def convert(x: Any, source: str, dtype: str) -> Any:
 
 def bitcast(x: Any, dtype: str) -> Any:
     """The bits of ``x`` as another type of 8 bits and more; wider types join the last axis, narrower ones add one."""
-    from jax import lax
-
     return lax.bitcast_convert_type(x, jax_dtype(dtype))
 
 
