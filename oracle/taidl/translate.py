@@ -13,18 +13,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.oracle.taidl import ast
-from archloom.oracle.taidl.evaluate import (
-    MAX_REPEATED,
-    Compiled,
-    Compiler,
-    Frame,
-    constant,
-    evaluate,
-    float_literal,
-    names,
-    register_key,
-)
+from archloom.oracle.taidl import ast, evaluate
+from archloom.oracle.taidl.evaluate import MAX_REPEATED, Compiled, Compiler, Frame, constant, float_literal, names
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.isa import HBM, Isa
 from archloom.oracle.taidl.opcodes import OPCODES, Shaped, fault, word
@@ -111,7 +101,7 @@ class Translator:
         def element(v: Frame, t: Tensors) -> None:
             i = index(v)
             if not 0 <= i < size:
-                raise Violation(f"{register_key(register, i)} is not one of the {size} elements")
+                raise Violation(f"{evaluate.register_key(register, i)} is not one of the {size} elements")
             v[base + i] = value(v)
             tape.update(base + i, v[base + i])
 
@@ -315,7 +305,7 @@ def _whole(size: int) -> _AxisWindow:
 
 
 def _values(expr: ast.Expr, scope: Mapping[str, int]) -> str:
-    shown = {plain(print_expr(node)): evaluate(node, scope) for node in names(expr)}
+    shown = {plain(print_expr(node)): evaluate.evaluate(node, scope) for node in names(expr)}
     return ", ".join(f"{name} = {value}" for name, value in shown.items()) or "it is never true"
 
 

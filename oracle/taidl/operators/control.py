@@ -14,19 +14,8 @@ import numpy as np
 
 from archloom.oracle.errors import TaidlError, suggest
 from archloom.oracle.late_jax import jax, jnp, lax
-from archloom.oracle.taidl.operators import carriers
-from archloom.oracle.taidl.operators.base import (
-    Array,
-    Attribute,
-    Attributes,
-    Opcode,
-    Region,
-    Shaped,
-    differ,
-    in_both,
-    integer,
-    shapes_differ,
-)
+from archloom.oracle.taidl.operators import base, carriers
+from archloom.oracle.taidl.operators.base import Array, Attribute, Attributes, Opcode, Region, Shaped, integer
 from archloom.oracle.taidl.types import element_type
 
 Values = Mapping[str, Any]
@@ -38,7 +27,7 @@ def _region(a: Attributes, name: str) -> Region:
 
 def _unequal(found: Sequence[Shaped], wanted: Sequence[Shaped]) -> bool:
     return len(found) != len(wanted) or any(
-        x.dtype != y.dtype or shapes_differ(x.shape, y.shape) for x, y in zip(found, wanted, strict=True))
+        x.dtype != y.dtype or base.shapes_differ(x.shape, y.shape) for x, y in zip(found, wanted, strict=True))
 
 
 def _list(types: Sequence[Shaped]) -> str:
@@ -52,7 +41,7 @@ def _chosen(result: Shaped, types: Sequence[Shaped], a: Attributes, name: str) -
         return None
     if not 0 <= which < len(types):
         return f"result must be in 0..{len(types) - 1}, the outputs of {name}, found {which}"
-    if result.dtype != types[which].dtype or any(map(differ, result.shape, types[which].shape)) or len(
+    if result.dtype != types[which].dtype or any(map(base.differ, result.shape, types[which].shape)) or len(
             result.shape) != len(types[which].shape):
         return f"is declared {result} but {name} gives {types[which]}"
     return None
@@ -213,7 +202,7 @@ ROWS: list[Opcode] = [
     Opcode("conditional", None, _conditional_rule, _conditional, _conditional_lowering, "opaque",
            "a scalar i1, then what the chosen function takes; its output number `result` (0)",
            (_function("then"), _function("else"), integer("result", 0))),
-    Opcode("call", None, _call_rule, *in_both(lambda xp, shape, x, a: a["function"](*x)[a["result"]]), "opaque",
+    Opcode("call", None, _call_rule, *base.in_both(lambda xp, shape, x, a: a["function"](*x)[a["result"]]), "opaque",
            "the output number `result` (0) of a `def`", (_function("function"), integer("result", 0)), least=0),
     Opcode("custom_call", None, _custom_rule, _custom, _custom_lowering, "opaque",
            "a function given to `archloom.oracle.taidl.register_function`", (Attribute("function", "name"),), least=0,

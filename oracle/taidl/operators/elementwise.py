@@ -15,21 +15,8 @@ import numpy as np
 
 from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.taidl.fused import fma
-from archloom.oracle.taidl.operators import carriers, elementary, fused_jax, numbers
-from archloom.oracle.taidl.operators.base import (
-    Array,
-    Attribute,
-    Attributes,
-    Kernel,
-    Lowering,
-    Opcode,
-    Rule,
-    Shaped,
-    in_both,
-    is_kind,
-    shapes_differ,
-    wrong,
-)
+from archloom.oracle.taidl.operators import base, carriers, elementary, fused_jax, numbers
+from archloom.oracle.taidl.operators.base import Array, Attribute, Attributes, Opcode, Shaped
 from archloom.oracle.taidl.types import element_type
 
 NUMBERS = ("int", "uint", "float", "quant")
@@ -38,40 +25,40 @@ INTS = ("int", "uint")
 BITS = ("int", "uint", "bool")
 
 
-def _rule(kinds: tuple[str, ...], widest: int = 64, gives: str | None = None) -> Rule:
+def _rule(kinds: tuple[str, ...], widest: int = 64, gives: str | None = None) -> base.Rule:
     """Operands of one type (quantized ones of one shape), of the kinds and at most so many bits if floating-point."""
 
     def rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
         first = operands[0]
-        mixed = "quant" in kinds and all(is_kind(x.dtype, "quant") for x in (result, *operands))
+        mixed = "quant" in kinds and all(base.is_kind(x.dtype, "quant") for x in (result, *operands))
         for x in operands:
-            if (x.dtype != first.dtype and not mixed) or shapes_differ(x.shape, first.shape):
+            if (x.dtype != first.dtype and not mixed) or base.shapes_differ(x.shape, first.shape):
                 return f"{{}} needs operands of one type, found {' and '.join(map(str, operands))}"
         kind = element_type(first.dtype)
         if kind.kind not in kinds or (kind.kind == "float" and kind.bits > widest):
             return f"{{}} is not defined for {first.dtype}"
-        return wrong(result, first.shape, gives or (result.dtype if mixed else first.dtype))
+        return base.wrong(result, first.shape, gives or (result.dtype if mixed else first.dtype))
 
     return rule
 
 
-def _kernel(f: Callable[..., Any]) -> Kernel:
+def _kernel(f: Callable[..., Any]) -> base.Kernel:
     """A kernel from a function of numbers."""
 
     def kernel(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
         types = a.get("types", ())
-        if types and is_kind(types[0], "quant"):
+        if types and base.is_kind(types[0], "quant"):
             return numbers.quantized(f(*map(numbers.dequantized, x, types[1:])), types[0])
         return numbers.element(f(*map(numbers.value, x)), dtype)
 
     return kernel
 
 
-def _lowering(f: Callable[..., Any]) -> Lowering:
+def _lowering(f: Callable[..., Any]) -> base.Lowering:
     """A lowering from a function of numbers."""
 
     def lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-        if is_kind(result.dtype, "quant"):
+        if base.is_kind(result.dtype, "quant"):
             return carriers.quantized(f(*map(carriers.dequantized, x, types)), result.dtype)
         return carriers.element(f(*map(carriers.value, x, types)), result.dtype)
 
@@ -171,7 +158,7 @@ def _round_away(value: Array) -> Array:
 # --- bits: these depend on the width of the element ---------------------------------------------------------------
 
 
-def _width_kernel(f: Callable[[Any, list[Any], int, Any], Any]) -> Kernel:
+def _width_kernel(f: Callable[[Any, list[Any], int, Any], Any]) -> base.Kernel:
     """A kernel from a function of NumPy (or JAX), unsigned numbers, their width and the result's carrier."""
 
     def kernel(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
@@ -183,7 +170,7 @@ def _width_kernel(f: Callable[[Any, list[Any], int, Any], Any]) -> Kernel:
     return kernel
 
 
-def _width_lowering(f: Callable[[Any, list[Any], int, Any], Any]) -> Lowering:
+def _width_lowering(f: Callable[[Any, list[Any], int, Any], Any]) -> base.Lowering:
     def lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
         bits = element_type(result.dtype).bits
         values = jnp.broadcast_arrays(*x)
@@ -284,28 +271,28 @@ def _round(method: str) -> Callable[..., Any]:
 
 def _clamp_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     x = operands[1]
-    if is_kind(x.dtype, "bool", "quant", "scale"):
+    if base.is_kind(x.dtype, "bool", "quant", "scale"):
         return f"{{}} is not defined for {x.dtype}"
     for bound in (operands[0], operands[2]):
-        if bound.dtype != x.dtype or (bound.shape and shapes_differ(bound.shape, x.shape)):
+        if bound.dtype != x.dtype or (bound.shape and base.shapes_differ(bound.shape, x.shape)):
             return f"the bounds of clamp must be scalars of {x.dtype} or of type {x}, found {bound}"
-    return wrong(result, x.shape, x.dtype)
+    return base.wrong(result, x.shape, x.dtype)
 
 
 def _compare_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     x, y = operands
-    if x.dtype != y.dtype or shapes_differ(x.shape, y.shape):
+    if x.dtype != y.dtype or base.shapes_differ(x.shape, y.shape):
         return f"compare needs operands of one type, found {x} and {y}"
-    return wrong(result, x.shape, "i1")
+    return base.wrong(result, x.shape, "i1")
 
 
 def _select_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     which, x, y = operands
-    if which.dtype != "i1" or (which.shape and shapes_differ(which.shape, x.shape)):
+    if which.dtype != "i1" or (which.shape and base.shapes_differ(which.shape, x.shape)):
         return f"the first operand of select must be of type i1 or {Shaped(x.shape, 'i1')}, found {which}"
-    if x.dtype != y.dtype or shapes_differ(x.shape, y.shape):
+    if x.dtype != y.dtype or base.shapes_differ(x.shape, y.shape):
         return f"select needs alternatives of one type, found {x} and {y}"
-    return wrong(result, x.shape, x.dtype)
+    return base.wrong(result, x.shape, x.dtype)
 
 
 COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
@@ -424,6 +411,6 @@ ROWS: list[Opcode] = [
     Opcode("compare", 2, _compare_rule, _compare, _compare_lowering, "elementwise",
            "i1; NaN is unequal to all, and neither less nor greater",
            (Attribute("direction", "word", ("eq", "ne", "lt", "le", "gt", "ge")),)),
-    Opcode("select", 3, _select_rule, *in_both(lambda xp, shape, x, a: xp.where(*x)), "elementwise",
+    Opcode("select", 3, _select_rule, *base.in_both(lambda xp, shape, x, a: xp.where(*x)), "elementwise",
            "i1, then, else; the first may be a scalar"),
 ]

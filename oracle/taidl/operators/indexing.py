@@ -13,23 +13,8 @@ from typing import Any
 import numpy as np
 
 from archloom.oracle.late_jax import jnp, lax
-from archloom.oracle.taidl.operators import carriers, numbers
-from archloom.oracle.taidl.operators.base import (
-    Attribute,
-    Attributes,
-    Dim,
-    Opcode,
-    Shaped,
-    axes_fault,
-    axis_fault,
-    integer,
-    integers,
-    ints,
-    is_kind,
-    shapes_differ,
-    show,
-    wrong,
-)
+from archloom.oracle.taidl.operators import base, carriers, numbers
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Dim, Opcode, Shaped, integer, integers, ints
 from archloom.oracle.taidl.operators.elementwise import largest, smallest
 from archloom.oracle.taidl.operators.reduction import kind_fault
 from archloom.oracle.taidl.types import element_type, limits
@@ -38,7 +23,7 @@ Values = Mapping[str, Any]
 
 
 def _index_fault(x: Shaped) -> str | None:
-    return None if is_kind(x.dtype, "int", "uint") else f"{{}} takes integers as indices, found {x}"
+    return None if base.is_kind(x.dtype, "int", "uint") else f"{{}} takes integers as indices, found {x}"
 
 
 def _bounded(xp: Any, index: Any, bound: int) -> Any:
@@ -74,8 +59,8 @@ def _dynamic_slice_rule(result: Shaped, operands: Sequence[Shaped], a: Attribute
         return fault or f"size needs one entry for each axis of {x}"
     for extent, n in zip(x.shape, size, strict=True):
         if isinstance(n, int) and (n < 1 or (isinstance(extent, int) and n > extent)):
-            return f"a slice of {show(size)} does not fit into {x}"
-    return wrong(result, size, x.dtype)
+            return f"a slice of {base.show(size)} does not fit into {x}"
+    return base.wrong(result, size, x.dtype)
 
 
 def _update_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
@@ -88,7 +73,7 @@ def _update_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> s
     fits = len(update.shape) == len(x.shape) and update.dtype == x.dtype and all(
         not (isinstance(n, int) and isinstance(extent, int)) or n <= extent
         for n, extent in zip(update.shape, x.shape, strict=True))
-    return wrong(result, x.shape, x.dtype) if fits else f"an update of {update} does not fit into {x}"
+    return base.wrong(result, x.shape, x.dtype) if fits else f"an update of {update} does not fit into {x}"
 
 
 def _box(xp: Any, shape: Sequence[int], starts: Sequence[Any], size: Sequence[int]) -> list[Any]:
@@ -152,8 +137,8 @@ def _gather_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> s
     mapped, sizes = integers(a, "start_index_map"), integers(a, "slice_sizes")
     batch, fault = _vectors(indices, a["index_vector_dim"], mapped)
     rank = len(x.shape)
-    fault = fault or _index_fault(indices) or axes_fault(mapped, rank) or axes_fault(collapsed, rank)
-    fault = fault or axes_fault(offsets, len(offsets) + len(batch))
+    fault = fault or _index_fault(indices) or base.axes_fault(mapped, rank) or base.axes_fault(collapsed, rank)
+    fault = fault or base.axes_fault(offsets, len(offsets) + len(batch))
     if fault:
         return fault
     if len(sizes) != rank or len(offsets) + len(collapsed) != rank:
@@ -162,11 +147,11 @@ def _gather_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> s
     for i, (n, extent) in enumerate(zip(sizes, x.shape, strict=True)):
         most = 1 if i in collapsed else extent
         if isinstance(n, int) and (n < 1 or (isinstance(most, int) and n > most)):
-            return f"a slice of {show(sizes)} does not fit into {x}"
+            return f"a slice of {base.show(sizes)} does not fit into {x}"
     kept = [n for i, n in enumerate(sizes) if i not in collapsed]
     if list(offsets) != sorted(offsets, key=int):
-        return f"offset_dims={show(offsets)} must ascend"
-    return wrong(result, _interleaved(batch, kept, offsets), x.dtype)
+        return f"offset_dims={base.show(offsets)} must ascend"
+    return base.wrong(result, _interleaved(batch, kept, offsets), x.dtype)
 
 
 def _interleaved(batch: Sequence[Any], window: Sequence[Any], at: Sequence[Any]) -> list[Any]:
@@ -224,8 +209,8 @@ def _scatter_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> 
     mapped = integers(a, "scatter_dims_to_operand_dims")
     batch, fault = _vectors(indices, a["index_vector_dim"], mapped)
     rank = len(x.shape)
-    fault = fault or _index_fault(indices) or axes_fault(mapped, rank) or axes_fault(inserted, rank)
-    fault = fault or axes_fault(window, len(updates.shape))
+    fault = fault or _index_fault(indices) or base.axes_fault(mapped, rank) or base.axes_fault(inserted, rank)
+    fault = fault or base.axes_fault(window, len(updates.shape))
     if fault:
         return fault
     if a["kind"] != "update" and kind_fault(a["kind"], x.dtype):
@@ -233,12 +218,13 @@ def _scatter_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> 
     if len(window) + len(inserted) != rank or updates.dtype != x.dtype or list(window) != sorted(window, key=int):
         return (f"each axis of {x} is in inserted_window_dims or has an entry in update_window_dims (which ascend), "
                 f"and the updates are of its type, found {updates}")
-    if shapes_differ([d for i, d in enumerate(updates.shape) if i not in window], batch):
-        return f"the updates {updates} without the axes {show(window)} do not have the shape {show(batch)} of indices"
+    if base.shapes_differ([d for i, d in enumerate(updates.shape) if i not in window], batch):
+        return (f"the updates {updates} without the axes {base.show(window)} do not have the shape {base.show(batch)} "
+                "of indices")
     sizes = _window_sizes(updates.shape, a, rank)
     if any(isinstance(n, int) and isinstance(d, int) and n > d for n, d in zip(sizes, x.shape, strict=True)):
-        return f"an update of {show(sizes)} does not fit into {x}"
-    return wrong(result, x.shape, x.dtype)
+        return f"an update of {base.show(sizes)} does not fit into {x}"
+    return base.wrong(result, x.shape, x.dtype)
 
 
 def _window_sizes(updates: Sequence[Any], a: Attributes, rank: int) -> list[Any]:
@@ -329,11 +315,11 @@ def _scatter_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequen
 
 def _sort_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     first, keys, which = operands[0], a["keys"], a["result"]
-    fault = axis_fault(a["dim"], len(first.shape))
+    fault = base.axis_fault(a["dim"], len(first.shape))
     if fault:
         return fault
     for x in operands:
-        if shapes_differ(x.shape, first.shape):
+        if base.shapes_differ(x.shape, first.shape):
             return f"{{}} needs operands of one shape, found {' and '.join(map(str, operands))}"
     for name, value, low in (("keys", keys, 1), ("result", which, 0)):
         if isinstance(value, int) and not low <= value <= len(operands) - 1 + low:
@@ -341,7 +327,7 @@ def _sort_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str
     if isinstance(a["descending"], int) and a["descending"] not in (0, 1):
         return f"descending must be 0 or 1, found {a['descending']}"
     chosen = operands[which if isinstance(which, int) else 0]
-    return wrong(result, chosen.shape, chosen.dtype if isinstance(which, int) else result.dtype)
+    return base.wrong(result, chosen.shape, chosen.dtype if isinstance(which, int) else result.dtype)
 
 
 def _rank(xp: Any, v: Any, bits: Any, descending: bool) -> Any:

@@ -9,26 +9,8 @@ from typing import Any
 import numpy as np
 
 from archloom.oracle.late_jax import jnp, lax
-from archloom.oracle.taidl.operators import carriers, numbers
-from archloom.oracle.taidl.operators.base import (
-    Attribute,
-    Attributes,
-    Dim,
-    Opcode,
-    Shaped,
-    axes_fault,
-    axis_fault,
-    differ,
-    in_both,
-    integer,
-    integers,
-    ints,
-    is_kind,
-    known,
-    shapes_differ,
-    show,
-    wrong,
-)
+from archloom.oracle.taidl.operators import base, carriers, numbers
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Dim, Opcode, Shaped, integer, integers, ints
 from archloom.oracle.taidl.operators.conversion import convert, converted
 from archloom.oracle.taidl.types import TYPES, element_type
 
@@ -38,7 +20,7 @@ Values = Mapping[str, Any]
 
 
 def _constant_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
-    return f"{{}} is not defined for {result.dtype}" if is_kind(result.dtype, "quant") else None
+    return f"{{}} is not defined for {result.dtype}" if base.is_kind(result.dtype, "quant") else None
 
 
 def _constant(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
@@ -50,7 +32,7 @@ def _constant_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Seque
 
 
 def _iota_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
-    return _constant_rule(result, operands, a) or axis_fault(a["dim"], len(result.shape))
+    return _constant_rule(result, operands, a) or base.axis_fault(a["dim"], len(result.shape))
 
 
 def _iota(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
@@ -72,7 +54,7 @@ def _iota_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[
 def _broadcast_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     if operands[0].shape:
         return f"broadcast takes a scalar, found {operands[0]}; broadcast_in_dim takes the others"
-    return wrong(result, result.shape, operands[0].dtype)
+    return base.wrong(result, result.shape, operands[0].dtype)
 
 
 def _broadcast(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
@@ -87,13 +69,13 @@ def _broadcast_in_dim_rule(result: Shaped, operands: Sequence[Shaped], a: Attrib
     (x,), dims = operands, integers(a, "dims")
     if len(dims) != len(x.shape):
         return f"dims has {len(dims)} entries for the {len(x.shape)} axes of {x}"
-    fault = axes_fault(dims, len(result.shape))
+    fault = base.axes_fault(dims, len(result.shape))
     if fault:
         return fault
     for extent, axis in zip(x.shape, dims, strict=True):
-        if extent != 1 and differ(extent, result.shape[int(axis)]):
-            return f"cannot broadcast {x} to {result} along dims {show(dims)}"
-    return wrong(result, result.shape, x.dtype)
+        if extent != 1 and base.differ(extent, result.shape[int(axis)]):
+            return f"cannot broadcast {x} to {result} along dims {base.show(dims)}"
+    return base.wrong(result, result.shape, x.dtype)
 
 
 def _aligned(x: Any, dims: Sequence[int], rank: int) -> Any:
@@ -115,7 +97,7 @@ def _broadcast_in_dim_lowering(result: Shaped, x: Sequence[Any], a: Values, type
 
 def _reshape_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     (x,) = operands
-    fixed = known(x.shape + result.shape)
+    fixed = base.known(x.shape + result.shape)
     if x.dtype != result.dtype or (fixed and math.prod(map(int, x.shape)) != math.prod(map(int, result.shape))):
         return f"is declared {result} but {{}} is given {x}: another number of elements or another type"
     return None
@@ -124,13 +106,13 @@ def _reshape_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> 
 def _transpose_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     (x,), dims = operands, integers(a, "dim")
     if sorted(map(str, dims)) != sorted(map(str, range(len(x.shape)))):
-        return f"dim={show(dims)} is no permutation of the {len(x.shape)} axes of {x}"
-    return wrong(result, [x.shape[int(d)] for d in dims], x.dtype)
+        return f"dim={base.show(dims)} is no permutation of the {len(x.shape)} axes of {x}"
+    return base.wrong(result, [x.shape[int(d)] for d in dims], x.dtype)
 
 
 def _reverse_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     (x,) = operands
-    return axes_fault(integers(a, "dim"), len(x.shape)) or wrong(result, x.shape, x.dtype)
+    return base.axes_fault(integers(a, "dim"), len(x.shape)) or base.wrong(result, x.shape, x.dtype)
 
 
 def _reverse(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
@@ -158,7 +140,7 @@ def _slice_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> st
         if lo < 0 or step < 1 or hi <= lo or (isinstance(extent, int) and hi > extent):
             return f"slice {lo}:{hi}:{step} does not lie in an axis of extent {extent}"
         shape.append(-(-(hi - lo) // step))
-    return wrong(result, shape, x.dtype)
+    return base.wrong(result, shape, x.dtype)
 
 
 def _slice(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
@@ -175,7 +157,7 @@ def _pad_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str 
     inner = integers(a, "interior") or (0,) * len(x.shape)
     if not len(low) == len(high) == len(inner) == len(x.shape):
         return f"low, high and interior need one entry for each axis of {x}"
-    if is_kind(x.dtype, "quant"):
+    if base.is_kind(x.dtype, "quant"):
         return f"{{}} is not defined for {x.dtype}"
     shape: list[Dim] = []
     for d, lo, hi, between in zip(x.shape, low, high, inner, strict=True):
@@ -185,7 +167,7 @@ def _pad_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str 
         if int(between) < 0:
             return f"interior must not be negative, found {between}"
         shape.append(int(d) + int(lo) + int(hi) + (int(d) - 1) * int(between))
-    return wrong(result, shape, x.dtype)
+    return base.wrong(result, shape, x.dtype)
 
 
 def spread(x: Any, interior: Sequence[int], fill: Any) -> Any:
@@ -221,19 +203,19 @@ def _pad_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[s
 
 def _concatenate_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     axis, first = a["dim"], operands[0]
-    fault = axis_fault(axis, len(first.shape))
+    fault = base.axis_fault(axis, len(first.shape))
     if fault or not isinstance(axis, int):
         return fault
     for x in operands:
-        others = [shapes_differ(x.shape[:axis], first.shape[:axis]),
-                  shapes_differ(x.shape[axis + 1:], first.shape[axis + 1:])]
+        others = [base.shapes_differ(x.shape[:axis], first.shape[:axis]),
+                  base.shapes_differ(x.shape[axis + 1:], first.shape[axis + 1:])]
         if x.dtype != first.dtype or len(x.shape) != len(first.shape) or any(others):
             return f"cannot concatenate {' and '.join(map(str, operands))} along axis {axis}"
     total: Dim = 0
     for x in operands:
         extent = x.shape[axis]
         total = total + extent if isinstance(total, int) and isinstance(extent, int) else "?"
-    return wrong(result, (*first.shape[:axis], total, *first.shape[axis + 1:]), first.dtype)
+    return base.wrong(result, (*first.shape[:axis], total, *first.shape[axis + 1:]), first.dtype)
 
 
 def _concatenate(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
@@ -251,8 +233,9 @@ ROWS: list[Opcode] = [
     Opcode("broadcast", 1, _broadcast_rule, _broadcast, _broadcast_lowering, "layout", "a scalar"),
     Opcode("broadcast_in_dim", 1, _broadcast_in_dim_rule, _broadcast_in_dim, _broadcast_in_dim_lowering, "layout",
            "axis i of the operand is axis `dims`[i] of the result; an extent of 1 is repeated", (ints("dims"),)),
-    Opcode("reshape", 1, _reshape_rule, *in_both(lambda xp, shape, x, a: x[0].reshape(shape)), "layout", "row-major"),
-    Opcode("transpose", 1, _transpose_rule, *in_both(lambda xp, shape, x, a: x[0].transpose(a["dim"])), "layout",
+    Opcode("reshape", 1, _reshape_rule, *base.in_both(lambda xp, shape, x, a: x[0].reshape(shape)), "layout",
+           "row-major"),
+    Opcode("transpose", 1, _transpose_rule, *base.in_both(lambda xp, shape, x, a: x[0].transpose(a["dim"])), "layout",
            "axis i of the result is axis `dim`[i]", (ints("dim"),)),
     Opcode("reverse", 1, _reverse_rule, _reverse, _reverse_lowering, "layout", "along the axes named", (ints("dim"),)),
     Opcode("slice", 1, _slice_rule, _slice, _slice_lowering, "layout", "as Python's; `stride` 1 by default",

@@ -13,19 +13,8 @@ from typing import Any
 import numpy as np
 
 from archloom.oracle.late_jax import jnp, lax
-from archloom.oracle.taidl.operators import carriers, numbers
-from archloom.oracle.taidl.operators.base import (
-    Array,
-    Attribute,
-    Attributes,
-    Dim,
-    Opcode,
-    Shaped,
-    axes_fault,
-    integers,
-    ints,
-    wrong,
-)
+from archloom.oracle.taidl.operators import base, carriers, numbers
+from archloom.oracle.taidl.operators.base import Array, Attribute, Attributes, Dim, Opcode, Shaped, integers, ints
 from archloom.oracle.taidl.operators.contraction import window_extent, windows
 from archloom.oracle.taidl.operators.elementwise import largest, smallest
 from archloom.oracle.taidl.operators.movement import padded, spread
@@ -103,8 +92,8 @@ def _last(x: Any, dims: Sequence[int]) -> Any:
 
 def _reduce_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     (x,), dims = operands, integers(a, "dim")
-    fault = kind_fault(a["kind"], x.dtype) or axes_fault(dims, len(x.shape))
-    return fault or wrong(result, [d for i, d in enumerate(x.shape) if i not in dims], x.dtype)
+    fault = kind_fault(a["kind"], x.dtype) or base.axes_fault(dims, len(x.shape))
+    return fault or base.wrong(result, [d for i, d in enumerate(x.shape) if i not in dims], x.dtype)
 
 
 def _reduce(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
@@ -162,7 +151,7 @@ def _window_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> s
         if count is None:
             return f"a window of {size[i]} in steps of {stride[i]} does not fit an axis of extent {extent}"
         shape.append(count)
-    return wrong(result, shape, x.dtype)
+    return base.wrong(result, shape, x.dtype)
 
 
 def _gathered(shape: Sequence[int], x: Any, a: Values, stack: Callable[..., Any]) -> Any:

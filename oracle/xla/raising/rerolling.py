@@ -12,24 +12,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from archloom.oracle import resolved
 from archloom.oracle.affine import Affine
 from archloom.oracle.nests import instructions, loops, rewritten, with_window
-from archloom.oracle.resolved import (
-    Op,
-    Read,
-    ResolvedInstr,
-    ResolvedLoop,
-    ResolvedNode,
-    ResolvedStream,
-    Statement,
-    Write,
-)
+from archloom.oracle.resolved import Op, Read, ResolvedInstr, ResolvedNode, Statement, Write
 from archloom.oracle.rolling import roll
 from archloom.oracle.stream import Instr, Loop, Node, Stream
 from archloom.oracle.xla.notation.limits import USUAL, Limits
 
 
-def with_loops(stream: ResolvedStream, limits: Limits = USUAL) -> ResolvedStream:
+def with_loops(stream: resolved.ResolvedStream, limits: Limits = USUAL) -> resolved.ResolvedStream:
     """The stream with the repetitions within its long instructions as loops; itself where there are none."""
     if not any(len(i.statements) >= limits.rerolled_from for i in instructions(stream.body)):
         return stream
@@ -77,7 +69,7 @@ class _Repeats:
                 var = next(name for n in count(1) if (name := f"repeat{n}") not in self.taken)
                 self.taken.add(var)
                 inner = tuple(self.decoded(node.body, instr, {**names, node.var: Affine.variable(var)}))
-                yield ResolvedLoop(var, node.start, node.stop, node.step, inner)
+                yield resolved.ResolvedLoop(var, node.start, node.stop, node.step, inner)
 
 
 def _segments(statements: Sequence[Statement]) -> Iterator[tuple[Statement, ...]]:
