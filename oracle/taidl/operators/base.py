@@ -106,14 +106,7 @@ class Opcode:
 
 def in_both(f: Callable[[Any, Sequence[Any], Sequence[Any], Mapping[str, Any]], Any]) -> tuple[Kernel, Lowering]:
     """Kernel and lowering of what NumPy and JAX say alike: ``f(numpy or jax.numpy, shape, operands, attributes)``."""
-
-    def kernel(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
-        return f(np, shape, x, a)
-
-    def lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-        return f(jnp, result.shape, x, a)
-
-    return kernel, lowering
+    return (lambda shape, dtype, x, a: f(np, shape, x, a)), lambda result, x, a, types: f(jnp, result.shape, x, a)
 
 
 # --- for rules ----------------------------------------------------------------------------------------------------

@@ -88,10 +88,6 @@ def _conditional_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes)
     return _chosen(result, found[0], a, then.name)
 
 
-def _conditional(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return a["then" if bool(x[0]) else "else"](*x[1:])[a["result"]]
-
-
 def _conditional_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     which = a["result"]
     return lax.cond(x[0], lambda *s: a["then"](*s)[which], lambda *s: a["else"](*s)[which], *map(jnp.asarray, x[1:]))
@@ -136,10 +132,6 @@ def registered(name: str) -> Registered:
         raise TaidlError(f"no function {name!r} is registered{suggest(name, sorted(_registered))}; "
                          "archloom.oracle.taidl.register_function does it")
     return _registered[name]
-
-
-def _custom_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
-    return None
 
 
 def _checked(name: str, value: Any, shape: Sequence[Any], dtype: Any) -> Any:
@@ -199,12 +191,14 @@ ROWS: list[Opcode] = [
     Opcode("while", None, _while_rule, _while, _while_lowering, "opaque",
            "while `cond` of the state holds, the state becomes `body` of it; operand number `result` (0) at the end",
            (_function("cond"), _function("body"), integer("result", 0))),
-    Opcode("conditional", None, _conditional_rule, _conditional, _conditional_lowering, "opaque",
+    Opcode("conditional", None, _conditional_rule,
+           lambda shape, dtype, x, a: a["then" if bool(x[0]) else "else"](*x[1:])[a["result"]],
+           _conditional_lowering, "opaque",
            "a scalar i1, then what the chosen function takes; its output number `result` (0)",
            (_function("then"), _function("else"), integer("result", 0))),
     Opcode("call", None, _call_rule, *base.in_both(lambda xp, shape, x, a: a["function"](*x)[a["result"]]), "opaque",
            "the output number `result` (0) of a `def`", (_function("function"), integer("result", 0)), least=0),
-    Opcode("custom_call", None, _custom_rule, _custom, _custom_lowering, "opaque",
+    Opcode("custom_call", None, lambda result, operands, a: None, _custom, _custom_lowering, "opaque",
            "a function given to `archloom.oracle.taidl.register_function`", (Attribute("function", "name"),), least=0,
            typed=True),
 ]

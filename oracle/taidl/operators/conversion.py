@@ -70,10 +70,6 @@ def _convert(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[st
     return converted(x[0], element_type(numbers.name_of(x[0].dtype)), element_type(numbers.name_of(dtype)))
 
 
-def _convert_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-    return convert(x[0], element_type(types[0]), element_type(result.dtype))
-
-
 # --- by bits ------------------------------------------------------------------------------------------------------
 
 
@@ -107,10 +103,6 @@ def _bitcast(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[st
         return np.packbits(codes, axis=1, bitorder="little").view(target).reshape(shape)
     joined = np.packbits(codes, axis=1, bitorder="little").reshape(shape)
     return as_codes(joined & np.uint8((1 << min(8, numbers.kind_bits(target))) - 1), target)
-
-
-def _bitcast_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-    return bitcast(x[0], types[0], result.dtype)
 
 
 def bitcast(x: Any, source: str, target: str) -> Any:
@@ -227,24 +219,20 @@ def _quantize_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], t
     return carriers.quantized(v, result.dtype)
 
 
-def _dequantize(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
-    return numbers.dequantized(x[0], a["types"][1])
-
-
-def _dequantize_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-    return carriers.dequantized(x[0], types[0])
-
-
 ROWS: list[Opcode] = [
-    Opcode("convert", 1, _convert_rule, _convert, _convert_lowering, "elementwise",
-           "rounds to nearest, ties to even; from floats to integers truncates and saturates, NaN is 0"),
-    Opcode("bitcast_convert", 1, _bitcast_rule, _bitcast, _bitcast_lowering, "layout",
-           "the same bits, lowest first; a narrower type adds a last axis, a wider one removes it"),
+    Opcode("convert", 1, _convert_rule, _convert,
+           lambda result, x, a, types: convert(x[0], element_type(types[0]), element_type(result.dtype)),
+           "elementwise", "rounds to nearest, ties to even; from floats to integers truncates and saturates, NaN is 0"),
+    Opcode("bitcast_convert", 1, _bitcast_rule, _bitcast,
+           lambda result, x, a, types: bitcast(x[0], types[0], result.dtype),
+           "layout", "the same bits, lowest first; a narrower type adds a last axis, a wider one removes it"),
     Opcode("reduce_precision", 1, _reduce_precision_rule, _reduce_precision, _reduce_precision_lowering, "elementwise",
            "rounded to `E` exponent and `M` mantissa bits; what is too large is infinite, what is too small zero",
            (integer("E"), integer("M"))),
     Opcode("uniform_quantize", 1, _quantize_rule, _quantize, _quantize_lowering, "elementwise",
            "f32 or another quantized type; round_nearest_even(x / scale) + zero_point, saturated", typed=True),
-    Opcode("uniform_dequantize", 1, _dequantize_rule, _dequantize, _dequantize_lowering, "elementwise",
-           "(x - zero_point) * scale in f32", typed=True),
+    Opcode("uniform_dequantize", 1, _dequantize_rule,
+           lambda shape, dtype, x, a: numbers.dequantized(x[0], a["types"][1]),
+           lambda result, x, a, types: carriers.dequantized(x[0], types[0]),
+           "elementwise", "(x - zero_point) * scale in f32", typed=True),
 ]

@@ -85,10 +85,6 @@ def _dynamic_slice(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Valu
     return x[0][tuple(slice(int(i), int(i) + n) for i, n in zip(starts, a["size"], strict=True))].copy()
 
 
-def _dynamic_slice_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    return lax.dynamic_slice(x[0], _box(jnp, x[0].shape, x[1:], a["size"]), a["size"])
-
-
 def _dynamic_update(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
     starts = _box(np, x[0].shape, [numbers.value(np.asarray(i)) for i in x[2:]], x[1].shape)
     result = np.array(x[0])  # NumPy makes numbers of results without axes, which take no items
@@ -188,14 +184,6 @@ def _gathered(xp: Any, shape: Sequence[int], x: Any, indices: Any, a: Values) ->
             position = position + start.reshape(_interleaved(start.shape, [1] * len(offsets), offsets))
         place.append(position)
     return xp.broadcast_to(x[tuple(place)] if rank else x, tuple(shape))
-
-
-def _gather(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return _gathered(np, shape, x[0], numbers.value(x[1]), a).copy()
-
-
-def _gather_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    return _gathered(jnp, [int(d) for d in result.shape], jnp.asarray(x[0]), x[1], a)
 
 
 # --- scatter ------------------------------------------------------------------------------------------------------
@@ -359,13 +347,17 @@ def _sort_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[
 
 
 ROWS: list[Opcode] = [
-    Opcode("dynamic_slice", None, _dynamic_slice_rule, _dynamic_slice, _dynamic_slice_lowering, "opaque",
-           "a tensor, then a scalar index for each axis; moved back where it would leave the tensor", (ints("size"),)),
+    Opcode("dynamic_slice", None, _dynamic_slice_rule, _dynamic_slice,
+           lambda result, x, a, types: lax.dynamic_slice(x[0], _box(jnp, x[0].shape, x[1:], a["size"]), a["size"]),
+           "opaque", "a tensor, then a scalar index for each axis; moved back where it would leave the tensor",
+           (ints("size"),)),
     Opcode("dynamic_update_slice", None, _update_rule, _dynamic_update, _dynamic_update_lowering, "opaque",
            "a tensor, an update, then a scalar index for each axis; moved back where it would leave the tensor",
            least=2),
-    Opcode("gather", 2, _gather_rule, _gather, _gather_lowering, "opaque",
-           "a tensor and indices, as XLA's; a slice is moved back where it would leave the tensor",
+    Opcode("gather", 2, _gather_rule,
+           lambda shape, dtype, x, a: _gathered(np, shape, x[0], numbers.value(x[1]), a).copy(),
+           lambda result, x, a, types: _gathered(jnp, [int(d) for d in result.shape], jnp.asarray(x[0]), x[1], a),
+           "opaque", "a tensor and indices, as XLA's; a slice is moved back where it would leave the tensor",
            (ints("offset_dims"), ints("collapsed_slice_dims"), ints("start_index_map"), ints("slice_sizes"),
             integer("index_vector_dim"))),
     Opcode("scatter", 3, _scatter_rule, _scatter, _scatter_lowering, "opaque",

@@ -23,18 +23,6 @@ def _constant_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) ->
     return f"{{}} is not defined for {result.dtype}" if base.is_kind(result.dtype, "quant") else None
 
 
-def _constant(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return np.full(shape, numbers.constant(a["value"], dtype))
-
-
-def _constant_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    return jnp.full(result.shape, carriers.constant(a["value"], result.dtype))
-
-
-def _iota_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
-    return _constant_rule(result, operands, a) or base.axis_fault(a["dim"], len(result.shape))
-
-
 def _iota(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
     column = [1] * len(shape)
     column[a["dim"]] = -1
@@ -55,14 +43,6 @@ def _broadcast_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -
     if operands[0].shape:
         return f"broadcast takes a scalar, found {operands[0]}; broadcast_in_dim takes the others"
     return base.wrong(result, result.shape, operands[0].dtype)
-
-
-def _broadcast(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return np.full(shape, x[0])
-
-
-def _broadcast_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    return jnp.broadcast_to(x[0], result.shape)
 
 
 def _broadcast_in_dim_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
@@ -87,14 +67,6 @@ def _aligned(x: Any, dims: Sequence[int], rank: int) -> Any:
     return x.transpose(order).reshape(aligned)
 
 
-def _broadcast_in_dim(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return np.broadcast_to(_aligned(x[0], a["dims"], len(shape)), shape).copy()
-
-
-def _broadcast_in_dim_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    return jnp.broadcast_to(_aligned(x[0], a["dims"], len(result.shape)), result.shape)
-
-
 def _reshape_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     (x,) = operands
     fixed = base.known(x.shape + result.shape)
@@ -113,14 +85,6 @@ def _transpose_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -
 def _reverse_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     (x,) = operands
     return base.axes_fault(integers(a, "dim"), len(x.shape)) or base.wrong(result, x.shape, x.dtype)
-
-
-def _reverse(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return np.flip(x[0], a["dim"]).copy()
-
-
-def _reverse_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    return lax.rev(x[0], a["dim"])
 
 
 # --- parts --------------------------------------------------------------------------------------------------------
@@ -146,10 +110,6 @@ def _slice_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> st
 def _slice(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
     stride = a["stride"] or (1,) * len(a["start"])
     return x[0][tuple(slice(*part) for part in zip(a["start"], a["limit"], stride, strict=True))]
-
-
-def _slice_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    return lax.slice(x[0], a["start"], a["limit"], a["stride"] or None)
 
 
 def _pad_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
@@ -218,31 +178,39 @@ def _concatenate_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes)
     return base.wrong(result, (*first.shape[:axis], total, *first.shape[axis + 1:]), first.dtype)
 
 
-def _concatenate(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return np.concatenate(x, axis=a["dim"])
-
-
-def _concatenate_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    return lax.concatenate(list(x), a["dim"])
-
-
 ROWS: list[Opcode] = [
-    Opcode("constant", 0, _constant_rule, _constant, _constant_lowering, "creation",
-           "an integer expression or a float, wrapped or rounded to the type", value=True),
-    Opcode("iota", 0, _iota_rule, _iota, _iota_lowering, "creation", "0, 1, 2, ... along an axis", (integer("dim"),)),
-    Opcode("broadcast", 1, _broadcast_rule, _broadcast, _broadcast_lowering, "layout", "a scalar"),
-    Opcode("broadcast_in_dim", 1, _broadcast_in_dim_rule, _broadcast_in_dim, _broadcast_in_dim_lowering, "layout",
-           "axis i of the operand is axis `dims`[i] of the result; an extent of 1 is repeated", (ints("dims"),)),
+    Opcode("constant", 0, _constant_rule,
+           lambda shape, dtype, x, a: np.full(shape, numbers.constant(a["value"], dtype)),
+           lambda result, x, a, types: jnp.full(result.shape, carriers.constant(a["value"], result.dtype)),
+           "creation", "an integer expression or a float, wrapped or rounded to the type", value=True),
+    Opcode("iota", 0,
+           lambda result, x, a: _constant_rule(result, x, a) or base.axis_fault(a["dim"], len(result.shape)),
+           _iota, _iota_lowering, "creation", "0, 1, 2, ... along an axis", (integer("dim"),)),
+    Opcode("broadcast", 1, _broadcast_rule,
+           lambda shape, dtype, x, a: np.full(shape, x[0]),
+           lambda result, x, a, types: jnp.broadcast_to(x[0], result.shape),
+           "layout", "a scalar"),
+    Opcode("broadcast_in_dim", 1, _broadcast_in_dim_rule,
+           lambda shape, dtype, x, a: np.broadcast_to(_aligned(x[0], a["dims"], len(shape)), shape).copy(),
+           lambda result, x, a, types: jnp.broadcast_to(_aligned(x[0], a["dims"], len(result.shape)), result.shape),
+           "layout", "axis i of the operand is axis `dims`[i] of the result; an extent of 1 is repeated",
+           (ints("dims"),)),
     Opcode("reshape", 1, _reshape_rule, *base.in_both(lambda xp, shape, x, a: x[0].reshape(shape)), "layout",
            "row-major"),
     Opcode("transpose", 1, _transpose_rule, *base.in_both(lambda xp, shape, x, a: x[0].transpose(a["dim"])), "layout",
            "axis i of the result is axis `dim`[i]", (ints("dim"),)),
-    Opcode("reverse", 1, _reverse_rule, _reverse, _reverse_lowering, "layout", "along the axes named", (ints("dim"),)),
-    Opcode("slice", 1, _slice_rule, _slice, _slice_lowering, "layout", "as Python's; `stride` 1 by default",
-           (ints("start"), ints("limit"), ints("stride", ()))),
+    Opcode("reverse", 1, _reverse_rule,
+           lambda shape, dtype, x, a: np.flip(x[0], a["dim"]).copy(),
+           lambda result, x, a, types: lax.rev(x[0], a["dim"]),
+           "layout", "along the axes named", (ints("dim"),)),
+    Opcode("slice", 1, _slice_rule, _slice,
+           lambda result, x, a, types: lax.slice(x[0], a["start"], a["limit"], a["stride"] or None),
+           "layout", "as Python's; `stride` 1 by default", (ints("start"), ints("limit"), ints("stride", ()))),
     Opcode("pad", 1, _pad_rule, _pad, _pad_lowering, "layout",
            "negative edges crop; `interior` (0) is put between neighbours, `value` is 0 by default",
            (ints("low"), ints("high"), Attribute("value", "number", default=0), ints("interior", ()))),
-    Opcode("concatenate", None, _concatenate_rule, _concatenate, _concatenate_lowering, "layout", "along an axis",
-           (integer("dim"),)),
+    Opcode("concatenate", None, _concatenate_rule,
+           lambda shape, dtype, x, a: np.concatenate(x, axis=a["dim"]),
+           lambda result, x, a, types: lax.concatenate(list(x), a["dim"]),
+           "layout", "along an axis", (integer("dim"),)),
 ]

@@ -96,10 +96,6 @@ def _reduce_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> s
     return fault or base.wrong(result, [d for i, d in enumerate(x.shape) if i not in dims], x.dtype)
 
 
-def _reduce(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return _combined(_last(x[0], a["dim"]), a["kind"], dtype)
-
-
 # --- JAX ----------------------------------------------------------------------------------------------------------
 
 
@@ -123,10 +119,6 @@ def jax_combined(x: Any, kind: str, dtype: str) -> Any:
     start = carriers.carried(identity(kind, dtype), dtype)
     function = {"and": lax.bitwise_and, "or": lax.bitwise_or, "xor": lax.bitwise_xor}[kind]
     return carriers.element(lax.reduce(v, start, function, (axis,)), dtype)
-
-
-def _reduce_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    return jax_combined(_last(x[0], a["dim"]), a["kind"], result.dtype)
 
 
 # --- windows ------------------------------------------------------------------------------------------------------
@@ -179,8 +171,10 @@ def _window_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequenc
 
 
 ROWS: list[Opcode] = [
-    Opcode("reduce", 1, _reduce_rule, _reduce, _reduce_lowering, "reduction",
-           "over the axes `dim`; sums and products of floats in row-major order, each step rounded",
+    Opcode("reduce", 1, _reduce_rule,
+           lambda shape, dtype, x, a: _combined(_last(x[0], a["dim"]), a["kind"], dtype),
+           lambda result, x, a, types: jax_combined(_last(x[0], a["dim"]), a["kind"], result.dtype),
+           "reduction", "over the axes `dim`; sums and products of floats in row-major order, each step rounded",
            (ints("dim"), Attribute("kind", "word", KINDS))),
     Opcode("reduce_window", 1, _window_rule, _reduce_window, _window_lowering, "reduction",
            "as `reduce` over each window; what pads changes nothing (0 of add, -inf of max, ...)",
