@@ -17,6 +17,7 @@ import numpy as np
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Window
+from archloom.oracle.windows import reach
 from archloom.oracle.xla.notation.expr import Range, Ranges
 from archloom.oracle.xla.notation.refusals import Unraisable
 
@@ -74,7 +75,8 @@ def match(
     ``known`` substitutes loop variables whose value is given; all others mean the same iteration as the reader's.
     """
     only = {name: Affine(low) for name, (low, high) in unknown.items() if low == high}
-    known, unknown = {**known, **only}, {n: r for n, r in unknown.items() if n not in only}
+    if only:
+        known, unknown = {**known, **only}, {n: r for n, r in unknown.items() if n not in only}
     digits: Digits = dict(only.items())
     constraints: list[Condition] = []
     for axis, (offset, target) in enumerate(zip(window.offsets, address)):
@@ -117,8 +119,7 @@ def _without(offset: Affine, free: Progressions) -> Affine:
 
 def _overlap(rest: Affine, free: Progressions, ranges: Ranges) -> bool:
     """Whether the ranges of the two sides meet."""
-    low = sum(min(0, c * last) for c, last in free.values())
-    high = sum(max(0, c * last) for c, last in free.values())
+    low, high = reach((last + 1, stride) for stride, last in free.values())
     a, b = rest.range(ranges)
     return a <= high and b >= low
 
@@ -136,8 +137,8 @@ def _leading_bound(rest: Affine, free: Progressions, ranges: Ranges) -> Conditio
     a, b = others.range(ranges)
     if b - a >= abs(coefficient):
         return None
-    low = sum(min(0, c * last) for c, last in free.values()) - b
-    high = sum(max(0, c * last) for c, last in free.values()) - a
+    low, high = reach((last + 1, stride) for stride, last in free.values())
+    low, high = low - b, high - a
     if coefficient < 0:
         low, high = -high, -low
     first, last = -(-low // abs(coefficient)), high // abs(coefficient)
@@ -168,10 +169,9 @@ def _clear_of(rest: Affine, free: Progressions, ranges: Ranges) -> bool:
     """
     for step in {abs(c) for c in (*(c for _, c in rest.terms), *(c for c, _ in free.values())) if abs(c) > 1}:
         fine = Affine(rest.constant, tuple(t for t in rest.terms if t[1] % step))
-        near = [(c, last) for c, last in free.values() if c % step]
-        low = fine.range(ranges)[0] - sum(max(0, c * last) for c, last in near)
-        high = fine.range(ranges)[1] - sum(min(0, c * last) for c, last in near)
-        if -(-low // step) * step > high:
+        least, most = reach((last + 1, c) for c, last in free.values() if c % step)
+        low, high = fine.range(ranges)
+        if -(-(low - most) // step) * step > high - least:
             return True
     return False
 
