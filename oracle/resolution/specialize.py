@@ -22,7 +22,8 @@ from archloom.oracle.resolved import Op, Read, Real, ResolvedRegion, Statement, 
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import MAX_REPEATED, float_literal, names, register_key
 from archloom.oracle.taidl.isa import Instruction, Isa
-from archloom.oracle.taidl.opcodes import OPCODES, Shaped, fault
+from archloom.oracle.taidl.operators import OPCODES, fault
+from archloom.oracle.taidl.operators.base import Shaped
 from archloom.oracle.variables import Input
 
 Scope: TypeAlias = dict[str, Affine]

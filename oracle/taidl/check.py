@@ -19,7 +19,8 @@ from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.declarations import HBM
 from archloom.oracle.taidl.evaluate import COMPARISONS, Evaluation, evaluate, float_literal, names
 from archloom.oracle.taidl.inline import plain
-from archloom.oracle.taidl.opcodes import Attribute, AttributeValue, Dim, Shaped, fault, lookup, word
+from archloom.oracle.taidl.operators import fault, lookup, word
+from archloom.oracle.taidl.operators.base import Attribute, AttributeValue, Dim, Shaped
 from archloom.oracle.taidl.printer import print_expr, print_slice
 from archloom.oracle.taidl.statements import blocks, statement_expressions
 

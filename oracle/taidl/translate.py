@@ -17,8 +17,8 @@ from archloom.oracle.taidl import ast, evaluate
 from archloom.oracle.taidl.evaluate import MAX_REPEATED, Compiled, Compiler, Frame, constant, float_literal, names
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.isa import HBM, Isa
-from archloom.oracle.taidl.opcodes import OPCODES, Shaped, fault, word
-from archloom.oracle.taidl.operators.base import Array
+from archloom.oracle.taidl.operators import OPCODES, fault, word
+from archloom.oracle.taidl.operators.base import Array, Shaped
 from archloom.oracle.taidl.printer import print_expr, print_slice
 from archloom.oracle.taidl.regions import Bound, Violation
 from archloom.oracle.taidl.replay import Place, Tape
