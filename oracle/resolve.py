@@ -176,9 +176,7 @@ class _Resolver:
         """The scopes of the bodies in one resolved iteration."""
         n = Affine.variable(var) * r.factor + r.first
         start, step = node.loop.start, node.loop.step
-        return [
-            scope.within(node.loop.var, (n + c) * step + start, var, r.count // r.factor) for c in range(r.factor)
-        ]
+        return [scope.within(node.loop.var, (n + c) * step + start, var, r.count // r.factor) for c in range(r.factor)]
 
     def divided(
         self, node: NumberedLoop, state: State, scope: Scope, r: _Range, signal: "_Unknown | Split"
@@ -274,9 +272,7 @@ class _Resolver:
             self.control(node.body, inner, copy)
         return inner
 
-    def closed_form(
-        self, initial: Affine, ending: Affine, start: Affine, var: str, first_fresh: int
-    ) -> Affine:
+    def closed_form(self, initial: Affine, ending: Affine, start: Affine, var: str, first_fresh: int) -> Affine:
         """A guess of the register's value at the start of iteration ``var``, from the effect of one iteration."""
         if ending == start:
             return initial

@@ -13,6 +13,7 @@ import numpy as np
 from archloom.oracle.kernel.arrays import Kind, check, check_count, from_torch, kind, kinds, numpy_array, to_torch
 from archloom.oracle.late_jax import jax, jnp
 from archloom.oracle.stream import HbmTensor
+from archloom.oracle.xla.options import compiler_options
 
 JaxFunction: TypeAlias = Callable[..., tuple[Any, ...]]
 
@@ -34,8 +35,6 @@ class JaxProgram:
     @staticmethod
     def of(function: JaxFunction, bits: tuple[np.ndarray, ...]) -> "JaxProgram":
         """The program of a function."""
-        from archloom.oracle.xla.options import compiler_options
-
         return JaxProgram(function, jax.jit(function), jax.jit(function, compiler_options=compiler_options()), bits)
 
     def call(self) -> "Call":

@@ -291,8 +291,7 @@ def _collect(
         if _is_register_point(node):
             given, held = dict(node.attributes), dict(node.registers)
             number = given["number"].evaluate(loops)
-            found[number, given["visit"].evaluate(loops)] = tuple(
-                held[k].evaluate(loops) for k in keys[str(number)])
+            found[number, given["visit"].evaluate(loops)] = tuple(held[k].evaluate(loops) for k in keys[str(number)])
 
 
 def _is_register_point(instr: ResolvedInstr) -> bool:

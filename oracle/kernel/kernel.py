@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from archloom.oracle.errors import InputError
+from archloom.oracle.interpreter import run
 from archloom.oracle.kernel.arrays import show
 from archloom.oracle.kernel.callable import Call, JaxFunction, JaxProgram, KernelFunction
 from archloom.oracle.kernel.compiled import CompiledKernel
@@ -17,15 +18,13 @@ from archloom.oracle.kernel.debugging import Debugged, debugged, observed, print
 from archloom.oracle.kernel.files import write_stream
 from archloom.oracle.kernel.index import Site
 from archloom.oracle.kernel.located import Located, compiled, resolve_rolled
+from archloom.oracle.kernel.recording import Recorded
 from archloom.oracle.late_jax import jax, jnp
 from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.stream import HbmTensor, Stream
 from archloom.oracle.taidl.isa import Isa
-
-if TYPE_CHECKING:
-    from archloom.oracle.kernel.recording import Recorded
-    from archloom.oracle.xla.oracle import Oracle
-    from archloom.oracle.xla.report import OracleReport
+from archloom.oracle.xla.oracle import Oracle
+from archloom.oracle.xla.report import OracleReport
 
 
 class Kernel(KernelFunction):
@@ -39,7 +38,7 @@ class Kernel(KernelFunction):
     """
 
     def __init__(
-        self, isa: Isa, stream: Stream, sites: tuple[Site, ...] = (), recorded: "tuple[Recorded, ...]" = (),
+        self, isa: Isa, stream: Stream, sites: tuple[Site, ...] = (), recorded: tuple[Recorded, ...] = (),
         function: Callable[..., Any] | None = None, *, reassociate: bool = False, raising: bool = True,
     ) -> None:
         super().__init__(stream.name, stream.arguments, stream.results)
@@ -68,12 +67,12 @@ class Kernel(KernelFunction):
         return resolve_rolled(self.isa, self.stream, self.sites)
 
     @cached_property
-    def oracle(self) -> "Oracle":
+    def oracle(self) -> Oracle:
         """The stream as a JAX function of its arguments."""
         return compiled(self.isa, self.stream, self.resolved, **self._options)
 
     @property
-    def report(self) -> "OracleReport":
+    def report(self) -> OracleReport:
         """How each result is computed: raised to which operations, or left as loops and why."""
         return self.oracle.report
 
@@ -104,7 +103,7 @@ class Kernel(KernelFunction):
         """The kernel as a JAX function, jitted; without its debug points."""
         return self._program(self.oracle)
 
-    def _program(self, oracle: "Oracle") -> JaxProgram:
+    def _program(self, oracle: Oracle) -> JaxProgram:
         program, bits = oracle.program, (oracle.bits,) if oracle.bits.size else ()
         if not any(jnp.issubdtype(dtype, jnp.floating) for _, dtype in self._spec):
             return JaxProgram(program.function, program.jitted, program.outermost, bits)
@@ -132,8 +131,6 @@ class Kernel(KernelFunction):
 
         HBM and buffers start as zeros; with ``poison``, as random bytes of that seed.
         """
-        from archloom.oracle.interpreter import run
-
         arrays = self._numpy(arrays)
         given = {t.name: a for t, a in zip(self.arguments, arrays, strict=True)}
         executed = self.debugged or self

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from archloom.oracle.errors import StreamError
 from archloom.oracle.kernel.index import Site
 from archloom.oracle.nests import size
@@ -12,9 +10,7 @@ from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.rolling import roll
 from archloom.oracle.stream import Stream
 from archloom.oracle.taidl.isa import Isa
-
-if TYPE_CHECKING:
-    from archloom.oracle.xla.oracle import Oracle
+from archloom.oracle.xla.oracle import Oracle, compile_resolved
 
 _PAIRED = 2048
 """Up to how many instructions a stream that was not raised is tried once more, with other loops."""
@@ -37,10 +33,8 @@ def resolve_rolled(isa: Isa, stream: Stream, sites: tuple[Site, ...]) -> Resolve
 
 def compiled(
     isa: Isa, stream: Stream, resolved: ResolvedStream, *, reassociate: bool = False, raising: bool = True
-) -> "Oracle":
+) -> Oracle:
     """The oracle of ``resolved``; where that stays loops, of ``stream`` with even pairs as loops, if that is raised."""
-    from archloom.oracle.xla.oracle import compile_resolved
-
     made = compile_resolved(resolved, reassociate=reassociate, raising=raising)
     if made.raised or not raising or size(stream.body) > _PAIRED:
         return made

@@ -17,6 +17,7 @@ from archloom.oracle.errors import StreamError
 from archloom.oracle.resolution.specialize import Judge, Judgement, Open
 from archloom.oracle.resolution.symbolic import Evaluator, Undecided, evaluate_grid, grid_size, whole_grid
 from archloom.oracle.resolved import Buffer, Window
+from archloom.oracle.taidl.printer import print_expr
 from archloom.oracle.variables import unknowns
 from archloom.oracle.windows import span
 
@@ -47,8 +48,6 @@ class Place(Judge):
                 return
         except Undecided:
             pass
-        from archloom.oracle.taidl.printer import print_expr
-
         text = f"assert({print_expr(judgement.condition)})"
         axes = self.axes(list(scope.values()), bounds, text)
         lookup = {k: np.asarray(v.evaluate(axes)) for k, v in scope.items()}

@@ -24,6 +24,7 @@ from archloom.oracle.taidl.evaluate import MAX_REPEATED, float_literal, names, r
 from archloom.oracle.taidl.isa import Instruction, Isa
 from archloom.oracle.taidl.operators import OPCODES, fault
 from archloom.oracle.taidl.operators.base import Shaped
+from archloom.oracle.taidl.printer import print_expr
 from archloom.oracle.variables import Input
 
 Scope: TypeAlias = dict[str, Affine]
@@ -332,8 +333,6 @@ class Judge:
 
 
 def _quote(e: ast.Expr) -> str:
-    from archloom.oracle.taidl.printer import print_expr
-
     return f"'{print_expr(e)}'"
 
 

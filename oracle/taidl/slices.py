@@ -151,5 +151,4 @@ def _difference(a: ast.Expr | None, b: ast.Expr) -> ast.Expr:
 
 def _reverse(dst: str, kind: ast.Type, src: str, axes: list[int], s: ast.Node) -> ast.Op:
     group = ast.Group(tuple(ast.Number(a) for a in axes), position=s.position)
-    return ast.Op(dst, kind, "reverse", (ast.Tensor(src, position=s.position),), (("dim", group),),
-                  position=s.position)
+    return ast.Op(dst, kind, "reverse", (ast.Tensor(src, position=s.position),), (("dim", group),), position=s.position)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from archloom.oracle.late_jax import jax, jnp, lax
+from archloom.oracle.taidl.operators import numbers
 from archloom.oracle.taidl.types import element_type, limits, numpy_dtype
 
 
@@ -40,9 +41,7 @@ def is_wide(dtype: str) -> bool:
 
 def constant(number: float, dtype: str) -> np.ndarray[Any, Any]:
     """The carrier of a number (an integer may be given as any with its bits)."""
-    from archloom.oracle.taidl.operators.numbers import constant as made
-
-    return carried(made(number, numpy_dtype(dtype)), dtype)
+    return carried(numbers.constant(number, numpy_dtype(dtype)), dtype)
 
 
 def carried(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:

@@ -69,8 +69,7 @@ def _while(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> A
 
 
 def _while_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    final = lax.while_loop(lambda s: a["cond"](*s)[0], lambda s: tuple(a["body"](*s)),
-                           tuple(jnp.asarray(v) for v in x))
+    final = lax.while_loop(lambda s: a["cond"](*s)[0], lambda s: tuple(a["body"](*s)), tuple(jnp.asarray(v) for v in x))
     return final[a["result"]]
 
 

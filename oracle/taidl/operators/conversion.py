@@ -59,8 +59,7 @@ def convert(x: Any, source: ElementType, target: ElementType) -> Any:
         v = v.astype(dtype if target.bits >= 32 else jnp.float32) if exact else carriers.sticky(v)
         return carriers.element(v, target.name)
     if source.bits == 64:
-        return carriers.native(v.astype(dtype)) if target.bits == 32 else carriers.element(
-            carriers.odd(v), target.name)
+        return carriers.native(v.astype(dtype)) if target.bits == 32 else carriers.element(carriers.odd(v), target.name)
     return carriers.flush(v).astype(dtype) if target.bits == 64 else carriers.element(v, target.name)
 
 

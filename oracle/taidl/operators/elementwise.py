@@ -161,8 +161,7 @@ def _width_lowering(f: Callable[[Any, list[Any], int, Any], Any]) -> base.Loweri
     def lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
         bits = element_type(result.dtype).bits
         values = jnp.broadcast_arrays(*x)
-        plain = [lax.bitcast_convert_type(v, jnp.dtype(f"uint{8 * v.dtype.itemsize}")) & _mask(v, bits)
-                 for v in values]
+        plain = [lax.bitcast_convert_type(v, jnp.dtype(f"uint{8 * v.dtype.itemsize}")) & _mask(v, bits) for v in values]
         return carriers.element(f(jnp, plain, bits, values[0].dtype), result.dtype)
 
     return lowering

@@ -26,8 +26,7 @@ def _constant_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) ->
 def _iota(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
     column = [1] * len(shape)
     column[a["dim"]] = -1
-    count = converted(np.arange(shape[a["dim"]], dtype=np.int32), TYPES["i32"],
-                      element_type(numbers.name_of(dtype)))
+    count = converted(np.arange(shape[a["dim"]], dtype=np.int32), TYPES["i32"], element_type(numbers.name_of(dtype)))
     return np.broadcast_to(count.reshape(column), shape).copy()
 
 

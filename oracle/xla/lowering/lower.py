@@ -220,8 +220,7 @@ class Lowering:
             inner[name] = form.range(ranges)
             offsets[name] = form - inner[name][0]
         body = self.spread(e.body, inner)
-        index = tuple(
-            offsets[n] if n in offsets else Affine.variable(n) - inner[n][0] for n in body.names)
+        index = tuple(offsets[n] if n in offsets else Affine.variable(n) - inner[n][0] for n in body.names)
         return self._view(body.array, index, ranges, "an intermediate tensor")
 
     def _extreme(self, e: Extreme, ranges: Ranges) -> Spread:
@@ -413,8 +412,7 @@ def _renamed(e: Expr, form: Affine, axis: str) -> Expr | None:
 
 def _narrow(e: Expr) -> bool:
     """Whether the value is a byte that was only widened."""
-    return (isinstance(e, Map) and e.opcode == "convert" and e.operands[0].dtype in ("i8", "u8")
-            and e.dtype == "i32")
+    return isinstance(e, Map) and e.opcode == "convert" and e.operands[0].dtype in ("i8", "u8") and e.dtype == "i32"
 
 
 def _stride(e: Expr, name: str) -> int:

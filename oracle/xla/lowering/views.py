@@ -143,9 +143,7 @@ def _overlap(terms: list[tuple[int, int, str]]) -> bool:
     return False
 
 
-def _axes(
-    array: Any, axis: int, start: int, terms: list[tuple[int, str]], ranges: Ranges
-) -> tuple[Any, list[str]]:
+def _axes(array: Any, axis: int, start: int, terms: list[tuple[int, str]], ranges: Ranges) -> tuple[Any, list[str]]:
     """Make an axis for each of ``terms`` (stride, variable; largest stride first) of one axis."""
     if not terms:
         return lax.index_in_dim(array, start, axis, keepdims=False), []

@@ -109,9 +109,7 @@ def _flatten(variables: Variables, body: Sum, ranges: Ranges) -> Expr:
     return sum_of(both, inner, ranges)
 
 
-def _renamed_apart(
-    variables: Variables, e: Sum | Extreme, ranges: Ranges
-) -> tuple[Variables, Expr]:
+def _renamed_apart(variables: Variables, e: Sum | Extreme, ranges: Ranges) -> tuple[Variables, Expr]:
     """The variables and those that ``e`` binds, under new names, and the body of ``e`` over them."""
     names = {name: fresh() for name, _ in (*variables, *e.variables)}
     both = tuple((names[name], extent) for name, extent in (*variables, *e.variables))
@@ -140,9 +138,7 @@ def _sum_cases(variables: Variables, body: Expr, switch: expr.Switch, ranges: Ra
     return total
 
 
-def _merge_axes(
-    variables: Variables, body: Expr, ranges: Ranges
-) -> tuple[Variables, Expr]:
+def _merge_axes(variables: Variables, body: Expr, ranges: Ranges) -> tuple[Variables, Expr]:
     """Make one variable ``w = E*u + v`` of two (E the extent of v) wherever only ``E*u + v`` occurs."""
     items = dict(variables)
     every = [form for node in expr.walk(body) for form in node.forms if not form.is_constant]

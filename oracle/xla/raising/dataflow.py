@@ -283,9 +283,7 @@ class Dataflow:
                 body = step if body is None else plug(step, body)
         return value if body is None else fold_of(variables, value, body, q.ranges)
 
-    def _accumulated(
-        self, item: WriteItem, around: tuple[Block, ...], found: Match, at: Cursor, q: Query
-    ) -> Expr:
+    def _accumulated(self, item: WriteItem, around: tuple[Block, ...], found: Match, at: Cursor, q: Query) -> Expr:
         """What a write adds in all iterations of the loops around it that its address does not depend on."""
         own = {loop.var: (fresh(), loop.extent) for loop in around if loop.var not in found.digits}
         known = {**at.known, **{var: Affine.variable(name) for var, (name, _) in own.items()}}

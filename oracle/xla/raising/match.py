@@ -176,9 +176,7 @@ def _clear_of(rest: Affine, free: Progressions, ranges: Ranges) -> bool:
     return False
 
 
-def _digits(
-    rest: Affine, free: Progressions, ranges: Ranges
-) -> tuple[Digits, list[Condition]] | None:
+def _digits(rest: Affine, free: Progressions, ranges: Ranges) -> tuple[Digits, list[Condition]] | None:
     """Digits of ``rest`` to the strides of ``free`` and what must hold for them; None where no element is hit."""
     order = sorted(free, key=lambda n: -free[n][0])
     span = 0

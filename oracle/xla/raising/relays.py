@@ -48,9 +48,7 @@ def _loop(loop: ResolvedLoop, most: int) -> ResolvedLoop:
     return loop
 
 
-def _first_source(
-    copy: ResolvedInstr, line: ResolvedLoop, inside: list[ResolvedLoop], most: int
-) -> Window | None:
+def _first_source(copy: ResolvedInstr, line: ResolvedLoop, inside: list[ResolvedLoop], most: int) -> Window | None:
     """What the first iteration of ``line`` reads, if each further one hands on what the one before it has written."""
     read, write = copy.statements
     if not isinstance(read, Read) or not isinstance(write, Write) or write.kind != "write" or write.src != read.dst:
