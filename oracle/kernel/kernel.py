@@ -17,7 +17,7 @@ from archloom.oracle.kernel.compiled import CompiledKernel
 from archloom.oracle.kernel.debugging import Debugged, debugged, observed, print_logs
 from archloom.oracle.kernel.files import write_stream
 from archloom.oracle.kernel.index import Site
-from archloom.oracle.kernel.located import Located, compiled, resolve_rolled
+from archloom.oracle.kernel.located import compiled, located, resolve_rolled
 from archloom.oracle.kernel.recording import Recorded
 from archloom.oracle.late_jax import jax, jnp
 from archloom.oracle.resolved import ResolvedStream
@@ -134,7 +134,7 @@ class Kernel(KernelFunction):
         arrays = self._numpy(arrays)
         given = {t.name: a for t, a in zip(self.arguments, arrays, strict=True)}
         executed = self.debugged or self
-        with Located(executed.sites):
+        with located(executed.sites):
             results = run(executed.stream, executed.isa, given, poison=poison)
         if self.debugged is not None:
             print_logs(self.debugged, [results[t.name] for t in self.debugged.logs])

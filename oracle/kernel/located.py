@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from archloom.oracle.errors import StreamError
 from archloom.oracle.kernel.index import Site
 from archloom.oracle.nests import size
@@ -27,7 +30,7 @@ def resolve_rolled(isa: Isa, stream: Stream, sites: tuple[Site, ...]) -> Resolve
             return resolve(rolled, isa)
         except StreamError:
             pass  # said below in terms of the stream as it is written
-    with Located(sites):
+    with located(sites):
         return resolve(stream, isa, max_instructions=MAX_INSTRUCTIONS + size(stream.body))
 
 
@@ -48,15 +51,12 @@ def compiled(
     return other if other.raised else made
 
 
-class Located:
+@contextmanager
+def located(sites: tuple[Site, ...]) -> Iterator[None]:
     """Puts the line of the call before the message of a StreamError about an instruction."""
-
-    def __init__(self, sites: tuple[Site, ...]) -> None:
-        self._sites = sites
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, StreamError) and error.instruction is not None and error.instruction < len(self._sites):
-            raise StreamError(f"{self._sites[error.instruction]}: {error}") from None
+    try:
+        yield
+    except StreamError as error:
+        if error.instruction is None or error.instruction >= len(sites):
+            raise
+        raise StreamError(f"{sites[error.instruction]}: {error}") from None

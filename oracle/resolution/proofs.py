@@ -19,7 +19,7 @@ from archloom.oracle.resolution.symbolic import Evaluator, Undecided, evaluate_g
 from archloom.oracle.resolved import Buffer, Window
 from archloom.oracle.taidl.printer import print_expr
 from archloom.oracle.variables import unknowns
-from archloom.oracle.windows import span
+from archloom.oracle.windows import footprint, span
 
 GRID_CAP = 1 << 22
 """The largest index grid that is evaluated for one question."""
@@ -81,10 +81,8 @@ class Place(Judge):
 
     def inside(self, window: Window, buffer: Buffer, bounds: Bounds, verb: str) -> None:
         """Every element of the window lies in the buffer, in every iteration; StreamError otherwise."""
-        for axis, (offset, extent) in enumerate(zip(window.offsets, buffer.shape, strict=True)):
-            low, high = offset.range(bounds)
-            below, above = span(window, axis)
-            if low + below < 0 or high + above >= extent:
+        for axis, ((low, high), extent) in enumerate(zip(footprint(window, bounds), buffer.shape, strict=True)):
+            if low < 0 or high >= extent:
                 self._outside(window, buffer, bounds, verb, axis)
 
     def _outside(self, window: Window, buffer: Buffer, bounds: Bounds, verb: str, axis: int) -> None:

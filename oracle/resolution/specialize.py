@@ -488,18 +488,3 @@ class Specializers(dict[str, Specializer]):
     def __missing__(self, mnemonic: str) -> Specializer:
         made = self[mnemonic] = Specializer(self.isa, self.isa.instructions[mnemonic])
         return made
-
-
-def specializers(isa: Isa) -> Specializers:
-    """The specializers of ``isa`` by mnemonic; those of the ISAs used last are kept."""
-    known = _TABLES.get(id(isa))
-    if known is None:
-        if len(_TABLES) >= 32:
-            _TABLES.clear()
-        # the entry keeps the ISA alive, so that its id stays its own
-        known = _TABLES[id(isa)] = isa, Specializers(isa)
-    return known[1]
-
-
-_TABLES: dict[int, tuple[Isa, Specializers]] = {}
-

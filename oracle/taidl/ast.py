@@ -311,13 +311,14 @@ class IsaDef(Node):
 # --- the expressions in nodes -------------------------------------------------------------------------------------
 
 N = TypeVar("N", bound=Node)
+_EXPRESSIONS = (Number, Name, Element, Unary, Binary, Call)
 _AROUND = (Type, At, Range, Walk, Slice)
 """Nodes that are parts of others and have expressions in their fields."""
 
 
 def parts(value: object) -> Iterator[Expr]:
     """The expressions in the value of a field, from left to right, but for those within expressions and statements."""
-    if isinstance(value, Expr):
+    if isinstance(value, _EXPRESSIONS):
         yield value
     elif isinstance(value, tuple):
         for part in value:
@@ -335,4 +336,6 @@ def with_parts(node: N, form: Callable[[Expr], Expr]) -> N:
 def _with_parts(value: Any, form: Callable[[Expr], Expr]) -> Any:
     if isinstance(value, tuple):
         return tuple(_with_parts(part, form) for part in value)
-    return form(value) if isinstance(value, Expr) else with_parts(value, form) if isinstance(value, _AROUND) else value
+    if isinstance(value, _EXPRESSIONS):
+        return form(value)
+    return with_parts(value, form) if isinstance(value, _AROUND) else value

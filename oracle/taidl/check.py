@@ -20,7 +20,7 @@ from archloom.oracle.taidl.declarations import HBM
 from archloom.oracle.taidl.evaluate import COMPARISONS, Evaluation, evaluate, float_literal, names
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.operators import fault, lookup, word
-from archloom.oracle.taidl.operators.base import Attribute, AttributeValue, Dim, Shaped
+from archloom.oracle.taidl.operators.base import Attribute, AttributeValue, Dim, Shaped, types_differ
 from archloom.oracle.taidl.printer import print_expr, print_slice
 from archloom.oracle.taidl.statements import blocks, statement_expressions
 
@@ -111,7 +111,7 @@ class BodyChecker:
             case ast.Write():
                 self.integers(statement_expressions(s))
                 kind = self.tensor(s.src, s, scope)
-                if s.type is not None and _differ(kind, self.type(s.type)):
+                if s.type is not None and types_differ(kind, self.type(s.type)):
                     raise self.error(f"%{plain(s.src)} is {kind}, but is written as {self.type(s.type)}", s)
                 self.moved(s.src, kind, s.target, s)
             case ast.Op():
@@ -125,7 +125,7 @@ class BodyChecker:
                     raise self.error(f"{plain(s.name)!r} is already defined", s)
                 scope.integers.add(s.name)
             case ast.Assert():
-                self.condition(s.condition)
+                self.sort(s.condition, "a condition")
                 self.symbolic(s.condition)
             case ast.If():
                 self.branch(s, scope)
@@ -140,7 +140,7 @@ class BodyChecker:
                 raise AssertionError("defs are in place before the check")
 
     def branch(self, s: ast.If, scope: _Scope) -> None:
-        self.condition(s.condition)
+        self.sort(s.condition, "a condition")
         then, otherwise = scope.copy(), scope.copy()
         # a branch that the parameters close may be meaningless for them
         decided = self.symbolic(s.condition)
@@ -153,7 +153,7 @@ class BodyChecker:
         for name in {**then.tensors, **otherwise.tensors}:
             if name in then.tensors and name in otherwise.tensors:
                 a, b = then.tensors[name], otherwise.tensors[name]
-                if _differ(a, b):
+                if types_differ(a, b):
                     raise self.error(f"%{plain(name)} is {a} in one branch of this IF and {b} in the other", s)
                 scope.tensors[name] = a
             else:
@@ -204,9 +204,6 @@ class BodyChecker:
     def integers(self, exprs: Iterator[ast.Expr] | Sequence[ast.Expr]) -> None:
         for expr in exprs:
             self.sort(expr, "an integer")
-
-    def condition(self, expr: ast.Expr) -> None:
-        self.sort(expr, "a condition")
 
     def sort(self, expr: ast.Expr, wanted: str) -> None:
         """Conditions where conditions belong, integers where integers belong, all the way down."""
@@ -268,7 +265,7 @@ class BodyChecker:
 
     def moved(self, name: str, kind: Shaped, piece: ast.Slice, node: ast.Node) -> None:
         window = self.window(piece)
-        if _differ(kind, window):
+        if types_differ(kind, window):
             raise self.error(f"%{plain(name)} is {kind}, but {plain(print_slice(piece))} is {window}", node)
 
     def window(self, piece: ast.Slice) -> Shaped:
@@ -472,9 +469,3 @@ def canonical(expr: ast.Expr, known: Mapping[str, int]) -> Affine:
     Two expressions of equal form have equal values; conditions become 0 or 1 where they are decided.
     """
     return _Canonical(known).value(expr)
-
-
-def _differ(a: Shaped, b: Shaped) -> bool:
-    if a.dtype != b.dtype or len(a.shape) != len(b.shape):
-        return True
-    return any(isinstance(x, int) and isinstance(y, int) and x != y for x, y in zip(a.shape, b.shape, strict=True))

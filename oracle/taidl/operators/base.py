@@ -127,11 +127,15 @@ def shapes_differ(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     return len(a) != len(b) or any(differ(x, y) for x, y in zip(a, b, strict=True))
 
 
+def types_differ(a: Shaped, b: Shaped) -> bool:
+    """Whether two types cannot be equal."""
+    return a.dtype != b.dtype or shapes_differ(a.shape, b.shape)
+
+
 def wrong(result: Shaped, shape: Sequence[Dim], dtype: str) -> str | None:
     """The complaint if the declared type is not the one computed."""
-    if result.dtype == dtype and not shapes_differ(result.shape, shape):
-        return None
-    return f"is declared {result} but {{}} gives {Shaped(tuple(shape), dtype)}"
+    found = Shaped(tuple(shape), dtype)
+    return f"is declared {result} but {{}} gives {found}" if types_differ(result, found) else None
 
 
 def integers(a: Attributes, name: str) -> tuple[Dim, ...]:

@@ -18,7 +18,7 @@ from archloom.oracle.taidl.operators import base, carriers, fused_jax, numbers
 from archloom.oracle.taidl.operators.base import Attribute, Attributes, Dim, Opcode, Shaped, integer, integers, ints
 from archloom.oracle.taidl.operators.conversion import convert, converted
 from archloom.oracle.taidl.operators.elementwise import SUBNORMALS
-from archloom.oracle.taidl.operators.movement import padded, spread
+from archloom.oracle.taidl.operators.movement import padded
 from archloom.oracle.taidl.types import TYPES, element_type
 
 Values = Mapping[str, Any]
@@ -273,10 +273,7 @@ def _convolved(
 
 def _convolution(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
     def pad(v: base.Array, low: Sequence[int], high: Sequence[int], dilation: Sequence[int]) -> base.Array:
-        zero = numbers.constant(0, v.dtype)
-        v = np.asarray(spread(v, [d - 1 for d in dilation], zero))
-        whole = tuple(n + lo + hi for n, lo, hi in zip(v.shape, low, high, strict=True))
-        return np.asarray(padded(whole, v, low, zero))
+        return np.asarray(padded(v, numbers.constant(0, v.dtype), low, high, dilation))
 
     return _convolved(shape, x, a, pad, np.stack, lambda p, w: product(p, w, dtype))
 

@@ -26,8 +26,7 @@ def _region(a: Attributes, name: str) -> Region:
 
 
 def _unequal(found: Sequence[Shaped], wanted: Sequence[Shaped]) -> bool:
-    return len(found) != len(wanted) or any(
-        x.dtype != y.dtype or base.shapes_differ(x.shape, y.shape) for x, y in zip(found, wanted, strict=True))
+    return len(found) != len(wanted) or any(map(base.types_differ, found, wanted))
 
 
 def _list(types: Sequence[Shaped]) -> str:
@@ -41,10 +40,7 @@ def _chosen(result: Shaped, types: Sequence[Shaped], a: Attributes, name: str) -
         return None
     if not 0 <= which < len(types):
         return f"result must be in 0..{len(types) - 1}, the outputs of {name}, found {which}"
-    if result.dtype != types[which].dtype or any(map(base.differ, result.shape, types[which].shape)) or len(
-            result.shape) != len(types[which].shape):
-        return f"is declared {result} but {name} gives {types[which]}"
-    return None
+    return f"is declared {result} but {name} gives {types[which]}" if base.types_differ(result, types[which]) else None
 
 
 # --- while --------------------------------------------------------------------------------------------------------

@@ -30,18 +30,8 @@ def converted(x: Array, source: ElementType, target: ElementType) -> Array:
     """Elements of one type as elements of another, of equal value as far as it can be."""
     if source == target:
         return x
-    dtype, v = numpy_dtype(target.name), numbers.value(x)
-    if target.kind == "bool":
-        return np.asarray(numbers.flush(v) != 0)
-    if _is_integer(target):
-        return numbers.element(v if _is_integer(source) else numbers.saturated(v, target.name), dtype)
-    if _is_integer(source):
-        exact = target.bits >= 32 or source.bits <= 16
-        return numbers.element(v.astype(dtype if target.bits >= 32 else np.float32) if exact else numbers.sticky(v),
-                               dtype)
-    if source.bits == 64:
-        return numbers.narrowed(v) if target.bits == 32 else numbers.element(numbers.odd(v), dtype)
-    return numbers.flush(v).astype(dtype) if target.bits == 64 else numbers.element(v, dtype)
+    dtype = numpy_dtype(target.name)
+    return np.asarray(_between(numbers, numbers.value(x), source, target, dtype, dtype, numbers.narrowed))
 
 
 def convert(x: Any, source: ElementType, target: ElementType) -> Any:
@@ -49,18 +39,21 @@ def convert(x: Any, source: ElementType, target: ElementType) -> Any:
     if source == target:
         return x
     dtype, v = carriers.carrier_dtype(target.name), carriers.value(x, source.name)
+    return _between(carriers, v, source, target, dtype, target.name, lambda v: carriers.native(v.astype(dtype)))
+
+
+def _between(held: Any, v: Any, source: ElementType, target: ElementType, dtype: Any, key: Any, narrowed: Any) -> Any:
+    """Numbers as elements of ``target``, by what holds them: ``numbers``, or ``carriers``; ``key`` is the target's."""
     if target.kind == "bool":
-        return carriers.flush(v) != 0
+        return held.flush(v) != 0
     if _is_integer(target):
-        v = v if _is_integer(source) else carriers.saturated(v, target.name)
-        return carriers.element(v, target.name)
+        return held.element(v if _is_integer(source) else held.saturated(v, target.name), key)
     if _is_integer(source):
         exact = target.bits >= 32 or source.bits <= 16
-        v = v.astype(dtype if target.bits >= 32 else jnp.float32) if exact else carriers.sticky(v)
-        return carriers.element(v, target.name)
+        return held.element(v.astype(dtype if target.bits >= 32 else np.float32) if exact else held.sticky(v), key)
     if source.bits == 64:
-        return carriers.native(v.astype(dtype)) if target.bits == 32 else carriers.element(carriers.odd(v), target.name)
-    return carriers.flush(v).astype(dtype) if target.bits == 64 else carriers.element(v, target.name)
+        return narrowed(v) if target.bits == 32 else held.element(held.odd(v), key)
+    return held.flush(v).astype(dtype) if target.bits == 64 else held.element(v, key)
 
 
 def _convert(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:

@@ -256,7 +256,7 @@ def _clamp_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> st
 
 def _compare_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     x, y = operands
-    if x.dtype != y.dtype or base.shapes_differ(x.shape, y.shape):
+    if base.types_differ(x, y):
         return f"compare needs operands of one type, found {x} and {y}"
     return base.wrong(result, x.shape, "i1")
 
@@ -265,7 +265,7 @@ def _select_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> s
     which, x, y = operands
     if which.dtype != "i1" or (which.shape and base.shapes_differ(which.shape, x.shape)):
         return f"the first operand of select must be of type i1 or {Shaped(x.shape, 'i1')}, found {which}"
-    if x.dtype != y.dtype or base.shapes_differ(x.shape, y.shape):
+    if base.types_differ(x, y):
         return f"select needs alternatives of one type, found {x} and {y}"
     return base.wrong(result, x.shape, x.dtype)
 

@@ -129,17 +129,13 @@ def _pad_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str 
     return base.wrong(result, shape, x.dtype)
 
 
-def spread(x: Any, interior: Sequence[int], fill: Any) -> Any:
-    """The tensor with so many fillers between neighbours along each axis."""
-    if not any(interior):
-        return x
-    out = np.full(tuple(n + (n - 1) * k for n, k in zip(x.shape, interior, strict=True)), fill)
-    out[tuple(slice(None, None, k + 1) for k in interior)] = x
-    return out
-
-
-def padded(shape: tuple[int, ...], x: Any, low: Sequence[int], fill: Any) -> Any:
-    """The tensor in a larger one, from ``low`` on; negative edges crop."""
+def padded(x: Any, fill: Any, low: Sequence[int], high: Sequence[int], steps: Sequence[int]) -> Any:
+    """The tensor in steps along each axis, with so many fillers before and behind it; negative edges crop."""
+    if any(step > 1 for step in steps):
+        apart = np.full(tuple((n - 1) * step + 1 for n, step in zip(x.shape, steps, strict=True)), fill)
+        apart[tuple(slice(None, None, step) for step in steps)] = x
+        x = apart
+    shape = tuple(n + lo + hi for n, lo, hi in zip(x.shape, low, high, strict=True))
     out = np.full(shape, fill)
     # position r of the result shows position r - low of the operand, where there is one
     first = [max(lo, 0) for lo in low]
@@ -150,8 +146,8 @@ def padded(shape: tuple[int, ...], x: Any, low: Sequence[int], fill: Any) -> Any
 
 
 def _pad(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    fill = numbers.constant(a["value"], dtype)
-    return padded(shape, spread(x[0], a.get("interior", ()), fill), a["low"], fill)
+    steps = [n + 1 for n in a.get("interior", ())]
+    return padded(x[0], numbers.constant(a["value"], dtype), a["low"], a["high"], steps)
 
 
 def _pad_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:

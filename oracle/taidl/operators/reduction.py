@@ -17,7 +17,7 @@ from archloom.oracle.taidl.operators import base, carriers, numbers
 from archloom.oracle.taidl.operators.base import Array, Attribute, Attributes, Dim, Opcode, Shaped, integers, ints
 from archloom.oracle.taidl.operators.contraction import window_extent, windows
 from archloom.oracle.taidl.operators.elementwise import largest, smallest
-from archloom.oracle.taidl.operators.movement import padded, spread
+from archloom.oracle.taidl.operators.movement import padded
 from archloom.oracle.taidl.types import element_type, limits, numpy_dtype
 
 Values = Mapping[str, Any]
@@ -156,9 +156,7 @@ def _gathered(shape: Sequence[int], x: Any, a: Values, stack: Callable[..., Any]
 
 def _reduce_window(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
     lists, fill = _lists(a, x[0].ndim), identity(a["kind"], numbers.name_of(dtype))
-    v = np.asarray(spread(x[0], [d - 1 for d in lists["base_dilation"]], fill))
-    whole = tuple(n + lo + hi for n, lo, hi in zip(v.shape, lists["low"], lists["high"], strict=True))
-    v = np.asarray(padded(whole, v, lists["low"], fill))
+    v = padded(x[0], fill, lists["low"], lists["high"], lists["base_dilation"])
     return _combined(_gathered(shape, v, a, np.stack), a["kind"], dtype)
 
 

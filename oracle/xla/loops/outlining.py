@@ -141,13 +141,10 @@ class Outlined:
         if path is None:
             return None
         if isinstance(item, InstrItem) and id(item.instr) in self.nests:
-            path = path[:-1] or self._before(path[0])
+            path = path[:-1] or ((path[0] - 1,) if path[0] else ())
         while path and not self._normalized(path):
             path = path[:-1]
         return path or None
-
-    def _before(self, place: int) -> Path:
-        return (place - 1,) if place else ()
 
     def _normalized(self, path: Path) -> bool:
         """Whether the loops around start at 0 and count by ones."""

@@ -16,8 +16,9 @@ from archloom.oracle.affine import Affine, Mod
 from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.resolved import Op, Read, ResolvedStream, TensorType, Window
 from archloom.oracle.stream import HbmTensor
+from archloom.oracle.taidl.types import of_numpy
 from archloom.oracle.xla.lowering.lower import Lowering
-from archloom.oracle.xla.lowering.ops import NUMPY, bitcast, convert, jax_dtype
+from archloom.oracle.xla.lowering.ops import bitcast, convert, jax_dtype
 from archloom.oracle.xla.lowering.wholes import compute
 from archloom.oracle.xla.notation.expr import Expr, Leaf
 from archloom.oracle.xla.notation.fallbacks import How, Record
@@ -208,7 +209,7 @@ def _store(hbm: Any, tensor: HbmTensor, value: Any) -> Any:
 
 
 def _load(hbm: Any, tensor: HbmTensor) -> Any:
-    dtype = next(k for k, v in NUMPY.items() if v == tensor.dtype)
+    dtype = of_numpy(tensor.dtype)
     size = jax_dtype(dtype).itemsize
     count = math.prod(tensor.shape)
     raw = lax.dynamic_slice(hbm, (tensor.address,), (count * size,))

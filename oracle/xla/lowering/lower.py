@@ -181,11 +181,12 @@ class Lowering:
     def _guarded(self, e: Guarded, ranges: Ranges) -> Spread:
         """Pad along the axes that the constraints run along; forms of several variables become axes for that."""
         core: Expr | None = e.body
-        inner, full, named = dict(ranges), dict(ranges), {}
+        inner, full = dict(ranges), dict(ranges)
+        named: dict[str, Affine] = {}
         for number, (form, low, high) in enumerate(e.constraints):
             axis = expr.axis_of(form)
             if axis is None:
-                axis = GuardedAxis.of(number)
+                axis = GuardedAxis(f"#{number}")
                 named[axis] = form
                 full[axis] = form.range(ranges)
                 core = core and _renamed(core, form, axis)

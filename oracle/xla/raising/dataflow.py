@@ -16,6 +16,7 @@ from functools import partial
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Window
+from archloom.oracle.taidl.types import of_numpy
 from archloom.oracle.windows import span
 from archloom.oracle.xla.notation import expr
 from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, zero
@@ -340,13 +341,13 @@ class Dataflow:
         address = q.address[0]
         low, high = address.range(q.ranges)
         for tensor in self.tree.stream.arguments:
-            size = expr.width(taidl_dtype(tensor.dtype)) * math.prod(tensor.shape)
+            size = expr.width(of_numpy(tensor.dtype)) * math.prod(tensor.shape)
             first, last = tensor.address, tensor.address + size - 1
             if high < first or low > last:
                 continue
             if low < first or high > last:
                 return split(q, Condition(address, first, last), lambda part, _: self.initial(part))
-            return _argument(tensor.name, taidl_dtype(tensor.dtype), address - first, q.ranges)
+            return _argument(tensor.name, of_numpy(tensor.dtype), address - first, q.ranges)
         return expr.Const(0, "i8")
 
 
@@ -356,11 +357,3 @@ def _argument(name: str, dtype: str, byte: Affine, ranges: Ranges) -> Expr:
         leaf: Expr = Leaf(name, byte.simplify(ranges), dtype)
         return leaf if dtype == "i8" else byte_of(leaf, Affine(0))
     return byte_of(Leaf(name, (byte // size).simplify(ranges), dtype), (byte % size).simplify(ranges))
-
-
-_TAIDL = {"bool": "i1", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32",
-          "uint32": "u32", "int64": "i64", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
-
-
-def taidl_dtype(dtype: str) -> str:
-    return _TAIDL.get(dtype, dtype)
