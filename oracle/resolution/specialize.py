@@ -321,9 +321,6 @@ class _OpenRegion:
         self.resolved, types = self.execution.region(self.region, inputs)
         return types
 
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        raise AssertionError("a region that is being resolved is not run")
-
 
 class Judge:
     """Judges assertions over the actual ranges; see :mod:`archloom.oracle.resolution.proofs`."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import TaidlError, suggest, together
@@ -19,7 +18,7 @@ from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.declarations import HBM
 from archloom.oracle.taidl.evaluate import COMPARISONS, Evaluation, evaluate, float_literal, names
 from archloom.oracle.taidl.inline import plain
-from archloom.oracle.taidl.operators import fault, lookup, word
+from archloom.oracle.taidl.operators import OPCODES, fault, word
 from archloom.oracle.taidl.operators.base import Attribute, AttributeValue, Dim, Shaped, types_differ
 from archloom.oracle.taidl.printer import print_expr, print_slice
 from archloom.oracle.taidl.statements import blocks, statement_expressions
@@ -319,9 +318,9 @@ class BodyChecker:
         return start, [(-((start - stop) // step.constant), step)]
 
     def operation(self, s: ast.Op, scope: _Scope) -> None:
-        opcode = lookup(s.opcode)
-        if isinstance(opcode, str):
-            raise self.error(opcode, s)
+        opcode = OPCODES.get(s.opcode)
+        if opcode is None:
+            raise self.error(f"unknown operator {s.opcode!r}{suggest(s.opcode, list(OPCODES))}", s)
         tensors = [self.tensor(o.name, o, scope) for o in s.operands if isinstance(o, ast.Tensor)]
         values = [o for o in s.operands if not isinstance(o, ast.Tensor)]
         if opcode.value:
@@ -413,9 +412,6 @@ class CheckedRegion:
                 raise self.checker.error(f"def {self.name} takes {len(inputs)} tensors here and gives the others, but "
                                          f"does not define %{plain(name)}", region)
         return tuple(scope.tensors[name] for name in names[len(inputs):])
-
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        raise AssertionError("a region that is checked is not run")
 
 
 class _Canonical(Evaluation[Affine]):

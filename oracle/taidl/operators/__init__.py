@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from archloom.oracle.errors import suggest
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.operators import (
     contraction,
@@ -38,7 +37,3 @@ def word(value: ast.Expr) -> str:
     """The word that an attribute such as ``kind=max`` names; the case does not matter."""
     return value.name.lower() if isinstance(value, ast.Name) else ""
 
-
-def lookup(name: str) -> Opcode | str:
-    """The operator, or what to say where there is none of that name."""
-    return OPCODES.get(name) or f"unknown operator {name!r}{suggest(name, list(OPCODES))}"

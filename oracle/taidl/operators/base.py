@@ -34,16 +34,14 @@ class Shaped:
 class Region(Protocol):
     """The body of a ``def`` as the value of an attribute: a function of tensors.
 
-    ``outputs`` gives the types that it computes from those of its inputs, or raises the error of who made it; called
-    with arrays (NumPy's in a kernel, JAX's in a lowering) it computes.
+    ``outputs`` gives the types that it computes from those of its inputs, or raises the error of who made it. Kernels
+    and lowerings are given what computes, called with arrays (NumPy's or JAX's).
     """
 
     @property
     def name(self) -> str: ...
 
     def outputs(self, inputs: Sequence[Shaped]) -> tuple[Shaped, ...]: ...
-
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]: ...
 
 
 AttributeValue: TypeAlias = Union[int, float, str, tuple[Dim, ...], Region]

@@ -10,6 +10,8 @@ XLA's CPU backend takes subnormal f32 and f64 for zeros in arithmetic, but not w
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -171,22 +173,12 @@ def add(a: Any, b: Any) -> Any:
     return native(jnp.where(b == b, a, b) + b)
 
 
-def subtract(a: Any, b: Any) -> Any:
-    """The rounded difference of floats."""
-    a, b = tied(a, b)
-    return native(a - b)
+def _rounded(f: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda a, b: native(f(*tied(a, b)))
 
 
-def multiply(a: Any, b: Any) -> Any:
-    """The rounded product of floats."""
-    a, b = tied(a, b)
-    return native(a * b)
-
-
-def divide(a: Any, b: Any) -> Any:
-    """The rounded quotient of floats."""
-    a, b = tied(a, b)
-    return native(a / b)
+subtract, multiply, divide = _rounded(operator.sub), _rounded(operator.mul), _rounded(operator.truediv)
+"""The rounded difference, product and quotient of floats."""
 
 
 # --- numbers of one type as numbers of another --------------------------------------------------------------------

@@ -143,13 +143,6 @@ class _Function:
 
     region: ResolvedRegion
 
-    @property
-    def name(self) -> str:
-        return self.region.name
-
-    def outputs(self, inputs: Sequence[Shaped]) -> tuple[Shaped, ...]:
-        raise AssertionError("the types of a resolved region are known")
-
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         r = self.region
         tensors = dict(zip((name for name, _ in r.inputs), inputs, strict=True))
