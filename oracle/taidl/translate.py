@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from archloom.oracle.taidl import ast, evaluate
 from archloom.oracle.taidl.evaluate import MAX_REPEATED, Compiled, Compiler, Frame, constant, float_literal, names
 from archloom.oracle.taidl.inline import plain
@@ -189,7 +187,7 @@ class Translator:
         """A closure that gives the place that a slice names, its bounds checked."""
         buffer = self.buffers[piece.buffer]
         axes = [self.axis(a, n) for a, n in zip(piece.axes, buffer.shape, strict=False)]
-        axes += [_whole(n) for n in buffer.shape[len(axes):]]
+        axes += [_AxisWindow(constant(0), ((constant(n), constant(1)),)) for n in buffer.shape[len(axes):]]
         walks = list(zip(axes, buffer.shape, buffer.strides, strict=True))
         moves = piece.buffer == HBM
 
@@ -246,7 +244,8 @@ class Translator:
             key = None if regions else (declared, *[x.shape for x in operands], *values.values())
             if key not in seen:
                 given = [Shaped(x.shape, d) for x, d in zip(operands, types[1:], strict=True)]
-                _check_types(s, Shaped(declared, s.type.dtype), given, values)
+                if complaint := fault(s.opcode, Shaped(declared, s.type.dtype), given, values):
+                    raise Violation(f"{s.position}: %{plain(s.dst)}{complaint}")
                 if key is not None:
                     seen.add(key)
             t[dst] = kernel(declared, dtype, operands, values)
@@ -297,10 +296,6 @@ def _let(value: Compiled, slot: int) -> Step:
     return step
 
 
-def _whole(size: int) -> _AxisWindow:
-    return _AxisWindow(constant(0), ((constant(size), constant(1)),))
-
-
 # --- messages -----------------------------------------------------------------------------------------------------
 
 
@@ -309,19 +304,9 @@ def _values(expr: ast.Expr, scope: Mapping[str, int]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in shown.items()) or "it is never true"
 
 
-def _check_types(s: ast.Op, declared: Shaped, types: list[Shaped], values: Mapping[str, Any]) -> None:
-    complaint = fault(s.opcode, declared, types, values)
-    if complaint:
-        raise Violation(f"{s.position}: %{plain(s.dst)}{complaint}")
-
-
-def _name(dtype: np.dtype[Any]) -> str:
-    return of_numpy(dtype.name)
-
-
 def _declared(s: ast.Read | ast.Write, shape: tuple[int, ...], dtype: str, where: Place) -> str:
     tensor, piece = (s.dst, s.source) if isinstance(s, ast.Read) else (s.src, s.target)
-    found = Shaped(where.shape, _name(where.dtype))
+    found = Shaped(where.shape, of_numpy(where.dtype.name))
     return f"{s.position}: %{plain(tensor)} is {Shaped(shape, dtype)}, but {plain(print_slice(piece))} is {found}"
 
 

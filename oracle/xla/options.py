@@ -43,16 +43,12 @@ def compiler_options(
         return None
     options: dict[str, Any] = {"xla_backend_optimization_level": 2}
     if stream and not has_floats(stream, EXACT if raised and not chained else frozenset()):
-        size = _elements(stream)
+        size = sum(math.prod(t.shape) for t in (*stream.arguments, *stream.results))
         if size <= (LARGE if raised and not chained else SMALL):
             options["xla_cpu_use_fusion_emitters"] = False
         if size <= TINY and raised and not has_floats(stream):
             options["xla_backend_optimization_level"] = 0
     return options
-
-
-def _elements(stream: ResolvedStream) -> int:
-    return sum(math.prod(t.shape) for t in (*stream.arguments, *stream.results))
 
 
 def has_floats(stream: ResolvedStream, exact: frozenset[str] = frozenset()) -> bool:

@@ -123,10 +123,6 @@ class Strategy:
     as_deep: bool = False
 
 
-def _as_it_stands(task: Task) -> Raising | Refusal:
-    return task.attempt(task.stream)
-
-
 def _without_rings(task: Task) -> Raising | Refusal | None:
     straight = without_rings(task.stream, task.limits)
     return None if straight is task.stream else task.attempt(straight)
@@ -176,7 +172,7 @@ def _in_part(task: Task) -> Raising | Refusal:
 
 
 STRATEGIES = (
-    Strategy("as it stands", _as_it_stands, as_deep=True),
+    Strategy("as it stands", lambda task: task.attempt(task.stream), as_deep=True),
     Strategy("without rings", _without_rings, as_deep=True),
     Strategy("in strips", _in_strips),
     Strategy("in part", _in_part),

@@ -81,7 +81,8 @@ class LoopRunner:
                  for b in stream.buffers if b.name != "hbm"}
         hbm = jnp.zeros((stream.hbm_bytes,), jnp.int8)
         for tensor in stream.arguments:
-            hbm = _store(hbm, tensor, arguments[tensor.name])
+            raw = bitcast(arguments[tensor.name], "i8").reshape(-1)
+            hbm = lax.dynamic_update_slice(hbm, raw, (tensor.address,))
         return {**state, "hbm": hbm}
 
     def _block(self, block: Block, state: State, values: Mapping[str, Any]) -> State:
@@ -202,10 +203,6 @@ def write_window(array: Any, window: Window, value: Any, values: Mapping[str, An
     if _is_box(window) and all(s == 1 for _, s in spans):
         return lax.dynamic_update_slice(array, value.reshape([n for n, _ in spans]), offsets)
     return array.at[_indices(window, offsets)].set(value)
-
-
-def _store(hbm: Any, tensor: HbmTensor, value: Any) -> Any:
-    return lax.dynamic_update_slice(hbm, bitcast(value, "i8").reshape(-1), (tensor.address,))
 
 
 def _load(hbm: Any, tensor: HbmTensor) -> Any:

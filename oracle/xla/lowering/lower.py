@@ -98,7 +98,8 @@ class Lowering:
     def _byte_of(self, e: expr.ByteOf, ranges: Ranges) -> Spread:
         whole = self.spread(e.body, ranges)
         array = bitcast(whole.array, "i8").reshape(*whole.array.shape, expr.width(e.body.dtype))
-        return self._view(array, (*_positions(whole.names, ranges), e.byte), ranges, f"bytes of {e.body.dtype}")
+        index = (*(Affine.variable(n) - ranges[n][0] for n in whole.names), e.byte)
+        return self._view(array, index, ranges, f"bytes of {e.body.dtype}")
 
     def _from_bytes(self, e: expr.FromBytes, ranges: Ranges) -> Spread:
         names = _names(e, ranges)
@@ -388,10 +389,6 @@ def _names(e: Expr, ranges: Ranges) -> tuple[str, ...]:
     """The free variables that have more than one value, in the order of ``ranges``."""
     mine = expr.free(e)
     return tuple(n for n, (low, high) in ranges.items() if n in mine and low != high)
-
-
-def _positions(names: tuple[str, ...], ranges: Ranges) -> tuple[Affine, ...]:
-    return tuple(Affine.variable(n) - ranges[n][0] for n in names)
 
 
 def _renamed(e: Expr, form: Affine, axis: str) -> Expr | None:

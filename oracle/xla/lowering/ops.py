@@ -10,7 +10,8 @@ import numpy as np
 from archloom.oracle.late_jax import lax
 from archloom.oracle.taidl.operators import OPCODES
 from archloom.oracle.taidl.operators.base import Shaped
-from archloom.oracle.taidl.operators.carriers import carrier_dtype, constant
+from archloom.oracle.taidl.operators.carriers import carrier_dtype as jax_dtype
+from archloom.oracle.taidl.operators.carriers import constant
 from archloom.oracle.taidl.operators.conversion import convert as converted
 from archloom.oracle.taidl.types import element_type
 from archloom.oracle.xla.notation.expr import Const, Expr, Map
@@ -23,11 +24,6 @@ NUMPY = {"i1": "bool", "i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint
 
 ELEMENTWISE = frozenset(name for name, op in OPCODES.items() if op.family == "elementwise")
 """The operators that are maps of elements."""
-
-
-def jax_dtype(dtype: str) -> np.dtype[Any]:
-    """What JAX holds elements of a TAIDL type in (:mod:`archloom.oracle.taidl.operators.carriers`)."""
-    return carrier_dtype(dtype)
 
 
 def convert(x: Any, source: str, dtype: str) -> Any:

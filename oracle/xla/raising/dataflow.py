@@ -130,7 +130,9 @@ class Dataflow:
                 passed = at.block.items[index - 1] if index else at.block if at.block.parent else None
                 raise error.at(passed.owner if isinstance(passed, WriteItem) else passed) from None
             if isinstance(result, Expr):
-                return self._total(summands, result, q)
+                for summand in reversed(summands):
+                    result = add_of(result, summand, q.ranges)
+                return result
             at = result
 
     def _step(self, q: Query, at: Cursor, summands: list[Expr]) -> Expr | Cursor:
@@ -142,11 +144,6 @@ class Dataflow:
             return self._write(q, at, item, summands)
         assert isinstance(item, Block)
         return self._loop(q, at, item, summands)
-
-    def _total(self, summands: list[Expr], base: Expr, q: Query) -> Expr:
-        for summand in reversed(summands):
-            base = add_of(base, summand, q.ranges)
-        return base
 
     def _start(self, q: Query, at: Cursor) -> Expr | Cursor:
         """The start of a block is reached."""

@@ -87,13 +87,15 @@ def match(
             elif not isinstance(atom, str) and not atom.numerator.variables().isdisjoint(unknown):
                 _opaque(window, known, unknown, axis, target, ranges)
                 return None
-        rest = (target - _without(offset, free).substitute(known)).simplify(ranges)
+        fixed = [t for t in offset.terms if not isinstance(t[0], str) or t[0] not in free]
+        rest = (target - Affine(offset.constant, tuple(fixed)).substitute(known)).simplify(ranges)
         for number, dim in enumerate(window.dims):
             if dim.axis == axis and dim.extent > 1:
                 free[number] = (dim.stride, dim.extent - 1)
-        if not _overlap(rest, free, ranges):
+        span = _span(free)
+        if not _overlap(rest, span, ranges):
             return None
-        bound = _leading_bound(rest, free, ranges)
+        bound = _leading_bound(rest, span, ranges)
         if bound is not None:
             return Match(digits, bound)
         for name in [n for n in free if n in digits]:
@@ -113,18 +115,18 @@ def match(
     return _judge(digits, constraints, ranges)
 
 
-def _without(offset: Affine, free: Progressions) -> Affine:
-    return Affine(offset.constant, tuple(t for t in offset.terms if not (isinstance(t[0], str) and t[0] in free)))
+def _span(free: Progressions) -> Range:
+    """The least and the greatest sum of the progressions."""
+    return reach([(last + 1, stride) for stride, last in free.values()])
 
 
-def _overlap(rest: Affine, free: Progressions, ranges: Ranges) -> bool:
+def _overlap(rest: Affine, span: Range, ranges: Ranges) -> bool:
     """Whether the ranges of the two sides meet."""
-    low, high = reach((last + 1, stride) for stride, last in free.values())
     a, b = rest.range(ranges)
-    return a <= high and b >= low
+    return a <= span[1] and b >= span[0]
 
 
-def _leading_bound(rest: Affine, free: Progressions, ranges: Ranges) -> Condition | None:
+def _leading_bound(rest: Affine, span: Range, ranges: Ranges) -> Condition | None:
     """What the variable with the largest coefficient must satisfy, if it is the leading digit of ``rest``.
 
     A necessary condition for a hit; outside of it the write is out of reach, and inside the digits have small ranges.
@@ -137,8 +139,7 @@ def _leading_bound(rest: Affine, free: Progressions, ranges: Ranges) -> Conditio
     a, b = others.range(ranges)
     if b - a >= abs(coefficient):
         return None
-    low, high = reach((last + 1, stride) for stride, last in free.values())
-    low, high = low - b, high - a
+    low, high = span[0] - b, span[1] - a
     if coefficient < 0:
         low, high = -high, -low
     first, last = -(-low // abs(coefficient)), high // abs(coefficient)
@@ -157,7 +158,7 @@ def _opaque(
     difference = target - window.offsets[axis].substitute(known)
     spans: Progressions = {n: (d.stride, d.extent - 1) for n, d in enumerate(window.dims) if d.axis == axis}
     difference = difference.simplify(everywhere)
-    if _overlap(difference, spans, everywhere) and not _clear_of(difference, spans, everywhere):
+    if _overlap(difference, _span(spans), everywhere) and not _clear_of(difference, spans, everywhere):
         offset = window.offsets[axis]
         raise Unraisable(f"the address {offset} of a write to {window.buffer} is not affine in its loop", window.buffer)
 
