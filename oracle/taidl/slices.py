@@ -44,7 +44,8 @@ class _Slices:
                     yield s
                 case ast.Assign():
                     # a type that names the register is no longer what it was when the tensor was defined
-                    for name in [n for n, t in types.items() if _names(t, s.register)]:
+                    named = (n for n, t in types.items() if any(x.name == s.register for d in t.dims for x in names(d)))
+                    for name in list(named):
                         del types[name]
                     yield s
                 case ast.If():
@@ -134,10 +135,6 @@ class _Slices:
         if isinstance(e, ast.Unary) and e.operator == "-" and all(n.name in self.fixed for n in names(e)):
             return e.operand
         return None
-
-
-def _names(kind: ast.Type, register: str) -> bool:
-    return any(n.name == register for d in kind.dims for n in names(d))
 
 
 def _sum(a: ast.Expr, b: ast.Expr) -> ast.Expr:
