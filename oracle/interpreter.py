@@ -53,9 +53,7 @@ def run(
     return {r.name: state.read(r) for r in stream.results}
 
 
-def run_state(
-    stream: Stream, isa: Isa, arguments: Mapping[str, np.ndarray], *, poison: int | None = None
-) -> State:
+def run_state(stream: Stream, isa: Isa, arguments: Mapping[str, np.ndarray], *, poison: int | None = None) -> State:
     """As :func:`run`, but all the state at the end."""
     hbm, machine = start(stream, isa, arguments, poison=poison)
     # infinities and NaN are values of the language, not accidents

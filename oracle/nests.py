@@ -10,17 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, Union, overload
 
+from archloom.oracle import resolved
 from archloom.oracle.affine import Affine
-from archloom.oracle.resolved import (
-    Op,
-    Read,
-    ResolvedInstr,
-    ResolvedLoop,
-    ResolvedNode,
-    Statement,
-    Window,
-    Write,
-)
+from archloom.oracle.resolved import Op, Read, ResolvedInstr, ResolvedLoop, ResolvedNode, Window, Write
 from archloom.oracle.stream import Instr, Loop, Node, Parallel
 
 AnyNode: TypeAlias = Union[Node, ResolvedNode]
@@ -105,7 +97,7 @@ def with_attributes(node: Node, form: Callable[[Affine], Affine]) -> Node:
     return replace(node, body=tuple([with_attributes(n, form) for n in node.body]))
 
 
-def with_window(statement: Statement, window: Callable[[Read | Write], Window]) -> Statement:
+def with_window(statement: resolved.Statement, window: Callable[[Read | Write], Window]) -> resolved.Statement:
     """A read or write through what ``window`` gives for it; an operator stays as it is."""
     if isinstance(statement, Op):
         return statement

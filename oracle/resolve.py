@@ -29,7 +29,7 @@ from archloom.oracle.resolution.instance import Instance
 from archloom.oracle.resolution.numbering import Numbered, NumberedInstr, NumberedLoop, Numbering, Scope
 from archloom.oracle.resolution.partition import Split, partition
 from archloom.oracle.resolution.proofs import Place
-from archloom.oracle.resolution.specialize import Open, specializers
+from archloom.oracle.resolution.specialize import Open, Specializers
 from archloom.oracle.resolution.symbolic import Ranges
 from archloom.oracle.resolved import Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
 from archloom.oracle.stream import Stream
@@ -69,12 +69,17 @@ class _Hold:
         return id(self.isa)
 
 
+@lru_cache(maxsize=32)
+def _specializers(hold: _Hold) -> Specializers:
+    return Specializers(hold.isa)
+
+
 @lru_cache(maxsize=256)
 def _resolve(stream: Stream, hold: _Hold, max_instructions: int) -> ResolvedStream:
     isa = hold.isa
     resolver = _Resolver(stream, isa, max_instructions)
     state = {k: Affine(v) for k, v in isa.initial_registers().items()}
-    body = resolver.nodes(Numbering(specializers(isa)).nodes(stream.body, ""), state, Scope())
+    body = resolver.nodes(Numbering(_specializers(hold)).nodes(stream.body, ""), state, Scope())
     return ResolvedStream(
         stream.name, stream.isa, isa.parameters, tuple(resolver.buffers.values()), stream.arguments,
         stream.results, stream.hbm_bytes, tuple(body),
@@ -176,9 +181,7 @@ class _Resolver:
         """The scopes of the bodies in one resolved iteration."""
         n = Affine.variable(var) * r.factor + r.first
         start, step = node.loop.start, node.loop.step
-        return [
-            scope.within(node.loop.var, (n + c) * step + start, var, r.count // r.factor) for c in range(r.factor)
-        ]
+        return [scope.within(node.loop.var, (n + c) * step + start, var, r.count // r.factor) for c in range(r.factor)]
 
     def divided(
         self, node: NumberedLoop, state: State, scope: Scope, r: _Range, signal: "_Unknown | Split"
@@ -274,9 +277,7 @@ class _Resolver:
             self.control(node.body, inner, copy)
         return inner
 
-    def closed_form(
-        self, initial: Affine, ending: Affine, start: Affine, var: str, first_fresh: int
-    ) -> Affine:
+    def closed_form(self, initial: Affine, ending: Affine, start: Affine, var: str, first_fresh: int) -> Affine:
         """A guess of the register's value at the start of iteration ``var``, from the effect of one iteration."""
         if ending == start:
             return initial
@@ -376,7 +377,7 @@ class _Resolver:
         values = self.values(node, state, scope)
         try:
             effect, symbols = node.specializer.specialize(values, scope.bounds, place)
-            instance = Instance(symbols, scope, place, self.buffers, bool(self.registers))
+            instance = Instance(symbols, scope.bounds, place, self.buffers, bool(self.registers))
             statements = instance.statements(effect)
         except Open as o:
             raise self.signal(o, scope, place) from None

@@ -1,12 +1,11 @@
 """Instruction streams: programs of an accelerator's own instructions in which loops stay loops.
 
-A stream is immutable and hashable. Its size does not depend on the number of instruction instances, and nothing
-but :func:`flat_trace` (for debugging and for the reference interpreter) ever enumerates them.
+A stream is immutable and hashable. Its size does not depend on the number of instruction instances, and nothing but
+the reference interpreter ever enumerates them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias, Union
 
@@ -125,19 +124,3 @@ def _count(nodes: tuple[Node, ...]) -> int:
     for node in nodes:
         total += 1 if isinstance(node, Instr) else node.extent * _count(node.body)
     return total
-
-
-def flat_trace(stream: Stream) -> Iterator[tuple[str, dict[str, int]]]:
-    """Every instruction instance in program order, with concrete attributes: for debugging only."""
-    yield from _trace(stream.body, {})
-
-
-def _trace(nodes: tuple[Node, ...], values: dict[str, int]) -> Iterator[tuple[str, dict[str, int]]]:
-    for node in nodes:
-        if isinstance(node, Instr):
-            yield node.mnemonic, {k: v.evaluate(values) for k, v in node.attributes}
-        elif isinstance(node, Parallel):
-            raise NotImplementedError("a trace of a multi-core stream is made per core")
-        else:
-            for i in node.values:
-                yield from _trace(node.body, {**values, node.var: i})

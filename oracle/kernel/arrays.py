@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from archloom.oracle.errors import InputError
+from archloom.oracle.late_jax import jax
 from archloom.oracle.stream import HbmTensor
 
 Kind: TypeAlias = Literal["numpy", "jax", "tracer", "torch", "other"]
@@ -74,8 +75,6 @@ def from_torch(tensor: Any) -> Any:
         raise InputError("kernels have no derivatives: expected a tensor that requires no gradient (tensor.detach())")
     if _in_numpy(tensor.dtype) and tensor.device.type == "cpu":
         return tensor.numpy()
-    import jax
-
     try:
         return jax.dlpack.from_dlpack(tensor.contiguous())
     except Exception as error:  # JAX and PyTorch raise various types here

@@ -34,13 +34,11 @@ class BufferView:
         at = dots[0] if dots else len(keys)
         missing = len(shape) - (len(keys) - len(dots))
         keys[at:at + len(dots)] = [slice(None)] * missing
-        axes = [_axis(name, n, k, self._limit(size)) for n, (k, size) in enumerate(zip(keys, shape, strict=True))]
+        # the extent of HBM is not known here
+        limits = (None,) if name == HBM else shape
+        axes = [_axis(name, n, k, size) for n, (k, size) in enumerate(zip(keys, limits, strict=True))]
         return Part(name, tuple(a[0] for a in axes), tuple(a[1] for a in axes), tuple(a[2] for a in axes),
                     tuple(a[3] for a in axes))
-
-    def _limit(self, size: int) -> int | None:
-        """The extent of an axis; HBM's is not known here."""
-        return None if self._buffer.name == HBM else size
 
     def __repr__(self) -> str:
         return f"{self._isa.name}.{self._buffer.name}"

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from archloom.oracle.kernel.arrays import Kind, check, check_count, from_torch, kind, kinds, numpy_array, to_torch
+from archloom.oracle.late_jax import jax, jnp
 from archloom.oracle.stream import HbmTensor
+from archloom.oracle.xla.options import compiler_options
 
 JaxFunction: TypeAlias = Callable[..., tuple[Any, ...]]
 
@@ -33,26 +35,18 @@ class JaxProgram:
     @staticmethod
     def of(function: JaxFunction, bits: tuple[np.ndarray, ...]) -> "JaxProgram":
         """The program of a function."""
-        import jax
-
-        from archloom.oracle.xla.options import compiler_options
-
         return JaxProgram(function, jax.jit(function), jax.jit(function, compiler_options=compiler_options()), bits)
 
     def call(self) -> "Call":
         """The function of the arguments alone, for arrays and for tracers."""
         if not self.bits:
             return Call(_at_once(self.outermost), self.jitted)
-        import jax.numpy as jnp
-
         jitted, outermost, held = self.jitted, self.outermost, tuple(jnp.asarray(b) for b in self.bits)
         return Call(_at_once(lambda *arrays: outermost(*arrays, *held)), lambda *arrays: jitted(*arrays, *held))
 
 
 def _at_once(outermost: JaxFunction) -> JaxFunction:
     """``outermost`` for arrays, whatever is traced around the call: what does not depend on tracers is computed now."""
-    import jax
-
     def call(*arrays: Any) -> tuple[Any, ...]:
         try:
             results = outermost(*arrays)

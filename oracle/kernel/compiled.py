@@ -15,6 +15,7 @@ import numpy as np
 
 from archloom.oracle.errors import ArtifactError, InputError, suggest
 from archloom.oracle.kernel.callable import Call, JaxProgram, KernelFunction
+from archloom.oracle.late_jax import jax
 from archloom.oracle.stream import HbmTensor
 
 MAGIC = b"LOOMKERN"
@@ -78,8 +79,6 @@ class CompiledKernel(KernelFunction):
 
         ``platforms``: for which of :data:`PLATFORMS`, by default for the present one; InputError for others.
         """
-        import jax
-
         for name in platforms or ():
             if name not in PLATFORMS:
                 raise InputError(f"kernel {self.name} cannot be serialized for platform {name!r}"
@@ -120,8 +119,6 @@ def load_kernel(source: bytes | str | Path) -> LoadedKernel:
 
     ArtifactError for what is foreign, newer, truncated, corrupted, or for another platform than there is here.
     """
-    import jax
-
     name, data = _read(source)
     head, body = _unpack(data, name)
     try:
@@ -143,8 +140,6 @@ def load_kernel(source: bytes | str | Path) -> LoadedKernel:
 
 def shapes(tensors: tuple[HbmTensor, ...]) -> list[Any]:
     """Shapes and types for tracing."""
-    import jax
-
     return [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in tensors]
 
 

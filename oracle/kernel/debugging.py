@@ -21,6 +21,7 @@ from archloom.oracle.kernel.index import Site
 from archloom.oracle.kernel.located import resolve_rolled
 from archloom.oracle.kernel.points import Part, Point, Registers
 from archloom.oracle.kernel.recording import InstrCall, Nest, Recorded
+from archloom.oracle.late_jax import jax
 from archloom.oracle.resolved import ResolvedInstr, ResolvedNode, ResolvedStream
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream
 from archloom.oracle.taidl.isa import HBM, Instruction, Isa
@@ -290,8 +291,7 @@ def _collect(
         if _is_register_point(node):
             given, held = dict(node.attributes), dict(node.registers)
             number = given["number"].evaluate(loops)
-            found[number, given["visit"].evaluate(loops)] = tuple(
-                held[k].evaluate(loops) for k in keys[str(number)])
+            found[number, given["visit"].evaluate(loops)] = tuple(held[k].evaluate(loops) for k in keys[str(number)])
 
 
 def _is_register_point(instr: ResolvedInstr) -> bool:
@@ -338,8 +338,6 @@ def print_logs(kernel: Debugged, logs: Sequence[Any], batch: bool = False) -> No
 
 def _callback(kernel: Debugged, own: int) -> Any:
     """A function that gives back its first ``own`` arguments, and prints the logs that follow."""
-    import jax
-
     @jax.custom_batching.custom_vmap
     def emit(*arrays: Any) -> tuple[Any, ...]:
         jax.debug.callback(lambda *logs: print_logs(kernel, logs), *arrays[own:], ordered=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from archloom.oracle.errors import InputError, StreamError, suggest
 from archloom.oracle.kernel.buffers import BufferView, RegisterView, point
+from archloom.oracle.kernel.files import read_stream
 from archloom.oracle.kernel.index import Index, Site, call_site
 from archloom.oracle.kernel.kernel import Kernel
 from archloom.oracle.kernel.recording import InstrCall, Recorder, literal, loop, nodes, parallel, recorder, tracing
@@ -194,8 +195,6 @@ class KernelIsa:
 
     def load(self, path: str | Path) -> Kernel:
         """A kernel that :meth:`Kernel.save` wrote, as text or in binary form; ArtifactError or StreamError."""
-        from archloom.oracle.kernel.files import read_stream
-
         return self.wrap(read_stream(path))
 
 

@@ -7,24 +7,24 @@ import time
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from archloom.oracle.errors import InputError
+from archloom.oracle.interpreter import run
 from archloom.oracle.kernel.arrays import show
 from archloom.oracle.kernel.callable import Call, JaxFunction, JaxProgram, KernelFunction
 from archloom.oracle.kernel.compiled import CompiledKernel
 from archloom.oracle.kernel.debugging import Debugged, debugged, observed, print_logs
 from archloom.oracle.kernel.files import write_stream
 from archloom.oracle.kernel.index import Site
-from archloom.oracle.kernel.located import Located, compiled, resolve_rolled
+from archloom.oracle.kernel.located import compiled, located, resolve_rolled
+from archloom.oracle.kernel.recording import Recorded
+from archloom.oracle.late_jax import jax, jnp
 from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.stream import HbmTensor, Stream
 from archloom.oracle.taidl.isa import Isa
-
-if TYPE_CHECKING:
-    from archloom.oracle.kernel.recording import Recorded
-    from archloom.oracle.xla.oracle import Oracle
-    from archloom.oracle.xla.report import OracleReport
+from archloom.oracle.xla.oracle import Oracle
+from archloom.oracle.xla.report import OracleReport
 
 
 class Kernel(KernelFunction):
@@ -38,7 +38,7 @@ class Kernel(KernelFunction):
     """
 
     def __init__(
-        self, isa: Isa, stream: Stream, sites: tuple[Site, ...] = (), recorded: "tuple[Recorded, ...]" = (),
+        self, isa: Isa, stream: Stream, sites: tuple[Site, ...] = (), recorded: tuple[Recorded, ...] = (),
         function: Callable[..., Any] | None = None, *, reassociate: bool = False, raising: bool = True,
     ) -> None:
         super().__init__(stream.name, stream.arguments, stream.results)
@@ -67,12 +67,12 @@ class Kernel(KernelFunction):
         return resolve_rolled(self.isa, self.stream, self.sites)
 
     @cached_property
-    def oracle(self) -> "Oracle":
+    def oracle(self) -> Oracle:
         """The stream as a JAX function of its arguments."""
         return compiled(self.isa, self.stream, self.resolved, **self._options)
 
     @property
-    def report(self) -> "OracleReport":
+    def report(self) -> OracleReport:
         """How each result is computed: raised to which operations, or left as loops and why."""
         return self.oracle.report
 
@@ -103,9 +103,7 @@ class Kernel(KernelFunction):
         """The kernel as a JAX function, jitted; without its debug points."""
         return self._program(self.oracle)
 
-    def _program(self, oracle: "Oracle") -> JaxProgram:
-        import jax.numpy as jnp
-
+    def _program(self, oracle: Oracle) -> JaxProgram:
         program, bits = oracle.program, (oracle.bits,) if oracle.bits.size else ()
         if not any(jnp.issubdtype(dtype, jnp.floating) for _, dtype in self._spec):
             return JaxProgram(program.function, program.jitted, program.outermost, bits)
@@ -133,12 +131,10 @@ class Kernel(KernelFunction):
 
         HBM and buffers start as zeros; with ``poison``, as random bytes of that seed.
         """
-        from archloom.oracle.interpreter import run
-
         arrays = self._numpy(arrays)
         given = {t.name: a for t, a in zip(self.arguments, arrays, strict=True)}
         executed = self.debugged or self
-        with Located(executed.sites):
+        with located(executed.sites):
             results = run(executed.stream, executed.isa, given, poison=poison)
         if self.debugged is not None:
             print_logs(self.debugged, [results[t.name] for t in self.debugged.logs])
@@ -158,8 +154,6 @@ class BatchedKernel(KernelFunction):
     @cached_property
     def program(self) -> JaxProgram:
         """As :attr:`Kernel.program`."""
-        import jax
-
         if not self.arguments:
             raise InputError(f"kernel {self.kernel.name} takes no arguments: there is nothing to batch")
         one = self.kernel.program
@@ -177,8 +171,6 @@ class BatchedKernel(KernelFunction):
     def _prepare(self) -> Call:
         if self.kernel.debugged is None:
             return self.program.call()
-        import jax
-
         every: JaxFunction = jax.vmap(self.kernel._prepared().tracers)
 
         def call(*arrays: Any) -> tuple[Any, ...]:
@@ -195,8 +187,6 @@ def _batched(tensors: tuple[HbmTensor, ...], size: int) -> tuple[HbmTensor, ...]
 
 def _without_derivative(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """``function``, which refuses to be differentiated."""
-    import jax
-
     guarded = jax.custom_jvp(function)
 
     @guarded.defjvp

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from archloom.oracle.errors import StreamError
 from archloom.oracle.kernel.index import Site
@@ -12,9 +13,7 @@ from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.rolling import roll
 from archloom.oracle.stream import Stream
 from archloom.oracle.taidl.isa import Isa
-
-if TYPE_CHECKING:
-    from archloom.oracle.xla.oracle import Oracle
+from archloom.oracle.xla.oracle import Oracle, compile_resolved
 
 _PAIRED = 2048
 """Up to how many instructions a stream that was not raised is tried once more, with other loops."""
@@ -31,16 +30,14 @@ def resolve_rolled(isa: Isa, stream: Stream, sites: tuple[Site, ...]) -> Resolve
             return resolve(rolled, isa)
         except StreamError:
             pass  # said below in terms of the stream as it is written
-    with Located(sites):
+    with located(sites):
         return resolve(stream, isa, max_instructions=MAX_INSTRUCTIONS + size(stream.body))
 
 
 def compiled(
     isa: Isa, stream: Stream, resolved: ResolvedStream, *, reassociate: bool = False, raising: bool = True
-) -> "Oracle":
+) -> Oracle:
     """The oracle of ``resolved``; where that stays loops, of ``stream`` with even pairs as loops, if that is raised."""
-    from archloom.oracle.xla.oracle import compile_resolved
-
     made = compile_resolved(resolved, reassociate=reassociate, raising=raising)
     if made.raised or not raising or size(stream.body) > _PAIRED:
         return made
@@ -54,15 +51,12 @@ def compiled(
     return other if other.raised else made
 
 
-class Located:
+@contextmanager
+def located(sites: tuple[Site, ...]) -> Iterator[None]:
     """Puts the line of the call before the message of a StreamError about an instruction."""
-
-    def __init__(self, sites: tuple[Site, ...]) -> None:
-        self._sites = sites
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, StreamError) and error.instruction is not None and error.instruction < len(self._sites):
-            raise StreamError(f"{self._sites[error.instruction]}: {error}") from None
+    try:
+        yield
+    except StreamError as error:
+        if error.instruction is None or error.instruction >= len(sites):
+            raise
+        raise StreamError(f"{sites[error.instruction]}: {error}") from None

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from archloom.oracle.affine import Affine
+from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.nests import with_values, with_window
-from archloom.oracle.resolution.numbering import Scope
 from archloom.oracle.resolution.proofs import Place
 from archloom.oracle.resolution.specialize import Effect, Judgement, Open
 from archloom.oracle.resolved import Buffer, Op, Read, Statement, Window, Write
 from archloom.oracle.variables import is_known
 
 
+@dataclass
 class Instance:
-    """Puts actual values for the symbols of an effect and proves what is left to prove."""
+    """Puts actual values for the symbols of an effect and proves what is left to prove.
 
-    def __init__(
-        self, symbols: Mapping[str, Affine], scope: Scope, place: Place, buffers: Mapping[str, Buffer], registers: bool
-    ) -> None:
-        """``registers``: there are any whose values may be unknown."""
-        self.symbols = symbols
-        self.registers = registers
-        self.bounds = scope.bounds
-        self.place = place
-        self.buffers = buffers
-        self.expressions: dict[Affine, Affine] = {}
-        self.windows: dict[Window, Window] = {}
+    ``registers``: there are any whose values may be unknown.
+    """
+
+    symbols: Mapping[str, Affine]
+    bounds: Bounds
+    place: Place
+    buffers: Mapping[str, Buffer]
+    registers: bool
+    expressions: dict[Affine, Affine] = field(default_factory=dict)
+    windows: dict[Window, Window] = field(default_factory=dict)
 
     def statements(self, effect: Effect) -> tuple[Statement, ...]:
         for judgement in effect.asserts:

@@ -14,36 +14,27 @@ from archloom.oracle.stream import Instr, Loop, Node, Parallel
 
 
 @dataclass(frozen=True, eq=False)
-class NumberedInstr:
-    instr: Instr
-    source: int
+class _Numbered:
+    """A node of the stream at ``path``, its instructions, and the registers that it writes, reads first and assigns."""
+
     path: str
-    specializer: Specializer
-
-    @property
-    def written(self) -> frozenset[str]:
-        return self.specializer.written
-
-    @property
-    def live(self) -> frozenset[str]:
-        return self.specializer.live
-
-    @property
-    def assigned(self) -> frozenset[str]:
-        return self.specializer.assigned
-
-    size = 1
-
-
-@dataclass(frozen=True, eq=False)
-class NumberedLoop:
-    loop: Loop
-    path: str
-    body: tuple["Numbered", ...]
+    size: int
     written: frozenset[str]
     live: frozenset[str]
     assigned: frozenset[str]
-    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class NumberedInstr(_Numbered):
+    instr: Instr
+    source: int
+    specializer: Specializer
+
+
+@dataclass(frozen=True, eq=False)
+class NumberedLoop(_Numbered):
+    loop: Loop
+    body: tuple["Numbered", ...]
 
 
 Numbered: TypeAlias = Union[NumberedInstr, NumberedLoop]
@@ -63,7 +54,8 @@ class Numbering:
         if isinstance(node, Instr):
             self.count += 1
             place = f"{path}instr {self.count - 1} {node.mnemonic}"
-            return NumberedInstr(node, self.count - 1, place, self.specializers[node.mnemonic])
+            s = self.specializers[node.mnemonic]
+            return NumberedInstr(place, 1, s.written, s.live, s.assigned, node, self.count - 1, s)
         if isinstance(node, Parallel):
             raise StreamError(
                 f"{path}parallel {node.var}: expected a stream for one core, found iterations on the cores along "
@@ -78,7 +70,7 @@ class Numbering:
             live, assigned = live | n.live - assigned, assigned | n.assigned
         if not node.extent:
             assigned = frozenset()
-        return NumberedLoop(node, inner, body, written, live, assigned, sum(n.size for n in body))
+        return NumberedLoop(inner, sum(n.size for n in body), written, live, assigned, node, body)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 from archloom.oracle.resolution.numbering import Scope
 from archloom.oracle.resolution.proofs import GRID_CAP, Place
 from archloom.oracle.resolution.specialize import Open
-from archloom.oracle.resolution.symbolic import evaluate_grid, grid_size, whole_grid
+from archloom.oracle.resolution.symbolic import GRID, evaluate_grid, grid_size, whole_grid
 
 _MAX_PIECES = 16
 _MAX_PERIOD = 16
@@ -39,7 +39,7 @@ def partition(o: Open, scope: Scope, place: Place) -> Exception:
     if o.condition is not None:
         answer = np.asarray(evaluate_grid(o.condition, arrays.__getitem__))
     else:
-        answer = _answer(o.operator, arrays["quantity"])
+        answer = arrays["quantity"] if o.operator == "int" else GRID[o.operator](arrays["quantity"], 0)
     answer = np.broadcast_to(answer, tuple(axes[v].size for v in variables)).astype(np.int64)
     for axis, variable in enumerate(variables):
         summary = _summary(np.moveaxis(answer, axis, 0).reshape(answer.shape[axis], -1))
@@ -50,12 +50,6 @@ def partition(o: Open, scope: Scope, place: Place) -> Exception:
             return Split(variable, what, cuts=tuple(int(c) for c in changes))
         return Split(variable, what, period=_period(summary))
     return Split(min(variables, key=lambda v: scope.bounds[v][1]), what)
-
-
-def _answer(operator: str, quantity: np.ndarray) -> np.ndarray:
-    if operator == "int":
-        return quantity
-    return {"<": np.less, "<=": np.less_equal, "==": np.equal, "!=": np.not_equal}[operator](quantity, 0)
 
 
 def _summary(answer: np.ndarray) -> np.ndarray:

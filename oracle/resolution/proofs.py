@@ -17,8 +17,9 @@ from archloom.oracle.errors import StreamError
 from archloom.oracle.resolution.specialize import Judge, Judgement, Open
 from archloom.oracle.resolution.symbolic import Evaluator, Undecided, evaluate_grid, grid_size, whole_grid
 from archloom.oracle.resolved import Buffer, Window
+from archloom.oracle.taidl.printer import print_expr
 from archloom.oracle.variables import unknowns
-from archloom.oracle.windows import span
+from archloom.oracle.windows import footprint, span
 
 GRID_CAP = 1 << 22
 """The largest index grid that is evaluated for one question."""
@@ -47,8 +48,6 @@ class Place(Judge):
                 return
         except Undecided:
             pass
-        from archloom.oracle.taidl.printer import print_expr
-
         text = f"assert({print_expr(judgement.condition)})"
         axes = self.axes(list(scope.values()), bounds, text)
         lookup = {k: np.asarray(v.evaluate(axes)) for k, v in scope.items()}
@@ -82,10 +81,8 @@ class Place(Judge):
 
     def inside(self, window: Window, buffer: Buffer, bounds: Bounds, verb: str) -> None:
         """Every element of the window lies in the buffer, in every iteration; StreamError otherwise."""
-        for axis, (offset, extent) in enumerate(zip(window.offsets, buffer.shape, strict=True)):
-            low, high = offset.range(bounds)
-            below, above = span(window, axis)
-            if low + below < 0 or high + above >= extent:
+        for axis, ((low, high), extent) in enumerate(zip(footprint(window, bounds), buffer.shape, strict=True)):
+            if low < 0 or high >= extent:
                 self._outside(window, buffer, bounds, verb, axis)
 
     def _outside(self, window: Window, buffer: Buffer, bounds: Bounds, verb: str, axis: int) -> None:

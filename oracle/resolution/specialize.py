@@ -22,7 +22,9 @@ from archloom.oracle.resolved import Op, Read, Real, ResolvedRegion, Statement, 
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import MAX_REPEATED, float_literal, names, register_key
 from archloom.oracle.taidl.isa import Instruction, Isa
-from archloom.oracle.taidl.opcodes import OPCODES, Shaped, fault
+from archloom.oracle.taidl.operators import OPCODES, fault
+from archloom.oracle.taidl.operators.base import Shaped
+from archloom.oracle.taidl.printer import print_expr
 from archloom.oracle.variables import Input
 
 Scope: TypeAlias = dict[str, Affine]
@@ -319,9 +321,6 @@ class _OpenRegion:
         self.resolved, types = self.execution.region(self.region, inputs)
         return types
 
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        raise AssertionError("a region that is being resolved is not run")
-
 
 class Judge:
     """Judges assertions over the actual ranges; see :mod:`archloom.oracle.resolution.proofs`."""
@@ -331,8 +330,6 @@ class Judge:
 
 
 def _quote(e: ast.Expr) -> str:
-    from archloom.oracle.taidl.printer import print_expr
-
     return f"'{print_expr(e)}'"
 
 
@@ -488,18 +485,3 @@ class Specializers(dict[str, Specializer]):
     def __missing__(self, mnemonic: str) -> Specializer:
         made = self[mnemonic] = Specializer(self.isa, self.isa.instructions[mnemonic])
         return made
-
-
-def specializers(isa: Isa) -> Specializers:
-    """The specializers of ``isa`` by mnemonic; those of the ISAs used last are kept."""
-    known = _TABLES.get(id(isa))
-    if known is None:
-        if len(_TABLES) >= 32:
-            _TABLES.clear()
-        # the entry keeps the ISA alive, so that its id stays its own
-        known = _TABLES[id(isa)] = isa, Specializers(isa)
-    return known[1]
-
-
-_TABLES: dict[int, tuple[Isa, Specializers]] = {}
-

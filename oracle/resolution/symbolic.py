@@ -201,7 +201,7 @@ _ARITHMETIC: dict[str, Callable[[Affine, Affine], Affine]] = {
 
 # --- over arrays --------------------------------------------------------------------------------------------------
 
-_GRID: dict[str, Callable[[Any, Any], Any]] = {
+GRID: dict[str, Callable[[Any, Any], Any]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "//": np.floor_divide, "%": np.mod,
     "<<": np.left_shift, ">>": np.right_shift, "&": np.bitwise_and, "|": np.bitwise_or,
     "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
@@ -233,14 +233,14 @@ class _Grid(Evaluation[Any]):
         return np.logical_not(self.value(e))
 
     def operation(self, e: ast.Binary, left: Any, right: Any) -> Any:
-        return _GRID[e.operator](_number(left), _number(right))
+        return GRID[e.operator](_number(left), _number(right))
 
     def select(self, condition: ast.Expr, then: ast.Expr, otherwise: ast.Expr) -> Any:
         chosen, yes, no = (_number(self.value(e)) for e in (condition, then, otherwise))
         return np.where(chosen != 0, yes, no)
 
     def function(self, e: ast.Call, values: list[Any]) -> Any:
-        return reduce(_GRID[e.function], map(_number, values))
+        return reduce(GRID[e.function], map(_number, values))
 
 
 def evaluate_grid(e: ast.Expr, names: Callable[[str], Any]) -> Any:

@@ -7,8 +7,9 @@ buffers without ``$``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TypeAlias, Union
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeAlias, TypeVar, Union
 
 from archloom.oracle.errors import Position
 
@@ -305,3 +306,36 @@ class IsaDef(Node):
     definitions: tuple[Definition, ...] = ()
     instructions: tuple[InstructionDecl, ...] = ()
     source: str = field(default="", compare=False, repr=False)
+
+
+# --- the expressions in nodes -------------------------------------------------------------------------------------
+
+N = TypeVar("N", bound=Node)
+_EXPRESSIONS = (Number, Name, Element, Unary, Binary, Call)
+_AROUND = (Type, At, Range, Walk, Slice)
+"""Nodes that are parts of others and have expressions in their fields."""
+
+
+def parts(value: object) -> Iterator[Expr]:
+    """The expressions in the value of a field, from left to right, but for those within expressions and statements."""
+    if isinstance(value, _EXPRESSIONS):
+        yield value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from parts(part)
+    elif isinstance(value, _AROUND):
+        for f in fields(value):
+            yield from parts(getattr(value, f.name))
+
+
+def with_parts(node: N, form: Callable[[Expr], Expr]) -> N:
+    """The node with ``form`` of each of the :func:`parts` of its fields."""
+    return replace(node, **{f.name: _with_parts(getattr(node, f.name), form) for f in fields(node)})
+
+
+def _with_parts(value: Any, form: Callable[[Expr], Expr]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_with_parts(part, form) for part in value)
+    if isinstance(value, _EXPRESSIONS):
+        return form(value)
+    return with_parts(value, form) if isinstance(value, _AROUND) else value

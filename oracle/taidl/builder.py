@@ -20,6 +20,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from archloom.oracle.errors import TaidlError, suggest
@@ -151,12 +152,12 @@ class Builder:
         return instantiate(definition, parameters, instructions)
 
 
+@dataclass(frozen=True)
 class Block:
     """A ``def``: ``b.call(block, ...)`` puts it in place."""
 
-    def __init__(self, name: str, parameters: tuple[str, ...]) -> None:
-        self.name = name
-        self.parameters = parameters
+    name: str
+    parameters: tuple[str, ...]
 
 
 class Body:
@@ -172,9 +173,9 @@ class Body:
 
     def read(self, source: Storage, type: Typed, name: str | Tensor | None = None) -> Tensor:
         """``%name:type <- source``"""
-        made = self._define(name, type_of(type))
-        assert made.type is not None
-        self.statements.append(ast.Read(made.name, made.type, source.piece, position=here()))
+        kind = type_of(type)
+        made = self._define(name, kind)
+        self.statements.append(ast.Read(made.name, kind, source.piece, position=here()))
         return made
 
     def write(self, tensor: Tensor, target: Storage) -> None:
@@ -183,9 +184,9 @@ class Body:
 
     def constant(self, value: Integer | float, type: Typed, name: str | Tensor | None = None) -> Tensor:
         """``%name:type = constant(value)``"""
-        made = self._define(name, type_of(type))
-        assert made.type is not None
-        self.statements.append(ast.Op(made.name, made.type, "constant", (_number(value),), (), position=here()))
+        kind = type_of(type)
+        made = self._define(name, kind)
+        self.statements.append(ast.Op(made.name, kind, "constant", (_number(value),), (), position=here()))
         return made
 
     def op(self, opcode: str, *operands: Tensor, type: Typed | None = None, name: str | Tensor | None = None,

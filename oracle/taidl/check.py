@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import TaidlError, suggest, together
@@ -19,7 +18,8 @@ from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.declarations import HBM
 from archloom.oracle.taidl.evaluate import COMPARISONS, Evaluation, evaluate, float_literal, names
 from archloom.oracle.taidl.inline import plain
-from archloom.oracle.taidl.opcodes import Attribute, AttributeValue, Dim, Shaped, fault, lookup, word
+from archloom.oracle.taidl.operators import OPCODES, fault, word
+from archloom.oracle.taidl.operators.base import Attribute, AttributeValue, Dim, Shaped, types_differ
 from archloom.oracle.taidl.printer import print_expr, print_slice
 from archloom.oracle.taidl.statements import blocks, statement_expressions
 
@@ -110,7 +110,7 @@ class BodyChecker:
             case ast.Write():
                 self.integers(statement_expressions(s))
                 kind = self.tensor(s.src, s, scope)
-                if s.type is not None and _differ(kind, self.type(s.type)):
+                if s.type is not None and types_differ(kind, self.type(s.type)):
                     raise self.error(f"%{plain(s.src)} is {kind}, but is written as {self.type(s.type)}", s)
                 self.moved(s.src, kind, s.target, s)
             case ast.Op():
@@ -124,7 +124,7 @@ class BodyChecker:
                     raise self.error(f"{plain(s.name)!r} is already defined", s)
                 scope.integers.add(s.name)
             case ast.Assert():
-                self.condition(s.condition)
+                self.sort(s.condition, "a condition")
                 self.symbolic(s.condition)
             case ast.If():
                 self.branch(s, scope)
@@ -139,7 +139,7 @@ class BodyChecker:
                 raise AssertionError("defs are in place before the check")
 
     def branch(self, s: ast.If, scope: _Scope) -> None:
-        self.condition(s.condition)
+        self.sort(s.condition, "a condition")
         then, otherwise = scope.copy(), scope.copy()
         # a branch that the parameters close may be meaningless for them
         decided = self.symbolic(s.condition)
@@ -152,7 +152,7 @@ class BodyChecker:
         for name in {**then.tensors, **otherwise.tensors}:
             if name in then.tensors and name in otherwise.tensors:
                 a, b = then.tensors[name], otherwise.tensors[name]
-                if _differ(a, b):
+                if types_differ(a, b):
                     raise self.error(f"%{plain(name)} is {a} in one branch of this IF and {b} in the other", s)
                 scope.tensors[name] = a
             else:
@@ -203,9 +203,6 @@ class BodyChecker:
     def integers(self, exprs: Iterator[ast.Expr] | Sequence[ast.Expr]) -> None:
         for expr in exprs:
             self.sort(expr, "an integer")
-
-    def condition(self, expr: ast.Expr) -> None:
-        self.sort(expr, "a condition")
 
     def sort(self, expr: ast.Expr, wanted: str) -> None:
         """Conditions where conditions belong, integers where integers belong, all the way down."""
@@ -267,7 +264,7 @@ class BodyChecker:
 
     def moved(self, name: str, kind: Shaped, piece: ast.Slice, node: ast.Node) -> None:
         window = self.window(piece)
-        if _differ(kind, window):
+        if types_differ(kind, window):
             raise self.error(f"%{plain(name)} is {kind}, but {plain(print_slice(piece))} is {window}", node)
 
     def window(self, piece: ast.Slice) -> Shaped:
@@ -321,9 +318,9 @@ class BodyChecker:
         return start, [(-((start - stop) // step.constant), step)]
 
     def operation(self, s: ast.Op, scope: _Scope) -> None:
-        opcode = lookup(s.opcode)
-        if isinstance(opcode, str):
-            raise self.error(opcode, s)
+        opcode = OPCODES.get(s.opcode)
+        if opcode is None:
+            raise self.error(f"unknown operator {s.opcode!r}{suggest(s.opcode, list(OPCODES))}", s)
         tensors = [self.tensor(o.name, o, scope) for o in s.operands if isinstance(o, ast.Tensor)]
         values = [o for o in s.operands if not isinstance(o, ast.Tensor)]
         if opcode.value:
@@ -416,9 +413,6 @@ class CheckedRegion:
                                          f"does not define %{plain(name)}", region)
         return tuple(scope.tensors[name] for name in names[len(inputs):])
 
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        raise AssertionError("a region that is checked is not run")
-
 
 class _Canonical(Evaluation[Affine]):
     """Affine forms over names and over the texts of what is not affine."""
@@ -471,9 +465,3 @@ def canonical(expr: ast.Expr, known: Mapping[str, int]) -> Affine:
     Two expressions of equal form have equal values; conditions become 0 or 1 where they are decided.
     """
     return _Canonical(known).value(expr)
-
-
-def _differ(a: Shaped, b: Shaped) -> bool:
-    if a.dtype != b.dtype or len(a.shape) != len(b.shape):
-        return True
-    return any(isinstance(x, int) and isinstance(y, int) and x != y for x, y in zip(a.shape, b.shape, strict=True))

@@ -8,12 +8,13 @@ bound once, before the block, so that a register updated within the block does n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from archloom.oracle.errors import TaidlError, suggest
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.operators import OPCODES
+from archloom.oracle.taidl.statements import every
 
 MAX_STATEMENTS = 100_000
 """How long the body of an instruction may become."""
@@ -30,18 +31,9 @@ def inline(isa: ast.IsaDef, instruction: ast.InstructionDecl) -> tuple[ast.State
 
 def rename(expr: ast.Expr, names: Mapping[str, ast.Expr]) -> ast.Expr:
     """The expression with names replaced by expressions."""
-    match expr:
-        case ast.Name(name):
-            return names.get(name, expr)
-        case ast.Element(_, index):
-            return replace(expr, index=rename(index, names))
-        case ast.Unary(_, operand):
-            return replace(expr, operand=rename(operand, names))
-        case ast.Binary(_, left, right):
-            return replace(expr, left=rename(left, names), right=rename(right, names))
-        case ast.Call(_, arguments):
-            return replace(expr, arguments=tuple(rename(a, names) for a in arguments))
-    return expr
+    if isinstance(expr, ast.Name):
+        return names.get(expr.name, expr)
+    return expr if isinstance(expr, ast.Number) else ast.with_parts(expr, lambda e: rename(e, names))
 
 
 def plain(text: str) -> str:
@@ -95,41 +87,33 @@ class _Inliner:
         return tuple(out)
 
     def statement(self, s: ast.Statement, n: _Names, stack: tuple[str, ...]) -> ast.Statement:
-        match s:
+        if isinstance(s, ast.Op):
+            return self.operation(s, n)
+        match made := ast.with_parts(s, n.expr):
             case ast.Read():
-                return replace(s, dst=n.tensor(s.dst), type=_type(s.type, n.expr), source=_slice(s.source, n.expr))
+                return replace(made, dst=n.tensor(made.dst))
             case ast.Write():
-                kind = _type(s.type, n.expr) if s.type else None
-                return replace(s, src=n.tensor(s.src), type=kind, target=_slice(s.target, n.expr))
-            case ast.Op():
-                return self.operation(s, n)
-            case ast.Assign():
-                index = n.expr(s.index) if s.index is not None else None
-                return replace(s, index=index, value=n.expr(s.value))
+                return replace(made, src=n.tensor(made.src))
             case ast.Let():
-                value = n.expr(s.value)
-                return replace(s, name=n.bind(s.name), value=value)
-            case ast.Assert():
-                return replace(s, condition=n.expr(s.condition))
+                return replace(made, name=n.bind(made.name))
             case ast.If():
-                condition = n.expr(s.condition)
-                return replace(s, condition=condition, then=self.block(s.then, n, stack),
-                               otherwise=self.block(s.otherwise, n, stack))
+                return replace(made, then=self.block(made.then, n, stack),
+                               otherwise=self.block(made.otherwise, n, stack))
             case ast.Repeat():
-                count = n.expr(s.count)
-                return replace(s, variable=n.bind(s.variable), count=count, body=self.block(s.body, n, stack))
-        raise AssertionError(s)
+                return replace(made, variable=n.bind(made.variable), body=self.block(made.body, n, stack))
+        return made
 
     def operation(self, s: ast.Op, n: _Names) -> ast.Op:
         operands = tuple(
             replace(o, name=n.tensor(o.name)) if isinstance(o, ast.Tensor) else n.expr(o) for o in s.operands
         )
         attributes = tuple((k, self.attribute(s.opcode, k, v, n)) for k, v in s.attributes)
-        return replace(s, dst=n.tensor(s.dst), type=_type(s.type, n.expr), operands=operands, attributes=attributes)
+        return replace(s, dst=n.tensor(s.dst), type=ast.with_parts(s.type, n.expr), operands=operands,
+                       attributes=attributes)
 
     def attribute(self, opcode: str, name: str, value: ast.Attribute, n: _Names) -> ast.Attribute:
         if isinstance(value, ast.Group):
-            return replace(value, items=tuple(n.expr(i) for i in value.items))
+            return ast.with_parts(value, n.expr)
         kind = next((a.kind for a in OPCODES[opcode].attributes if a.name == name), "") if opcode in OPCODES else ""
         if kind == "function" and isinstance(value, ast.Name):
             return self.region(value, n.stack)
@@ -149,13 +133,10 @@ class _Inliner:
                           position=name.position)
 
     def pure(self, body: tuple[ast.Statement, ...], name: ast.Name) -> None:
-        for s in body:
+        for s in every(body):
             if isinstance(s, (ast.Read, ast.Write, ast.Assign, ast.Assert)):
                 raise self.error(f"def {name.name} is applied to tensors: it must not read or write buffers, assign "
                                  f"registers or assert (line {s.position.line})", name)
-            for block in (s.then, s.otherwise) if isinstance(s, ast.If) else (s.body,) if isinstance(
-                    s, ast.Repeat) else ():
-                self.pure(block, name)
 
     def invoke(self, call: ast.Invoke, names: _Names, stack: tuple[str, ...]) -> list[ast.Statement]:
         definition = self.find(call, stack)
@@ -198,20 +179,3 @@ class _Inliner:
 
     def error(self, message: str, node: ast.Node) -> TaidlError:
         return TaidlError(message, node.position, self.isa.source)
-
-
-def _type(kind: ast.Type, f: Callable[[ast.Expr], ast.Expr]) -> ast.Type:
-    return replace(kind, dims=tuple(f(d) for d in kind.dims))
-
-
-def _slice(piece: ast.Slice, f: Callable[[ast.Expr], ast.Expr]) -> ast.Slice:
-    return replace(piece, axes=tuple(_axis(a, f) for a in piece.axes))
-
-
-def _axis(axis: ast.Axis, f: Callable[[ast.Expr], ast.Expr]) -> ast.Axis:
-    if isinstance(axis, ast.At):
-        return replace(axis, index=f(axis.index))
-    if isinstance(axis, ast.Walk):
-        return replace(axis, base=f(axis.base), entries=tuple((f(e), f(s)) for e, s in axis.entries))
-    start, stop, step = (f(e) if e is not None else None for e in (axis.start, axis.stop, axis.step))
-    return replace(axis, start=start, stop=stop, step=step)

@@ -18,6 +18,7 @@ from archloom.oracle.taidl.evaluate import evaluate, register_key
 from archloom.oracle.taidl.inline import inline
 from archloom.oracle.taidl.printer import print_isa
 from archloom.oracle.taidl.slices import definite
+from archloom.oracle.taidl.statements import every
 
 MAX_REGISTERS = 1 << 16
 """How many elements an array of control registers may have."""
@@ -168,17 +169,8 @@ def _bound(
 
 def touched_buffers(body: Iterable[ast.Statement]) -> set[str]:
     """The buffers that statements with every ``def`` in place read or write."""
-    found: set[str] = set()
-    for statement in body:
-        if isinstance(statement, ast.Read):
-            found.add(statement.source.buffer)
-        elif isinstance(statement, ast.Write):
-            found.add(statement.target.buffer)
-        elif isinstance(statement, ast.If):
-            found |= touched_buffers((*statement.then, *statement.otherwise))
-        elif isinstance(statement, ast.Repeat):
-            found |= touched_buffers(statement.body)
-    return found
+    return {(s.source if isinstance(s, ast.Read) else s.target).buffer
+            for s in every(body) if isinstance(s, ast.Read | ast.Write)}
 
 
 def _buffer(declared: ast.BufferDecl, scope: Mapping[str, int]) -> Buffer:

@@ -13,7 +13,7 @@ from archloom.oracle.taidl.isa import Instruction, Isa
 from archloom.oracle.taidl.operators.base import Array
 from archloom.oracle.taidl.regions import Violation
 from archloom.oracle.taidl.replay import Recording, Tape, address_attribute
-from archloom.oracle.taidl.statements import statement_names
+from archloom.oracle.taidl.statements import every, statement_names
 from archloom.oracle.taidl.translate import Translator
 
 _KEPT = 1 << 14
@@ -126,14 +126,9 @@ class Unit:
 
 def _registers(body: Sequence[ast.Statement], keys: Mapping[str, int]) -> Iterator[str]:
     """The keys of the registers that a body may read; of an array, all."""
-    for s in body:
+    for s in every(body):
         for node in statement_names(s):
             if isinstance(node, ast.Element):
                 yield from (key for key in keys if key.startswith(f"{node.name}["))
             elif node.name in keys:
                 yield node.name
-        if isinstance(s, ast.If):
-            yield from _registers(s.then, keys)
-            yield from _registers(s.otherwise, keys)
-        elif isinstance(s, ast.Repeat):
-            yield from _registers(s.body, keys)

@@ -6,6 +6,7 @@ instruction touches, and what its attributes are for, follows from its statement
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -103,12 +104,8 @@ def manual(isa: Isa) -> Manual:
         declared = by_name[buffer.name]
         rows = len(declared.rows)
         base = ast.Type(tuple(ast.Number(n) for n in buffer.shape[rows:]), buffer.dtype)
-        bits = element_type(buffer.dtype).bits
-        elements = 1
-        for n in buffer.shape:
-            elements *= n
-        buffers.append(Storage(buffer.name, buffer.shape[:rows], print_type(base), -(-elements * bits // 8),
-                               text.remark(declared)))
+        size = -(-element_type(buffer.dtype).bits * math.prod(buffer.shape) // 8)
+        buffers.append(Storage(buffer.name, buffer.shape[:rows], print_type(base), size, text.remark(declared)))
     return Manual(
         d.name, text.introduction(), parameters, constants, tuple(registers), tuple(buffers),
         tuple(_entry(i, isa.instructions[i.name].body, isa, text) for i in d.instructions

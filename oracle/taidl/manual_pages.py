@@ -225,11 +225,8 @@ def _text(block: Block) -> str:
             lines = [[c.replace("`", "") for c in line] for line in (head, *rows)]
             widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
             rule = ["-" * min(w, 60) for w in widths]
-            return "\n".join(_row_text(line, widths) for line in [lines[0], rule, *lines[1:]])
-
-
-def _row_text(line: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip()
+            padded = ([c.ljust(w) for c, w in zip(line, widths, strict=True)] for line in [lines[0], rule, *lines[1:]])
+            return "\n".join("  ".join(line).rstrip() for line in padded)
 
 
 FORMS: dict[str, Callable[[Manual], str]] = {

@@ -16,7 +16,7 @@ def print_isa(isa: ast.IsaDef) -> str:
     lines = [f"isa {isa.name};", ""]
     lines += [f"param {p.name} = {p.default} in {p.low}..{p.high};" for p in isa.parameters]
     lines += [f"const {c.name} = {print_expr(c.value)};" for c in isa.constants]
-    lines += [_buffer(b) for b in isa.buffers]
+    lines += [f"[{b.name}] ({'x'.join(_dim(d) for d in b.rows)}) ({print_type(b.base)});" for b in isa.buffers]
     lines += [_register(r) for r in isa.registers]
     for definition in isa.definitions:
         lines += ["", f"def {definition.name}({', '.join(definition.parameters)}) {{", *_block(definition.body), "}"]
@@ -43,10 +43,6 @@ def print_type(kind: ast.Type) -> str:
 def print_slice(piece: ast.Slice) -> str:
     """``$buffer[axes]``"""
     return f"${piece.buffer}" + (f"[{', '.join(_axis(a) for a in piece.axes)}]" if piece.axes else "")
-
-
-def _buffer(buffer: ast.BufferDecl) -> str:
-    return f"[{buffer.name}] ({'x'.join(_dim(d) for d in buffer.rows)}) ({print_type(buffer.base)});"
 
 
 def _register(register: ast.RegisterDecl) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import evaluate, float_literal
 from archloom.oracle.taidl.inline import plain
-from archloom.oracle.taidl.opcodes import OPCODES, Shaped, fault, word
-from archloom.oracle.taidl.operators.base import Kernel
+from archloom.oracle.taidl.operators import OPCODES, fault, word
+from archloom.oracle.taidl.operators.base import Kernel, Shaped
 from archloom.oracle.taidl.types import numpy_dtype
 
 

@@ -44,7 +44,8 @@ class _Slices:
                     yield s
                 case ast.Assign():
                     # a type that names the register is no longer what it was when the tensor was defined
-                    for name in [n for n, t in types.items() if _names(t, s.register)]:
+                    named = (n for n, t in types.items() if any(x.name == s.register for d in t.dims for x in names(d)))
+                    for name in list(named):
                         del types[name]
                     yield s
                 case ast.If():
@@ -136,10 +137,6 @@ class _Slices:
         return None
 
 
-def _names(kind: ast.Type, register: str) -> bool:
-    return any(n.name == register for d in kind.dims for n in names(d))
-
-
 def _sum(a: ast.Expr, b: ast.Expr) -> ast.Expr:
     return ast.Binary("+", a, b, position=a.position)
 
@@ -151,5 +148,4 @@ def _difference(a: ast.Expr | None, b: ast.Expr) -> ast.Expr:
 
 def _reverse(dst: str, kind: ast.Type, src: str, axes: list[int], s: ast.Node) -> ast.Op:
     group = ast.Group(tuple(ast.Number(a) for a in axes), position=s.position)
-    return ast.Op(dst, kind, "reverse", (ast.Tensor(src, position=s.position),), (("dim", group),),
-                  position=s.position)
+    return ast.Op(dst, kind, "reverse", (ast.Tensor(src, position=s.position),), (("dim", group),), position=s.position)

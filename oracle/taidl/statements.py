@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
 
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import names
-from archloom.oracle.taidl.opcodes import OPCODES
+from archloom.oracle.taidl.operators import OPCODES
 
 
 def blocks(s: ast.Statement) -> tuple[tuple[ast.Statement, ...], ...]:
@@ -14,6 +15,14 @@ def blocks(s: ast.Statement) -> tuple[tuple[ast.Statement, ...], ...]:
     if isinstance(s, ast.If):
         return (s.then, s.otherwise)
     return (s.body,) if isinstance(s, ast.Repeat) else ()
+
+
+def every(body: Iterable[ast.Statement]) -> Iterator[ast.Statement]:
+    """The statements of a body and of the blocks within, in the order of the text."""
+    for s in body:
+        yield s
+        for block in blocks(s):
+            yield from every(block)
 
 
 def statement_names(s: ast.Statement) -> Iterator[ast.Name | ast.Element]:
@@ -24,33 +33,12 @@ def statement_names(s: ast.Statement) -> Iterator[ast.Name | ast.Element]:
 
 def statement_expressions(s: ast.Statement) -> Iterator[ast.Expr]:
     """The integer expressions and conditions of a statement itself."""
-    match s:
-        case ast.Read(_, kind, piece) | ast.Write(_, kind, piece):
-            yield from kind.dims if kind else ()
-            for axis in piece.axes:
-                yield from _axis_expressions(axis)
-        case ast.Op():
-            yield from s.type.dims
-            yield from (o for o in s.operands if not isinstance(o, ast.Tensor))
-            for name, value in s.attributes:
-                yield from _attribute_expressions(s.opcode, name, value)
-        case ast.Assign(_, index, value):
-            yield from (index, value) if index is not None else (value,)
-        case ast.Let(_, value) | ast.Assert(value) | ast.If(value) | ast.Repeat(_, value):
-            yield value
-        case ast.Invoke():
-            yield from (a for a in s.arguments if not isinstance(a, ast.Tensor))
-
-
-def _axis_expressions(axis: ast.Axis) -> Iterator[ast.Expr]:
-    if isinstance(axis, ast.At):
-        yield axis.index
-    elif isinstance(axis, ast.Range):
-        yield from (e for e in (axis.start, axis.stop, axis.step) if e is not None)
-    else:
-        yield axis.base
-        for entry in axis.entries:
-            yield from entry
+    if not isinstance(s, ast.Op):
+        yield from ast.parts(tuple(getattr(s, f.name) for f in fields(s)))
+        return
+    yield from ast.parts((s.type, s.operands))
+    for name, value in s.attributes:
+        yield from _attribute_expressions(s.opcode, name, value)
 
 
 def _attribute_expressions(opcode: str, name: str, value: ast.Attribute) -> Iterator[ast.Expr]:
@@ -61,13 +49,6 @@ def _attribute_expressions(opcode: str, name: str, value: ast.Attribute) -> Iter
     if isinstance(value, ast.Group):
         yield from value.items
     elif isinstance(value, ast.Region):
-        yield from _region_expressions(value.body)
+        yield from (e for s in every(value.body) for e in statement_expressions(s))
     elif not any(a.name == name and a.kind in ("word", "name", "function") for a in known):
         yield value
-
-
-def _region_expressions(body: Sequence[ast.Statement]) -> Iterator[ast.Expr]:
-    for s in body:
-        yield from statement_expressions(s)
-        for block in blocks(s):
-            yield from _region_expressions(block)

@@ -11,24 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
-
-from archloom.oracle.taidl import ast
-from archloom.oracle.taidl.evaluate import (
-    MAX_REPEATED,
-    Compiled,
-    Compiler,
-    Frame,
-    constant,
-    evaluate,
-    float_literal,
-    names,
-    register_key,
-)
+from archloom.oracle.taidl import ast, evaluate
+from archloom.oracle.taidl.evaluate import MAX_REPEATED, Compiled, Compiler, Frame, constant, float_literal, names
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.isa import HBM, Isa
-from archloom.oracle.taidl.opcodes import OPCODES, Shaped, fault, word
-from archloom.oracle.taidl.operators.base import Array
+from archloom.oracle.taidl.operators import OPCODES, fault, word
+from archloom.oracle.taidl.operators.base import Array, Shaped
 from archloom.oracle.taidl.printer import print_expr, print_slice
 from archloom.oracle.taidl.regions import Bound, Violation
 from archloom.oracle.taidl.replay import Place, Tape
@@ -111,7 +99,7 @@ class Translator:
         def element(v: Frame, t: Tensors) -> None:
             i = index(v)
             if not 0 <= i < size:
-                raise Violation(f"{register_key(register, i)} is not one of the {size} elements")
+                raise Violation(f"{evaluate.register_key(register, i)} is not one of the {size} elements")
             v[base + i] = value(v)
             tape.update(base + i, v[base + i])
 
@@ -199,7 +187,7 @@ class Translator:
         """A closure that gives the place that a slice names, its bounds checked."""
         buffer = self.buffers[piece.buffer]
         axes = [self.axis(a, n) for a, n in zip(piece.axes, buffer.shape, strict=False)]
-        axes += [_whole(n) for n in buffer.shape[len(axes):]]
+        axes += [_AxisWindow(constant(0), ((constant(n), constant(1)),)) for n in buffer.shape[len(axes):]]
         walks = list(zip(axes, buffer.shape, buffer.strides, strict=True))
         moves = piece.buffer == HBM
 
@@ -256,7 +244,8 @@ class Translator:
             key = None if regions else (declared, *[x.shape for x in operands], *values.values())
             if key not in seen:
                 given = [Shaped(x.shape, d) for x, d in zip(operands, types[1:], strict=True)]
-                _check_types(s, Shaped(declared, s.type.dtype), given, values)
+                if complaint := fault(s.opcode, Shaped(declared, s.type.dtype), given, values):
+                    raise Violation(f"{s.position}: %{plain(s.dst)}{complaint}")
                 if key is not None:
                     seen.add(key)
             t[dst] = kernel(declared, dtype, operands, values)
@@ -307,31 +296,17 @@ def _let(value: Compiled, slot: int) -> Step:
     return step
 
 
-def _whole(size: int) -> _AxisWindow:
-    return _AxisWindow(constant(0), ((constant(size), constant(1)),))
-
-
 # --- messages -----------------------------------------------------------------------------------------------------
 
 
 def _values(expr: ast.Expr, scope: Mapping[str, int]) -> str:
-    shown = {plain(print_expr(node)): evaluate(node, scope) for node in names(expr)}
+    shown = {plain(print_expr(node)): evaluate.evaluate(node, scope) for node in names(expr)}
     return ", ".join(f"{name} = {value}" for name, value in shown.items()) or "it is never true"
-
-
-def _check_types(s: ast.Op, declared: Shaped, types: list[Shaped], values: Mapping[str, Any]) -> None:
-    complaint = fault(s.opcode, declared, types, values)
-    if complaint:
-        raise Violation(f"{s.position}: %{plain(s.dst)}{complaint}")
-
-
-def _name(dtype: np.dtype[Any]) -> str:
-    return of_numpy(dtype.name)
 
 
 def _declared(s: ast.Read | ast.Write, shape: tuple[int, ...], dtype: str, where: Place) -> str:
     tensor, piece = (s.dst, s.source) if isinstance(s, ast.Read) else (s.src, s.target)
-    found = Shaped(where.shape, _name(where.dtype))
+    found = Shaped(where.shape, of_numpy(where.dtype.name))
     return f"{s.position}: %{plain(tensor)} is {Shaped(shape, dtype)}, but {plain(print_slice(piece))} is {found}"
 
 

@@ -14,6 +14,8 @@ from typing import Any, NoReturn, TypeAlias, Union
 from archloom.oracle.errors import Position, TaidlError, together
 from archloom.oracle.source_lines import caller
 from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.printer import print_expr
+from archloom.oracle.taidl.types import element_type
 
 Integer: TypeAlias = Union["Value", int]
 Typed: TypeAlias = Union[str, Sequence[Any]]
@@ -65,8 +67,6 @@ class Value:
         fail(f"the value of {self} is not known in Python: use IF, select, all_of, any_of or negated")
 
     def __str__(self) -> str:
-        from archloom.oracle.taidl.printer import print_expr
-
         return print_expr(self.expr)
 
     __repr__ = __str__
@@ -218,8 +218,6 @@ class Tensor:
 
 def type_of(written: Typed) -> ast.Type:
     """The type that ``(rows, 4, "i8")`` or ``"f32"`` says; TaidlError for an element type that there is not."""
-    from archloom.oracle.taidl.types import element_type
-
     *dims, dtype = (written,) if isinstance(written, str) else tuple(written)
     if not isinstance(dtype, str):
         fail(f"a type ends with the element type, such as 'i8', found {dtype!r}")

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from archloom.oracle.errors import InputError
+from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.nests import instructions
 from archloom.oracle.resolved import Op, ResolvedRegion, ResolvedStream, Statement
 from archloom.oracle.stream import HbmTensor
@@ -49,9 +50,6 @@ def _bytes(tensor: HbmTensor) -> HbmTensor:
 
 def inwards(x: Any, tensor: HbmTensor) -> Any:
     """An argument as :func:`as_bytes` has it."""
-    import jax.numpy as jnp
-    from jax import lax
-
     if tensor.dtype in _NATIVE:
         return x
     dtype = of_numpy(tensor.dtype)
@@ -70,9 +68,6 @@ def inwards(x: Any, tensor: HbmTensor) -> Any:
 
 def outwards(x: Any, tensor: HbmTensor) -> Any:
     """A result from its bytes."""
-    import jax.numpy as jnp
-    from jax import lax
-
     if tensor.dtype in _NATIVE:
         return x
     dtype = of_numpy(tensor.dtype)

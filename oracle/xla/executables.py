@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from archloom.oracle.late_jax import jax
 from archloom.oracle.xla.lowering.bytes_product import processor
 
 
@@ -72,8 +73,6 @@ class Unloadable:
 
 def load(data: bytes) -> Executable | Unloadable:
     """The program that :meth:`Executable.serialize` wrote, or why it cannot be used here."""
-    import jax
-
     try:
         from jax._src.lib import xla_client
 
@@ -90,7 +89,6 @@ def load(data: bytes) -> Executable | Unloadable:
 @cache
 def platform() -> str:
     """Names all that stored programs depend on beside their source: JAX, its backend, the processor, its cores."""
-    import jax
     import jaxlib
 
     client = jax.devices()[0].client

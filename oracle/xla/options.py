@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from archloom.oracle.late_jax import jax
 from archloom.oracle.nests import instructions
 from archloom.oracle.resolved import Op, ResolvedRegion, ResolvedStream, Statement
 
@@ -38,22 +39,16 @@ def compiler_options(
     for zeros; and XLA makes moves of bf16 of moves of integers that are cast to them somewhere. So what is left as it
     is (:data:`TINY`) has integers alone, in regions and between operators, too.
     """
-    import jax
-
     if jax.default_backend() != "cpu":
         return None
     options: dict[str, Any] = {"xla_backend_optimization_level": 2}
     if stream and not has_floats(stream, EXACT if raised and not chained else frozenset()):
-        size = _elements(stream)
+        size = sum(math.prod(t.shape) for t in (*stream.arguments, *stream.results))
         if size <= (LARGE if raised and not chained else SMALL):
             options["xla_cpu_use_fusion_emitters"] = False
         if size <= TINY and raised and not has_floats(stream):
             options["xla_backend_optimization_level"] = 0
     return options
-
-
-def _elements(stream: ResolvedStream) -> int:
-    return sum(math.prod(t.shape) for t in (*stream.arguments, *stream.results))
 
 
 def has_floats(stream: ResolvedStream, exact: frozenset[str] = frozenset()) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 
 from archloom.oracle.collector import paused
 from archloom.oracle.errors import InputError
+from archloom.oracle.late_jax import jax, jnp
 from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.stream import HbmTensor, Stream
@@ -58,8 +59,6 @@ class Program:
 
     def function(self, *arguments: Any) -> tuple[Any, ...]:
         """The results for JAX arrays (or tracers) of the right shapes and types."""
-        import jax
-
         tensors = self.stream.arguments
         with jax.enable_x64(True) if border.needs_wide(self.stream) else nullcontext():
             named = {t.name: border.inwards(a, t) for t, a in zip(tensors, arguments, strict=True)}
@@ -85,8 +84,6 @@ class Program:
     @property
     def jitted(self) -> Any:
         """``jax.jit`` of :meth:`function`, made once."""
-        import jax
-
         with self._lock:
             if self._jitted is None:
                 self._jitted = jax.jit(self.function)
@@ -95,8 +92,6 @@ class Program:
     @property
     def outermost(self) -> Any:
         """:attr:`jitted` with :func:`compiler_options`, which JAX takes only where no other function is traced."""
-        import jax
-
         with self._lock:
             if self._outermost is None:
                 raised = self.raising is not None and not self.raising.left
@@ -116,15 +111,11 @@ class Program:
     def traced(self) -> tuple[tuple[tuple[str, ...], ...], tuple[OracleFallback, ...]]:
         """The heavy operations of each result, and what is not done as wanted; traces the function if need be."""
         if self._traced is None:
-            import jax
-
             jax.eval_shape(self.function, *self._shapes())
         assert self._traced is not None
         return self._traced
 
     def _shapes(self) -> list[Any]:
-        import jax
-
         return [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in self.stream.arguments]
 
 
@@ -170,8 +161,6 @@ class Oracle:
         executable = self.program.executable()
         if not self.bits.size:
             return cast("Callable[..., Any]", executable)
-        import jax.numpy as jnp
-
         bits = jnp.asarray(self.bits)
         return lambda *arguments: executable(*arguments, bits)
 

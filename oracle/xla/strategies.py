@@ -13,6 +13,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.nests import size
 from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.stream import HbmTensor
+from archloom.oracle.taidl.types import of_numpy
 from archloom.oracle.windows import linear
 from archloom.oracle.xla.loops.outlining import Outlined, Path, describe
 from archloom.oracle.xla.notation.build import from_bytes
@@ -22,7 +23,7 @@ from archloom.oracle.xla.notation.limits import USUAL, Limits
 from archloom.oracle.xla.notation.refusals import Refusal, Unraisable
 from archloom.oracle.xla.notation.variables import fresh
 from archloom.oracle.xla.notation.work import bounded_work
-from archloom.oracle.xla.raising.dataflow import Steps, taidl_dtype
+from archloom.oracle.xla.raising.dataflow import Steps
 from archloom.oracle.xla.raising.query import Query
 from archloom.oracle.xla.raising.relays import without_relays
 from archloom.oracle.xla.raising.rings import without_rings
@@ -122,10 +123,6 @@ class Strategy:
     as_deep: bool = False
 
 
-def _as_it_stands(task: Task) -> Raising | Refusal:
-    return task.attempt(task.stream)
-
-
 def _without_rings(task: Task) -> Raising | Refusal | None:
     straight = without_rings(task.stream, task.limits)
     return None if straight is task.stream else task.attempt(straight)
@@ -175,7 +172,7 @@ def _in_part(task: Task) -> Raising | Refusal:
 
 
 STRATEGIES = (
-    Strategy("as it stands", _as_it_stands, as_deep=True),
+    Strategy("as it stands", lambda task: task.attempt(task.stream), as_deep=True),
     Strategy("without rings", _without_rings, as_deep=True),
     Strategy("in strips", _in_strips),
     Strategy("in part", _in_part),
@@ -204,7 +201,7 @@ def raise_stream(stream: ResolvedStream, *, reassociate: bool = False, limits: L
 def _result(raiser: Raiser, tensor: HbmTensor) -> Raised:
     axes = tuple(fresh() for _ in tensor.shape)
     ranges = {axis: (0, extent - 1) for axis, extent in zip(axes, tensor.shape, strict=True)}
-    dtype, byte = taidl_dtype(tensor.dtype), fresh()
+    dtype, byte = of_numpy(tensor.dtype), fresh()
     element = linear(tuple(Affine.variable(a) for a in axes), tensor.shape)
     inner = {**ranges, byte: (0, width(dtype) - 1)}
     address = (element * width(dtype) + Affine.variable(byte) + tensor.address).simplify(inner)

@@ -22,7 +22,6 @@ from archloom.mapper.workload import Epilogue, Workload, attention
 from archloom.oracle import interpreter, taidl
 from archloom.oracle.errors import MappingError
 from archloom.oracle.resolve import resolve
-from archloom.oracle.stream import flat_trace
 from archloom.oracle.xla import compile_stream
 from archloom.tvm_backend.artifact import workload_json
 from archloom.tvm_backend.ir.attention import AttentionShape
@@ -30,6 +29,7 @@ from archloom.uma_targets.oma.target import OMA
 from archloom.uma_targets.qkv.attention import emit, fits
 from archloom.uma_targets.qkv.target import QKV
 from tests.support.examples import often, slow
+from tests.support.oracle.flat_trace import flat_trace
 
 B, H, Q, D = 2, 3, 9, 8
 """Batch, heads, length and depth of the networks."""

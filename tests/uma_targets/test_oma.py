@@ -18,9 +18,10 @@ from archloom.mapper.workload import Epilogue, Workload, gemm
 from archloom.oracle import interpreter
 from archloom.oracle.errors import MappingError, TargetError
 from archloom.oracle.resolve import resolve
-from archloom.oracle.stream import Stream, flat_trace
+from archloom.oracle.stream import Stream
 from archloom.uma_targets.oma.target import OMA, ORDERS
 from tests.support.examples import examples
+from tests.support.oracle.flat_trace import flat_trace
 
 BYTES = {"load8": 1, "store8": 1, "load32": 4, "store32": 4}
 CACHE = {"cache_sets": 4, "cache_ways": 2, "cache_line_bytes": 16}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 
 from archloom.acadl_models.timing.log import STARTED
-from archloom.acadl_models.timing.program import AccessPlan
+from archloom.acadl_models.timing.program import AccessPlan, StaticInstruction
 from archloom.acadl_models.timing.reference.completing import process
 from archloom.acadl_models.timing.reference.recording import note
 from archloom.acadl_models.timing.reference.requests import issue
@@ -51,18 +52,19 @@ def _holds_back(m: Machine, earlier: Instance, later: Instance) -> bool:
     )
     return any(
         _meet(a, earlier.values, b, later.values)
-        for a in earlier.static.plans
+        for a, b in _ordered(earlier.static, later.static)
         if not (only_modifying and a.is_read)
-        for b in later.static.plans
-        if _ordered(a, b)
     )
 
 
-def _ordered(a: AccessPlan, b: AccessPlan) -> bool:
-    """Whether accesses of these kinds must keep their order where they meet."""
-    if not (a.tracked and b.tracked and a.buffer.name == b.buffer.name):
-        return False
-    return a.access.kind != b.access.kind or a.access.kind == "write"
+@lru_cache(maxsize=4096)
+def _ordered(earlier: StaticInstruction, later: StaticInstruction) -> list[tuple[AccessPlan, AccessPlan]]:
+    """The accesses that must keep their order where they meet."""
+    return [
+        (a, b) for a in earlier.plans for b in later.plans
+        if a.tracked and b.tracked and a.buffer.name == b.buffer.name
+        and (a.access.kind != b.access.kind or a.access.kind == "write")
+    ]
 
 
 def _meet(a: AccessPlan, a_values: Mapping[str, int], b: AccessPlan, b_values: Mapping[str, int]) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.operators import (
     contraction,
     control,
@@ -12,7 +15,7 @@ from archloom.oracle.taidl.operators import (
     random,
     reduction,
 )
-from archloom.oracle.taidl.operators.base import Opcode
+from archloom.oracle.taidl.operators.base import Attributes, Opcode, Shaped
 
 OPCODES: dict[str, Opcode] = {
     row.name: row
@@ -20,3 +23,17 @@ OPCODES: dict[str, Opcode] = {
     for row in module.ROWS
 }
 """Every operator by name."""
+
+
+def fault(opcode: str, result: Shaped, operands: Sequence[Shaped], attributes: Attributes) -> str | None:
+    """What is wrong with the types of ``%x = opcode(operands, attributes)``, to be put after ``%x``, or None."""
+    complaint = OPCODES[opcode].rule(result, operands, attributes)
+    if complaint is None:
+        return None
+    return (f" {complaint}" if complaint.startswith("is ") else f": {complaint}").replace("{}", opcode)
+
+
+def word(value: ast.Expr) -> str:
+    """The word that an attribute such as ``kind=max`` names; the case does not matter."""
+    return value.name.lower() if isinstance(value, ast.Name) else ""
+

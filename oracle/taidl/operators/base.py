@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias, Union
 
 import numpy as np
 
+from archloom.oracle.late_jax import jnp
 from archloom.oracle.taidl.types import element_type
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -33,16 +34,14 @@ class Shaped:
 class Region(Protocol):
     """The body of a ``def`` as the value of an attribute: a function of tensors.
 
-    ``outputs`` gives the types that it computes from those of its inputs, or raises the error of who made it; called
-    with arrays (NumPy's in a kernel, JAX's in a lowering) it computes.
+    ``outputs`` gives the types that it computes from those of its inputs, or raises the error of who made it. Kernels
+    and lowerings are given what computes, called with arrays (NumPy's or JAX's).
     """
 
     @property
     def name(self) -> str: ...
 
     def outputs(self, inputs: Sequence[Shaped]) -> tuple[Shaped, ...]: ...
-
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]: ...
 
 
 AttributeValue: TypeAlias = Union[int, float, str, tuple[Dim, ...], Region]
@@ -105,16 +104,7 @@ class Opcode:
 
 def in_both(f: Callable[[Any, Sequence[Any], Sequence[Any], Mapping[str, Any]], Any]) -> tuple[Kernel, Lowering]:
     """Kernel and lowering of what NumPy and JAX say alike: ``f(numpy or jax.numpy, shape, operands, attributes)``."""
-
-    def kernel(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
-        return f(np, shape, x, a)
-
-    def lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-        import jax.numpy as jnp
-
-        return f(jnp, result.shape, x, a)
-
-    return kernel, lowering
+    return (lambda shape, dtype, x, a: f(np, shape, x, a)), lambda result, x, a, types: f(jnp, result.shape, x, a)
 
 
 # --- for rules ----------------------------------------------------------------------------------------------------
@@ -135,11 +125,15 @@ def shapes_differ(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     return len(a) != len(b) or any(differ(x, y) for x, y in zip(a, b, strict=True))
 
 
+def types_differ(a: Shaped, b: Shaped) -> bool:
+    """Whether two types cannot be equal."""
+    return a.dtype != b.dtype or shapes_differ(a.shape, b.shape)
+
+
 def wrong(result: Shaped, shape: Sequence[Dim], dtype: str) -> str | None:
     """The complaint if the declared type is not the one computed."""
-    if result.dtype == dtype and not shapes_differ(result.shape, shape):
-        return None
-    return f"is declared {result} but {{}} gives {Shaped(tuple(shape), dtype)}"
+    found = Shaped(tuple(shape), dtype)
+    return f"is declared {result} but {{}} gives {found}" if types_differ(result, found) else None
 
 
 def integers(a: Attributes, name: str) -> tuple[Dim, ...]:

@@ -10,10 +10,14 @@ XLA's CPU backend takes subnormal f32 and f64 for zeros in arithmetic, but not w
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from archloom.oracle.late_jax import jax, jnp, lax
+from archloom.oracle.taidl.operators import numbers
 from archloom.oracle.taidl.types import element_type, limits, numpy_dtype
 
 
@@ -29,8 +33,6 @@ def carrier_name(dtype: str) -> str:
 
 def carrier_dtype(dtype: str) -> np.dtype[Any]:
     """The type of the carrier."""
-    import jax.numpy as jnp
-
     return np.dtype(jnp.dtype(carrier_name(dtype)))
 
 
@@ -41,9 +43,7 @@ def is_wide(dtype: str) -> bool:
 
 def constant(number: float, dtype: str) -> np.ndarray[Any, Any]:
     """The carrier of a number (an integer may be given as any with its bits)."""
-    from archloom.oracle.taidl.operators.numbers import constant as made
-
-    return carried(made(number, numpy_dtype(dtype)), dtype)
+    return carried(numbers.constant(number, numpy_dtype(dtype)), dtype)
 
 
 def carried(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
@@ -64,9 +64,6 @@ def elements(carrier: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
 
 def value(x: Any, dtype: str) -> Any:
     """The numbers that a carrier holds (see :mod:`archloom.oracle.taidl.operators.numbers`)."""
-    import jax.numpy as jnp
-    from jax import lax
-
     kind = element_type(dtype)
     if kind.kind not in ("float", "scale") or kind.bits >= 32:
         return x
@@ -79,9 +76,6 @@ def value(x: Any, dtype: str) -> Any:
 
 def element(x: Any, dtype: str) -> Any:
     """Numbers as a carrier: integers wrap, floats are rounded once, NaN is 0 where the type has none."""
-    import jax.numpy as jnp
-    from jax import lax
-
     kind = element_type(dtype)
     if kind.kind in ("int", "uint"):
         x = x.astype(carrier_dtype(dtype))
@@ -113,9 +107,6 @@ def _form(name: str) -> tuple[int, int, int]:
 
 
 def _decoded(codes: Any, name: str) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     exponent, mantissa, bias = _form(name)
     code = codes.astype(jnp.uint32)
     magnitude = code & np.uint32((1 << exponent + mantissa) - 1)
@@ -127,9 +118,6 @@ def _decoded(codes: Any, name: str) -> Any:
 
 
 def _encoded(x: Any, name: str) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     exponent, mantissa, bias = _form(name)
     bits = lax.bitcast_convert_type(x, jnp.uint32)
     sign, magnitude = bits >> np.uint32(31), bits & np.uint32(0x7FFFFFFF)
@@ -153,15 +141,11 @@ def uncontracted(x: Any) -> Any:
     Its code generator fuses the product in ``a * b + c`` into the addition, without rounding it (an FMA), and has no
     option against that. Behind a selection the product stands alone.
     """
-    import jax.numpy as jnp
-
     return jnp.where(jnp.abs(x) <= jnp.finfo(x.dtype).max, x, x + x)
 
 
 def flush(x: Any) -> Any:
     """Subnormal f32 and f64 as zeros of their sign."""
-    import jax.numpy as jnp
-
     if x.dtype not in (jnp.float32, jnp.float64):
         return x
     return jnp.where(jnp.abs(x) < np.finfo(x.dtype).tiny, jnp.copysign(np.zeros((), x.dtype), x), x)
@@ -169,8 +153,6 @@ def flush(x: Any) -> Any:
 
 def native(x: Any) -> Any:
     """``x`` with subnormals flushed where the backend does not do so by itself in arithmetic."""
-    import jax
-
     return x if jax.default_backend() == "cpu" else flush(x)
 
 
@@ -181,36 +163,22 @@ def tied(a: Any, b: Any) -> tuple[Any, Any]:
     what is broadcast, drops ``+ 0.0``, and makes ``1 / sqrt(x)`` an approximation: each with other bits. Behind
     selections, the second one by the first operand, it sees neither the operands' operations nor a second constant.
     """
-    import jax.numpy as jnp
-
     a, b = native(uncontracted(a)), native(uncontracted(b))
     return a, jnp.where(a == a, b, a)
 
 
 def add(a: Any, b: Any) -> Any:
     """The rounded sum of floats; 0.0 + -0.0 is 0.0, also where XLA sees that the first is a constant."""
-    import jax.numpy as jnp
-
     a, b = tied(a, b)
     return native(jnp.where(b == b, a, b) + b)
 
 
-def subtract(a: Any, b: Any) -> Any:
-    """The rounded difference of floats."""
-    a, b = tied(a, b)
-    return native(a - b)
+def _rounded(f: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda a, b: native(f(*tied(a, b)))
 
 
-def multiply(a: Any, b: Any) -> Any:
-    """The rounded product of floats."""
-    a, b = tied(a, b)
-    return native(a * b)
-
-
-def divide(a: Any, b: Any) -> Any:
-    """The rounded quotient of floats."""
-    a, b = tied(a, b)
-    return native(a / b)
+subtract, multiply, divide = _rounded(operator.sub), _rounded(operator.mul), _rounded(operator.truediv)
+"""The rounded difference, product and quotient of floats."""
 
 
 # --- numbers of one type as numbers of another --------------------------------------------------------------------
@@ -218,9 +186,6 @@ def divide(a: Any, b: Any) -> Any:
 
 def odd(x: Any) -> Any:
     """f64 as f32, an inexact one with its last bit set: from there it can be rounded again as if from f64."""
-    import jax.numpy as jnp
-    from jax import lax
-
     x = flush(x)
     near = x.astype(jnp.float32)
     far = jnp.abs(near.astype(jnp.float64)) > jnp.abs(x)
@@ -232,9 +197,6 @@ def odd(x: Any) -> Any:
 
 def sticky(x: Any) -> Any:
     """Integers as f32; one that is not exact has its last bit set, as in :func:`odd`."""
-    import jax.numpy as jnp
-    from jax import lax
-
     wide = jnp.dtype("uint64" if x.dtype.itemsize == 8 else "uint32")
     negative = x < 0
     bits = 8 * wide.itemsize
@@ -250,8 +212,6 @@ def sticky(x: Any) -> Any:
 
 def saturated(x: Any, storage: str) -> Any:
     """Floats as integers: truncated, saturated, NaN as 0; the carrier of an integer type."""
-    import jax.numpy as jnp
-
     low, high = limits(storage)
     target = carrier_dtype(storage)
     # the largest float not above the bound: 2^31 - 1 itself is no f32
@@ -265,16 +225,12 @@ def saturated(x: Any, storage: str) -> Any:
 
 def dequantized(x: Any, dtype: str) -> Any:
     """The f32 that quantized numbers stand for."""
-    import jax.numpy as jnp
-
     kind = element_type(dtype)
     return multiply(subtract(x.astype(jnp.float32), np.float32(kind.zero_point)), np.float32(kind.scale))
 
 
 def quantized(x: Any, dtype: str) -> Any:
     """f32 as the nearest quantized number, saturated."""
-    from jax import lax
-
     kind = element_type(dtype)
     ticks = lax.round(divide(x, np.float32(kind.scale)), lax.RoundingMethod.TO_NEAREST_EVEN)
     return saturated(add(ticks, np.float32(kind.zero_point)), kind.storage)

@@ -12,27 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.taidl.fused import fma
-from archloom.oracle.taidl.operators import carriers, fused_jax, numbers
-from archloom.oracle.taidl.operators.base import (
-    Array,
-    Attribute,
-    Attributes,
-    Dim,
-    Opcode,
-    Shaped,
-    axis_fault,
-    integer,
-    integers,
-    ints,
-    is_kind,
-    shapes_differ,
-    show,
-    wrong,
-)
+from archloom.oracle.taidl.operators import base, carriers, fused_jax, numbers
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Dim, Opcode, Shaped, integer, integers, ints
 from archloom.oracle.taidl.operators.conversion import convert, converted
 from archloom.oracle.taidl.operators.elementwise import SUBNORMALS
-from archloom.oracle.taidl.operators.movement import padded, spread
+from archloom.oracle.taidl.operators.movement import padded
 from archloom.oracle.taidl.types import TYPES, element_type
 
 Values = Mapping[str, Any]
@@ -57,9 +43,9 @@ _LARGE_DOT = 1 << 16
 """Multiply-accumulates from which NumPy's integer matrix product loses to BLAS in float64."""
 
 
-def product(left: Array, right: Array, dtype: np.dtype[Any]) -> Array:
+def product(left: base.Array, right: base.Array, dtype: np.dtype[Any]) -> base.Array:
     """[..., m, k] x [..., k, n] as elements of the type."""
-    if not is_kind(numbers.name_of(dtype), "int", "uint"):
+    if not base.is_kind(numbers.name_of(dtype), "int", "uint"):
         name = element_type(numbers.name_of(dtype))
         left, right = (converted(x, element_type(numbers.name_of(x.dtype)), name) for x in (left, right))
         return numbers.element(_ordered(numbers.value(left), numbers.value(right), dtype), dtype)
@@ -73,8 +59,8 @@ def product(left: Array, right: Array, dtype: np.dtype[Any]) -> Array:
     return numbers.element((left.astype(np.float64) @ right.astype(np.float64)).astype(np.int64).astype(target), dtype)
 
 
-def _ordered(left: Array, right: Array, dtype: np.dtype[Any]) -> Array:
-    def rounded(v: Array) -> Array:
+def _ordered(left: base.Array, right: base.Array, dtype: np.dtype[Any]) -> base.Array:
+    def rounded(v: base.Array) -> base.Array:
         return v if v.dtype == dtype else numbers.value(numbers.element(v, dtype))
 
     total = rounded(numbers.multiply(left[..., :1], right[..., :1, :]))
@@ -84,14 +70,12 @@ def _ordered(left: Array, right: Array, dtype: np.dtype[Any]) -> Array:
     return total
 
 
-def _magnitude(x: Array) -> int:
+def _magnitude(x: base.Array) -> int:
     return max(abs(int(x.min())), abs(int(x.max())))
 
 
 def jax_product(left: Any, right: Any, types: Sequence[str], dtype: str) -> Any:
     """:func:`product` of carriers."""
-    from jax import lax
-
     target = element_type(dtype)
     if target.kind == "float":
         left, right = (convert(x, element_type(t), target) for x, t in zip((left, right), types, strict=True))
@@ -106,8 +90,6 @@ def jax_product(left: Any, right: Any, types: Sequence[str], dtype: str) -> Any:
 
 def ordered(left: Any, right: Any, dtype: str) -> Any:
     """[..., m, k] x [..., k, n], carriers of one floating-point type, added up in the order of k."""
-    from jax import lax
-
     left, right = carriers.value(left, dtype), carriers.value(right, dtype)
 
     def rounded(v: Any) -> Any:
@@ -135,7 +117,7 @@ def _dot_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str 
     extents: dict[str, list[Dim]] = {}
     for side, tensor in (("lhs", x), ("rhs", y)):
         axes = (*named[side + "_batch"], *named[side + "_contracting"])
-        complaint = next(filter(None, (axis_fault(i, len(tensor.shape)) for i in axes)), None)
+        complaint = next(filter(None, (base.axis_fault(i, len(tensor.shape)) for i in axes)), None)
         if complaint or len(set(axes)) != len(axes):
             return complaint or "an axis is named twice in the batch and contracting axes"
         for part in ("_batch", "_contracting"):
@@ -143,13 +125,13 @@ def _dot_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str 
         extents[side] = [d for i, d in enumerate(tensor.shape) if i not in axes]
     for part in ("batch", "contracting"):
         left, right = extents["lhs_" + part], extents["rhs_" + part]
-        if shapes_differ(left, right):
-            return f"the {part} axes of {x} and {y} have the extents {show(left)} and {show(right)}"
+        if base.shapes_differ(left, right):
+            return f"the {part} axes of {x} and {y} have the extents {base.show(left)} and {base.show(right)}"
     if (a["rounding"], a["subnormals"]) != ("each", "keep") and result.dtype != "f32":
         return f"rounding and subnormals of {{}} are for sums in f32, not in {result.dtype}"
     if (a["rounding"], a["subnormals"]) == ("each", "flush"):
         return "subnormals=flush of {} goes with rounding=fused"
-    return wrong(result, extents["lhs_batch"] + extents["lhs"] + extents["rhs"], result.dtype)
+    return base.wrong(result, extents["lhs_batch"] + extents["lhs"] + extents["rhs"], result.dtype)
 
 
 def _dot(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
@@ -166,7 +148,7 @@ def _dot_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[s
     return jax_product(left, right, types, result.dtype).reshape(result.shape)
 
 
-def _fused(left: Array, right: Array, *, flush: bool) -> Array:
+def _fused(left: base.Array, right: base.Array, *, flush: bool) -> base.Array:
     """In the order of the contracted axis, from zero on, one rounding for each product that is added."""
     left, right = (converted(x, element_type(numbers.name_of(x.dtype)), TYPES["f32"]) for x in (left, right))
     total = np.zeros((*left.shape[:-1], right.shape[-1]), np.float32)
@@ -176,9 +158,6 @@ def _fused(left: Array, right: Array, *, flush: bool) -> Array:
 
 
 def _jax_fused(left: Any, right: Any, types: Sequence[str], *, flush: bool) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     left, right = (convert(x, element_type(t), TYPES["f32"]) for x, t in zip((left, right), types, strict=True))
 
     def body(i: Any, total: Any) -> Any:
@@ -245,7 +224,7 @@ def _convolution_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes)
     layouts = [_layout(a, name, rank) for name in ("lhs_dims", "rhs_dims", "out_dims")]
     for axes in layouts:
         if sorted(map(str, axes)) != sorted(map(str, range(rank))):
-            return f"{show(axes)} is no permutation of the {rank} axes"
+            return f"{base.show(axes)} is no permutation of the {rank} axes"
     lists = _lists(a, rank - 2)
     if any(len(v) != rank - 2 for v in lists.values()):
         return f"{', '.join(lists)} need one entry for each of the {rank - 2} spatial axes"
@@ -265,7 +244,7 @@ def _convolution_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes)
     placed: list[Dim] = [0] * rank
     for axis, extent in zip(layouts[2], shape, strict=True):
         placed[int(axis)] = extent
-    return wrong(result, placed, result.dtype)
+    return base.wrong(result, placed, result.dtype)
 
 
 def _convolved(
@@ -293,19 +272,13 @@ def _convolved(
 
 
 def _convolution(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    def pad(v: Array, low: Sequence[int], high: Sequence[int], dilation: Sequence[int]) -> Array:
-        zero = numbers.constant(0, v.dtype)
-        v = np.asarray(spread(v, [d - 1 for d in dilation], zero))
-        whole = tuple(n + lo + hi for n, lo, hi in zip(v.shape, low, high, strict=True))
-        return np.asarray(padded(whole, v, low, zero))
+    def pad(v: base.Array, low: Sequence[int], high: Sequence[int], dilation: Sequence[int]) -> base.Array:
+        return np.asarray(padded(v, numbers.constant(0, v.dtype), low, high, dilation))
 
     return _convolved(shape, x, a, pad, np.stack, lambda p, w: product(p, w, dtype))
 
 
 def _convolution_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     def pad(v: Any, low: Sequence[int], high: Sequence[int], dilation: Sequence[int]) -> Any:
         return lax.pad(v, np.zeros((), v.dtype), [
             (lo, hi, d - 1) for lo, hi, d in zip(low, high, dilation, strict=True)])

@@ -13,19 +13,9 @@ from typing import Any, cast
 import numpy as np
 
 from archloom.oracle.errors import TaidlError, suggest
-from archloom.oracle.taidl.operators import carriers
-from archloom.oracle.taidl.operators.base import (
-    Array,
-    Attribute,
-    Attributes,
-    Opcode,
-    Region,
-    Shaped,
-    differ,
-    in_both,
-    integer,
-    shapes_differ,
-)
+from archloom.oracle.late_jax import jax, jnp, lax
+from archloom.oracle.taidl.operators import base, carriers
+from archloom.oracle.taidl.operators.base import Array, Attribute, Attributes, Opcode, Region, Shaped, integer
 from archloom.oracle.taidl.types import element_type
 
 Values = Mapping[str, Any]
@@ -36,8 +26,7 @@ def _region(a: Attributes, name: str) -> Region:
 
 
 def _unequal(found: Sequence[Shaped], wanted: Sequence[Shaped]) -> bool:
-    return len(found) != len(wanted) or any(
-        x.dtype != y.dtype or shapes_differ(x.shape, y.shape) for x, y in zip(found, wanted, strict=True))
+    return len(found) != len(wanted) or any(map(base.types_differ, found, wanted))
 
 
 def _list(types: Sequence[Shaped]) -> str:
@@ -51,10 +40,7 @@ def _chosen(result: Shaped, types: Sequence[Shaped], a: Attributes, name: str) -
         return None
     if not 0 <= which < len(types):
         return f"result must be in 0..{len(types) - 1}, the outputs of {name}, found {which}"
-    if result.dtype != types[which].dtype or any(map(differ, result.shape, types[which].shape)) or len(
-            result.shape) != len(types[which].shape):
-        return f"is declared {result} but {name} gives {types[which]}"
-    return None
+    return f"is declared {result} but {name} gives {types[which]}" if base.types_differ(result, types[which]) else None
 
 
 # --- while --------------------------------------------------------------------------------------------------------
@@ -79,11 +65,7 @@ def _while(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> A
 
 
 def _while_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
-    final = lax.while_loop(lambda s: a["cond"](*s)[0], lambda s: tuple(a["body"](*s)),
-                           tuple(jnp.asarray(v) for v in x))
+    final = lax.while_loop(lambda s: a["cond"](*s)[0], lambda s: tuple(a["body"](*s)), tuple(jnp.asarray(v) for v in x))
     return final[a["result"]]
 
 
@@ -101,14 +83,7 @@ def _conditional_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes)
     return _chosen(result, found[0], a, then.name)
 
 
-def _conditional(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return a["then" if bool(x[0]) else "else"](*x[1:])[a["result"]]
-
-
 def _conditional_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     which = a["result"]
     return lax.cond(x[0], lambda *s: a["then"](*s)[which], lambda *s: a["else"](*s)[which], *map(jnp.asarray, x[1:]))
 
@@ -154,10 +129,6 @@ def registered(name: str) -> Registered:
     return _registered[name]
 
 
-def _custom_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
-    return None
-
-
 def _checked(name: str, value: Any, shape: Sequence[Any], dtype: Any) -> Any:
     if tuple(value.shape) != tuple(shape) or value.dtype != dtype:
         raise TaidlError(f"function {name!r} gave {value.dtype}{list(value.shape)}, "
@@ -178,9 +149,6 @@ def _custom(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> 
 
 
 def _custom_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax
-    import jax.numpy as jnp
-
     function, dtype = registered(a["function"]), carriers.carrier_dtype(result.dtype)
     if function.jax is not None:
         made = as_carrier(function.jax(*(natural(jnp.asarray(v), t) for v, t in zip(x, types, strict=True))))
@@ -197,9 +165,6 @@ def _custom_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequenc
 
 def natural(x: Any, dtype: str) -> Any:
     """A carrier as the JAX array of its type, for types of 8 bits and more."""
-    import jax.numpy as jnp
-    from jax import lax
-
     kind = element_type(dtype)
     if kind.kind in ("float", "scale") and kind.bits == 8:
         return lax.bitcast_convert_type(x, jnp.dtype(kind.numpy))
@@ -208,9 +173,6 @@ def natural(x: Any, dtype: str) -> Any:
 
 def as_carrier(x: Any) -> Any:
     """A JAX array of a type of 8 bits and more as its carrier."""
-    import jax.numpy as jnp
-    from jax import lax
-
     x = jnp.asarray(x)
     return lax.bitcast_convert_type(x, jnp.uint8) if jnp.issubdtype(x.dtype, jnp.floating) and (
         x.dtype.itemsize == 1) else x
@@ -224,12 +186,14 @@ ROWS: list[Opcode] = [
     Opcode("while", None, _while_rule, _while, _while_lowering, "opaque",
            "while `cond` of the state holds, the state becomes `body` of it; operand number `result` (0) at the end",
            (_function("cond"), _function("body"), integer("result", 0))),
-    Opcode("conditional", None, _conditional_rule, _conditional, _conditional_lowering, "opaque",
+    Opcode("conditional", None, _conditional_rule,
+           lambda shape, dtype, x, a: a["then" if bool(x[0]) else "else"](*x[1:])[a["result"]],
+           _conditional_lowering, "opaque",
            "a scalar i1, then what the chosen function takes; its output number `result` (0)",
            (_function("then"), _function("else"), integer("result", 0))),
-    Opcode("call", None, _call_rule, *in_both(lambda xp, shape, x, a: a["function"](*x)[a["result"]]), "opaque",
+    Opcode("call", None, _call_rule, *base.in_both(lambda xp, shape, x, a: a["function"](*x)[a["result"]]), "opaque",
            "the output number `result` (0) of a `def`", (_function("function"), integer("result", 0)), least=0),
-    Opcode("custom_call", None, _custom_rule, _custom, _custom_lowering, "opaque",
+    Opcode("custom_call", None, lambda result, operands, a: None, _custom, _custom_lowering, "opaque",
            "a function given to `archloom.oracle.taidl.register_function`", (Attribute("function", "name"),), least=0,
            typed=True),
 ]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.taidl.operators import carriers, numbers
 from archloom.oracle.taidl.operators.base import Array, Attributes, Opcode, Shaped, differ, integer, is_kind, wrong
 from archloom.oracle.taidl.types import ElementType, as_codes, element_type, numpy_dtype
@@ -29,50 +30,36 @@ def converted(x: Array, source: ElementType, target: ElementType) -> Array:
     """Elements of one type as elements of another, of equal value as far as it can be."""
     if source == target:
         return x
-    dtype, v = numpy_dtype(target.name), numbers.value(x)
-    if target.kind == "bool":
-        return np.asarray(numbers.flush(v) != 0)
-    if _is_integer(target):
-        return numbers.element(v if _is_integer(source) else numbers.saturated(v, target.name), dtype)
-    if _is_integer(source):
-        exact = target.bits >= 32 or source.bits <= 16
-        return numbers.element(v.astype(dtype if target.bits >= 32 else np.float32) if exact else numbers.sticky(v),
-                               dtype)
-    if source.bits == 64:
-        return numbers.narrowed(v) if target.bits == 32 else numbers.element(numbers.odd(v), dtype)
-    return numbers.flush(v).astype(dtype) if target.bits == 64 else numbers.element(v, dtype)
+    dtype = numpy_dtype(target.name)
+    return np.asarray(_between(numbers, numbers.value(x), source, target, dtype, dtype, numbers.narrowed))
 
 
 def convert(x: Any, source: ElementType, target: ElementType) -> Any:
     """:func:`converted` for carriers of JAX."""
-    import jax.numpy as jnp
-
     if source == target:
         return x
     dtype, v = carriers.carrier_dtype(target.name), carriers.value(x, source.name)
+    return _between(carriers, v, source, target, dtype, target.name, lambda v: carriers.native(v.astype(dtype)))
+
+
+def _between(held: Any, v: Any, source: ElementType, target: ElementType, dtype: Any, key: Any, narrowed: Any) -> Any:
+    """Numbers as elements of ``target``, by what holds them: ``numbers``, or ``carriers``; ``key`` is the target's."""
     if target.kind == "bool":
-        return carriers.flush(v) != 0
+        return held.flush(v) != 0
     if _is_integer(target):
-        v = v if _is_integer(source) else carriers.saturated(v, target.name)
-        return carriers.element(v, target.name)
+        return held.element(v if _is_integer(source) else held.saturated(v, target.name), key)
     if _is_integer(source):
         exact = target.bits >= 32 or source.bits <= 16
-        v = v.astype(dtype if target.bits >= 32 else jnp.float32) if exact else carriers.sticky(v)
-        return carriers.element(v, target.name)
+        return held.element(v.astype(dtype if target.bits >= 32 else np.float32) if exact else held.sticky(v), key)
     if source.bits == 64:
-        return carriers.native(v.astype(dtype)) if target.bits == 32 else carriers.element(
-            carriers.odd(v), target.name)
-    return carriers.flush(v).astype(dtype) if target.bits == 64 else carriers.element(v, target.name)
+        return narrowed(v) if target.bits == 32 else held.element(held.odd(v), key)
+    return held.flush(v).astype(dtype) if target.bits == 64 else held.element(v, key)
 
 
 def _convert(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
     if x[0].dtype == dtype:
         return x[0]
     return converted(x[0], element_type(numbers.name_of(x[0].dtype)), element_type(numbers.name_of(dtype)))
-
-
-def _convert_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-    return convert(x[0], element_type(types[0]), element_type(result.dtype))
 
 
 # --- by bits ------------------------------------------------------------------------------------------------------
@@ -110,15 +97,8 @@ def _bitcast(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[st
     return as_codes(joined & np.uint8((1 << min(8, numbers.kind_bits(target))) - 1), target)
 
 
-def _bitcast_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-    return bitcast(x[0], types[0], result.dtype)
-
-
 def bitcast(x: Any, source: str, target: str) -> Any:
     """The bits of a carrier as another type; wider types join the last axis, narrower ones add one."""
-    import jax.numpy as jnp
-    from jax import lax
-
     from_bits, to_bits = width(source), width(target)
     if min(from_bits, to_bits) >= 8:
         # XLA joins bitcasts one after the other to one that may not exist, such as from 4 bytes to 2 numbers of 16 bits
@@ -140,9 +120,6 @@ def bitcast(x: Any, source: str, target: str) -> Any:
 
 def code(x: Any, dtype: str) -> Any:
     """The bits of a carrier as unsigned numbers."""
-    import jax.numpy as jnp
-    from jax import lax
-
     if x.dtype == jnp.bool_:
         return x.astype(jnp.uint8)
     plain = lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * x.dtype.itemsize}"))
@@ -152,9 +129,6 @@ def code(x: Any, dtype: str) -> Any:
 
 def from_code(plain: Any, dtype: str) -> Any:
     """The carrier with these bits, given as unsigned numbers."""
-    import jax.numpy as jnp
-    from jax import lax
-
     kind, target = element_type(dtype), carriers.carrier_dtype(dtype)
     if target == jnp.bool_:
         return plain != 0
@@ -203,9 +177,6 @@ def _reduce_precision(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: M
 
 
 def _reduce_precision_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     bits = lax.bitcast_convert_type(carriers.value(x[0], types[0]), jnp.uint32)
     made = _reduced(jnp, bits, int(a["E"]), int(a["M"]))
     return carriers.element(lax.bitcast_convert_type(made, jnp.float32), result.dtype)
@@ -240,24 +211,20 @@ def _quantize_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], t
     return carriers.quantized(v, result.dtype)
 
 
-def _dequantize(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
-    return numbers.dequantized(x[0], a["types"][1])
-
-
-def _dequantize_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-    return carriers.dequantized(x[0], types[0])
-
-
 ROWS: list[Opcode] = [
-    Opcode("convert", 1, _convert_rule, _convert, _convert_lowering, "elementwise",
-           "rounds to nearest, ties to even; from floats to integers truncates and saturates, NaN is 0"),
-    Opcode("bitcast_convert", 1, _bitcast_rule, _bitcast, _bitcast_lowering, "layout",
-           "the same bits, lowest first; a narrower type adds a last axis, a wider one removes it"),
+    Opcode("convert", 1, _convert_rule, _convert,
+           lambda result, x, a, types: convert(x[0], element_type(types[0]), element_type(result.dtype)),
+           "elementwise", "rounds to nearest, ties to even; from floats to integers truncates and saturates, NaN is 0"),
+    Opcode("bitcast_convert", 1, _bitcast_rule, _bitcast,
+           lambda result, x, a, types: bitcast(x[0], types[0], result.dtype),
+           "layout", "the same bits, lowest first; a narrower type adds a last axis, a wider one removes it"),
     Opcode("reduce_precision", 1, _reduce_precision_rule, _reduce_precision, _reduce_precision_lowering, "elementwise",
            "rounded to `E` exponent and `M` mantissa bits; what is too large is infinite, what is too small zero",
            (integer("E"), integer("M"))),
     Opcode("uniform_quantize", 1, _quantize_rule, _quantize, _quantize_lowering, "elementwise",
            "f32 or another quantized type; round_nearest_even(x / scale) + zero_point, saturated", typed=True),
-    Opcode("uniform_dequantize", 1, _dequantize_rule, _dequantize, _dequantize_lowering, "elementwise",
-           "(x - zero_point) * scale in f32", typed=True),
+    Opcode("uniform_dequantize", 1, _dequantize_rule,
+           lambda shape, dtype, x, a: numbers.dequantized(x[0], a["types"][1]),
+           lambda result, x, a, types: carriers.dequantized(x[0], types[0]),
+           "elementwise", "(x - zero_point) * scale in f32", typed=True),
 ]

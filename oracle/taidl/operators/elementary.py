@@ -17,6 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle.late_jax import jax, jnp, lax
+from archloom.oracle.taidl.operators import carriers, numbers
+
 _LN2 = (0.693147180369123816490, 1.90821492927058770002e-10)
 """ln 2 with its first part short enough that a whole number below 2^11 times it is exact."""
 
@@ -44,35 +47,20 @@ class Reals:
     def minus(self, a: Any, b: Any) -> Any:
         return self.plus(a, -b)
 
-    def root(self, x: Any) -> Any:
-        return self.xp.sqrt(x)
 
-
-@cache
-def _numpy() -> Reals:
-    return Reals(np, np.multiply, np.add, np.divide, lambda x: np.asarray(x, np.float64).view(np.int64),
-                 lambda x: np.asarray(x, np.int64).view(np.float64))
-
-
-@cache
-def _jax() -> Reals:
-    import jax.numpy as jnp
-    from jax import lax
-
-    from archloom.oracle.taidl.operators import carriers
-
-    return Reals(jnp, carriers.multiply, carriers.add, carriers.divide,
-                 lambda x: lax.bitcast_convert_type(x, jnp.int64), lambda x: lax.bitcast_convert_type(x, jnp.float64))
+_NUMPY = Reals(np, np.multiply, np.add, np.divide, lambda x: np.asarray(x, np.float64).view(np.int64),
+               lambda x: np.asarray(x, np.int64).view(np.float64))
+_JAX = Reals(jnp, carriers.multiply, carriers.add, carriers.divide,
+             lambda x: lax.bitcast_convert_type(x, jnp.int64), lambda x: lax.bitcast_convert_type(x, jnp.float64))
 
 
 def in_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function(reals, *f64)`` as a function of f32 in NumPy."""
-    from archloom.oracle.taidl.operators.numbers import flush, narrowed
 
     def f(*operands: Any) -> Any:
-        wide = [flush(np.asarray(x)).astype(np.float64) for x in operands]
+        wide = [numbers.flush(np.asarray(x)).astype(np.float64) for x in operands]
         with np.errstate(all="ignore"):
-            return narrowed(np.asarray(function(_numpy(), *wide)))
+            return numbers.narrowed(np.asarray(function(_NUMPY, *wide)))
 
     return f
 
@@ -81,14 +69,9 @@ def in_jax(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function(reals, *f64)`` as a function of f32 in JAX, in 64-bit mode or not."""
 
     def f(*operands: Any) -> Any:
-        import jax
-        from jax import lax
-
-        from archloom.oracle.taidl.operators.carriers import flush, native
-
         with jax.enable_x64(True):
-            wide = [lax.convert_element_type(flush(x), np.float64) for x in operands]
-            return native(lax.convert_element_type(function(_jax(), *wide), np.float32))
+            wide = [lax.convert_element_type(carriers.flush(x), np.float64) for x in operands]
+            return carriers.native(lax.convert_element_type(function(_JAX, *wide), np.float32))
 
     return f
 
@@ -174,7 +157,7 @@ def power(r: Reals, x: Any, y: Any) -> Any:
 
 
 def rsqrt(r: Reals, x: Any) -> Any:
-    return r.over(np.float64(1) + r.xp.zeros_like(x), r.root(x))
+    return r.over(np.float64(1) + r.xp.zeros_like(x), r.xp.sqrt(x))
 
 
 def cbrt(r: Reals, x: Any) -> Any:

@@ -13,22 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.taidl.fused import fma
-from archloom.oracle.taidl.operators import carriers, elementary, fused_jax, numbers
-from archloom.oracle.taidl.operators.base import (
-    Array,
-    Attribute,
-    Attributes,
-    Kernel,
-    Lowering,
-    Opcode,
-    Rule,
-    Shaped,
-    in_both,
-    is_kind,
-    shapes_differ,
-    wrong,
-)
+from archloom.oracle.taidl.operators import base, carriers, elementary, fused_jax, numbers
+from archloom.oracle.taidl.operators.base import Array, Attribute, Attributes, Opcode, Shaped
 from archloom.oracle.taidl.types import element_type
 
 NUMBERS = ("int", "uint", "float", "quant")
@@ -37,40 +25,40 @@ INTS = ("int", "uint")
 BITS = ("int", "uint", "bool")
 
 
-def _rule(kinds: tuple[str, ...], widest: int = 64, gives: str | None = None) -> Rule:
+def _rule(kinds: tuple[str, ...], widest: int = 64, gives: str | None = None) -> base.Rule:
     """Operands of one type (quantized ones of one shape), of the kinds and at most so many bits if floating-point."""
 
     def rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
         first = operands[0]
-        mixed = "quant" in kinds and all(is_kind(x.dtype, "quant") for x in (result, *operands))
+        mixed = "quant" in kinds and all(base.is_kind(x.dtype, "quant") for x in (result, *operands))
         for x in operands:
-            if (x.dtype != first.dtype and not mixed) or shapes_differ(x.shape, first.shape):
+            if (x.dtype != first.dtype and not mixed) or base.shapes_differ(x.shape, first.shape):
                 return f"{{}} needs operands of one type, found {' and '.join(map(str, operands))}"
         kind = element_type(first.dtype)
         if kind.kind not in kinds or (kind.kind == "float" and kind.bits > widest):
             return f"{{}} is not defined for {first.dtype}"
-        return wrong(result, first.shape, gives or (result.dtype if mixed else first.dtype))
+        return base.wrong(result, first.shape, gives or (result.dtype if mixed else first.dtype))
 
     return rule
 
 
-def _kernel(f: Callable[..., Any]) -> Kernel:
+def _kernel(f: Callable[..., Any]) -> base.Kernel:
     """A kernel from a function of numbers."""
 
     def kernel(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
         types = a.get("types", ())
-        if types and is_kind(types[0], "quant"):
+        if types and base.is_kind(types[0], "quant"):
             return numbers.quantized(f(*map(numbers.dequantized, x, types[1:])), types[0])
         return numbers.element(f(*map(numbers.value, x)), dtype)
 
     return kernel
 
 
-def _lowering(f: Callable[..., Any]) -> Lowering:
+def _lowering(f: Callable[..., Any]) -> base.Lowering:
     """A lowering from a function of numbers."""
 
     def lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-        if is_kind(result.dtype, "quant"):
+        if base.is_kind(result.dtype, "quant"):
             return carriers.quantized(f(*map(carriers.dequantized, x, types)), result.dtype)
         return carriers.element(f(*map(carriers.value, x, types)), result.dtype)
 
@@ -89,22 +77,11 @@ def _by_kind(integers: Callable[..., Any], floats: Callable[..., Any]) -> Callab
 
 
 def _jnp(name: str) -> Callable[..., Any]:
-    def call(*x: Any) -> Any:
-        import jax.numpy as jnp
-
-        return getattr(jnp, name)(*x)
-
-    return call
+    return lambda *x: getattr(jnp, name)(*x)
 
 
-def _lax(name: str, *more: Any) -> Callable[..., Any]:
-    def call(*x: Any) -> Any:
-        import jax.numpy as jnp
-        from jax import lax
-
-        return getattr(lax, name)(*jnp.broadcast_arrays(*x), *more)
-
-    return call
+def _lax(name: str) -> Callable[..., Any]:
+    return lambda *x: getattr(lax, name)(*jnp.broadcast_arrays(*x))
 
 
 # --- NumPy --------------------------------------------------------------------------------------------------------
@@ -143,6 +120,7 @@ def _whole_power(xp: Any) -> Callable[..., Any]:
     """Integer powers, wrapping; to a negative one, 1 and -1 are themselves or each other, and all others 0."""
 
     def power(x: Any, y: Any) -> Any:
+        x, y = xp.broadcast_arrays(x, y)
         result, factor, left = xp.ones_like(x), x, y
         for _ in range(x.dtype.itemsize * 8 - (x.dtype.kind == "i")):
             result = xp.where((left & left.dtype.type(1)) != 0, result * factor, result)
@@ -152,17 +130,7 @@ def _whole_power(xp: Any) -> Callable[..., Any]:
         one = xp.where(x == 1, x, xp.where(x == -1, xp.where((y & y.dtype.type(1)) != 0, x, -x), xp.zeros_like(x)))
         return xp.where(y < 0, one, result)
 
-    def f(x: Any, y: Any) -> Any:
-        x, y = xp.broadcast_arrays(x, y)
-        return power(x, y)
-
-    return f
-
-
-def _power_in_jax(x: Any, y: Any) -> Any:
-    import jax.numpy as jnp
-
-    return _whole_power(jnp)(x, y)
+    return power
 
 
 def _sign(x: Array) -> Array:
@@ -177,7 +145,7 @@ def _round_away(value: Array) -> Array:
 # --- bits: these depend on the width of the element ---------------------------------------------------------------
 
 
-def _width_kernel(f: Callable[[Any, list[Any], int, Any], Any]) -> Kernel:
+def _width_kernel(f: Callable[[Any, list[Any], int, Any], Any]) -> base.Kernel:
     """A kernel from a function of NumPy (or JAX), unsigned numbers, their width and the result's carrier."""
 
     def kernel(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
@@ -189,15 +157,11 @@ def _width_kernel(f: Callable[[Any, list[Any], int, Any], Any]) -> Kernel:
     return kernel
 
 
-def _width_lowering(f: Callable[[Any, list[Any], int, Any], Any]) -> Lowering:
+def _width_lowering(f: Callable[[Any, list[Any], int, Any], Any]) -> base.Lowering:
     def lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-        import jax.numpy as jnp
-        from jax import lax
-
         bits = element_type(result.dtype).bits
         values = jnp.broadcast_arrays(*x)
-        plain = [lax.bitcast_convert_type(v, jnp.dtype(f"uint{8 * v.dtype.itemsize}")) & _mask(v, bits)
-                 for v in values]
+        plain = [lax.bitcast_convert_type(v, jnp.dtype(f"uint{8 * v.dtype.itemsize}")) & _mask(v, bits) for v in values]
         return carriers.element(f(jnp, plain, bits, values[0].dtype), result.dtype)
 
     return lowering
@@ -261,9 +225,6 @@ def _guarded(name: str, by_zero: Callable[[Any], Any]) -> Callable[..., Any]:
     """An integer division of ``lax`` that never divides by 0: there XLA's folding of constants ends the process."""
 
     def call(x: Any, y: Any) -> Any:
-        import jax.numpy as jnp
-        from jax import lax
-
         x, y = jnp.broadcast_arrays(x, y)
         none = y == 0
         return jnp.where(none, by_zero(x), getattr(lax, name)(x, jnp.where(none, np.ones((), y.dtype), y)))
@@ -271,30 +232,13 @@ def _guarded(name: str, by_zero: Callable[[Any], Any]) -> Callable[..., Any]:
     return call
 
 
-def _jax_rest(x: Any, y: Any) -> Any:
-    return carriers.flush(_lax("rem")(carriers.flush(x), carriers.flush(y)))
-
-
 def _jax_sign(x: Any) -> Any:
-    import jax.numpy as jnp
-
     x = carriers.flush(x)
     return jnp.where(jnp.logical_or(x != x, x == 0), x, jnp.copysign(np.ones((), x.dtype), x))
 
 
-def _jax_sqrt(x: Any) -> Any:
-    import jax.numpy as jnp
-
-    return jnp.sqrt(carriers.native(carriers.uncontracted(x)))
-
-
 def _round(method: str) -> Callable[..., Any]:
-    def call(x: Any) -> Any:
-        from jax import lax
-
-        return lax.round(carriers.flush(x), getattr(lax.RoundingMethod, method))
-
-    return call
+    return lambda x: lax.round(carriers.flush(x), getattr(lax.RoundingMethod, method))
 
 
 # --- clamp, compare, select: numbers of one type decide ------------------------------------------------------------
@@ -302,54 +246,38 @@ def _round(method: str) -> Callable[..., Any]:
 
 def _clamp_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     x = operands[1]
-    if is_kind(x.dtype, "bool", "quant", "scale"):
+    if base.is_kind(x.dtype, "bool", "quant", "scale"):
         return f"{{}} is not defined for {x.dtype}"
     for bound in (operands[0], operands[2]):
-        if bound.dtype != x.dtype or (bound.shape and shapes_differ(bound.shape, x.shape)):
+        if bound.dtype != x.dtype or (bound.shape and base.shapes_differ(bound.shape, x.shape)):
             return f"the bounds of clamp must be scalars of {x.dtype} or of type {x}, found {bound}"
-    return wrong(result, x.shape, x.dtype)
+    return base.wrong(result, x.shape, x.dtype)
 
 
 def _compare_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     x, y = operands
-    if x.dtype != y.dtype or shapes_differ(x.shape, y.shape):
+    if base.types_differ(x, y):
         return f"compare needs operands of one type, found {x} and {y}"
-    return wrong(result, x.shape, "i1")
+    return base.wrong(result, x.shape, "i1")
 
 
 def _select_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     which, x, y = operands
-    if which.dtype != "i1" or (which.shape and shapes_differ(which.shape, x.shape)):
+    if which.dtype != "i1" or (which.shape and base.shapes_differ(which.shape, x.shape)):
         return f"the first operand of select must be of type i1 or {Shaped(x.shape, 'i1')}, found {which}"
-    if x.dtype != y.dtype or shapes_differ(x.shape, y.shape):
+    if base.types_differ(x, y):
         return f"select needs alternatives of one type, found {x} and {y}"
-    return wrong(result, x.shape, x.dtype)
+    return base.wrong(result, x.shape, x.dtype)
 
 
 COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
            "ge": np.greater_equal}
 
 
-def _compare(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
-    return COMPARE[a["direction"]](*(numbers.flush(numbers.value(v)) for v in x))
-
-
-def _compare_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-    return _lax(a["direction"])(*map(carriers.flush, map(carriers.value, x, types)))
-
-
 def _fma_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     if operands[0].dtype != "f32":
         return f"{{}} is not defined for {operands[0].dtype}"
     return _rule(("float",))(result, operands, a)
-
-
-def _fma(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
-    return fma(*x, flush=a["subnormals"] == "flush")
-
-
-def _fma_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-    return fused_jax.fma(*x, flush=a["subnormals"] == "flush")
 
 
 SUBNORMALS = Attribute("subnormals", "word", ("keep", "flush"), "keep")
@@ -360,20 +288,10 @@ def _function(name: str, operands: int, doc: str) -> Opcode:
     return _row(name, operands, FLOATS, elementary.in_numpy(f), elementary.in_jax(f), doc, widest=32)
 
 
-_power = _by_kind(_whole_power(np), elementary.in_numpy(elementary.power))
-_jax_power = _by_kind(_power_in_jax, elementary.in_jax(elementary.power))
-
-
-def _within(low: Any, x: Any, high: Any) -> Any:
-    return smallest(largest(x, low), high)
-
-
 def _extreme(name: str) -> Callable[..., Any]:
     """The larger or the smaller number; of zeros by their signs, which XLA's folding of constants overlooks."""
 
     def call(x: Any, y: Any) -> Any:
-        import jax.numpy as jnp
-
         if x.dtype.kind in "iub":
             return getattr(jnp, name)(x, y)
         x, y = carriers.flush(x), carriers.flush(y)
@@ -381,10 +299,6 @@ def _extreme(name: str) -> Callable[..., Any]:
         return jnp.where(x == y, jnp.where(jnp.signbit(x), first, second), getattr(jnp, name)(x, y))
 
     return call
-
-
-def _jax_within(low: Any, x: Any, high: Any) -> Any:
-    return _extreme("minimum")(_extreme("maximum")(x, low), high)
 
 
 ROWS: list[Opcode] = [
@@ -397,14 +311,14 @@ ROWS: list[Opcode] = [
          _by_kind(_guarded("div", lambda x: ~np.zeros((), x.dtype)), carriers.divide),
          "x / y; integers towards 0, by 0 all bits set"),
     _row("remainder", 2, NUMBERS, _by_kind(_rest, numbers.flushed(np.fmod)),
-         _by_kind(_guarded("rem", lambda x: x), _jax_rest),
+         _by_kind(_guarded("rem", lambda x: x), lambda *x: carriers.flush(_flushed(_lax("rem"))(*x))),
          "what `divide` towards 0 leaves, with the sign of x; by 0, x of integers and NaN of floats"),
     _row("maximum", 2, NUMBERS, largest, _extreme("maximum"), "the larger; NaN if one is, +0 above -0"),
     _row("minimum", 2, NUMBERS, smallest, _extreme("minimum"), "the smaller; NaN if one is, -0 below +0"),
-    Opcode("power", 2, _rule(NUMBERS, 32), _kernel(_power), _lowering(_jax_power), "elementwise",
-           "x to the y; of integers wrapping, with a negative y 0 unless x is 1 or -1", typed=True),
-    _row("atan2", 2, FLOATS, elementary.in_numpy(elementary.atan2), elementary.in_jax(elementary.atan2),
-         "the angle of the point (y, x), in -pi .. pi", widest=32),
+    _row("power", 2, NUMBERS, _by_kind(_whole_power(np), elementary.in_numpy(elementary.power)),
+         _by_kind(_whole_power(jnp), elementary.in_jax(elementary.power)),
+         "x to the y; of integers wrapping, with a negative y 0 unless x is 1 or -1", widest=32),
+    _function("atan2", 2, "the angle of the point (y, x), in -pi .. pi"),
     _row("and", 2, BITS, np.bitwise_and, _jnp("bitwise_and"), "bit by bit"),
     _row("or", 2, BITS, np.bitwise_or, _jnp("bitwise_or"), "bit by bit"),
     _row("xor", 2, BITS, np.bitwise_xor, _jnp("bitwise_xor"), "bit by bit"),
@@ -424,7 +338,8 @@ ROWS: list[Opcode] = [
          "to the nearest, ties to even"),
     _row("round_nearest_afz", 1, FLOATS, numbers.flushed(_round_away), _round("AWAY_FROM_ZERO"),
          "to the nearest, ties away from zero"),
-    _row("sqrt", 1, FLOATS, numbers.flushed(np.sqrt), _jax_sqrt, "correctly rounded"),
+    _row("sqrt", 1, FLOATS, numbers.flushed(np.sqrt),
+         lambda x: jnp.sqrt(carriers.native(carriers.uncontracted(x))), "correctly rounded"),
     _function("rsqrt", 1, "1 / sqrt(x)"),
     _function("cbrt", 1, "the cube root"),
     _function("exp", 1, "e to the x"),
@@ -436,14 +351,20 @@ ROWS: list[Opcode] = [
     _function("sine", 1, "of radians of any size"),
     _function("cosine", 1, "of radians of any size"),
     _row("is_finite", 1, ("float",), np.isfinite, _jnp("isfinite"), "neither infinite nor NaN", gives="i1"),
-    Opcode("fma", 3, _fma_rule, _fma, _fma_lowering, "elementwise",
+    Opcode("fma", 3, _fma_rule,
+           lambda shape, dtype, x, a: fma(*x, flush=a["subnormals"] == "flush"),
+           lambda result, x, a, types: fused_jax.fma(*x, flush=a["subnormals"] == "flush"),
+           "elementwise",
            "`a * b + c` of f32, rounded once; subnormal numbers are kept, or flush (operands and tiny results count as "
            "zeros of their sign)", (SUBNORMALS,)),
-    Opcode("clamp", 3, _clamp_rule, _kernel(_within), _lowering(_jax_within), "elementwise",
+    Opcode("clamp", 3, _clamp_rule, _kernel(lambda low, x, high: smallest(largest(x, low), high)),
+           _lowering(lambda low, x, high: _extreme("minimum")(_extreme("maximum")(x, low), high)), "elementwise",
            "low, x, high: minimum(maximum(x, low), high); the bounds may be scalars"),
-    Opcode("compare", 2, _compare_rule, _compare, _compare_lowering, "elementwise",
-           "i1; NaN is unequal to all, and neither less nor greater",
+    Opcode("compare", 2, _compare_rule,
+           lambda shape, dtype, x, a: COMPARE[a["direction"]](*(numbers.flush(numbers.value(v)) for v in x)),
+           lambda result, x, a, types: _lax(a["direction"])(*map(carriers.flush, map(carriers.value, x, types))),
+           "elementwise", "i1; NaN is unequal to all, and neither less nor greater",
            (Attribute("direction", "word", ("eq", "ne", "lt", "le", "gt", "ge")),)),
-    Opcode("select", 3, _select_rule, *in_both(lambda xp, shape, x, a: xp.where(*x)), "elementwise",
+    Opcode("select", 3, _select_rule, *base.in_both(lambda xp, shape, x, a: xp.where(*x)), "elementwise",
            "i1, then, else; the first may be a scalar"),
 ]

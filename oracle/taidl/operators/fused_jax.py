@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle.late_jax import jax, jnp, lax
 from archloom.oracle.taidl.fused import LEAST_NORMAL, TINY
 
 _UNIT = 2.0**-149
@@ -20,8 +21,6 @@ _UNIT = 2.0**-149
 
 def fma(a: Any, b: Any, c: Any, *, flush: bool) -> Any:
     """``a * b + c`` of float32 arrays that broadcast against each other, rounded once; see the NumPy twin."""
-    import jax
-
     with jax.enable_x64(True):
         x, z = _widened(a, flush), _widened(c, flush)
         if _is(b, 1.0):
@@ -44,8 +43,6 @@ def _apart(p: Any, c: Any) -> tuple[Any, Any]:
 
     XLA drops ``+ 0.0``, which makes -0.0 of -0.0 + 0.0. Behind a selection by the other summand it sees no zero.
     """
-    import jax.numpy as jnp
-
     if _known(p) and _known(c):
         return p, c
     return p if _known(c) else jnp.where(c == c, p, c), c if _known(p) else jnp.where(p == p, c, p)
@@ -58,8 +55,6 @@ def _is(v: Any, number: float) -> bool:
 
 def _widened(v: Any, flush: bool) -> Any:
     """The values in float64; of subnormal ones the sign and the integer that their bits are."""
-    from jax import lax
-
     if _known(v):
         small = np.abs(v) < np.float32(LEAST_NORMAL)
         return np.where(small & flush, np.copysign(np.float32(0), v), v).astype(np.float64)
@@ -74,8 +69,6 @@ def _widened(v: Any, flush: bool) -> Any:
 
 def _narrowed(x: Any, flush: bool) -> Any:
     """Float64 rounded to float32."""
-    from jax import lax
-
     rounded = lax.convert_element_type(x, np.float32)
     size = lax.abs(x)
     # rounded first: 0.x units of a subnormal number may be one
@@ -90,8 +83,6 @@ def _narrowed(x: Any, flush: bool) -> Any:
 
 def _sum_to_odd(p: Any, c: Any) -> Any:
     """``p + c`` rounded to odd."""
-    from jax import lax
-
     s = p + c
     high = s - p
     error = (p - (s - high)) + (c - high)
@@ -104,12 +95,8 @@ def _sum_to_odd(p: Any, c: Any) -> Any:
 
 
 def _full(like: Any, number: float, dtype: Any = None) -> Any:
-    from jax import lax
-
     return lax.full_like(like, number, dtype)
 
 
 def _bits(x: Any, dtype: Any) -> Any:
-    from jax import lax
-
     return lax.bitcast_convert_type(x, dtype)

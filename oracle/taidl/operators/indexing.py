@@ -12,23 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from archloom.oracle.taidl.operators import carriers, numbers
-from archloom.oracle.taidl.operators.base import (
-    Attribute,
-    Attributes,
-    Dim,
-    Opcode,
-    Shaped,
-    axes_fault,
-    axis_fault,
-    integer,
-    integers,
-    ints,
-    is_kind,
-    shapes_differ,
-    show,
-    wrong,
-)
+from archloom.oracle.late_jax import jnp, lax
+from archloom.oracle.taidl.operators import base, carriers, numbers
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Dim, Opcode, Shaped, integer, integers, ints
 from archloom.oracle.taidl.operators.elementwise import largest, smallest
 from archloom.oracle.taidl.operators.reduction import kind_fault
 from archloom.oracle.taidl.types import element_type, limits
@@ -37,7 +23,7 @@ Values = Mapping[str, Any]
 
 
 def _index_fault(x: Shaped) -> str | None:
-    return None if is_kind(x.dtype, "int", "uint") else f"{{}} takes integers as indices, found {x}"
+    return None if base.is_kind(x.dtype, "int", "uint") else f"{{}} takes integers as indices, found {x}"
 
 
 def _bounded(xp: Any, index: Any, bound: int) -> Any:
@@ -73,8 +59,8 @@ def _dynamic_slice_rule(result: Shaped, operands: Sequence[Shaped], a: Attribute
         return fault or f"size needs one entry for each axis of {x}"
     for extent, n in zip(x.shape, size, strict=True):
         if isinstance(n, int) and (n < 1 or (isinstance(extent, int) and n > extent)):
-            return f"a slice of {show(size)} does not fit into {x}"
-    return wrong(result, size, x.dtype)
+            return f"a slice of {base.show(size)} does not fit into {x}"
+    return base.wrong(result, size, x.dtype)
 
 
 def _update_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
@@ -87,7 +73,7 @@ def _update_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> s
     fits = len(update.shape) == len(x.shape) and update.dtype == x.dtype and all(
         not (isinstance(n, int) and isinstance(extent, int)) or n <= extent
         for n, extent in zip(update.shape, x.shape, strict=True))
-    return wrong(result, x.shape, x.dtype) if fits else f"an update of {update} does not fit into {x}"
+    return base.wrong(result, x.shape, x.dtype) if fits else f"an update of {update} does not fit into {x}"
 
 
 def _box(xp: Any, shape: Sequence[int], starts: Sequence[Any], size: Sequence[int]) -> list[Any]:
@@ -97,13 +83,6 @@ def _box(xp: Any, shape: Sequence[int], starts: Sequence[Any], size: Sequence[in
 def _dynamic_slice(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
     starts = _box(np, x[0].shape, [numbers.value(np.asarray(i)) for i in x[1:]], a["size"])
     return x[0][tuple(slice(int(i), int(i) + n) for i, n in zip(starts, a["size"], strict=True))].copy()
-
-
-def _dynamic_slice_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
-    return lax.dynamic_slice(x[0], _box(jnp, x[0].shape, x[1:], a["size"]), a["size"])
 
 
 def _dynamic_update(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
@@ -119,9 +98,6 @@ def _dynamic_update_lowering(result: Shaped, x: Sequence[Any], a: Values, types:
     XLA has an operation for that, but where the update reads what the tensor is a reshape of, it fuses the two and
     overwrites in place what it is still to read.
     """
-    import jax.numpy as jnp
-    from jax import lax
-
     tensor, update = x[:2]
     if not tensor.ndim:
         return update
@@ -157,8 +133,8 @@ def _gather_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> s
     mapped, sizes = integers(a, "start_index_map"), integers(a, "slice_sizes")
     batch, fault = _vectors(indices, a["index_vector_dim"], mapped)
     rank = len(x.shape)
-    fault = fault or _index_fault(indices) or axes_fault(mapped, rank) or axes_fault(collapsed, rank)
-    fault = fault or axes_fault(offsets, len(offsets) + len(batch))
+    fault = fault or _index_fault(indices) or base.axes_fault(mapped, rank) or base.axes_fault(collapsed, rank)
+    fault = fault or base.axes_fault(offsets, len(offsets) + len(batch))
     if fault:
         return fault
     if len(sizes) != rank or len(offsets) + len(collapsed) != rank:
@@ -167,11 +143,11 @@ def _gather_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> s
     for i, (n, extent) in enumerate(zip(sizes, x.shape, strict=True)):
         most = 1 if i in collapsed else extent
         if isinstance(n, int) and (n < 1 or (isinstance(most, int) and n > most)):
-            return f"a slice of {show(sizes)} does not fit into {x}"
+            return f"a slice of {base.show(sizes)} does not fit into {x}"
     kept = [n for i, n in enumerate(sizes) if i not in collapsed]
     if list(offsets) != sorted(offsets, key=int):
-        return f"offset_dims={show(offsets)} must ascend"
-    return wrong(result, _interleaved(batch, kept, offsets), x.dtype)
+        return f"offset_dims={base.show(offsets)} must ascend"
+    return base.wrong(result, _interleaved(batch, kept, offsets), x.dtype)
 
 
 def _interleaved(batch: Sequence[Any], window: Sequence[Any], at: Sequence[Any]) -> list[Any]:
@@ -210,16 +186,6 @@ def _gathered(xp: Any, shape: Sequence[int], x: Any, indices: Any, a: Values) ->
     return xp.broadcast_to(x[tuple(place)] if rank else x, tuple(shape))
 
 
-def _gather(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return _gathered(np, shape, x[0], numbers.value(x[1]), a).copy()
-
-
-def _gather_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-
-    return _gathered(jnp, [int(d) for d in result.shape], jnp.asarray(x[0]), x[1], a)
-
-
 # --- scatter ------------------------------------------------------------------------------------------------------
 
 _UPDATES = ("update", "add", "max", "min", "multiply", "and", "or", "xor")
@@ -231,8 +197,8 @@ def _scatter_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> 
     mapped = integers(a, "scatter_dims_to_operand_dims")
     batch, fault = _vectors(indices, a["index_vector_dim"], mapped)
     rank = len(x.shape)
-    fault = fault or _index_fault(indices) or axes_fault(mapped, rank) or axes_fault(inserted, rank)
-    fault = fault or axes_fault(window, len(updates.shape))
+    fault = fault or _index_fault(indices) or base.axes_fault(mapped, rank) or base.axes_fault(inserted, rank)
+    fault = fault or base.axes_fault(window, len(updates.shape))
     if fault:
         return fault
     if a["kind"] != "update" and kind_fault(a["kind"], x.dtype):
@@ -240,12 +206,13 @@ def _scatter_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> 
     if len(window) + len(inserted) != rank or updates.dtype != x.dtype or list(window) != sorted(window, key=int):
         return (f"each axis of {x} is in inserted_window_dims or has an entry in update_window_dims (which ascend), "
                 f"and the updates are of its type, found {updates}")
-    if shapes_differ([d for i, d in enumerate(updates.shape) if i not in window], batch):
-        return f"the updates {updates} without the axes {show(window)} do not have the shape {show(batch)} of indices"
+    if base.shapes_differ([d for i, d in enumerate(updates.shape) if i not in window], batch):
+        return (f"the updates {updates} without the axes {base.show(window)} do not have the shape {base.show(batch)} "
+                "of indices")
     sizes = _window_sizes(updates.shape, a, rank)
     if any(isinstance(n, int) and isinstance(d, int) and n > d for n, d in zip(sizes, x.shape, strict=True)):
-        return f"an update of {show(sizes)} does not fit into {x}"
-    return wrong(result, x.shape, x.dtype)
+        return f"an update of {base.show(sizes)} does not fit into {x}"
+    return base.wrong(result, x.shape, x.dtype)
 
 
 def _window_sizes(updates: Sequence[Any], a: Attributes, rank: int) -> list[Any]:
@@ -293,9 +260,6 @@ def _scatter(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) ->
 
 
 def _jax_meeting(kind: str, dtype: str) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     if kind == "update":
         return lambda old, new: new
     floats = element_type(dtype).kind == "float"
@@ -310,9 +274,6 @@ def _jax_meeting(kind: str, dtype: str) -> Any:
 
 
 def _scatter_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     target = jnp.asarray(x[0])
     if not target.ndim:
         target = target.reshape(())
@@ -342,11 +303,11 @@ def _scatter_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequen
 
 def _sort_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     first, keys, which = operands[0], a["keys"], a["result"]
-    fault = axis_fault(a["dim"], len(first.shape))
+    fault = base.axis_fault(a["dim"], len(first.shape))
     if fault:
         return fault
     for x in operands:
-        if shapes_differ(x.shape, first.shape):
+        if base.shapes_differ(x.shape, first.shape):
             return f"{{}} needs operands of one shape, found {' and '.join(map(str, operands))}"
     for name, value, low in (("keys", keys, 1), ("result", which, 0)):
         if isinstance(value, int) and not low <= value <= len(operands) - 1 + low:
@@ -354,7 +315,7 @@ def _sort_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str
     if isinstance(a["descending"], int) and a["descending"] not in (0, 1):
         return f"descending must be 0 or 1, found {a['descending']}"
     chosen = operands[which if isinstance(which, int) else 0]
-    return wrong(result, chosen.shape, chosen.dtype if isinstance(which, int) else result.dtype)
+    return base.wrong(result, chosen.shape, chosen.dtype if isinstance(which, int) else result.dtype)
 
 
 def _rank(xp: Any, v: Any, bits: Any, descending: bool) -> Any:
@@ -378,9 +339,6 @@ def _sort(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> An
 
 
 def _sort_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     keys = [_rank(jnp, carriers.flush(carriers.value(v, t)), lax.bitcast_convert_type, bool(a["descending"]))
             for v, t in zip(x[:a["keys"]], types, strict=False)]
     place = lax.broadcasted_iota(jnp.int32, keys[0].shape, a["dim"])
@@ -389,13 +347,17 @@ def _sort_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[
 
 
 ROWS: list[Opcode] = [
-    Opcode("dynamic_slice", None, _dynamic_slice_rule, _dynamic_slice, _dynamic_slice_lowering, "opaque",
-           "a tensor, then a scalar index for each axis; moved back where it would leave the tensor", (ints("size"),)),
+    Opcode("dynamic_slice", None, _dynamic_slice_rule, _dynamic_slice,
+           lambda result, x, a, types: lax.dynamic_slice(x[0], _box(jnp, x[0].shape, x[1:], a["size"]), a["size"]),
+           "opaque", "a tensor, then a scalar index for each axis; moved back where it would leave the tensor",
+           (ints("size"),)),
     Opcode("dynamic_update_slice", None, _update_rule, _dynamic_update, _dynamic_update_lowering, "opaque",
            "a tensor, an update, then a scalar index for each axis; moved back where it would leave the tensor",
            least=2),
-    Opcode("gather", 2, _gather_rule, _gather, _gather_lowering, "opaque",
-           "a tensor and indices, as XLA's; a slice is moved back where it would leave the tensor",
+    Opcode("gather", 2, _gather_rule,
+           lambda shape, dtype, x, a: _gathered(np, shape, x[0], numbers.value(x[1]), a).copy(),
+           lambda result, x, a, types: _gathered(jnp, [int(d) for d in result.shape], jnp.asarray(x[0]), x[1], a),
+           "opaque", "a tensor and indices, as XLA's; a slice is moved back where it would leave the tensor",
            (ints("offset_dims"), ints("collapsed_slice_dims"), ints("start_index_map"), ints("slice_sizes"),
             integer("index_vector_dim"))),
     Opcode("scatter", 3, _scatter_rule, _scatter, _scatter_lowering, "opaque",

@@ -8,26 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from archloom.oracle.taidl.operators import carriers, numbers
-from archloom.oracle.taidl.operators.base import (
-    Attribute,
-    Attributes,
-    Dim,
-    Opcode,
-    Shaped,
-    axes_fault,
-    axis_fault,
-    differ,
-    in_both,
-    integer,
-    integers,
-    ints,
-    is_kind,
-    known,
-    shapes_differ,
-    show,
-    wrong,
-)
+from archloom.oracle.late_jax import jnp, lax
+from archloom.oracle.taidl.operators import base, carriers, numbers
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Dim, Opcode, Shaped, integer, integers, ints
 from archloom.oracle.taidl.operators.conversion import convert, converted
 from archloom.oracle.taidl.types import TYPES, element_type
 
@@ -37,35 +20,17 @@ Values = Mapping[str, Any]
 
 
 def _constant_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
-    return f"{{}} is not defined for {result.dtype}" if is_kind(result.dtype, "quant") else None
-
-
-def _constant(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return np.full(shape, numbers.constant(a["value"], dtype))
-
-
-def _constant_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-
-    return jnp.full(result.shape, carriers.constant(a["value"], result.dtype))
-
-
-def _iota_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
-    return _constant_rule(result, operands, a) or axis_fault(a["dim"], len(result.shape))
+    return f"{{}} is not defined for {result.dtype}" if base.is_kind(result.dtype, "quant") else None
 
 
 def _iota(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
     column = [1] * len(shape)
     column[a["dim"]] = -1
-    count = converted(np.arange(shape[a["dim"]], dtype=np.int32), TYPES["i32"],
-                      element_type(numbers.name_of(dtype)))
+    count = converted(np.arange(shape[a["dim"]], dtype=np.int32), TYPES["i32"], element_type(numbers.name_of(dtype)))
     return np.broadcast_to(count.reshape(column), shape).copy()
 
 
 def _iota_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     count = lax.broadcasted_iota(jnp.int32, result.shape, a["dim"])
     return convert(count, TYPES["i32"], element_type(result.dtype))
 
@@ -76,30 +41,20 @@ def _iota_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[
 def _broadcast_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     if operands[0].shape:
         return f"broadcast takes a scalar, found {operands[0]}; broadcast_in_dim takes the others"
-    return wrong(result, result.shape, operands[0].dtype)
-
-
-def _broadcast(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return np.full(shape, x[0])
-
-
-def _broadcast_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-
-    return jnp.broadcast_to(x[0], result.shape)
+    return base.wrong(result, result.shape, operands[0].dtype)
 
 
 def _broadcast_in_dim_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     (x,), dims = operands, integers(a, "dims")
     if len(dims) != len(x.shape):
         return f"dims has {len(dims)} entries for the {len(x.shape)} axes of {x}"
-    fault = axes_fault(dims, len(result.shape))
+    fault = base.axes_fault(dims, len(result.shape))
     if fault:
         return fault
     for extent, axis in zip(x.shape, dims, strict=True):
-        if extent != 1 and differ(extent, result.shape[int(axis)]):
-            return f"cannot broadcast {x} to {result} along dims {show(dims)}"
-    return wrong(result, result.shape, x.dtype)
+        if extent != 1 and base.differ(extent, result.shape[int(axis)]):
+            return f"cannot broadcast {x} to {result} along dims {base.show(dims)}"
+    return base.wrong(result, result.shape, x.dtype)
 
 
 def _aligned(x: Any, dims: Sequence[int], rank: int) -> Any:
@@ -111,19 +66,9 @@ def _aligned(x: Any, dims: Sequence[int], rank: int) -> Any:
     return x.transpose(order).reshape(aligned)
 
 
-def _broadcast_in_dim(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return np.broadcast_to(_aligned(x[0], a["dims"], len(shape)), shape).copy()
-
-
-def _broadcast_in_dim_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-
-    return jnp.broadcast_to(_aligned(x[0], a["dims"], len(result.shape)), result.shape)
-
-
 def _reshape_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     (x,) = operands
-    fixed = known(x.shape + result.shape)
+    fixed = base.known(x.shape + result.shape)
     if x.dtype != result.dtype or (fixed and math.prod(map(int, x.shape)) != math.prod(map(int, result.shape))):
         return f"is declared {result} but {{}} is given {x}: another number of elements or another type"
     return None
@@ -132,23 +77,13 @@ def _reshape_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> 
 def _transpose_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     (x,), dims = operands, integers(a, "dim")
     if sorted(map(str, dims)) != sorted(map(str, range(len(x.shape)))):
-        return f"dim={show(dims)} is no permutation of the {len(x.shape)} axes of {x}"
-    return wrong(result, [x.shape[int(d)] for d in dims], x.dtype)
+        return f"dim={base.show(dims)} is no permutation of the {len(x.shape)} axes of {x}"
+    return base.wrong(result, [x.shape[int(d)] for d in dims], x.dtype)
 
 
 def _reverse_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     (x,) = operands
-    return axes_fault(integers(a, "dim"), len(x.shape)) or wrong(result, x.shape, x.dtype)
-
-
-def _reverse(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return np.flip(x[0], a["dim"]).copy()
-
-
-def _reverse_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    from jax import lax
-
-    return lax.rev(x[0], a["dim"])
+    return base.axes_fault(integers(a, "dim"), len(x.shape)) or base.wrong(result, x.shape, x.dtype)
 
 
 # --- parts --------------------------------------------------------------------------------------------------------
@@ -168,7 +103,7 @@ def _slice_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> st
         if lo < 0 or step < 1 or hi <= lo or (isinstance(extent, int) and hi > extent):
             return f"slice {lo}:{hi}:{step} does not lie in an axis of extent {extent}"
         shape.append(-(-(hi - lo) // step))
-    return wrong(result, shape, x.dtype)
+    return base.wrong(result, shape, x.dtype)
 
 
 def _slice(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
@@ -176,18 +111,12 @@ def _slice(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> A
     return x[0][tuple(slice(*part) for part in zip(a["start"], a["limit"], stride, strict=True))]
 
 
-def _slice_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    from jax import lax
-
-    return lax.slice(x[0], a["start"], a["limit"], a["stride"] or None)
-
-
 def _pad_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     (x,), low, high = operands, integers(a, "low"), integers(a, "high")
     inner = integers(a, "interior") or (0,) * len(x.shape)
     if not len(low) == len(high) == len(inner) == len(x.shape):
         return f"low, high and interior need one entry for each axis of {x}"
-    if is_kind(x.dtype, "quant"):
+    if base.is_kind(x.dtype, "quant"):
         return f"{{}} is not defined for {x.dtype}"
     shape: list[Dim] = []
     for d, lo, hi, between in zip(x.shape, low, high, inner, strict=True):
@@ -197,20 +126,16 @@ def _pad_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str 
         if int(between) < 0:
             return f"interior must not be negative, found {between}"
         shape.append(int(d) + int(lo) + int(hi) + (int(d) - 1) * int(between))
-    return wrong(result, shape, x.dtype)
+    return base.wrong(result, shape, x.dtype)
 
 
-def spread(x: Any, interior: Sequence[int], fill: Any) -> Any:
-    """The tensor with so many fillers between neighbours along each axis."""
-    if not any(interior):
-        return x
-    out = np.full(tuple(n + (n - 1) * k for n, k in zip(x.shape, interior, strict=True)), fill)
-    out[tuple(slice(None, None, k + 1) for k in interior)] = x
-    return out
-
-
-def padded(shape: tuple[int, ...], x: Any, low: Sequence[int], fill: Any) -> Any:
-    """The tensor in a larger one, from ``low`` on; negative edges crop."""
+def padded(x: Any, fill: Any, low: Sequence[int], high: Sequence[int], steps: Sequence[int]) -> Any:
+    """The tensor in steps along each axis, with so many fillers before and behind it; negative edges crop."""
+    if any(step > 1 for step in steps):
+        apart = np.full(tuple((n - 1) * step + 1 for n, step in zip(x.shape, steps, strict=True)), fill)
+        apart[tuple(slice(None, None, step) for step in steps)] = x
+        x = apart
+    shape = tuple(n + lo + hi for n, lo, hi in zip(x.shape, low, high, strict=True))
     out = np.full(shape, fill)
     # position r of the result shows position r - low of the operand, where there is one
     first = [max(lo, 0) for lo in low]
@@ -221,13 +146,11 @@ def padded(shape: tuple[int, ...], x: Any, low: Sequence[int], fill: Any) -> Any
 
 
 def _pad(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    fill = numbers.constant(a["value"], dtype)
-    return padded(shape, spread(x[0], a.get("interior", ()), fill), a["low"], fill)
+    steps = [n + 1 for n in a.get("interior", ())]
+    return padded(x[0], numbers.constant(a["value"], dtype), a["low"], a["high"], steps)
 
 
 def _pad_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    from jax import lax
-
     inner = a["interior"] or (0,) * len(a["low"])
     return lax.pad(x[0], carriers.constant(a["value"], result.dtype),
                    list(zip(a["low"], a["high"], inner, strict=True)))
@@ -235,47 +158,54 @@ def _pad_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[s
 
 def _concatenate_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     axis, first = a["dim"], operands[0]
-    fault = axis_fault(axis, len(first.shape))
+    fault = base.axis_fault(axis, len(first.shape))
     if fault or not isinstance(axis, int):
         return fault
     for x in operands:
-        others = [shapes_differ(x.shape[:axis], first.shape[:axis]),
-                  shapes_differ(x.shape[axis + 1:], first.shape[axis + 1:])]
+        others = [base.shapes_differ(x.shape[:axis], first.shape[:axis]),
+                  base.shapes_differ(x.shape[axis + 1:], first.shape[axis + 1:])]
         if x.dtype != first.dtype or len(x.shape) != len(first.shape) or any(others):
             return f"cannot concatenate {' and '.join(map(str, operands))} along axis {axis}"
     total: Dim = 0
     for x in operands:
         extent = x.shape[axis]
         total = total + extent if isinstance(total, int) and isinstance(extent, int) else "?"
-    return wrong(result, (*first.shape[:axis], total, *first.shape[axis + 1:]), first.dtype)
-
-
-def _concatenate(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return np.concatenate(x, axis=a["dim"])
-
-
-def _concatenate_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    from jax import lax
-
-    return lax.concatenate(list(x), a["dim"])
+    return base.wrong(result, (*first.shape[:axis], total, *first.shape[axis + 1:]), first.dtype)
 
 
 ROWS: list[Opcode] = [
-    Opcode("constant", 0, _constant_rule, _constant, _constant_lowering, "creation",
-           "an integer expression or a float, wrapped or rounded to the type", value=True),
-    Opcode("iota", 0, _iota_rule, _iota, _iota_lowering, "creation", "0, 1, 2, ... along an axis", (integer("dim"),)),
-    Opcode("broadcast", 1, _broadcast_rule, _broadcast, _broadcast_lowering, "layout", "a scalar"),
-    Opcode("broadcast_in_dim", 1, _broadcast_in_dim_rule, _broadcast_in_dim, _broadcast_in_dim_lowering, "layout",
-           "axis i of the operand is axis `dims`[i] of the result; an extent of 1 is repeated", (ints("dims"),)),
-    Opcode("reshape", 1, _reshape_rule, *in_both(lambda xp, shape, x, a: x[0].reshape(shape)), "layout", "row-major"),
-    Opcode("transpose", 1, _transpose_rule, *in_both(lambda xp, shape, x, a: x[0].transpose(a["dim"])), "layout",
+    Opcode("constant", 0, _constant_rule,
+           lambda shape, dtype, x, a: np.full(shape, numbers.constant(a["value"], dtype)),
+           lambda result, x, a, types: jnp.full(result.shape, carriers.constant(a["value"], result.dtype)),
+           "creation", "an integer expression or a float, wrapped or rounded to the type", value=True),
+    Opcode("iota", 0,
+           lambda result, x, a: _constant_rule(result, x, a) or base.axis_fault(a["dim"], len(result.shape)),
+           _iota, _iota_lowering, "creation", "0, 1, 2, ... along an axis", (integer("dim"),)),
+    Opcode("broadcast", 1, _broadcast_rule,
+           lambda shape, dtype, x, a: np.full(shape, x[0]),
+           lambda result, x, a, types: jnp.broadcast_to(x[0], result.shape),
+           "layout", "a scalar"),
+    Opcode("broadcast_in_dim", 1, _broadcast_in_dim_rule,
+           lambda shape, dtype, x, a: np.broadcast_to(_aligned(x[0], a["dims"], len(shape)), shape).copy(),
+           lambda result, x, a, types: jnp.broadcast_to(_aligned(x[0], a["dims"], len(result.shape)), result.shape),
+           "layout", "axis i of the operand is axis `dims`[i] of the result; an extent of 1 is repeated",
+           (ints("dims"),)),
+    Opcode("reshape", 1, _reshape_rule, *base.in_both(lambda xp, shape, x, a: x[0].reshape(shape)), "layout",
+           "row-major"),
+    Opcode("transpose", 1, _transpose_rule, *base.in_both(lambda xp, shape, x, a: x[0].transpose(a["dim"])), "layout",
            "axis i of the result is axis `dim`[i]", (ints("dim"),)),
-    Opcode("reverse", 1, _reverse_rule, _reverse, _reverse_lowering, "layout", "along the axes named", (ints("dim"),)),
-    Opcode("slice", 1, _slice_rule, _slice, _slice_lowering, "layout", "as Python's; `stride` 1 by default",
-           (ints("start"), ints("limit"), ints("stride", ()))),
+    Opcode("reverse", 1, _reverse_rule,
+           lambda shape, dtype, x, a: np.flip(x[0], a["dim"]).copy(),
+           lambda result, x, a, types: lax.rev(x[0], a["dim"]),
+           "layout", "along the axes named", (ints("dim"),)),
+    Opcode("slice", 1, _slice_rule, _slice,
+           lambda result, x, a, types: lax.slice(x[0], a["start"], a["limit"], a["stride"] or None),
+           "layout", "as Python's; `stride` 1 by default", (ints("start"), ints("limit"), ints("stride", ()))),
     Opcode("pad", 1, _pad_rule, _pad, _pad_lowering, "layout",
            "negative edges crop; `interior` (0) is put between neighbours, `value` is 0 by default",
            (ints("low"), ints("high"), Attribute("value", "number", default=0), ints("interior", ()))),
-    Opcode("concatenate", None, _concatenate_rule, _concatenate, _concatenate_lowering, "layout", "along an axis",
-           (integer("dim"),)),
+    Opcode("concatenate", None, _concatenate_rule,
+           lambda shape, dtype, x, a: np.concatenate(x, axis=a["dim"]),
+           lambda result, x, a, types: lax.concatenate(list(x), a["dim"]),
+           "layout", "along an axis", (integer("dim"),)),
 ]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle.late_jax import jnp
 from archloom.oracle.taidl.operators import carriers, numbers
 from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, Shaped
 from archloom.oracle.taidl.types import element_type
@@ -91,19 +92,16 @@ def _numbers(xp: Any, seed: Any, shape: Sequence[int], dtype: str, algorithm: st
     return made.reshape(tuple(shape))
 
 
-def _rng(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
-    return numbers.element(_numbers(np, x[0], shape, numbers.name_of(dtype), a["algorithm"]), dtype)
-
-
 def _rng_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-
     shape = [int(d) for d in result.shape]
     return carriers.element(_numbers(jnp, x[0], shape, result.dtype, a["algorithm"]), result.dtype)
 
 
 ROWS: list[Opcode] = [
-    Opcode("rng", 1, _rule, _rng, _rng_lowering, "opaque",
+    Opcode("rng", 1, _rule,
+           lambda shape, dtype, x, a: numbers.element(
+               _numbers(np, x[0], shape, numbers.name_of(dtype), a["algorithm"]), dtype),
+           _rng_lowering, "opaque",
            "random bits, or f32 in 0 .. 1, from a seed of 2xu32 (Threefry-2x32 or Philox-4x32, the element's place "
            "as the counter)", (Attribute("algorithm", "word", ("threefry", "philox"), default="threefry"),)),
 ]

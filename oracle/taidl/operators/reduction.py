@@ -12,22 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from archloom.oracle.taidl.operators import carriers, numbers
-from archloom.oracle.taidl.operators.base import (
-    Array,
-    Attribute,
-    Attributes,
-    Dim,
-    Opcode,
-    Shaped,
-    axes_fault,
-    integers,
-    ints,
-    wrong,
-)
+from archloom.oracle.late_jax import jnp, lax
+from archloom.oracle.taidl.operators import base, carriers, numbers
+from archloom.oracle.taidl.operators.base import Array, Attribute, Attributes, Dim, Opcode, Shaped, integers, ints
 from archloom.oracle.taidl.operators.contraction import window_extent, windows
 from archloom.oracle.taidl.operators.elementwise import largest, smallest
-from archloom.oracle.taidl.operators.movement import padded, spread
+from archloom.oracle.taidl.operators.movement import padded
 from archloom.oracle.taidl.types import element_type, limits, numpy_dtype
 
 Values = Mapping[str, Any]
@@ -102,12 +92,8 @@ def _last(x: Any, dims: Sequence[int]) -> Any:
 
 def _reduce_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     (x,), dims = operands, integers(a, "dim")
-    fault = kind_fault(a["kind"], x.dtype) or axes_fault(dims, len(x.shape))
-    return fault or wrong(result, [d for i, d in enumerate(x.shape) if i not in dims], x.dtype)
-
-
-def _reduce(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    return _combined(_last(x[0], a["dim"]), a["kind"], dtype)
+    fault = kind_fault(a["kind"], x.dtype) or base.axes_fault(dims, len(x.shape))
+    return fault or base.wrong(result, [d for i, d in enumerate(x.shape) if i not in dims], x.dtype)
 
 
 # --- JAX ----------------------------------------------------------------------------------------------------------
@@ -115,9 +101,6 @@ def _reduce(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> 
 
 def jax_combined(x: Any, kind: str, dtype: str) -> Any:
     """The last axis combined."""
-    import jax.numpy as jnp
-    from jax import lax
-
     v = carriers.value(x, dtype)
     axis = v.ndim - 1
     if is_ordered(kind, dtype):
@@ -136,10 +119,6 @@ def jax_combined(x: Any, kind: str, dtype: str) -> Any:
     start = carriers.carried(identity(kind, dtype), dtype)
     function = {"and": lax.bitwise_and, "or": lax.bitwise_or, "xor": lax.bitwise_xor}[kind]
     return carriers.element(lax.reduce(v, start, function, (axis,)), dtype)
-
-
-def _reduce_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    return jax_combined(_last(x[0], a["dim"]), a["kind"], result.dtype)
 
 
 # --- windows ------------------------------------------------------------------------------------------------------
@@ -164,7 +143,7 @@ def _window_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> s
         if count is None:
             return f"a window of {size[i]} in steps of {stride[i]} does not fit an axis of extent {extent}"
         shape.append(count)
-    return wrong(result, shape, x.dtype)
+    return base.wrong(result, shape, x.dtype)
 
 
 def _gathered(shape: Sequence[int], x: Any, a: Values, stack: Callable[..., Any]) -> Any:
@@ -177,16 +156,11 @@ def _gathered(shape: Sequence[int], x: Any, a: Values, stack: Callable[..., Any]
 
 def _reduce_window(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
     lists, fill = _lists(a, x[0].ndim), identity(a["kind"], numbers.name_of(dtype))
-    v = np.asarray(spread(x[0], [d - 1 for d in lists["base_dilation"]], fill))
-    whole = tuple(n + lo + hi for n, lo, hi in zip(v.shape, lists["low"], lists["high"], strict=True))
-    v = np.asarray(padded(whole, v, lists["low"], fill))
+    v = padded(x[0], fill, lists["low"], lists["high"], lists["base_dilation"])
     return _combined(_gathered(shape, v, a, np.stack), a["kind"], dtype)
 
 
 def _window_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    import jax.numpy as jnp
-    from jax import lax
-
     lists, fill = _lists(a, x[0].ndim), carriers.carried(identity(a["kind"], result.dtype), result.dtype)
     v = lax.pad(x[0], fill, [(lo, hi, d - 1) for lo, hi, d in zip(
         lists["low"], lists["high"], lists["base_dilation"], strict=True)])
@@ -195,8 +169,10 @@ def _window_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequenc
 
 
 ROWS: list[Opcode] = [
-    Opcode("reduce", 1, _reduce_rule, _reduce, _reduce_lowering, "reduction",
-           "over the axes `dim`; sums and products of floats in row-major order, each step rounded",
+    Opcode("reduce", 1, _reduce_rule,
+           lambda shape, dtype, x, a: _combined(_last(x[0], a["dim"]), a["kind"], dtype),
+           lambda result, x, a, types: jax_combined(_last(x[0], a["dim"]), a["kind"], result.dtype),
+           "reduction", "over the axes `dim`; sums and products of floats in row-major order, each step rounded",
            (ints("dim"), Attribute("kind", "word", KINDS))),
     Opcode("reduce_window", 1, _window_rule, _reduce_window, _window_lowering, "reduction",
            "as `reduce` over each window; what pads changes nothing (0 of add, -inf of max, ...)",

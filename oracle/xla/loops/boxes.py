@@ -46,9 +46,7 @@ class _Placed:
     spans: tuple[Range, ...]
 
 
-def boxes_of(
-    touches: Iterable[Touch], buffers: Mapping[str, Buffer], outer: Mapping[str, Range]
-) -> tuple[Box, ...]:
+def boxes_of(touches: Iterable[Touch], buffers: Mapping[str, Buffer], outer: Mapping[str, Range]) -> tuple[Box, ...]:
     """Boxes of which no two share an element in the same iteration of the loops ``outer`` around the part."""
     found: dict[str, dict[Window, _Placed]] = {}
     for touch in touches:

@@ -15,20 +15,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from archloom.oracle import resolved
+from archloom.oracle.late_jax import jnp
 from archloom.oracle.nests import instructions, ranges, rewritten, variables, walk, with_windows
-from archloom.oracle.resolved import (
-    Buffer,
-    Op,
-    Read,
-    ResolvedInstr,
-    ResolvedLoop,
-    ResolvedNode,
-    ResolvedStream,
-    Statement,
-    TensorType,
-    Window,
-    Write,
-)
+from archloom.oracle.resolved import Op, Read, ResolvedInstr, ResolvedLoop, ResolvedNode, Window, Write
 from archloom.oracle.xla.loops.boxes import Box, Touch, boxes_of, first_written
 from archloom.oracle.xla.loops.runner import LoopRunner
 from archloom.oracle.xla.lowering.ops import jax_dtype
@@ -49,7 +39,7 @@ class Nest:
 
     place: Path
     body: tuple[ResolvedNode, ...]
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[resolved.Buffer, ...]
     read: tuple[str, ...]
     written: tuple[str, ...]
     variables: tuple[str, ...]
@@ -63,9 +53,7 @@ class Nest:
         return f"loops at {show(self.place)}"
 
     def __call__(self, operands: Sequence[Any], values: Mapping[str, Any], record: Record) -> tuple[Any, ...]:
-        import jax.numpy as jnp
-
-        stream = ResolvedStream("", "", (), self.buffers, (), (), 0, self.body)
+        stream = resolved.ResolvedStream("", "", (), self.buffers, (), (), 0, self.body)
         given = dict(zip(self.read, operands, strict=True))
         state = {b.name: given.get(b.name, jnp.zeros(b.shape, jax_dtype(b.dtype))) for b in self.buffers}
         state = LoopRunner.of(stream, record).on(state, values)
@@ -81,7 +69,7 @@ def show(path: Path) -> str:
 class Outlined:
     """A stream with its nodes at the paths ``left`` as instructions, and where its nodes come from."""
 
-    original: ResolvedStream
+    original: resolved.ResolvedStream
     left: Collection[Path]
     loops: dict[str, Path] = field(default_factory=dict)
     instructions: dict[int, Path] = field(default_factory=dict)
@@ -153,13 +141,10 @@ class Outlined:
         if path is None:
             return None
         if isinstance(item, InstrItem) and id(item.instr) in self.nests:
-            path = path[:-1] or self._before(path[0])
+            path = path[:-1] or ((path[0] - 1,) if path[0] else ())
         while path and not self._normalized(path):
             path = path[:-1]
         return path or None
-
-    def _before(self, place: int) -> Path:
-        return (place - 1,) if place else ()
 
     def _normalized(self, path: Path) -> bool:
         """Whether the loops around start at 0 and count by ones."""
@@ -168,10 +153,10 @@ class Outlined:
 
 
 def _instruction(nest: Nest, read: list[Box], written: list[Box]) -> ResolvedInstr:
-    def kind(p: Box) -> TensorType:
-        return TensorType(p.buffer.shape, p.buffer.dtype)
+    def kind(p: Box) -> resolved.TensorType:
+        return resolved.TensorType(p.buffer.shape, p.buffer.dtype)
 
-    statements: list[Statement] = [Read(p.buffer.name, p.place, kind(p)) for p in read]
+    statements: list[resolved.Statement] = [Read(p.buffer.name, p.place, kind(p)) for p in read]
     for number, p in enumerate(written):
         attributes = (("nest", nest), ("result", number))
         statements.append(Op(f"new.{p.buffer.name}", NEST, nest.read, attributes, kind(p)))
@@ -179,7 +164,7 @@ def _instruction(nest: Nest, read: list[Box], written: list[Box]) -> ResolvedIns
     return ResolvedInstr(nest.title, (), (), tuple(statements), 0)
 
 
-def _down(stream: ResolvedStream, path: Path) -> Iterator[ResolvedNode]:
+def _down(stream: resolved.ResolvedStream, path: Path) -> Iterator[ResolvedNode]:
     """The nodes on the way to the one at a path, which is the last."""
     nodes = stream.body
     for number in path:
@@ -188,14 +173,14 @@ def _down(stream: ResolvedStream, path: Path) -> Iterator[ResolvedNode]:
         nodes = node.body if isinstance(node, ResolvedLoop) else ()
 
 
-def boxes_at(stream: ResolvedStream, path: Path) -> tuple[Box, ...]:
+def boxes_at(stream: resolved.ResolvedStream, path: Path) -> tuple[Box, ...]:
     """The boxes of buffers that the node at a path touches, over the variables of the loops around it."""
     *around, node = _down(stream, path)
     outer = {loop.var: (0, loop.extent - 1) for loop in around if isinstance(loop, ResolvedLoop)}
     return boxes_of(_touches([node]), {b.name: b for b in stream.buffers}, outer)
 
 
-def describe(stream: ResolvedStream, path: Path) -> str:
+def describe(stream: resolved.ResolvedStream, path: Path) -> str:
     """The loop or the instruction at a path, in words."""
     *_, node = _down(stream, path)
     if isinstance(node, ResolvedLoop):

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from archloom.oracle.affine import Affine, Mod
+from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.resolved import Op, Read, ResolvedStream, TensorType, Window
 from archloom.oracle.stream import HbmTensor
+from archloom.oracle.taidl.types import of_numpy
 from archloom.oracle.xla.lowering.lower import Lowering
-from archloom.oracle.xla.lowering.ops import NUMPY, bitcast, convert, jax_dtype
+from archloom.oracle.xla.lowering.ops import bitcast, convert, jax_dtype
 from archloom.oracle.xla.lowering.wholes import compute
 from archloom.oracle.xla.notation.expr import Expr, Leaf
 from archloom.oracle.xla.notation.fallbacks import How, Record
@@ -73,21 +75,17 @@ class LoopRunner:
         return self._block(self.tree.root, state, values)
 
     def _start(self, arguments: Mapping[str, Any]) -> State:
-        import jax.numpy as jnp
-        from jax import lax
-
         stream = self.tree.stream
         # XLA must not see what is in them: it drops + 0.0, which makes 0.0 of -0.0
         state = {b.name: lax.optimization_barrier(jnp.zeros(b.shape, jax_dtype(b.dtype)))
                  for b in stream.buffers if b.name != "hbm"}
         hbm = jnp.zeros((stream.hbm_bytes,), jnp.int8)
         for tensor in stream.arguments:
-            hbm = _store(hbm, tensor, arguments[tensor.name])
+            raw = bitcast(arguments[tensor.name], "i8").reshape(-1)
+            hbm = lax.dynamic_update_slice(hbm, raw, (tensor.address,))
         return {**state, "hbm": hbm}
 
     def _block(self, block: Block, state: State, values: Mapping[str, Any]) -> State:
-        from jax import lax
-
         tensors: dict[str, Any] = {}
         owner: InstrItem | None = None
         for item in block.items:
@@ -107,8 +105,6 @@ class LoopRunner:
         return state
 
     def _loop(self, loop: Block, state: State, values: Mapping[str, Any]) -> State:
-        from jax import lax
-
         carried = sorted(loop.written)
         if not carried:
             return state
@@ -123,8 +119,6 @@ class LoopRunner:
 
     def _constants(self, owner: InstrItem, values: Mapping[str, Any]) -> dict[str, Any]:
         """The tensors of constants that depend on loop variables, by name."""
-        import jax.numpy as jnp
-
         made = {}
         for number, value in owner.constants.items():
             s = owner.instr.statements[number]
@@ -144,8 +138,6 @@ class LoopRunner:
 
 def evaluate(form: Affine, values: Mapping[str, Any]) -> Any:
     """A form over traced loop variables as an int32 scalar."""
-    import jax.numpy as jnp
-
     total = jnp.int32(_int32(form.constant))
     for atom, coefficient in form.terms:
         if isinstance(atom, str):
@@ -194,8 +186,6 @@ def _indices(window: Window, offsets: list[Any]) -> tuple[Any, ...]:
 
 def read_window(array: Any, window: Window, values: Mapping[str, Any]) -> Any:
     """The elements of the window, in its shape."""
-    from jax import lax
-
     offsets = [evaluate(o, values) for o in window.offsets]
     if not _is_box(window):
         return array[_indices(window, offsets)]
@@ -208,8 +198,6 @@ def read_window(array: Any, window: Window, values: Mapping[str, Any]) -> Any:
 
 def write_window(array: Any, window: Window, value: Any, values: Mapping[str, Any]) -> Any:
     """The array with the window's elements replaced by ``value``."""
-    from jax import lax
-
     offsets = [evaluate(o, values) for o in window.offsets]
     spans = _spans(window)
     if _is_box(window) and all(s == 1 for _, s in spans):
@@ -217,16 +205,8 @@ def write_window(array: Any, window: Window, value: Any, values: Mapping[str, An
     return array.at[_indices(window, offsets)].set(value)
 
 
-def _store(hbm: Any, tensor: HbmTensor, value: Any) -> Any:
-    from jax import lax
-
-    return lax.dynamic_update_slice(hbm, bitcast(value, "i8").reshape(-1), (tensor.address,))
-
-
 def _load(hbm: Any, tensor: HbmTensor) -> Any:
-    from jax import lax
-
-    dtype = next(k for k, v in NUMPY.items() if v == tensor.dtype)
+    dtype = of_numpy(tensor.dtype)
     size = jax_dtype(dtype).itemsize
     count = math.prod(tensor.shape)
     raw = lax.dynamic_slice(hbm, (tensor.address,), (count * size,))

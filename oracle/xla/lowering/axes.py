@@ -11,23 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from archloom.oracle.affine import Affine
+from archloom.oracle.xla.notation import expr
 from archloom.oracle.xla.notation.constraints import reach
-from archloom.oracle.xla.notation.expr import (
-    Expr,
-    Fold,
-    Leaf,
-    Map,
-    Range,
-    Ranges,
-    Sum,
-    Switch,
-    free,
-    is_heavy,
-    is_integer,
-    once,
-    same_kind,
-    walk,
-)
+from archloom.oracle.xla.notation.expr import Expr, Leaf, Map, Range, Ranges, Sum, Switch
 from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.variables import fresh
 
@@ -59,7 +45,7 @@ def by_digits(e: Expr, ranges: Ranges) -> Divided | None:
     axis that both share. (A head's rows times a head's columns: the columns' number is that of the head and one in it.)
     """
     factors = e.body.operands if isinstance(e, Sum) and isinstance(e.body, Map) and e.body.opcode == "multiply" else ()
-    for name in sorted(free(e)):
+    for name in sorted(expr.free(e)):
         low, high = ranges[name]
         for part in (e, *factors):
             found = {d for form in _forms(part) if name in form.variables() for d in _divisors(form, name)}
@@ -71,7 +57,7 @@ def by_digits(e: Expr, ranges: Ranges) -> Divided | None:
     return None
 
 
-@once
+@expr.once
 def _forms(e: Expr) -> frozenset[Affine]:
     """All forms in an expression; operations share operands, and so do sets."""
     made = frozenset(e.forms)
@@ -95,7 +81,7 @@ def one_contraction(e: Switch, name: str, ranges: Ranges) -> Divided | None:
     shift, (low, high) = e.form.constant, ranges[name]
     cases = reach(e.cases, low + shift, high + shift)
     extent = cases[0][1] - cases[0][0] + 1
-    if len(cases) < 2 or any(b - a + 1 != extent for a, b, _ in cases) or not all(is_heavy(x) for _, _, x in cases):
+    if len(cases) < 2 or not all(b - a + 1 == extent and expr.is_heavy(x) for a, b, x in cases):
         return None
     number, inside, inner = _divided(ranges, name, (0, len(cases) - 1), (0, extent - 1))
     point = Affine.variable(inside) if extent > 1 else Affine(0)
@@ -113,14 +99,14 @@ def _batched(parts: Sequence[Expr], number: str) -> Expr | None:
     if isinstance(first, Sum) and all(_same_sum(p, first) for p in parts):
         body = _batched([p.children[0] for p in parts], number)
         return None if body is None else replace(first, body=body)
-    if isinstance(first, Map) and all(same_kind(p, replace(first, operands=p.children)) for p in parts):
+    if isinstance(first, Map) and all(expr.same_kind(p, replace(first, operands=p.children)) for p in parts):
         operands = [_batched([p.children[i] for p in parts], number) for i in range(len(first.operands))]
         return None if None in operands else replace(first, operands=tuple(o for o in operands if o is not None))
     return _switch_over(parts, number)
 
 
 def _same_sum(e: Expr, first: Sum) -> bool:
-    return isinstance(e, Sum) and e.variables == first.variables and e.dtype == first.dtype and is_integer(e.dtype)
+    return isinstance(e, Sum) and e.variables == first.variables and e.dtype == first.dtype and expr.is_integer(e.dtype)
 
 
 def _leaf(parts: Sequence[Expr], number: str) -> Expr | None:
@@ -133,6 +119,6 @@ def _leaf(parts: Sequence[Expr], number: str) -> Expr | None:
 
 
 def _switch_over(parts: Sequence[Expr], number: str) -> Expr | None:
-    if any(isinstance(node, (Sum, Fold)) for p in parts for node in walk(p)):
+    if any(isinstance(node, (Sum, expr.Fold)) for p in parts for node in expr.walk(p)):
         return None
     return Switch(Affine.variable(number), tuple((i, i, p) for i, p in enumerate(parts)), parts[0].dtype)

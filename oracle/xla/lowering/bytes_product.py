@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from archloom.oracle.late_jax import jax, jnp
+
 DEEPEST = 1 << 24 - 14
 """Up to how many products of two signed bytes float32 adds up without rounding."""
 
@@ -40,8 +42,6 @@ def processor() -> frozenset[str]:
 
 def in_bfloat16(rows: int, columns: int, depth: int) -> bool:
     """Whether a product [rows, depth] x [depth, columns] of signed bytes is exact in bfloat16, and sooner made."""
-    import jax
-
     features = processor() if jax.default_backend() == "cpu" else frozenset()
     return ("avx512_bf16" in features and "amx_int8" not in features and SHALLOWEST <= depth <= DEEPEST
             and min(rows, columns) >= NARROWEST and rows * columns * depth >= SMALLEST)
@@ -49,8 +49,6 @@ def in_bfloat16(rows: int, columns: int, depth: int) -> bool:
 
 def product(left: Any, right: Any) -> Any:
     """[m, k] x [k, n] of int8 as int32, by sums in float32; k at most :data:`DEEPEST`."""
-    import jax.numpy as jnp
-
     if left.shape[1] > DEEPEST:
         raise ValueError(f"sums of {left.shape[1]} products of bytes may take more than 24 bits")
     total = jnp.matmul(left.astype(jnp.bfloat16), right.astype(jnp.bfloat16), preferred_element_type=jnp.float32)

@@ -12,21 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from archloom.oracle.affine import Affine
+from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.xla.lowering.ops import elementwise
 from archloom.oracle.xla.lowering.views import Spread, Spreading, extent
+from archloom.oracle.xla.notation import expr
 from archloom.oracle.xla.notation.constraints import Cases
-from archloom.oracle.xla.notation.expr import (
-    Carry,
-    Expr,
-    Fold,
-    Map,
-    Ranges,
-    Switch,
-    carries,
-    free,
-    once,
-    same_kind,
-)
+from archloom.oracle.xla.notation.expr import Expr, Fold, Map, Ranges, Switch
 
 UNROLLED = 2
 """Up to how many steps a chain is written out."""
@@ -37,10 +28,7 @@ Step = Callable[[Any, Any], Any]
 
 def fold(lowering: Spreading, e: Fold, ranges: Ranges) -> Spread:
     """The array of a chain over its free variables."""
-    import jax.numpy as jnp
-    from jax import lax
-
-    mine = free(e)
+    mine = expr.free(e)
     names = tuple(n for n, (low, high) in ranges.items() if n in mine and low != high)
     inner = {**ranges, **e.bound_ranges(ranges)}
     shape, steps = tuple(extent(ranges[n]) for n in names), math.prod(x for _, x in e.variables)
@@ -66,7 +54,7 @@ def one_chain(e: Switch) -> Expr | None:
     return None if isinstance(found, Switch) else found
 
 
-@once
+@expr.once
 def _chained(e: Expr) -> bool:
     return isinstance(e, Fold) or (isinstance(e, Map) and any(_chained(o) for o in e.operands))
 
@@ -83,19 +71,19 @@ def _merged(form: Affine, cases: Cases) -> Expr | None:
         start, body = (_merged(form, tuple((low, high, getattr(b, part)) for low, high, b in cases))
                        for part in ("start", "body"))
         return None if start is None or body is None else replace(first, start=start, body=body)
-    if (isinstance(first, Map) and any(carries(b) or _chained(b) for b in bodies)
-            and all(same_kind(b, replace(first, operands=b.children)) for b in bodies)):
+    if (isinstance(first, Map) and any(expr.carries(b) or _chained(b) for b in bodies)
+            and all(expr.same_kind(b, replace(first, operands=b.children)) for b in bodies)):
         parts = [_merged(form, tuple((low, high, b.children[i]) for low, high, b in cases))
                  for i in range(len(first.operands))]
         return None if None in parts else replace(first, operands=tuple(p for p in parts if p is not None))
-    return None if any(carries(b) for b in bodies) else Switch(form, cases, first.dtype)
+    return None if any(expr.carries(b) for b in bodies) else Switch(form, cases, first.dtype)
 
 
 def _step(lowering: Spreading, e: Fold, body: Expr, names: tuple[str, ...], ranges: Ranges) -> Step:
     """What a sub-expression of the chain's body is in each step."""
-    if isinstance(body, Carry):
+    if isinstance(body, expr.Carry):
         return lambda i, value: value
-    if not carries(body):
+    if not expr.carries(body):
         return _given(lowering, e, body, names, ranges)
     assert isinstance(body, Map)
     operands = [_step(lowering, e, o, names, ranges) for o in body.operands]
@@ -105,9 +93,6 @@ def _step(lowering: Spreading, e: Fold, body: Expr, names: tuple[str, ...], rang
 
 def _given(lowering: Spreading, e: Fold, part: Expr, names: tuple[str, ...], ranges: Ranges) -> Step:
     """A part that does not depend on the chain: computed for all steps, a row for each."""
-    import jax.numpy as jnp
-    from jax import lax
-
     found = lowering.spread(part, ranges)
     own = [n for n, _ in e.variables]
     if not any(n in found.names for n in own):

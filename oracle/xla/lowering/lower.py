@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any
 
 from archloom.oracle.affine import Affine
+from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.taidl.operators.carriers import element, flush, value
 from archloom.oracle.taidl.operators.contraction import ordered
 from archloom.oracle.taidl.operators.reduction import jax_combined as combined
@@ -18,31 +19,9 @@ from archloom.oracle.xla.lowering.folds import fold, one_chain
 from archloom.oracle.xla.lowering.ops import bitcast, constant, convert, elementwise, jax_dtype, known
 from archloom.oracle.xla.lowering.views import Spread, extent, grid, overlapping, view
 from archloom.oracle.xla.lowering.wholes import computed
+from archloom.oracle.xla.notation import expr
 from archloom.oracle.xla.notation.constraints import reach
-from archloom.oracle.xla.notation.expr import (
-    ByteOf,
-    Const,
-    Element,
-    Expr,
-    Extreme,
-    Fold,
-    FromBytes,
-    Guarded,
-    Index,
-    Leaf,
-    Let,
-    Map,
-    Ranges,
-    Sum,
-    Switch,
-    Whole,
-    axis_of,
-    free,
-    is_heavy,
-    is_integer,
-    walk,
-    width,
-)
+from archloom.oracle.xla.notation.expr import Expr, Extreme, Fold, Guarded, Map, Ranges, Sum
 from archloom.oracle.xla.notation.fallbacks import How, Record
 from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.variables import GuardedAxis
@@ -59,7 +38,7 @@ def unrolled(e: Extreme) -> bool:
 
 def _sums_along(e: Expr, names: frozenset[str], seen: set[int]) -> bool:
     """Whether sums or chains differ with ``names``, so that each value would be a contraction of its own."""
-    if id(e) in seen or not is_heavy(e) or names.isdisjoint(free(e)):
+    if id(e) in seen or not expr.is_heavy(e) or names.isdisjoint(expr.free(e)):
         return False
     seen.add(id(e))
     return isinstance(e, (Sum, Fold)) or any(_sums_along(c, names, seen) for c in e.children)
@@ -80,21 +59,19 @@ class Lowering:
     """Whether floating-point sums may be added up in any order."""
 
     _made: dict[tuple[object, ...], Spread] = field(default_factory=dict)
-    _wholes: dict[Whole, tuple[Any, ...]] = field(default_factory=dict)
+    _wholes: dict[expr.Whole, tuple[Any, ...]] = field(default_factory=dict)
 
     def tensor(self, e: Expr, axes: tuple[str, ...], ranges: Ranges) -> Any:
         """The array of ``e`` over ``axes``."""
-        import jax.numpy as jnp
-
         shape = tuple(extent(ranges[a]) for a in axes)
         return jnp.broadcast_to(self.spread(e, ranges).expand(axes), shape)
 
     def spread(self, e: Expr, ranges: Ranges) -> Spread:
         """The array of ``e`` over its free variables (those with more than one value)."""
-        points = {n: Affine(ranges[n][0]) for n in free(e) if ranges[n][0] == ranges[n][1]}
+        points = {n: Affine(ranges[n][0]) for n in expr.free(e) if ranges[n][0] == ranges[n][1]}
         if points:
             e = substitute(e, points, ranges)
-        key = (e, tuple(sorted((n, ranges[n]) for n in free(e))))
+        key = (e, tuple(sorted((n, ranges[n]) for n in expr.free(e))))
         if key not in self._made:
             self._made[key] = self._lower(e, ranges)
         return self._made[key]
@@ -106,32 +83,29 @@ class Lowering:
                 return self._divided(divided)
         return _LOWERINGS[type(e)](self, e, ranges)
 
-    def _const(self, e: Const, ranges: Ranges) -> Spread:
-        import jax.numpy as jnp
-
+    def _const(self, e: expr.Const, ranges: Ranges) -> Spread:
         return Spread(jnp.asarray(constant(e.value, e.dtype)), ())
 
-    def _index(self, e: Index, ranges: Ranges) -> Spread:
+    def _index(self, e: expr.Index, ranges: Ranges) -> Spread:
         names = _names(e, ranges)
         return Spread(convert(grid(e.index, ranges, names), "i32", e.dtype), names)
 
-    def _element(self, e: Element, ranges: Ranges) -> Spread:
+    def _element(self, e: expr.Element, ranges: Ranges) -> Spread:
         if e.whole not in self._wholes:
             self._wholes[e.whole] = computed(self, e.whole)
         return self._view(self._wholes[e.whole][e.number], e.index, ranges, e.whole.function.title)
 
-    def _byte_of(self, e: ByteOf, ranges: Ranges) -> Spread:
+    def _byte_of(self, e: expr.ByteOf, ranges: Ranges) -> Spread:
         whole = self.spread(e.body, ranges)
-        array = bitcast(whole.array, "i8").reshape(*whole.array.shape, width(e.body.dtype))
-        return self._view(array, (*_positions(whole.names, ranges), e.byte), ranges, f"bytes of {e.body.dtype}")
+        array = bitcast(whole.array, "i8").reshape(*whole.array.shape, expr.width(e.body.dtype))
+        index = (*(Affine.variable(n) - ranges[n][0] for n in whole.names), e.byte)
+        return self._view(array, index, ranges, f"bytes of {e.body.dtype}")
 
-    def _from_bytes(self, e: FromBytes, ranges: Ranges) -> Spread:
-        import jax.numpy as jnp
-
+    def _from_bytes(self, e: expr.FromBytes, ranges: Ranges) -> Spread:
         names = _names(e, ranges)
         array = self.spread(e.body, {**ranges, **e.bound_ranges(ranges)}).expand((*names, e.variable))
-        array = jnp.broadcast_to(array, (*array.shape[:-1], width(e.dtype)))
-        return Spread(bitcast(array if width(e.dtype) > 1 else array[..., 0], e.dtype), names)
+        array = jnp.broadcast_to(array, (*array.shape[:-1], expr.width(e.dtype)))
+        return Spread(bitcast(array if expr.width(e.dtype) > 1 else array[..., 0], e.dtype), names)
 
     def _view(self, array: Any, forms: tuple[Affine, ...], ranges: Ranges, where: str) -> Spread:
         """The elements ``array[forms]`` of what ``where`` names."""
@@ -142,8 +116,6 @@ class Lowering:
         return view(array, forms, ranges, note)
 
     def _map(self, e: Map, ranges: Ranges) -> Spread:
-        import jax.numpy as jnp
-
         number = known(e)
         if number is not None:
             return Spread(jnp.asarray(number), ())
@@ -157,8 +129,6 @@ class Lowering:
 
     def _divided(self, divided: Divided) -> Spread:
         """The axes of the two variables as one."""
-        import jax.numpy as jnp
-
         minor = divided.outer, divided.inner
         found = self.spread(divided.e, divided.ranges)
         names = tuple(n for n in found.names if n not in minor)
@@ -167,7 +137,7 @@ class Lowering:
         array = jnp.broadcast_to(array, (*shape, *(extent(divided.ranges[n]) for n in minor)))
         return Spread(array.reshape(*shape, -1), (*names, divided.variable))
 
-    def _leaf(self, e: Leaf, ranges: Ranges) -> Spread:
+    def _leaf(self, e: expr.Leaf, ranges: Ranges) -> Spread:
         """An argument in its own shape if each of its axes has a linear index, else flat, else in two steps."""
         array = self.arguments[e.name]
         flat, digits = e.index.simplify(ranges), []
@@ -184,10 +154,8 @@ class Lowering:
             return self._view(array.reshape(-1), (flat,), ranges, e.name)
         return self._view(array, own, ranges, e.name)
 
-    def _switch(self, e: Switch, ranges: Ranges) -> Spread:
-        import jax.numpy as jnp
-
-        name = axis_of(e.form)
+    def _switch(self, e: expr.Switch, ranges: Ranges) -> Spread:
+        name = expr.axis_of(e.form)
         chain = one_chain(e) if name is not None else None
         if chain is not None:
             return self.spread(chain, ranges)
@@ -213,20 +181,19 @@ class Lowering:
 
     def _guarded(self, e: Guarded, ranges: Ranges) -> Spread:
         """Pad along the axes that the constraints run along; forms of several variables become axes for that."""
-        import jax.numpy as jnp
-
         core: Expr | None = e.body
-        inner, full, named = dict(ranges), dict(ranges), {}
+        inner, full = dict(ranges), dict(ranges)
+        named: dict[str, Affine] = {}
         for number, (form, low, high) in enumerate(e.constraints):
-            axis = axis_of(form)
+            axis = expr.axis_of(form)
             if axis is None:
-                axis = GuardedAxis.of(number)
+                axis = GuardedAxis(f"#{number}")
                 named[axis] = form
                 full[axis] = form.range(ranges)
                 core = core and _renamed(core, form, axis)
             a, b = full[axis]
             inner[axis] = (a if low is None else max(a, low), b if high is None else min(b, high))
-        if core is None or any(not free(core).isdisjoint(form.variables()) for form in named.values()):
+        if core is None or any(not expr.free(core).isdisjoint(form.variables()) for form in named.values()):
             return self._masked(e, ranges)
         found = self.spread(core, inner)
         # in the order in which the elements lie: channels stay the last axis of an image
@@ -238,8 +205,6 @@ class Lowering:
         return self._view(array, index, ranges, "a padded tensor")
 
     def _masked(self, e: Guarded, ranges: Ranges) -> Spread:
-        import jax.numpy as jnp
-
         names = _names(e, ranges)
         self.record.add(How.MASK, "a padded tensor", "its elements do not follow the forms that bound it",
                         math.prod(extent(ranges[n]) for n in names))
@@ -250,20 +215,17 @@ class Lowering:
                 result = jnp.where(fails, constant(e.fill, e.dtype), result)
         return Spread(result, names)
 
-    def _let(self, e: Let, ranges: Ranges) -> Spread:
+    def _let(self, e: expr.Let, ranges: Ranges) -> Spread:
         inner = dict(ranges)
         offsets: dict[str, Affine] = {}
         for name, form in e.variables:
             inner[name] = form.range(ranges)
             offsets[name] = form - inner[name][0]
         body = self.spread(e.body, inner)
-        index = tuple(
-            offsets[n] if n in offsets else Affine.variable(n) - inner[n][0] for n in body.names)
+        index = tuple(offsets[n] if n in offsets else Affine.variable(n) - inner[n][0] for n in body.names)
         return self._view(body.array, index, ranges, "an intermediate tensor")
 
     def _extreme(self, e: Extreme, ranges: Ranges) -> Spread:
-        import jax.numpy as jnp
-
         names = _names(e, ranges)
         combine = jnp.maximum if e.kind == "max" else jnp.minimum
         if unrolled(e):
@@ -284,16 +246,14 @@ class Lowering:
         bound = {n for n, _ in e.variables}
         if isinstance(e.body, Map) and e.body.opcode == "multiply":
             a, b = e.body.operands
-            if all((bound & free(o)) == bound for o in (a, b)):
+            if all((bound & expr.free(o)) == bound for o in (a, b)):
                 return self._dot(e, a, b, inner)
         return self._plain_sum(e, inner)
 
     def _plain_sum(self, e: Sum, ranges: Ranges) -> Spread:
-        import jax.numpy as jnp
-
         names = _names(e, ranges)
         body = self.spread(e.body, ranges)
-        if not is_integer(e.dtype) and not self.reassociate:
+        if not expr.is_integer(e.dtype) and not self.reassociate:
             return Spread(self._ordered_sum(e, body, names), names)
         axes = tuple(i for i, n in enumerate(body.names) if n not in names)
         times = math.prod(x for n, x in e.variables if n not in body.names)
@@ -304,8 +264,6 @@ class Lowering:
 
     def _ordered_sum(self, e: Sum, body: Spread, names: tuple[str, ...]) -> Any:
         """The sum over all of the variables, one after the other in row-major order."""
-        import jax.numpy as jnp
-
         extents = [x for _, x in e.variables]
         array = body.expand((*names, *(n for n, _ in e.variables)))
         array = jnp.broadcast_to(array, (*array.shape[:len(names)], *extents))
@@ -324,7 +282,7 @@ class Lowering:
             sides.reverse()
             alone.reverse()
             a, b = b, a
-        if not is_integer(e.dtype):  # the order of the sum matters
+        if not expr.is_integer(e.dtype):  # the order of the sum matters
             summed = tuple(n for n, _ in e.variables if n in both)
         else:
             summed = tuple(sorted(bound & both, key=lambda n: -_stride(b, n)))
@@ -341,12 +299,10 @@ class Lowering:
         self, sides: list[Spread], batch: tuple[str, ...], alone: list[tuple[str, ...]], summed: tuple[str, ...],
         sizes: list[tuple[int, ...]], dtype: str,
     ) -> Any:
-        from jax import lax
-
         m, n, k = (math.prod(s) for s in (sizes[1], sizes[2], sizes[3]))
         left, right = (s.array for s in sides)
         dims: Any
-        plain = is_integer(dtype) and "uint8" not in (left.dtype, right.dtype) and len(batch) <= 1
+        plain = expr.is_integer(dtype) and "uint8" not in (left.dtype, right.dtype) and len(batch) <= 1
         if plain and all(len(names) == 1 for names in (*alone, summed)):
             # operands as they lie: XLA's fast kernels take none that was transposed, but any numbers of axes
             dims = tuple(tuple(tuple(s.names.index(n) for n in names) for s in sides) for names in (summed, batch))
@@ -361,7 +317,7 @@ class Lowering:
         def multiply(a: Any, b: Any) -> Any:
             return lax.dot_general(a, b, dims, precision=lax.Precision.HIGHEST, preferred_element_type=carrier)
 
-        if is_integer(dtype):
+        if expr.is_integer(dtype):
             carrier = jax_dtype(dtype)
             bytes_alone = left.dtype == right.dtype == "int8" and carrier == "int32"
             if bytes_alone and dims == (((1,), (0,)), ((), ())) and bytes_product.in_bfloat16(m, n, k):
@@ -377,19 +333,19 @@ class Lowering:
 
 
 _LOWERINGS: dict[type[Expr], Callable[[Lowering, Any, Ranges], Spread]] = {
-    Const: Lowering._const,
-    Index: Lowering._index,
-    Leaf: Lowering._leaf,
-    Element: Lowering._element,
+    expr.Const: Lowering._const,
+    expr.Index: Lowering._index,
+    expr.Leaf: Lowering._leaf,
+    expr.Element: Lowering._element,
     Map: Lowering._map,
-    Switch: Lowering._switch,
+    expr.Switch: Lowering._switch,
     Guarded: Lowering._guarded,
     Sum: Lowering._sum,
     Fold: fold,
     Extreme: Lowering._extreme,
-    Let: Lowering._let,
-    ByteOf: Lowering._byte_of,
-    FromBytes: Lowering._from_bytes,
+    expr.Let: Lowering._let,
+    expr.ByteOf: Lowering._byte_of,
+    expr.FromBytes: Lowering._from_bytes,
 }
 """What computes each kind of node; a carry is the state of the chain around it."""
 
@@ -399,8 +355,6 @@ def _signed_product(left: Any, right: Any, multiply: Callable[[Any, Any], Any]) 
 
     An unsigned byte is a signed one and 128: (a + 128) (b + 128) = a b + 128 a + 128 b + 128 * 128.
     """
-    import jax.numpy as jnp
-
     def signed(x: Any) -> Any:
         return bitcast(x ^ jnp.uint8(128), "i8") if x.dtype == jnp.uint8 else x
 
@@ -433,18 +387,14 @@ def _exchanged(sides: list[Spread], alone: list[tuple[str, ...]], order: Mapping
 
 def _names(e: Expr, ranges: Ranges) -> tuple[str, ...]:
     """The free variables that have more than one value, in the order of ``ranges``."""
-    mine = free(e)
+    mine = expr.free(e)
     return tuple(n for n, (low, high) in ranges.items() if n in mine and low != high)
-
-
-def _positions(names: tuple[str, ...], ranges: Ranges) -> tuple[Affine, ...]:
-    return tuple(Affine.variable(n) - ranges[n][0] for n in names)
 
 
 def _renamed(e: Expr, form: Affine, axis: str) -> Expr | None:
     """``e`` with ``axis`` for ``form`` wherever its variables occur; None where they occur in another way."""
-    if isinstance(e, (Sum, Fold, Extreme, Let, FromBytes)):
-        return e if free(e).isdisjoint(form.variables()) else None
+    if isinstance(e, (Sum, Fold, Extreme, expr.Let, expr.FromBytes)):
+        return e if expr.free(e).isdisjoint(form.variables()) else None
     own = []
     for f in e.forms:
         if not f.variables().isdisjoint(form.variables()):
@@ -460,13 +410,12 @@ def _renamed(e: Expr, form: Affine, axis: str) -> Expr | None:
 
 def _narrow(e: Expr) -> bool:
     """Whether the value is a byte that was only widened."""
-    return (isinstance(e, Map) and e.opcode == "convert" and e.operands[0].dtype in ("i8", "u8")
-            and e.dtype == "i32")
+    return isinstance(e, Map) and e.opcode == "convert" and e.operands[0].dtype in ("i8", "u8") and e.dtype == "i32"
 
 
 def _stride(e: Expr, name: str) -> int:
     """The stride of a variable where it first occurs."""
-    for node in walk(e):
+    for node in expr.walk(e):
         for form in node.forms:
             if name in form.variables():
                 return form.coefficient(name)

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle.late_jax import lax
 from archloom.oracle.taidl.operators import OPCODES
 from archloom.oracle.taidl.operators.base import Shaped
-from archloom.oracle.taidl.operators.carriers import carrier_dtype, constant
+from archloom.oracle.taidl.operators.carriers import carrier_dtype as jax_dtype
+from archloom.oracle.taidl.operators.carriers import constant
 from archloom.oracle.taidl.operators.conversion import convert as converted
 from archloom.oracle.taidl.types import element_type
 from archloom.oracle.xla.notation.expr import Const, Expr, Map
@@ -24,11 +26,6 @@ ELEMENTWISE = frozenset(name for name, op in OPCODES.items() if op.family == "el
 """The operators that are maps of elements."""
 
 
-def jax_dtype(dtype: str) -> np.dtype[Any]:
-    """What JAX holds elements of a TAIDL type in (:mod:`archloom.oracle.taidl.operators.carriers`)."""
-    return carrier_dtype(dtype)
-
-
 def convert(x: Any, source: str, dtype: str) -> Any:
     """``x`` in another type, as TAIDL's ``convert``."""
     return converted(x, element_type(source), element_type(dtype))
@@ -36,8 +33,6 @@ def convert(x: Any, source: str, dtype: str) -> Any:
 
 def bitcast(x: Any, dtype: str) -> Any:
     """The bits of ``x`` as another type of 8 bits and more; wider types join the last axis, narrower ones add one."""
-    from jax import lax
-
     return lax.bitcast_convert_type(x, jax_dtype(dtype))
 
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from archloom.oracle.affine import Affine, Mod
+from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.xla.notation.expr import Expr, Range, Ranges
 from archloom.oracle.xla.notation.fallbacks import Record
 from archloom.oracle.xla.notation.variables import fresh
@@ -57,9 +58,6 @@ def extent(r: Range) -> int:
 
 def grid(form: Affine, ranges: Ranges, names: tuple[str, ...]) -> Any:
     """The values of a form over the variables ``names`` as an int32 array that broadcasts against their axes."""
-    import jax.numpy as jnp
-    from jax import lax
-
     total: Any = jnp.full((1,) * len(names), form.constant, jnp.int32)
     for atom, coefficient in form.terms:
         if isinstance(atom, str):
@@ -145,12 +143,8 @@ def _overlap(terms: list[tuple[int, int, str]]) -> bool:
     return False
 
 
-def _axes(
-    array: Any, axis: int, start: int, terms: list[tuple[int, str]], ranges: Ranges
-) -> tuple[Any, list[str]]:
+def _axes(array: Any, axis: int, start: int, terms: list[tuple[int, str]], ranges: Ranges) -> tuple[Any, list[str]]:
     """Make an axis for each of ``terms`` (stride, variable; largest stride first) of one axis."""
-    from jax import lax
-
     if not terms:
         return lax.index_in_dim(array, start, axis, keepdims=False), []
     stride, name = terms[0]
@@ -170,8 +164,6 @@ def _axes(
 
 def sliced(array: Any, start: int, stop: int, stride: int, axis: int) -> Any:
     """Part of an axis; the array itself if it is all of it, which need not be traced."""
-    from jax import lax
-
     whole = (start, stop) == (0, array.shape[axis]) and (stride == 1 or stop == 1)
     return array if whole else lax.slice_in_dim(array, start, stop, stride, axis)
 
@@ -187,8 +179,6 @@ def _shifted(
 
     With all of ``x[w]`` once for each u, the rows of that, made longer by one, are the matrix: row u begins u later.
     """
-    import jax.numpy as jnp
-
     stride, many = form.coefficient(name), extent(ranges[name])
     other = next((n for c, n in _strides(form) if c == stride and n != name), None)
     if other is None or many <= FEW:
@@ -215,8 +205,6 @@ def _unroll(
     The other axes stay as they are until then: with several such axes, each part of the last one is made once. What
     they become goes before what the last one became, as the windows of a convolution lie in its weights.
     """
-    import jax.numpy as jnp
-
     low, high = ranges[name]
     others = {i: fresh() for i in range(len(forms)) if i != axis}
     inner = {**ranges, **{n: (0, array.shape[i] - 1) for i, n in others.items() if array.shape[i] > 1}}
@@ -239,8 +227,6 @@ def _unroll(
 
 def _split_variable(array: Any, forms: tuple[Affine, ...], form: Affine, ranges: Ranges, note: Note) -> Spread:
     """Make ``divisor*t + y`` of a variable that occurs in a division by ``divisor`` alone, as two axes."""
-    import jax.numpy as jnp
-
     found = _single(form)
     if found is None:
         return gather(array, forms, ranges, note, "an index is not linear")

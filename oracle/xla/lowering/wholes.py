@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from archloom.oracle.late_jax import jax, jnp, lax
 from archloom.oracle.resolved import Op, ResolvedInstr, ResolvedRegion, Write
 from archloom.oracle.taidl.operators import OPCODES
 from archloom.oracle.taidl.operators.base import Shaped
@@ -58,9 +59,6 @@ class Operator:
 
 def computed(lowering: Spreading, whole: Whole) -> tuple[Any, ...]:
     """The results, each with an axis for each parameter before its own axes."""
-    import jax
-    from jax import lax
-
     extents = tuple(n for _, n in whole.parameters)
     points, function = math.prod(extents), whole.function
     lowering.record.operations.append((f"{points} x " if points > 1 else "") + function.title)
@@ -84,8 +82,6 @@ def computed(lowering: Spreading, whole: Whole) -> tuple[Any, ...]:
         return one(({},))
     point = (*moving, _values(whole))
     if not moving and not point[-1]:  # the same for all iterations
-        import jax.numpy as jnp
-
         return tuple(jnp.broadcast_to(r, (*extents, *r.shape)) for r in one(({},)))
     if function.in_turn:
         lowering.record.add(How.IN_TURN, function.title, function.in_turn, points)
@@ -95,8 +91,6 @@ def computed(lowering: Spreading, whole: Whole) -> tuple[Any, ...]:
 
 def _operand(lowering: Spreading, whole: Whole, operand: Operand) -> tuple[Any, bool]:
     """An operand's array, and whether it has a row for each point of the parameters."""
-    import jax.numpy as jnp
-
     shape = tuple(n for _, n in operand.axes)
     axes, names = (tuple(a for a, _ in pairs) for pairs in (operand.axes, whole.parameters))
     ranges = over((*whole.parameters, *operand.axes), {})
@@ -137,8 +131,6 @@ def compute(instr: ResolvedInstr, name: str, tensors: dict[str, Any]) -> Any:
 
 def apply(s: Op, tensors: Mapping[str, Any], types: Mapping[str, str]) -> Any:
     """One operator applied to the arrays of its operands."""
-    import jax.numpy as jnp
-
     attributes = {k: _Function(v) if isinstance(v, ResolvedRegion) else v for k, v in s.attributes}
     operands = [jnp.asarray(tensors[o]) for o in s.operands]
     result = Shaped(s.type.shape, s.type.dtype)
@@ -150,13 +142,6 @@ class _Function:
     """A region as a function of carriers."""
 
     region: ResolvedRegion
-
-    @property
-    def name(self) -> str:
-        return self.region.name
-
-    def outputs(self, inputs: Sequence[Shaped]) -> tuple[Shaped, ...]:
-        raise AssertionError("the types of a resolved region are known")
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         r = self.region

@@ -11,27 +11,9 @@ from dataclasses import replace
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.taidl.types import element_type
+from archloom.oracle.xla.notation import expr
 from archloom.oracle.xla.notation.constraints import Cases, conjunction, inside, reach
-from archloom.oracle.xla.notation.expr import (
-    ByteOf,
-    Const,
-    Constraint,
-    Expr,
-    FromBytes,
-    Guarded,
-    Let,
-    Map,
-    Ranges,
-    Switch,
-    axis_of,
-    free,
-    is_heavy,
-    is_integer,
-    is_number,
-    level,
-    switched,
-    width,
-)
+from archloom.oracle.xla.notation.expr import Const, Constraint, Expr, Guarded, Let, Map, Ranges, Switch
 from archloom.oracle.xla.notation.merging import one_function
 from archloom.oracle.xla.notation.substitution import NORMAL, substitute
 from archloom.oracle.xla.notation.variables import Bound
@@ -41,23 +23,24 @@ def map_of(opcode: str, operands: tuple[Expr, ...], attributes: tuple[tuple[str,
     """An element-wise operation; integer additions of sums are joined by :func:`add_of` instead."""
     if opcode in ("convert", "bitcast_convert") and operands[0].dtype == dtype:
         return operands[0]
-    if opcode == "convert" and isinstance(operands[0], Const) and operands[0].value == 0 and is_number(dtype):
+    if opcode == "convert" and isinstance(operands[0], Const) and operands[0].value == 0 and expr.is_number(dtype):
         return Const(0, dtype)
-    if opcode == "add" and is_integer(dtype):
+    if opcode == "add" and expr.is_integer(dtype):
         for a, b in (operands, operands[::-1]):
             if a == Const(0, dtype):
                 return b
-    if opcode in ("add", "multiply") and not is_integer(dtype) and isinstance(operands[0], Const):
+    if opcode in ("add", "multiply") and not expr.is_integer(dtype) and isinstance(operands[0], Const):
         # XLA drops 0 + x, which is 0 where x is -0, unless the constant stands second (see carriers.tied)
         operands = operands[::-1]
-    if opcode == "multiply" and is_integer(dtype) and Const(0, dtype) in operands:
+    if opcode == "multiply" and expr.is_integer(dtype) and Const(0, dtype) in operands:
         return Const(0, dtype)
-    if opcode in ("xor", "subtract") and is_integer(dtype) and operands[0] == operands[1]:
+    if opcode in ("xor", "subtract") and expr.is_integer(dtype) and operands[0] == operands[1]:
         return Const(0, dtype)
     if opcode == "bitcast_convert":
         (x,) = operands
-        if isinstance(x, Const) and has_zero(x) and has_zero(Const(0, dtype)) and width(x.dtype) == width(dtype):
-            return Const(0, dtype)
+        new = Const(0, dtype)
+        if isinstance(x, Const) and has_zero(x) and has_zero(new) and expr.width(x.dtype) == expr.width(dtype):
+            return new
         if isinstance(x, Map) and x.opcode == "bitcast_convert" and not _cuts(x.operands[0].dtype, x.dtype):
             x = x.operands[0]
             return x if x.dtype == dtype else Map(opcode, (x,), (), dtype)
@@ -84,17 +67,18 @@ def byte_of(body: Expr, byte: Affine) -> Expr:
     """The bytes of zero are zeros."""
     if isinstance(body, Const) and has_zero(body):
         return Const(0, "i8")
-    return ByteOf(body, byte)
+    return expr.ByteOf(body, byte)
 
 
 def from_bytes(variable: str, body: Expr, dtype: str, ranges: Ranges) -> Expr:
     """``from_bytes(b, byte_of(x, b)) = x``; cases that do not depend on the byte go outside."""
-    if isinstance(body, ByteOf) and body.byte == Affine.variable(variable) and variable not in free(body.body):
+    byte = Affine.variable(variable)
+    if isinstance(body, expr.ByteOf) and body.byte == byte and variable not in expr.free(body.body):
         if body.body.dtype == dtype:
             return body.body
-        if width(body.body.dtype) == width(dtype):
+        if expr.width(body.body.dtype) == expr.width(dtype):
             return map_of("bitcast_convert", (body.body,), (), dtype)
-    if width(dtype) == 1 and variable not in free(body):
+    if expr.width(dtype) == 1 and variable not in expr.free(body):
         return body if dtype == body.dtype else map_of("bitcast_convert", (body,), (), dtype)
     if isinstance(body, Const) and body.value == 0 and has_zero(Const(0, dtype)):
         return Const(0, dtype)
@@ -106,7 +90,7 @@ def from_bytes(variable: str, body: Expr, dtype: str, ranges: Ranges) -> Expr:
         return guard_of(from_bytes(variable, body.body, dtype, ranges), body.constraints, 0, ranges)
     if isinstance(body, Let) and not any(variable in form.variables() for form in body.forms):
         return let_of(body.variables, from_bytes(variable, body.body, dtype, inside(body, ranges)), ranges)
-    return FromBytes(variable, body, dtype)
+    return expr.FromBytes(variable, body, dtype)
 
 
 def switch_of(form: Affine, cases: Cases, ranges: Ranges) -> Expr:
@@ -175,10 +159,10 @@ def guard_of(body: Expr, constraints: tuple[Constraint, ...], fill: int | float,
 
 def let_of(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges) -> Expr:
     """Substitute each form for its variable, unless that would repeat sums or skew a case distinction."""
-    used = tuple(v for v in variables if v[0] in free(body))
-    cases = switched(body)
-    simple = {v: f for v, f in used if f.is_constant or v not in cases or axis_of(f)}
-    if is_heavy(body) and _repeats(used, body, ranges):
+    used = tuple(v for v in variables if v[0] in expr.free(body))
+    cases = expr.switched(body)
+    simple = {v: f for v, f in used if f.is_constant or v not in cases or expr.axis_of(f)}
+    if expr.is_heavy(body) and _repeats(used, body, ranges):
         simple = {v: f for v, f in simple.items() if f.is_constant}
     if simple:
         rest = tuple(v for v in used if v[0] not in simple)
@@ -186,7 +170,7 @@ def let_of(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges
         return let_of(rest, substitute(body, simple, inner), ranges)
     if not used:
         return body
-    new = tuple((Bound.of(level(body), i), f) for i, (_, f) in enumerate(used))
+    new = tuple((Bound.of(expr.level(body), i), f) for i, (_, f) in enumerate(used))
     names = {old: Affine.variable(v) for (old, _), (v, _) in zip(used, new, strict=True)}
     return Let(new, substitute(body, names, {**ranges, **{v: f.range(ranges) for v, f in new}}), body.dtype)
 
@@ -194,7 +178,7 @@ def let_of(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges
 def _repeats(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges) -> bool:
     """Whether the forms take equal values at indices for which the body is the same otherwise, too."""
     points = values = 1
-    others = free(body) - {v for v, _ in variables}
+    others = expr.free(body) - {v for v, _ in variables}
     for name in others.union(*(form.variables() for _, form in variables)):
         points *= ranges[name][1] - ranges[name][0] + 1
     for name in others:
@@ -210,6 +194,6 @@ NORMAL.update({
     Switch: lambda e, ranges: switch_of(e.form, e.cases, ranges),
     Guarded: lambda e, ranges: guard_of(e.body, e.constraints, e.fill, ranges),
     Let: lambda e, ranges: let_of(e.variables, e.body, ranges),
-    ByteOf: lambda e, ranges: byte_of(e.body, e.byte),
-    FromBytes: lambda e, ranges: from_bytes(e.variable, e.body, e.dtype, ranges),
+    expr.ByteOf: lambda e, ranges: byte_of(e.body, e.byte),
+    expr.FromBytes: lambda e, ranges: from_bytes(e.variable, e.body, e.dtype, ranges),
 })

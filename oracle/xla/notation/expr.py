@@ -10,10 +10,11 @@ names (``%level_number``), so that equal functions are equal objects however the
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar, dataclass_transform
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Protocol, TypeVar, dataclass_transform
 
 from archloom.oracle.affine import Affine, Div
 from archloom.oracle.taidl.types import element_type
@@ -66,9 +67,25 @@ def _node(cls: type[T]) -> type[T]:
             object.__setattr__(self, "_hash", value)
         return value
 
+    own: Any = made
+    own._kinds = {f.name: Affine if re.search("Affine|Constraint", str(f.type)) else Expr if "Expr" in str(f.type)
+                  else None for f in fields(own)}
     made.__hash__ = cached  # type: ignore[method-assign]
     made.__eq__ = equal  # type: ignore[method-assign]
     return made
+
+
+def once(compute: Callable[[Any], T]) -> Callable[[Any], T]:
+    """A property of nodes, computed once for each."""
+    name = f"_{compute.__module__}.{compute.__name__}"
+
+    def cached(e: Any) -> T:
+        if name not in e.__dict__:
+            e.__dict__[name] = compute(e)
+        value: T = e.__dict__[name]
+        return value
+
+    return cached
 
 
 class Expr:
@@ -79,16 +96,20 @@ class Expr:
     """
 
     dtype: str
+    _kinds: ClassVar[dict[str, type | None]]
+    """For each field whether it has forms or sub-expressions, by its type; None for neither."""
 
     @property
+    @once
     def children(self) -> tuple["Expr", ...]:
         """The direct sub-expressions; the operands of an :class:`Element` share no variables with it and are none."""
-        return ()
+        return tuple(_parts([getattr(self, name) for name, kind in self._kinds.items() if kind is Expr], Expr))
 
     @property
+    @once
     def forms(self) -> tuple[Affine, ...]:
         """The integer expressions of this node itself."""
-        return ()
+        return tuple(_parts([getattr(self, name) for name, kind in self._kinds.items() if kind is Affine], Affine))
 
     @property
     def bound(self) -> tuple[str, ...]:
@@ -101,36 +122,33 @@ class Expr:
 
     def rebuilt(self, forms: Sequence[Affine], children: Sequence["Expr"]) -> "Expr":
         """The same node with other forms and sub-expressions, in the order of :attr:`forms` and :attr:`children`."""
-        return self
+        if not forms and not children:
+            return self
+        new: dict[type, Iterator[Any]] = {Affine: iter(forms), Expr: iter(children)}
+        return type(self)(*[
+            getattr(self, name) if kind is None else _replaced(getattr(self, name), kind, new[kind])
+            for name, kind in self._kinds.items()])
 
 
-class Indexed(Expr):
-    """Base of nodes that are the value at a form."""
-
-    index: Affine
-
-    @property
-    def forms(self) -> tuple[Affine, ...]:
-        return (self.index,)
-
-    def rebuilt(self, forms: Sequence[Affine], children: Sequence[Expr]) -> Expr:
-        return replace(self, index=forms[0])  # type: ignore[type-var]
+def _parts(values: Iterable[Any], kind: type[T]) -> list[T]:
+    """What is of a kind among values of fields, and in tuples there."""
+    found: list[T] = []
+    for value in values:
+        if isinstance(value, kind):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found += _parts(value, kind)
+    return found
 
 
-class Wrapping(Expr):
-    """Base of nodes around one ``body``."""
-
-    body: Expr
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return (self.body,)
-
-    def rebuilt(self, forms: Sequence[Affine], children: Sequence[Expr]) -> Expr:
-        return replace(self, body=children[0])  # type: ignore[type-var]
+def _replaced(value: Any, kind: type, new: Iterator[Any]) -> Any:
+    """The value of a field with the next new one for each that is of the kind."""
+    if isinstance(value, kind):
+        return next(new)
+    return tuple([_replaced(v, kind, new) for v in value]) if isinstance(value, tuple) else value
 
 
-class Combining(Wrapping):
+class Combining(Expr):
     """Base of nodes that combine what ``body`` is for all values of ``variables`` (name, extent), each from 0."""
 
     variables: Variables
@@ -143,21 +161,8 @@ class Combining(Wrapping):
         return over(self.variables, {})
 
 
-def once(compute: Callable[[Expr], T]) -> Callable[[Expr], T]:
-    """A property of nodes, computed once for each."""
-    name = f"_{compute.__module__}.{compute.__name__}"
-
-    def cached(e: Expr) -> T:
-        if name not in e.__dict__:
-            e.__dict__[name] = compute(e)
-        value: T = e.__dict__[name]
-        return value
-
-    return cached
-
-
 @_node
-class Leaf(Indexed):
+class Leaf(Expr):
     """Element number ``index`` of the flattened argument ``name``."""
 
     name: str
@@ -174,7 +179,7 @@ class Const(Expr):
 
 
 @_node
-class Index(Indexed):
+class Index(Expr):
     """The value of an integer expression over the variables."""
 
     index: Affine
@@ -189,13 +194,6 @@ class Map(Expr):
     operands: tuple[Expr, ...]
     attributes: tuple[tuple[str, object], ...]
     dtype: str
-
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return self.operands
-
-    def rebuilt(self, forms: Sequence[Affine], children: Sequence[Expr]) -> Expr:
-        return replace(self, operands=tuple(children))
 
 
 @_node
@@ -227,13 +225,6 @@ class Fold(Combining):
     body: Expr
     dtype: str
 
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return self.start, self.body
-
-    def rebuilt(self, forms: Sequence[Affine], children: Sequence[Expr]) -> Expr:
-        return replace(self, start=children[0], body=children[1])
-
 
 @_node
 class Extreme(Combining):
@@ -256,25 +247,13 @@ class Switch(Expr):
     cases: tuple[tuple[int, int, Expr], ...]
     dtype: str
 
-    @property
-    def children(self) -> tuple[Expr, ...]:
-        return tuple([body for _, _, body in self.cases])
-
-    @property
-    def forms(self) -> tuple[Affine, ...]:
-        return (self.form,)
-
-    def rebuilt(self, forms: Sequence[Affine], children: Sequence[Expr]) -> Expr:
-        cases = tuple((*case[:2], body) for case, body in zip(self.cases, children, strict=True))
-        return replace(self, form=forms[0], cases=cases)
-
 
 Constraint = tuple[Affine, "int | None", "int | None"]
 """A form and its bounds (inclusive; None is no bound)."""
 
 
 @_node
-class Guarded(Wrapping):
+class Guarded(Expr):
     """``body`` where all constraints hold, ``fill`` elsewhere: a padded tensor.
 
     The forms have no constant and begin with a positive coefficient; they are sorted by their text.
@@ -285,17 +264,9 @@ class Guarded(Wrapping):
     fill: int | float
     dtype: str
 
-    @property
-    def forms(self) -> tuple[Affine, ...]:
-        return tuple([form for form, _, _ in self.constraints])
-
-    def rebuilt(self, forms: Sequence[Affine], children: Sequence[Expr]) -> Expr:
-        constraints = tuple((form, *c[1:]) for form, c in zip(forms, self.constraints, strict=True))
-        return replace(self, body=children[0], constraints=constraints)
-
 
 @_node
-class Let(Wrapping):
+class Let(Expr):
     """``body`` with each variable ``(name, form)`` standing for ``form``.
 
     Kept where substituting would compute a value again for each of many equal indices, or would turn a case
@@ -307,39 +278,24 @@ class Let(Wrapping):
     dtype: str
 
     @property
-    def forms(self) -> tuple[Affine, ...]:
-        return tuple([form for _, form in self.variables])
-
-    @property
     def bound(self) -> tuple[str, ...]:
         return tuple([name for name, _ in self.variables])
 
     def bound_ranges(self, ranges: Ranges) -> dict[str, Range]:
         return {name: form.range(ranges) for name, form in self.variables}
 
-    def rebuilt(self, forms: Sequence[Affine], children: Sequence[Expr]) -> Expr:
-        variables = tuple((v[0], form) for v, form in zip(self.variables, forms, strict=True))
-        return replace(self, body=children[0], variables=variables)
-
 
 @_node
-class ByteOf(Wrapping):
+class ByteOf(Expr):
     """Byte number ``byte`` (little-endian) of ``body``, as ``i8``."""
 
     body: Expr
     byte: Affine
     dtype: str = "i8"
 
-    @property
-    def forms(self) -> tuple[Affine, ...]:
-        return (self.byte,)
-
-    def rebuilt(self, forms: Sequence[Affine], children: Sequence[Expr]) -> Expr:
-        return replace(self, body=children[0], byte=forms[0])
-
 
 @_node
-class FromBytes(Wrapping):
+class FromBytes(Expr):
     """The element of type ``dtype`` whose bytes are ``body`` for ``variable`` in 0 .. width-1."""
 
     variable: str
@@ -401,13 +357,6 @@ class Element(Expr):
     number: int
     index: tuple[Affine, ...]
     dtype: str
-
-    @property
-    def forms(self) -> tuple[Affine, ...]:
-        return self.index
-
-    def rebuilt(self, forms: Sequence[Affine], children: Sequence[Expr]) -> Expr:
-        return replace(self, index=tuple(forms))
 
 
 def width(dtype: str) -> int:

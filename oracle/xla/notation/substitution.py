@@ -51,11 +51,13 @@ def _substituted(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr
     if isinstance(e, Switch):
         return NORMAL[Switch](_in_cases(e, mapping, ranges), ranges)
     own = [_form(form, mapping, ranges) for form in e.forms]
-    made = e.rebuilt(own, e.children) if own else e
+    made = e if own == list(e.forms) else e.rebuilt(own, e.children)
     if not e.children:
         return made
     inner = inside(made, ranges)
-    made = made.rebuilt(own, [substitute(c, mapping, inner) for c in e.children])
+    children = [substitute(c, mapping, inner) for c in e.children]
+    if any(new is not old for new, old in zip(children, e.children, strict=True)):
+        made = made.rebuilt(own, children)
     return NORMAL[type(made)](made, ranges)
 
 

@@ -11,31 +11,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from archloom.oracle.affine import Affine
+from archloom.oracle.xla.notation import expr
 from archloom.oracle.xla.notation.build import map_of
 from archloom.oracle.xla.notation.constraints import reach
-from archloom.oracle.xla.notation.expr import (
-    Carry,
-    Const,
-    Expr,
-    Extreme,
-    Fold,
-    Guarded,
-    Map,
-    Ranges,
-    Sum,
-    Switch,
-    Variables,
-    axis_of,
-    canonical_order,
-    carries,
-    free,
-    is_heavy,
-    is_integer,
-    level,
-    over,
-    same_kind,
-    walk,
-)
+from archloom.oracle.xla.notation.expr import Const, Expr, Extreme, Map, Ranges, Sum, Variables
 from archloom.oracle.xla.notation.substitution import NORMAL, substitute
 from archloom.oracle.xla.notation.variables import Bound, fresh
 
@@ -48,13 +27,13 @@ def extreme_of(kind: str, variables: Variables, body: Expr, ranges: Ranges) -> E
     variables, body = _without_ones(variables, body, ranges)
     if not variables:  # of one number it is that number, without what a comparison flushes
         opcode = next(o for o, k in EXTREMES.items() if k == kind)
-        return body if is_integer(body.dtype) else map_of(opcode, (body, body), (), body.dtype)
+        return body if expr.is_integer(body.dtype) else map_of(opcode, (body, body), (), body.dtype)
     if isinstance(body, Extreme) and body.kind == kind:
         both, single = _renamed_apart(variables, body, ranges)
         return extreme_of(kind, both, single, ranges)
-    if is_integer(body.dtype):
-        variables, body = _merge_axes(variables, body, over(variables, ranges))
-    return Extreme(kind, *_canonical(canonical_order(variables, body), level(body), body, ranges), body.dtype)
+    if expr.is_integer(body.dtype):
+        variables, body = _merge_axes(variables, body, expr.over(variables, ranges))
+    return Extreme(kind, *_canonical(expr.canonical_order(variables, body), expr.level(body), body, ranges), body.dtype)
 
 
 def fold_of(variables: Variables, start: Expr, body: Expr, ranges: Ranges) -> Expr:
@@ -62,13 +41,13 @@ def fold_of(variables: Variables, start: Expr, body: Expr, ranges: Ranges) -> Ex
     variables, body = _without_ones(variables, body, ranges)
     if not variables:
         return plug(body, start)
-    if isinstance(body, Map) and body.opcode in EXTREMES and is_integer(body.dtype):
-        mine = [o for o in body.operands if not carries(o)]
-        if len(mine) == 1 and any(isinstance(o, Carry) for o in body.operands):
+    if isinstance(body, Map) and body.opcode in EXTREMES and expr.is_integer(body.dtype):
+        mine = [o for o in body.operands if not expr.carries(o)]
+        if len(mine) == 1 and any(isinstance(o, expr.Carry) for o in body.operands):
             window = extreme_of(EXTREMES[body.opcode], variables, mine[0], ranges)
             return larger_of(body.opcode, start, window, ranges)
-    new, step = _canonical(variables, max(level(body), level(start)), body, ranges)
-    return Fold(new, start, step, body.dtype)
+    new, step = _canonical(variables, max(expr.level(body), expr.level(start)), body, ranges)
+    return expr.Fold(new, start, step, body.dtype)
 
 
 def _without_ones(variables: Variables, body: Expr, ranges: Ranges) -> tuple[Variables, Expr]:
@@ -77,14 +56,14 @@ def _without_ones(variables: Variables, body: Expr, ranges: Ranges) -> tuple[Var
     if not ones:
         return variables, body
     rest = tuple(v for v in variables if v[1] != 1)
-    return rest, substitute(body, ones, over(rest, ranges))
+    return rest, substitute(body, ones, expr.over(rest, ranges))
 
 
 def _canonical(variables: Variables, depth: int, body: Expr, ranges: Ranges) -> tuple[Variables, Expr]:
     """The variables under their canonical names, and the body over these."""
     new = tuple((Bound.of(depth, i), extent) for i, (_, extent) in enumerate(variables))
     names = {old: Affine.variable(name) for (old, _), (name, _) in zip(variables, new, strict=True)}
-    return new, substitute(body, names, over(new, ranges))
+    return new, substitute(body, names, expr.over(new, ranges))
 
 
 def larger_of(opcode: str, a: Expr, b: Expr, ranges: Ranges) -> Expr:
@@ -99,7 +78,7 @@ def larger_of(opcode: str, a: Expr, b: Expr, ranges: Ranges) -> Expr:
 
 def plug(body: Expr, start: Expr) -> Expr:
     """The body of a chain with ``start`` for the carried value."""
-    if isinstance(body, Carry):
+    if isinstance(body, expr.Carry):
         return start
     if not isinstance(body, Map):
         return body
@@ -108,11 +87,11 @@ def plug(body: Expr, start: Expr) -> Expr:
 
 def sum_of(variables: Variables, body: Expr, ranges: Ranges) -> Expr:
     """``sum over variables of body``, flattened, distributed over additions and with mixed-radix axes merged."""
-    variables = tuple(v for v in variables if v[1] != 1 or v[0] in free(body))
+    variables = tuple(v for v in variables if v[1] != 1 or v[0] in expr.free(body))
     variables, body = _without_ones(variables, body, ranges)
     if not variables or (isinstance(body, Const) and body.value == 0):
         return body
-    if is_integer(body.dtype):
+    if expr.is_integer(body.dtype):
         if isinstance(body, Map) and body.opcode == "add":
             a, b = (sum_of(variables, o, ranges) for o in body.operands)
             return add_of(a, b, ranges)
@@ -121,8 +100,8 @@ def sum_of(variables: Variables, body: Expr, ranges: Ranges) -> Expr:
         found = _switch_along(body, dict(variables))
         if found is not None:
             return _sum_cases(variables, body, found, ranges)
-        variables, body = _merge_axes(variables, body, over(variables, ranges))
-    return Sum(*_canonical(canonical_order(variables, body), level(body), body, ranges), body.dtype)
+        variables, body = _merge_axes(variables, body, expr.over(variables, ranges))
+    return Sum(*_canonical(expr.canonical_order(variables, body), expr.level(body), body, ranges), body.dtype)
 
 
 def _flatten(variables: Variables, body: Sum, ranges: Ranges) -> Expr:
@@ -130,43 +109,39 @@ def _flatten(variables: Variables, body: Sum, ranges: Ranges) -> Expr:
     return sum_of(both, inner, ranges)
 
 
-def _renamed_apart(
-    variables: Variables, e: Sum | Extreme, ranges: Ranges
-) -> tuple[Variables, Expr]:
+def _renamed_apart(variables: Variables, e: Sum | Extreme, ranges: Ranges) -> tuple[Variables, Expr]:
     """The variables and those that ``e`` binds, under new names, and the body of ``e`` over them."""
     names = {name: fresh() for name, _ in (*variables, *e.variables)}
     both = tuple((names[name], extent) for name, extent in (*variables, *e.variables))
-    return both, substitute(e.body, {k: Affine.variable(v) for k, v in names.items()}, over(both, ranges))
+    return both, substitute(e.body, {k: Affine.variable(v) for k, v in names.items()}, expr.over(both, ranges))
 
 
-def _switch_along(body: Expr, variables: Mapping[str, int]) -> Switch | None:
+def _switch_along(body: Expr, variables: Mapping[str, int]) -> expr.Switch | None:
     """A case distinction along one of the variables, in the body or in a factor of it."""
-    if isinstance(body, Switch) and axis_of(body.form) in variables:
+    if isinstance(body, expr.Switch) and expr.axis_of(body.form) in variables:
         return body
-    if isinstance(body, Guarded) or (isinstance(body, Map) and body.opcode in ("multiply", "convert")):
+    if isinstance(body, expr.Guarded) or (isinstance(body, Map) and body.opcode in ("multiply", "convert")):
         return next((s for s in (_switch_along(c, variables) for c in body.children) if s is not None), None)
     return None
 
 
-def _sum_cases(variables: Variables, body: Expr, switch: Switch, ranges: Ranges) -> Expr:
+def _sum_cases(variables: Variables, body: Expr, switch: expr.Switch, ranges: Ranges) -> Expr:
     """Split the sum where a case distinction runs along one of its variables."""
-    name, shift = axis_of(switch.form), switch.form.constant
+    name, shift = expr.axis_of(switch.form), switch.form.constant
     assert name is not None
     total: Expr = Const(0, body.dtype)
     for low, high, _ in reach(switch.cases, shift, dict(variables)[name] - 1 + shift):
         first, last = low - shift, high - shift
         part = tuple((n, last - first + 1 if n == name else x) for n, x in variables)
-        shifted = substitute(body, {name: Affine.variable(name) + first}, over(part, ranges))
+        shifted = substitute(body, {name: Affine.variable(name) + first}, expr.over(part, ranges))
         total = add_of(total, sum_of(part, shifted, ranges), ranges)
     return total
 
 
-def _merge_axes(
-    variables: Variables, body: Expr, ranges: Ranges
-) -> tuple[Variables, Expr]:
+def _merge_axes(variables: Variables, body: Expr, ranges: Ranges) -> tuple[Variables, Expr]:
     """Make one variable ``w = E*u + v`` of two (E the extent of v) wherever only ``E*u + v`` occurs."""
     items = dict(variables)
-    every = [form for node in walk(body) for form in node.forms if not form.is_constant]
+    every = [form for node in expr.walk(body) for form in node.forms if not form.is_constant]
     for u in items:
         for v in items:
             if u != v and all(_mixed_radix(form, u, v, items[v]) for form in every):
@@ -185,19 +160,19 @@ def _mixed_radix(form: Affine, u: str, v: str, extent: int) -> bool:
 
 def terms(e: Expr) -> list[Expr]:
     """The summands of an integer sum."""
-    if isinstance(e, Map) and e.opcode == "add" and is_integer(e.dtype):
+    if isinstance(e, Map) and e.opcode == "add" and expr.is_integer(e.dtype):
         return [*terms(e.operands[0]), *terms(e.operands[1])]
     return [e]
 
 
 def add_of(a: Expr, b: Expr, ranges: Ranges) -> Expr:
     """``a + b``; integer sums whose ranges continue each other become one sum."""
-    if not is_integer(a.dtype):
+    if not expr.is_integer(a.dtype):
         return map_of("add", (a, b), (), a.dtype)
     parts = terms(a)
     for new in terms(b):
         _absorb(parts, new, ranges)
-    parts.sort(key=lambda e: not is_heavy(e))
+    parts.sort(key=lambda e: not expr.is_heavy(e))
     total = parts[0]
     for part in parts[1:]:
         total = map_of("add", (total, part), (), a.dtype)
@@ -221,14 +196,14 @@ def _side_by_side(a: Expr, b: Expr, ranges: Ranges) -> Expr | None:
         return None
     v = fresh()
     body = _line(a.body, b.body, Affine.variable(v))
-    if body is None or v not in free(body):
+    if body is None or v not in expr.free(body):
         return None
     return _flatten(((v, 2),), replace(a, body=body), ranges)
 
 
 def _line(a: Expr, b: Expr, x: Affine) -> Expr | None:
     """The expression that is ``a`` for x = 0 and ``b`` for x = 1, where forms differ by constants not below 0."""
-    if isinstance(a, (Switch, Guarded)) or not same_kind(a, b):
+    if isinstance(a, (expr.Switch, expr.Guarded)) or not expr.same_kind(a, b):
         return a if a == b else None
     own = []
     for f, g in zip(a.forms, b.forms, strict=True):
@@ -261,7 +236,7 @@ def _continue(a: Expr, b: Expr, ranges: Ranges) -> Expr | None:
             continue
         shift = {old: Affine.variable(new) for old, new in mine.items()}
         shift[name] = (Affine.variable(mine[name]) if name in mine else Affine(0)) + extent
-        if substitute(a.body, shift, over(b_variables, ranges)) == b_body:
+        if substitute(a.body, shift, expr.over(b_variables, ranges)) == b_body:
             total = tuple((n, x + more if n == name else x) for n, x in a.variables)
             return sum_of(total, a.body, ranges) if isinstance(a, Sum) else extreme_of(a.kind, total, a.body, ranges)
     return None
@@ -269,6 +244,6 @@ def _continue(a: Expr, b: Expr, ranges: Ranges) -> Expr | None:
 
 NORMAL.update({
     Sum: lambda e, ranges: sum_of(e.variables, e.body, ranges),
-    Fold: lambda e, ranges: fold_of(e.variables, e.start, e.body, ranges),
+    expr.Fold: lambda e, ranges: fold_of(e.variables, e.start, e.body, ranges),
     Extreme: lambda e, ranges: e,  # it stays one, whatever its variables become
 })

@@ -47,11 +47,7 @@ class Bound(Variable):
 
 
 class GuardedAxis(Variable):
-    """The axis on which the constraint ``number`` of a padded tensor lies while the tensor is computed."""
-
-    @staticmethod
-    def of(number: int) -> str:
-        return GuardedAxis(f"#{number}")
+    """The axis on which a constraint of a padded tensor, by whose number it goes, lies while that is computed."""
 
 
 class Fresh(Variable):
@@ -64,12 +60,7 @@ def fresh() -> str:
 
 
 class Strip(Variable):
-    """The loop over the strips of a loop of the stream."""
-
-    @staticmethod
-    def of(loop: str, copy: str) -> str:
-        """The one in the copy of a body that ``copy`` tells from the others."""
-        return Strip(f"{loop}{copy}'")
+    """The loop over the strips of a loop of the stream, in the copy of a body that its name tells from the others."""
 
 
 def strip_copy(copy: str, iteration: int) -> str:

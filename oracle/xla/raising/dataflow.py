@@ -16,21 +16,11 @@ from functools import partial
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Window
+from archloom.oracle.taidl.types import of_numpy
 from archloom.oracle.windows import span
+from archloom.oracle.xla.notation import expr
 from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, zero
-from archloom.oracle.xla.notation.expr import (
-    Const,
-    Expr,
-    Leaf,
-    Range,
-    Ranges,
-    Variables,
-    carries,
-    free,
-    is_integer,
-    over,
-    width,
-)
+from archloom.oracle.xla.notation.expr import Expr, Leaf, Range, Ranges
 from archloom.oracle.xla.notation.refusals import Exhausted, Unraisable
 from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.sums import add_of, fold_of, plug, sum_of
@@ -140,7 +130,9 @@ class Dataflow:
                 passed = at.block.items[index - 1] if index else at.block if at.block.parent else None
                 raise error.at(passed.owner if isinstance(passed, WriteItem) else passed) from None
             if isinstance(result, Expr):
-                return self._total(summands, result, q)
+                for summand in reversed(summands):
+                    result = add_of(result, summand, q.ranges)
+                return result
             at = result
 
     def _step(self, q: Query, at: Cursor, summands: list[Expr]) -> Expr | Cursor:
@@ -152,11 +144,6 @@ class Dataflow:
             return self._write(q, at, item, summands)
         assert isinstance(item, Block)
         return self._loop(q, at, item, summands)
-
-    def _total(self, summands: list[Expr], base: Expr, q: Query) -> Expr:
-        for summand in reversed(summands):
-            base = add_of(base, summand, q.ranges)
-        return base
 
     def _start(self, q: Query, at: Cursor) -> Expr | Cursor:
         """The start of a block is reached."""
@@ -188,7 +175,7 @@ class Dataflow:
         axes, value = self.value_of(item)
         mapping = {**known, **found.loops}
         mapping.update({axis: found.digits[n] for n, axis in enumerate(axes)})
-        if all(self._unchanged(v, mapping, q.ranges) for v in free(value)):
+        if all(self._unchanged(v, mapping, q.ranges) for v in expr.free(value)):
             return value
         return substitute(value, mapping, q.ranges)
 
@@ -215,7 +202,7 @@ class Dataflow:
         if partial:
             best = min(partial, key=Condition.rank)
             return split(q, best, lambda part, names: self.find(part, at.renamed(names)))
-        sums = self.reassociate or is_integer(hits[0][0].write.type.dtype)
+        sums = self.reassociate or expr.is_integer(hits[0][0].write.type.dtype)
         if sums and all(item.write.kind == "accumulate" for item, _, _ in hits):
             for item, around, found in hits:
                 summands.append(self._accumulated(item, around, found, at, q))
@@ -241,7 +228,7 @@ class Dataflow:
         found = [self.update_of(item) for item, _, _ in hits]
         updates = [u for u in found if u is not None]
         kinds = {(u.word, u.body.dtype) for u in updates}
-        if len(updates) != len(hits) or len(kinds) != 1 or not all(carries(u.body) for u in updates):
+        if len(updates) != len(hits) or len(kinds) != 1 or not all(expr.carries(u.body) for u in updates):
             return None
         ((word, dtype),) = kinds
         adds = all(u.addend is not None for u in updates)
@@ -274,7 +261,7 @@ class Dataflow:
         """The start (by default what the query finds before the loop) with all updates, in the order of the stream."""
         value = self.find(q, at.back()) if start is None else start
         body: Expr | None = None
-        variables: Variables = ()
+        variables: expr.Variables = ()
         for (_, around, hit), update in parts:
             own = {loop.var: (fresh(), loop.extent) for loop in around if loop.var not in hit.digits}
             if not adds and body is not None:
@@ -285,7 +272,7 @@ class Dataflow:
             mapping.update({var: Affine.variable(name) for var, (name, _) in own.items()})
             mapping.update({axis: digits[n] for n, axis in enumerate(update.axes)})
             variables = tuple(own.values())
-            ranges = over(variables, q.ranges)
+            ranges = expr.over(variables, q.ranges)
             if adds:
                 assert update.addend is not None
                 value = add_of(value, sum_of(variables, substitute(update.addend, mapping, ranges), q.ranges), q.ranges)
@@ -294,15 +281,13 @@ class Dataflow:
                 body = step if body is None else plug(step, body)
         return value if body is None else fold_of(variables, value, body, q.ranges)
 
-    def _accumulated(
-        self, item: WriteItem, around: tuple[Block, ...], found: Match, at: Cursor, q: Query
-    ) -> Expr:
+    def _accumulated(self, item: WriteItem, around: tuple[Block, ...], found: Match, at: Cursor, q: Query) -> Expr:
         """What a write adds in all iterations of the loops around it that its address does not depend on."""
         own = {loop.var: (fresh(), loop.extent) for loop in around if loop.var not in found.digits}
         known = {**at.known, **{var: Affine.variable(name) for var, (name, _) in own.items()}}
-        inner = replace(q, ranges=over(tuple(own.values()), q.ranges))
+        inner = replace(q, ranges=expr.over(tuple(own.values()), q.ranges))
         value = self._instance(item, known, found, inner)
-        if own and not is_integer(value.dtype) and not self.reassociate:
+        if own and not expr.is_integer(value.dtype) and not self.reassociate:
             raise Unraisable(f"the order of floating-point additions into {q.buffer} must be kept")
         return sum_of(tuple(own.values()), value, q.ranges)
 
@@ -353,27 +338,19 @@ class Dataflow:
         address = q.address[0]
         low, high = address.range(q.ranges)
         for tensor in self.tree.stream.arguments:
-            size = width(taidl_dtype(tensor.dtype)) * math.prod(tensor.shape)
+            size = expr.width(of_numpy(tensor.dtype)) * math.prod(tensor.shape)
             first, last = tensor.address, tensor.address + size - 1
             if high < first or low > last:
                 continue
             if low < first or high > last:
                 return split(q, Condition(address, first, last), lambda part, _: self.initial(part))
-            return _argument(tensor.name, taidl_dtype(tensor.dtype), address - first, q.ranges)
-        return Const(0, "i8")
+            return _argument(tensor.name, of_numpy(tensor.dtype), address - first, q.ranges)
+        return expr.Const(0, "i8")
 
 
 def _argument(name: str, dtype: str, byte: Affine, ranges: Ranges) -> Expr:
-    size = width(dtype)
+    size = expr.width(dtype)
     if size == 1:
         leaf: Expr = Leaf(name, byte.simplify(ranges), dtype)
         return leaf if dtype == "i8" else byte_of(leaf, Affine(0))
     return byte_of(Leaf(name, (byte // size).simplify(ranges), dtype), (byte % size).simplify(ranges))
-
-
-_TAIDL = {"bool": "i1", "int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16", "int32": "i32",
-          "uint32": "u32", "int64": "i64", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
-
-
-def taidl_dtype(dtype: str) -> str:
-    return _TAIDL.get(dtype, dtype)

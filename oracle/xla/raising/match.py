@@ -17,6 +17,7 @@ import numpy as np
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Window
+from archloom.oracle.windows import reach
 from archloom.oracle.xla.notation.expr import Range, Ranges
 from archloom.oracle.xla.notation.refusals import Unraisable
 
@@ -74,7 +75,8 @@ def match(
     ``known`` substitutes loop variables whose value is given; all others mean the same iteration as the reader's.
     """
     only = {name: Affine(low) for name, (low, high) in unknown.items() if low == high}
-    known, unknown = {**known, **only}, {n: r for n, r in unknown.items() if n not in only}
+    if only:
+        known, unknown = {**known, **only}, {n: r for n, r in unknown.items() if n not in only}
     digits: Digits = dict(only.items())
     constraints: list[Condition] = []
     for axis, (offset, target) in enumerate(zip(window.offsets, address)):
@@ -85,13 +87,15 @@ def match(
             elif not isinstance(atom, str) and not atom.numerator.variables().isdisjoint(unknown):
                 _opaque(window, known, unknown, axis, target, ranges)
                 return None
-        rest = (target - _without(offset, free).substitute(known)).simplify(ranges)
+        fixed = [t for t in offset.terms if not isinstance(t[0], str) or t[0] not in free]
+        rest = (target - Affine(offset.constant, tuple(fixed)).substitute(known)).simplify(ranges)
         for number, dim in enumerate(window.dims):
             if dim.axis == axis and dim.extent > 1:
                 free[number] = (dim.stride, dim.extent - 1)
-        if not _overlap(rest, free, ranges):
+        span = _span(free)
+        if not _overlap(rest, span, ranges):
             return None
-        bound = _leading_bound(rest, free, ranges)
+        bound = _leading_bound(rest, span, ranges)
         if bound is not None:
             return Match(digits, bound)
         for name in [n for n in free if n in digits]:
@@ -111,19 +115,18 @@ def match(
     return _judge(digits, constraints, ranges)
 
 
-def _without(offset: Affine, free: Progressions) -> Affine:
-    return Affine(offset.constant, tuple(t for t in offset.terms if not (isinstance(t[0], str) and t[0] in free)))
+def _span(free: Progressions) -> Range:
+    """The least and the greatest sum of the progressions."""
+    return reach([(last + 1, stride) for stride, last in free.values()])
 
 
-def _overlap(rest: Affine, free: Progressions, ranges: Ranges) -> bool:
+def _overlap(rest: Affine, span: Range, ranges: Ranges) -> bool:
     """Whether the ranges of the two sides meet."""
-    low = sum(min(0, c * last) for c, last in free.values())
-    high = sum(max(0, c * last) for c, last in free.values())
     a, b = rest.range(ranges)
-    return a <= high and b >= low
+    return a <= span[1] and b >= span[0]
 
 
-def _leading_bound(rest: Affine, free: Progressions, ranges: Ranges) -> Condition | None:
+def _leading_bound(rest: Affine, span: Range, ranges: Ranges) -> Condition | None:
     """What the variable with the largest coefficient must satisfy, if it is the leading digit of ``rest``.
 
     A necessary condition for a hit; outside of it the write is out of reach, and inside the digits have small ranges.
@@ -136,8 +139,7 @@ def _leading_bound(rest: Affine, free: Progressions, ranges: Ranges) -> Conditio
     a, b = others.range(ranges)
     if b - a >= abs(coefficient):
         return None
-    low = sum(min(0, c * last) for c, last in free.values()) - b
-    high = sum(max(0, c * last) for c, last in free.values()) - a
+    low, high = span[0] - b, span[1] - a
     if coefficient < 0:
         low, high = -high, -low
     first, last = -(-low // abs(coefficient)), high // abs(coefficient)
@@ -156,7 +158,7 @@ def _opaque(
     difference = target - window.offsets[axis].substitute(known)
     spans: Progressions = {n: (d.stride, d.extent - 1) for n, d in enumerate(window.dims) if d.axis == axis}
     difference = difference.simplify(everywhere)
-    if _overlap(difference, spans, everywhere) and not _clear_of(difference, spans, everywhere):
+    if _overlap(difference, _span(spans), everywhere) and not _clear_of(difference, spans, everywhere):
         offset = window.offsets[axis]
         raise Unraisable(f"the address {offset} of a write to {window.buffer} is not affine in its loop", window.buffer)
 
@@ -168,17 +170,14 @@ def _clear_of(rest: Affine, free: Progressions, ranges: Ranges) -> bool:
     """
     for step in {abs(c) for c in (*(c for _, c in rest.terms), *(c for c, _ in free.values())) if abs(c) > 1}:
         fine = Affine(rest.constant, tuple(t for t in rest.terms if t[1] % step))
-        near = [(c, last) for c, last in free.values() if c % step]
-        low = fine.range(ranges)[0] - sum(max(0, c * last) for c, last in near)
-        high = fine.range(ranges)[1] - sum(min(0, c * last) for c, last in near)
-        if -(-low // step) * step > high:
+        least, most = reach((last + 1, c) for c, last in free.values() if c % step)
+        low, high = fine.range(ranges)
+        if -(-(low - most) // step) * step > high - least:
             return True
     return False
 
 
-def _digits(
-    rest: Affine, free: Progressions, ranges: Ranges
-) -> tuple[Digits, list[Condition]] | None:
+def _digits(rest: Affine, free: Progressions, ranges: Ranges) -> tuple[Digits, list[Condition]] | None:
     """Digits of ``rest`` to the strides of ``free`` and what must hold for them; None where no element is hit."""
     order = sorted(free, key=lambda n: -free[n][0])
     span = 0

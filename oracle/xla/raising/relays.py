@@ -48,9 +48,7 @@ def _loop(loop: ResolvedLoop, most: int) -> ResolvedLoop:
     return loop
 
 
-def _first_source(
-    copy: ResolvedInstr, line: ResolvedLoop, inside: list[ResolvedLoop], most: int
-) -> Window | None:
+def _first_source(copy: ResolvedInstr, line: ResolvedLoop, inside: list[ResolvedLoop], most: int) -> Window | None:
     """What the first iteration of ``line`` reads, if each further one hands on what the one before it has written."""
     read, write = copy.statements
     if not isinstance(read, Read) or not isinstance(write, Write) or write.kind != "write" or write.src != read.dst:
@@ -71,7 +69,7 @@ def _are_disjoint(source: Window, line: ResolvedLoop, inside: list[ResolvedLoop]
     own = {line.var: line.extent + 1, **{loop.var: loop.extent for loop in inside}}
     starts = {loop.var: (loop.start, loop.step) for loop in (line, *inside)}
     offset = source.offsets[0]
-    moving = [(atom, c) for atom, c in offset.terms if not _names(atom).isdisjoint(own)]
+    moving = [t for t in offset.terms if not Affine(0, (t,)).variables().isdisjoint(own)]
     relative = sums((d.extent, d.stride) for d in source.dims if d.axis == 0)
     if any(not isinstance(atom, str) for atom, _ in moving) or not relative.size:
         return False
@@ -83,7 +81,3 @@ def _are_disjoint(source: Window, line: ResolvedLoop, inside: list[ResolvedLoop]
         start, step = starts[name]
         found = np.add.outer(found, (start + step * np.arange(extent)) * factor).ravel()
     return bool(np.unique(found).size == found.size)
-
-
-def _names(atom: object) -> frozenset[str]:
-    return frozenset({atom}) if isinstance(atom, str) else Affine(0, ((atom, 1),)).variables()  # type: ignore[arg-type]

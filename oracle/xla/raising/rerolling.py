@@ -8,28 +8,20 @@ loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
+from archloom.oracle import resolved
 from archloom.oracle.affine import Affine
 from archloom.oracle.nests import instructions, loops, rewritten, with_window
-from archloom.oracle.resolved import (
-    Op,
-    Read,
-    ResolvedInstr,
-    ResolvedLoop,
-    ResolvedNode,
-    ResolvedStream,
-    Statement,
-    Write,
-)
+from archloom.oracle.resolved import Op, Read, ResolvedInstr, ResolvedNode, Statement, Write
 from archloom.oracle.rolling import roll
 from archloom.oracle.stream import Instr, Loop, Node, Stream
 from archloom.oracle.xla.notation.limits import USUAL, Limits
 
 
-def with_loops(stream: ResolvedStream, limits: Limits = USUAL) -> ResolvedStream:
+def with_loops(stream: resolved.ResolvedStream, limits: Limits = USUAL) -> resolved.ResolvedStream:
     """The stream with the repetitions within its long instructions as loops; itself where there are none."""
     if not any(len(i.statements) >= limits.rerolled_from for i in instructions(stream.body)):
         return stream
@@ -61,8 +53,13 @@ class _Repeats:
 
     def coded(self, segment: tuple[Statement, ...]) -> Instr:
         """A segment as an instruction whose attributes are its constants."""
-        constants = tuple(_constants(segment))
-        bare = _with_constants(segment, iter([Affine(0)] * len(constants)))
+        constants: list[int] = []
+
+        def without(form: Affine) -> Affine:
+            constants.append(form.constant)
+            return form - form.constant
+
+        bare = _with_forms(segment, without)
         name = self.kinds.setdefault(bare, f"s{len(self.kinds)}")
         self.segments[name] = bare
         return Instr(name, tuple((f"c{n}", Affine(c)) for n, c in enumerate(constants)))
@@ -70,14 +67,14 @@ class _Repeats:
     def decoded(self, nodes: Sequence[Node], instr: ResolvedInstr, names: dict[str, Affine]) -> Iterator[ResolvedNode]:
         for node in nodes:
             if isinstance(node, Instr):
-                constants = (value.substitute(names) for _, value in node.attributes)
+                constants = iter([value.substitute(names) for _, value in node.attributes])
                 yield replace(instr, statements=_with_constants(self.segments[node.mnemonic], constants))
             else:
                 assert isinstance(node, Loop)
                 var = next(name for n in count(1) if (name := f"repeat{n}") not in self.taken)
                 self.taken.add(var)
                 inner = tuple(self.decoded(node.body, instr, {**names, node.var: Affine.variable(var)}))
-                yield ResolvedLoop(var, node.start, node.stop, node.step, inner)
+                yield resolved.ResolvedLoop(var, node.start, node.stop, node.step, inner)
 
 
 def _segments(statements: Sequence[Statement]) -> Iterator[tuple[Statement, ...]]:
@@ -113,28 +110,20 @@ def _renamed(segment: tuple[Statement, ...]) -> tuple[Statement, ...]:
     return tuple(made)
 
 
-def _constants(segment: Sequence[Statement]) -> Iterator[int]:
-    """The constants of windows and of the operator ``constant``, in order."""
-    for s in segment:
-        if isinstance(s, Read | Write):
-            yield from (o.constant for o in s.window.offsets)
-        else:
-            value = s.attribute("value")
-            if s.opcode == "constant" and isinstance(value, int | Affine) and not isinstance(value, bool):
-                yield value if isinstance(value, int) else value.constant
-
-
 def _with_constants(segment: Sequence[Statement], constants: Iterator[Affine]) -> tuple[Statement, ...]:
-    """The segment with other constants, which may depend on loop variables."""
+    return _with_forms(segment, lambda form: form + next(constants))
+
+
+def _with_forms(segment: Sequence[Statement], form: Callable[[Affine], Affine]) -> tuple[Statement, ...]:
+    """The segment with ``form`` of the places of windows and of the values of the operator ``constant``, in order."""
     made: list[Statement] = []
     for s in segment:
         if isinstance(s, Read | Write):
-            made.append(with_window(s, lambda s: s.window.with_offsets(lambda o: o - o.constant + next(constants))))
+            made.append(with_window(s, lambda s: s.window.with_offsets(form)))
             continue
         value = s.attribute("value")
         if s.opcode == "constant" and isinstance(value, int | Affine) and not isinstance(value, bool):
-            whole = Affine.of(value)
-            total = whole - whole.constant + next(constants)
+            total = form(Affine.of(value))
             changed: int | Affine = total if total.terms else total.constant
             attributes = tuple((k, changed if k == "value" else v) for k, v in s.attributes)
             made.append(replace(s, attributes=attributes))

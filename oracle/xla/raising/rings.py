@@ -142,8 +142,7 @@ def _remainder(form: Affine, divisor: int, ranges: Ranges, points: int) -> int |
     spans = [range(min(period, ranges[name][1] + 1)) for name in names]
     if math.prod(len(span) for span in spans) > points:
         return None
-    values = {
-        int(form.evaluate(dict(zip(names, point, strict=True)))) % divisor for point in itertools.product(*spans)}
+    values = {int(form.evaluate(dict(zip(names, point, strict=True)))) % divisor for point in itertools.product(*spans)}
     return values.pop() if len(values) == 1 else None
 
 

@@ -70,7 +70,7 @@ def _nodes(
             found.append(replace(node, var=name, body=body))
             continue
 
-        strip = Strip.of(node.var, suffix)
+        strip: str = Strip(f"{node.var}{suffix}'")
         first = strips * period if strips > 1 else 0
         copies = [(Affine.variable(strip) * period + i, {strip: (0, strips - 1)}) for i in range(period) if first]
         copies += [(Affine(i), {}) for i in range(first, node.extent)]

@@ -18,25 +18,9 @@ from archloom.oracle.taidl.operators.conversion import width as bit_width
 from archloom.oracle.windows import linear
 from archloom.oracle.xla.lowering.ops import ELEMENTWISE
 from archloom.oracle.xla.lowering.wholes import NEST, Operator
+from archloom.oracle.xla.notation import expr
 from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, map_of, switch_of
-from archloom.oracle.xla.notation.expr import (
-    Carry,
-    Const,
-    Element,
-    Expr,
-    Index,
-    Leaf,
-    Operand,
-    Range,
-    Ranges,
-    TensorFunction,
-    Variables,
-    Whole,
-    free,
-    is_integer,
-    is_number,
-    over,
-)
+from archloom.oracle.xla.notation.expr import Const, Expr, Index, Ranges, Variables
 from archloom.oracle.xla.notation.fallbacks import How, Record
 from archloom.oracle.xla.notation.limits import USUAL, Limits
 from archloom.oracle.xla.notation.refusals import NoNotation, Unraisable
@@ -66,7 +50,7 @@ class Raiser:
     _values: dict[tuple[int, str, int | None], Tensor] = field(default_factory=dict)
     _pending: set[tuple[int, str, int | None]] = field(default_factory=set)
     _updates: dict[tuple[int, int], Update | None] = field(default_factory=dict)
-    _wholes: dict[Whole, Whole] = field(default_factory=dict)
+    _wholes: dict[expr.Whole, expr.Whole] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         steps = self.steps or Steps(self.limits.steps)
@@ -80,7 +64,7 @@ class Raiser:
             self._updates[key] = None
             if found is not None:
                 axes, value = self.tensor(item.owner, item.write.src, found)
-                ranges = over(tuple(zip(axes, item.window.shape, strict=True)), self.tree.ranges)
+                ranges = expr.over(tuple(zip(axes, item.window.shape, strict=True)), self.tree.ranges)
                 self._updates[key] = update(axes, value, item.window, ranges)
         return self._updates[key]
 
@@ -146,10 +130,10 @@ class Raiser:
         query = Query(item.window.buffer, tuple(a.simplify(ranges) for a in address), ranges)
         return axes, self.dataflow.find(query, Cursor(item.parent, item.position, {}))
 
-    def _axes(self, shape: tuple[int, ...]) -> tuple[tuple[str, ...], dict[str, Range]]:
+    def _axes(self, shape: tuple[int, ...]) -> tuple[tuple[str, ...], dict[str, expr.Range]]:
         # equal names for equal axes, so that a value that is only passed on stays the same expression
         axes = tuple(TensorAxis.of(number, extent) for number, extent in enumerate(shape))
-        return axes, over(tuple(zip(axes, shape, strict=True)), self.tree.ranges)
+        return axes, expr.over(tuple(zip(axes, shape, strict=True)), self.tree.ranges)
 
     def _op(self, owner: InstrItem, number: int, s: Op, old: int | None) -> Tensor:
         axes, ranges = self._axes(s.type.shape)
@@ -165,13 +149,13 @@ class Raiser:
             return axes, self._whole(owner, s, axes, operands, f"{s.opcode} has no index notation")
         own = [value for value, kind in operands if kind.shape]
         if own:  # with the axes of an operand, those that share something go on sharing it
-            axes = next((a for a, e in own if not free(e).isdisjoint(a)), own[0][0])
-            ranges = over(tuple(zip(axes, s.type.shape, strict=True)), self.tree.ranges)
+            axes = next((a for a, e in own if not expr.free(e).isdisjoint(a)), own[0][0])
+            ranges = expr.over(tuple(zip(axes, s.type.shape, strict=True)), self.tree.ranges)
         values = tuple(at(value, axes if kind.shape else (), ranges) for value, kind in operands)
         kept = s.attributes
-        if s.opcode == "add" and is_number(s.type.dtype):
+        if s.opcode == "add" and expr.is_number(s.type.dtype):
             return axes, add_of(values[0], values[1], ranges)
-        if s.opcode in EXTREMES and is_integer(s.type.dtype):
+        if s.opcode in EXTREMES and expr.is_integer(s.type.dtype):
             return axes, larger_of(s.opcode, values[0], values[1], ranges)
         return axes, map_of(s.opcode, values, kept, s.type.dtype)
 
@@ -182,13 +166,13 @@ class Raiser:
         made = []
         for value, kind in operands:
             own, ranges = self._axes(kind.shape)
-            made.append(Operand(tuple(zip(own, kind.shape, strict=True)), at(value, own, ranges)))
+            made.append(expr.Operand(tuple(zip(own, kind.shape, strict=True)), at(value, own, ranges)))
         nest, number = s.attribute("nest"), 0
         if s.opcode == NEST:
-            function, number = cast(TensorFunction, nest), cast(int, s.attribute("result"))
+            function, number = cast(expr.TensorFunction, nest), cast(int, s.attribute("result"))
         else:
             function = Operator.of(s, tuple(kind.dtype for _, kind in operands))
-        named = frozenset(function.variables).union(*(free(o.body) - {a for a, _ in o.axes} for o in made))
+        named = frozenset(function.variables).union(*(expr.free(o.body) - {a for a, _ in o.axes} for o in made))
         parameters = tuple((v, r[1] + 1) for v, r in self.tree.ranges.items() if v in named)
         points, shapes = math.prod(n for _, n in parameters), [s.type.shape, *(kind.shape for _, kind in operands)]
         if points * max(map(math.prod, shapes)) > self.limits.elements:
@@ -199,8 +183,8 @@ class Raiser:
             self.record.add(How.WHOLE_TENSORS, f"{function.title} of {owner.instr.mnemonic}", why, size)
         index = tuple(Affine.variable(v) for v in (*(v for v, _ in parameters), *axes))
         # one object for equal ones: what is made of them again is compared by identity
-        whole = Whole(function, parameters, tuple(made))
-        return Element(self._wholes.setdefault(whole, whole), number, index, s.type.dtype)
+        whole = expr.Whole(function, parameters, tuple(made))
+        return expr.Element(self._wholes.setdefault(whole, whole), number, index, s.type.dtype)
 
     def _nullary(self, owner: InstrItem, number: int, s: Op, axes: tuple[str, ...]) -> Expr:
         if s.opcode == "iota":
@@ -217,9 +201,9 @@ class Raiser:
         return next(s.type for s in owner.instr.statements if not isinstance(s, Write) and s.dst == name)
 
 
-def leaf_over(name: str, axes: tuple[str, ...], kind: TensorType, ranges: Ranges) -> Leaf:
+def leaf_over(name: str, axes: tuple[str, ...], kind: TensorType, ranges: Ranges) -> expr.Leaf:
     """The elements of an argument that has the tensor's shape."""
-    return Leaf(name, linear(tuple(Affine.variable(a) for a in axes), kind.shape).simplify(ranges), kind.dtype)
+    return expr.Leaf(name, linear(tuple(Affine.variable(a) for a in axes), kind.shape).simplify(ranges), kind.dtype)
 
 
 def at(value: Tensor, index: Sequence[str | Affine], ranges: Ranges) -> Expr:
@@ -370,7 +354,7 @@ def _dot_general(m: Move) -> Expr:
     bound = [(fresh(), lhs.shape[axis]) for axis in lhs_sum]
     rest = list(m.forms)
     batch = [rest.pop(0) for _ in lhs_batch]
-    inner = over(tuple(bound), m.ranges)
+    inner = expr.over(tuple(bound), m.ranges)
     factors = []
     for number, (kind, batches, contracted) in enumerate(((lhs, lhs_batch, lhs_sum), (rhs, rhs_batch, rhs_sum))):
         index = [
@@ -380,7 +364,8 @@ def _dot_general(m: Move) -> Expr:
         ]
         factors.append(map_of("convert", (m.element(tuple(index), inner, number),), (), m.op.type.dtype))
     if m.op.attribute("rounding", "each") == "fused":
-        step = map_of("fma", (*factors, Carry("f32")), (("subnormals", m.op.attribute("subnormals", "keep")),), "f32")
+        subnormals = m.op.attribute("subnormals", "keep")
+        step = map_of("fma", (*factors, expr.Carry("f32")), (("subnormals", subnormals),), "f32")
         return fold_of(tuple(bound), Const(0, "f32"), step, m.ranges)
     return sum_of(tuple(bound), map_of("multiply", tuple(factors), (), m.op.type.dtype), m.ranges)
 
@@ -392,7 +377,7 @@ def _reduce(m: Move) -> Expr:
     rest = list(m.forms)
     index = tuple(Affine.variable(bound[axis][0]) if axis in bound else rest.pop(0) for axis in range(len(shape)))
     variables = tuple(bound.values())
-    return _combine(m, str(kind), variables, m.element(index, over(variables, m.ranges)))
+    return _combine(m, str(kind), variables, m.element(index, expr.over(variables, m.ranges)))
 
 
 def _reduce_window(m: Move) -> Expr:
@@ -401,7 +386,7 @@ def _reduce_window(m: Move) -> Expr:
     size, stride, kind = m.ints("size"), m.ints("stride"), m.op.attribute("kind")
     bound = tuple((fresh(), extent) for extent in size)
     axes, e = m.operands[0][0]
-    inner = over(bound, m.ranges)
+    inner = expr.over(bound, m.ranges)
     variables = tuple(
         (fresh(), form * step + (Affine.variable(name) if n > 1 else Affine(0)))
         for form, step, (name, n) in zip(m.forms, stride, bound, strict=True))
@@ -413,7 +398,7 @@ def _reduce_window(m: Move) -> Expr:
 
 def _combine(m: Move, kind: str, bound: Variables, body: Expr) -> Expr:
     if kind == "add":
-        if not is_integer(body.dtype):
+        if not expr.is_integer(body.dtype):
             raise NoNotation("a sum of floating-point numbers over a window has an order of its own")
         return sum_of(bound, body, m.ranges)
     if kind not in ("max", "min"):

@@ -13,21 +13,9 @@ from dataclasses import dataclass
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Read, Window
 from archloom.oracle.windows import linear
+from archloom.oracle.xla.notation import expr
 from archloom.oracle.xla.notation.build import map_of
-from archloom.oracle.xla.notation.expr import (
-    ByteOf,
-    Carry,
-    Element,
-    Expr,
-    FromBytes,
-    Leaf,
-    Map,
-    Ranges,
-    carries,
-    is_integer,
-    once,
-    width,
-)
+from archloom.oracle.xla.notation.expr import Carry, Expr, Leaf, Map, Ranges
 from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.sums import terms
 from archloom.oracle.xla.notation.variables import OLD_CONTENTS, fresh
@@ -50,10 +38,10 @@ class Update:
     def addend(self) -> Expr | None:
         """What is added, where the update only adds integers."""
         parts = terms(self.body)
-        if not is_integer(self.body.dtype) or parts.count(Carry(self.body.dtype)) != 1:
+        if not expr.is_integer(self.body.dtype) or parts.count(Carry(self.body.dtype)) != 1:
             return None
         rest = [p for p in parts if not isinstance(p, Carry)]
-        if not rest or any(carries(p) for p in rest):
+        if not rest or any(expr.carries(p) for p in rest):
             return None
         total = rest[0]
         for part in rest[1:]:
@@ -72,10 +60,10 @@ def old_contents(item: WriteItem) -> int | None:
 def update(axes: tuple[str, ...], e: Expr, window: Window, ranges: Ranges) -> Update | None:
     """The update that the value ``e`` over ``axes`` is, with ``OLD_CONTENTS`` in it for the old contents; or None."""
     at = linear(tuple(Affine.variable(a) for a in axes), window.shape).simplify(ranges)
-    if not isinstance(e, ByteOf):
+    if not isinstance(e, expr.ByteOf):
         body = _carried(e, lambda x: x == Leaf(OLD_CONTENTS, at, e.dtype))
         return None if body is None else Update(axes, 1, body)
-    size, last, extent = width(e.body.dtype), axes[-1], window.shape[-1]
+    size, last, extent = expr.width(e.body.dtype), axes[-1], window.shape[-1]
     dim = window.dims[-1]
     byte = (Affine.variable(last) % size).simplify(ranges)
     if extent % size or dim.stride != 1 or e.byte != byte:
@@ -104,16 +92,16 @@ def _carried(e: Expr, is_old: Callable[[Expr], bool]) -> Expr | None:
 
 def _is_word(e: Expr, first: Affine, size: int, ranges: Ranges) -> bool:
     """Whether ``e`` is the word of the old contents whose first byte is number ``first``."""
-    if not isinstance(e, FromBytes) or width(e.dtype) != size:
+    if not isinstance(e, expr.FromBytes) or expr.width(e.dtype) != size:
         return False
     byte = Affine.variable(e.variable)
     index = (first + byte).simplify({**ranges, e.variable: (0, size - 1)})
     return e.body == Leaf(OLD_CONTENTS, index, e.body.dtype)
 
 
-@once
+@expr.once
 def _mentions(e: Expr) -> bool:
     """Whether the old contents occur."""
-    if isinstance(e, Element):
+    if isinstance(e, expr.Element):
         return any(_mentions(o.body) for o in e.whole.operands)
     return (isinstance(e, Leaf) and e.name == OLD_CONTENTS) or any(_mentions(c) for c in e.children)

@@ -39,11 +39,12 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
-from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream, flat_trace
+from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream
 from archloom.oracle.xla.oracle import compile_stream
 from tests.support.examples import every, examples
 from tests.support.mapper.queue_executor import Stuck, queue_by_meaning, run_in_any_order
 from tests.support.mapper.spatial_cases import Case, cases, mesh
+from tests.support.oracle.flat_trace import flat_trace
 
 WITH = 400
 """Semaphores of a core."""

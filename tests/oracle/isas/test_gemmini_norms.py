@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from archloom.oracle import taidl
 from archloom.oracle.interpreter import run, start
-from archloom.oracle.stream import HbmTensor, Instr, Loop, Stream, flat_trace
+from archloom.oracle.stream import HbmTensor, Instr, Loop, Stream
 from archloom.oracle.xla import compile_stream
 from tests.support.examples import every, examples
 from tests.support.oracle import ibert_model as ibert
+from tests.support.oracle.flat_trace import flat_trace
 from tests.support.oracle.gemmini_model import (
     IGELU,
     INV_STDDEV,

@@ -13,8 +13,9 @@ from archloom.oracle import taidl
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import StreamError
 from archloom.oracle.interpreter import State, run, run_state, start
-from archloom.oracle.stream import HbmTensor, Instr, Loop, Stream, flat_trace
+from archloom.oracle.stream import HbmTensor, Instr, Loop, Stream
 from tests.support.examples import examples
+from tests.support.oracle.flat_trace import flat_trace
 from tests.support.oracle.gemmini_model import Model
 from tests.support.oracle.gemmini_streams import (
     ACC,

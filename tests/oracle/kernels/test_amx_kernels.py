@@ -7,10 +7,10 @@ import pytest
 
 from archloom.oracle import interpreter, taidl
 from archloom.oracle.kernel import isa
-from archloom.oracle.stream import flat_trace
 from archloom.oracle.xla import compile_stream
 from examples.amx_kernels import KERNELS, random_arguments
 from tests.support.examples import slow
+from tests.support.oracle.flat_trace import flat_trace
 
 AMX = taidl.load("amx")
 COUNTED = {

@@ -17,8 +17,9 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.assembly import to_text
 from archloom.oracle.errors import ArtifactError, InputError, StreamError
 from archloom.oracle.kernel import Kernel, isa, loop, parallel
-from archloom.oracle.stream import HbmTensor, Instr, Loop, Parallel, flat_trace
+from archloom.oracle.stream import HbmTensor, Instr, Loop, Parallel
 from archloom.uma_targets.gemmini.emit import GemminiEmitter
+from tests.support.oracle.flat_trace import flat_trace
 from tests.support.oracle.kernel_examples import arguments, floats, matmul_reference, tiled_matmul
 
 GEMMINI = isa("gemmini", dim=4)

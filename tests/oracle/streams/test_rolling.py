@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from archloom.oracle.affine import Affine
 from archloom.oracle.assembly import to_text
 from archloom.oracle.rolling import roll
-from archloom.oracle.stream import Instr, Loop, Node, Parallel, Stream, flat_trace
+from archloom.oracle.stream import Instr, Loop, Node, Parallel, Stream
 from tests.support.examples import examples
+from tests.support.oracle.flat_trace import flat_trace
 from tests.support.oracle.strategies import arbitrary_streams
 
 V = Affine.variable

@@ -6,8 +6,9 @@ import pytest
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import StreamError
-from archloom.oracle.stream import HbmTensor, Instr, Loop, Parallel, Stream, flat_trace
+from archloom.oracle.stream import HbmTensor, Instr, Loop, Parallel, Stream
 from archloom.oracle.validate import validate
+from tests.support.oracle.flat_trace import flat_trace
 from tests.support.oracle.toy_isa import TOY, stream
 
 A, B = HbmTensor("A", 0, (16,), "int32"), HbmTensor("B", 64, (8,), "int8")

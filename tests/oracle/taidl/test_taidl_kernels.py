@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archloom.oracle.taidl.opcodes import OPCODES, Shaped, fault
+from archloom.oracle.taidl.operators import OPCODES, fault
+from archloom.oracle.taidl.operators.base import Shaped
 from archloom.oracle.taidl.types import TYPES, numpy_dtype
 from tests.support.examples import examples
 

@@ -16,7 +16,8 @@ from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.queues import QUEUES
 from archloom.oracle import taidl
 from archloom.oracle.interpreter import run
-from archloom.oracle.stream import Instr, Stream, flat_trace
+from archloom.oracle.stream import Instr, Stream
+from tests.support.oracle.flat_trace import flat_trace
 
 Item = tuple[str, dict[str, int]]
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from archloom.oracle.taidl.opcodes import fault
-from archloom.oracle.taidl.operators import OPCODES
+from archloom.oracle.taidl.operators import OPCODES, fault
 from archloom.oracle.taidl.operators.base import Shaped
 from archloom.oracle.taidl.operators.carriers import carried, elements
 from archloom.oracle.taidl.types import TYPES, as_codes, element_type, numpy_dtype

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from archloom.oracle.resolved import Op, Read, ResolvedInstr, ResolvedNode, ResolvedStream, Window
-from archloom.oracle.taidl.opcodes import OPCODES
+from archloom.oracle.taidl.operators import OPCODES
 from archloom.oracle.taidl.types import numpy_dtype
 
 
