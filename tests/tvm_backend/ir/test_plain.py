@@ -12,7 +12,7 @@ import pytest
 from hypothesis import Phase, given
 from hypothesis import strategies as st
 
-from archloom.models import catalogue, digits, resnet
+from archloom.models import catalogue, digits
 from archloom.models.data import random_images
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.compile import partition_model
@@ -80,7 +80,7 @@ def test_random_networks_of_the_search_space(architecture: Architecture) -> None
 
 @pytest.mark.parametrize("make", [
     float_cnn, int8_cnn, residual_cnn, lambda: digits_onnx.onnx_model(digits.DigitsNet(8)),
-    lambda: resnet_onnx.onnx_model(resnet.tiny()),
+    lambda: resnet_onnx.onnx_model(resnet_onnx.tiny()),
 ])
 def test_networks(make: Any) -> None:
     assert_same(make(), *TARGETS, *FLOATS)
