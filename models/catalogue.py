@@ -10,14 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from archloom.models.networks.network import Network, Sizes
-from archloom.oracle.errors import InputError, suggest
+from archloom.models.networks.listing import NETWORKS, Network, Sizes
+from archloom.models.spelling import Parameter, Spelling
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
 
-_SPELLED = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", re.DOTALL)
+LARGEST = 1 << 20
+BY_NAME = {network.name: network for network in NETWORKS}
+"""All networks of the catalogue."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,41 +36,18 @@ class Built:
         return [{k: v.numpy() for k, v in _draw(network, sizes, seed + i).items()} for i in range(count)]
 
 
-def names() -> list[str]:
-    """All networks of the catalogue."""
-    return list(_networks())
-
-
-def get(name: str) -> Network:
-    """The network called ``name``; InputError for an unknown one."""
-    known = _networks()
-    if name not in known:
-        raise InputError(f"unknown network {name!r}{suggest(name, list(known))}")
-    return known[name]
-
-
 def is_spelled(text: object) -> bool:
     """Whether ``text`` names a network of the catalogue, with or without sizes."""
-    match = _SPELLED.fullmatch(text) if isinstance(text, str) else None
-    return match is not None and match.group(1) in _networks()
+    match = re.fullmatch(r"\s*(\w+)\s*(?:\(.*\))?\s*", text, re.DOTALL) if isinstance(text, str) else None
+    return match is not None and match.group(1) in BY_NAME
 
 
 def parse(text: str) -> tuple[Network, dict[str, int]]:
     """``"vgg16(image=32)"`` → the network and all of its sizes; InputError for anything else."""
-    match = _SPELLED.fullmatch(text)
-    if match is None:
-        raise InputError(f"{text!r}: expected a network such as vgg16 or vgg16(image=64)")
-    network, sizes = get(match.group(1)), {}
-    for part in (match.group(2) or "").split(","):
-        if not part.strip():
-            continue
-        key, equals, value = (p.strip() for p in part.partition("="))
-        if not (equals and value.isascii() and value.isdecimal()):
-            raise InputError(f"{network.name}: expected NAME=INTEGER, such as image=64, found {part.strip()!r}")
-        if key in sizes:
-            raise InputError(f"{network.name}: {key!r} is given twice")
-        sizes[key] = int(value)
-    return network, network.with_sizes(sizes)
+    name, sizes = Spelling(text, "network").read({
+        network.name: {key: Parameter(size, 1, LARGEST) for key, size in network.sizes.items()}
+        for network in NETWORKS})
+    return BY_NAME[name], sizes
 
 
 def spelled(network: Network, sizes: Sizes) -> str:
@@ -79,8 +58,8 @@ def spelled(network: Network, sizes: Sizes) -> str:
 
 def tiny(name: str) -> str:
     """The text of the small form of a network."""
-    network = get(name)
-    return spelled(network, network.with_sizes(network.tiny))
+    network = BY_NAME[name]
+    return spelled(network, {**network.sizes, **network.tiny})
 
 
 def build(text: str, seed: int = 0) -> Built:
@@ -116,14 +95,3 @@ def _draw(network: Network, sizes: Sizes, seed: int) -> "dict[str, torch.Tensor]
         else:
             found[name] = torch.randn(shape, generator=generator)
     return found
-
-
-def _networks() -> dict[str, Network]:
-    if not _KNOWN:
-        from archloom.models.networks.listing import NETWORKS
-
-        _KNOWN.update({network.name: network for network in NETWORKS})
-    return _KNOWN
-
-
-_KNOWN: dict[str, Network] = {}

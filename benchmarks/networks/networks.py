@@ -56,7 +56,7 @@ References = dict[str, Reference]
 
 def main() -> None:
     args = common.arguments(__doc__ or "", _more)
-    wanted = args.only.split(",") if args.only else catalogue.names()
+    wanted = args.only.split(",") if args.only else list(catalogue.BY_NAME)
     _load_modules()
     rows = []
     for name in wanted:

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from archloom.models.networks.network import Network, Sizes
 
 if TYPE_CHECKING:
     import torch
 
+Sizes = Mapping[str, int]
 Shapes = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A network of the catalogue.
+
+    ``module`` makes it from its sizes; ``inputs`` gives the shapes of its inputs, whose integers are drawn below
+    ``below``; ``sizes`` are the defaults, ``tiny`` the sizes of a small one that has every kind of layer.
+    """
+
+    name: str
+    summary: str
+    sizes: Sizes
+    tiny: Sizes
+    module: Callable[[Sizes], "torch.nn.Module"]
+    inputs: Callable[[Sizes], Shapes]
+    below: Mapping[str, str | int] = ()  # type: ignore[assignment]
 
 
 def _make(where: str, *taken: str, percent: tuple[str, ...] = (), **fixed: Any) -> Callable[[Sizes], "torch.nn.Module"]:

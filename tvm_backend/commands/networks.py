@@ -21,7 +21,7 @@ def run_networks(args: argparse.Namespace) -> Outcome:
     from archloom.models import catalogue, trained
     from archloom.tvm_backend.frontends import named_networks
 
-    found = [catalogue.get(name) for name in catalogue.names()]
+    found = catalogue.BY_NAME.values()
     rows = [[n.name, n.summary, " ".join(f"{k}={v}" for k, v in n.sizes.items())] for n in found]
     text = render((Column("network"), Column(""), Column("sizes")), rows)
     light = named_networks.light_names()

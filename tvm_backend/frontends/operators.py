@@ -10,26 +10,11 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NoReturn
 
 import numpy as np
 
 from archloom.mapper.workload import Epilogue, Pool, Workload, add, conv2d, gemm
-from archloom.oracle.errors import InputError, Position, render, suggest
-
-_TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z_]\w*)|(?P<number>[+-]?\d+(?:\.\d*)?)|(?P<sign>[(),=]))")
-_START = re.compile(r"\s*[A-Za-z_]\w*\s*\(")
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter of an operator: smallest value, and default (``None``: it must be given)."""
-
-    default: int | None = None
-    least: int = 1
-    most: int = 2**24
-
+from archloom.models.spelling import Parameter, Spelling
 
 _FLAG = Parameter(0, 0, 1)
 _PAD = Parameter(0, 0, 255)
@@ -61,79 +46,17 @@ class Operator:
 
 def looks_like_operator(text: str) -> bool:
     """Whether ``text`` has the form ``name(...``; a path rarely has."""
-    return _START.match(text) is not None
-
-
-def spelled(model: Any) -> Operator | None:
-    """The operator that ``model`` spells, if it is such a text and no file has that name."""
-    if not isinstance(model, str) or not looks_like_operator(model) or Path(model).exists():
-        return None
-    return parse(model)
+    return re.match(r"\s*[A-Za-z_]\w*\s*\(", text) is not None
 
 
 def parse(text: str) -> Operator:
-    """The operator that ``text`` names; :class:`InputError` with the column of what is wrong."""
-    return _Parser(text).operator()
-
-
-class _Parser:
-    """Recursive descent over ``name ( name = integer , ... )``."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
-
-    def fail(self, message: str, column: int) -> NoReturn:
-        raise InputError(render(message, Position("operator", 1, column + 1), self.text))
-
-    def next(self, kind: str, expected: str, sign: str = "") -> tuple[str, int]:
-        match = _TOKEN.match(self.text, self.at)
-        start = match.start(match.lastgroup) if match and match.lastgroup else self._skip_blanks()
-        found = match.group(match.lastgroup) if match and match.lastgroup else self.text[start:start + 1]
-        if match is None or match.lastgroup != kind or (sign and found not in sign):
-            self.fail(f"expected {expected}, found {repr(found) if found else 'the end of the text'}", start)
-        self.at = match.end()
-        return found, start
-
-    def _skip_blanks(self) -> int:
-        return len(self.text) - len(self.text[self.at:].lstrip())
-
-    def operator(self) -> Operator:
-        kind, start = self.next("name", f"an operator ({', '.join(OPERATORS)})")
-        if kind not in OPERATORS:
-            self.fail(f"unknown operator {kind!r}{suggest(kind, list(OPERATORS))}", start)
-        self.next("sign", "'('", "(")
-        values = self.values(kind)
-        if self.text[self.at:].strip():
-            self.fail(f"expected the end of the text after ')', found {self.text[self.at:].strip()!r}",
-                      self._skip_blanks())
-        parameters = OPERATORS[kind]
-        if missing := [k for k, p in parameters.items() if p.default is None and k not in values]:
-            self.fail(f"{kind} needs {', '.join(missing)} (parameters: {', '.join(parameters)})", start)
-        operator = Operator(kind, tuple((k, values.get(k, p.default or 0)) for k, p in parameters.items()))
-        if fault := _misfit(operator):
-            self.fail(fault, start)
-        return operator
-
-    def values(self, kind: str) -> dict[str, int]:
-        values: dict[str, int] = {}
-        parameters = OPERATORS[kind]
-        while True:
-            name, start = self.next("name", f"a parameter of {kind} ({', '.join(parameters)})")
-            if name not in parameters:
-                self.fail(f"unknown parameter {name!r} of {kind}{suggest(name, list(parameters))}", start)
-            if name in values:
-                self.fail(f"parameter {name!r} is given twice", start)
-            self.next("sign", "'='", "=")
-            values[name] = self.value(name, parameters[name])
-            if self.next("sign", "',' or ')'", ",)")[0] == ")":
-                return values
-
-    def value(self, name: str, parameter: Parameter) -> int:
-        text, start = self.next("number", f"an integer for {name!r}")
-        if "." in text or not parameter.least <= int(text) <= parameter.most:
-            self.fail(f"{name} must be an integer from {parameter.least} to {parameter.most}, found {text}", start)
-        return int(text)
+    """The operator that ``text`` names; InputError with the column of what is wrong."""
+    spelling = Spelling(text, "operator")
+    kind, values = spelling.read(OPERATORS)
+    operator = Operator(kind, tuple(values.items()))
+    if fault := _misfit(operator):
+        spelling.fail(fault, text.index(kind))
+    return operator
 
 
 def _misfit(op: Operator) -> str | None:

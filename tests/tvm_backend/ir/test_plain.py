@@ -110,7 +110,7 @@ LIGHT = ("bert_base", "gpt2_decode", "squeezenet")
 
 
 @pytest.mark.parametrize("name", [
-    n if n in LIGHT else pytest.param(n, marks=pytest.mark.slow) for n in catalogue.names() if n != "alexnet_lrn"])
+    n if n in LIGHT else pytest.param(n, marks=pytest.mark.slow) for n in catalogue.BY_NAME if n != "alexnet_lrn"])
 def test_the_catalogue(name: str) -> None:
     """Quantized on Gemmini, as it is on a target of floats; alexnet_lrn pads in three dimensions."""
     built = catalogue.build(catalogue.tiny(name))

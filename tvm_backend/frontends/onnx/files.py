@@ -21,7 +21,7 @@ def _meant(path: Path) -> str:
 
     from archloom.models import catalogue
 
-    near = difflib.get_close_matches(path.name, catalogue.names(), 1)
+    near = difflib.get_close_matches(path.name, catalogue.BY_NAME, 1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return f", and no network by that name{hint} (archloom networks lists them)"
 
