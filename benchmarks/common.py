@@ -154,7 +154,7 @@ def network_int8(name: str) -> Path:
         import onnx
 
         from archloom.models import catalogue
-        from archloom.tvm_backend.frontends.named_networks import quantized
+        from archloom.tvm_backend.sources.named_networks import quantized
 
         BUILD.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")

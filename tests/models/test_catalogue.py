@@ -9,8 +9,8 @@ import torch
 from archloom.models import catalogue
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend.compile import partition_model
-from archloom.tvm_backend.frontends.named_networks import is_named, light_names, load_named
 from archloom.tvm_backend.host.network import jitted
+from archloom.tvm_backend.sources.named_networks import is_named, light_names, load_named
 from archloom.tvm_backend.targets import registry
 
 QUICK = ("squeezenet", "unet", "gpt2_decode")

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from archloom import load
 from archloom.mapper import workload as wl
 from archloom.oracle.errors import InputError, TargetError
-from archloom.tvm_backend.frontends.load import load
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets import registry

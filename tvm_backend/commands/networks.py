@@ -19,7 +19,7 @@ def register(subparsers: Any) -> None:
 def run_networks(args: argparse.Namespace) -> Outcome:
     """List the catalogue."""
     from archloom.models import catalogue, trained
-    from archloom.tvm_backend.frontends import named_networks
+    from archloom.tvm_backend.sources import named_networks
 
     found = catalogue.BY_NAME.values()
     rows = [[n.name, n.summary, " ".join(f"{k}={v}" for k, v in n.sizes.items())] for n in found]

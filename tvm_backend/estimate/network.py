@@ -22,10 +22,10 @@ from archloom.tvm_backend import cache
 from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
 from archloom.tvm_backend.estimate import segments
 from archloom.tvm_backend.estimate.segments import Undivided
-from archloom.tvm_backend.frontends import operators
-from archloom.tvm_backend.frontends.source import Source
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.report.data import Report
+from archloom.tvm_backend.sources import operators
+from archloom.tvm_backend.sources.source import Source
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from archloom.models import catalogue
 from archloom.oracle.errors import InputError, MappingError
 from archloom.tvm_backend import cli
 from archloom.tvm_backend.estimate import network as estimate
-from archloom.tvm_backend.frontends import named_networks
 from archloom.tvm_backend.report.data import Report
+from archloom.tvm_backend.sources import named_networks
 from tests.support.tvm_backend.small_networks import float_cnn
 
 SMALL = {"mesh": {"x": 2, "y": 2}, "triple_ring": {"rows": 2, "columns": 2}}

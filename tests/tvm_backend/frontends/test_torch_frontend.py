@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 import archloom
+from archloom import load
 from archloom.models.networks import residual
 from archloom.models.networks.layers import seeded
 from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.check.reference import integer_session, run
-from archloom.tvm_backend.frontends.load import load
 from archloom.tvm_backend.host.network import jitted
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.quantization.quantize import quantize
@@ -71,7 +71,7 @@ def test_an_encoder_and_a_decoder() -> None:
     torch.manual_seed(0)
     module = nn.Transformer(16, 2, 1, 1, 24, batch_first=True).eval()
     inputs = (torch.randn(1, 5, 16), torch.randn(1, 3, 16))
-    exe = archloom.compile(load(module, example_inputs=inputs, numbers="float32"), "qkv")
+    exe = archloom.compile(load(module, example_inputs=inputs), "qkv")
     found = exe(*(x.numpy() for x in inputs))
     with torch.no_grad():
         np.testing.assert_allclose(found, module(*inputs).numpy(), rtol=1e-4, atol=1e-5)

@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 import pytest
 
+from archloom import load
 from archloom.models import zoo
 from archloom.tvm_backend.check.reference import integer_session, run
-from archloom.tvm_backend.frontends.load import load
 from archloom.tvm_backend.ir import compat
 from tests.support.tvm_backend.networks import Net, executable, quantized, samples, split
 from tests.support.tvm_backend.reference import ReferenceExecutor

@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 
 import archloom
-from archloom.tvm_backend.frontends.load import load
+from archloom import load
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.backend import UMABackend

@@ -1,20 +1,17 @@
 """Convolutions that no pattern knows as ones that all know: 1-D as 2-D of height 1, transposed ones by their phases.
 
-A transposed convolution of stride s gives s × s images, one for each remainder of a result's place: each is a plain
-convolution by every s-th element of the kernel. One convolution computes all of them as channels, which are then put
-beside each other. Weights and biases may be initializers or, in a quantized network, dequantized ones.
+Weights and biases may be initializers or, in a quantized network, dequantized ones.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from archloom.tvm_backend.frontends.onnx.editor import Editor, attributes_of, rewrite
+from archloom.tvm_backend.ir.windows import Phases, by_phases, dilated
 
 if TYPE_CHECKING:
     import onnx
@@ -99,57 +96,3 @@ def _has_one_scale(name: str, editor: Editor) -> bool:
     """Whether a constant is not dequantized by channels."""
     node = editor.dequantized.get(name)
     return node is None or math.prod(editor.constants[node.input[1]].dims) == 1
-
-
-@dataclass(frozen=True)
-class Phases:
-    """One axis of a transposed convolution: its kernel, stride, padding before and at the end, and extra results."""
-
-    kernel: int
-    stride: int
-    before: int
-    end: int
-    more: int
-
-    @property
-    def taps(self) -> int:
-        """Elements of the kernel in the largest phase."""
-        return -(-self.kernel // self.stride)
-
-    @property
-    def after(self) -> int:
-        """Padding after the input, so that every result is covered."""
-        return self.reach // self.stride
-
-    @property
-    def reach(self) -> int:
-        """Results beyond the place of the last input."""
-        return self.kernel - 1 - self.end + self.more
-
-    @property
-    def surplus(self) -> int:
-        """Results at the end that are cut off."""
-        return (self.after + 1) * self.stride - (self.reach + 1)
-
-
-def dilated(kernel: np.ndarray, dilation: Sequence[int]) -> np.ndarray:
-    """[..., kh, kw] with zeros between its elements, so that it can be moved without dilation."""
-    if set(dilation) <= {1}:
-        return kernel
-    reach = [(k - 1) * d + 1 for k, d in zip(kernel.shape[-2:], dilation, strict=True)]
-    spread = np.zeros((*kernel.shape[:-2], *reach), kernel.dtype)
-    spread[..., :: dilation[0], :: dilation[1]] = kernel
-    return spread
-
-
-def by_phases(kernel: np.ndarray, groups: int, sh: int, sw: int) -> np.ndarray:
-    """[c, o / groups, kh, kw] of a transposed convolution → [o · sh · sw, c / groups, ⌈kh / sh⌉, ⌈kw / sw⌉].
-
-    The channels of one output lie together, phase by phase; taps are mirrored.
-    """
-    c, o, kh, kw = kernel.shape
-    th, tw = -(-kh // sh), -(-kw // sw)
-    padded = np.zeros((c, o, th * sh, tw * sw), kernel.dtype)
-    padded[:, :, :kh, :kw] = kernel
-    parts = padded.reshape(groups, c // groups, o, th, sh, tw, sw)[:, :, :, ::-1, :, ::-1]
-    return parts.transpose(0, 2, 4, 6, 1, 3, 5).reshape(groups * o * sh * sw, c // groups, th, tw)

@@ -122,7 +122,7 @@ def _matmul(node: Any, importer: Any) -> Any:
 def _windows(node: Any, importer: Any) -> Any:
     """``unfold`` of images: [n, c, h, w] → [n, c · taps, places]."""
     from archloom.tvm_backend.ir import compat
-    from archloom.tvm_backend.passes.products import Form
+    from archloom.tvm_backend.ir.windows import Windows
 
     emit = importer.block_builder.emit
     x = argument(node, importer, 0, "self")
@@ -132,8 +132,8 @@ def _windows(node: Any, importer: Any) -> Any:
     if any(pads):
         x = emit(compat.relax_op("nn.pad")(x, pad_width=[0, 0, 0, 0, *pads]))
     height, width = ir.shape_of(x)[2:]
-    form = Form((kernel[0], kernel[1]), (strides[0], strides[1]), (0, 0, 0, 0), (dilation[0], dilation[1]), 1)
-    index = form.windows(height, width)
+    form = Windows((kernel[0], kernel[1]), (strides[0], strides[1]), (0, 0, 0, 0), (dilation[0], dilation[1]), 1)
+    index = form.index(height, width)
     pixels = emit(compat.relax_op("reshape")(x, (n, c, height * width)))
     found = emit(compat.relax_op("take")(pixels, compat.constant(index.reshape(-1)), axis=2, mode="clip"))
     return emit(compat.relax_op("reshape")(found, (n, c * index.shape[0], index.shape[1])))

@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from archloom.tvm_backend.frontends.operators import DEVIATION, Operator, scales
 from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
+from archloom.tvm_backend.sources.operators import DEVIATION, Operator, scales
 
 OPSET = 17
 IR_VERSION = 9

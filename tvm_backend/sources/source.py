@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from archloom.oracle.errors import InputError, ModelError
-from archloom.tvm_backend.frontends import named_networks, operators
-from archloom.tvm_backend.frontends.operators import Operator
 from archloom.tvm_backend.model import Model
+from archloom.tvm_backend.sources import named_networks, operators
+from archloom.tvm_backend.sources.operators import Operator
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.ir.numbers import Numbers
@@ -105,7 +105,7 @@ class Source:
         from archloom.tvm_backend.frontends.onnx import load as onnx_networks
 
         if (operator := self.operator) is not None:
-            from archloom.tvm_backend.frontends.operator_network import onnx_model
+            from archloom.tvm_backend.sources.operator_network import onnx_model
 
             return onnx_networks.load_proto(onnx_model(operator, numbers=numbers), self.name or str(operator))
         if isinstance(self.given, Path):

@@ -103,7 +103,7 @@ def scales(op: Operator) -> Scales:
 
 
 def workload(op: Operator) -> Workload:
-    """The workload that the network of :mod:`archloom.tvm_backend.frontends.operator_network` is partitioned into."""
+    """The workload that the network of :mod:`archloom.tvm_backend.sources.operator_network` is partitioned into."""
     v = dict(op.values)
     relu, bias, scale = bool(v["relu"]), bool(v.get("bias")), scales(op).requantize
     if op.kind == "add":
