@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-Pair: TypeAlias = "tuple[Tensor, Tensor]"
+import torch
+from torch import Tensor
+from torch._decomp import get_decompositions
 
 
 def table() -> dict[Any, Callable[..., Any]]:
     """The functions by their operators."""
-    import torch
-    from torch._decomp import get_decompositions
-
     aten = torch.ops.aten
     return {
         aten.adaptive_max_pool2d.default: _adaptive_max_pool2d,
@@ -49,10 +45,8 @@ def table() -> dict[Any, Callable[..., Any]]:
     }
 
 
-def _adaptive_max_pool2d(x: "Tensor", output_size: Sequence[int]) -> Pair:
+def _adaptive_max_pool2d(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Windows from ⌊i · extent / places⌋ to ⌈(i + 1) · extent / places⌉; positions count over the whole image."""
-    import torch
-
     height, width = x.shape[-2:]
     largest, places = [], []
     for top, bottom in _spans(height, output_size[0]):
@@ -71,12 +65,10 @@ def _spans(extent: int, places: int) -> list[tuple[int, int]]:
 
 
 def _avg_pool2d(
-    x: "Tensor", kernel: Sequence[int], stride: Sequence[int] = (), padding: Sequence[int] = (0,),
+    x: Tensor, kernel: Sequence[int], stride: Sequence[int] = (), padding: Sequence[int] = (0,),
     ceil_mode: bool = False, count_include_pad: bool = True, divisor: int | None = None,
 ) -> Any:
     """Windows that a rounded-up size adds are divided by the elements (and padding) that they have."""
-    import torch
-
     if not ceil_mode:
         return NotImplemented
     kernels, paddings = _pair(kernel), _pair(padding)
@@ -104,17 +96,15 @@ def _pair(value: Sequence[int]) -> tuple[int, int]:
     return (value[0], value[0]) if len(value) == 1 else (value[0], value[1])
 
 
-def _cdist(a: "Tensor", b: "Tensor", p: float, compute_mode: int | None = None) -> Any:
+def _cdist(a: Tensor, b: Tensor, p: float, compute_mode: int | None = None) -> Any:
     difference = (a.unsqueeze(-2) - b.unsqueeze(-3)).abs()
     if p == 2:
         return difference.square().sum(-1).sqrt()
     return difference.sum(-1) if p == 1 else difference.amax(-1) if p == math.inf else NotImplemented
 
 
-def _pad(x: "Tensor", pad: Sequence[int], value: float = 0) -> Any:
+def _pad(x: Tensor, pad: Sequence[int], value: float = 0) -> Any:
     """Less than no padding cuts off."""
-    import torch
-
     if min(pad, default=0) >= 0:
         return NotImplemented
     for axis, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
@@ -124,26 +114,20 @@ def _pad(x: "Tensor", pad: Sequence[int], value: float = 0) -> Any:
     return torch.ops.aten.constant_pad_nd.default(x, rest, value) if any(rest) else x.clone()
 
 
-def _elu(x: "Tensor", alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
-    import torch
-
+def _elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
     if scale == input_scale == 1:
         return NotImplemented
     return torch.where(x > 0, x * scale, (x * input_scale).expm1() * (alpha * scale))
 
 
-def _divide(a: "Tensor", b: Any, *, rounding_mode: str | None = None) -> Any:
+def _divide(a: Tensor, b: Any, *, rounding_mode: str | None = None) -> Any:
     """Integers by a number of Python's, whose type TVM 0.27 takes for int32."""
-    import torch
-
     if rounding_mode is None or isinstance(b, torch.Tensor | float) or a.is_floating_point():
         return NotImplemented
     return torch.ops.aten.div.Tensor_mode(a, torch.full((), b, dtype=a.dtype), rounding_mode=rounding_mode)
 
 
-def _floor_divide(a: "Tensor", b: Any) -> Any:
-    import torch
-
+def _floor_divide(a: Tensor, b: Any) -> Any:
     if isinstance(b, torch.Tensor) or a.is_floating_point():
         return NotImplemented
     if isinstance(b, float):
@@ -152,13 +136,11 @@ def _floor_divide(a: "Tensor", b: Any) -> Any:
 
 
 def _embedding_bag(
-    weight: "Tensor", indices: "Tensor", offsets: "Tensor", scale_grad_by_freq: bool = False, mode: int = 0,
-    sparse: bool = False, per_sample_weights: "Tensor | None" = None, include_last_offset: bool = False,
+    weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = 0,
+    sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> Any:
     """Sums (``mode`` 0), means (1) or maxima (2) of the rows of each bag; the other results are those of training."""
-    import torch
-
     starts = offsets[:-1] if include_last_offset else offsets
     places = torch.arange(indices.shape[0]).unsqueeze(1)
     begun = (places >= starts.unsqueeze(0)).to(torch.int64).sum(1)
@@ -179,10 +161,8 @@ def _embedding_bag(
     return result, begun, number.squeeze(1).to(torch.int64), torch.zeros_like(begun)
 
 
-def _index_put(x: "Tensor", indices: Sequence["Tensor | None"], values: "Tensor", accumulate: bool = False) -> Any:
+def _index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
     """Indexed axes, all first, are taken together, and numbers put along them."""
-    import torch
-
     indexed = [axis for axis, index in enumerate(indices) if index is not None]
     if any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices):
         return NotImplemented
@@ -207,31 +187,27 @@ def _index_put(x: "Tensor", indices: Sequence["Tensor | None"], values: "Tensor"
     return result.reshape(*extents, *rest).permute(inverse).clone()
 
 
-def _put(x: "Tensor", places: "Tensor", values: "Tensor", accumulate: bool) -> "Tensor":
+def _put(x: Tensor, places: Tensor, values: Tensor, accumulate: bool) -> Tensor:
     """``x[places] = values`` along the first axis."""
-    import torch
-
     wide = places.reshape(-1, *[1] * (x.dim() - 1)).expand(values.shape)
     if accumulate:
         return torch.scatter_add(x, 0, wide, values)
     return torch.scatter(x, 0, wide, values)
 
 
-def _index_add(x: "Tensor", dim: int, index: "Tensor", source: "Tensor", *, alpha: float = 1) -> Any:
+def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Any:
     values = source if alpha == 1 else source * alpha
     return _put(x.movedim(dim, 0), index, values.movedim(dim, 0), True).movedim(0, dim)
 
 
-def _index_copy(x: "Tensor", dim: int, index: "Tensor", source: "Tensor") -> Any:
+def _index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
     return _put(x.movedim(dim, 0), index, source.movedim(dim, 0), False).movedim(0, dim)
 
 
 def _layer_norm(
-    x: "Tensor", shape: Sequence[int], weight: "Tensor | None" = None, bias: "Tensor | None" = None,
+    x: Tensor, shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5, cudnn_enable: bool = True,
 ) -> Any:
-    import torch
-
     if weight is not None and bias is not None:
         return NotImplemented
     weight = torch.ones(shape, dtype=x.dtype) if weight is None else weight
@@ -240,10 +216,8 @@ def _layer_norm(
 
 
 def _group_norm(
-    x: "Tensor", weight: "Tensor | None", bias: "Tensor | None", n: int, c: int, area: int, groups: int, eps: float
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, c: int, area: int, groups: int, eps: float
 ) -> Any:
-    import torch
-
     if weight is not None and bias is not None:
         return NotImplemented
     weight = torch.ones(c, dtype=x.dtype) if weight is None else weight
@@ -251,10 +225,8 @@ def _group_norm(
     return torch.ops.aten.native_group_norm.default(x, weight, bias, n, c, area, groups, eps)
 
 
-def _prod(x: "Tensor", dim: int, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def _prod(x: Tensor, dim: int, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """By halves."""
-    import torch
-
     if dtype is not None:
         x = x.to(dtype)
     elif not x.is_floating_point():
@@ -267,10 +239,8 @@ def _prod(x: "Tensor", dim: int, keepdim: bool = False, *, dtype: Any = None) ->
     return x if keepdim else x.squeeze(dim)
 
 
-def _unfold(x: "Tensor", dim: int, size: int, step: int) -> Any:
+def _unfold(x: Tensor, dim: int, size: int, step: int) -> Any:
     """Windows of an axis; their elements become the last axis."""
-    import torch
-
     dim %= x.dim()
     windows = torch.arange(0, x.shape[dim] - size + 1, step).unsqueeze(1) + torch.arange(size)
     chosen = x.index_select(dim, windows.reshape(-1)).unflatten(dim, windows.shape)

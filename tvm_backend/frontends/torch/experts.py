@@ -7,16 +7,14 @@ expert. That is as many products as there are experts for each one that a router
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
+import torch
+from torch import Tensor
 
 
 def table() -> dict[Any, Callable[..., Any]]:
     """Functions in place of operators, as those of :mod:`archloom.tvm_backend.frontends.torch.decompositions`."""
-    import torch
-
     aten = torch.ops.aten
     found: dict[Any, Callable[..., Any]] = {
         aten.histc.default: _histogram,
@@ -27,10 +25,8 @@ def table() -> dict[Any, Callable[..., Any]]:
     return found if own is None else {**found, own.default: _grouped_product}
 
 
-def _histogram(x: "Tensor", bins: int = 100, min: float = 0, max: float = 0) -> Any:
+def _histogram(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     """How many numbers lie in each of ``bins`` parts of ``min`` to ``max``; the last part has its end."""
-    import torch
-
     if not min < max:  # the limits are those of the numbers
         return NotImplemented
     numbers = x.reshape(-1, 1)
@@ -39,19 +35,15 @@ def _histogram(x: "Tensor", bins: int = 100, min: float = 0, max: float = 0) -> 
     return ((place == torch.arange(bins).to(x.dtype)) & inside).to(x.dtype).sum(0)
 
 
-def _largest(x: "Tensor", k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def _largest(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """Where any order will do, the sorted one."""
-    import torch
-
     return NotImplemented if sorted else torch.topk(x, k, dim, largest, True)
 
 
 def _grouped_product(
-    x: "Tensor", weight: "Tensor", offs: "Tensor | None" = None, bias: "Tensor | None" = None, out_dtype: Any = None
+    x: Tensor, weight: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None
 ) -> Any:
     """[s, k] and [experts, k, n] to [s, n]: rows from ``offs[e - 1]`` to ``offs[e]`` by the weights of expert e."""
-    import torch
-
     if offs is None or bias is not None or x.dim() != 2 or weight.dim() != 3:
         return NotImplemented
     rows, ends = torch.arange(x.shape[0]), offs.to(torch.int64)

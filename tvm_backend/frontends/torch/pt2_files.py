@@ -8,17 +8,18 @@ Weights that torchao has quantized are read apart, by :mod:`archloom.tvm_backend
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from archloom.oracle.errors import ModelError
-
-if TYPE_CHECKING:
-    import torch
+from archloom.tvm_backend.frontends.torch.pt2_tensors import read_tensor
 
 WEIGHTS, CONSTANTS, GRAPH = "data/weights/", "data/constants/", "models/"
 KEPT = (WEIGHTS, CONSTANTS, GRAPH, "archive_format", "archive_version", ".data/", "byteorder", "version")
@@ -29,7 +30,7 @@ LARGEST_GRAPH = 1 << 28
 """Bytes of a graph in JSON; networks have a few hundred kilobytes."""
 
 
-def read_program(path: Path) -> "torch.export.ExportedProgram":
+def read_program(path: Path) -> torch.export.ExportedProgram:
     """The program in a ``.pt2`` file.
 
     Raises :class:`~archloom.oracle.errors.ModelError` for anything else, and for programs with pickled or custom
@@ -46,10 +47,6 @@ def read_program(path: Path) -> "torch.export.ExportedProgram":
         raise ModelError(f"{path}: not a .pt2 file, or cut short: {error}") from error
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error}") from error
-    import torch
-
-    from archloom.tvm_backend.frontends.torch.pt2_tensors import read_tensor
-
     _register_operators(b"torch.ops.transformers." in plain)
     tensors = {name: read_tensor(f"{path}: weight {name!r}", data) for name, data in quantized.items()}
     try:
@@ -63,8 +60,6 @@ def read_program(path: Path) -> "torch.export.ExportedProgram":
 
 def _register_operators(of_transformers: bool) -> None:
     """Operators of quantized programs and of transformers are known to torch once their modules are imported."""
-    import importlib
-
     importlib.import_module("torch.ao.quantization.fx._decomposed")
     if of_transformers:
         with contextlib.suppress(ImportError):  # torch then says which operator it does not know

@@ -14,20 +14,16 @@ import pickle
 import warnings
 import zipfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+
+import torch
 
 from archloom.oracle.errors import ModelError
-
-if TYPE_CHECKING:
-    import torch
 
 MAKER = b"torchao"
 
 
-def read_tensor(where: str, data: bytes) -> "torch.Tensor":
+def read_tensor(where: str, data: bytes) -> torch.Tensor:
     """The tensor in a record of an archive; raises :class:`~archloom.oracle.errors.ModelError` for anything else."""
-    import torch
-
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as record:
             if any(info.compress_type != zipfile.ZIP_STORED for info in record.infolist()):
