@@ -116,6 +116,12 @@ class Editor:
         return onnx.shape_inference.infer_shapes(self.model)
 
     @cached_property
+    def infos(self) -> "dict[str, onnx.ValueInfoProto]":
+        """What is stated and inferred of tensors that are no constants."""
+        graph = self.inferred_model.graph
+        return {info.name: info for info in (*graph.input, *graph.value_info, *graph.output)}
+
+    @cached_property
     def inferred(self) -> dict[str, Shape]:
         """Static shapes of tensors, as far as they can be inferred."""
         return known_shapes(self.inferred_model)
