@@ -84,7 +84,7 @@ def expected_layers(
 def _of_onnx(
     proto: "onnx.ModelProto", results: Mapping[str, str], batch: Batch, reference: "onnx.ModelProto | None"
 ) -> dict[str, Expected]:
-    from archloom.tvm_backend.frontends.onnx.qoperators import to_qdq
+    from archloom.tvm_backend.frontends.onnx.integers import to_qdq
     from archloom.tvm_backend.quantization.float_form import without_activation_quantization
     from archloom.tvm_backend.quantization.quantize import prepare
 

@@ -14,7 +14,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from archloom import load
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.check.reference import integer_session, run
-from archloom.tvm_backend.frontends.onnx.qoperators import OPERATORS
+from archloom.tvm_backend.frontends.onnx.integers import OPERATORS
 from tests.support.tvm_backend.networks import Net, executable, residual_cnn, samples, split
 from tests.support.tvm_backend.reference import ReferenceExecutor
 

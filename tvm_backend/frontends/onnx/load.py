@@ -39,10 +39,10 @@ def load_proto(proto: "onnx.ModelProto", name: str, input_shapes: Shapes | None 
 
 
 def _load(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Shapes | None) -> Model:
+    from archloom.tvm_backend.frontends.onnx.editor import has_operators
     from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
     from archloom.tvm_backend.frontends.onnx.guard import malformed, refuse_faults
-    from archloom.tvm_backend.frontends.onnx.integers import has_integer_products, integer_products
-    from archloom.tvm_backend.frontends.onnx.qoperators import to_qdq
+    from archloom.tvm_backend.frontends.onnx.integers import INTEGER_PRODUCTS, integer_products, to_qdq
     from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
     from archloom.tvm_backend.frontends.onnx.repairs import repaired
 
@@ -50,7 +50,7 @@ def _load(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Shapes 
     refuse_faults(proto, label)
     with malformed(label, asked):
         proto = repaired(frame_by_frame(without_functions(to_qdq(proto), HIDING_PRODUCTS)))
-        if has_integer_products(proto):
+        if has_operators(proto, INTEGER_PRODUCTS):
             proto = integer_products(_inferred(proto, label)[0])
         _refuse_unsupported(proto, label)
         is_asked, proto = proto is asked, plain_operators(proto)
