@@ -110,7 +110,7 @@ def _of_onnx(
 
 def _tensors(proto: "onnx.ModelProto", results: Mapping[str, str]) -> dict[str, str]:
     """The tensor of each step's result: variables are called after nodes."""
-    from archloom.tvm_backend.ir.names import rename
+    from archloom.tvm_backend.ir.conversion import rename
 
     named: dict[str, str] = {}
     twice = set()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from archloom.oracle.errors import ArchloomError
 from archloom.tvm_backend.compiled import HostOp, HostPart, Partition, Region, Step
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
-from archloom.tvm_backend.ir.names import rename
+from archloom.tvm_backend.ir.conversion import rename
 from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.quantization.quantize import INT8_SYMMETRIC
 from archloom.tvm_backend.quantization.quantized_form import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE

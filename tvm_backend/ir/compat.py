@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.tvm_backend.ir.names import NAMED_OPERATORS, rename
+from archloom.tvm_backend.ir.conversion import NAMED_OPERATORS, clip_bounds, rename
 from archloom.tvm_backend.ir.nodes import Kind, OpenType, ShapeType, TensorType, TupleType, Type
 
 _torch = sys.modules.get("torch")
@@ -358,17 +358,8 @@ def _clip(inputs: Any, attrs: Mapping[str, Any]) -> Expr | None:
     ty = inputs[0].ty
     if not isinstance(ty, relax.TensorType) or str(ty.dtype) not in ("float16", "float32", "float64"):
         return None
-    limits = np.finfo(str(ty.dtype))
-    bounds = []
-    for position, (key, default) in enumerate((("min", limits.min), ("max", limits.max)), start=1):
-        given = inputs[position] if len(inputs) > position else None
-        if given is None:
-            bounds.append(float(attrs.get(key, default)))
-        elif kind(given) == "constant" and const_value(given).size == 1 and np.isfinite(const_value(given)).all():
-            bounds.append(float(const_value(given).reshape(())))
-        else:
-            return None
-    return relax.op.clip(inputs[0], *bounds)
+    bounds = clip_bounds(inputs, attrs, str(ty.dtype))
+    return None if bounds is None else relax.op.clip(inputs[0], *bounds)
 
 
 def relax_op(name: str) -> Callable[..., Expr]:

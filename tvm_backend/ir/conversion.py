@@ -1,4 +1,4 @@
-"""What converters of ONNX operators share: a node as they see it, constants, and calls."""
+"""What converters of ONNX operators share: names, a node as they see it, constants, and calls."""
 
 from __future__ import annotations
 
@@ -9,8 +9,29 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nodes import Call, Constant, Shape, TensorType, Unsupported, Var, attributes
 from archloom.tvm_backend.ir.operators import type_of_call
+
+NAMED_OPERATORS = frozenset({"nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv2d_transpose", "matmul"})
+"""Operators that take the name of the ONNX node of which they are part."""
+
+
+def rename(name: str) -> str:
+    """A node's name as a variable's name."""
+    return name.strip("/").replace("/", ".").replace("::", ".") or "node"
+
+
+def clip_bounds(inputs: Sequence[Any], attrs: Mapping[str, Any], dtype: str) -> list[float] | None:
+    """Both bounds of ``Clip``, those of the type where they are left out; None where they are computed or infinite."""
+    limits, bounds = np.finfo(dtype), []
+    for position, (key, default) in enumerate((("min", limits.min), ("max", limits.max)), start=1):
+        given = inputs[position] if len(inputs) > position else None
+        number = attrs.get(key, default) if given is None else ir.number_of(given)
+        if number is None or (given is not None and not math.isfinite(number)):
+            return None
+        bounds.append(float(number))
+    return bounds
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,18 @@ from typing import Any
 import numpy as np
 
 from archloom.tvm_backend.frontends.onnx import shaping
-from archloom.tvm_backend.ir.conversion import Converter, Node, call, computed, constants, integers, scalar, typed
-from archloom.tvm_backend.ir.nodes import Constant, Expr, Shape, Tuple, TupleGet, Unsupported
-
-__all__ = ["CONVERTERS", "Node"]
+from archloom.tvm_backend.ir.conversion import (
+    Converter,
+    Node,
+    call,
+    clip_bounds,
+    computed,
+    constants,
+    integers,
+    scalar,
+    typed,
+)
+from archloom.tvm_backend.ir.nodes import Constant, Shape, Tuple, TupleGet, Unsupported
 
 
 def _quantization(op: str) -> Converter:
@@ -72,66 +80,39 @@ def _gemm(node: Node) -> Any:
     return result if c is None else call("add", result, c)
 
 
-def _binary(op: str, function: Callable[..., Any]) -> Converter:
+def _elementwise(op: str, function: Callable[..., Any] | None = None) -> Converter:
+    """An operator that is worked out at once by ``function``, if there is one, where all operands are constant."""
+
     def convert(node: Node) -> Any:
-        known = constants(node.inputs)
-        if known is None:
-            return call(op, *node.inputs)
-        kept = known[0].dtype == known[1].dtype
-        if op == "divide" and all(a.dtype.kind in "iu" for a in known):
+        known = constants(node.inputs) if function else None
+        return call(op, *node.inputs) if function is None or known is None else computed(function, *known)
+
+    return convert
+
+
+def _arithmetic(op: str, function: Callable[..., Any]) -> Converter:
+    """As :func:`_elementwise`, of two; results have the type of their operands, but truth values."""
+
+    def of_type(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if op == "divide" and a.dtype.kind in "iu" and b.dtype.kind in "iu":
             raise Unsupported("a division of integer constants")
-        return computed(lambda a, b: _of_type(function(a, b), a.dtype if kept else None), *known)
+        result = np.asarray(function(a, b))
+        return result if a.dtype != b.dtype or result.dtype == bool else result.astype(a.dtype)
 
-    return convert
-
-
-def _of_type(result: Any, dtype: Any) -> Any:
-    """A result in the type of its operands, but a truth value as it is."""
-    result = np.asarray(result)
-    return result if dtype is None or result.dtype == bool else result.astype(dtype)
-
-
-def _logical(op: str, function: Callable[..., Any]) -> Converter:
-    def convert(node: Node) -> Any:
-        known = constants(node.inputs)
-        return call(op, *node.inputs) if known is None else computed(function, *known)
-
-    return convert
-
-
-def _unary(op: str) -> Converter:
-    return lambda node: call(op, node.inputs[0])
-
-
-def _folded(op: str, function: Callable[..., Any]) -> Converter:
-    """A function of one tensor that is worked out at once where that is constant."""
-
-    def convert(node: Node) -> Any:
-        x = node.inputs[0]
-        return computed(function, x.value) if isinstance(x, Constant) else call(op, x)
-
-    return convert
+    return _elementwise(op, of_type)
 
 
 def _clip(node: Node) -> Any:
-    limits = np.finfo("float32")
     if typed(node.inputs[0]).dtype != "float32":
         raise Unsupported("Clip of other numbers than float32")
-    bounds = []
-    for position, default in ((1, limits.min), (2, limits.max)):
-        given = node.at(position)
-        if given is None:
-            bounds.append(float(default))
-        elif isinstance(given, Constant) and given.value.size == 1 and np.isfinite(given.value).all():
-            bounds.append(float(given.value.reshape(())))
-        else:
-            raise Unsupported("Clip to bounds that are not constant")
+    bounds = clip_bounds(node.inputs, node.attrs, "float32")
+    if bounds is None:
+        raise Unsupported("Clip to bounds that are not constant")
     return call("clip", node.inputs[0], *bounds)
 
 
 def _global_average(node: Node) -> Any:
-    rank = len(typed(node.inputs[0]).shape)
-    return call("mean", node.inputs[0], axis=tuple(range(2, rank)), keepdims=True)
+    return call("mean", node.inputs[0], axis=tuple(range(2, len(typed(node.inputs[0]).shape))), keepdims=True)
 
 
 def _reduction(op: str, as_input: int) -> Converter:
@@ -148,10 +129,6 @@ def _reduction(op: str, as_input: int) -> Converter:
         return call(op, node.inputs[0], axis=axes, keepdims=keep)
 
     return convert
-
-
-def _softmax(node: Node) -> Any:
-    return call("nn.softmax", node.inputs[0], axis=node.attrs.get("axis", -1))
 
 
 def _hard_swish(node: Node) -> Any:
@@ -205,19 +182,6 @@ def _batch_norm(node: Node) -> Any:
     return Tuple(tuple(node.unnamed(TupleGet(result, i)) for i in range(3)))
 
 
-def _where(node: Node) -> Any:
-    known = constants(node.inputs)
-    return call("where", *node.inputs) if known is None else computed(np.where, *known)
-
-
-def _reciprocal(node: Node) -> Any:
-    return call("divide", scalar(1, node.inputs[0]), node.inputs[0])
-
-
-def _leaky(node: Node) -> Any:
-    return call("nn.leakyrelu", node.inputs[0], alpha=node.attrs.get("alpha", 0.01))
-
-
 def _cumsum(node: Node) -> Any:
     axis = integers(node.inputs[1], "axes")
     if len(axis) != 1 or node.attrs.get("reverse") or node.attrs.get("exclusive"):
@@ -225,27 +189,27 @@ def _cumsum(node: Node) -> Any:
     return call("cumsum", node.inputs[0], axis=axis[0], exclusive=False, dtype=None)
 
 
-def _identity(node: Node) -> Expr:
-    kept: Expr = node.inputs[0]
-    return kept
-
-
 CONVERTERS: Mapping[str, Converter] = {
     **shaping.CONVERTERS,
     "QuantizeLinear": _quantization("quantize"), "DequantizeLinear": _quantization("dequantize"), "Conv": _conv,
     "MaxPool": _pool("nn.max_pool2d"), "AveragePool": _pool("nn.avg_pool2d"), "GlobalAveragePool": _global_average,
     "Gemm": _gemm, "MatMul": lambda node: call("matmul", node.inputs[0], node.inputs[1], out_dtype=None),
-    "Add": _binary("add", np.add), "Sub": _binary("subtract", np.subtract), "Mul": _binary("multiply", np.multiply),
-    "Div": _binary("divide", np.divide), "Pow": _binary("power", np.power),
-    "Less": _binary("less", np.less), "LessOrEqual": _binary("less_equal", np.less_equal),
-    "Greater": _binary("greater", np.greater), "GreaterOrEqual": _binary("greater_equal", np.greater_equal),
-    "Equal": _logical("equal", np.equal), "And": _logical("logical_and", np.logical_and),
-    "Or": _logical("logical_or", np.logical_or), "Not": _unary("logical_not"), "IsNaN": _unary("isnan"),
-    "Relu": _unary("nn.relu"), "Sigmoid": _unary("sigmoid"), "Tanh": _unary("tanh"), "Erf": _unary("erf"),
-    "Sqrt": _unary("sqrt"), "Exp": _unary("exp"), "Log": _unary("log"), "Sin": _unary("sin"), "Cos": _unary("cos"),
-    "Neg": _folded("negative", np.negative), "Abs": _folded("abs", np.abs), "Clip": _clip, "Softmax": _softmax,
+    **{name: _arithmetic(op, function) for name, op, function in (
+        ("Add", "add", np.add), ("Sub", "subtract", np.subtract), ("Mul", "multiply", np.multiply),
+        ("Div", "divide", np.divide), ("Pow", "power", np.power), ("Less", "less", np.less),
+        ("LessOrEqual", "less_equal", np.less_equal), ("Greater", "greater", np.greater),
+        ("GreaterOrEqual", "greater_equal", np.greater_equal))},
+    **{name: _elementwise(op, function) for name, op, function in (
+        ("Equal", "equal", np.equal), ("And", "logical_and", np.logical_and), ("Or", "logical_or", np.logical_or),
+        ("Neg", "negative", np.negative), ("Abs", "abs", np.abs), ("Where", "where", np.where))},
+    **{name: _elementwise(op) for name, op in (
+        ("Not", "logical_not"), ("IsNaN", "isnan"), ("Relu", "nn.relu"), ("Sigmoid", "sigmoid"), ("Tanh", "tanh"),
+        ("Erf", "erf"), ("Sqrt", "sqrt"), ("Exp", "exp"), ("Log", "log"), ("Sin", "sin"), ("Cos", "cos"))},
+    "Reciprocal": lambda node: call("divide", scalar(1, node.inputs[0]), node.inputs[0]),
+    "LeakyRelu": lambda node: call("nn.leakyrelu", node.inputs[0], alpha=node.attrs.get("alpha", 0.01)),
+    "Softmax": lambda node: call("nn.softmax", node.inputs[0], axis=node.attrs.get("axis", -1)), "Clip": _clip,
     "HardSwish": _hard_swish, "HardSigmoid": _hard_sigmoid, "Gelu": _gelu, "LayerNormalization": _layer_norm,
-    "InstanceNormalization": _instance_norm, "BatchNormalization": _batch_norm, "Where": _where,
-    "Reciprocal": _reciprocal, "LeakyRelu": _leaky, "CumSum": _cumsum, "ReduceMean": _reduction("mean", 18),
-    "ReduceSum": _reduction("sum", 13), "ReduceMax": _reduction("max", 18), "Identity": _identity,
+    "InstanceNormalization": _instance_norm, "BatchNormalization": _batch_norm, "CumSum": _cumsum,
+    "ReduceMean": _reduction("mean", 18), "ReduceSum": _reduction("sum", 13), "ReduceMax": _reduction("max", 18),
+    "Identity": lambda node: node.inputs[0],
 }

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from archloom.tvm_backend.frontends.onnx.converters import CONVERTERS, Node
+from archloom.tvm_backend.frontends.onnx.converters import CONVERTERS
 from archloom.tvm_backend.frontends.onnx.editor import opset_of
 from archloom.tvm_backend.frontends.onnx.guard import without_weights
 from archloom.tvm_backend.frontends.onnx.skeleton import is_weight
-from archloom.tvm_backend.ir.names import NAMED_OPERATORS, rename
+from archloom.tvm_backend.ir.conversion import NAMED_OPERATORS, Node, rename
 from archloom.tvm_backend.ir.nodes import (
     Binding,
     Call,

@@ -152,8 +152,8 @@ OPERATORS: dict[str, Rule] = {
 
 
 def integer_products(model: "onnx.ModelProto") -> "onnx.ModelProto":
-    """Replace the operators of :data:`INTEGER_PRODUCTS`, but for those whose second operand has a zero point that is computed or differs from
-    channel to channel."""
+    """Replace the operators of :data:`INTEGER_PRODUCTS`, but for those whose second operand has a zero point that is
+    computed or differs from channel to channel."""
     return rewrite(model, dict.fromkeys(INTEGER_PRODUCTS, _product))
 
 
