@@ -6,7 +6,7 @@ Each is built from code with seeded random weights. Sizes that an architecture g
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,16 +24,16 @@ BY_NAME = {network.name: network for network in NETWORKS}
 
 @dataclass(frozen=True, eq=False)
 class Built:
-    """A network's module in evaluation mode, with inputs to export it on, by name."""
+    """A network's module in evaluation mode, with inputs to export it on, by name.
+
+    ``samples`` gives as many inputs to quantize it by as are asked for, drawn from a seed (1 by default); those of a
+    trained network are its own.
+    """
 
     name: str
     module: "torch.nn.Module"
     inputs: "Mapping[str, torch.Tensor]"
-
-    def samples(self, count: int, seed: int = 1) -> "list[dict[str, np.ndarray]]":
-        """``count`` random inputs like ``inputs``."""
-        network, sizes = parse(self.name)
-        return [{k: v.numpy() for k, v in _draw(network, sizes, seed + i).items()} for i in range(count)]
+    samples: "Callable[..., list[dict[str, np.ndarray]]]"
 
 
 def is_spelled(text: object) -> bool:
@@ -74,7 +74,11 @@ def build(text: str, seed: int = 0) -> Built:
         module = network.module(sizes)
     plain = not any(type(m).__module__.startswith("transformers.") for m in module.modules())
     fill = seeded if plain else perturbed
-    return Built(spelled(network, sizes), fill(module, seed), _draw(network, sizes, seed))
+
+    def samples(count: int, seed: int = 1) -> "list[dict[str, np.ndarray]]":
+        return [{k: v.numpy() for k, v in _draw(network, sizes, seed + i).items()} for i in range(count)]
+
+    return Built(spelled(network, sizes), fill(module, seed), _draw(network, sizes, seed), samples)
 
 
 def _draw(network: Network, sizes: Sizes, seed: int) -> "dict[str, torch.Tensor]":

@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    import torch
+from archloom.models.catalogue import Built
 
 CALIBRATION = 128
+"""Images by which they are quantized, each [1, 1, 8, 8]."""
 NAMES = {"digits_cnn": "a residual CNN, 98 % of digits right", "digits_vit": "a vision transformer, 95 %"}
 """The networks with what they are; both take ``image`` [1, 1, 8, 8]."""
 
 
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A trained module in evaluation mode, and images by which it is quantized, each [1, 1, 8, 8]."""
-
-    module: "torch.nn.Module"
-    calibration: "list[dict[str, np.ndarray]]"
-
-
 @cache
-def build(name: str) -> Trained:
+def build(name: str) -> Built:
     """The network ``name`` of :data:`NAMES`, trained once in a process."""
+    import torch
+
     from archloom.models import data, digits, digits_vit
 
     split = data.digits()
     module = digits.train(split) if name == "digits_cnn" else digits_vit.train(split)
-    return Trained(module, [{"image": image[None]} for image in split.train_images[:CALIBRATION]])
+    images = [{"image": image[None]} for image in split.train_images[:CALIBRATION]]
+    return Built(name, module, {"image": torch.from_numpy(images[0]["image"])}, lambda *_: images)

@@ -13,17 +13,19 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-PREFIX = "light_"
+from archloom.models.data import random_images
+
+FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 
 def names() -> list[str]:
-    """Networks that :func:`load` knows, such as ``"squeezenet"``."""
-    return sorted(path.stem.removeprefix(PREFIX) for path in _folder().glob(f"{PREFIX}*.onnx"))
+    """Networks that :func:`load` knows, such as ``"light_squeezenet"``."""
+    return sorted(path.stem for path in FOLDER.glob("light_*.onnx"))
 
 
 def load(name: str, seed: int = 0) -> onnx.ModelProto:
     """The network ``name`` with seeded random weights as initializers; only the image is left as an input."""
-    path = _folder() / f"{PREFIX}{name}.onnx"
+    path = FOLDER / f"{name}.onnx"
     if not path.exists():
         raise ValueError(f"unknown network {name!r} (valid: {', '.join(names())})")
     return with_random_weights(onnx.load(path), seed)
@@ -58,8 +60,11 @@ def with_random_weights(model: onnx.ModelProto, seed: int = 0) -> onnx.ModelProt
     return result
 
 
-def _folder() -> Path:
-    return Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+def samples(model: onnx.ModelProto, count: int, seed: int = 1) -> list[dict[str, np.ndarray]]:
+    """Random inputs of such a network, which takes one image."""
+    (image,) = model.graph.input
+    batch, channels, size, _ = (d.dim_value for d in image.type.tensor_type.shape.dim)
+    return [{image.name: random_images(batch, size, channels, seed + i)} for i in range(count)]
 
 
 def _drop_final_softmax(graph: onnx.GraphProto) -> None:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from archloom.models import catalogue
+from archloom.models import catalogue, zoo
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend.compile import partition_model
 from archloom.tvm_backend.host.network import jitted
-from archloom.tvm_backend.sources.named_networks import is_named, light_names, load_named
+from archloom.tvm_backend.sources.named_networks import is_named, load_named
 from archloom.tvm_backend.targets import registry
 
 QUICK = ("squeezenet", "unet", "gpt2_decode")
@@ -63,7 +63,7 @@ def test_faults_of_a_name(text: str, message: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["gemmini", "qkv"])
-@pytest.mark.parametrize("name", light_names())
+@pytest.mark.parametrize("name", zoo.names())
 def test_light_networks_are_offloaded(name: str, target: str) -> None:
     model = load_named(name, registry.get(target).numbers)
     assert partition_model(model, target).offloaded_macs_share >= 0.99

@@ -102,14 +102,14 @@ def test_training_leaves_the_global_generator_alone() -> None:
 
 
 def test_zoo_names() -> None:
-    assert {"resnet50", "squeezenet", "vgg19"} <= set(zoo.names())
+    assert {"light_resnet50", "light_squeezenet", "light_vgg19"} <= set(zoo.names())
     with pytest.raises(ValueError, match="unknown network 'nope'"):
         zoo.load("nope")
 
 
 @pytest.mark.parametrize("name", ["squeezenet", "shufflenet"])
 def test_zoo_networks_have_random_weights_and_finite_outputs(name: str) -> None:
-    model = zoo.load(name)
+    model = zoo.load(f"light_{name}")
     assert [i.name for i in model.graph.input if "data" in i.name] == [i.name for i in model.graph.input]
     assert not any(node.op_type == "ConstantOfShape" for node in model.graph.node)
     first, second = (_run(model, x[None]) for x in data.random_images(2, 224))

@@ -18,13 +18,12 @@ def register(subparsers: Any) -> None:
 
 def run_networks(args: argparse.Namespace) -> Outcome:
     """List the catalogue."""
-    from archloom.models import catalogue, trained
-    from archloom.tvm_backend.sources import named_networks
+    from archloom.models import catalogue, trained, zoo
 
     found = catalogue.BY_NAME.values()
     rows = [[n.name, n.summary, " ".join(f"{k}={v}" for k, v in n.sizes.items())] for n in found]
     text = render((Column("network"), Column(""), Column("sizes")), rows)
-    light = named_networks.light_names()
+    light = zoo.names()
     text += "\n\ntrained on digits when asked for: " + ", ".join(f"{n} ({what})" for n, what in trained.NAMES.items())
     text += f"\n\nlight test networks of the package onnx: {' '.join(light)}"
     return Outcome(text, {"light": light, "trained": list(trained.NAMES), "networks": [

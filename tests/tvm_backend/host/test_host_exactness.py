@@ -72,7 +72,7 @@ def test_sums_are_additions() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["squeezenet", "shufflenet", "inception_v1", "inception_v2", "resnet50"])
 def test_known_networks_equal_onnxruntime(name: str) -> None:
-    model = quantized(zoo.load(name))
+    model = quantized(zoo.load(f"light_{name}"))
     x = samples(model, 1, seed=0)[0]
     found = executable(model).run(x, executor=ReferenceExecutor())
     for output, expected in run(integer_session(model), x).items():
