@@ -76,8 +76,8 @@ def test_a_third_party_target_partitions_by_its_own_rules() -> None:
 def test_predicates_see_the_options() -> None:
     module = load(plain_addition()).module
     found = partition(module, only(Adder(), {"largest": 100}))
-    assert [r.reason for r in found.refusals] == ["it has 120 elements"]
-    assert not partition(module, only(Adder(), {"largest": 120})).refusals
+    assert [r.reason for answers in found.refused.values() for r in answers] == ["it has 120 elements"]
+    assert not partition(module, only(Adder(), {"largest": 120})).refused
 
 
 def test_partition_gives_a_module_with_region_functions() -> None:

@@ -44,8 +44,9 @@ IRModule: TypeAlias = tvm.IRModule
 Binding: TypeAlias = relax.VarBinding
 Tensor: TypeAlias = tvm.runtime.Tensor
 
-IMPORT_ERRORS: tuple[type[Exception], ...] = (Exception,)
-"""What an importer may raise on a network it does not understand: TVM's converters raise any type."""
+IMPORT_ERRORS = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, RuntimeError, TypeError, ValueError)
+"""What TVM's importers and torch raise on a network that they do not understand; TVM's own are RuntimeErrors."""
 
 _registry_lock = threading.Lock()
 
@@ -288,7 +289,7 @@ def from_json(text: str) -> IRModule:
 # Frontends ---------------------------------------------------------------------------------------------------------
 
 
-class ConversionError(Exception):
+class ConversionError(RuntimeError):
     """A converter of TVM's failed; ``node`` and ``operator`` say where."""
 
     def __init__(self, node: str, operator: str, cause: BaseException) -> None:
@@ -320,13 +321,16 @@ def from_onnx(model: Any) -> IRModule:
     class Importer(ONNXGraphImporter):  # type: ignore[misc]
         def _convert_operator(self, name: str, inputs: Any, attrs: Any, opset: int) -> Any:
             node = str(attrs.get("tvm_custom", {}).get("name") or name)
+            result = _clip(inputs, attrs) if name == "Clip" else None
             try:
-                result = _clip(inputs, attrs) if name == "Clip" else None
                 if result is None:
                     convert = converters[name].get_converter(opset)
                     result = convert(self.bb, inputs, attrs, [self._nodes, self._params])
+            except IMPORT_ERRORS as error:
+                raise ConversionError(node, name, error) from error
+            try:
                 return self._named(result, rename(node)) if isinstance(result, relax.Expr) else result
-            except Exception as error:
+            except (RuntimeError, TypeError, ValueError) as error:  # TVM finds no type for it
                 raise ConversionError(node, name, error) from error
 
         def _named(self, expr: Any, name: str) -> Any:

@@ -104,7 +104,7 @@ def test_existing_pattern_tables(network: str, table: str, composites: int, regi
     labels = [label[0] for value in called if (label := compat.is_composite(found, value)) is not None]
     assert len(labels) == composites
     assert {label.split(".")[0] for label in labels} == {f"{table}_uma"}
-    assert not partition(module, only(target)).refusals or network == "resnet"
+    assert not partition(module, only(target)).refused or network == "resnet"
 
 
 def test_two_targets_with_the_same_table_share_nothing() -> None:

@@ -145,7 +145,19 @@ _CONVERTERS: Mapping[str, Callable[[Site], Any]] = {
 }
 
 
+class OwnFault(Exception):
+    """A mistake in a converter here, which no network is to blame for."""
+
+
 def table() -> dict[str, Callable[[Any, Any], Any]]:
     """The converters as TVM calls them, by their operators."""
-    return {name: lambda node, importer, convert=convert: convert(Site(node, importer))  # type: ignore[misc]
-            for name, convert in _CONVERTERS.items()}
+    def called(convert: Callable[[Site], Any]) -> Callable[[Any, Any], Any]:
+        def run(node: Any, importer: Any) -> Any:
+            try:
+                return convert(Site(node, importer))
+            except (AttributeError, NameError) as error:
+                raise OwnFault(f"{node.target}: {error}") from error
+
+        return run
+
+    return {name: called(convert) for name, convert in _CONVERTERS.items()}
