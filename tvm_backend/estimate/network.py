@@ -173,7 +173,7 @@ class OnnxNetwork:
     def report(self, progress: Progress | None = None) -> Report:
         """The report, by whatever way is the shortest."""
         from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
-        from archloom.tvm_backend.ir.plain import Unsupported
+        from archloom.tvm_backend.ir.nodes import Unsupported
 
         key = self.key if self.request.on_disk else None
         report = self.remembered() or (_stored(key) if key else None)

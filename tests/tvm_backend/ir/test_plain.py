@@ -21,7 +21,7 @@ from archloom.tvm_backend.frontends.onnx import load as onnx_networks
 from archloom.tvm_backend.frontends.onnx import skeleton as onnx_skeleton
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.ir import expressions
-from archloom.tvm_backend.ir.plain import Unsupported
+from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.tvm_backend.sources import named_networks
 from archloom.tvm_backend.sources.operator_network import onnx_model as operator_model

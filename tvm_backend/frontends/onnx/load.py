@@ -90,7 +90,7 @@ def _imported(proto: "onnx.ModelProto", label: str) -> "tuple[compat.IRModule, F
 def load_skeleton(skeleton: "onnx.ModelProto", label: str, name: str, input_shapes: Shapes | None) -> Model:
     """A network whose weights may be missing, as plain expressions: enough to partition it, not to build it.
 
-    Raises :class:`~archloom.tvm_backend.ir.plain.Unsupported` for one that only TVM's importer reads.
+    Raises :class:`~archloom.tvm_backend.ir.nodes.Unsupported` for one that only TVM's importer reads.
     """
     module, proto, fallbacks = read_skeleton(skeleton, label, input_shapes)
     return replace(make_model(module, name, "onnx", None, *_border(proto)), fallbacks=fallbacks)
@@ -103,7 +103,7 @@ def read_skeleton(
     fallbacks."""
     from archloom.tvm_backend.frontends.onnx.guard import refuse_faults, without_weights
     from archloom.tvm_backend.frontends.onnx.importer import from_onnx
-    from archloom.tvm_backend.ir.plain import Unsupported
+    from archloom.tvm_backend.ir.nodes import Unsupported
 
     proto = with_static_inputs(skeleton, label, input_shapes)
     refuse_faults(proto, label)
