@@ -83,10 +83,7 @@ class _Attention(Rewriter):
         super().__init__(module)
         self.fits, self.refuse = fits, refuse
         self.permuted: dict[Any, _Permuted] = {}
-        self.found = False
-
-    def changed(self) -> bool:
-        return self.found
+        self.changed = False
 
     def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding, as it is or as the last one of an attention."""
@@ -97,7 +94,7 @@ class _Attention(Rewriter):
         if form is not None:
             misfit = self.fits(form.shape)
             if misfit is None:
-                self.found = True
+                self.changed = True
                 self.replaced[var] = self._emit_attention(form, var, name == "matmul")
                 return
             self.refuse(form.softmax, *misfit)

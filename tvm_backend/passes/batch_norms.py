@@ -26,12 +26,9 @@ class _BatchNorms(Rewriter):
     def __init__(self, module: ir.IRModule) -> None:
         super().__init__(module)
         self.norms: dict[Any, Any] = {}
-
-    def changed(self) -> bool:
-        return any(ir.op_name(value) == "nn.batch_norm" for value in self.values.values())
+        self.changed = any(ir.op_name(value) == "nn.batch_norm" for value in self.values.values())
 
     def visit(self, var: ir.Var, value: Any) -> None:
-        """Take over one binding."""
         if ir.op_name(value) == "nn.batch_norm" and self.uses[var] == 1 and all(
                 map(ir.is_constant, value.args[1:])):
             self.norms[var] = value

@@ -25,15 +25,12 @@ _Made = tuple[str, list[Any], dict[str, Any]]
 
 
 class _Composites(Rewriter):
-    found = False
-
-    def changed(self) -> bool:
-        return self.found
+    changed = False
 
     def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding, as the operator that it is the end of, if there is one."""
         made = self.whole(value)
-        self.found = self.found or made is not None
+        self.changed = self.changed or made is not None
         call = value if made is None else ir.call_of(*made)
         self.bind(var, value if made is None else ir.of(call).normalized(call))
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from archloom.oracle.errors import InputError, suggest
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.conversion import is_blank
 from archloom.tvm_backend.ir.operators import Result, operator
 from archloom.tvm_backend.ir.rewriter import Rewriter
 
@@ -79,9 +80,8 @@ def _known(expr: Any, known: Mapping[Any, np.ndarray]) -> Any:
 
 def float_weights(module: ir.IRModule) -> ir.IRModule:
     """The module with the floats that dequantized constants are: for targets that compute in floats."""
-    rewriting = _FloatWeights(module)
-    rewritten = rewriting.rewritten()
-    return fold_constants(rewritten) if rewriting.changed() else module
+    rewritten: ir.IRModule = _FloatWeights(module).rewritten()
+    return module if rewritten is module else fold_constants(rewritten)
 
 
 class _FloatWeights(Rewriter):
@@ -95,8 +95,6 @@ class _FloatWeights(Rewriter):
 
 def _dequantized(call: ir.Call) -> np.ndarray:
     """``(integers - zero point) * scale``; of weights that were not read, only the shape and type."""
-    from archloom.tvm_backend.ir.conversion import is_blank
-
     data, scale, zero = (ir.const_value(a) for a in call.args)
     dtype = ir.dtype_of(call)
     if is_blank(data):
@@ -115,8 +113,7 @@ def duplicate_dequantize(module: ir.IRModule) -> ir.IRModule:
 
 
 class _OwnDequantize(Rewriter):
-    def changed(self) -> bool:
-        return True
+    changed = True
 
     def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding, with copies of what it reads dequantized."""

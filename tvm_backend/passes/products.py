@@ -53,18 +53,14 @@ class _Products(Rewriter):
     """``pending`` holds products that only one binding reads: a bias or ReLU there is applied to the product, before
     its result is laid out again."""
 
-    def __init__(
-        self, module: ir.IRModule, whole: Callable[[Any], bool], images: Callable[[Any], bool],
-    ) -> None:
+    changed = True
+
+    def __init__(self, module: ir.IRModule, whole: Callable[[Any], bool], images: Callable[[Any], bool]) -> None:
         super().__init__(module)
         self.whole, self.images = whole, images
         self.pending: dict[Any, _Pending] = {}
 
-    def changed(self) -> bool:
-        return True
-
     def visit(self, var: ir.Var, value: Any) -> None:
-        """Take over one binding."""
         name = ir.op_name(value)
         if name in ("add", "nn.relu") and self._follow(var, value):
             return

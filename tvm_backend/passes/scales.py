@@ -39,7 +39,6 @@ class _Scales(Rewriter):
                 self.sources[var] = source
 
     def visit(self, var: ir.Var, value: Any) -> None:
-        """Take over one binding."""
         if var in self.sources:
             self.replaced[var] = self.new(self.sources[var])
         elif var in self.factors:  # under another name: its numbers are others than the network's

@@ -18,6 +18,7 @@ import io
 import itertools
 import logging
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from archloom.oracle.errors import InputError, ModelError
-from archloom.tvm_backend.frontends.onnx.editor import Editor, known_shapes, opset_of, rewrite
+from archloom.tvm_backend.frontends.onnx.editor import Editor, known_shapes, opset_of, read_counts, rewrite
+from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
 from archloom.tvm_backend.quantization.preparation import AFTER_FOLDING, BEFORE_FOLDING, applied
 
@@ -48,6 +50,11 @@ ANCHORS = frozenset({"Conv", "Gemm", "MatMul", "Add"})
 AVERAGES = frozenset({"GlobalAveragePool", "AveragePool", "ReduceMean"})
 PASSING = KEEP_SCALE | {"Add", "Relu", "Clip", "Concat"}
 """Operators from whose result the quantized path goes on."""
+OPERATORS = (
+    "Conv", "Gemm", "MatMul", "Add", "Relu", "Clip", "MaxPool", "GlobalAveragePool", "AveragePool",
+    "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "DepthToSpace",
+)
+"""Operators whose tensors become int8."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +65,7 @@ class Scheme:
     ``percentile`` per cent of the values; ``per_channel`` gives each output channel of a weight its own scale.
     Activations are ``symmetric`` (zero point 0) or take a zero point that makes the most of a range that is not;
     weights have zero point 0 either way. With ``float_results`` matrix products take int8 and give floats: the
-    accelerator stores int32 sums, which the host scales. ``operators`` are the ONNX operators whose tensors become
-    int8.
+    accelerator stores int32 sums, which the host scales.
     """
 
     calibration: Calibration = "minmax"
@@ -67,10 +73,6 @@ class Scheme:
     symmetric: bool = True
     percentile: float = 99.999
     float_results: bool = False
-    operators: tuple[str, ...] = (
-        "Conv", "Gemm", "MatMul", "Add", "Relu", "Clip", "MaxPool", "GlobalAveragePool", "AveragePool",
-        "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "DepthToSpace",
-    )
 
     def __post_init__(self) -> None:
         if self.calibration not in METHODS:
@@ -79,12 +81,9 @@ class Scheme:
             raise InputError(f"percentile: expected a number above 50 and at most 100, found {self.percentile!r}")
 
 
-INT8_SYMMETRIC = Scheme()
-
-
 def quantize(
     model: "onnx.ModelProto | torch.nn.Module | str | Path", calibration: Iterable[Sample],
-    scheme: Scheme = INT8_SYMMETRIC,
+    scheme: Scheme = Scheme(),
 ) -> "onnx.ModelProto":
     """Quantize a float network (ONNX, or a torch module that torch can export to ONNX) to int8 QDQ.
 
@@ -104,7 +103,7 @@ def quantize(
     floats = float_additions(prepared)
     quantizer = QDQQuantizer(
         prepared, scheme.per_channel, False, QuantType.QInt8, QuantType.QInt8, ranges, [],
-        [n.name for n in prepared.graph.node if n.op_type == "Add" and n.output[0] in floats], list(scheme.operators),
+        [n.name for n in prepared.graph.node if n.op_type == "Add" and n.output[0] in floats], list(OPERATORS),
         # a ReLU may only be dropped where the range begins with 0, and ranges are shared
         {"QDQKeepRemovableActivations": True, "ActivationSymmetric": scheme.symmetric, "WeightSymmetric": True,
          "QDQDisableWeightAdjustForInt32Bias": False,
@@ -136,7 +135,7 @@ def prepare(model: "onnx.ModelProto | str | Path") -> "onnx.ModelProto":
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     label = "network" if isinstance(model, onnx.ModelProto) else str(model)
-    proto = model if isinstance(model, onnx.ModelProto) else _read(Path(model))
+    proto = model if isinstance(model, onnx.ModelProto) else read_onnx(Path(model))
     if any(node.op_type in ("QuantizeLinear", "QLinearConv", "QLinearMatMul") for node in proto.graph.node):
         raise ModelError(f"{label}: expected a float network to quantize, found one that is already quantized")
     try:
@@ -164,12 +163,6 @@ def _name_nodes(model: "onnx.ModelProto") -> None:
         if not node.name or node.name in taken:
             node.name = f"{node.name or node.op_type}:{node.output[0]}"
         taken.add(node.name)
-
-
-def _read(path: Path) -> "onnx.ModelProto":
-    from archloom.tvm_backend.frontends.onnx.files import read_onnx
-
-    return read_onnx(path)
 
 
 class _Reader:
@@ -215,7 +208,7 @@ def _calibrate(model: "onnx.ModelProto", samples: Iterable[Sample], scheme: Sche
         path = Path(folder) / "float.onnx"
         onnx.save(_without_float_additions(model), path)
         calibrator = create_calibrator(
-            path, list(scheme.operators), augmented_model_path=str(Path(folder) / "augmented.onnx"),
+            path, list(OPERATORS), augmented_model_path=str(Path(folder) / "augmented.onnx"),
             calibrate_method=methods[scheme.calibration],
             extra_options={
                 "symmetric": scheme.symmetric, "percentile": scheme.percentile, "num_bins": BINS[scheme.calibration]},
@@ -292,13 +285,7 @@ def scale_groups(model: "onnx.ModelProto", with_additions: bool = True) -> list[
     activation's range covers.
     """
     producer = {out: node for node in model.graph.node for out in node.output}
-    readers: dict[str, int] = {}
-    for node in model.graph.node:
-        for name in node.input:
-            readers[name] = readers.get(name, 0) + 1
-    for output in model.graph.output:
-        readers[output.name] = readers.get(output.name, 0) + 1
-
+    readers = read_counts(model)
     parent: dict[str, str] = {}
 
     def find(name: str) -> str:
@@ -324,9 +311,9 @@ def scale_groups(model: "onnx.ModelProto", with_additions: bool = True) -> list[
             if source is not None and source.op_type in ANCHORS and all(readers[name] == 1 for name in before):
                 parent[find(node.input[0])] = find(node.output[0])
                 shadowed.update(before)
-    groups: dict[str, list[str]] = {}
+    groups = defaultdict[str, list[str]](list)
     for name in list(parent):
-        groups.setdefault(find(name), []).append(name)
+        groups[find(name)].append(name)
     return [(members, shadowed & set(members)) for members in groups.values() if len(members) > 1]
 
 
@@ -338,10 +325,10 @@ def float_additions(model: "onnx.ModelProto") -> set[str]:
     """
     constants = {i.name for i in model.graph.initializer}
     shapes = known_shapes(model)
-    readers: dict[str, list[onnx.NodeProto]] = {}
+    readers = defaultdict[str, "list[onnx.NodeProto]"](list)
     for node in model.graph.node:
         for name in node.input:
-            readers.setdefault(name, []).append(node)
+            readers[name].append(node)
     reached = {output.name: True for output in model.graph.output}
 
     def feeds_integers(name: str) -> bool:
@@ -350,7 +337,7 @@ def float_additions(model: "onnx.ModelProto") -> set[str]:
             reached[name] = False
             reached[name] = any(
                 node.op_type in AVERAGES or node.op_type in ANCHORS - {"Add"}
-                or (node.op_type in PASSING and feeds_integers(node.output[0])) for node in readers.get(name, []))
+                or (node.op_type in PASSING and feeds_integers(node.output[0])) for node in readers[name])
         return reached[name]
 
     found = set()
@@ -376,19 +363,16 @@ WARNINGS, ERRORS = 2, 3
 """Severities of onnxruntime, of which the first is its default."""
 
 
-class _quiet:
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
     """onnxruntime's quantizer logs advice on the root logger that does not apply here, its sessions warn of theirs."""
+    import onnxruntime
 
-    def __enter__(self) -> None:
-        self._log_from(ERRORS)
-        self.level = logging.getLogger().level
-        logging.getLogger().setLevel(logging.ERROR)
-
-    def __exit__(self, *_: object) -> None:
-        logging.getLogger().setLevel(self.level)
-        self._log_from(WARNINGS)
-
-    def _log_from(self, severity: int) -> None:
-        import onnxruntime
-
-        onnxruntime.set_default_logger_severity(severity)
+    level = logging.getLogger().level
+    onnxruntime.set_default_logger_severity(ERRORS)
+    logging.getLogger().setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.getLogger().setLevel(level)
+        onnxruntime.set_default_logger_severity(WARNINGS)

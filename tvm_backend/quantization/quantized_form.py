@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from archloom.tvm_backend.frontends.onnx.editor import Editor, has_operators, known_shapes
+from archloom.tvm_backend.frontends.onnx.editor import Editor, has_operators, known_shapes, read_counts
 from archloom.tvm_backend.quantization.preparation import AFTER_FOLDING, BEFORE_FOLDING, applied
-from archloom.tvm_backend.quantization.quantize import INT8_SYMMETRIC, float_additions, scale_groups
+from archloom.tvm_backend.quantization.quantize import OPERATORS, float_additions, scale_groups
 
 if TYPE_CHECKING:
     import onnx
@@ -42,9 +42,7 @@ def _without_normalization(model: "onnx.ModelProto") -> "onnx.ModelProto":
 
     if not has_operators(model, frozenset({"BatchNormalization"})):
         return model
-    readers: dict[str, int] = {}
-    for name in [i for node in model.graph.node for i in node.input] + [o.name for o in model.graph.output]:
-        readers[name] = readers.get(name, 0) + 1
+    readers = read_counts(model)
     convolutions = {node.output[0] for node in model.graph.node if node.op_type == "Conv"}
     normalized = {node.input[0]: node for node in model.graph.node if node.op_type == "BatchNormalization"
                   and node.input[0] in convolutions and readers[node.input[0]] == 1}
@@ -109,7 +107,7 @@ class _Form:
         return result
 
     def _is_quantized(self, node: "onnx.NodeProto") -> bool:
-        return node.op_type in INT8_SYMMETRIC.operators and node.output[0] not in self.in_floats
+        return node.op_type in OPERATORS and node.output[0] not in self.in_floats
 
     def _quantized(self) -> dict[str, str]:
         """The activations that are quantized, each with the tensor whose scale it has."""

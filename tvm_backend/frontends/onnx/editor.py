@@ -8,6 +8,7 @@ given stays as it is. It gives another one, or the same where nothing is to be r
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -88,6 +89,11 @@ def known_shapes(model: "onnx.ModelProto") -> dict[str, Shape]:
         if tensor.HasField("shape") and all(d > 0 for d in dims):
             shapes[info.name] = tuple(dims)
     return shapes
+
+
+def read_counts(model: "onnx.ModelProto") -> Counter[str]:
+    """How often each tensor is read, by nodes and as a result."""
+    return Counter([*(name for node in model.graph.node for name in node.input), *(o.name for o in model.graph.output)])
 
 
 class Editor:

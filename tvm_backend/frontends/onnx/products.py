@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from archloom.tvm_backend.frontends.onnx.editor import Editor, Shape, attributes_of, has_operators, rewrite
+from archloom.tvm_backend.frontends.onnx.editor import Editor, Shape, attributes_of, has_operators, read_counts, rewrite
 
 if TYPE_CHECKING:
     import onnx
@@ -132,8 +131,7 @@ def biased_products(model: "onnx.ModelProto") -> "onnx.ModelProto":
     """
     if not has_operators(model, frozenset({"MatMul"})):
         return model
-    readers = Counter(name for node in model.graph.node for name in node.input)
-    readers.update(output.name for output in model.graph.output)
+    readers = read_counts(model)
     products = {node.output[0]: node for node in model.graph.node if node.op_type == "MatMul"}
     editor = Editor(model)
     joined: dict[str, tuple[onnx.NodeProto, str]] = {}
