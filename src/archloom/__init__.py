@@ -96,8 +96,8 @@ def quantize(
     ``per_channel``: a scale for each output channel of a weight. ``symmetric=False``: zero points for activations.
     ``float_results``: matrix products give floats, which leaves most of the accuracy of transformers.
     """
-    from archloom.tvm_backend.quantization.quantize import Scheme
     from archloom.tvm_backend.quantization.quantize import quantize as quantize_model
+    from archloom.tvm_backend.quantization.scheme import Scheme
 
     return quantize_model(model, calibration, Scheme(method, per_channel, symmetric, percentile, float_results))
 

@@ -13,7 +13,7 @@ from archloom.tvm_backend.sources import named_networks
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.model import Model
-    from archloom.tvm_backend.quantization.quantize import Scheme
+    from archloom.tvm_backend.quantization.scheme import Scheme
     from archloom.tvm_backend.sources.source import Source
 
 Command = Callable[[argparse.Namespace], Any]
@@ -136,7 +136,7 @@ def load_model(args: argparse.Namespace) -> "Model":
 
 def scheme(args: argparse.Namespace) -> "Scheme":
     """How ``--calibrate`` quantizes; InputError where something is asked of it that is not used."""
-    from archloom.tvm_backend.quantization.quantize import Scheme
+    from archloom.tvm_backend.quantization.scheme import Scheme
 
     given = {"--calibration": args.calibration, "--percentile": args.percentile, "--per-channel": args.per_channel,
              "--asymmetric": args.asymmetric, "--float-results": args.float_results}

@@ -22,8 +22,7 @@ from archloom.tvm_backend.compiled import HostOp, HostPart, Partition, Region, S
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.ir.conversion import rename
 from archloom.tvm_backend.ir.nodes import Unsupported
-from archloom.tvm_backend.quantization.quantize import OPERATORS
-from archloom.tvm_backend.quantization.quantized_form import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE
+from archloom.tvm_backend.quantization.scheme import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE, OPERATORS
 from archloom.tvm_backend.targets.layouts import NHWC
 
 if TYPE_CHECKING:

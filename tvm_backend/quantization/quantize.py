@@ -19,72 +19,62 @@ import itertools
 import logging
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import onnx
+from onnx import numpy_helper, version_converter
 
 from archloom.oracle.errors import InputError, ModelError
+from archloom.tvm_backend.frontends.onnx import products
+from archloom.tvm_backend.frontends.onnx.convolutions import plain_convolutions
 from archloom.tvm_backend.frontends.onnx.editor import Editor, known_shapes, opset_of, read_counts, rewrite
 from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
-from archloom.tvm_backend.quantization.preparation import AFTER_FOLDING, BEFORE_FOLDING, applied
+from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
+from archloom.tvm_backend.frontends.onnx.rewrites import sums_to_additions
+from archloom.tvm_backend.quantization import scheme as schemes
+from archloom.tvm_backend.quantization.scheme import ANCHORS, INT8_SYMMETRIC, KEEP_SCALE, OPERATORS, Scheme
 
 if TYPE_CHECKING:
-    import onnx
     import torch
 
-Calibration: TypeAlias = Literal["minmax", "entropy", "percentile"]
-METHODS = ("minmax", "entropy", "percentile")
 BINS = {"minmax": 0, "entropy": 1024, "percentile": 2048}
 """Bins of a histogram. By default onnxruntime takes 128 for entropy, as many as there are quantized: then no range is
 narrower than the whole."""
 Sample: TypeAlias = Mapping[str, np.ndarray] | np.ndarray
+Step: TypeAlias = Callable[[onnx.ModelProto], onnx.ModelProto]
 
-RESHAPES = frozenset({
-    "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "DepthToSpace", "Slice"})
-KEEP_SCALE = RESHAPES | {"MaxPool"}
-ANCHORS = frozenset({"Conv", "Gemm", "MatMul", "Add"})
-AVERAGES = frozenset({"GlobalAveragePool", "AveragePool", "ReduceMean"})
-PASSING = KEEP_SCALE | {"Add", "Relu", "Clip", "Concat"}
-"""Operators from whose result the quantized path goes on."""
-OPERATORS = (
-    "Conv", "Gemm", "MatMul", "Add", "Relu", "Clip", "MaxPool", "GlobalAveragePool", "AveragePool",
-    "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "DepthToSpace",
+# What is done to a float network before it is quantized, in order, and why in this order: the same for
+# :mod:`.quantized_form`. Between them constants are folded and normalizations become parts of convolutions.
+BEFORE_FOLDING: tuple[Step, ...] = (
+    frames_first,  # recurrent layers of one layout, which is the one that can be written out ...
+    frame_by_frame,  # ... as products, which the steps below bring into form
+    sums_to_additions,  # additions may be quantized, sums of several may not
+    plain_convolutions,  # the reshapes and slices around them take the scale of what they pass on
+    products.products_of_matrices,  # vectors first: the steps below look at the last two axes
+    products.constants_second,  # before batches, which leave a single matrix alone only where it is the second operand
+    products.equal_batches,
 )
-"""Operators whose tensors become int8."""
+AFTER_FOLDING: tuple[Step, ...] = (
+    products.plain_gemms,  # folding makes a Gemm of some products and additions, with factors and biases of any shape
+    products.biased_products,  # the products of more than two axes, which folding leaves
+)
 
 
-@dataclass(frozen=True)
-class Scheme:
-    """How a network is quantized.
-
-    ``calibration`` is onnxruntime's method (``minmax``, ``entropy``, ``percentile``), of which the last keeps
-    ``percentile`` per cent of the values; ``per_channel`` gives each output channel of a weight its own scale.
-    Activations are ``symmetric`` (zero point 0) or take a zero point that makes the most of a range that is not;
-    weights have zero point 0 either way. With ``float_results`` matrix products take int8 and give floats: the
-    accelerator stores int32 sums, which the host scales.
-    """
-
-    calibration: Calibration = "minmax"
-    per_channel: bool = False
-    symmetric: bool = True
-    percentile: float = 99.999
-    float_results: bool = False
-
-    def __post_init__(self) -> None:
-        if self.calibration not in METHODS:
-            raise InputError(f"calibration {self.calibration!r}: expected {', '.join(METHODS)}")
-        if not 50 < self.percentile <= 100:
-            raise InputError(f"percentile: expected a number above 50 and at most 100, found {self.percentile!r}")
+def applied(steps: Sequence[Step], model: onnx.ModelProto) -> onnx.ModelProto:
+    """The network after all steps."""
+    for step in steps:
+        model = step(model)
+    return model
 
 
 def quantize(
-    model: "onnx.ModelProto | torch.nn.Module | str | Path", calibration: Iterable[Sample],
-    scheme: Scheme = Scheme(),
-) -> "onnx.ModelProto":
+    model: onnx.ModelProto | torch.nn.Module | str | Path, calibration: Iterable[Sample],
+    scheme: Scheme = INT8_SYMMETRIC,
+) -> onnx.ModelProto:
     """Quantize a float network (ONNX, or a torch module that torch can export to ONNX) to int8 QDQ.
 
     ``calibration`` yields representative inputs: a mapping from input names to arrays, or an array where the network
@@ -116,7 +106,7 @@ def quantize(
     return result
 
 
-def _exported(module: "torch.nn.Module", calibration: Iterable[Sample]) -> "tuple[onnx.ModelProto, Iterable[Sample]]":
+def _exported(module: "torch.nn.Module", calibration: Iterable[Sample]) -> tuple[onnx.ModelProto, Iterable[Sample]]:
     """A torch module as ONNX, and the samples with the first one put back."""
     from archloom.tvm_backend.frontends.torch.export import to_onnx
 
@@ -128,10 +118,8 @@ def _exported(module: "torch.nn.Module", calibration: Iterable[Sample]) -> "tupl
     return to_onnx(module, example, type(module).__name__), itertools.chain([first], samples)
 
 
-def prepare(model: "onnx.ModelProto | str | Path") -> "onnx.ModelProto":
+def prepare(model: onnx.ModelProto | str | Path) -> onnx.ModelProto:
     """Fold batch normalization, infer shapes and bring the operator set to one with QDQ (13 or newer)."""
-    import onnx
-    from onnx import version_converter
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     label = "network" if isinstance(model, onnx.ModelProto) else str(model)
@@ -156,7 +144,7 @@ def prepare(model: "onnx.ModelProto | str | Path") -> "onnx.ModelProto":
         raise ModelError(f"{label}: cannot be prepared for quantization: {error}") from error
 
 
-def _name_nodes(model: "onnx.ModelProto") -> None:
+def _name_nodes(model: onnx.ModelProto) -> None:
     """Give each node a name of its own, in place: what is left in floats is told to onnxruntime by names."""
     taken: set[str] = set()
     for node in model.graph.node:
@@ -191,9 +179,8 @@ class _Reader:
         return {name: np.asarray(sample[name]) for name in self.inputs}
 
 
-def _calibrate(model: "onnx.ModelProto", samples: Iterable[Sample], scheme: Scheme) -> Any:
+def _calibrate(model: onnx.ModelProto, samples: Iterable[Sample], scheme: Scheme) -> Any:
     """Ranges of all activations (onnxruntime's ``TensorsData``)."""
-    import onnx
     from onnxruntime.quantization import CalibrationDataReader
     from onnxruntime.quantization.calibrate import CalibrationMethod, create_calibrator
 
@@ -239,7 +226,7 @@ def _within(ranges: Any, seen: Mapping[str, tuple[Any, Any]]) -> None:
         ranges.data[name] = TensorData(lowest=np.float32(lowest), highest=np.float32(highest))
 
 
-def _without_float_additions(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def _without_float_additions(model: onnx.ModelProto) -> onnx.ModelProto:
     """The network with additions that stay in floats written otherwise: a - (-b). Only what is quantized is then
     calibrated.
 
@@ -247,7 +234,7 @@ def _without_float_additions(model: "onnx.ModelProto") -> "onnx.ModelProto":
     """
     in_floats = float_additions(model)
 
-    def as_difference(node: "onnx.NodeProto", editor: Editor) -> bool:
+    def as_difference(node: onnx.NodeProto, editor: Editor) -> bool:
         if node.output[0] not in in_floats:
             return False
         a, b = node.input
@@ -258,7 +245,7 @@ def _without_float_additions(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return rewrite(model, {"Add": as_difference})
 
 
-def _share_scales(model: "onnx.ModelProto", ranges: Any, symmetric: bool) -> None:
+def _share_scales(model: onnx.ModelProto, ranges: Any, symmetric: bool) -> None:
     """Give the tensors of every group in :func:`scale_groups` one range, in place."""
     from onnxruntime.quantization.calibrate import TensorData
 
@@ -276,7 +263,7 @@ def _share_scales(model: "onnx.ModelProto", ranges: Any, symmetric: bool) -> Non
             ranges.data[name] = TensorData(lowest=np.float32(low), highest=np.float32(high))
 
 
-def scale_groups(model: "onnx.ModelProto", with_additions: bool = True) -> list[tuple[list[str], set[str]]]:
+def scale_groups(model: onnx.ModelProto, with_additions: bool = True) -> list[tuple[list[str], set[str]]]:
     """Groups of tensors that share one scale, each with those members whose own range does not count.
 
     Operands of additions only need to where an accelerator adds them as integers.
@@ -305,7 +292,7 @@ def scale_groups(model: "onnx.ModelProto", with_additions: bool = True) -> list[
         elif node.op_type == "Relu" or (node.op_type == "Clip" and _clips_at_zero(node, model)):
             before = [node.input[0]]  # what only this activation sees, back to the operator that makes it
             source = producer.get(before[-1])
-            while source is not None and source.op_type in RESHAPES:
+            while source is not None and source.op_type in schemes.RESHAPES:
                 before.append(source.input[0])
                 source = producer.get(before[-1])
             if source is not None and source.op_type in ANCHORS and all(readers[name] == 1 for name in before):
@@ -317,7 +304,7 @@ def scale_groups(model: "onnx.ModelProto", with_additions: bool = True) -> list[
     return [(members, shadowed & set(members)) for members in groups.values() if len(members) > 1]
 
 
-def float_additions(model: "onnx.ModelProto") -> set[str]:
+def float_additions(model: onnx.ModelProto) -> set[str]:
     """Results of the additions that stay in floats: all but residual ones between quantized operators.
 
     An accelerator adds tensors of one shape. Constants, masks of attention (whose magnitude leaves nothing of the
@@ -336,8 +323,8 @@ def float_additions(model: "onnx.ModelProto") -> set[str]:
         if name not in reached:
             reached[name] = False
             reached[name] = any(
-                node.op_type in AVERAGES or node.op_type in ANCHORS - {"Add"}
-                or (node.op_type in PASSING and feeds_integers(node.output[0])) for node in readers[name])
+                node.op_type in schemes.AVERAGES or node.op_type in ANCHORS - {"Add"}
+                or (node.op_type in schemes.PASSING and feeds_integers(node.output[0])) for node in readers[name])
         return reached[name]
 
     found = set()
@@ -350,9 +337,7 @@ def float_additions(model: "onnx.ModelProto") -> set[str]:
     return found
 
 
-def _clips_at_zero(node: "onnx.NodeProto", model: "onnx.ModelProto") -> bool:
-    from onnx import numpy_helper
-
+def _clips_at_zero(node: onnx.NodeProto, model: onnx.ModelProto) -> bool:
     if len(node.input) < 2 or not node.input[1]:
         return False
     low = next((i for i in model.graph.initializer if i.name == node.input[1]), None)

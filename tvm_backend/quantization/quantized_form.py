@@ -9,37 +9,36 @@ meaning, equal where that makes them equal.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
+from onnx import helper
 
 from archloom.tvm_backend.frontends.onnx.editor import Editor, has_operators, known_shapes, read_counts
-from archloom.tvm_backend.quantization.preparation import AFTER_FOLDING, BEFORE_FOLDING, applied
-from archloom.tvm_backend.quantization.quantize import OPERATORS, float_additions, scale_groups
+from archloom.tvm_backend.quantization.quantize import (
+    AFTER_FOLDING,
+    BEFORE_FOLDING,
+    applied,
+    float_additions,
+    scale_groups,
+)
+from archloom.tvm_backend.quantization.scheme import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE, OPERATORS
 
-if TYPE_CHECKING:
-    import onnx
-
-KEEP_INPUT_SCALE = frozenset({"MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"})
-"""Their result has the scale of their input, where that is quantized; else they stay as they are."""
-ACTIVATIONS = frozenset({"Relu", "Clip"})
 WITH_BIAS = frozenset({"Conv", "Gemm"})
 SMALLEST_SCALE = 1 / 256
-UNKNOWN, FLOAT = 0, 1
-"""of ``onnx.TensorProto``"""
+UNKNOWN = 0
+"""of ``onnx.TensorProto``, as :data:`FLOAT`"""
 
 
-def quantized_form(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def quantized_form(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` with int8 quantization around its operators; weights of the result have no data where those of
     ``model`` have none, else they are zeros."""
     model = _without_normalization(applied(BEFORE_FOLDING, model))
     return _Form(applied(AFTER_FOLDING, _with_shapes(model))).model()
 
 
-def _without_normalization(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def _without_normalization(model: onnx.ModelProto) -> onnx.ModelProto:
     """Take ``BatchNormalization`` into the convolution that only it reads: the convolution then has a bias."""
-    import onnx
-
     if not has_operators(model, frozenset({"BatchNormalization"})):
         return model
     readers = read_counts(model)
@@ -62,10 +61,8 @@ def _without_normalization(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return editor.done()
 
 
-def _with_shapes(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def _with_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     """The network with shapes of the operands of products and additions, which decide how these are quantized."""
-    import onnx
-
     shapes = known_shapes(model)
     operators = ("MatMul", "Add")
     if all(name in shapes for node in model.graph.node if node.op_type in operators for name in node.input):
@@ -74,7 +71,7 @@ def _with_shapes(model: "onnx.ModelProto") -> "onnx.ModelProto":
 
 
 class _Form:
-    def __init__(self, source: "onnx.ModelProto") -> None:
+    def __init__(self, source: onnx.ModelProto) -> None:
         self.source = source
         self.editor = Editor(source)
         self.constants = self.editor.constants
@@ -86,7 +83,7 @@ class _Form:
         self.nodes: list[onnx.NodeProto] = []
         self.read_as: dict[str, str] = {}
 
-    def model(self) -> "onnx.ModelProto":
+    def model(self) -> onnx.ModelProto:
         quantized = self._quantized()
         self._scales(quantized)
         for info in self.source.graph.input:
@@ -106,7 +103,7 @@ class _Form:
             field.extend(kept)
         return result
 
-    def _is_quantized(self, node: "onnx.NodeProto") -> bool:
+    def _is_quantized(self, node: onnx.NodeProto) -> bool:
         return node.op_type in OPERATORS and node.output[0] not in self.in_floats
 
     def _quantized(self) -> dict[str, str]:
@@ -136,9 +133,7 @@ class _Form:
             value.update((name, value[known[0]]) for name in known)
         self.value = value
 
-    def _node(self, node: "onnx.NodeProto", quantized: dict[str, str]) -> None:
-        from onnx import helper
-
+    def _node(self, node: onnx.NodeProto, quantized: dict[str, str]) -> None:
         inputs = [self.read_as.get(name, name) for name in node.input]
         if self._is_quantized(node) and node.op_type not in ACTIVATIONS | KEEP_INPUT_SCALE:
             for position, name in enumerate(node.input):
@@ -164,7 +159,7 @@ class _Form:
             self._call("DequantizeLinear", name, [f"{name}_QuantizeLinear_Output", *parameters], result)]
         self.read_as[name] = result
 
-    def _constant(self, tensor: "onnx.TensorProto", position: int, node: "onnx.NodeProto") -> str:
+    def _constant(self, tensor: onnx.TensorProto, position: int, node: onnx.NodeProto) -> str:
         """A dequantized weight, or a bias in units of the sums."""
         name = tensor.name
         result = f"{name}_DequantizeLinear_Output"
@@ -179,9 +174,7 @@ class _Form:
         self.read_as[name] = result
         return result
 
-    def _call(self, op: str, name: str, inputs: list[str], output: str) -> "onnx.NodeProto":
-        from onnx import helper
-
+    def _call(self, op: str, name: str, inputs: list[str], output: str) -> onnx.NodeProto:
         return helper.make_node(op, inputs, [output], f"{name}_{op}")
 
     def _number(self, name: str, value: np.generic) -> str:

@@ -19,7 +19,8 @@ from archloom.tvm_backend.check.layers import snr_db
 from archloom.tvm_backend.check.network import CheckResult, check
 from archloom.tvm_backend.executors import XlaExecutor
 from archloom.tvm_backend.frontends.torch.export import to_onnx
-from archloom.tvm_backend.quantization.quantize import Scheme, quantize
+from archloom.tvm_backend.quantization.quantize import quantize
+from archloom.tvm_backend.quantization.scheme import Scheme
 from examples import digits_onnx
 from examples.onnx_graph import OnnxGraph
 from tests.support.tvm_backend.networks import Net, quantized, residual_cnn, samples

@@ -13,7 +13,8 @@ from archloom.tvm_backend.compiled import Partition
 from archloom.tvm_backend.executable import CompiledNetwork
 from archloom.tvm_backend.host.integer import integer_operator
 from archloom.tvm_backend.ir import compat
-from archloom.tvm_backend.quantization.quantize import Scheme, quantize
+from archloom.tvm_backend.quantization.quantize import quantize
+from archloom.tvm_backend.quantization.scheme import Scheme
 from archloom.uma_targets.gemmini.target import Gemmini
 from tests.support.tvm_backend import networks
 from tests.support.tvm_backend.networks import Net, quantized, samples

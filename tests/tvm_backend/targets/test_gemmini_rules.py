@@ -12,7 +12,8 @@ import pytest
 
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.ir.match import QTensor, QuantizedOp, Stage
-from archloom.tvm_backend.quantization.quantize import Scheme, quantize
+from archloom.tvm_backend.quantization.quantize import quantize
+from archloom.tvm_backend.quantization.scheme import Scheme
 from archloom.uma_targets.gemmini import predicates
 from tests.support.tvm_backend.networks import Net, executable, quantized, residual_cnn, samples, split
 from tests.support.tvm_backend.reference import ReferenceExecutor

@@ -6,25 +6,22 @@ Weights and biases may be initializers or, in a quantized network, dequantized o
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 
 from archloom.tvm_backend.frontends.onnx.editor import Editor, attributes_of, rewrite
 from archloom.tvm_backend.ir.windows import Phases, by_phases, dilated
 
-if TYPE_CHECKING:
-    import onnx
-
 LAST = np.iinfo(np.int64).max
 
 
-def plain_convolutions(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def plain_convolutions(model: onnx.ModelProto) -> onnx.ModelProto:
     """Rewrite 1-D and transposed convolutions of constant weights; others stay as they are."""
     return rewrite(model, {"Conv": _flat, "ConvTranspose": _phases})
 
 
-def _flat(node: "onnx.NodeProto", editor: Editor) -> bool:
+def _flat(node: onnx.NodeProto, editor: Editor) -> bool:
     """A convolution along one axis as one over images of height 1."""
     if len(editor.constant_shape(node.input[1]) or ()) != 3:
         return False
@@ -44,7 +41,7 @@ def _flat(node: "onnx.NodeProto", editor: Editor) -> bool:
     return True
 
 
-def _phases(node: "onnx.NodeProto", editor: Editor) -> bool:
+def _phases(node: onnx.NodeProto, editor: Editor) -> bool:
     """A transposed convolution of images or rows, by the phases of its results."""
     attributes, shape = attributes_of(node), editor.constant_shape(node.input[1])
     plain = attributes.get("auto_pad", b"NOTSET") == b"NOTSET" and "output_shape" not in attributes

@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+
+import onnx
+from onnx import TensorProto, helper
 
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.ir.bounds import MAX_TENSOR_BYTES
 from archloom.tvm_backend.ir.nodes import Unsupported
-
-if TYPE_CHECKING:
-    import onnx
 
 MAX_EXTENT = (1 << 31) - 1
 """Largest extent of a tensor along an axis: XLA and TVM count with 32 bits here and there."""
@@ -41,7 +40,7 @@ class Stumbled(Unsupported):
 
 
 @contextmanager
-def malformed(label: str, proto: "onnx.ModelProto") -> Iterator[None]:
+def malformed(label: str, proto: onnx.ModelProto) -> Iterator[None]:
     """What rewrites stumble over in a network with which something is wrong, as a ModelError."""
     try:
         yield
@@ -60,10 +59,8 @@ def without_weights() -> Iterator[None]:
         raise Stumbled(_shown(error)) from error
 
 
-def is_sound(proto: "onnx.ModelProto") -> bool:
+def is_sound(proto: onnx.ModelProto) -> bool:
     """Whether onnx's checker finds nothing wrong with a network, its types and shapes included."""
-    import onnx
-
     try:
         onnx.checker.check_model(proto, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError):
@@ -75,10 +72,8 @@ def _shown(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
-def refuse_faults(proto: "onnx.ModelProto", label: str) -> None:
+def refuse_faults(proto: onnx.ModelProto, label: str) -> None:
     """ModelError for a network that names tensors twice, has no outputs, is too new, or has inputs of no numbers."""
-    import onnx
-
     graph = proto.graph
     newest = onnx.defs.onnx_opset_version()
     for opset in proto.opset_import:
@@ -106,10 +101,8 @@ def refuse_faults(proto: "onnx.ModelProto", label: str) -> None:
     _refuse_frames(proto, label)
 
 
-def _refuse_frames(proto: "onnx.ModelProto", label: str) -> None:
+def _refuse_frames(proto: onnx.ModelProto, label: str) -> None:
     """ModelError for sequences of recurrent layers that are too many operators when they are written out."""
-    import onnx
-
     layers = [node for node in proto.graph.node if node.op_type in RECURRENT and node.input]
     if not layers:
         return
@@ -126,7 +119,7 @@ def _refuse_frames(proto: "onnx.ModelProto", label: str) -> None:
                              f"found {frames}")
 
 
-def _refuse_expansion(proto: "onnx.ModelProto", label: str) -> None:
+def _refuse_expansion(proto: onnx.ModelProto, label: str) -> None:
     """ModelError for functions of the network's own that are too many operators when they are written out."""
     bodies = {(f.domain, f.name): f.node for f in proto.functions}
     sizes: dict[tuple[str, str], int] = {}
@@ -150,7 +143,7 @@ def _refuse_expansion(proto: "onnx.ModelProto", label: str) -> None:
                          "written out")
 
 
-def refuse_sizes(proto: "onnx.ModelProto", label: str) -> None:
+def refuse_sizes(proto: onnx.ModelProto, label: str) -> None:
     """ModelError for a tensor of known shape that no machine holds."""
     graph = proto.graph
     makers = {name: node for node in graph.node for name in node.output}
@@ -162,10 +155,8 @@ def refuse_sizes(proto: "onnx.ModelProto", label: str) -> None:
             _refuse_size(shape, f"{label}: {whose}")
 
 
-def _refuse_window(node: "onnx.NodeProto", shapes: Mapping[str, tuple[int, ...]], label: str) -> None:
+def _refuse_window(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]], label: str) -> None:
     """ModelError for a window whose attributes say what its weights do not, or what ONNX does not know."""
-    from onnx import helper
-
     if node.op_type not in WINDOWED or node.domain not in ("", "ai.onnx"):
         return
     for attribute in node.attribute:
@@ -182,7 +173,7 @@ def _refuse_window(node: "onnx.NodeProto", shapes: Mapping[str, tuple[int, ...]]
                              f"{MAX_EXTENT}, found {max(attribute.ints)}")
 
 
-def grows(proto: "onnx.ModelProto") -> bool:
+def grows(proto: onnx.ModelProto) -> bool:
     """Whether the network has operators that may make large tensors of small ones."""
     return any(node.op_type in GROWING for node in proto.graph.node)
 
@@ -211,8 +202,6 @@ def _numbers() -> frozenset[int]:
 
 
 def _type_name(kind: int) -> str:
-    from onnx import TensorProto
-
     names = {number: name.lower() for name, number in TensorProto.DataType.items()}
     return names.get(kind, f"the unknown type {kind}")
 

@@ -7,9 +7,11 @@ Only operators whose form in Relax is known exactly are read (:mod:`.converters`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 from archloom.tvm_backend.frontends.onnx.converters import CONVERTERS
 from archloom.tvm_backend.frontends.onnx.editor import opset_of
@@ -18,9 +20,6 @@ from archloom.tvm_backend.frontends.onnx.skeleton import is_weight
 from archloom.tvm_backend.ir import nodes
 from archloom.tvm_backend.ir.conversion import NAMED_OPERATORS, Node, rename
 from archloom.tvm_backend.ir.operators import type_of_call
-
-if TYPE_CHECKING:
-    import onnx
 
 UNNAMED = "lv"
 """The name of what a converter binds on its way, and of tuples: TVM numbers these, which nothing depends on."""
@@ -31,7 +30,7 @@ TAKES_SHAPES = frozenset({"Reshape", "Gather", "Slice", "Concat", "Cast", "Unsqu
 """Operators whose converters here know what to do with the result of ``Shape``."""
 
 
-def from_onnx(proto: "onnx.ModelProto") -> nodes.Module:
+def from_onnx(proto: onnx.ModelProto) -> nodes.Module:
     """The network; every node's result is bound to a variable of the node's name."""
     opset = opset_of(proto)
     if opset < 13:
@@ -41,7 +40,7 @@ def from_onnx(proto: "onnx.ModelProto") -> nodes.Module:
 
 
 class _Importer:
-    def __init__(self, graph: "onnx.GraphProto", opset: int) -> None:
+    def __init__(self, graph: onnx.GraphProto, opset: int) -> None:
         self.graph = graph
         self.opset = opset
         self.values: dict[str, Any] = {}
@@ -62,9 +61,7 @@ class _Importer:
             raise nodes.Unsupported("a constant as a result")
         return _finished(params, self.body, results)
 
-    def _parameter(self, info: "onnx.ValueInfoProto") -> nodes.Var:
-        from onnx import helper
-
+    def _parameter(self, info: onnx.ValueInfoProto) -> nodes.Var:
         kind = info.type.tensor_type
         dtype = helper.tensor_dtype_to_np_dtype(kind.elem_type)
         name = info.name.replace(".", "_")
@@ -74,7 +71,7 @@ class _Importer:
         self.values[info.name] = var
         return var
 
-    def _node(self, node: "onnx.NodeProto") -> None:
+    def _node(self, node: onnx.NodeProto) -> None:
         convert = CONVERTERS.get(node.op_type)
         if convert is None or node.domain not in ("", "ai.onnx"):
             raise nodes.Unsupported(f"operator {node.op_type}")
@@ -155,10 +152,8 @@ def _operators(expr: nodes.Call) -> list[str]:
     return [*inner, str(expr.op)]
 
 
-def array(tensor: "onnx.TensorProto") -> np.ndarray:
+def array(tensor: onnx.TensorProto) -> np.ndarray:
     """A constant; of weights only the shape."""
-    from onnx import TensorProto, helper, numpy_helper
-
     shape = tuple(tensor.dims)
     if is_weight(tensor.data_type, shape):
         dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
@@ -171,8 +166,6 @@ def array(tensor: "onnx.TensorProto") -> np.ndarray:
     return numpy_helper.to_array(tensor)
 
 
-def _attribute(attribute: "onnx.AttributeProto") -> Any:
-    from onnx import helper
-
+def _attribute(attribute: onnx.AttributeProto) -> Any:
     value = helper.get_attribute_value(attribute)
     return tuple(value) if isinstance(value, list) else value

@@ -12,9 +12,11 @@ integers. A zero point that is computed (of ``DynamicQuantizeLinear``) is taken 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
+from onnx import helper, numpy_helper, version_converter
 
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx.editor import (
@@ -27,9 +29,6 @@ from archloom.tvm_backend.frontends.onnx.editor import (
     rewrite,
 )
 
-if TYPE_CHECKING:
-    import onnx
-
 OPSET = 13
 """The first in which scales may go by channels."""
 INTEGER_PRODUCTS = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
@@ -37,10 +36,8 @@ INT32 = 6
 """of ``onnx.TensorProto``"""
 
 
-def to_qdq(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def to_qdq(model: onnx.ModelProto) -> onnx.ModelProto:
     """Replace the operators of :data:`OPERATORS`; the operator set becomes one with QDQ."""
-    from onnx import version_converter
-
     if not has_operators(model, OPERATORS):
         return model
     model = rewrite(model, OPERATORS, any_domain=True)
@@ -52,7 +49,7 @@ def to_qdq(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return version_converter.convert_version(model, OPSET) if own and opset_of(model) < OPSET else model
 
 
-def _operands(node: "onnx.NodeProto", labels: str, editor: Editor, axis: int | None = None) -> list[str]:
+def _operands(node: onnx.NodeProto, labels: str, editor: Editor, axis: int | None = None) -> list[str]:
     """The numbers that the first operands stand for, each a tensor of integers with its scale and zero point.
 
     ``axis``: that along which the second has a scale for each channel, where there are several.
@@ -72,7 +69,7 @@ def _real(tensor: Sequence[str], name: str, editor: Editor, axis: int | None = N
 
 
 def _computed(
-    node: "onnx.NodeProto", operator: str, inputs: list[str], quantized: Sequence[str], editor: Editor,
+    node: onnx.NodeProto, operator: str, inputs: list[str], quantized: Sequence[str], editor: Editor,
     label: str = "sums", **attributes: Any,
 ) -> bool:
     """The node's result: that of a float operator, ``quantized`` by a scale and a zero point (which may be left out).
@@ -91,7 +88,7 @@ def _array(name: str, editor: Editor) -> np.ndarray:
     return editor.value(name)
 
 
-def _bias(node: "onnx.NodeProto", name: str, editor: Editor) -> str:
+def _bias(node: onnx.NodeProto, name: str, editor: Editor) -> str:
     """The int32 bias ``name`` of a node as a float tensor: its unit is the product of both operands' scales."""
     label = f"{node.output[0]}.bias"
     scale = (_array(node.input[1], editor) * _array(node.input[4], editor)).astype(np.float32)
@@ -99,18 +96,18 @@ def _bias(node: "onnx.NodeProto", name: str, editor: Editor) -> str:
     return _real((name, editor.constant(f"{label}.scale", scale), zero), label, editor, 0 if scale.ndim else None)
 
 
-def _conv(node: "onnx.NodeProto", editor: Editor) -> bool:
+def _conv(node: onnx.NodeProto, editor: Editor) -> bool:
     inputs = _operands(node, "xw", editor, 0)
     if any(node.input[8:]):
         inputs.append(_bias(node, node.input[8], editor))
     return _computed(node, "Conv", inputs, node.input[6:8], editor, **attributes_of(node))
 
 
-def _matmul(node: "onnx.NodeProto", editor: Editor) -> bool:
+def _matmul(node: onnx.NodeProto, editor: Editor) -> bool:
     return _computed(node, "MatMul", _operands(node, "ab", editor, -1), node.input[6:8], editor)
 
 
-def _gemm(node: "onnx.NodeProto", editor: Editor) -> bool:
+def _gemm(node: onnx.NodeProto, editor: Editor) -> bool:
     """``com.microsoft.QGemm``: A, B, C and their scales; without a result's scale the result is float."""
     attributes = attributes_of(node)
     inputs = _operands(node, "ab", editor, 0 if attributes.get("transB") else 1)
@@ -126,14 +123,14 @@ def _elementwise(op: str) -> Rule:
 
 def _unary(op: str, *kept: str) -> Rule:
     """Operators of one tensor: its scale and zero point, then those of the result; ``kept`` attributes stay."""
-    def rule(node: "onnx.NodeProto", editor: Editor) -> bool:
+    def rule(node: onnx.NodeProto, editor: Editor) -> bool:
         passed = {key: value for key, value in attributes_of(node).items() if key in kept}
         return _computed(node, op, _operands(node, "x", editor), node.input[3:5], editor, "real", **passed)
 
     return rule
 
 
-def _concat(node: "onnx.NodeProto", editor: Editor) -> bool:
+def _concat(node: onnx.NodeProto, editor: Editor) -> bool:
     """``com.microsoft.QLinearConcat``: the result's scale and zero point, then three names for each part."""
     inputs = [_real(node.input[i:i + 3], f"{node.output[0]}.part{i // 3}", editor)
               for i in range(2, len(node.input), 3)]
@@ -151,13 +148,13 @@ OPERATORS: dict[str, Rule] = {
 """What each operator becomes; all but the first two are of domain ``com.microsoft``."""
 
 
-def integer_products(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def integer_products(model: onnx.ModelProto) -> onnx.ModelProto:
     """Replace the operators of :data:`INTEGER_PRODUCTS`, but for those whose second operand has a zero point that is
     computed or differs from channel to channel."""
     return rewrite(model, dict.fromkeys(INTEGER_PRODUCTS, _product))
 
 
-def _product(node: "onnx.NodeProto", editor: Editor) -> bool:
+def _product(node: onnx.NodeProto, editor: Editor) -> bool:
     """Write a product as others; False where that cannot be."""
     x, w, x_zero, w_zero = [*node.input, "", ""][:4]
     constant = {name for name in (x, w, x_zero, w_zero) if name in editor.constants}
@@ -181,12 +178,11 @@ def _product(node: "onnx.NodeProto", editor: Editor) -> bool:
     return True
 
 
-def _sums(node: "onnx.NodeProto", w: str, w_zero: str, editor: Editor) -> np.ndarray:
+def _sums(node: onnx.NodeProto, w: str, w_zero: str, editor: Editor) -> np.ndarray:
     """Sums of the weights that each result has seen: over the rows, or over the taps that meet the image."""
     weights = editor.value(w).astype(np.int64) - (int(editor.value(w_zero).reshape(-1)[0]) if w_zero else 0)
     if node.op_type == "MatMulInteger":
         return weights.sum(-2, keepdims=weights.ndim > 2).astype(np.int32)
-    from onnx import helper, numpy_helper
     from onnx.reference import ReferenceEvaluator
 
     shape = (1, *editor.shapes[node.input[0]][1:])

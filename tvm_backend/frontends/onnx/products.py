@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 
 from archloom.tvm_backend.frontends.onnx.editor import Editor, Shape, attributes_of, has_operators, read_counts, rewrite
 
-if TYPE_CHECKING:
-    import onnx
 
-
-def constants_second(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def constants_second(model: onnx.ModelProto) -> onnx.ModelProto:
     """Replace ``W X`` of a constant matrix W by ``(Xᵀ Wᵀ)ᵀ``, where X's shape is known or inferred.
 
     Accelerators keep the second operand's constant; few take one that comes first.
@@ -21,7 +18,7 @@ def constants_second(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return rewrite(model, {"MatMul": _constant_second})
 
 
-def _constant_second(node: "onnx.NodeProto", editor: Editor) -> bool:
+def _constant_second(node: onnx.NodeProto, editor: Editor) -> bool:
     first, x = node.input
     if first not in editor.constants or x in editor.constants or len(editor.constants[first].dims) != 2:
         return False
@@ -36,12 +33,12 @@ def _constant_second(node: "onnx.NodeProto", editor: Editor) -> bool:
     return True
 
 
-def products_of_matrices(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def products_of_matrices(model: onnx.ModelProto) -> onnx.ModelProto:
     """Replace ``MatMul`` of a vector by one of a matrix of one row or column, where shapes are known."""
     return rewrite(model, {"MatMul": _matrices})
 
 
-def _matrices(node: "onnx.NodeProto", editor: Editor) -> bool:
+def _matrices(node: onnx.NodeProto, editor: Editor) -> bool:
     a, b = _shapes(node, editor)
     name = node.output[0]
     if not a or not b or min(len(a), len(b)) > 1:
@@ -56,7 +53,7 @@ def _matrices(node: "onnx.NodeProto", editor: Editor) -> bool:
     return True
 
 
-def equal_batches(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def equal_batches(model: onnx.ModelProto) -> onnx.ModelProto:
     """Give both operands of each ``MatMul`` of batches the same leading dimensions, where shapes are known.
 
     One that multiplies all of a batch (keys that several heads share) is repeated, but for a single matrix: that is
@@ -65,7 +62,7 @@ def equal_batches(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return rewrite(model, {"MatMul": _equal_batches})
 
 
-def _equal_batches(node: "onnx.NodeProto", editor: Editor) -> bool:
+def _equal_batches(node: onnx.NodeProto, editor: Editor) -> bool:
     shapes = _shapes(node, editor)
     leads = [shape[:-2] for shape in shapes]
     if leads[0] == leads[1] or math.prod(leads[1]) == 1 or not all(shapes):
@@ -80,14 +77,14 @@ def _equal_batches(node: "onnx.NodeProto", editor: Editor) -> bool:
     return True
 
 
-def _shapes(node: "onnx.NodeProto", editor: Editor) -> list[Shape]:
+def _shapes(node: onnx.NodeProto, editor: Editor) -> list[Shape]:
     """Of the operands of a product, inferred where they are not stated; () for one that is not known."""
     if all(len(editor.shapes.get(name, ())) > 1 for name in node.input):
         return [editor.shapes[name] for name in node.input]
     return [editor.inferred.get(name, ()) for name in node.input]
 
 
-def plain_gemms(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def plain_gemms(model: onnx.ModelProto) -> onnx.ModelProto:
     """Give every ``Gemm`` the form ``A B + row`` with ``alpha`` and ``beta`` of 1, where B is a constant.
 
     Factors go into the constants, a transposed A becomes an operator of its own, and so does the addition of what is
@@ -96,7 +93,7 @@ def plain_gemms(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return rewrite(model, {"Gemm": _plain_gemm})
 
 
-def _plain_gemm(node: "onnx.NodeProto", editor: Editor) -> bool:
+def _plain_gemm(node: onnx.NodeProto, editor: Editor) -> bool:
     (a, b), c = node.input[:2], node.input[2] if len(node.input) > 2 else ""
     if b not in editor.constants:
         return False
@@ -123,7 +120,7 @@ def _plain_gemm(node: "onnx.NodeProto", editor: Editor) -> bool:
     return True
 
 
-def biased_products(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def biased_products(model: onnx.ModelProto) -> onnx.ModelProto:
     """Make a product of a tensor by a constant matrix, plus a constant row, one ``Gemm``.
 
     onnxruntime's quantizer gives the bias of a ``Gemm`` the scale of the sums, and that of ``MatMul`` and ``Add`` eight
@@ -150,7 +147,7 @@ def biased_products(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return editor.done()
 
 
-def _takes_bias(product: "onnx.NodeProto", bias: str, editor: Editor) -> bool:
+def _takes_bias(product: onnx.NodeProto, bias: str, editor: Editor) -> bool:
     """Whether the product is by a constant matrix, and ``bias`` a constant row of as many numbers as its results."""
     x, weight = product.input
     matrix = editor.shapes.get(weight, ())
@@ -158,7 +155,7 @@ def _takes_bias(product: "onnx.NodeProto", bias: str, editor: Editor) -> bool:
             and len(editor.shapes.get(x, ())) > 1 and editor.shapes.get(bias) == matrix[1:])
 
 
-def _biased(product: "onnx.NodeProto", bias: str, addition: "onnx.NodeProto", editor: Editor) -> None:
+def _biased(product: onnx.NodeProto, bias: str, addition: onnx.NodeProto, editor: Editor) -> None:
     x, weight = product.input
     name, shape, matrix = addition.output[0], editor.shapes[x], editor.shapes[weight]
     label = product.name or addition.name

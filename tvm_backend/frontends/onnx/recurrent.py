@@ -9,9 +9,11 @@ they are.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
+from onnx import helper
 
 from archloom.tvm_backend.frontends.onnx.editor import (
     Editor,
@@ -21,9 +23,6 @@ from archloom.tvm_backend.frontends.onnx.editor import (
     rewrite,
     with_attributes,
 )
-
-if TYPE_CHECKING:
-    import onnx
 
 ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 """The recurrent operators, with their activations."""
@@ -35,7 +34,7 @@ LENGTHS, STATE, CELL, PEEPHOLES = 4, 5, 6, 7
 """Positions among the inputs."""
 
 
-def frames_first(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def frames_first(model: onnx.ModelProto) -> onnx.ModelProto:
     """The network with the frames first (``layout=0``) in its recurrent layers.
 
     onnxruntime does not run layers with the batch first either.
@@ -43,7 +42,7 @@ def frames_first(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return rewrite(model, dict.fromkeys(ACTIVATIONS, _frames_first))
 
 
-def _frames_first(node: "onnx.NodeProto", editor: Editor) -> bool:
+def _frames_first(node: onnx.NodeProto, editor: Editor) -> bool:
     if not any(a.name == "layout" and a.i for a in node.attribute):
         return False
     layer = with_attributes(node, without=["layout"])
@@ -60,16 +59,14 @@ def _frames_first(node: "onnx.NodeProto", editor: Editor) -> bool:
     return True
 
 
-def frame_by_frame(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def frame_by_frame(model: onnx.ModelProto) -> onnx.ModelProto:
     """The network with its recurrent layers written out."""
-    import onnx
-
     if not has_operators(model, ACTIVATIONS):
         return model
     return rewrite(onnx.shape_inference.infer_shapes(model), dict.fromkeys(ACTIVATIONS, _written_out))
 
 
-def _written_out(node: "onnx.NodeProto", editor: Editor) -> bool:
+def _written_out(node: onnx.NodeProto, editor: Editor) -> bool:
     layer = _Layer.of(node, editor)
     if layer is not None:
         layer.write()
@@ -80,7 +77,7 @@ def _written_out(node: "onnx.NodeProto", editor: Editor) -> bool:
 class _Layer:
     """A recurrent operator with its arrays [directions, ...]."""
 
-    node: "onnx.NodeProto"
+    node: onnx.NodeProto
     editor: Editor
     shape: Shape
     arrays: tuple[np.ndarray, ...]
@@ -97,7 +94,7 @@ class _Layer:
         return str(self.node.name or self.node.output[0])
 
     @staticmethod
-    def of(node: "onnx.NodeProto", editor: Editor) -> "_Layer | None":
+    def of(node: onnx.NodeProto, editor: Editor) -> "_Layer | None":
         """The layer, or None for one that stays as it is."""
         attributes = attributes_of(node)
         inputs = [*node.input, *[""] * (8 - len(node.input))]
@@ -253,8 +250,6 @@ class _Layer:
         return self.editor.reshaped(x, output, shape)
 
     def _split(self, x: str, label: str, parts: int) -> list[str]:
-        from onnx import helper
-
         sizes = [self.arrays[1].shape[2]] * parts
         outputs = [f"{label}{i}" for i in range(parts)]
         if self.editor.version < 13:

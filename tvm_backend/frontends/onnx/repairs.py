@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, Editor, Shape, attributes_of, rewrite
 from archloom.tvm_backend.frontends.onnx.functions import with_known_shapes
-from archloom.tvm_backend.frontends.onnx.resizing import resized
+from archloom.tvm_backend.ir.resizing import resized
 
 if TYPE_CHECKING:
     import onnx

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
 
 from archloom.tvm_backend.frontends.onnx.editor import Editor, attributes_of, rewrite, with_attributes
 
-if TYPE_CHECKING:
-    import onnx
 
-
-def explicit_padding(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def explicit_padding(model: onnx.ModelProto) -> onnx.ModelProto:
     """Replace ``auto_pad`` by ``pads`` wherever shapes are known (TVM would emit a separate pad)."""
     return rewrite(model, dict.fromkeys(("Conv", "MaxPool", "AveragePool"), _padded))
 
 
-def _padded(node: "onnx.NodeProto", editor: Editor) -> bool:
+def _padded(node: onnx.NodeProto, editor: Editor) -> bool:
     if not any(a.name == "auto_pad" for a in node.attribute):
         return False
     attributes = attributes_of(node)
@@ -33,7 +32,7 @@ def _padded(node: "onnx.NodeProto", editor: Editor) -> bool:
     return True
 
 
-def axes_within(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def axes_within(model: onnx.ModelProto) -> onnx.ModelProto:
     """Let ``QuantizeLinear`` and ``DequantizeLinear`` of vectors name axis 0; their default is axis 1.
 
     With one scale the axis means nothing, but TVM refuses one that is not there.
@@ -41,19 +40,19 @@ def axes_within(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return rewrite(model, dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _with_axis))
 
 
-def _with_axis(node: "onnx.NodeProto", editor: Editor) -> bool:
+def _with_axis(node: onnx.NodeProto, editor: Editor) -> bool:
     if any(a.name == "axis" for a in node.attribute) or len(editor.shapes.get(node.input[0], (0, 0))) > 1:
         return False
     editor.write(with_attributes(node, axis=0))
     return True
 
 
-def sums_to_additions(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def sums_to_additions(model: onnx.ModelProto) -> onnx.ModelProto:
     """Replace ``Sum`` by additions: old networks write residuals so, and TVM would stack the operands."""
     return rewrite(model, {"Sum": _sum})
 
 
-def _sum(node: "onnx.NodeProto", editor: Editor) -> bool:
+def _sum(node: onnx.NodeProto, editor: Editor) -> bool:
     total, result = node.input[0], node.output[0]
     if len(node.input) == 1:
         editor.node("Identity", [total], result, node.name)

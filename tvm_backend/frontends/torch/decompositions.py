@@ -18,6 +18,9 @@ from torch._decomp import get_decompositions
 def table() -> dict[Any, Callable[..., Any]]:
     """The functions by their operators."""
     aten = torch.ops.aten
+    experts = [aten._grouped_mm.default]
+    if own := getattr(torch.ops.transformers, "grouped_mm_fallback", None):  # known once transformers has been imported
+        experts.append(own.default)
     return {
         aten.adaptive_max_pool2d.default: _adaptive_max_pool2d,
         aten.avg_pool2d.default: _avg_pool2d,
@@ -29,6 +32,7 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten._embedding_bag.default: _embedding_bag,
         aten._embedding_bag_forward_only.default: _embedding_bag,
         aten.floor_divide.default: _floor_divide,
+        aten.histc.default: _histogram,
         aten.index_add.default: _index_add,
         aten.index_copy.default: _index_copy,
         aten.index_put.default: _index_put,
@@ -38,9 +42,11 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.min.dim: lambda x, dim, keepdim=False: (x.amin(dim, keepdim), x.argmin(dim, keepdim)),
         aten.native_group_norm.default: _group_norm,
         aten.prod.dim_int: _prod,
+        aten.topk.default: _largest,
         aten.unfold.default: _unfold,
         aten.var_mean.correction: lambda x, dim=None, *, correction=None, keepdim=False: (
             aten.var.correction(x, dim, correction=correction, keepdim=keepdim), aten.mean.dim(x, dim, keepdim)),
+        **dict.fromkeys(experts, _grouped_product),
         **get_decompositions([aten.grid_sampler_2d.default]),
     }
 
@@ -245,3 +251,39 @@ def _unfold(x: Tensor, dim: int, size: int, step: int) -> Any:
     windows = torch.arange(0, x.shape[dim] - size + 1, step).unsqueeze(1) + torch.arange(size)
     chosen = x.index_select(dim, windows.reshape(-1)).unflatten(dim, windows.shape)
     return chosen.movedim(dim + 1, -1)
+
+
+# mixtures of experts, whose rows go to experts by number, with shapes that do not depend on numbers: every row passes
+# every expert, and each row keeps what its own made of it. An accelerator then has one product for each expert: that is
+# as many products as there are experts for each one that a router chose.
+
+
+def _histogram(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+    """How many numbers lie in each of ``bins`` parts of ``min`` to ``max``; the last part has its end."""
+    if not min < max:  # the limits are those of the numbers
+        return NotImplemented
+    numbers = x.reshape(-1, 1)
+    place = torch.floor((numbers - min) * (bins / (max - min))).clamp(max=bins - 1)
+    inside = (numbers >= min) & (numbers <= max)
+    return ((place == torch.arange(bins).to(x.dtype)) & inside).to(x.dtype).sum(0)
+
+
+def _largest(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """Where any order will do, the sorted one."""
+    return NotImplemented if sorted else torch.topk(x, k, dim, largest, True)
+
+
+def _grouped_product(
+    x: Tensor, weight: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None
+) -> Any:
+    """[s, k] and [experts, k, n] to [s, n]: rows from ``offs[e - 1]`` to ``offs[e]`` by the weights of expert e."""
+    if offs is None or bias is not None or x.dim() != 2 or weight.dim() != 3:
+        return NotImplemented
+    rows, ends = torch.arange(x.shape[0]), offs.to(torch.int64)
+    total = torch.zeros(x.shape[0], weight.shape[2], dtype=x.dtype)
+    for expert in range(weight.shape[0]):
+        own = rows < ends[expert]
+        if expert:
+            own = own & (rows >= ends[expert - 1])
+        total = torch.where(own.unsqueeze(1), torch.mm(x, weight[expert]), total)
+    return total if out_dtype is None else total.to(out_dtype)

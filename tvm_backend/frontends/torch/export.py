@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from archloom.oracle.errors import InputError, ModelError
-from archloom.tvm_backend.frontends.torch.pt2_tensors import quiet
+from archloom.tvm_backend.frontends.torch.pt2_files import quiet
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.model import Model, make_model
 
@@ -81,14 +81,14 @@ def load_program(
     program: torch.export.ExportedProgram, name: str, input_names: Sequence[str] | None = None
 ) -> Model:
     """Import an exported program; ``input_names`` are used in place of its own."""
-    from archloom.tvm_backend.frontends.torch import converters, decompositions, experts, quantized
+    from archloom.tvm_backend.frontends.torch import converters, decompositions, quantized
     from archloom.tvm_backend.ir import compat
 
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             table = compat.torch_decompositions(KEEP)
-            for more in (decompositions.table(), experts.table(), quantized.decompositions()):
+            for more in (decompositions.table(), quantized.decompositions()):
                 table.update(more)
             decomposed = _promoted(program.run_decompositions(table))
             module = compat.from_exported_program(quantized.with_values(decomposed), converters.table())

@@ -2,7 +2,8 @@
 
 ``torch.export.load`` unpickles sample inputs and custom objects, evaluates symbolic sizes and looks functions up by
 name. So a file is first rewritten: only its graph of torch operators with plain tensors and static sizes is left.
-Weights that torchao has quantized are read apart, by :mod:`archloom.tvm_backend.frontends.torch.pt2_tensors`.
+Weights that torchao has quantized, which ``torch.export.save`` pickles, are read by torch's restricted loader: it makes
+nothing but tensors, numbers and the classes that torchao declares safe, and calls no other function.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ import contextlib
 import importlib
 import io
 import json
+import logging
+import pickle
+import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +23,6 @@ from typing import Any
 import torch
 
 from archloom.oracle.errors import ModelError
-from archloom.tvm_backend.frontends.torch.pt2_tensors import read_tensor
 
 WEIGHTS, CONSTANTS, GRAPH = "data/weights/", "data/constants/", "models/"
 KEPT = (WEIGHTS, CONSTANTS, GRAPH, "archive_format", "archive_version", ".data/", "byteorder", "version")
@@ -28,6 +31,7 @@ BYTE = 1
 OPERATORS = ("torch.ops.", "_operator.getitem")
 LARGEST_GRAPH = 1 << 28
 """Bytes of a graph in JSON; networks have a few hundred kilobytes."""
+MAKER = b"torchao"
 
 
 def read_program(path: Path) -> torch.export.ExportedProgram:
@@ -48,7 +52,7 @@ def read_program(path: Path) -> torch.export.ExportedProgram:
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error}") from error
     _register_operators(b"torch.ops.transformers." in plain)
-    tensors = {name: read_tensor(f"{path}: weight {name!r}", data) for name, data in quantized.items()}
+    tensors = {name: _read_tensor(f"{path}: weight {name!r}", data) for name, data in quantized.items()}
     try:
         program = torch.export.load(io.BytesIO(plain))
         program.state_dict.update({name: torch.nn.Parameter(t, requires_grad=False) for name, t in tensors.items()})
@@ -143,3 +147,46 @@ def _dictionaries(value: Any) -> Iterator[dict[str, Any]]:
             waiting.extend(found.values())
         elif isinstance(found, list):
             waiting.extend(found)
+
+
+def _read_tensor(where: str, data: bytes) -> torch.Tensor:
+    """The tensor in a record of an archive; raises :class:`~archloom.oracle.errors.ModelError` for anything else."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as record:
+            if any(info.compress_type != zipfile.ZIP_STORED for info in record.infolist()):
+                raise ModelError(f"{where} is compressed, which torch.save does not do")
+            made_by_torchao = any(MAKER in record.read(n) for n in record.namelist() if n.endswith("data.pkl"))
+        if made_by_torchao:
+            _import_torchao(where)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tensor = torch.load(io.BytesIO(data), weights_only=True)
+    except (pickle.UnpicklingError, zipfile.BadZipFile, RuntimeError, EOFError, KeyError, ValueError) as error:
+        raise ModelError(
+            f"{where} is an object of Python's, expected a plain tensor or one that torchao has quantized") from error
+    if not isinstance(tensor, torch.Tensor):
+        raise ModelError(f"{where}: expected a tensor, found {type(tensor).__name__}")
+    return tensor
+
+
+def _import_torchao(where: str) -> None:
+    try:
+        with quiet("torchao", "torch.utils._pytree"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            importlib.import_module("torchao.quantization")
+    except ImportError as error:
+        raise ModelError(f"{where} has been quantized by torchao, which is not installed: pip install torchao"
+                         ) from error
+
+
+@contextlib.contextmanager
+def quiet(*loggers: str) -> Iterator[None]:
+    """Without the warnings of some packages: of extensions for other machines, of exporters for other packages."""
+    levels = {name: logging.getLogger(name).level for name in loggers}
+    for name in loggers:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
