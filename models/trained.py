@@ -17,9 +17,10 @@ def build(name: str) -> Built:
     """The network ``name`` of :data:`NAMES`, trained once in a process."""
     import torch
 
-    from archloom.models import data, digits, digits_vit
+    from archloom.models import data, digits
 
     split = data.digits()
-    module = digits.train(split) if name == "digits_cnn" else digits_vit.train(split)
+    vit = digits.Training(epochs=20, learning_rate=3e-3, weight_decay=1e-2)
+    module = digits.train(split) if name == "digits_cnn" else digits.trained(digits.DigitsViT, split, vit)
     images = [{"image": image[None]} for image in split.train_images[:CALIBRATION]]
     return Built(name, module, {"image": torch.from_numpy(images[0]["image"])}, lambda *_: images)

@@ -27,8 +27,7 @@ class Mixer(nn.Module):
         for i, mix in enumerate(self.mix):
             y = self.norms[i](x)
             x = x + (mix(y) if i % 2 else mix(y.transpose(1, 2)).transpose(1, 2))
-        result: torch.Tensor = self.head(self.norms[-1](x).mean(1))
-        return result
+        return self.head(self.norms[-1](x).mean(1))
 
 
 class EncoderLayer(nn.Module):
@@ -68,8 +67,7 @@ class VisionTransformer(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.patches(x).flatten(2).transpose(1, 2)
         x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], 1) + self.places
-        result: torch.Tensor = self.head(self.norm(self.layers(x))[:, 0])
-        return result
+        return self.head(self.norm(self.layers(x))[:, 0])
 
 
 class KeywordSpotter(nn.Module):
@@ -92,5 +90,4 @@ class KeywordSpotter(nn.Module):
             i, f, g, o = (entering[:, frame] + self.state(h)).chunk(4, -1)
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(c)
-        result: torch.Tensor = self.head(h)
-        return result
+        return self.head(h)

@@ -43,8 +43,7 @@ class ResNet(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.body(self.pool(torch.relu(self.stem(x))))
-        result: torch.Tensor = self.head(x.mean((2, 3)))
-        return result
+        return self.head(x.mean((2, 3)))
 
 
 def resnet(depth: int, width: int = 64, classes: int = 1000) -> nn.Module:

@@ -13,6 +13,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -52,6 +53,9 @@ _registry_lock = threading.Lock()
 
 
 # Expressions: archloom.tvm_backend.ir.expressions describes these functions -----------------------------------------
+
+
+tuple_get, bind, result_of = relax.TupleGetItem, relax.VarBinding, attrgetter("body.body")
 
 
 def kind(expr: Any) -> Kind:
@@ -144,10 +148,6 @@ def external_call(expr: Any) -> tuple[str, list[Expr]] | None:
     return str(function.global_symbol), arguments
 
 
-def tuple_get(expr: Expr, index: int) -> Expr:
-    return relax.TupleGetItem(expr, index)
-
-
 def new_var(name: str, like: Expr) -> Var:
     return relax.DataflowVar(name, like.ty)
 
@@ -178,20 +178,12 @@ def bindings(function: Function) -> list[Binding]:
     return [b for block in function.body.blocks for b in block.bindings]
 
 
-def result_of(function: Function) -> Expr:
-    return function.body.body
-
-
 def is_composite(module: IRModule, expr: Any) -> tuple[str, Function] | None:
     if isinstance(expr, relax.Call) and isinstance(expr.op, relax.GlobalVar):
         function = module[expr.op]
         if isinstance(function, relax.Function) and function.attrs and "Composite" in function.attrs:
             return str(function.attrs["Composite"]), function
     return None
-
-
-def bind(var: Var, value: Expr) -> Binding:
-    return relax.VarBinding(var, value)
 
 
 def make_function(

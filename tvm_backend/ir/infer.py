@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,17 @@ def _tensor(expr: Any) -> TensorType:
 def first(call: Call) -> TensorType:
     """That of the first argument."""
     return _tensor(call.args[0])
+
+
+def of_dtype(dtype: Callable[[Call], str]) -> Callable[[Call], TensorType]:
+    """The shape of the first argument, in another type."""
+    return lambda call: TensorType(_tensor(call.args[0]).shape, dtype(call))
+
+
+truth = of_dtype(lambda call: "bool")
+astype = of_dtype(lambda call: str(call.attrs.dtype))
+of_out_dtype = of_dtype(lambda call: str(call.attrs.out_dtype))
+"""quantize and dequantize."""
 
 
 def arithmetic(call: Call) -> TensorType:
@@ -110,11 +122,6 @@ def permute(call: Call) -> TensorType:
     return TensorType(tuple(data.shape[i] for i in axes), data.dtype)
 
 
-def of_out_dtype(call: Call) -> TensorType:
-    """quantize and dequantize."""
-    return TensorType(_tensor(call.args[0]).shape, call.attrs.out_dtype)
-
-
 def concat(call: Call) -> TensorType:
     fields = call.args[0]
     if not isinstance(fields, Tuple):
@@ -152,14 +159,6 @@ def squeeze(call: Call) -> TensorType:
         return TensorType(tuple(d for d in data.shape if d != 1), data.dtype)
     dropped = {axis % len(data.shape) for axis in axes}
     return TensorType(tuple(d for i, d in enumerate(data.shape) if i not in dropped), data.dtype)
-
-
-def truth(call: Call) -> TensorType:
-    return TensorType(_tensor(call.args[0]).shape, "bool")
-
-
-def astype(call: Call) -> TensorType:
-    return TensorType(_tensor(call.args[0]).shape, call.attrs.dtype)
 
 
 def shape_of(call: Call) -> ShapeType:

@@ -69,14 +69,12 @@ class Expr:
         return self is other
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Var(Expr):
     """A variable or a parameter."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str, ty: Type) -> None:
-        self.name = name
-        self.ty = ty
+    name: str
+    ty: Type
 
 
 @cache
@@ -95,19 +93,17 @@ class Constant(Expr):
         self.ty: Type = TensorType(value.shape, dtype_name(value.dtype))
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Call(Expr):
     """An operator (its name without ``relax.``) or a composite function (:class:`Target`) on arguments.
 
     Arguments that are no tensors are Python numbers; shapes are :class:`Shape`.
     """
 
-    __slots__ = ("args", "attrs", "op")
-
-    def __init__(self, op: "str | Target", args: tuple[Any, ...], attrs: SimpleNamespace, ty: Type) -> None:
-        self.op = op
-        self.args = args
-        self.attrs = attrs
-        self.ty = ty
+    op: "str | Target"
+    args: tuple[Any, ...]
+    attrs: SimpleNamespace
+    ty: Type
 
 
 class Shape(Expr):

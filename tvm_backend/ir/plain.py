@@ -9,7 +9,7 @@ matches of a target's patterns are found by :mod:`.matcher`. What cannot be read
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,10 @@ from archloom.tvm_backend.ir.operators import type_of_call
 _KINDS: dict[type, nodes.Kind] = {
     nodes.Var: "var", nodes.Constant: "constant", nodes.Call: "call", nodes.Tuple: "tuple", nodes.TupleGet: "field",
     nodes.Shape: "shape"}
+
+
+tuple_get, bind = nodes.TupleGet, nodes.Binding
+bindings, result_of = attrgetter("body"), attrgetter("result")
 
 
 def kind(expr: Any) -> nodes.Kind:
@@ -97,28 +101,12 @@ def external_call(expr: Any) -> tuple[str, list[Any]] | None:
     return None
 
 
-def tuple_get(expr: Any, index: int) -> nodes.TupleGet:
-    return nodes.TupleGet(expr, index)
-
-
 def new_var(name: str, like: Any) -> nodes.Var:
     return nodes.Var(name, like.ty)
 
 
 def parameter_like(var: nodes.Var) -> nodes.Var:
     return nodes.Var(var.name, var.ty)
-
-
-def bind(var: nodes.Var, value: Any) -> nodes.Binding:
-    return nodes.Binding(var, value)
-
-
-def bindings(function: nodes.Function) -> Sequence[nodes.Binding]:
-    return function.body
-
-
-def result_of(function: nodes.Function) -> nodes.Var:
-    return function.result
 
 
 def make_function(

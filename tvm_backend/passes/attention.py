@@ -113,9 +113,10 @@ class _Attention(Rewriter):
         """``softmax(scores) · values``, where the scores are attention's; None for any other product."""
         shares, values = call.args
         softmax = self._only(shares)
-        if ir.op_name(softmax) != "nn.softmax" or not _floats(call) or len(ir.shape_of(call)) not in (3, 4):
+        if ir.op_name(softmax) != "nn.softmax" or not ir.is_tensor(call) or ir.dtype_of(call) != "float32":
             return None
-        if ir.attr(softmax, "axis") not in (-1, len(ir.shape_of(call)) - 1):
+        rank = len(ir.shape_of(call))
+        if rank not in (3, 4) or ir.attr(softmax, "axis") not in (-1, rank - 1):
             return None
         scores = self._scores(softmax.args[0], 1.0, ())
         if scores is None:
@@ -300,10 +301,6 @@ def _four(shape: tuple[int, ...], full: tuple[int, ...]) -> tuple[int, ...]:
 def _axes(call: ir.Call, rank: int) -> tuple[int, ...]:
     axes = ir.attr(call, "axes")
     return tuple(reversed(range(rank))) if axes is None else tuple(i % rank for i in axes)
-
-
-def _floats(expr: Any) -> bool:
-    return ir.is_tensor(expr) and ir.dtype_of(expr) == "float32"
 
 
 def _factor(call: ir.Call, name: str | None) -> tuple[Any, float]:

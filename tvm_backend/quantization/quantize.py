@@ -29,12 +29,11 @@ from onnx import numpy_helper, version_converter
 
 from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.frontends.onnx import products
-from archloom.tvm_backend.frontends.onnx.convolutions import plain_convolutions
 from archloom.tvm_backend.frontends.onnx.editor import Editor, known_shapes, opset_of, read_counts, rewrite
 from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
 from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
-from archloom.tvm_backend.frontends.onnx.rewrites import sums_to_additions
+from archloom.tvm_backend.frontends.onnx.rewrites import plain_convolutions, sums_to_additions
 from archloom.tvm_backend.quantization import scheme as schemes
 from archloom.tvm_backend.quantization.scheme import ANCHORS, INT8_SYMMETRIC, KEEP_SCALE, OPERATORS, Scheme
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import archloom
-from archloom.models import data, digits, digits_vit
+from archloom.models import data, digits
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import cli
 from archloom.tvm_backend.check.layers import snr_db
@@ -65,7 +65,7 @@ def test_a_convolutional_network_trained_on_digits(split: data.Split) -> None:
 
 @pytest.mark.slow
 def test_a_vision_transformer_trained_on_digits(split: data.Split) -> None:
-    net = digits.trained(lambda: digits_vit.DigitsViT(16, 2, 1), split, digits.Training(epochs=12, learning_rate=2e-2))
+    net = digits.trained(lambda: digits.DigitsViT(16, 2, 1), split, digits.Training(epochs=12, learning_rate=2e-2))
     result = _checked(to_onnx(net, np.zeros((1, 1, 8, 8), np.float32), "digits", ["image"]), split)
     _holds(result, net, split, lost=0.1)
     assert {"batch_matmul", "dense+bias"} <= {layer.op for layer in result.layers}

@@ -27,6 +27,11 @@ RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 GROWING = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Resize", "Tile", "Upsample"})
 """Operators of small tensors that make large ones: inference of shapes would make them to look at their values."""
 
+KINDS = {number: name.lower() for name, number in TensorProto.DataType.items()}
+"""Types by their numbers, and those of numbers."""
+NUMBERS = frozenset(TensorProto.DataType.Value(name) for name in (
+    "FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32",
+    "UINT64"))
 WINDOWED = frozenset({"AveragePool", "Conv", "ConvTranspose", "LpPool", "MaxPool"})
 PADDINGS = (b"NOTSET", b"SAME_UPPER", b"SAME_LOWER", b"VALID")
 
@@ -89,8 +94,9 @@ def refuse_faults(proto: onnx.ModelProto, label: str) -> None:
     _refuse_twice((name for node in graph.node for name in node.output if name), "results are", label)
     for info in graph.input:
         kind = info.type.tensor_type.elem_type
-        if info.type.WhichOneof("value") == "tensor_type" and kind not in _numbers():
-            raise ModelError(f"{label}: input {info.name!r}: expected numbers, found {_type_name(kind)}")
+        if info.type.WhichOneof("value") == "tensor_type" and kind not in NUMBERS:
+            raise ModelError(f"{label}: input {info.name!r}: expected numbers, found "
+                             f"{KINDS.get(kind, f'the unknown type {kind}')}")
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for name, shape in shapes.items():
         _refuse_size(shape, f"{label}: constant {name!r}")
@@ -192,17 +198,3 @@ def _refuse_twice(names: Iterable[str], what: str, label: str) -> None:
         if name in seen:
             raise ModelError(f"{label}: not a valid ONNX network: two {what} named {name!r}")
         seen.add(name)
-
-
-def _numbers() -> frozenset[int]:
-    from onnx import TensorProto as T
-
-    return frozenset((T.FLOAT, T.DOUBLE, T.FLOAT16, T.BFLOAT16, T.BOOL, T.INT8, T.INT16, T.INT32, T.INT64, T.UINT8,
-                      T.UINT16, T.UINT32, T.UINT64))
-
-
-def _type_name(kind: int) -> str:
-    names = {number: name.lower() for name, number in TensorProto.DataType.items()}
-    return names.get(kind, f"the unknown type {kind}")
-
-

@@ -64,7 +64,7 @@ def _operands(node: onnx.NodeProto, labels: str, editor: Editor, axis: int | Non
 
 def _real(tensor: Sequence[str], name: str, editor: Editor, axis: int | None = None) -> str:
     """The numbers that a quantized tensor stands for: its integers, their scale and zero point, by their names."""
-    attributes = {} if axis is None else {"axis": axis}
+    attributes: dict[str, Any] = {} if axis is None else {"axis": axis}
     return editor.node("DequantizeLinear", [part for part in tensor if part], name, **attributes)
 
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import onnx
 
 from archloom.oracle.errors import InputError, ModelError, suggest
 from archloom.oracle.fallbacks import Fallback
-from archloom.tvm_backend.frontends.onnx import guard
-from archloom.tvm_backend.frontends.onnx.convolutions import plain_convolutions
+from archloom.tvm_backend.frontends.onnx import guard, rewrites
 from archloom.tvm_backend.frontends.onnx.editor import copied, has_operators
 from archloom.tvm_backend.frontends.onnx.files import check_onnx, read_onnx
 from archloom.tvm_backend.frontends.onnx.importer import from_onnx
-from archloom.tvm_backend.frontends.onnx.rewrites import axes_within, explicit_padding, sums_to_additions
 from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.model import Model, make_model
 
@@ -113,14 +111,14 @@ def read_skeleton(
 
 def plain_operators(proto: onnx.ModelProto) -> onnx.ModelProto:
     """The network with additions for sums and with convolutions of images alone."""
-    return plain_convolutions(sums_to_additions(proto))
+    return rewrites.plain_convolutions(rewrites.sums_to_additions(proto))
 
 
 def rewritten(proto: onnx.ModelProto, label: str) -> tuple[onnx.ModelProto, Fallbacks]:
     """The network in the form that importers take: with shapes, and without what they would scatter over several
     operators; with what could not be done."""
     proto, fallbacks = _inferred(proto, label)
-    return axes_within(explicit_padding(proto)), fallbacks
+    return rewrites.axes_within(rewrites.explicit_padding(proto)), fallbacks
 
 
 def _border(proto: onnx.ModelProto) -> tuple[list[str], list[str]]:
@@ -154,11 +152,10 @@ def with_static_inputs(proto: onnx.ModelProto, label: str, input_shapes: Shapes 
             open_dims.append(f"{info.name!r} has no shape")
         else:
             dims = info.type.tensor_type.shape.dim
-            unknown = [_open(d) for d in dims if d.WhichOneof("value") != "dim_value" or d.dim_value < 1]
+            shown = [str(d.dim_value) if d.WhichOneof("value") == "dim_value" else d.dim_param or "?" for d in dims]
+            unknown = [text for text, d in zip(shown, dims, strict=True) if d.dim_value < 1]
             if unknown:
-                shown = "x".join(str(d.dim_value) if d.WhichOneof("value") == "dim_value" else d.dim_param or "?"
-                                 for d in dims)
-                open_dims.append(f"{info.name!r} is {shown} with open dimension{'s' * (len(unknown) > 1)} "
+                open_dims.append(f"{info.name!r} is {'x'.join(shown)} with open dimension{'s' * (len(unknown) > 1)} "
                                  f"{', '.join(unknown)}")
     if open_dims:
         first = next(i.name for i in inputs if i.name not in wanted)
@@ -171,10 +168,6 @@ def with_static_inputs(proto: onnx.ModelProto, label: str, input_shapes: Shapes 
         for output in copy.graph.output:
             output.type.tensor_type.ClearField("shape")
     return copy
-
-
-def _open(dim: Any) -> str:
-    return str(dim.dim_value) if dim.WhichOneof("value") == "dim_value" else dim.dim_param or "?"
 
 
 def _set_shape(info: onnx.ValueInfoProto, shape: tuple[int, ...], label: str) -> None:

@@ -207,7 +207,8 @@ def _eye_like(site: Site) -> bool:
     shape, kind = site.shape(site.input(0)), site.attributes.get("dtype", site.type(0))
     if shape is None or kind is None:
         return False
-    eye = np.eye(*shape, k=int(site.attributes.get("k", 0)), dtype=helper.tensor_dtype_to_np_dtype(kind))
+    rows, columns = shape
+    eye = np.eye(rows, columns, int(site.attributes.get("k", 0)), helper.tensor_dtype_to_np_dtype(kind))
     site.make("Identity", [site.constant("eye", eye)])
     return True
 

@@ -1,12 +1,22 @@
-"""Rewrites of ONNX networks before import, where TVM's converters scatter an operator over several."""
+"""Rewrites of ONNX networks before import.
+
+Where TVM's converters scatter an operator over several, it is written otherwise, and so are convolutions that no
+pattern knows: 1-D as 2-D of height 1, transposed ones by their phases. Their weights and biases may be initializers or,
+in a quantized network, dequantized ones.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import onnx
 
 from archloom.tvm_backend.frontends.onnx.editor import Editor, attributes_of, rewrite, with_attributes
+from archloom.tvm_backend.ir.windows import Phases, by_phases, dilated
+
+LAST = np.iinfo(np.int64).max
 
 
 def explicit_padding(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -76,3 +86,82 @@ def _pads(mode: str, image: tuple[int, ...], kernel: Any, attributes: dict[str, 
         begins.append(large if mode == "SAME_LOWER" else small)
         ends.append(small if mode == "SAME_LOWER" else large)
     return begins + ends
+
+
+def plain_convolutions(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Rewrite 1-D and transposed convolutions of constant weights; others stay as they are."""
+    return rewrite(model, {"Conv": _flat, "ConvTranspose": _phases})
+
+
+def _flat(node: onnx.NodeProto, editor: Editor) -> bool:
+    """A convolution along one axis as one over images of height 1."""
+    if len(editor.constant_shape(node.input[1]) or ()) != 3:
+        return False
+    name = node.output[0]
+    weight = editor.changed(node.input[1], f"{name}.kernel", lambda w: w[:, :, None, :])
+    attributes = attributes_of(node)
+    for key in ("kernel_shape", "strides", "dilations"):
+        if key in attributes:
+            attributes[key] = [1, *attributes[key]]
+    if "pads" in attributes:
+        before, after = attributes["pads"]
+        attributes["pads"] = [0, before, 0, after]
+    image = editor.reshaped(node.input[0], f"{name}.image", (0, 0, 1, -1))
+    row = editor.node("Conv", [image, weight, *node.input[2:]], f"{name}.row", node.name or name, **attributes)
+    shape = editor.constant(f"{row}.dims", np.array((0, 0, -1), np.int64))
+    editor.node("Reshape", [row, shape], name, f"{row}.shaped")
+    return True
+
+
+def _phases(node: onnx.NodeProto, editor: Editor) -> bool:
+    """A transposed convolution of images or rows, by the phases of its results."""
+    attributes, shape = attributes_of(node), editor.constant_shape(node.input[1])
+    plain = attributes.get("auto_pad", b"NOTSET") == b"NOTSET" and "output_shape" not in attributes
+    if shape is None or len(shape) not in (3, 4) or not plain:
+        return False
+    if not all(_has_one_scale(name, editor) for name in node.input[1:] if name):
+        return False
+    flat, groups, rank = len(shape) == 3, attributes.get("group", 1), len(shape) - 2
+    strides, dilation, more, begins, ends = (
+        [neutral, *values] if flat else list(values) for neutral, values in (
+            (1, attributes.get("strides", [1] * rank)), (1, attributes.get("dilations", [1] * rank)),
+            (0, attributes.get("output_padding", [0] * rank)), (0, attributes.get("pads", [0] * rank * 2)[:rank]),
+            (0, attributes.get("pads", [0] * rank * 2)[rank:])))
+    kernel = [(k - 1) * d + 1 for k, d in zip((1, *shape[2:])[-2:], dilation, strict=True)]
+    axes = [Phases(kernel[i], strides[i], begins[i], ends[i], more[i]) for i in range(2)]
+    given = editor.inferred.get(node.input[0]) if strides[0] != strides[1] else (0, 0)
+    if given is None or any(a.reach < 0 for a in axes):
+        return False
+    name, phases = node.output[0], math.prod(strides)
+
+    def by_phase(w: np.ndarray) -> np.ndarray:
+        return by_phases(dilated(w[:, :, None] if flat else w, dilation), groups, strides[0], strides[1])
+
+    inputs = [editor.reshaped(node.input[0], f"{name}.image", (0, 0, 1, -1)) if flat else node.input[0]]
+    inputs.append(editor.changed(node.input[1], f"{name}.kernel", by_phase))
+    if len(node.input) > 2 and node.input[2]:
+        inputs.append(editor.changed(node.input[2], f"{name}.bias", lambda b: np.repeat(b, phases)))
+    images = whole = editor.node(
+        "Conv", inputs, f"{name}.phases", node.name or name, group=groups, kernel_shape=[a.taps for a in axes],
+        strides=[1, 1], pads=[a.taps - 1 for a in axes] + [a.after for a in axes])
+    if strides[0] != strides[1]:
+        channels, (h, w) = shape[1] * groups, (1, *given[2:])[-2:]
+        rows, columns = h + axes[0].after, w + axes[1].after
+        split = editor.reshaped(images, f"{name}.split", (-1, channels, *strides, rows, columns))
+        beside = editor.node("Transpose", [split], f"{name}.beside", perm=[0, 1, 4, 2, 5, 3])
+        whole = editor.reshaped(beside, f"{name}.whole", (-1, channels, rows * strides[0], columns * strides[1]))
+    elif phases > 1:
+        whole = editor.node("DepthToSpace", [images], f"{name}.whole", blocksize=strides[0], mode="CRD")
+    crop = [editor.constant(f"{name}.{key}", np.array(value, np.int64)) for key, value in (
+        ("starts", [a.before for a in axes]), ("ends", [-a.surplus if a.surplus else LAST for a in axes]),
+        ("axes", [2, 3]))]
+    result = editor.node("Slice", [whole, *crop], f"{name}.cropped" if flat else name, f"{name}.crop")
+    if flat:
+        editor.reshaped(result, name, (0, 0, -1))
+    return True
+
+
+def _has_one_scale(name: str, editor: Editor) -> bool:
+    """Whether a constant is not dequantized by channels."""
+    node = editor.dequantized.get(name)
+    return node is None or math.prod(editor.constants[node.input[1]].dims) == 1

@@ -19,7 +19,7 @@ from archloom.tvm_backend.ir.conversion import (
     scalar,
     typed,
 )
-from archloom.tvm_backend.ir.nodes import Constant, Shape, Tuple, Unsupported
+from archloom.tvm_backend.ir.nodes import Constant, Shape, TensorType, Tuple, Unsupported
 
 
 def _shape(node: Node) -> Any:
@@ -28,8 +28,7 @@ def _shape(node: Node) -> Any:
 
 
 def _flatten(node: Node) -> Any:
-    shape = typed(node.inputs[0]).shape
-    axis = node.attrs.get("axis", 1)
+    shape, axis = typed(node.inputs[0]).shape, node.attrs.get("axis", 1)
     axis += len(shape) if axis < 0 else 0
     return call("reshape", node.inputs[0], Shape((math.prod(shape[:axis]), math.prod(shape[axis:]))))
 
@@ -114,7 +113,8 @@ def _cast(node: Node) -> Any:
 
 def _concat(node: Node) -> Any:
     axis, values = node.attrs.get("axis", 0), node.inputs
-    if all(isinstance(v, Shape) or (isinstance(v, Constant) and v.ty == _vector(v)) for v in values):
+    if all(isinstance(v, Shape) or (isinstance(v, Constant) and v.ty == TensorType((v.value.size,), "int64"))
+           for v in values):
         return Shape(tuple(d for v in values for d in integers(v, "a shape")))
     if any(isinstance(v, Shape) for v in values):
         raise Unsupported("a concatenation of shapes and tensors")
@@ -122,12 +122,6 @@ def _concat(node: Node) -> Any:
     if known is not None:
         return computed(lambda *arrays: np.concatenate(arrays, axis), *known)
     return call("concat", Tuple(tuple(values)), axis=axis)
-
-
-def _vector(value: Constant) -> Any:
-    from archloom.tvm_backend.ir.nodes import TensorType
-
-    return TensorType((value.value.size,), "int64")
 
 
 def _split(node: Node) -> Any:
@@ -159,12 +153,12 @@ def _gather(node: Node) -> Any:
         return computed(lambda a, i: np.take(a, i, axis), *known)
     if isinstance(data, Shape) or isinstance(indices, Shape):
         raise Unsupported("Gather of a shape")
-    return call("take", data, _from_the_front(node, indices, _extent(node, data, axis)), axis=axis, mode="fast")
+    return call("take", data, _along(node, axis), axis=axis, mode="fast")
 
 
 def _gather_elements(node: Node) -> Any:
-    data, indices, axis = node.inputs[0], node.inputs[1], node.attrs.get("axis", 0)
-    return call("gather_elements", data, _from_the_front(node, indices, _extent(node, data, axis)), axis=axis)
+    axis = node.attrs.get("axis", 0)
+    return call("gather_elements", node.inputs[0], _along(node, axis), axis=axis)
 
 
 def _gather_nd(node: Node) -> Any:
@@ -184,12 +178,14 @@ def _shape_tensor(node: Node, data: Any) -> Any:
     return node.unnamed(call("shape_to_tensor", node.unnamed(call("shape_of", data))))
 
 
-def _extent(node: Node, data: Any, axis: int) -> Any:
-    return call("take", _shape_tensor(node, data), Constant(np.asarray(axis, np.int64)), axis=0, mode="wrap")
+def _along(node: Node, axis: int) -> Any:
+    """The second argument, indices of an axis of the first that may count from the end, as numbers from the front."""
+    place = Constant(np.asarray(axis, np.int64))
+    extent = call("take", _shape_tensor(node, node.inputs[0]), place, axis=0, mode="wrap")
+    return _from_the_front(node, node.inputs[1], extent)
 
 
 def _from_the_front(node: Node, indices: Any, extent: Any) -> Any:
-    """Indices that count from the end, as numbers from the front."""
     _int64(indices)
     negative = node.unnamed(call("less", indices, scalar(0, indices)))
     return call("where", negative, node.unnamed(call("add", indices, extent)), indices)
