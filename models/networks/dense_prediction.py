@@ -130,11 +130,9 @@ class DiffusionBlock(nn.Module):
 
     def __init__(self, channels: int = 320, heads: int = 8, context: int = 768, groups: int = 32) -> None:
         super().__init__()
-        self.first = nn.Sequential(
-            nn.GroupNorm(groups, channels), nn.SiLU(), nn.Conv2d(channels, channels, 3, 1, 1))
+        self.first = nn.Sequential(nn.GroupNorm(groups, channels), nn.SiLU(), nn.Conv2d(channels, channels, 3, 1, 1))
         self.time = nn.Sequential(nn.SiLU(), nn.Linear(4 * channels, channels))
-        self.second = nn.Sequential(
-            nn.GroupNorm(groups, channels), nn.SiLU(), nn.Conv2d(channels, channels, 3, 1, 1))
+        self.second = nn.Sequential(nn.GroupNorm(groups, channels), nn.SiLU(), nn.Conv2d(channels, channels, 3, 1, 1))
         self.norm = nn.GroupNorm(groups, channels, eps=1e-6)
         self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in range(3))
         self.attention = nn.ModuleList(

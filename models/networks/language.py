@@ -77,8 +77,7 @@ class Causal(_Wrapped):
 
 def _gpt2(width: int, layers: int, vocabulary: int) -> Any:
     t = _transformers()
-    return t.GPT2LMHeadModel(t.GPT2Config(
-        vocab_size=vocabulary, n_embd=width, n_layer=layers, n_head=_heads(width)))
+    return t.GPT2LMHeadModel(t.GPT2Config(vocab_size=vocabulary, n_embd=width, n_layer=layers, n_head=_heads(width)))
 
 
 def gpt2(width: int = 768, layers: int = 12, vocabulary: int = 50257) -> nn.Module:

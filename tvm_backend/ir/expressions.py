@@ -98,32 +98,21 @@ class Representation(Protocol):
     def is_composite(self, module: Any, expr: Any, /) -> tuple[str, Any] | None: ...
     def codegen_of(self, function: Any, /) -> str | None: ...
 
-    def normalized(self, call: Any, /) -> Any:
-        """A call with its type."""
-
-    def call_external(self, symbol: str, args: Sequence[Any], results: Sequence[Any], /) -> Any:
-        """A call of the packed function ``symbol`` that returns tensors like ``results`` (a tuple of several)."""
-
-    def external_call(self, expr: Any, /) -> tuple[str, list[Any]] | None:
-        """The symbol and arguments of what :func:`call_external` made, else None."""
-
-    def tuple_get(self, expr: Any, index: int, /) -> Any:
-        """Field ``index`` of a tuple."""
-
-    def parameter_like(self, var: Any, /) -> Any:
-        """A function parameter of the name and type of ``var``."""
-
-    def keep_functions(self, module: Any, wanted: Callable[[Any], bool], /) -> Any:
-        """The module without the functions that are not wanted; the others must not call them."""
-
-    def with_functions(self, main: Any, others: Mapping[str, Any], module: Any, /) -> Any:
-        """``module`` with another ``main`` and further functions by name."""
-
-    def replace_main(self, module: Any, main: Any, /) -> Any:
-        """The module with another ``main``, without the functions that it no longer needs, checked for form."""
-
-    def ensure_dataflow(self, module: Any, /) -> Any:
-        """The module in the form in which patterns match: ``main`` is one dataflow block."""
+    # a call with its type; field ``index`` of a tuple; a function parameter of the name and type of ``var``
+    def normalized(self, call: Any, /) -> Any: ...
+    def tuple_get(self, expr: Any, index: int, /) -> Any: ...
+    def parameter_like(self, var: Any, /) -> Any: ...
+    # a call of the packed function ``symbol`` that returns tensors like ``results`` (several: a tuple), and symbol and
+    # arguments of such a call, None for any other expression
+    def call_external(self, symbol: str, args: Sequence[Any], results: Sequence[Any], /) -> Any: ...
+    def external_call(self, expr: Any, /) -> tuple[str, list[Any]] | None: ...
+    # the module without the functions that are not wanted, which the others must not call; with another ``main`` and
+    # further functions by name; with another ``main``, checked for form, without the functions that it no longer needs
+    def keep_functions(self, module: Any, wanted: Callable[[Any], bool], /) -> Any: ...
+    def with_functions(self, main: Any, others: Mapping[str, Any], module: Any, /) -> Any: ...
+    def replace_main(self, module: Any, main: Any, /) -> Any: ...
+    # the module in the form in which patterns match: ``main`` is one dataflow block
+    def ensure_dataflow(self, module: Any, /) -> Any: ...
 
 
 _PLAIN: Representation = plain

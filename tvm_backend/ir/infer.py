@@ -194,8 +194,7 @@ def split(call: Call) -> TupleType:
     else:
         cuts = list(sections)
     sizes = [end - begin for begin, end in zip([0, *cuts], [*cuts, extent], strict=True)]
-    return TupleType(tuple(
-        _positive((*data.shape[:axis], size, *data.shape[axis + 1:]), data.dtype) for size in sizes))
+    return TupleType(tuple(_positive((*data.shape[:axis], size, *data.shape[axis + 1:]), data.dtype) for size in sizes))
 
 
 def gather_elements(call: Call) -> TensorType:

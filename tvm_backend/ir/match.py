@@ -252,9 +252,7 @@ def _stage(call: ir.Call, name: str | None) -> Stage:
     if name in ("quantize", "dequantize"):
         if not (ir.is_constant(call.args[1]) and ir.is_constant(call.args[2])):
             raise NotQuantized(f"{name} has a scale or zero point that is no constant")
-        return Stage(
-            name, shape, ir.const_value(call.args[1]), ir.const_value(call.args[2]), ir.dtype_of(call)
-        )
+        return Stage(name, shape, ir.const_value(call.args[1]), ir.const_value(call.args[2]), ir.dtype_of(call))
     if name == "astype":
         return Stage("convert", shape, dtype=ir.dtype_of(call))
     if name == "nn.relu":
@@ -284,9 +282,7 @@ def _dequantized(call: ir.Call, permutation: tuple[int, ...] | None) -> QTensor:
 _ONE, _ZERO = np.asarray(1, np.float32), np.asarray(0, np.float32)
 
 
-def _float(
-    expr: Any, index: int, permutation: tuple[int, ...] | None, types: tuple[str, ...]
-) -> QTensor:
+def _float(expr: Any, index: int, permutation: tuple[int, ...] | None, types: tuple[str, ...]) -> QTensor:
     """A float operand as it is: a variable or a constant."""
     if not ir.is_tensor(expr) or ir.dtype_of(expr) not in types:
         raise NotQuantized(f"operand {index} is {ir.dtype_of(expr) if ir.is_tensor(expr) else '?'}")

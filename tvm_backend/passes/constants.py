@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from archloom.oracle.errors import InputError, suggest
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.conversion import is_blank
 from archloom.tvm_backend.ir.operators import Result, operator
@@ -125,17 +124,3 @@ class _OwnDequantize(Rewriter):
                 arg = self.bind(copy, ir.make_call(source, source.args))
             args.append(arg)
         self.bind(var, ir.make_call(value, args) if args else value)
-
-
-def bind_parameters(module: ir.IRModule, params: Mapping[str, np.ndarray]) -> ir.IRModule:
-    """Replace parameters of ``main`` by constants."""
-    main = module["main"]
-    names = [p.name for p in main.params]
-    for name in params:
-        if name not in names:
-            raise InputError(f"params: main has no parameter {name!r}{suggest(name, names)}")
-    constants = {p: ir.constant_like(np.asarray(params[p.name]), p) for p in main.params if p.name in params}
-    body = [ir.bind(b.var, ir.substitute(b.value, constants)) for b in ir.bindings(main)]
-    results = [ir.substitute(r, constants) for r in ir.outputs_of(main)]
-    rest = [p for p in main.params if p not in constants]
-    return ir.of(module).replace_main(module, ir.make_function(rest, body, results, main.attrs))

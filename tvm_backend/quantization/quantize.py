@@ -28,12 +28,11 @@ import onnx
 from onnx import numpy_helper, version_converter
 
 from archloom.oracle.errors import InputError, ModelError
-from archloom.tvm_backend.frontends.onnx import products
+from archloom.tvm_backend.frontends.onnx import rewrites
 from archloom.tvm_backend.frontends.onnx.editor import Editor, known_shapes, opset_of, read_counts, rewrite
 from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
 from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
-from archloom.tvm_backend.frontends.onnx.rewrites import plain_convolutions, sums_to_additions
 from archloom.tvm_backend.quantization import scheme as schemes
 from archloom.tvm_backend.quantization.scheme import ANCHORS, INT8_SYMMETRIC, KEEP_SCALE, OPERATORS, Scheme
 
@@ -51,15 +50,15 @@ Step: TypeAlias = Callable[[onnx.ModelProto], onnx.ModelProto]
 BEFORE_FOLDING: tuple[Step, ...] = (
     frames_first,  # recurrent layers of one layout, which is the one that can be written out ...
     frame_by_frame,  # ... as products, which the steps below bring into form
-    sums_to_additions,  # additions may be quantized, sums of several may not
-    plain_convolutions,  # the reshapes and slices around them take the scale of what they pass on
-    products.products_of_matrices,  # vectors first: the steps below look at the last two axes
-    products.constants_second,  # before batches, which leave a single matrix alone only where it is the second operand
-    products.equal_batches,
+    rewrites.sums_to_additions,  # additions may be quantized, sums of several may not
+    rewrites.plain_convolutions,  # the reshapes and slices around them take the scale of what they pass on
+    rewrites.products_of_matrices,  # vectors first: the steps below look at the last two axes
+    rewrites.constants_second,  # before batches, which leave a single matrix alone only where it is the second operand
+    rewrites.equal_batches,
 )
 AFTER_FOLDING: tuple[Step, ...] = (
-    products.plain_gemms,  # folding makes a Gemm of some products and additions, with factors and biases of any shape
-    products.biased_products,  # the products of more than two axes, which folding leaves
+    rewrites.plain_gemms,  # folding makes a Gemm of some products and additions, with factors and biases of any shape
+    rewrites.biased_products,  # the products of more than two axes, which folding leaves
 )
 
 

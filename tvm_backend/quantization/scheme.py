@@ -9,8 +9,7 @@ from archloom.oracle.errors import InputError
 
 Calibration: TypeAlias = Literal["minmax", "entropy", "percentile"]
 METHODS = ("minmax", "entropy", "percentile")
-RESHAPES = frozenset({
-    "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "DepthToSpace", "Slice"})
+RESHAPES = frozenset({"Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "DepthToSpace", "Slice"})
 KEEP_SCALE = RESHAPES | {"MaxPool"}
 ANCHORS = frozenset({"Conv", "Gemm", "MatMul", "Add"})
 AVERAGES = frozenset({"GlobalAveragePool", "AveragePool", "ReduceMean"})

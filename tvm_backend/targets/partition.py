@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from archloom.tvm_backend.compiled import Refuse, Refused
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import ATTENTION
@@ -19,7 +17,7 @@ from archloom.tvm_backend.ir.match import NotQuantized, QuantizedOp
 from archloom.tvm_backend.ir.matcher import fuse_by_pattern
 from archloom.tvm_backend.ir.numbers import Numbers
 from archloom.tvm_backend.ir.operators import SWEPT
-from archloom.tvm_backend.passes.constants import bind_parameters, duplicate_dequantize
+from archloom.tvm_backend.passes.constants import duplicate_dequantize
 from archloom.tvm_backend.passes.sink_reshapes import sink_reshapes
 from archloom.tvm_backend.targets.backend import Pattern, UMABackend, UMAPhase, Verdict
 from archloom.tvm_backend.targets.choice import Chosen
@@ -54,16 +52,12 @@ class Partitioned:
     results: Mapping[str, str] = field(default_factory=dict)
 
 
-def partition(
-    module: ir.IRModule, chosen: Sequence[Chosen], params: Mapping[str, np.ndarray] | None = None
-) -> Partitioned:
+def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
     """Split a module into regions of the targets and the host's ``main``.
 
-    ``params`` binds parameters of ``main`` to constants. In the result each region is a function with the attributes
-    ``Codegen`` (the target) and ``global_symbol``, which calls composite functions.
+    In the result each region is a function with the attributes ``Codegen`` (the target) and ``global_symbol``, which
+    calls composite functions.
     """
-    if params:
-        module = bind_parameters(module, params)
     module = ir.of(module).ensure_dataflow(module)
     refused: dict[str, dict[str, Refused]] = {}
     taken: list[tuple[str, str]] = []

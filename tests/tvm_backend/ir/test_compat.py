@@ -18,7 +18,7 @@ from tests.support.tvm_backend.relax import parameter, symbolic
 PACKAGE = Path(__file__).parents[3] / "src/archloom"
 
 
-def doubled() -> compat.Function:
+def doubled() -> compat.relax.Function:
     """``x + x`` on two by three floats."""
     x = parameter("x", (2, 3), "float32")
     call = compat.normalized(compat.relax_op("add")(x, x))

@@ -148,11 +148,11 @@ class _Layer:
         if kind != "GRU":
             entering_bias, state_bias = entering_bias + state_bias, np.zeros_like(state_bias)
         rows = self._shaped(self.node.input[0], (frames * batch, width), f"{name}.frames")
-        entering = self._add("Gemm", [rows, self._constant(f"{name}.w", w.T), self._constant(
+        entering = self._add("Gemm", [rows, self.editor.constant(f"{name}.w", w.T), self.editor.constant(
             f"{name}.b", entering_bias)], f"{name}.entering")
         entering = self._shaped(entering, (frames, batch, gates * r.shape[1]), f"{name}.entering.frames")
         weights = {"r": r.T} if kind != "GRU" else {"gates": r[:2 * r.shape[1]].T, "new": r[2 * r.shape[1]:].T}
-        self.state_weights = {key: self._constant(f"{name}.{key}", value) for key, value in weights.items()}
+        self.state_weights = {key: self.editor.constant(f"{name}.{key}", value) for key, value in weights.items()}
         self.state_bias = np.split(state_bias, gates)
         count = len(self.activations) // (2 if self.direction == "bidirectional" else 1)
         self.acts = self.activations[way * count:(way + 1) * count]
@@ -162,7 +162,7 @@ class _Layer:
         states: list[tuple[str, ...]] = []
         for frame in reversed(range(frames)) if backwards else range(frames):
             label = f"{name}.{frame}"
-            place = self._constant(f"{label}.place", np.int64(frame))
+            place = self.editor.constant(f"{label}.place", np.int64(frame))
             new = step(label, self._add("Gather", [entering, place], f"{label}.entering", axis=0), state)
             state = tuple(self._within(frame, made, old, f"{made}.kept") for made, old in zip(new, state, strict=True))
             states.append(state)
@@ -175,7 +175,7 @@ class _Layer:
         found = []
         for p in positions:
             label = f"{name}.first.{p}"
-            place = [self._constant(f"{label}.place", np.int64(way))] if inputs[p] else []
+            place = [self.editor.constant(f"{label}.place", np.int64(way))] if inputs[p] else []
             found.append(self._add("Gather", [inputs[p], *place], label, axis=0) if place else "")
         return tuple(found)
 
@@ -196,7 +196,7 @@ class _Layer:
         """A gate with what it sees of the cell, where the layer has peepholes (input, output, forget)."""
         if not self.peeping or not cell:
             return gate
-        weights = self._constant(f"{label}.p", self.peeping[place])
+        weights = self.editor.constant(f"{label}.p", self.peeping[place])
         return self._sum(f"{label}.peeped", gate, self._add("Mul", [cell, weights], f"{label}.seen"))
 
     def _within(self, frame: int, new: str, old: str, label: str) -> str:
@@ -206,11 +206,11 @@ class _Layer:
         inside = f"{self.nodes_name}.{frame}.inside"
         if inside not in self.masks:
             self.masks.add(inside)
-            place = self._constant(f"{inside}.place", np.int32(frame))
+            place = self.editor.constant(f"{inside}.place", np.int32(frame))
             flat = self._add("Less", [place, self.lengths], f"{inside}.flat")
             self._shaped(flat, (self.shape[1], 1), inside)
         if not old:
-            old = self._constant(f"{label}.nothing", np.zeros((1, 1), self.arrays[1].dtype))
+            old = self.editor.constant(f"{label}.nothing", np.zeros((1, 1), self.arrays[1].dtype))
         return self._add("Where", [inside, new, old], label)
 
     def _gru(self, label: str, entering: str, state: tuple[str, ...]) -> tuple[str, ...]:
@@ -218,7 +218,7 @@ class _Layer:
         ez, er, eh = self._split(entering, f"{label}.in", 3)
         sz, sr = self._split(product, f"{label}.state", 2) if (
             product := self._product(f"{label}.gates", h, "gates")) else ("", "")
-        bz, br, bh = (self._constant(f"{label}.bias{i}", b) for i, b in enumerate(self.state_bias))
+        bz, br, bh = (self.editor.constant(f"{label}.bias{i}", b) for i, b in enumerate(self.state_bias))
         z, r = (self._add(self.acts[0], [self._sum(f"{label}.{key}.sum", self._sum(f"{label}.{key}.all", e, s), b)],
                           f"{label}.{key}") for key, e, s, b in (("z", ez, sz, bz), ("r", er, sr, br)))
         if self.after_product:
@@ -255,9 +255,6 @@ class _Layer:
         if self.editor.version < 13:
             self.editor.write(helper.make_node("Split", [x], outputs, label, axis=1, split=sizes))
         else:
-            given = self._constant(f"{label}.sizes", np.array(sizes, np.int64))
+            given = self.editor.constant(f"{label}.sizes", np.array(sizes, np.int64))
             self.editor.write(helper.make_node("Split", [x, given], outputs, label, axis=1))
         return outputs
-
-    def _constant(self, name: str, value: Any) -> str:
-        return self.editor.constant(name, value)

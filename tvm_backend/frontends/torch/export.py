@@ -77,9 +77,7 @@ def example_tensors(example_inputs: Any, name: str) -> tuple[Any, ...]:
     return tuple(tensors)
 
 
-def load_program(
-    program: torch.export.ExportedProgram, name: str, input_names: Sequence[str] | None = None
-) -> Model:
+def load_program(program: torch.export.ExportedProgram, name: str, input_names: Sequence[str] | None = None) -> Model:
     """Import an exported program; ``input_names`` are used in place of its own."""
     from archloom.tvm_backend.frontends.torch import converters, decompositions, quantized
     from archloom.tvm_backend.ir import compat
@@ -112,8 +110,7 @@ def _promoted(program: Any) -> Any:
             value = operand.meta.get("val")
             if isinstance(value, torch.Tensor) and value.dtype != result.dtype:
                 with graph.inserting_before(node):
-                    cast = graph.call_function(
-                        torch.ops.aten._to_copy.default, (operand,), {"dtype": result.dtype})
+                    cast = graph.call_function(torch.ops.aten._to_copy.default, (operand,), {"dtype": result.dtype})
                 cast.meta["val"] = value.to(result.dtype)
                 node.replace_input_with(operand, cast)
     return program
@@ -127,8 +124,7 @@ def to_onnx(
     try:
         with torch.no_grad(), warnings.catch_warnings(), quiet("torch.onnx"):
             warnings.simplefilter("ignore")
-            program = torch.onnx.export(
-                evaluated(module), inputs, dynamo=True, verbose=False, input_names=input_names)
+            program = torch.onnx.export(evaluated(module), inputs, dynamo=True, verbose=False, input_names=input_names)
         proto: onnx.ModelProto = program.model_proto
     except Exception as error:  # any converter, the module's own code, or a missing onnxscript
         raise ModelError(f"{name}: torch.onnx cannot export it: {_summary(error)}") from error
