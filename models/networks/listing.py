@@ -78,6 +78,19 @@ def _pictures(
 CLASSES = {"classes": 1000}
 TOKENS = {"tokens": "vocabulary"}
 
+
+def _transformer(
+    name: str, summary: str, where: str, width: int, layers: int, vocabulary: int,
+    inputs: Callable[[Sizes], Shapes] = _masked, below: Mapping[str, str | int] = {**TOKENS, "mask": 1},
+) -> Network:
+    """A network of the package ``transformers``: masked ones look at longer texts than those that go on with them."""
+    length, tiny = (128, 8) if inputs is _masked else (64, 6)
+    return Network(
+        name, summary, {"batch": 1, "length": length, "width": width, "layers": layers, "vocabulary": vocabulary},
+        {"length": tiny, "width": 32, "layers": 2, "vocabulary": 50},
+        _make(f"language.{where}", "width", "layers", "vocabulary"), inputs, below)
+
+
 NETWORKS = (
     _pictures("alexnet", "AlexNet (one tower)", "classic.alexnet", {"width": 64, "hidden": 4096, **CLASSES},
               {"image": 64, "width": 8, "hidden": 32, "classes": 10}, sized=True),
@@ -127,25 +140,13 @@ NETWORKS = (
             {"frames": 5, "features": 8, "hidden": 16}, _make(
                 "patches.KeywordSpotter", "frames", "features", "hidden", "classes"),
             lambda s: {"audio": (s["batch"], s["frames"], s["features"])}),
-    Network("bert_base", "BERT-base", {"batch": 1, "length": 128, "width": 768, "layers": 12, "vocabulary": 30522},
-            {"length": 8, "width": 32, "layers": 2, "vocabulary": 50}, _make(
-                "language.bert", "width", "layers", "vocabulary"), _masked, {**TOKENS, "mask": 1}),
-    Network("minilm", "MiniLM-L6", {"batch": 1, "length": 128, "width": 384, "layers": 6, "vocabulary": 30522},
-            {"length": 8, "width": 32, "layers": 2, "vocabulary": 50}, _make(
-                "language.bert", "width", "layers", "vocabulary"), _masked, {**TOKENS, "mask": 1}),
-    Network("distilbert", "DistilBERT", {"batch": 1, "length": 128, "width": 768, "layers": 6, "vocabulary": 30522},
-            {"length": 8, "width": 32, "layers": 2, "vocabulary": 50}, _make(
-                "language.distilbert", "width", "layers", "vocabulary"), _masked, {**TOKENS, "mask": 1}),
-    Network("ibert", "I-BERT in floats", {"batch": 1, "length": 128, "width": 768, "layers": 12, "vocabulary": 50265},
-            {"length": 8, "width": 32, "layers": 2, "vocabulary": 50}, _make(
-                "language.ibert", "width", "layers", "vocabulary"), _masked, {**TOKENS, "mask": 1}),
-    Network("gpt2", "GPT-2 over a prompt", {"batch": 1, "length": 64, "width": 768, "layers": 12, "vocabulary": 50257},
-            {"length": 6, "width": 32, "layers": 2, "vocabulary": 50}, _make(
-                "language.gpt2", "width", "layers", "vocabulary"), _tokens, TOKENS),
-    Network("gpt2_decode", "GPT-2, one token after a prompt whose keys and values are kept",
-            {"batch": 1, "length": 64, "width": 768, "layers": 12, "vocabulary": 50257},
-            {"length": 6, "width": 32, "layers": 2, "vocabulary": 50}, _make(
-                "language.gpt2_decode", "width", "layers", "vocabulary"), _cached, {"token": "vocabulary"}),
+    _transformer("bert_base", "BERT-base", "bert", 768, 12, 30522),
+    _transformer("minilm", "MiniLM-L6", "bert", 384, 6, 30522),
+    _transformer("distilbert", "DistilBERT", "distilbert", 768, 6, 30522),
+    _transformer("ibert", "I-BERT in floats", "ibert", 768, 12, 50265),
+    _transformer("gpt2", "GPT-2 over a prompt", "gpt2", 768, 12, 50257, _tokens, TOKENS),
+    _transformer("gpt2_decode", "GPT-2, one token after a prompt whose keys and values are kept", "gpt2_decode", 768,
+                 12, 50257, _cached, {"token": "vocabulary"}),
     Network("llama", "a Llama-style decoder over a prompt, of SmolLM-135M's sizes",
             {"batch": 1, "length": 64, "width": 576, "layers": 30, "heads": 9, "groups": 3, "inner": 1536,
              "vocabulary": 49152},

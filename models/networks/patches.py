@@ -7,11 +7,10 @@ from torch import nn
 
 
 class Mixer(nn.Module):
-    """MLP-Mixer (Tolstikhin et al. 2021), B/16 by default: [n, 3, image, image] → [n, classes]."""
+    """MLP-Mixer (Tolstikhin et al. 2021): [n, 3, image, image] → [n, classes]."""
 
     def __init__(
-        self, image: int = 224, patch: int = 16, width: int = 768, depth: int = 12, tokens: int = 384,
-        channels: int = 3072, classes: int = 1000,
+        self, image: int, patch: int, width: int, depth: int, tokens: int, channels: int, classes: int
     ) -> None:
         super().__init__()
         count = (image // patch) ** 2
@@ -50,12 +49,9 @@ class EncoderLayer(nn.Module):
 
 
 class VisionTransformer(nn.Module):
-    """ViT (Dosovitskiy et al. 2021), B/16 by default: [n, 3, image, image] → [n, classes]."""
+    """ViT (Dosovitskiy et al. 2021): [n, 3, image, image] → [n, classes]."""
 
-    def __init__(
-        self, image: int = 224, patch: int = 16, width: int = 768, depth: int = 12, heads: int = 12,
-        classes: int = 1000,
-    ) -> None:
+    def __init__(self, image: int, patch: int, width: int, depth: int, heads: int, classes: int) -> None:
         super().__init__()
         self.patches = nn.Conv2d(3, width, patch, patch)
         self.token = nn.Parameter(torch.zeros(1, 1, width))

@@ -11,7 +11,7 @@ import pytest
 from archloom import load
 from archloom.mapper import workload as wl
 from archloom.oracle.errors import InputError, TargetError
-from archloom.tvm_backend.ir import compat
+from archloom.tvm_backend.ir import compat, expressions
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.backend import Lowered, UMABackend, UMAPhase, Verdict
@@ -81,7 +81,7 @@ def test_predicates_see_the_options() -> None:
 
 def test_partition_gives_a_module_with_region_functions() -> None:
     module = partition(load(quantized(residual_cnn())).module, choose("gemmini")).module
-    codegens = {gv.name_hint: compat.codegen_of(f) for gv, f in module.functions.items()}
+    codegens = {gv.name_hint: expressions.codegen_of(f) for gv, f in module.functions.items()}
     assert codegens["main"] is None and codegens["gemmini_0"] == codegens["gemmini_1"] == "gemmini"
 
 

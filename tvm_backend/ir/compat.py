@@ -204,15 +204,6 @@ def with_functions(main: relax.Function, others: Mapping[str, relax.Function], m
     return relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
 
 
-def codegen_of(function: Any) -> str | None:
-    if not isinstance(function, relax.Function):
-        return None
-    attrs = function.attrs or {}
-    if "Codegen" in attrs:
-        return str(attrs["Codegen"])
-    return "" if "Composite" in attrs else None
-
-
 def keep_functions(module: IRModule, wanted: Callable[[Any], bool]) -> IRModule:
     return tvm.IRModule({gv: f for gv, f in module.functions.items() if wanted(f)}, attrs=module.attrs)
 
@@ -346,7 +337,8 @@ def _clip(inputs: Any, attrs: Mapping[str, Any]) -> relax.Expr | None:
     ty = inputs[0].ty
     if not isinstance(ty, relax.TensorType) or str(ty.dtype) not in ("float16", "float32", "float64"):
         return None
-    bounds = clip_bounds(inputs, attrs, str(ty.dtype))
+    bounds = clip_bounds(inputs, attrs, str(ty.dtype), lambda bound: float(const_value(bound).reshape(())) if (
+        kind(bound) == "constant" and const_value(bound).size == 1) else None)
     return None if bounds is None else relax.op.clip(inputs[0], *bounds)
 
 

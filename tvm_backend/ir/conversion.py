@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nodes import Call, Constant, Shape, TensorType, Unsupported, Var, attributes
 from archloom.tvm_backend.ir.operators import type_of_call
 
@@ -22,12 +21,14 @@ def rename(name: str) -> str:
     return name.strip("/").replace("/", ".").replace("::", ".") or "node"
 
 
-def clip_bounds(inputs: Sequence[Any], attrs: Mapping[str, Any], dtype: str) -> list[float] | None:
+def clip_bounds(
+    inputs: Sequence[Any], attrs: Mapping[str, Any], dtype: str, number_of: Callable[[Any], float | None]
+) -> list[float] | None:
     """Both bounds of ``Clip``, those of the type where they are left out; None where they are computed or infinite."""
     limits, bounds = np.finfo(dtype), []
     for position, (key, default) in enumerate((("min", limits.min), ("max", limits.max)), start=1):
         given = inputs[position] if len(inputs) > position else None
-        number = attrs.get(key, default) if given is None else ir.number_of(given)
+        number = attrs.get(key, default) if given is None else number_of(given)
         if number is None or (given is not None and not math.isfinite(number)):
             return None
         bounds.append(float(number))

@@ -96,7 +96,6 @@ class Representation(Protocol):
     def make_function(self, params: Sequence[Any], body: Sequence[Any], results: Sequence[Any],
                       attrs: Mapping[str, Any] | None = None, /) -> Any: ...
     def is_composite(self, module: Any, expr: Any, /) -> tuple[str, Any] | None: ...
-    def codegen_of(self, function: Any, /) -> str | None: ...
 
     # a call with its type; field ``index`` of a tuple; a function parameter of the name and type of ``var``
     def normalized(self, call: Any, /) -> Any: ...
@@ -352,6 +351,7 @@ def is_composite(module: IRModule, expr: Any) -> tuple[str, Any] | None:
 
 def codegen_of(function: Function) -> str | None:
     """Who runs a function (its attribute ``Codegen``): None for ``main`` and TIR, ``""`` for composite functions."""
-    return of(function).codegen_of(function)
+    attrs = getattr(function, "attrs", None) or {}
+    return str(attrs["Codegen"]) if "Codegen" in attrs else "" if "Composite" in attrs else None
 
 

@@ -126,12 +126,6 @@ def is_composite(module: nodes.Module, expr: Any) -> tuple[str, nodes.Function] 
     return None
 
 
-def codegen_of(function: nodes.Function) -> str | None:
-    if "Codegen" in function.attrs:
-        return str(function.attrs["Codegen"])
-    return "" if "Composite" in function.attrs else None
-
-
 def keep_functions(module: nodes.Module, wanted: Callable[[Any], bool]) -> nodes.Module:
     return nodes.Module({name: f for name, f in module.named.items() if wanted(f)})
 

@@ -7,7 +7,7 @@ has the anchor ``elementwise``: its first operand goes through ``attrs["operatio
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -69,13 +69,14 @@ def _below(call: ir.Call, lookup: ir.Lookup) -> Any:
     return found[0] if found else None
 
 
+@dataclass
 class _Reading:
     """The operations so far; operand 0 is what goes through them."""
 
-    def __init__(self, shape: tuple[int, ...], lookup: ir.Lookup) -> None:
-        self.shape, self.lookup = shape, lookup
-        self.operands: list[Any] = []
-        self.operations: list[Applied] = []
+    shape: tuple[int, ...]
+    lookup: ir.Lookup
+    operands: list[Any] = field(default_factory=list)
+    operations: list[Applied] = field(default_factory=list)
 
     def apply(self, call: ir.Call, through: Any) -> None:
         """Take over one call, of the variable ``through`` (None: the first)."""

@@ -9,7 +9,7 @@ import pytest
 
 import archloom
 from archloom.tvm_backend.check.reference import integer_session, run
-from archloom.tvm_backend.ir import compat
+from archloom.tvm_backend.ir import expressions
 from archloom.tvm_backend.targets.choice import only
 from archloom.tvm_backend.targets.partition import partition
 from tests.support.tvm_backend.networks import Net, quantized, samples
@@ -28,7 +28,7 @@ def test_conv2d(groups: int, weight_shape: int, conv2d_module: Any, conv2d_refer
     module = conv2d_module(x.shape, weight.shape, groups=groups)
     module = bound(module, weight=weight)
     split = partition(module, only(target)).module
-    codegens = [compat.codegen_of(f) for f in split.functions.values()]
+    codegens = [expressions.codegen_of(f) for f in split.functions.values()]
     assert codegens.count("vanilla_accelerator") == 1 and [p.name for p in split["main"].params] == ["data"]
 
     network = archloom.compile(module, "vanilla_accelerator", {"dim": 16})

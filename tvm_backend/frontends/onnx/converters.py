@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from archloom.tvm_backend.frontends.onnx import shaping
+from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.conversion import (
     Converter,
     Node,
@@ -105,7 +106,7 @@ def _arithmetic(op: str, function: Callable[..., Any]) -> Converter:
 def _clip(node: Node) -> Any:
     if typed(node.inputs[0]).dtype != "float32":
         raise Unsupported("Clip of other numbers than float32")
-    bounds = clip_bounds(node.inputs, node.attrs, "float32")
+    bounds = clip_bounds(node.inputs, node.attrs, "float32", ir.number_of)
     if bounds is None:
         raise Unsupported("Clip to bounds that are not constant")
     return call("clip", node.inputs[0], *bounds)

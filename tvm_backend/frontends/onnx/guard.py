@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from graphlib import CycleError, TopologicalSorter
 
 import onnx
 from onnx import TensorProto, helper
@@ -127,22 +128,14 @@ def _refuse_frames(proto: onnx.ModelProto, label: str) -> None:
 
 def _refuse_expansion(proto: onnx.ModelProto, label: str) -> None:
     """ModelError for functions of the network's own that are too many operators when they are written out."""
-    bodies = {(f.domain, f.name): f.node for f in proto.functions}
+    bodies = {(f.domain, f.name): [(n.domain, n.op_type) for n in f.node] for f in proto.functions}
     sizes: dict[tuple[str, str], int] = {}
-    waiting = list(bodies)
-    for _ in range(len(bodies)):  # callees before callers: each round settles one at least, as none calls itself
-        left = []
-        for key in waiting:
-            inner = [(n.domain, n.op_type) for n in bodies[key]]
-            if all(k in sizes or k not in bodies for k in inner):
-                sizes[key] = sum(sizes.get(k, 1) for k in inner)
-            else:
-                left.append(key)
-        if len(left) == len(waiting):
-            break
-        waiting = left
-    if waiting:
-        raise ModelError(f"{label}: function {waiting[0][1]!r} of domain {waiting[0][0]!r} calls itself")
+    try:
+        for key in TopologicalSorter(bodies).static_order():  # callees before callers
+            sizes[key] = sum(sizes[inner] for inner in bodies[key]) if key in bodies else 1
+    except CycleError as error:
+        domain, name = error.args[1][0]
+        raise ModelError(f"{label}: function {name!r} of domain {domain!r} calls itself") from None
     count = sum(sizes.get((n.domain, n.op_type), 1) for n in proto.graph.node)
     if count > MAX_NODES:
         raise ModelError(f"{label}: expected at most {MAX_NODES} operators, found {count} when its functions are "

@@ -82,11 +82,6 @@ def _linear(site: Site) -> Any:
     return product if bias is None else site.emit("add", product, bias)
 
 
-def _matmul(site: Site) -> Any:
-    """As :func:`_linear`, of any two tensors."""
-    return site.emit("matmul", site.at(0), site.at(1))
-
-
 def _windows(site: Site) -> Any:
     """``unfold`` of images: [n, c, h, w] → [n, c · taps, places]."""
     x = site.at(0, "self")
@@ -140,7 +135,8 @@ _CONVERTERS: Mapping[str, Callable[[Site], Any]] = {
     "amax.default": _extreme("max"),
     "sum.dim_IntList": _sum,
     "linear.default": _linear,
-    **dict.fromkeys(("matmul.default", "mm.default", "bmm.default"), _matmul),
+    **dict.fromkeys(("matmul.default", "mm.default", "bmm.default"), lambda site: site.emit(
+        "matmul", site.at(0), site.at(1))),
     "im2col.default": _windows,
 }
 

@@ -216,9 +216,7 @@ def _layer_norm(
 ) -> Any:
     if weight is not None and bias is not None:
         return NotImplemented
-    weight = torch.ones(shape, dtype=x.dtype) if weight is None else weight
-    bias = torch.zeros(shape, dtype=x.dtype) if bias is None else bias
-    return torch.ops.aten.layer_norm.default(x, shape, weight, bias, eps)
+    return torch.ops.aten.layer_norm.default(x, shape, *_given(weight, bias, shape, x), eps)
 
 
 def _group_norm(
@@ -226,9 +224,13 @@ def _group_norm(
 ) -> Any:
     if weight is not None and bias is not None:
         return NotImplemented
-    weight = torch.ones(c, dtype=x.dtype) if weight is None else weight
-    bias = torch.zeros(c, dtype=x.dtype) if bias is None else bias
-    return torch.ops.aten.native_group_norm.default(x, weight, bias, n, c, area, groups, eps)
+    return torch.ops.aten.native_group_norm.default(x, *_given(weight, bias, (c,), x), n, c, area, groups, eps)
+
+
+def _given(weight: Tensor | None, bias: Tensor | None, shape: Sequence[int], x: Tensor) -> tuple[Tensor, Tensor]:
+    """Factors and shifts, neutral ones where there are none."""
+    return (torch.ones(shape, dtype=x.dtype) if weight is None else weight,
+            torch.zeros(shape, dtype=x.dtype) if bias is None else bias)
 
 
 def _prod(x: Tensor, dim: int, keepdim: bool = False, *, dtype: Any = None) -> Any:
