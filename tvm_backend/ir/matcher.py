@@ -144,7 +144,8 @@ class _Match:
         value = self.bound.get(expr, expr) if type(expr) is nodes.Var else expr
         if pattern in self.memo:
             return self.memo[pattern] is value
-        if type(pattern) is CallOf and not _is_call(value, pattern):
+        if type(pattern) is CallOf and not (type(value) is nodes.Call and value.op == pattern.op[len(RELAX):]
+                                            and len(value.args) == len(pattern.args)):
             return False
         mark = len(self.order)
         if self._fits(pattern, value):
@@ -169,9 +170,3 @@ class _Match:
             case Not(inner):
                 return not _Match(self.bound).fits(inner, value)
         raise nodes.Unsupported(f"a pattern {type(pattern).__name__}")
-
-
-def _is_call(value: Any, pattern: CallOf) -> bool:
-    """Whether ``value`` is a call of the pattern's operator on as many arguments."""
-    return type(value) is nodes.Call and value.op == pattern.op[len(RELAX):] and len(value.args) == len(pattern.args)
-

@@ -77,10 +77,8 @@ class Var(Expr):
     ty: Type
 
 
-@cache
-def dtype_name(dtype: np.dtype[Any]) -> str:
-    """``float32``; kept, since NumPy takes long to spell it."""
-    return str(dtype)
+_dtype_name = cache(str)
+"""``float32``; kept, since NumPy takes long to spell it."""
 
 
 class Constant(Expr):
@@ -90,7 +88,7 @@ class Constant(Expr):
 
     def __init__(self, value: np.ndarray) -> None:
         self.value = value
-        self.ty: Type = TensorType(value.shape, dtype_name(value.dtype))
+        self.ty: Type = TensorType(value.shape, _dtype_name(value.dtype))
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -213,6 +211,5 @@ def variables_in(value: Any) -> list[Var]:
 _NESTED = frozenset({Call, Tuple, TupleGet})
 
 
-def attributes(**values: Any) -> SimpleNamespace:
-    """Attributes of a call, read as ``call.attrs.name``."""
-    return SimpleNamespace(**values)
+attributes = SimpleNamespace
+"""Attributes of a call, read as ``call.attrs.name``."""

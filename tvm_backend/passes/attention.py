@@ -148,7 +148,7 @@ class _Attention(Rewriter):
         if name == "where":
             condition, first, second = value.args
             for inner, barred, seen in ((first, second, True), (second, first, False)):
-                if _is_barred(barred):
+                if ir.is_constant(barred) and bool((np.asarray(ir.const_value(barred)) <= BARRED).all()):
                     return self._scores(inner, scale, (*biases, (_Choice(condition, seen), 1.0)))
         return None
 
@@ -313,8 +313,3 @@ def _factor(call: ir.Call, name: str | None) -> tuple[Any, float]:
                 value = 1 / value if value else math.inf
             return call.args[other], value
     return None, 1.0
-
-
-def _is_barred(expr: Any) -> bool:
-    """Whether an expression is a constant of numbers far below all scores."""
-    return ir.is_constant(expr) and bool((np.asarray(ir.const_value(expr)) <= BARRED).all())

@@ -33,12 +33,6 @@ def as_products(
     return _Products(float_weights(module), whole, images).rewritten()
 
 
-def _is_unequal(product: ir.Call) -> bool:
-    """Whether the leading dimensions of a product's operands differ, and the second is more than one matrix."""
-    first, second = (ir.shape_of(a)[:-2] for a in product.args)
-    return first != second and math.prod(second) > 1
-
-
 @dataclass
 class _Pending:
     """A product whose bias and ReLU may still follow: ``sums`` [..., rows, channels], and what the network reads."""
@@ -189,7 +183,8 @@ class _Products(Rewriter):
 
     def _shared(self, var: ir.Var, call: ir.Call) -> bool:
         """A product of batches of which one operand is shared by parts of it: that is repeated."""
-        if not _is_unequal(call):
+        leads = [ir.shape_of(a)[:-2] for a in call.args]
+        if leads[0] == leads[1] or math.prod(leads[1]) == 1:  # a single matrix multiplies all rows at once
             return False
         full, sides = ir.shape_of(call)[:-2], []
         for side in call.args:

@@ -112,10 +112,6 @@ def _clip(node: Node) -> Any:
     return call("clip", node.inputs[0], *bounds)
 
 
-def _global_average(node: Node) -> Any:
-    return call("mean", node.inputs[0], axis=tuple(range(2, len(typed(node.inputs[0]).shape))), keepdims=True)
-
-
 def _reduction(op: str, as_input: int) -> Converter:
     """``as_input``: the operator set since which axes are an argument."""
 
@@ -193,7 +189,9 @@ def _cumsum(node: Node) -> Any:
 CONVERTERS: Mapping[str, Converter] = {
     **shaping.CONVERTERS,
     "QuantizeLinear": _quantization("quantize"), "DequantizeLinear": _quantization("dequantize"), "Conv": _conv,
-    "MaxPool": _pool("nn.max_pool2d"), "AveragePool": _pool("nn.avg_pool2d"), "GlobalAveragePool": _global_average,
+    "MaxPool": _pool("nn.max_pool2d"), "AveragePool": _pool("nn.avg_pool2d"),
+    "GlobalAveragePool": lambda node: call(
+        "mean", node.inputs[0], axis=tuple(range(2, len(typed(node.inputs[0]).shape))), keepdims=True),
     "Gemm": _gemm, "MatMul": lambda node: call("matmul", node.inputs[0], node.inputs[1], out_dtype=None),
     **{name: _arithmetic(op, function) for name, op, function in (
         ("Add", "add", np.add), ("Sub", "subtract", np.subtract), ("Mul", "multiply", np.multiply),

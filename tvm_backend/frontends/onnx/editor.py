@@ -171,7 +171,8 @@ class Editor:
         """A new constant; without data where the numbers that it was made of were left out."""
         array = np.asarray(value)
         kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-        if not any(array.strides) and is_weight(kind, array.shape) and self._has_blanks:
+        if not any(array.strides) and is_weight(kind, array.shape) and any(
+                map(is_blank, self.graph.initializer)):
             return self._blank(name, kind, array.shape)
         self._added.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
@@ -197,10 +198,6 @@ class Editor:
         result.graph.node.extend(self._nodes)
         result.graph.initializer.extend(self._added)
         return result
-
-    @cached_property
-    def _has_blanks(self) -> bool:
-        return any(is_blank(tensor) for tensor in self.graph.initializer)
 
     def _changed_constant(
         self, tensor: onnx.TensorProto, label: str, change: Callable[[np.ndarray], np.ndarray]

@@ -14,7 +14,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from archloom.tvm_backend.frontends.onnx.converters import CONVERTERS
-from archloom.tvm_backend.frontends.onnx.editor import opset_of
+from archloom.tvm_backend.frontends.onnx.editor import attributes_of, opset_of
 from archloom.tvm_backend.frontends.onnx.guard import without_weights
 from archloom.tvm_backend.frontends.onnx.skeleton import is_weight
 from archloom.tvm_backend.ir import nodes
@@ -78,7 +78,8 @@ class _Importer:
         inputs = [self.values[name] if name else None for name in node.input]
         if self.shapes and node.op_type not in TAKES_SHAPES and any(isinstance(i, nodes.Shape) for i in inputs):
             raise nodes.Unsupported(f"{node.op_type} of a shape")
-        attributes = {a.name: _attribute(a) for a in node.attribute}
+        attributes = {name: tuple(value) if isinstance(value, list) else value
+                      for name, value in attributes_of(node).items()}
         expr = convert(Node(inputs, attributes, self.opset, len(node.output), self._unnamed))
         results = self._named(expr, rename(node.name or node.op_type))
         if len(results) < len(node.output):
@@ -164,8 +165,3 @@ def array(tensor: onnx.TensorProto) -> np.ndarray:
     if dtype is not None and tensor.raw_data:
         return np.frombuffer(tensor.raw_data, dtype).reshape(shape)
     return numpy_helper.to_array(tensor)
-
-
-def _attribute(attribute: onnx.AttributeProto) -> Any:
-    value = helper.get_attribute_value(attribute)
-    return tuple(value) if isinstance(value, list) else value

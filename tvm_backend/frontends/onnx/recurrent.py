@@ -67,8 +67,7 @@ def frame_by_frame(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _written_out(node: onnx.NodeProto, editor: Editor) -> bool:
-    layer = _Layer.of(node, editor)
-    if layer is not None:
+    if (layer := _Layer.of(node, editor)) is not None:
         layer.write()
     return layer is not None
 

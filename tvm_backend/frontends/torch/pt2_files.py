@@ -89,7 +89,9 @@ def _plain(path: Path, quantized: dict[str, bytes]) -> bytes:
                 where, data = f"{path}: {info.filename}", source.read(info)
                 if inner.startswith((WEIGHTS, CONSTANTS)) and inner.endswith(".json"):
                     data = _checked_weights(where, inner, data, source, quantized)
-                target.writestr(info.filename, _checked(where, inner, data))
+                elif inner.startswith(GRAPH) and inner.endswith(".json"):
+                    data = _checked_graph(where, data)
+                target.writestr(info.filename, data)
     return into.getvalue()
 
 
@@ -112,16 +114,11 @@ def _checked_weights(
     return json.dumps(found).encode()
 
 
-def _checked(where: str, inner: str, data: bytes) -> bytes:
-    """A part of the archive; a graph without what is not needed to compute it."""
-    if inner.startswith(GRAPH) and inner.endswith(".json"):
-        if len(data) > LARGEST_GRAPH:
-            raise ModelError(f"{where}: a graph of {len(data):,} bytes is larger than {LARGEST_GRAPH:,}")
-        return _checked_graph(where, json.loads(data))
-    return data
-
-
-def _checked_graph(where: str, graph: dict[str, Any]) -> bytes:
+def _checked_graph(where: str, data: bytes) -> bytes:
+    """A graph without what is not needed to compute it."""
+    if len(data) > LARGEST_GRAPH:
+        raise ModelError(f"{where}: a graph of {len(data):,} bytes is larger than {LARGEST_GRAPH:,}")
+    graph = json.loads(data)
     if graph.get("range_constraints"):
         raise ModelError(f"{where}: sizes that are open ({', '.join(sorted(graph['range_constraints']))}); expected a "
                          "program that was exported with static shapes")
