@@ -24,20 +24,15 @@ def names() -> list[str]:
 
 
 def load(name: str, seed: int = 0) -> onnx.ModelProto:
-    """The network ``name`` with seeded random weights as initializers; only the image is left as an input."""
-    path = FOLDER / f"{name}.onnx"
-    if not path.exists():
-        raise ValueError(f"unknown network {name!r} (valid: {', '.join(names())})")
-    return with_random_weights(onnx.load(path), seed)
-
-
-def with_random_weights(model: onnx.ModelProto, seed: int = 0) -> onnx.ModelProto:
-    """A copy of ``model`` in which each ``ConstantOfShape`` of a constant shape is a random initializer.
+    """The network ``name``: each ``ConstantOfShape`` of a constant shape becomes an initializer of seeded random
+    weights, and only the image is left as an input.
 
     The last Softmax is dropped, so that outputs are logits and small differences stay visible.
     """
-    result = onnx.ModelProto()
-    result.CopyFrom(model)
+    path = FOLDER / f"{name}.onnx"
+    if not path.exists():
+        raise ValueError(f"unknown network {name!r} (valid: {', '.join(names())})")
+    result = onnx.load(path)
     # before version 4 every initializer had to be an input too
     result.ir_version = max(result.ir_version, 4)
     graph = result.graph

@@ -37,8 +37,7 @@ def _make(where: str, *taken: str, percent: tuple[str, ...] = (), **fixed: Any) 
 
     def make(sizes: Sizes) -> "torch.nn.Module":
         values = {k: sizes[k] / 100 if k in percent else sizes[k] for k in taken}
-        made: torch.nn.Module = getattr(import_module(f"archloom.models.networks.{module}"), name)(**values, **fixed)
-        return made
+        return getattr(import_module(f"archloom.models.networks.{module}"), name)(**values, **fixed)
 
     return make
 

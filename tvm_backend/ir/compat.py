@@ -171,12 +171,8 @@ def bindings(function: relax.Function) -> list[relax.VarBinding]:
     return [b for block in function.body.blocks for b in block.bindings]
 
 
-def is_composite(module: IRModule, expr: Any) -> tuple[str, relax.Function] | None:
-    if isinstance(expr, relax.Call) and isinstance(expr.op, relax.GlobalVar):
-        function = module[expr.op]
-        if isinstance(function, relax.Function) and function.attrs and "Composite" in function.attrs:
-            return str(function.attrs["Composite"]), function
-    return None
+def callee(module: IRModule, expr: Any) -> Any:
+    return module[expr.op] if isinstance(expr, relax.Call) and isinstance(expr.op, relax.GlobalVar) else None
 
 
 def make_function(
@@ -327,8 +323,7 @@ def from_onnx(model: Any) -> IRModule:
 
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     # the importer prints what it fails on, and warns about names that it changes
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
         return Importer({}, {}).from_onnx(model.graph, opset)
 
 
@@ -371,8 +366,7 @@ def from_exported_program(program: Any, converters: Mapping[str, Callable[[Any, 
     """Import an ExportedProgram that is already decomposed, with further converters by ATen name."""
     from tvm.relax.frontend.torch import from_exported_program as convert
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return convert(
             program, run_ep_decomposition=False, unwrap_unit_return_tuple=True, custom_convert_map=dict(converters)
         )
@@ -393,8 +387,7 @@ def packed_functions(functions: Mapping[str, Callable[..., Any]]) -> Iterator[No
 def build(module: IRModule) -> Any:
     """Compile the host module with TVM's LLVM: an executable for :func:`compile_vm`."""
     target = tvm.target.Target("llvm")
-    with target, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with target, warnings.catch_warnings(action="ignore"):
         return relax.build(module, target=target)
 
 

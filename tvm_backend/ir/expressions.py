@@ -93,9 +93,10 @@ class Representation(Protocol):
     def bind(self, var: Any, value: Any, /) -> Any: ...
     def bindings(self, function: Any, /) -> Sequence[Any]: ...
     def result_of(self, function: Any, /) -> Any: ...
+    # a function of one dataflow block that returns ``results`` (a tuple when there are several)
     def make_function(self, params: Sequence[Any], body: Sequence[Any], results: Sequence[Any],
                       attrs: Mapping[str, Any] | None = None, /) -> Any: ...
-    def is_composite(self, module: Any, expr: Any, /) -> tuple[str, Any] | None: ...
+    def callee(self, module: Any, expr: Any, /) -> Any: ...  # the function of the module that ``expr`` calls, or None
 
     # a call with its type; field ``index`` of a tuple; a function parameter of the name and type of ``var``
     def normalized(self, call: Any, /) -> Any: ...
@@ -304,8 +305,7 @@ def substitute(expr: Any, replacements: Mapping[Any, Any]) -> Any:
 
 def bind(var: Any, value: Any) -> Binding:
     """``var = value``."""
-    binding: Binding = of(var).bind(var, value)
-    return binding
+    return of(var).bind(var, value)
 
 
 def bindings(function: Function) -> Sequence[Binding]:
@@ -332,21 +332,16 @@ def use_counts(function: Function) -> Counter[Any]:
     return Counter(var for expr in read for var in variables(expr))
 
 
-def make_function(
-    params: Sequence[Any], body: Sequence[Any], results: Sequence[Any], attrs: Mapping[str, Any] | None = None
-) -> Any:
-    """A function of one dataflow block that returns ``results`` (a tuple when there are several)."""
-    return of(results[0]).make_function(params, body, results, attrs)
-
-
 def rebuild(function: Function, body: Sequence[Any], results: Sequence[Any]) -> Any:
-    """The function with another body and other results; parameters and attributes stay."""
+    """The function with another body, of one dataflow block, and other results; parameters and attributes stay."""
     return of(function).make_function(function.params, body, results, function.attrs)
 
 
 def is_composite(module: IRModule, expr: Any) -> tuple[str, Any] | None:
     """``(name, function)`` where ``expr`` calls a composite function of ``module``, else None."""
-    return of(module).is_composite(module, expr)
+    function = of(module).callee(module, expr)
+    attrs = getattr(function, "attrs", None) or {}
+    return (str(attrs["Composite"]), function) if "Composite" in attrs else None
 
 
 def codegen_of(function: Function) -> str | None:

@@ -118,12 +118,9 @@ def make_function(
     return nodes.Function(tuple(params), (*body, nodes.Binding(out, result)), out, dict(attrs or {}))
 
 
-def is_composite(module: nodes.Module, expr: Any) -> tuple[str, nodes.Function] | None:
-    if isinstance(expr, nodes.Call) and isinstance(expr.op, nodes.Target) and not expr.op.external:
-        function = module[expr.op.name]
-        if "Composite" in function.attrs:
-            return str(function.attrs["Composite"]), function
-    return None
+def callee(module: nodes.Module, expr: Any) -> Any:
+    op = expr.op if isinstance(expr, nodes.Call) else None
+    return module[op.name] if isinstance(op, nodes.Target) and not op.external else None
 
 
 def keep_functions(module: nodes.Module, wanted: Callable[[Any], bool]) -> nodes.Module:

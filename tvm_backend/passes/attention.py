@@ -237,8 +237,9 @@ class _Attention(Rewriter):
             if isinstance(added, _Choice) and not ir.is_constant(added.condition):
                 expr = self._chosen(added, full)
             elif isinstance(added, np.ndarray | _Choice) or ir.is_constant(added):
-                with np.errstate(over="ignore"):
-                    fixed = fixed + _outwards(_array(added), full) * np.float32(factor)
+                array = _array(added)
+                with np.errstate(over="ignore"):  # shapes are broadcast as those of what is computed
+                    fixed = fixed + array.reshape(_four(array.shape, full)) * np.float32(factor)
                 continue
             else:
                 expr = self._outwards(self.new(added), full)
@@ -285,10 +286,6 @@ def _array(added: Any) -> np.ndarray:
         keeps = np.asarray(ir.const_value(added.condition), bool) == added.seen
         return np.where(keeps, np.float32(0), LOWEST)
     return np.asarray(added if isinstance(added, np.ndarray) else ir.const_value(added), np.float32)
-
-
-def _outwards(array: np.ndarray, full: tuple[int, ...]) -> np.ndarray:
-    return np.broadcast_to(array.reshape(_four(array.shape, full)), full)
 
 
 def _four(shape: tuple[int, ...], full: tuple[int, ...]) -> tuple[int, ...]:

@@ -100,8 +100,7 @@ def quantize(
     with _quiet():
         quantizer.quantize_model()
         quantizer.model.topological_sort()
-    result: onnx.ModelProto = quantizer.model.model
-    return result
+    return quantizer.model.model
 
 
 def _exported(module: "torch.nn.Module", calibration: Iterable[Sample]) -> tuple[onnx.ModelProto, Iterable[Sample]]:

@@ -36,7 +36,7 @@ class _Network(Editor):
         q = self.node("QuantizeLinear", [x, *parameters], f"{x}.q")
         return self.node("DequantizeLinear", [q, *parameters], f"{x}.dq")
 
-    def dequantized(self, name: str, value: np.ndarray, scale: float) -> str:
+    def weight(self, name: str, value: np.ndarray, scale: float) -> str:
         if self.floats:
             return self.constant(name, value.astype(np.float32) * np.float32(scale))
         constant = self.constant(f"{name}.int", value)
@@ -53,11 +53,11 @@ def onnx_model(op: Operator, seed: int = 0, numbers: Numbers = "int8") -> onnx.M
     quantized = [net.quantized(name, scale.x) for name in inputs]
     if weight_shape:
         weight = np.clip(np.rint(rng.standard_normal(weight_shape) * DEVIATION), -127, 127).astype(np.int8)
-        quantized.append(net.dequantized("W", weight, scale.w))
+        quantized.append(net.weight("W", weight, scale.w))
     if op.kind != "add" and op["bias"]:
         channels = op["n"] if op.kind == "gemm" else op["o"]
         bias = rng.integers(-2000, 2000, channels).astype(np.int32)
-        quantized.append(net.dequantized("bias", bias, scale.x * scale.w))
+        quantized.append(net.weight("bias", bias, scale.x * scale.w))
     y = _operator(net, op, quantized)
     if op["relu"]:
         y = net.node("Relu", [y], "relu")

@@ -81,8 +81,7 @@ class Source:
         """
         given, name = self.given, self.name
         if self.kind == "model":
-            model: Model = given
-            return model
+            return given
         if self.kind == "name":
             return named_networks.load_named(given, numbers, name)
         if self.kind == "relax":

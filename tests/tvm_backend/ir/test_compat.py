@@ -163,7 +163,7 @@ def pattern() -> compat.DFPattern:
 
 def test_patterns_make_composite_functions() -> None:
     fused = compat.fuse_by_pattern(compat.module_of(doubled()), [("t.add", pattern(), lambda context: True)])
-    names = [compat.is_composite(fused, b.value) for b in compat.bindings(fused["main"])]
+    names = [expressions.is_composite(fused, b.value) for b in compat.bindings(fused["main"])]
     assert [n[0] for n in names if n is not None] == ["t.add"]
 
 

@@ -101,7 +101,7 @@ def test_existing_pattern_tables(network: str, table: str, composites: int, regi
     functions = {gv.name_hint: f for gv, f in found.functions.items()}
     assert sum(1 for f in functions.values() if expressions.codegen_of(f) == f"{table}_uma") == regions
     called = [value for f in functions.values() for value in (b.value for b in compat.bindings(f))]
-    labels = [label[0] for value in called if (label := compat.is_composite(found, value)) is not None]
+    labels = [label[0] for value in called if (label := expressions.is_composite(found, value)) is not None]
     assert len(labels) == composites
     assert {label.split(".")[0] for label in labels} == {f"{table}_uma"}
     assert not partition(module, only(target)).refused or network == "resnet"

@@ -172,11 +172,6 @@ def _refuse_window(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]], 
                              f"{MAX_EXTENT}, found {max(attribute.ints)}")
 
 
-def grows(proto: onnx.ModelProto) -> bool:
-    """Whether the network has operators that may make large tensors of small ones."""
-    return any(node.op_type in GROWING for node in proto.graph.node)
-
-
 def _refuse_size(shape: tuple[int, ...], what: str) -> None:
     """Extents that are not known count as 1; elements as 1 byte."""
     size = math.prod(max(1, extent) for extent in shape)

@@ -209,7 +209,7 @@ def _refuse_unsupported(proto: onnx.ModelProto, label: str) -> None:
 def _inferred(proto: onnx.ModelProto, label: str) -> tuple[onnx.ModelProto, Fallbacks]:
     """The network with shapes, or without and why."""
     try:
-        if guard.grows(proto):  # propagated values would be computed before their number is known
+        if has_operators(proto, guard.GROWING):  # propagated values would be computed before their number is known
             guard.refuse_sizes(onnx.shape_inference.infer_shapes(proto, strict_mode=True), label)
         inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)
         guard.refuse_sizes(inferred, label)

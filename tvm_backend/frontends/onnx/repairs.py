@@ -9,18 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, Editor, Shape, attributes_of, rewrite
 from archloom.tvm_backend.frontends.onnx.functions import with_known_shapes
 from archloom.tvm_backend.ir.resizing import resized
-
-if TYPE_CHECKING:
-    import onnx
 
 FRACTIONS = (TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.BFLOAT16)
 
@@ -29,7 +27,7 @@ FRACTIONS = (TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE, TensorP
 class Site:
     """A node that is replaced, in a network that is written anew."""
 
-    node: "onnx.NodeProto"
+    node: onnx.NodeProto
     editor: Editor
 
     @property
@@ -75,7 +73,7 @@ class Site:
 Repair: TypeAlias = Callable[[Site], bool]
 
 
-def repaired(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def repaired(model: onnx.ModelProto) -> onnx.ModelProto:
     """The network with such nodes replaced."""
     if not any(node.op_type in REPAIRS and node.domain in OWN_DOMAINS for node in model.graph.node):
         return model
@@ -84,7 +82,7 @@ def repaired(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return rewrite(model, dict.fromkeys(REPAIRS, lambda node, editor: REPAIRS[node.op_type](Site(node, editor))))
 
 
-def _has_computed_sizes(model: "onnx.ModelProto") -> bool:
+def _has_computed_sizes(model: onnx.ModelProto) -> bool:
     """Whether an image is resized to a size that is computed (of the shape of another, as a rule)."""
     made = {name for node in model.graph.node if node.op_type != "Constant" for name in node.output}
     return any(name in made for node in model.graph.node if node.op_type == "Resize" for name in node.input[2:])

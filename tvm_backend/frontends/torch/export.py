@@ -53,8 +53,7 @@ def export(module: torch.nn.Module, example_inputs: Any, name: str) -> Any:
     """``torch.export`` of a module in evaluation mode, with its static shapes."""
     inputs = example_tensors(example_inputs, name)
     try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"):
             return torch.export.export(evaluated(module), inputs)
     except Exception as error:  # dynamo, functorch and the module's own code raise as they like
         raise ModelError(f"{name}: torch.export fails: {_summary(error)}") from error
@@ -83,8 +82,7 @@ def load_program(program: torch.export.ExportedProgram, name: str, input_names: 
     from archloom.tvm_backend.ir import compat
 
     try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"):
             table = compat.torch_decompositions(KEEP)
             for more in (decompositions.table(), quantized.decompositions()):
                 table.update(more)
@@ -122,8 +120,7 @@ def to_onnx(
     """A float module as ONNX, which :func:`archloom.tvm_backend.quantization.quantize.quantize` takes."""
     inputs = example_tensors(example_inputs, name)
     try:
-        with torch.no_grad(), warnings.catch_warnings(), quiet("torch.onnx"):
-            warnings.simplefilter("ignore")
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"), quiet("torch.onnx"):
             program = torch.onnx.export(evaluated(module), inputs, dynamo=True, verbose=False, input_names=input_names)
         proto: onnx.ModelProto = program.model_proto
     except Exception as error:  # any converter, the module's own code, or a missing onnxscript

@@ -155,8 +155,7 @@ def _read_tensor(where: str, data: bytes) -> torch.Tensor:
             made_by_torchao = any(MAKER in record.read(n) for n in record.namelist() if n.endswith("data.pkl"))
         if made_by_torchao:
             _import_torchao(where)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             tensor = torch.load(io.BytesIO(data), weights_only=True)
     except (pickle.UnpicklingError, zipfile.BadZipFile, RuntimeError, EOFError, KeyError, ValueError) as error:
         raise ModelError(
@@ -168,8 +167,7 @@ def _read_tensor(where: str, data: bytes) -> torch.Tensor:
 
 def _import_torchao(where: str) -> None:
     try:
-        with quiet("torchao", "torch.utils._pytree"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet("torchao", "torch.utils._pytree"), warnings.catch_warnings(action="ignore"):
             importlib.import_module("torchao.quantization")
     except ImportError as error:
         raise ModelError(f"{where} has been quantized by torchao, which is not installed: pip install torchao"
