@@ -21,12 +21,10 @@ class DFPattern:
         return Not(self)
 
 
-@dataclass(frozen=True, eq=False)
 class Wildcard(DFPattern):
     """Anything."""
 
 
-@dataclass(frozen=True, eq=False)
 class Const(DFPattern):
     """A tensor constant."""
 

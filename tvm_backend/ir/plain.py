@@ -23,7 +23,7 @@ _KINDS: dict[type, nodes.Kind] = {
 
 
 tuple_get, bind = nodes.TupleGet, nodes.Binding
-bindings, result_of = attrgetter("body"), attrgetter("result")
+bindings, result_of, const_value = map(attrgetter, ("body", "result", "value"))
 
 
 def kind(expr: Any) -> nodes.Kind:
@@ -36,10 +36,6 @@ def type_of(expr: Any) -> nodes.Type:
 
 def op_name(expr: Any) -> str | None:
     return expr.op if type(expr) is nodes.Call and isinstance(expr.op, str) else None
-
-
-def const_value(expr: nodes.Constant) -> np.ndarray:
-    return expr.value
 
 
 def scalar_of(value: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from archloom.tvm_backend.frontends.onnx.editor import Editor, has_operators, known_shapes, read_counts
+from archloom.tvm_backend.frontends.onnx.editor import Editor, copied, has_operators, known_shapes, read_counts
 from archloom.tvm_backend.quantization.quantize import (
     AFTER_FOLDING,
     BEFORE_FOLDING,
@@ -50,8 +50,7 @@ def _without_normalization(model: onnx.ModelProto) -> onnx.ModelProto:
         if node.op_type == "BatchNormalization" and node.input[0] in normalized:
             continue
         if node.op_type == "Conv" and node.output[0] in normalized:
-            convolution, normalization = onnx.NodeProto(), normalized[node.output[0]]
-            convolution.CopyFrom(node)
+            convolution, normalization = copied(node), normalized[node.output[0]]
             if len(node.input) < 3:
                 convolution.input.append(normalization.input[2])  # the shift has the shape of a bias
             convolution.output[0] = normalization.output[0]

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import onnx
@@ -20,6 +20,7 @@ from onnx import helper, numpy_helper
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, is_blank, is_weight
 
 Shape: TypeAlias = tuple[int, ...]
+Message = TypeVar("Message", onnx.ModelProto, onnx.NodeProto)
 Rule: TypeAlias = "Callable[[onnx.NodeProto, Editor], bool]"
 """Writes what takes the place of a node, True; or writes nothing and leaves the node as it is, False."""
 OWN_DOMAINS = ("", "ai.onnx")
@@ -44,10 +45,10 @@ def has_operators(model: onnx.ModelProto, operators: "Mapping[str, Any] | frozen
     return any(node.op_type in operators for node in model.graph.node)
 
 
-def copied(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A network of its own."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+def copied(message: Message) -> Message:
+    """A network or a node of its own."""
+    copy = type(message)()
+    copy.CopyFrom(message)
     return copy
 
 
@@ -63,8 +64,7 @@ def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
 
 def with_attributes(node: onnx.NodeProto, without: Sequence[str] = (), **attributes: Any) -> onnx.NodeProto:
     """A copy of a node with some attributes left out and others added."""
-    copy = onnx.NodeProto()
-    copy.CopyFrom(node)
+    copy = copied(node)
     del copy.attribute[:]
     copy.attribute.extend(a for a in node.attribute if a.name not in without and a.name not in attributes)
     copy.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
@@ -182,8 +182,7 @@ class Editor:
         node = self.dequantized.get(name)
         if node is None:
             return self._changed_constant(self.constants[name], label, change)
-        copy = onnx.NodeProto()
-        copy.CopyFrom(node)
+        copy = copied(node)
         copy.input[0] = self._changed_constant(self.constants[node.input[0]], f"{label}.integers", change)
         copy.output[0] = copy.name = label
         self.write(copy)

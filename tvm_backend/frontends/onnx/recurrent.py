@@ -74,17 +74,16 @@ def _written_out(node: onnx.NodeProto, editor: Editor) -> bool:
 
 @dataclass
 class _Layer:
-    """A recurrent operator with its arrays [directions, ...]."""
+    """A recurrent operator with the names of its inputs, "" for those left out, and its arrays [directions, ...]."""
 
     node: onnx.NodeProto
     editor: Editor
+    inputs: list[str]
     shape: Shape
     arrays: tuple[np.ndarray, ...]
     activations: tuple[str, ...]
     direction: str
     after_product: bool
-    lengths: str = ""
-    peepholes: np.ndarray | None = None
     masks: set[str] = field(default_factory=set)
 
     @property
@@ -110,9 +109,8 @@ class _Layer:
             return None
         w, r = (editor.value(name) for name in inputs[1:3])
         b = editor.value(inputs[3]) if inputs[3] else np.zeros((len(w), 2 * w.shape[1]), w.dtype)
-        return _Layer(node, editor, shape, (w, r, b), activations, direction,
-                      bool(attributes.get("linear_before_reset")), inputs[LENGTHS],
-                      editor.value(inputs[PEEPHOLES]) if inputs[PEEPHOLES] else None)
+        return _Layer(node, editor, inputs, shape, (w, r, b), activations, direction,
+                      bool(attributes.get("linear_before_reset")))
 
     def write(self) -> None:
         """Write the nodes that compute the layer's outputs."""
@@ -146,7 +144,7 @@ class _Layer:
         entering_bias, state_bias = np.split(b, 2)
         if kind != "GRU":
             entering_bias, state_bias = entering_bias + state_bias, np.zeros_like(state_bias)
-        rows = self._shaped(self.node.input[0], (frames * batch, width), f"{name}.frames")
+        rows = self._shaped(self.inputs[0], (frames * batch, width), f"{name}.frames")
         entering = self._add("Gemm", [rows, self.editor.constant(f"{name}.w", w.T), self.editor.constant(
             f"{name}.b", entering_bias)], f"{name}.entering")
         entering = self._shaped(entering, (frames, batch, gates * r.shape[1]), f"{name}.entering.frames")
@@ -156,7 +154,8 @@ class _Layer:
         count = len(self.activations) // (2 if self.direction == "bidirectional" else 1)
         self.acts = self.activations[way * count:(way + 1) * count]
         step = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._rnn}[kind]
-        self.peeping = () if self.peepholes is None else np.split(self.peepholes[way], 3)
+        peepholes = self.inputs[PEEPHOLES]
+        self.peeping = np.split(self.editor.value(peepholes)[way], 3) if peepholes else ()
         state = self._first(name, way)
         states: list[tuple[str, ...]] = []
         for frame in reversed(range(frames)) if backwards else range(frames):
@@ -169,8 +168,7 @@ class _Layer:
 
     def _first(self, name: str, way: int) -> tuple[str, ...]:
         """The initial state; "" for zeros."""
-        inputs = [*self.node.input, *[""] * 8]
-        positions = (STATE, CELL) if self.node.op_type == "LSTM" else (STATE,)
+        inputs, positions = self.inputs, (STATE, CELL) if self.node.op_type == "LSTM" else (STATE,)
         found = []
         for p in positions:
             label = f"{name}.first.{p}"
@@ -200,13 +198,13 @@ class _Layer:
 
     def _within(self, frame: int, new: str, old: str, label: str) -> str:
         """``new`` where the frame belongs to the sequence, else ``old`` ("" for zeros)."""
-        if not self.lengths:
+        if not self.inputs[LENGTHS]:
             return new
         inside = f"{self.nodes_name}.{frame}.inside"
         if inside not in self.masks:
             self.masks.add(inside)
             place = self.editor.constant(f"{inside}.place", np.int32(frame))
-            flat = self._add("Less", [place, self.lengths], f"{inside}.flat")
+            flat = self._add("Less", [place, self.inputs[LENGTHS]], f"{inside}.flat")
             self._shaped(flat, (self.shape[1], 1), inside)
         if not old:
             old = self.editor.constant(f"{label}.nothing", np.zeros((1, 1), self.arrays[1].dtype))
