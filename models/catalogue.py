@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from archloom.models.networks.listing import NETWORKS, Network, Sizes
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 LARGEST = 1 << 20
 BY_NAME = {network.name: network for network in NETWORKS}
 """All networks of the catalogue."""
+TRAINED = {"digits_cnn": "a residual CNN, 98 % of digits right", "digits_vit": "a vision transformer, 95 %"}
+"""Networks that are trained when they are asked for, in seconds, on scikit-learn's handwritten digits, with what they
+are; both take ``image`` [1, 1, 8, 8]."""
+CALIBRATION = 128
+"""Images by which those are quantized."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +43,9 @@ class Built:
 
 
 def is_spelled(text: object) -> bool:
-    """Whether ``text`` names a network of the catalogue, with or without sizes."""
+    """Whether ``text`` names a network of the catalogue, with or without sizes, or a trained one."""
     match = re.fullmatch(r"\s*(\w+)\s*(?:\(.*\))?\s*", text, re.DOTALL) if isinstance(text, str) else None
-    return match is not None and match.group(1) in BY_NAME
+    return text in TRAINED or (match is not None and match.group(1) in BY_NAME)
 
 
 def parse(text: str) -> tuple[Network, dict[str, int]]:
@@ -63,7 +69,9 @@ def tiny(name: str) -> str:
 
 
 def build(text: str, seed: int = 0) -> Built:
-    """The network that ``text`` names, with seeded random weights."""
+    """The network that ``text`` names, with seeded random weights unless it is trained."""
+    if text in TRAINED:
+        return _trained(text)
     import torch
 
     from archloom.models.networks.layers import perturbed, seeded
@@ -79,6 +87,20 @@ def build(text: str, seed: int = 0) -> Built:
         return [{k: v.numpy() for k, v in _draw(network, sizes, seed + i).items()} for i in range(count)]
 
     return Built(spelled(network, sizes), fill(module, seed), _draw(network, sizes, seed), samples)
+
+
+@cache
+def _trained(name: str) -> Built:
+    """A network of :data:`TRAINED`, trained once in a process."""
+    import torch
+
+    from archloom.models import data, digits
+
+    split = data.digits()
+    vit = digits.Training(epochs=20, learning_rate=3e-3, weight_decay=1e-2)
+    module = digits.train(split) if name == "digits_cnn" else digits.trained(digits.DigitsViT, split, vit)
+    images = [{"image": image[None]} for image in split.train_images[:CALIBRATION]]
+    return Built(name, module, {"image": torch.from_numpy(images[0]["image"])}, lambda *_: images)
 
 
 def _draw(network: Network, sizes: Sizes, seed: int) -> "dict[str, torch.Tensor]":

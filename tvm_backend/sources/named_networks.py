@@ -1,7 +1,7 @@
 """Networks by name, in the form that a target computes: as they are, or quantized.
 
-They are those of :mod:`archloom.models.catalogue`, the light test networks of the package ``onnx``
-(:mod:`archloom.models.zoo`) as ``light_squeezenet`` and the like, and those of :mod:`archloom.models.trained`.
+They are those of :mod:`archloom.models.catalogue`, and the light test networks of the package ``onnx``
+(:mod:`archloom.models.zoo`) as ``light_squeezenet`` and the like.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from archloom.models import catalogue, trained
+from archloom.models import catalogue
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
 
@@ -25,7 +25,7 @@ CALIBRATION = 4
 
 def is_named(source: str) -> bool:
     """Whether ``source`` is the name of a network, with or without sizes."""
-    return catalogue.is_spelled(source) or source in trained.NAMES or _is_light(source)
+    return catalogue.is_spelled(source) or _is_light(source)
 
 
 def _is_light(source: str) -> bool:
@@ -48,7 +48,7 @@ def load_named(text: str, numbers: Numbers, name: str | None = None) -> "Model":
         if not is_quantized(numbers):
             return load_proto(floats, label)
     else:
-        built = trained.build(text) if text in trained.NAMES else catalogue.build(text)
+        built = catalogue.build(text)
         label = name or built.name
         if not is_quantized(numbers):
             from archloom.tvm_backend.frontends.torch.export import load_module
