@@ -280,8 +280,7 @@ def reshape(source: Any, shape: Sequence[int]) -> Any:
 
 
 def make_call(call: Any, args: Sequence[Any], like: Any = None) -> Any:
-    """A new call of the same operator and attributes on other arguments, of the type of ``like`` (by default its own).
-    """
+    """A new call of the same operator and attributes on other arguments, of the type of ``like`` (else its own)."""
     return of(call).on_arguments(call, args, call if like is None else like)
 
 

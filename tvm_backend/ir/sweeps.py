@@ -38,8 +38,7 @@ Swept: TypeAlias = tuple[str, Mapping[str, Any], Sequence[Any], Sequence[Any]]
 
 
 def read_sweep(root: Any, lookup: ir.Lookup) -> Swept:
-    """What ``root`` computes, where ``lookup`` gives the values of the variables inside the match; NotQuantized for
-    anything else."""
+    """What ``root`` computes; ``lookup`` gives the values of variables inside the match. NotQuantized for others."""
     name = ir.op_name(root)
     if name in ROWS:
         return _rows(str(name), root)

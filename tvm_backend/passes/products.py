@@ -44,8 +44,7 @@ class _Pending:
 
 
 class _Products(Rewriter):
-    """``pending`` holds products that only one binding reads: a bias or ReLU there is applied to the product, before
-    its result is laid out again."""
+    """``pending``: products that one binding reads, whose bias or ReLU is applied before the result is laid out."""
 
     changed = True
 

@@ -44,8 +44,7 @@ class _Network(Editor):
 
 
 def onnx_model(op: Operator, seed: int = 0, numbers: Numbers = "int8") -> onnx.ModelProto:
-    """A network of this one operator, in QDQ form or in float32: float inputs ``A`` (and ``B`` for ``add``), float
-    output ``Y``."""
+    """A network of this one operator, in QDQ form or float32: float inputs ``A`` (``add``: and ``B``), output ``Y``."""
     scale = scales(op)
     rng = np.random.default_rng(seed)
     inputs, weight_shape = _shapes(op)

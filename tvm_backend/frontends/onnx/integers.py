@@ -72,8 +72,7 @@ def _computed(
     node: onnx.NodeProto, operator: str, inputs: list[str], quantized: Sequence[str], editor: Editor,
     label: str = "sums", **attributes: Any,
 ) -> bool:
-    """The node's result: that of a float operator, ``quantized`` by a scale and a zero point (which may be left out).
-    """
+    """The node's result: that of a float operator, ``quantized`` by a scale and a zero point, which may be left out."""
     name, parameters = node.output[0], [part for part in quantized if part]
     result = editor.node(operator, inputs, f"{name}.{label}" if parameters else name, node.name or None, **attributes)
     if parameters:

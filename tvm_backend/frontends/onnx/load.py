@@ -97,8 +97,7 @@ def load_skeleton(skeleton: onnx.ModelProto, label: str, name: str, input_shapes
 def read_skeleton(
     skeleton: onnx.ModelProto, label: str, input_shapes: Shapes | None
 ) -> tuple[Module, onnx.ModelProto, Fallbacks]:
-    """See :func:`load_skeleton`: the expressions as they are read, the network that they were read from, and
-    fallbacks."""
+    """See :func:`load_skeleton`: expressions as they are read, the network they were read from, and fallbacks."""
     proto = with_static_inputs(skeleton, label, input_shapes)
     guard.refuse_faults(proto, label)
     try:
