@@ -98,7 +98,7 @@ NETWORKS = (
               sized=True, normalize=1),
     *(_pictures(f"vgg{depth}", f"VGG-{depth}", "classic.vgg", {"width": 64, "hidden": 4096, **CLASSES},
                 {"image": 32, "width": 8, "hidden": 32, "classes": 10}, depth=depth, sized=True) for depth in (16, 19)),
-    *(_pictures(f"resnet{depth}", f"ResNet-{depth}", "residual.resnet", {"width": 64, **CLASSES},
+    *(_pictures(f"resnet{depth}", f"ResNet-{depth}", "classic.resnet", {"width": 64, **CLASSES},
                 {"image": 32, "width": 8, "classes": 10}, depth=depth) for depth in (18, 50)),
     _pictures("squeezenet", "SqueezeNet 1.1", "classic.squeezenet", {"width": 16, **CLASSES},
               {"image": 64, "width": 4, "classes": 10}),

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from archloom.models import data, digits, zoo
-from archloom.models.networks import residual
+from archloom.models.networks import classic
 from archloom.models.networks.layers import Conv
 from archloom.oracle.errors import InputError
 from examples import digits_onnx, resnet_onnx
@@ -24,7 +24,7 @@ def _run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
 def _torch_module(net: resnet_onnx.ResNet) -> torch.nn.Module:
     """The same network in torch, with the same weights."""
     values = {name: torch.from_numpy(array) for name, array in resnet_onnx.weights(net).items()}
-    module = residual.ResNet(net.blocks, 4, net.width, net.classes)
+    module = classic.ResNet(net.blocks, 4, net.width, net.classes)
     state = {"head.weight": values["fc.weight"], "head.bias": values["fc.bias"]}
     for name, conv in zip(
             [n for n, m in module.named_modules() if isinstance(m, Conv)], resnet_onnx.convolutions(net), strict=True):

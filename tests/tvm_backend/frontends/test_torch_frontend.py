@@ -9,7 +9,7 @@ from torch import nn
 
 import archloom
 from archloom import load
-from archloom.models.networks import residual
+from archloom.models.networks import classic
 from archloom.models.networks.layers import seeded
 from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.check.reference import integer_session, run
@@ -54,7 +54,7 @@ def same(module: nn.Module, *inputs: torch.Tensor) -> Model:
 
 
 def test_residual_network() -> None:
-    model = same(seeded(residual.ResNet((1, 1), 4, 8, 10)), torch.randn(1, 3, 32, 32))
+    model = same(seeded(classic.ResNet((1, 1), 4, 8, 10)), torch.randn(1, 3, 32, 32))
     assert model.source == "torch" and model.inputs[0].shape == (1, 3, 32, 32) and model.onnx is None
 
 
@@ -162,7 +162,7 @@ def test_exported_program() -> None:
 
 
 def test_quantized_module_equals_onnxruntime() -> None:
-    module = seeded(residual.ResNet((1, 1), 4, 8, 10))
+    module = seeded(classic.ResNet((1, 1), 4, 8, 10))
     rng = np.random.default_rng(0)
     data = [rng.standard_normal((1, 3, 32, 32)).astype(np.float32) for _ in range(3)]
     quantized = quantize(module, data)

@@ -13,12 +13,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from archloom.tvm_backend.frontends.onnx.converters import CONVERTERS
+from archloom.tvm_backend.frontends.onnx.converters import CONVERTERS, Node
 from archloom.tvm_backend.frontends.onnx.editor import attributes_of, opset_of
 from archloom.tvm_backend.frontends.onnx.guard import without_weights
 from archloom.tvm_backend.frontends.onnx.skeleton import is_weight
 from archloom.tvm_backend.ir import nodes
-from archloom.tvm_backend.ir.conversion import NAMED_OPERATORS, Node, rename
+from archloom.tvm_backend.ir.conversion import NAMED_OPERATORS, rename
 from archloom.tvm_backend.ir.operators import type_of_call
 
 UNNAMED = "lv"
