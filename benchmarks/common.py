@@ -133,11 +133,11 @@ def resnet50_int8() -> Path:
     if not path.exists():
         import onnx
 
-        from archloom.models import data, resnet
+        from archloom.models import data
         from archloom.tvm_backend.quantization.quantize import quantize
         from examples import resnet_onnx
 
-        net = resnet.resnet50()
+        net = resnet_onnx.resnet50()
         images = data.random_images(8, net.image, seed=1)
         model = quantize(resnet_onnx.onnx_model(net), ({"image": image[None]} for image in images))
         BUILD.mkdir(parents=True, exist_ok=True)
@@ -154,7 +154,7 @@ def network_int8(name: str) -> Path:
         import onnx
 
         from archloom.models import catalogue
-        from archloom.tvm_backend.frontends.named_networks import quantized
+        from archloom.tvm_backend.sources.named_networks import quantized
 
         BUILD.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")

@@ -13,29 +13,26 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-PREFIX = "light_"
+from archloom.models.data import random_images
+
+FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 
 def names() -> list[str]:
-    """Networks that :func:`load` knows, such as ``"squeezenet"``."""
-    return sorted(path.stem.removeprefix(PREFIX) for path in _folder().glob(f"{PREFIX}*.onnx"))
+    """Networks that :func:`load` knows, such as ``"light_squeezenet"``."""
+    return sorted(path.stem for path in FOLDER.glob("light_*.onnx"))
 
 
 def load(name: str, seed: int = 0) -> onnx.ModelProto:
-    """The network ``name`` with seeded random weights as initializers; only the image is left as an input."""
-    path = _folder() / f"{PREFIX}{name}.onnx"
-    if not path.exists():
-        raise ValueError(f"unknown network {name!r} (valid: {', '.join(names())})")
-    return with_random_weights(onnx.load(path), seed)
-
-
-def with_random_weights(model: onnx.ModelProto, seed: int = 0) -> onnx.ModelProto:
-    """A copy of ``model`` in which each ``ConstantOfShape`` of a constant shape is a random initializer.
+    """The network ``name``: each ``ConstantOfShape`` of a constant shape becomes an initializer of seeded random
+    weights, and only the image is left as an input.
 
     The last Softmax is dropped, so that outputs are logits and small differences stay visible.
     """
-    result = onnx.ModelProto()
-    result.CopyFrom(model)
+    path = FOLDER / f"{name}.onnx"
+    if not path.exists():
+        raise ValueError(f"unknown network {name!r} (valid: {', '.join(names())})")
+    result = onnx.load(path)
     # before version 4 every initializer had to be an input too
     result.ir_version = max(result.ir_version, 4)
     graph = result.graph
@@ -58,8 +55,11 @@ def with_random_weights(model: onnx.ModelProto, seed: int = 0) -> onnx.ModelProt
     return result
 
 
-def _folder() -> Path:
-    return Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+def samples(model: onnx.ModelProto, count: int, seed: int = 1) -> list[dict[str, np.ndarray]]:
+    """Random inputs of such a network, which takes one image."""
+    (image,) = model.graph.input
+    batch, channels, size, _ = (d.dim_value for d in image.type.tensor_type.shape.dim)
+    return [{image.name: random_images(batch, size, channels, seed + i)} for i in range(count)]
 
 
 def _drop_final_softmax(graph: onnx.GraphProto) -> None:

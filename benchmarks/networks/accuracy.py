@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, h
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
 import archloom
-from archloom.models import trained
+from archloom.models import catalogue
 from archloom.tvm_backend.check.reference import integer_session, run
 from benchmarks import common
 from benchmarks.figures import RECORDED, Figure, Figures, at_least, equals
@@ -35,7 +35,7 @@ OTHER_SCHEMES: dict[str, dict[str, Any]] = {
 def main() -> None:
     args = common.arguments(__doc__ or "", _more)
     result: dict[str, Any] = {}
-    for name in trained.NAMES:
+    for name in catalogue.TRAINED:
         result[name] = digits(name, args.target)
     result["minilm"] = similarity(args.target)
     for name, row in result.items():

@@ -56,7 +56,7 @@ References = dict[str, Reference]
 
 def main() -> None:
     args = common.arguments(__doc__ or "", _more)
-    wanted = args.only.split(",") if args.only else catalogue.names()
+    wanted = args.only.split(",") if args.only else list(catalogue.BY_NAME)
     _load_modules()
     rows = []
     for name in wanted:
@@ -150,7 +150,7 @@ class _Clock:
 
 def prepared(text: str, target: str) -> "tuple[Callable[[], Model], References, dict[str, np.ndarray]]":
     """What imports the network in the target's numbers, what computes it otherwise, and inputs."""
-    from archloom.tvm_backend.frontends import named_networks
+    from archloom.tvm_backend.sources import named_networks
     from archloom.tvm_backend.targets import registry
 
     built = catalogue.build(text)
@@ -160,8 +160,8 @@ def prepared(text: str, target: str) -> "tuple[Callable[[], Model], References, 
 
         return (lambda: load_module(built.module, tuple(built.inputs.values()), text, list(built.inputs)),
                 {"torch": _torch(built)}, inputs)
+    from archloom import load
     from archloom.tvm_backend.check.reference import integer_session, run
-    from archloom.tvm_backend.frontends.load import load
 
     proto = named_networks.quantized(built)
 

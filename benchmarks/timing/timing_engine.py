@@ -149,13 +149,13 @@ def reference_ips(graph: Any, stream: Any) -> float:
 
 def resnet50(model: str | None) -> dict[str, Any]:
     """All layers of a quantized ResNet-50 on Gemmini: mapped by the search, then timed one after the other."""
+    import archloom
     from archloom.acadl_models.timing import simulate
     from archloom.oracle.resolve import resolve
     from archloom.tvm_backend.compile import compile_model
-    from archloom.tvm_backend.frontends import load as frontends
     from archloom.tvm_backend.targets import registry
 
-    compiled = compile_model(frontends.load(model or str(resnet50_int8())), "gemmini", {"dim": DIM})
+    compiled = compile_model(archloom.load(model or str(resnet50_int8())), "gemmini", {"dim": DIM})
     accelerator = registry.get("gemmini").accelerator
     configuration = accelerator.configure({"dim": DIM})
     streams = [resolve(plan.stream, configuration.isa) for plan in compiled.plans.values()]

@@ -25,8 +25,7 @@ class CrossStage(nn.Module):
         for step in self.steps:
             y = step(parts[-1])
             parts.append(parts[-1] + y if self.shortcut else y)
-        result: torch.Tensor = self.leave(torch.cat(parts, 1))
-        return result
+        return self.leave(torch.cat(parts, 1))
 
 
 class Pyramid(nn.Module):
@@ -42,8 +41,7 @@ class Pyramid(nn.Module):
         parts = [self.enter(x)]
         for _ in range(3):
             parts.append(self.pool(parts[-1]))
-        result: torch.Tensor = self.leave(torch.cat(parts, 1))
-        return result
+        return self.leave(torch.cat(parts, 1))
 
 
 class Detector(nn.Module):
@@ -121,8 +119,7 @@ class UNet(nn.Module):
             kept.append(x)
         for grow, stage, skip in zip(self.grow, self.up, reversed(kept[:-1]), strict=True):
             x = stage(torch.cat([grow(x), skip], 1))
-        result: torch.Tensor = self.head(x)
-        return result
+        return self.head(x)
 
 
 class DiffusionBlock(nn.Module):
@@ -133,11 +130,9 @@ class DiffusionBlock(nn.Module):
 
     def __init__(self, channels: int = 320, heads: int = 8, context: int = 768, groups: int = 32) -> None:
         super().__init__()
-        self.first = nn.Sequential(
-            nn.GroupNorm(groups, channels), nn.SiLU(), nn.Conv2d(channels, channels, 3, 1, 1))
+        self.first = nn.Sequential(nn.GroupNorm(groups, channels), nn.SiLU(), nn.Conv2d(channels, channels, 3, 1, 1))
         self.time = nn.Sequential(nn.SiLU(), nn.Linear(4 * channels, channels))
-        self.second = nn.Sequential(
-            nn.GroupNorm(groups, channels), nn.SiLU(), nn.Conv2d(channels, channels, 3, 1, 1))
+        self.second = nn.Sequential(nn.GroupNorm(groups, channels), nn.SiLU(), nn.Conv2d(channels, channels, 3, 1, 1))
         self.norm = nn.GroupNorm(groups, channels, eps=1e-6)
         self.norms = nn.ModuleList(nn.LayerNorm(channels) for _ in range(3))
         self.attention = nn.ModuleList(
@@ -165,5 +160,4 @@ class DiffusionBlock(nn.Module):
             layer(z).reshape(z.shape[0], z.shape[1], self.heads, -1).transpose(1, 2)
             for layer, z in zip(self.attention[number], (query, source, source), strict=True))
         y = nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2)
-        result: torch.Tensor = self.out[number](y.reshape(query.shape))
-        return result
+        return self.out[number](y.reshape(query.shape))

@@ -71,8 +71,7 @@ def inception_v2(scale: int = 1, classes: int = 1000) -> nn.Module:
 
 
 def inception_v3(scale: int = 1, classes: int = 1000) -> nn.Module:
-    """[n, 3, 299, 299] → [n, classes] without the auxiliary head; all channels are divided by ``scale``
-    (Szegedy et al. 2016)."""
+    """[n, 3, 299, 299] → [n, classes], no auxiliary head; channels are divided by ``scale`` (Szegedy et al. 2016)."""
     conv = partial(Conv, epsilon=1e-3)
     s = scale
 

@@ -31,16 +31,17 @@ def _heads(width: int) -> int:
     return max(2, width // HEAD)
 
 
-class Encoder(nn.Module):
-    """``tokens`` and ``mask`` [n, length] int64 → hidden states [n, length, width], by a model of transformers."""
-
+class _Wrapped(nn.Module):
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
 
+
+class Encoder(_Wrapped):
+    """``tokens`` and ``mask`` [n, length] int64 → hidden states [n, length, width], by a model of transformers."""
+
     def forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self.model(input_ids=tokens, attention_mask=mask).last_hidden_state
-        return result
+        return self.model(input_ids=tokens, attention_mask=mask).last_hidden_state
 
 
 def bert(width: int = 768, layers: int = 12, vocabulary: int = VOCABULARY, inner: int = 0) -> nn.Module:
@@ -67,22 +68,16 @@ def ibert(width: int = 768, layers: int = 12, vocabulary: int = 50265) -> nn.Mod
         intermediate_size=4 * width, quant_mode=False), add_pooling_layer=False))
 
 
-class Causal(nn.Module):
+class Causal(_Wrapped):
     """``tokens`` [n, length] int64 → logits [n, length, vocabulary]."""
 
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self.model(input_ids=tokens, use_cache=False).logits
-        return result
+        return self.model(input_ids=tokens, use_cache=False).logits
 
 
 def _gpt2(width: int, layers: int, vocabulary: int) -> Any:
     t = _transformers()
-    return t.GPT2LMHeadModel(t.GPT2Config(
-        vocab_size=vocabulary, n_embd=width, n_layer=layers, n_head=_heads(width)))
+    return t.GPT2LMHeadModel(t.GPT2Config(vocab_size=vocabulary, n_embd=width, n_layer=layers, n_head=_heads(width)))
 
 
 def gpt2(width: int = 768, layers: int = 12, vocabulary: int = 50257) -> nn.Module:
@@ -137,8 +132,7 @@ class SpeechEncoder(nn.Module):
         self.encoder = encoder
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self.encoder(features).last_hidden_state
-        return result
+        return self.encoder(features).last_hidden_state
 
 
 def whisper_encoder(width: int = 384, layers: int = 4, frames: int = 3000, heads: int = 6) -> nn.Module:

@@ -33,9 +33,7 @@ class Conv(nn.Sequential):
 class SqueezeExcite(nn.Module):
     """``x * gate(expand(act(reduce(mean(x)))))``, one factor for each channel (Hu et al. 2018)."""
 
-    def __init__(
-        self, channels: int, inner: int, act: Activation = nn.ReLU, gate: Activation = nn.Hardsigmoid
-    ) -> None:
+    def __init__(self, channels: int, inner: int, act: Activation = nn.ReLU, gate: Activation = nn.Hardsigmoid) -> None:
         super().__init__()
         self.mean = nn.AdaptiveAvgPool2d(1)
         self.factors = nn.Sequential(nn.Conv2d(channels, inner, 1), act(), nn.Conv2d(inner, channels, 1), gate())

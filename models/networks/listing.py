@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from archloom.models.networks.network import Network, Sizes
 
 if TYPE_CHECKING:
     import torch
 
+Sizes = Mapping[str, int]
 Shapes = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A network of the catalogue.
+
+    ``module`` makes it from its sizes; ``inputs`` gives the shapes of its inputs, whose integers are drawn below
+    ``below``; ``sizes`` are the defaults, ``tiny`` the sizes of a small one that has every kind of layer.
+    """
+
+    name: str
+    summary: str
+    sizes: Sizes
+    tiny: Sizes
+    module: Callable[[Sizes], "torch.nn.Module"]
+    inputs: Callable[[Sizes], Shapes]
+    below: Mapping[str, str | int] = ()  # type: ignore[assignment]
 
 
 def _make(where: str, *taken: str, percent: tuple[str, ...] = (), **fixed: Any) -> Callable[[Sizes], "torch.nn.Module"]:
@@ -20,8 +37,7 @@ def _make(where: str, *taken: str, percent: tuple[str, ...] = (), **fixed: Any) 
 
     def make(sizes: Sizes) -> "torch.nn.Module":
         values = {k: sizes[k] / 100 if k in percent else sizes[k] for k in taken}
-        made: torch.nn.Module = getattr(import_module(f"archloom.models.networks.{module}"), name)(**values, **fixed)
-        return made
+        return getattr(import_module(f"archloom.models.networks.{module}"), name)(**values, **fixed)
 
     return make
 
@@ -61,6 +77,19 @@ def _pictures(
 CLASSES = {"classes": 1000}
 TOKENS = {"tokens": "vocabulary"}
 
+
+def _transformer(
+    name: str, summary: str, where: str, width: int, layers: int, vocabulary: int,
+    inputs: Callable[[Sizes], Shapes] = _masked, below: Mapping[str, str | int] = {**TOKENS, "mask": 1},
+) -> Network:
+    """A network of the package ``transformers``: masked ones look at longer texts than those that go on with them."""
+    length, tiny = (128, 8) if inputs is _masked else (64, 6)
+    return Network(
+        name, summary, {"batch": 1, "length": length, "width": width, "layers": layers, "vocabulary": vocabulary},
+        {"length": tiny, "width": 32, "layers": 2, "vocabulary": 50},
+        _make(f"language.{where}", "width", "layers", "vocabulary"), inputs, below)
+
+
 NETWORKS = (
     _pictures("alexnet", "AlexNet (one tower)", "classic.alexnet", {"width": 64, "hidden": 4096, **CLASSES},
               {"image": 64, "width": 8, "hidden": 32, "classes": 10}, sized=True),
@@ -69,8 +98,8 @@ NETWORKS = (
               sized=True, normalize=1),
     *(_pictures(f"vgg{depth}", f"VGG-{depth}", "classic.vgg", {"width": 64, "hidden": 4096, **CLASSES},
                 {"image": 32, "width": 8, "hidden": 32, "classes": 10}, depth=depth, sized=True) for depth in (16, 19)),
-    *(_pictures(f"resnet{depth}", f"ResNet-{depth}", "residual.resnet_of", {"width": 64, **CLASSES},
-                {"image": 32, "width": 8, "classes": 10}, depth=depth, sized=True) for depth in (18, 50)),
+    *(_pictures(f"resnet{depth}", f"ResNet-{depth}", "classic.resnet", {"width": 64, **CLASSES},
+                {"image": 32, "width": 8, "classes": 10}, depth=depth) for depth in (18, 50)),
     _pictures("squeezenet", "SqueezeNet 1.1", "classic.squeezenet", {"width": 16, **CLASSES},
               {"image": 64, "width": 4, "classes": 10}),
     _pictures("densenet121", "DenseNet-121; share of its layers in per cent", "classic.densenet",
@@ -110,25 +139,13 @@ NETWORKS = (
             {"frames": 5, "features": 8, "hidden": 16}, _make(
                 "patches.KeywordSpotter", "frames", "features", "hidden", "classes"),
             lambda s: {"audio": (s["batch"], s["frames"], s["features"])}),
-    Network("bert_base", "BERT-base", {"batch": 1, "length": 128, "width": 768, "layers": 12, "vocabulary": 30522},
-            {"length": 8, "width": 32, "layers": 2, "vocabulary": 50}, _make(
-                "language.bert", "width", "layers", "vocabulary"), _masked, {**TOKENS, "mask": 1}),
-    Network("minilm", "MiniLM-L6", {"batch": 1, "length": 128, "width": 384, "layers": 6, "vocabulary": 30522},
-            {"length": 8, "width": 32, "layers": 2, "vocabulary": 50}, _make(
-                "language.bert", "width", "layers", "vocabulary"), _masked, {**TOKENS, "mask": 1}),
-    Network("distilbert", "DistilBERT", {"batch": 1, "length": 128, "width": 768, "layers": 6, "vocabulary": 30522},
-            {"length": 8, "width": 32, "layers": 2, "vocabulary": 50}, _make(
-                "language.distilbert", "width", "layers", "vocabulary"), _masked, {**TOKENS, "mask": 1}),
-    Network("ibert", "I-BERT in floats", {"batch": 1, "length": 128, "width": 768, "layers": 12, "vocabulary": 50265},
-            {"length": 8, "width": 32, "layers": 2, "vocabulary": 50}, _make(
-                "language.ibert", "width", "layers", "vocabulary"), _masked, {**TOKENS, "mask": 1}),
-    Network("gpt2", "GPT-2 over a prompt", {"batch": 1, "length": 64, "width": 768, "layers": 12, "vocabulary": 50257},
-            {"length": 6, "width": 32, "layers": 2, "vocabulary": 50}, _make(
-                "language.gpt2", "width", "layers", "vocabulary"), _tokens, TOKENS),
-    Network("gpt2_decode", "GPT-2, one token after a prompt whose keys and values are kept",
-            {"batch": 1, "length": 64, "width": 768, "layers": 12, "vocabulary": 50257},
-            {"length": 6, "width": 32, "layers": 2, "vocabulary": 50}, _make(
-                "language.gpt2_decode", "width", "layers", "vocabulary"), _cached, {"token": "vocabulary"}),
+    _transformer("bert_base", "BERT-base", "bert", 768, 12, 30522),
+    _transformer("minilm", "MiniLM-L6", "bert", 384, 6, 30522),
+    _transformer("distilbert", "DistilBERT", "distilbert", 768, 6, 30522),
+    _transformer("ibert", "I-BERT in floats", "ibert", 768, 12, 50265),
+    _transformer("gpt2", "GPT-2 over a prompt", "gpt2", 768, 12, 50257, _tokens, TOKENS),
+    _transformer("gpt2_decode", "GPT-2, one token after a prompt whose keys and values are kept", "gpt2_decode", 768,
+                 12, 50257, _cached, {"token": "vocabulary"}),
     Network("llama", "a Llama-style decoder over a prompt, of SmolLM-135M's sizes",
             {"batch": 1, "length": 64, "width": 576, "layers": 30, "heads": 9, "groups": 3, "inner": 1536,
              "vocabulary": 49152},

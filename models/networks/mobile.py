@@ -7,10 +7,11 @@ from functools import partial
 import torch
 from torch import nn
 
-from archloom.models.networks.layers import Conv, Head, InvertedResidual, SqueezeExcite, divisible
+from archloom.models.networks.layers import Activation, Conv, Head, InvertedResidual, SqueezeExcite, divisible
 
-V2_STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
-"""Expansion, channels, blocks, stride of the first (Sandler et al. 2018, table 2)."""
+V2_STAGES = ((1, 3, 16, 1, 1), (6, 3, 24, 2, 2), (6, 3, 32, 3, 2), (6, 3, 64, 4, 2), (6, 3, 96, 3, 1),
+             (6, 3, 160, 3, 2), (6, 3, 320, 1, 1))
+"""Expansion, kernel, channels, blocks, stride of the first (Sandler et al. 2018, table 2)."""
 
 V3_BLOCKS = (
     (3, 16, 16, False, False, 1), (3, 64, 24, False, False, 2), (3, 72, 24, False, False, 1),
@@ -24,21 +25,29 @@ V3_BLOCKS = (
 
 B0_STAGES = ((1, 3, 16, 1, 1), (6, 3, 24, 2, 2), (6, 5, 40, 2, 2), (6, 3, 80, 3, 2), (6, 5, 112, 3, 1),
              (6, 5, 192, 4, 2), (6, 3, 320, 1, 1))
-"""Expansion, kernel, channels, blocks, stride of the first (Tan and Le 2019, table 1)."""
+"""The same (Tan and Le 2019, table 1)."""
+
+
+def _inverted(
+    stages: tuple[tuple[int, ...], ...], width: float, classes: int, act: Activation, excite: bool = False
+) -> nn.Module:
+    """A convolution, ``stages`` of inverted residuals, a wide convolution and a dense layer."""
+    channels = divisible(32 * width)
+    layers: list[nn.Module] = [Conv(3, channels, 3, 2, act=act)]
+    for expansion, kernel, base, blocks, stride in stages:
+        outputs = divisible(base * width)
+        for i in range(blocks):
+            squeeze = partial(SqueezeExcite, inner=max(1, channels // 4), act=act, gate=nn.Sigmoid) if excite else None
+            layers.append(InvertedResidual(
+                channels, channels * expansion, outputs, kernel, 1 if i else stride, act, squeeze))
+            channels = outputs
+    last = divisible(1280 * width)
+    return nn.Sequential(*layers, Conv(channels, last, 1, act=act), Head(last, classes))
 
 
 def mobilenet_v2(width: float = 1.0, classes: int = 1000) -> nn.Module:
     """[n, 3, h, w] → [n, classes]; ``width`` scales all channels."""
-    channels = divisible(32 * width)
-    layers: list[nn.Module] = [Conv(3, channels, 3, 2, act=nn.ReLU6)]
-    for expansion, base, blocks, stride in V2_STAGES:
-        outputs = divisible(base * width)
-        for i in range(blocks):
-            step = 1 if i else stride
-            layers.append(InvertedResidual(channels, channels * expansion, outputs, 3, step, nn.ReLU6))
-            channels = outputs
-    last = divisible(1280 * max(width, 1.0)) if width >= 1 else divisible(1280 * width)
-    return nn.Sequential(*layers, Conv(channels, last, 1, act=nn.ReLU6), Head(last, classes))
+    return _inverted(V2_STAGES, width, classes, nn.ReLU6)
 
 
 def mobilenet_v3(width: float = 1.0, classes: int = 1000) -> nn.Module:
@@ -61,18 +70,7 @@ def mobilenet_v3(width: float = 1.0, classes: int = 1000) -> nn.Module:
 
 def efficientnet_b0(width: float = 1.0, classes: int = 1000) -> nn.Module:
     """[n, 3, h, w] → [n, classes]; ``width`` scales all channels."""
-    channels = divisible(32 * width)
-    layers: list[nn.Module] = [Conv(3, channels, 3, 2, act=nn.SiLU)]
-    for expansion, kernel, base, blocks, stride in B0_STAGES:
-        outputs = divisible(base * width)
-        for i in range(blocks):
-            inner = max(1, channels // 4)
-            layers.append(InvertedResidual(
-                channels, channels * expansion, outputs, kernel, 1 if i else stride, nn.SiLU,
-                lambda c, inner=inner: SqueezeExcite(c, inner, nn.SiLU, nn.Sigmoid)))  # type: ignore[misc]
-            channels = outputs
-    last = divisible(1280 * width)
-    return nn.Sequential(*layers, Conv(channels, last, 1, act=nn.SiLU), Head(last, classes))
+    return _inverted(B0_STAGES, width, classes, nn.SiLU, excite=True)
 
 
 class ShuffleUnit(nn.Module):

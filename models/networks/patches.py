@@ -7,11 +7,10 @@ from torch import nn
 
 
 class Mixer(nn.Module):
-    """MLP-Mixer (Tolstikhin et al. 2021), B/16 by default: [n, 3, image, image] → [n, classes]."""
+    """MLP-Mixer (Tolstikhin et al. 2021): [n, 3, image, image] → [n, classes]."""
 
     def __init__(
-        self, image: int = 224, patch: int = 16, width: int = 768, depth: int = 12, tokens: int = 384,
-        channels: int = 3072, classes: int = 1000,
+        self, image: int, patch: int, width: int, depth: int, tokens: int, channels: int, classes: int
     ) -> None:
         super().__init__()
         count = (image // patch) ** 2
@@ -27,8 +26,7 @@ class Mixer(nn.Module):
         for i, mix in enumerate(self.mix):
             y = self.norms[i](x)
             x = x + (mix(y) if i % 2 else mix(y.transpose(1, 2)).transpose(1, 2))
-        result: torch.Tensor = self.head(self.norms[-1](x).mean(1))
-        return result
+        return self.head(self.norms[-1](x).mean(1))
 
 
 class EncoderLayer(nn.Module):
@@ -51,12 +49,9 @@ class EncoderLayer(nn.Module):
 
 
 class VisionTransformer(nn.Module):
-    """ViT (Dosovitskiy et al. 2021), B/16 by default: [n, 3, image, image] → [n, classes]."""
+    """ViT (Dosovitskiy et al. 2021): [n, 3, image, image] → [n, classes]."""
 
-    def __init__(
-        self, image: int = 224, patch: int = 16, width: int = 768, depth: int = 12, heads: int = 12,
-        classes: int = 1000,
-    ) -> None:
+    def __init__(self, image: int, patch: int, width: int, depth: int, heads: int, classes: int) -> None:
         super().__init__()
         self.patches = nn.Conv2d(3, width, patch, patch)
         self.token = nn.Parameter(torch.zeros(1, 1, width))
@@ -68,8 +63,7 @@ class VisionTransformer(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.patches(x).flatten(2).transpose(1, 2)
         x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], 1) + self.places
-        result: torch.Tensor = self.head(self.norm(self.layers(x))[:, 0])
-        return result
+        return self.head(self.norm(self.layers(x))[:, 0])
 
 
 class KeywordSpotter(nn.Module):
@@ -92,5 +86,4 @@ class KeywordSpotter(nn.Module):
             i, f, g, o = (entering[:, frame] + self.state(h)).chunk(4, -1)
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(c)
-        result: torch.Tensor = self.head(h)
-        return result
+        return self.head(h)

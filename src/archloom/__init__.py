@@ -74,13 +74,13 @@ def load(
 
     ``source``: path of an ``.onnx`` file or of an exported program of torch's (``.pt2``), name of a network of the
     catalogue (``"mobilenet_v2"``), one operator as text (``"gemm(m=4,n=4,k=4)"``), ``onnx.ModelProto``,
-    ``torch.nn.Module`` (with ``example_inputs``),
+    ``torch.nn.Module`` (with ``example_inputs``, a tensor or a sequence of them),
     ``torch.export.ExportedProgram`` or a Relax ``IRModule``. ``input_shapes`` fixes the dimensions that the model
     leaves open. Raises :class:`ModelError` naming the file and the node.
     """
-    from archloom.tvm_backend.frontends.load import load as load_model
+    from archloom.tvm_backend.sources.source import Source
 
-    return load_model(source, input_shapes=input_shapes, example_inputs=example_inputs, name=name)
+    return Source.of(source, input_shapes=input_shapes, example_inputs=example_inputs, name=name).load()
 
 
 def quantize(
@@ -96,8 +96,8 @@ def quantize(
     ``per_channel``: a scale for each output channel of a weight. ``symmetric=False``: zero points for activations.
     ``float_results``: matrix products give floats, which leaves most of the accuracy of transformers.
     """
-    from archloom.tvm_backend.quantization.quantize import Scheme
     from archloom.tvm_backend.quantization.quantize import quantize as quantize_model
+    from archloom.tvm_backend.quantization.scheme import Scheme
 
     return quantize_model(model, calibration, Scheme(method, per_channel, symmetric, percentile, float_results))
 
@@ -221,7 +221,7 @@ def _spelled(target: Target) -> str:
 
 
 def _loaded(model: Any, load_options: Mapping[str, Any], target: str) -> Any:
-    from archloom.tvm_backend.frontends.source import Source
+    from archloom.tvm_backend.sources.source import Source
 
     return Source.of(model, **load_options).load_for(target)
 

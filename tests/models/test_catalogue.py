@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from archloom.models import catalogue
+from archloom.models import catalogue, zoo
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend.compile import partition_model
-from archloom.tvm_backend.frontends.named_networks import is_named, light_names, load_named
 from archloom.tvm_backend.host.network import jitted
+from archloom.tvm_backend.sources.named_networks import is_named, load_named
 from archloom.tvm_backend.targets import registry
 from tests.support.examples import often
 
@@ -18,7 +18,7 @@ QUICK = ("squeezenet", "unet", "gpt2_decode")
 """Between them: ceil_mode, a transposed convolution, a cache of keys and values."""
 
 
-@pytest.mark.parametrize("name", often(catalogue.names(), QUICK))
+@pytest.mark.parametrize("name", often(catalogue.BY_NAME, QUICK))
 def test_imported_network_equals_torch(name: str) -> None:
     built = catalogue.build(catalogue.tiny(name))
     with torch.no_grad():
@@ -50,11 +50,11 @@ def test_sizes_are_read_and_written() -> None:
 
 @pytest.mark.parametrize(("text", "message"), [
     ("vgg", "unknown network 'vgg'.*did you mean 'vgg1"),
-    ("vgg16(images=4)", "vgg16 has no size 'images'.*'image'"),
-    ("vgg16(image=x)", "vgg16: expected NAME=INTEGER.*'image=x'"),
+    ("vgg16(images=4)", "network:1:7: unknown parameter 'images' of vgg16; did you mean 'image'"),
+    ("vgg16(image=x)", "network:1:13: expected an integer for 'image', found 'x'"),
     ("vgg16(image=4,image=4)", "'image' is given twice"),
-    ("vgg16(image=0)", "image must be from 1 to"),
-    ("vgg16)(", "expected a network such as"),
+    ("vgg16(image=0)", "image must be an integer from 1 to 1048576, found 0"),
+    ("vgg16)(", r"expected '\(', found '\)'"),
 ])
 def test_faults_of_a_name(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
@@ -63,7 +63,7 @@ def test_faults_of_a_name(text: str, message: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["gemmini", "qkv"])
-@pytest.mark.parametrize("name", light_names())
+@pytest.mark.parametrize("name", zoo.names())
 def test_light_networks_are_offloaded(name: str, target: str) -> None:
     model = load_named(name, registry.get(target).numbers)
     assert partition_model(model, target).offloaded_macs_share >= 0.99
@@ -74,5 +74,5 @@ def test_light_networks_have_names() -> None:
 
 
 def test_every_tiny_form_is_valid() -> None:
-    for name in catalogue.names():
+    for name in catalogue.BY_NAME:
         assert catalogue.parse(catalogue.tiny(name))[0].name == name

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import archloom
 from archloom.tvm_backend.compile import compile_model
-from archloom.tvm_backend.frontends import load as frontends
 from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.tvm_backend.report.build import of_compiled
 from examples import nas_digits
@@ -53,4 +53,4 @@ def test_its_cycles_are_those_of_a_full_compilation() -> None:
     data = nas_digits.digits()
     _, cycles = nas_digits.evaluate(choice, data, epochs=0, seed=0, dim=8)
     model = quantize(nas_digits.onnx_model(choice, nas_digits.module(choice)), data.train_images[:8, None])
-    assert of_compiled(compile_model(frontends.load(model), "gemmini", {"dim": 8})).cycles == cycles
+    assert of_compiled(compile_model(archloom.load(model), "gemmini", {"dim": 8})).cycles == cycles

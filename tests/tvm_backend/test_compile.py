@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from archloom import load
 from archloom.oracle.errors import TargetError
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.compile import compile_model, partition_model
 from archloom.tvm_backend.compiled import CompiledModel, Step
 from archloom.tvm_backend.executable import CompiledNetwork
-from archloom.tvm_backend.frontends.load import load
 from tests.support.tvm_backend.networks import Net, quantized, residual_cnn, samples
 from tests.support.tvm_backend.reference import evaluate
 

@@ -61,8 +61,8 @@ def test_estimate_equals_the_report_of_compile(proto: onnx.ModelProto, network: 
 
 def test_estimate_of_an_operator_is_that_of_its_network() -> None:
     text = "conv2d(c=5,h=9,w=9,o=7,k=3,pad=1,bias=1,relu=1)"
-    from archloom.tvm_backend.frontends.operator_network import onnx_model
-    from archloom.tvm_backend.frontends.operators import parse
+    from archloom.tvm_backend.sources.operator_network import onnx_model
+    from archloom.tvm_backend.sources.operators import parse
 
     direct = archloom.estimate(text, options=OPTIONS)
     through = archloom.estimate(archloom.load(onnx_model(parse(text))), options=OPTIONS)

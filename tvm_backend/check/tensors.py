@@ -84,7 +84,7 @@ def expected_layers(
 def _of_onnx(
     proto: "onnx.ModelProto", results: Mapping[str, str], batch: Batch, reference: "onnx.ModelProto | None"
 ) -> dict[str, Expected]:
-    from archloom.tvm_backend.frontends.onnx.qoperators import to_qdq
+    from archloom.tvm_backend.frontends.onnx.integers import to_qdq
     from archloom.tvm_backend.quantization.float_form import without_activation_quantization
     from archloom.tvm_backend.quantization.quantize import prepare
 
@@ -110,7 +110,7 @@ def _of_onnx(
 
 def _tensors(proto: "onnx.ModelProto", results: Mapping[str, str]) -> dict[str, str]:
     """The tensor of each step's result: variables are called after nodes."""
-    from archloom.tvm_backend.ir.names import rename
+    from archloom.tvm_backend.ir.conversion import rename
 
     named: dict[str, str] = {}
     twice = set()

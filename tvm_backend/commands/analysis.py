@@ -132,7 +132,7 @@ def _shown(value: float | None, form: str) -> str:
 def run_estimate(args: argparse.Namespace) -> Outcome:
     """Estimate MODEL."""
     from archloom.tvm_backend.estimate.network import Request, report_of
-    from archloom.tvm_backend.frontends.source import Source
+    from archloom.tvm_backend.sources.source import Source
 
     options = arguments.target_options(args)  # which spells args.target
     request = Request(args.target, options, args.as_int8)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.errors import InputError, suggest
-from archloom.tvm_backend.frontends import named_networks
+from archloom.tvm_backend.sources import named_networks
 
 if TYPE_CHECKING:
-    from archloom.tvm_backend.frontends.source import Source
     from archloom.tvm_backend.model import Model
-    from archloom.tvm_backend.quantization.quantize import Scheme
+    from archloom.tvm_backend.quantization.scheme import Scheme
+    from archloom.tvm_backend.sources.source import Source
 
 Command = Callable[[argparse.Namespace], Any]
 MODEL_HELP = 'an .onnx or .pt2 file, a network of the catalogue (archloom networks), or "gemm(m=512,n=512,k=512)"'
@@ -110,7 +110,7 @@ def shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 def source(args: argparse.Namespace) -> "Source":
     """What MODEL is; an operator and a network of the catalogue take neither shapes nor calibration."""
-    from archloom.tvm_backend.frontends.source import Source
+    from archloom.tvm_backend.sources.source import Source
 
     found = Source.of(args.model)
     if found.kind == "name":
@@ -136,7 +136,7 @@ def load_model(args: argparse.Namespace) -> "Model":
 
 def scheme(args: argparse.Namespace) -> "Scheme":
     """How ``--calibrate`` quantizes; InputError where something is asked of it that is not used."""
-    from archloom.tvm_backend.quantization.quantize import Scheme
+    from archloom.tvm_backend.quantization.scheme import Scheme
 
     given = {"--calibration": args.calibration, "--percentile": args.percentile, "--per-channel": args.per_channel,
              "--asymmetric": args.asymmetric, "--float-results": args.float_results}

@@ -14,7 +14,7 @@ from archloom.tvm_backend.compiled import TensorSpec
 if TYPE_CHECKING:
     import onnx
 
-    from archloom.tvm_backend.quantization.quantize import Scheme
+    from archloom.tvm_backend.quantization.scheme import Scheme
 
 _RANDOM_SAMPLES, _DATA_SET_SAMPLES = 8, 128
 

@@ -18,14 +18,13 @@ def register(subparsers: Any) -> None:
 
 def run_networks(args: argparse.Namespace) -> Outcome:
     """List the catalogue."""
-    from archloom.models import catalogue, trained
-    from archloom.tvm_backend.frontends import named_networks
+    from archloom.models import catalogue, zoo
 
-    found = [catalogue.get(name) for name in catalogue.names()]
+    found = catalogue.BY_NAME.values()
     rows = [[n.name, n.summary, " ".join(f"{k}={v}" for k, v in n.sizes.items())] for n in found]
     text = render((Column("network"), Column(""), Column("sizes")), rows)
-    light = named_networks.light_names()
-    text += "\n\ntrained on digits when asked for: " + ", ".join(f"{n} ({what})" for n, what in trained.NAMES.items())
+    light, trained = zoo.names(), [f"{name} ({what})" for name, what in catalogue.TRAINED.items()]
+    text += f"\n\ntrained on digits when asked for: {', '.join(trained)}"
     text += f"\n\nlight test networks of the package onnx: {' '.join(light)}"
-    return Outcome(text, {"light": light, "trained": list(trained.NAMES), "networks": [
+    return Outcome(text, {"light": light, "trained": list(catalogue.TRAINED), "networks": [
         {"name": n.name, "summary": n.summary, "sizes": dict(n.sizes), "tiny": catalogue.tiny(n.name)} for n in found]})

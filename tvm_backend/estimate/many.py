@@ -27,8 +27,8 @@ from archloom.tvm_backend.estimate.network import OnnxNetwork, Request, refuse_i
 from archloom.tvm_backend.estimate.pool import Json, Pool
 from archloom.tvm_backend.estimate.segments import Undivided
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
-from archloom.tvm_backend.frontends.source import Source
 from archloom.tvm_backend.report.data import Report
+from archloom.tvm_backend.sources.source import Source
 
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Configuration

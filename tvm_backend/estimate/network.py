@@ -22,10 +22,10 @@ from archloom.tvm_backend import cache
 from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
 from archloom.tvm_backend.estimate import segments
 from archloom.tvm_backend.estimate.segments import Undivided
-from archloom.tvm_backend.frontends import operators
-from archloom.tvm_backend.frontends.source import Source
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.report.data import Report
+from archloom.tvm_backend.sources import operators
+from archloom.tvm_backend.sources.source import Source
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class OnnxNetwork:
     def report(self, progress: Progress | None = None) -> Report:
         """The report, by whatever way is the shortest."""
         from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
-        from archloom.tvm_backend.ir.plain import Unsupported
+        from archloom.tvm_backend.ir.nodes import Unsupported
 
         key = self.key if self.request.on_disk else None
         report = self.remembered() or (_stored(key) if key else None)

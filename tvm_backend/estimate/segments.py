@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any
 from archloom.oracle.errors import ArchloomError
 from archloom.tvm_backend.compiled import HostOp, HostPart, Partition, Region, Step
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
-from archloom.tvm_backend.ir.names import rename
+from archloom.tvm_backend.ir.conversion import rename
 from archloom.tvm_backend.ir.nodes import Unsupported
-from archloom.tvm_backend.quantization.quantize import INT8_SYMMETRIC
-from archloom.tvm_backend.quantization.quantized_form import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE
+from archloom.tvm_backend.quantization.scheme import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE, OPERATORS
 from archloom.tvm_backend.targets.layouts import NHWC
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ MAKERS = frozenset({"Conv", "Relu", "Clip", "Add"})
 """Operators behind whose results a network may be cut."""
 READERS = frozenset({"Conv", "Add"})
 """Operators that may read the tensor at a cut; one of them is a convolution."""
-WEIGHTS = frozenset(INT8_SYMMETRIC.operators) - ACTIVATIONS - KEEP_INPUT_SCALE
+WEIGHTS = frozenset(OPERATORS) - ACTIVATIONS - KEEP_INPUT_SCALE
 """Operators of whose constants the quantized form only has the shapes."""
 KEPT = 8192
 """Segments that a process remembers."""

@@ -10,7 +10,7 @@ from archloom.oracle.errors import ArchloomError
 from archloom.tvm_backend.estimate.network import OnnxNetwork, Request
 from archloom.tvm_backend.estimate.pool import receive, send
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
-from archloom.tvm_backend.ir.plain import Unsupported
+from archloom.tvm_backend.ir.nodes import Unsupported
 
 COLLECTED = 128
 """Answers after which cycles of objects are looked for: what is found here has none, and grows."""

@@ -1,1 +1,1 @@
-"""Networks in: files, modules, programs, names and texts of operators in, a :class:`~tvm_backend.model.Model` out."""
+"""Importers: ONNX and torch networks in, a :class:`~archloom.tvm_backend.model.Model` out."""

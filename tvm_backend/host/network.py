@@ -164,13 +164,10 @@ class Host:
 
 def split(module: "IRModule") -> "tuple[IRModule, dict[str, Piece]]":
     """``main`` alone, and the pieces that XLA runs by their symbols."""
-    from archloom.tvm_backend.ir import compat
+    from archloom.tvm_backend.ir import expressions as ir
 
-    pieces = {
-        gv.name_hint: jitted(function) for gv, function in module.functions.items()
-        if compat.codegen_of(function) == "xla"
-    }
-    return compat.keep_functions(module, lambda f: compat.codegen_of(f) is None), pieces
+    pieces = {gv.name_hint: jitted(f) for gv, f in module.functions.items() if ir.codegen_of(f) == "xla"}
+    return ir.of(module).keep_functions(module, lambda f: ir.codegen_of(f) is None), pieces
 
 
 def whole(function: Any) -> Piece:

@@ -37,8 +37,7 @@ def refuse_impossible(module: ir.IRModule, name: str) -> None:
         if op is not None and not is_plain(module):
             for position, argument in enumerate(binding.value.args):
                 if ir.is_constant(argument):
-                    _refuse_numbers(op, position, ir.const_value(argument),
-                                    f"{name}: node {binding.var.name!r} ({op})")
+                    _refuse_numbers(op, position, ir.const_value(argument), f"{name}: node {binding.var.name!r} ({op})")
 
 
 def _tensors(module: ir.IRModule, name: str) -> Iterator[tuple[tuple[int, ...], str]]:

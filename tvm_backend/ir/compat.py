@@ -13,11 +13,12 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.tvm_backend.ir.names import NAMED_OPERATORS, rename
+from archloom.tvm_backend.ir.conversion import NAMED_OPERATORS, clip_bounds, rename
 from archloom.tvm_backend.ir.nodes import Kind, OpenType, ShapeType, TensorType, TupleType, Type
 
 _torch = sys.modules.get("torch")
@@ -35,22 +36,19 @@ finally:
     if _torch is None:
         del sys.modules["torch"]
 
-Expr: TypeAlias = relax.Expr
-Var: TypeAlias = relax.Var
-Call: TypeAlias = relax.Call
-Function: TypeAlias = relax.Function
-GlobalVar: TypeAlias = relax.GlobalVar
 IRModule: TypeAlias = tvm.IRModule
-Binding: TypeAlias = relax.VarBinding
-Tensor: TypeAlias = tvm.runtime.Tensor
 
-IMPORT_ERRORS: tuple[type[Exception], ...] = (Exception,)
-"""What an importer may raise on a network it does not understand: TVM's converters raise any type."""
+IMPORT_ERRORS = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, RuntimeError, TypeError, ValueError)
+"""What TVM's importers and torch raise on a network that they do not understand; TVM's own are RuntimeErrors."""
 
 _registry_lock = threading.Lock()
 
 
 # Expressions: archloom.tvm_backend.ir.expressions describes these functions -----------------------------------------
+
+
+tuple_get, bind, result_of = relax.TupleGetItem, relax.VarBinding, attrgetter("body.body")
 
 
 def kind(expr: Any) -> Kind:
@@ -102,33 +100,33 @@ def scalar_of(value: Any) -> Any:
     return scalar_of(value.value) if hasattr(value, "value") and kind(value) != "constant" else value
 
 
-def variables(expr: Any) -> list[Var]:
+def variables(expr: Any) -> list[relax.Var]:
     return [expr] if isinstance(expr, relax.Var) else list(relax.analysis.free_vars(expr))
 
 
-def constant(array: np.ndarray) -> Expr:
+def constant(array: np.ndarray) -> relax.Expr:
     array = np.asarray(array)
     return relax.const(np.ascontiguousarray(array) if array.ndim else array, str(array.dtype))
 
 
-def on_arguments(call: Call, args: Sequence[Expr], like: Expr | None) -> Call:
+def on_arguments(call: relax.Call, args: Sequence[relax.Expr], like: relax.Expr | None) -> relax.Call:
     new = relax.Call(call.op, list(args), call.attrs, call.ty_args)
     if like is not None:
         relax.expr._update_type(new, like.ty)
     return new
 
 
-def normalized(call: Call) -> Call:
+def normalized(call: relax.Call) -> relax.Call:
     return relax.BlockBuilder().normalize(call)
 
 
-def call_of(op: str, args: Sequence[Any], attributes: Mapping[str, Any]) -> Call:
+def call_of(op: str, args: Sequence[Any], attributes: Mapping[str, Any]) -> relax.Call:
     if op == "nn.attention" and "scale" in attributes:
         attributes = {**attributes, "scale": float_immediate(attributes["scale"])}
     return relax_op(op)(*args, **attributes)
 
 
-def call_external(symbol: str, args: Sequence[Expr], results: Sequence[Expr]) -> Call:
+def call_external(symbol: str, args: Sequence[relax.Expr], results: Sequence[relax.Expr]) -> relax.Call:
     types = [r.ty for r in results]
     ty = types[0] if len(types) == 1 else relax.TupleType(types)
     call = relax.op.call_pure_packed(relax.ExternFunc(symbol), *args, ty_args=ty)
@@ -136,26 +134,22 @@ def call_external(symbol: str, args: Sequence[Expr], results: Sequence[Expr]) ->
     return call
 
 
-def external_call(expr: Any) -> tuple[str, list[Expr]] | None:
+def external_call(expr: Any) -> tuple[str, list[relax.Expr]] | None:
     if op_name(expr) != "call_pure_packed":
         return None
     function, *arguments = expr.args
     return str(function.global_symbol), arguments
 
 
-def tuple_get(expr: Expr, index: int) -> Expr:
-    return relax.TupleGetItem(expr, index)
-
-
-def new_var(name: str, like: Expr) -> Var:
+def new_var(name: str, like: relax.Expr) -> relax.Var:
     return relax.DataflowVar(name, like.ty)
 
 
-def parameter_like(var: Var) -> Var:
+def parameter_like(var: relax.Var) -> relax.Var:
     return relax.Var(var.name, var.ty)
 
 
-def substitute(expr: Expr, replacements: Mapping[Var, Expr]) -> Expr:
+def substitute(expr: relax.Expr, replacements: Mapping[relax.Var, relax.Expr]) -> relax.Expr:
     match kind(expr):
         case "var":
             return replacements.get(expr, expr)
@@ -173,29 +167,18 @@ def substitute(expr: Expr, replacements: Mapping[Var, Expr]) -> Expr:
 # Functions and modules ---------------------------------------------------------------------------------------------
 
 
-def bindings(function: Function) -> list[Binding]:
+def bindings(function: relax.Function) -> list[relax.VarBinding]:
     return [b for block in function.body.blocks for b in block.bindings]
 
 
-def result_of(function: Function) -> Expr:
-    return function.body.body
-
-
-def is_composite(module: IRModule, expr: Any) -> tuple[str, Function] | None:
-    if isinstance(expr, relax.Call) and isinstance(expr.op, relax.GlobalVar):
-        function = module[expr.op]
-        if isinstance(function, relax.Function) and function.attrs and "Composite" in function.attrs:
-            return str(function.attrs["Composite"]), function
-    return None
-
-
-def bind(var: Var, value: Expr) -> Binding:
-    return relax.VarBinding(var, value)
+def callee(module: IRModule, expr: Any) -> Any:
+    return module[expr.op] if isinstance(expr, relax.Call) and isinstance(expr.op, relax.GlobalVar) else None
 
 
 def make_function(
-    params: Sequence[Var], body: Sequence[Binding], results: Sequence[Expr], attrs: Mapping[str, Any] | None = None
-) -> Function:
+    params: Sequence[relax.Var], body: Sequence[relax.VarBinding], results: Sequence[relax.Expr],
+    attrs: Mapping[str, Any] | None = None,
+) -> relax.Function:
     result = results[0] if len(results) == 1 else relax.Tuple(list(results))
     out = relax.Var("result", result.ty)
     block = relax.DataflowBlock([*body, relax.VarBinding(out, result)])
@@ -203,34 +186,25 @@ def make_function(
     return function.with_attrs(dict(attrs)) if attrs else function
 
 
-def replace_main(module: IRModule, main: Function) -> IRModule:
+def replace_main(module: IRModule, main: relax.Function) -> IRModule:
     functions = {gv: f for gv, f in module.functions.items() if gv.name_hint != "main"}
     functions[module.get_global_var("main")] = main
     result = relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
     return relax.transform.DeadCodeElimination(["main"])(result)
 
 
-def with_functions(main: Function, others: Mapping[str, Function], module: IRModule) -> IRModule:
+def with_functions(main: relax.Function, others: Mapping[str, relax.Function], module: IRModule) -> IRModule:
     functions = {gv: f for gv, f in module.functions.items() if gv.name_hint != "main"}
     functions[module.get_global_var("main")] = main
     functions.update({relax.GlobalVar(name): function for name, function in others.items()})
     return relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
 
 
-def codegen_of(function: Any) -> str | None:
-    if not isinstance(function, relax.Function):
-        return None
-    attrs = function.attrs or {}
-    if "Codegen" in attrs:
-        return str(attrs["Codegen"])
-    return "" if "Composite" in attrs else None
-
-
 def keep_functions(module: IRModule, wanted: Callable[[Any], bool]) -> IRModule:
     return tvm.IRModule({gv: f for gv, f in module.functions.items() if wanted(f)}, attrs=module.attrs)
 
 
-def module_of(main: Function) -> IRModule:
+def module_of(main: relax.Function) -> IRModule:
     """A module with the one function ``main``."""
     return tvm.IRModule({relax.GlobalVar("main"): main.with_attr("global_symbol", "main")})
 
@@ -244,9 +218,7 @@ def ensure_dataflow(module: IRModule) -> IRModule:
     return relax.transform.ConvertToDataflow()(module)
 
 
-def fuse_by_pattern(
-    module: IRModule, patterns: Sequence[tuple[str, DFPattern, Callable[[Any], bool]]]
-) -> IRModule:
+def fuse_by_pattern(module: IRModule, patterns: Sequence[tuple[str, DFPattern, Callable[[Any], bool]]]) -> IRModule:
     """Move every match into a composite function; earlier patterns win. A check that raises ends the pass with it."""
     failure: list[BaseException] = []
 
@@ -288,7 +260,7 @@ def from_json(text: str) -> IRModule:
 # Frontends ---------------------------------------------------------------------------------------------------------
 
 
-class ConversionError(Exception):
+class ConversionError(RuntimeError):
     """A converter of TVM's failed; ``node`` and ``operator`` say where."""
 
     def __init__(self, node: str, operator: str, cause: BaseException) -> None:
@@ -320,13 +292,16 @@ def from_onnx(model: Any) -> IRModule:
     class Importer(ONNXGraphImporter):  # type: ignore[misc]
         def _convert_operator(self, name: str, inputs: Any, attrs: Any, opset: int) -> Any:
             node = str(attrs.get("tvm_custom", {}).get("name") or name)
+            result = _clip(inputs, attrs) if name == "Clip" else None
             try:
-                result = _clip(inputs, attrs) if name == "Clip" else None
                 if result is None:
                     convert = converters[name].get_converter(opset)
                     result = convert(self.bb, inputs, attrs, [self._nodes, self._params])
+            except IMPORT_ERRORS as error:
+                raise ConversionError(node, name, error) from error
+            try:
                 return self._named(result, rename(node)) if isinstance(result, relax.Expr) else result
-            except Exception as error:
+            except (RuntimeError, TypeError, ValueError) as error:  # TVM finds no type for it
                 raise ConversionError(node, name, error) from error
 
         def _named(self, expr: Any, name: str) -> Any:
@@ -348,30 +323,21 @@ def from_onnx(model: Any) -> IRModule:
 
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     # the importer prints what it fails on, and warns about names that it changes
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
         return Importer({}, {}).from_onnx(model.graph, opset)
 
 
-def _clip(inputs: Any, attrs: Mapping[str, Any]) -> Expr | None:
+def _clip(inputs: Any, attrs: Mapping[str, Any]) -> relax.Expr | None:
     """``Clip`` between constants as one operator (TVM's converter makes six of it); None for other bounds."""
     ty = inputs[0].ty
     if not isinstance(ty, relax.TensorType) or str(ty.dtype) not in ("float16", "float32", "float64"):
         return None
-    limits = np.finfo(str(ty.dtype))
-    bounds = []
-    for position, (key, default) in enumerate((("min", limits.min), ("max", limits.max)), start=1):
-        given = inputs[position] if len(inputs) > position else None
-        if given is None:
-            bounds.append(float(attrs.get(key, default)))
-        elif kind(given) == "constant" and const_value(given).size == 1 and np.isfinite(const_value(given)).all():
-            bounds.append(float(const_value(given).reshape(())))
-        else:
-            return None
-    return relax.op.clip(inputs[0], *bounds)
+    bounds = clip_bounds(inputs, attrs, str(ty.dtype), lambda bound: float(const_value(bound).reshape(())) if (
+        kind(bound) == "constant" and const_value(bound).size == 1) else None)
+    return None if bounds is None else relax.op.clip(inputs[0], *bounds)
 
 
-def relax_op(name: str) -> Callable[..., Expr]:
+def relax_op(name: str) -> Callable[..., relax.Expr]:
     """The Relax operator ``name`` (``nn.attention``) as a function that makes a call."""
     found: Any = relax.op
     for part in name.split("."):
@@ -400,8 +366,7 @@ def from_exported_program(program: Any, converters: Mapping[str, Callable[[Any, 
     """Import an ExportedProgram that is already decomposed, with further converters by ATen name."""
     from tvm.relax.frontend.torch import from_exported_program as convert
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return convert(
             program, run_ep_decomposition=False, unwrap_unit_return_tuple=True, custom_convert_map=dict(converters)
         )
@@ -422,8 +387,7 @@ def packed_functions(functions: Mapping[str, Callable[..., Any]]) -> Iterator[No
 def build(module: IRModule) -> Any:
     """Compile the host module with TVM's LLVM: an executable for :func:`compile_vm`."""
     target = tvm.target.Target("llvm")
-    with target, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with target, warnings.catch_warnings(action="ignore"):
         return relax.build(module, target=target)
 
 
@@ -437,7 +401,7 @@ def compile_vm(executable: Any, functions: Mapping[str, Callable[..., Any]]) -> 
         return relax.VirtualMachine(executable, tvm.cpu())["main"]
 
 
-def to_tvm(array: Any) -> Tensor:
+def to_tvm(array: Any) -> tvm.runtime.Tensor:
     """A NumPy or JAX array as a TVM tensor: shared memory when it is aligned to 64 bytes, else a copy."""
     if isinstance(array, np.ndarray):
         if array.ctypes.data % 64 == 0 and array.flags.c_contiguous and array.flags.writeable and array.size:

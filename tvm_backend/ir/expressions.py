@@ -93,37 +93,26 @@ class Representation(Protocol):
     def bind(self, var: Any, value: Any, /) -> Any: ...
     def bindings(self, function: Any, /) -> Sequence[Any]: ...
     def result_of(self, function: Any, /) -> Any: ...
+    # a function of one dataflow block that returns ``results`` (a tuple when there are several)
     def make_function(self, params: Sequence[Any], body: Sequence[Any], results: Sequence[Any],
                       attrs: Mapping[str, Any] | None = None, /) -> Any: ...
-    def is_composite(self, module: Any, expr: Any, /) -> tuple[str, Any] | None: ...
-    def codegen_of(self, function: Any, /) -> str | None: ...
+    def callee(self, module: Any, expr: Any, /) -> Any: ...  # the function of the module that ``expr`` calls, or None
 
-    def normalized(self, call: Any, /) -> Any:
-        """A call with its type."""
-
-    def call_external(self, symbol: str, args: Sequence[Any], results: Sequence[Any], /) -> Any:
-        """A call of the packed function ``symbol`` that returns tensors like ``results`` (a tuple of several)."""
-
-    def external_call(self, expr: Any, /) -> tuple[str, list[Any]] | None:
-        """The symbol and arguments of what :func:`call_external` made, else None."""
-
-    def tuple_get(self, expr: Any, index: int, /) -> Any:
-        """Field ``index`` of a tuple."""
-
-    def parameter_like(self, var: Any, /) -> Any:
-        """A function parameter of the name and type of ``var``."""
-
-    def keep_functions(self, module: Any, wanted: Callable[[Any], bool], /) -> Any:
-        """The module without the functions that are not wanted; the others must not call them."""
-
-    def with_functions(self, main: Any, others: Mapping[str, Any], module: Any, /) -> Any:
-        """``module`` with another ``main`` and further functions by name."""
-
-    def replace_main(self, module: Any, main: Any, /) -> Any:
-        """The module with another ``main``, without the functions that it no longer needs, checked for form."""
-
-    def ensure_dataflow(self, module: Any, /) -> Any:
-        """The module in the form in which patterns match: ``main`` is one dataflow block."""
+    # a call with its type; field ``index`` of a tuple; a function parameter of the name and type of ``var``
+    def normalized(self, call: Any, /) -> Any: ...
+    def tuple_get(self, expr: Any, index: int, /) -> Any: ...
+    def parameter_like(self, var: Any, /) -> Any: ...
+    # a call of the packed function ``symbol`` that returns tensors like ``results`` (several: a tuple), and symbol and
+    # arguments of such a call, None for any other expression
+    def call_external(self, symbol: str, args: Sequence[Any], results: Sequence[Any], /) -> Any: ...
+    def external_call(self, expr: Any, /) -> tuple[str, list[Any]] | None: ...
+    # the module without the functions that are not wanted, which the others must not call; with another ``main`` and
+    # further functions by name; with another ``main``, checked for form, without the functions that it no longer needs
+    def keep_functions(self, module: Any, wanted: Callable[[Any], bool], /) -> Any: ...
+    def with_functions(self, main: Any, others: Mapping[str, Any], module: Any, /) -> Any: ...
+    def replace_main(self, module: Any, main: Any, /) -> Any: ...
+    # the module in the form in which patterns match: ``main`` is one dataflow block
+    def ensure_dataflow(self, module: Any, /) -> Any: ...
 
 
 _PLAIN: Representation = plain
@@ -291,8 +280,7 @@ def reshape(source: Any, shape: Sequence[int]) -> Any:
 
 
 def make_call(call: Any, args: Sequence[Any], like: Any = None) -> Any:
-    """A new call of the same operator and attributes on other arguments, of the type of ``like`` (by default its own).
-    """
+    """A new call of the same operator and attributes on other arguments, of the type of ``like`` (else its own)."""
     return of(call).on_arguments(call, args, call if like is None else like)
 
 
@@ -316,8 +304,7 @@ def substitute(expr: Any, replacements: Mapping[Any, Any]) -> Any:
 
 def bind(var: Any, value: Any) -> Binding:
     """``var = value``."""
-    binding: Binding = of(var).bind(var, value)
-    return binding
+    return of(var).bind(var, value)
 
 
 def bindings(function: Function) -> Sequence[Binding]:
@@ -344,25 +331,21 @@ def use_counts(function: Function) -> Counter[Any]:
     return Counter(var for expr in read for var in variables(expr))
 
 
-def make_function(
-    params: Sequence[Any], body: Sequence[Any], results: Sequence[Any], attrs: Mapping[str, Any] | None = None
-) -> Any:
-    """A function of one dataflow block that returns ``results`` (a tuple when there are several)."""
-    return of(results[0]).make_function(params, body, results, attrs)
-
-
 def rebuild(function: Function, body: Sequence[Any], results: Sequence[Any]) -> Any:
-    """The function with another body and other results; parameters and attributes stay."""
+    """The function with another body, of one dataflow block, and other results; parameters and attributes stay."""
     return of(function).make_function(function.params, body, results, function.attrs)
 
 
 def is_composite(module: IRModule, expr: Any) -> tuple[str, Any] | None:
     """``(name, function)`` where ``expr`` calls a composite function of ``module``, else None."""
-    return of(module).is_composite(module, expr)
+    function = of(module).callee(module, expr)
+    attrs = getattr(function, "attrs", None) or {}
+    return (str(attrs["Composite"]), function) if "Composite" in attrs else None
 
 
 def codegen_of(function: Function) -> str | None:
     """Who runs a function (its attribute ``Codegen``): None for ``main`` and TIR, ``""`` for composite functions."""
-    return of(function).codegen_of(function)
+    attrs = getattr(function, "attrs", None) or {}
+    return str(attrs["Codegen"]) if "Codegen" in attrs else "" if "Composite" in attrs else None
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,17 @@ def _tensor(expr: Any) -> TensorType:
 def first(call: Call) -> TensorType:
     """That of the first argument."""
     return _tensor(call.args[0])
+
+
+def of_dtype(dtype: Callable[[Call], str]) -> Callable[[Call], TensorType]:
+    """The shape of the first argument, in another type."""
+    return lambda call: TensorType(_tensor(call.args[0]).shape, dtype(call))
+
+
+truth = of_dtype(lambda call: "bool")
+astype = of_dtype(lambda call: str(call.attrs.dtype))
+of_out_dtype = of_dtype(lambda call: str(call.attrs.out_dtype))
+"""quantize and dequantize."""
 
 
 def arithmetic(call: Call) -> TensorType:
@@ -110,11 +122,6 @@ def permute(call: Call) -> TensorType:
     return TensorType(tuple(data.shape[i] for i in axes), data.dtype)
 
 
-def of_out_dtype(call: Call) -> TensorType:
-    """quantize and dequantize."""
-    return TensorType(_tensor(call.args[0]).shape, call.attrs.out_dtype)
-
-
 def concat(call: Call) -> TensorType:
     fields = call.args[0]
     if not isinstance(fields, Tuple):
@@ -154,14 +161,6 @@ def squeeze(call: Call) -> TensorType:
     return TensorType(tuple(d for i, d in enumerate(data.shape) if i not in dropped), data.dtype)
 
 
-def truth(call: Call) -> TensorType:
-    return TensorType(_tensor(call.args[0]).shape, "bool")
-
-
-def astype(call: Call) -> TensorType:
-    return TensorType(_tensor(call.args[0]).shape, call.attrs.dtype)
-
-
 def shape_of(call: Call) -> ShapeType:
     return ShapeType(_tensor(call.args[0]).shape)
 
@@ -195,8 +194,7 @@ def split(call: Call) -> TupleType:
     else:
         cuts = list(sections)
     sizes = [end - begin for begin, end in zip([0, *cuts], [*cuts, extent], strict=True)]
-    return TupleType(tuple(
-        _positive((*data.shape[:axis], size, *data.shape[axis + 1:]), data.dtype) for size in sizes))
+    return TupleType(tuple(_positive((*data.shape[:axis], size, *data.shape[axis + 1:]), data.dtype) for size in sizes))
 
 
 def gather_elements(call: Call) -> TensorType:

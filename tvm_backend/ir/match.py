@@ -19,7 +19,8 @@ from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import ATTENTION, attention_scale, causal_diagonal
 from archloom.tvm_backend.ir.numbers import FLOATS, Numbers, is_quantized
 from archloom.tvm_backend.ir.operators import ACTIVATIONS
-from archloom.tvm_backend.ir.sweeps import Unread, read_sweep
+from archloom.tvm_backend.ir.sweeps import NotQuantized as NotQuantized
+from archloom.tvm_backend.ir.sweeps import read_sweep
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,10 +93,6 @@ class QuantizedOp:
     residual: bool = False
 
 
-class NotQuantized(Exception):
-    """The piece is no operator on the target's numbers; the message says what was seen."""
-
-
 def is_made_up(name: str) -> bool:
     """Whether a variable's name is TVM's own, such as ``lv3`` or ``gv``: it marks what the network does not name so."""
     return _MADE_UP.fullmatch(name) is not None
@@ -113,7 +110,10 @@ def read(root: Any, lookup: ir.Lookup, *, numbers: Numbers = "int8", vectors: bo
     ``vectors``: the target takes pieces without a product, and products to which a tensor is added, too.
     """
     if vectors and not _multiplies(root, lookup):
-        return _swept(root, lookup, FLOATS[numbers])
+        anchor, attrs, given, variables = read_sweep(root, lookup)
+        operands = tuple(_float(a, i, None, FLOATS[numbers]) for i, a in enumerate(given))
+        name = _own_name([var.name for var in variables], anchor)
+        return QuantizedOp(anchor, name, ir.shape_of(root), attrs, operands, None, ())
     return _Reader(lookup, numbers, vectors).operator(root)
 
 
@@ -124,24 +124,10 @@ def _multiplies(root: Any, lookup: ir.Lookup) -> bool:
         expr = waiting.pop()
         if ir.op_name(expr) in PRODUCTS:
             return True
-        for var in ir.variables(expr):
-            if var not in seen:
-                seen.add(var)
-                inner = lookup(var)
-                if ir.op_name(inner) is not None:
-                    waiting.append(inner)
+        fresh = [var for var in ir.variables(expr) if var not in seen]
+        seen.update(fresh)
+        waiting += [inner for var in fresh if ir.op_name(inner := lookup(var)) is not None]
     return False
-
-
-def _swept(root: Any, lookup: ir.Lookup, types: tuple[str, ...]) -> QuantizedOp:
-    """A piece without a product: what a vector unit does."""
-    try:
-        found = read_sweep(root, lookup)
-    except Unread as error:
-        raise NotQuantized(str(error)) from None
-    operands = tuple(_float(a, i, None, types) for i, a in enumerate(found.operands))
-    name = _own_name([var.name for var in found.variables], found.anchor)
-    return QuantizedOp(found.anchor, name, ir.shape_of(root), found.attrs, operands, None, ())
 
 
 def _own_name(candidates: Sequence[str], default: str) -> str:
@@ -266,9 +252,7 @@ def _stage(call: ir.Call, name: str | None) -> Stage:
     if name in ("quantize", "dequantize"):
         if not (ir.is_constant(call.args[1]) and ir.is_constant(call.args[2])):
             raise NotQuantized(f"{name} has a scale or zero point that is no constant")
-        return Stage(
-            name, shape, ir.const_value(call.args[1]), ir.const_value(call.args[2]), ir.dtype_of(call)
-        )
+        return Stage(name, shape, ir.const_value(call.args[1]), ir.const_value(call.args[2]), ir.dtype_of(call))
     if name == "astype":
         return Stage("convert", shape, dtype=ir.dtype_of(call))
     if name == "nn.relu":
@@ -298,9 +282,7 @@ def _dequantized(call: ir.Call, permutation: tuple[int, ...] | None) -> QTensor:
 _ONE, _ZERO = np.asarray(1, np.float32), np.asarray(0, np.float32)
 
 
-def _float(
-    expr: Any, index: int, permutation: tuple[int, ...] | None, types: tuple[str, ...]
-) -> QTensor:
+def _float(expr: Any, index: int, permutation: tuple[int, ...] | None, types: tuple[str, ...]) -> QTensor:
     """A float operand as it is: a variable or a constant."""
     if not ir.is_tensor(expr) or ir.dtype_of(expr) not in types:
         raise NotQuantized(f"operand {index} is {ir.dtype_of(expr) if ir.is_tensor(expr) else '?'}")

@@ -10,19 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from archloom.tvm_backend.ir import nodes
 from archloom.tvm_backend.ir.expressions import IRModule
-from archloom.tvm_backend.ir.nodes import (
-    Binding,
-    Call,
-    Constant,
-    Function,
-    Module,
-    Target,
-    Unsupported,
-    Var,
-    attributes,
-    variables_in,
-)
 from archloom.tvm_backend.ir.patterns import CallOf, Const, DFPattern, Not, Or, Wildcard, to_relax
 from archloom.tvm_backend.ir.plain import substitute
 
@@ -36,9 +25,9 @@ Check = Callable[[Any], bool]
 class Context:
     """What a check sees of a match, by the names of TVM's PatternCheckContext."""
 
-    matched_expr: Call
-    matched_bindings: Mapping[Var, Call]
-    var_usages: Mapping[Var, Sequence[Var]]
+    matched_expr: nodes.Call
+    matched_bindings: Mapping[nodes.Var, nodes.Call]
+    var_usages: Mapping[nodes.Var, Sequence[nodes.Var]]
 
 
 def fuse_by_pattern(module: IRModule, patterns: Sequence[tuple[str, Any, Check]]) -> IRModule:
@@ -47,35 +36,37 @@ def fuse_by_pattern(module: IRModule, patterns: Sequence[tuple[str, Any, Check]]
     What a check raises ends the pass. Patterns are of :mod:`archloom.tvm_backend.ir.patterns`, or TVM's own, for which
     a plain module raises Unsupported.
     """
-    if not isinstance(module, Module):
+    if not isinstance(module, nodes.Module):
         from archloom.tvm_backend.ir import compat
 
         return compat.fuse_by_pattern(module, [(name, to_relax(p), check) for name, p, check in patterns])
     if not all(isinstance(p, DFPattern) for _, p, _ in patterns):
-        raise Unsupported("a pattern written for TVM alone")
+        raise nodes.Unsupported("a pattern written for TVM alone")
     functions = dict(module.named)
     main = functions["main"]
     for name, pattern, check in patterns:
         main = _fused(main, name, pattern, check, functions)
-    return Module({**functions, "main": main})
+    return nodes.Module({**functions, "main": main})
 
 
-def _fused(main: Function, name: str, pattern: DFPattern, check: Check, functions: dict[str, Function]) -> Function:
+def _fused(
+    main: nodes.Function, name: str, pattern: DFPattern, check: Check, functions: dict[str, nodes.Function],
+) -> nodes.Function:
     root_op = _root_operators(pattern)
     bound = {b.var: b.value for b in main.body}
-    users: dict[Var, list[Var]] = {}
-    owner: dict[int, Var] = {}
-    taken: dict[Var, Var] = {}
-    groups: dict[Var, list[Var]] = {}
+    users: dict[nodes.Var, list[nodes.Var]] = {}
+    owner: dict[int, nodes.Var] = {}
+    taken: dict[nodes.Var, nodes.Var] = {}
+    groups: dict[nodes.Var, list[nodes.Var]] = {}
     for binding in reversed(main.body):
         value = binding.value
-        if not isinstance(value, Call) or value.op not in root_op or binding.var in taken:
+        if not isinstance(value, nodes.Call) or value.op not in root_op or binding.var in taken:
             continue
         found = _Match(bound).match(pattern, value)
         if found is None:
             continue
         if not users:
-            owner = {id(b.value): b.var for b in main.body if isinstance(b.value, Call)}
+            owner = {id(b.value): b.var for b in main.body if isinstance(b.value, nodes.Call)}
             users = _users(main)
         inside = [owner[id(c)] for c in found]
         if any(v in taken for v in inside):
@@ -88,38 +79,41 @@ def _fused(main: Function, name: str, pattern: DFPattern, check: Check, function
     if not groups:
         return main
     body = []
-    results: dict[Var, Any] = {}  # results of matches have no name of their own, as with TVM
+    results: dict[nodes.Var, Any] = {}  # results of matches have no name of their own, as with TVM
     for binding in main.body:
         root = taken.get(binding.var)
         if root is None:
             value = substitute(binding.value, results)
-            body.append(binding if value is binding.value else Binding(binding.var, value))
+            body.append(binding if value is binding.value else nodes.Binding(binding.var, value))
         elif root is binding.var:
             symbol = f"fused_{len(functions)}"
             functions[symbol], outside = _composite(groups[root], bound, name)
             arguments = tuple(results.get(v, v) for v in outside)
-            results[root] = Var("lv", root.ty)
-            body.append(Binding(results[root], Call(Target(symbol), arguments, attributes(), root.ty)))
-    return Function(main.params, tuple(body), results.get(main.result, main.result), main.attrs)
+            results[root] = nodes.Var("lv", root.ty)
+            call = nodes.Call(nodes.Target(symbol), arguments, nodes.attributes(), root.ty)
+            body.append(nodes.Binding(results[root], call))
+    return nodes.Function(main.params, tuple(body), results.get(main.result, main.result), main.attrs)
 
 
-def _users(main: Function) -> dict[Var, list[Var]]:
+def _users(main: nodes.Function) -> dict[nodes.Var, list[nodes.Var]]:
     """For each variable that is bound in ``main`` those whose values read it."""
-    users: dict[Var, list[Var]] = {b.var: [] for b in main.body}
+    users: dict[nodes.Var, list[nodes.Var]] = {b.var: [] for b in main.body}
     for binding in main.body:
-        for var in dict.fromkeys(variables_in(binding.value)):
+        for var in dict.fromkeys(nodes.variables_in(binding.value)):
             if var in users:
                 users[var].append(binding.var)
     return users
 
 
-def _composite(group: list[Var], bound: Mapping[Var, Any], name: str) -> tuple[Function, tuple[Var, ...]]:
+def _composite(
+    group: list[nodes.Var], bound: Mapping[nodes.Var, Any], name: str
+) -> tuple[nodes.Function, tuple[nodes.Var, ...]]:
     """A function of the group's bindings, and the variables to call it with."""
     members = set(group)
-    outside = dict.fromkeys(v for var in group for v in variables_in(bound[var]) if v not in members)
-    params = {v: Var(v.name, v.ty) for v in outside}
-    body = tuple(Binding(var, substitute(bound[var], params)) for var in group)
-    return Function(tuple(params.values()), body, group[-1], {"Composite": name}), tuple(outside)
+    outside = dict.fromkeys(v for var in group for v in nodes.variables_in(bound[var]) if v not in members)
+    params = {v: nodes.Var(v.name, v.ty) for v in outside}
+    body = tuple(nodes.Binding(var, substitute(bound[var], params)) for var in group)
+    return nodes.Function(tuple(params.values()), body, group[-1], {"Composite": name}), tuple(outside)
 
 
 def _root_operators(pattern: DFPattern) -> set[Any]:
@@ -128,18 +122,18 @@ def _root_operators(pattern: DFPattern) -> set[Any]:
         return {pattern.op.removeprefix(RELAX)}
     if isinstance(pattern, Or):
         return _root_operators(pattern.first) | _root_operators(pattern.second)
-    raise Unsupported("a pattern that is no operator at its root")
+    raise nodes.Unsupported("a pattern that is no operator at its root")
 
 
 class _Match:
     """One attempt: which expression each pattern has matched so far, and the calls among them in order."""
 
-    def __init__(self, bound: Mapping[Var, Any]) -> None:
+    def __init__(self, bound: Mapping[nodes.Var, Any]) -> None:
         self.bound = bound
         self.memo: dict[DFPattern, Any] = {}
         self.order: list[DFPattern] = []
 
-    def match(self, pattern: DFPattern, root: Call) -> list[Call] | None:
+    def match(self, pattern: DFPattern, root: nodes.Call) -> list[nodes.Call] | None:
         """The calls of a match whose root is ``root``, None if there is none."""
         if not self.fits(pattern, root):
             return None
@@ -147,10 +141,11 @@ class _Match:
         return list(dict.fromkeys(calls))
 
     def fits(self, pattern: DFPattern, expr: Any) -> bool:
-        value = self.bound.get(expr, expr) if type(expr) is Var else expr
+        value = self.bound.get(expr, expr) if type(expr) is nodes.Var else expr
         if pattern in self.memo:
             return self.memo[pattern] is value
-        if type(pattern) is CallOf and not _is_call(value, pattern):
+        if type(pattern) is CallOf and not (type(value) is nodes.Call and value.op == pattern.op[len(RELAX):]
+                                            and len(value.args) == len(pattern.args)):
             return False
         mark = len(self.order)
         if self._fits(pattern, value):
@@ -169,15 +164,9 @@ class _Match:
             case Wildcard():
                 return True
             case Const():
-                return isinstance(value, Constant)
+                return isinstance(value, nodes.Constant)
             case Or(first, second):
                 return self.fits(first, value) or self.fits(second, value)
             case Not(inner):
                 return not _Match(self.bound).fits(inner, value)
-        raise Unsupported(f"a pattern {type(pattern).__name__}")
-
-
-def _is_call(value: Any, pattern: CallOf) -> bool:
-    """Whether ``value`` is a call of the pattern's operator on as many arguments."""
-    return type(value) is Call and value.op == pattern.op[len(RELAX):] and len(value.args) == len(pattern.args)
-
+        raise nodes.Unsupported(f"a pattern {type(pattern).__name__}")

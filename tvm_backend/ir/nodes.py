@@ -69,20 +69,16 @@ class Expr:
         return self is other
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Var(Expr):
     """A variable or a parameter."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str, ty: Type) -> None:
-        self.name = name
-        self.ty = ty
+    name: str
+    ty: Type
 
 
-@cache
-def dtype_name(dtype: np.dtype[Any]) -> str:
-    """``float32``; kept, since NumPy takes long to spell it."""
-    return str(dtype)
+_dtype_name = cache(str)
+"""``float32``; kept, since NumPy takes long to spell it."""
 
 
 class Constant(Expr):
@@ -92,22 +88,20 @@ class Constant(Expr):
 
     def __init__(self, value: np.ndarray) -> None:
         self.value = value
-        self.ty: Type = TensorType(value.shape, dtype_name(value.dtype))
+        self.ty: Type = TensorType(value.shape, _dtype_name(value.dtype))
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Call(Expr):
     """An operator (its name without ``relax.``) or a composite function (:class:`Target`) on arguments.
 
     Arguments that are no tensors are Python numbers; shapes are :class:`Shape`.
     """
 
-    __slots__ = ("args", "attrs", "op")
-
-    def __init__(self, op: "str | Target", args: tuple[Any, ...], attrs: SimpleNamespace, ty: Type) -> None:
-        self.op = op
-        self.args = args
-        self.attrs = attrs
-        self.ty = ty
+    op: "str | Target"
+    args: tuple[Any, ...]
+    attrs: SimpleNamespace
+    ty: Type
 
 
 class Shape(Expr):
@@ -217,6 +211,5 @@ def variables_in(value: Any) -> list[Var]:
 _NESTED = frozenset({Call, Tuple, TupleGet})
 
 
-def attributes(**values: Any) -> SimpleNamespace:
-    """Attributes of a call, read as ``call.attrs.name``."""
-    return SimpleNamespace(**values)
+attributes = SimpleNamespace
+"""Attributes of a call, read as ``call.attrs.name``."""

@@ -6,6 +6,7 @@ either (the first that fits), ``~a`` for anything else. :func:`to_relax` gives T
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +21,10 @@ class DFPattern:
         return Not(self)
 
 
-@dataclass(frozen=True, eq=False)
 class Wildcard(DFPattern):
     """Anything."""
 
 
-@dataclass(frozen=True, eq=False)
 class Const(DFPattern):
     """A tensor constant."""
 
@@ -53,53 +52,35 @@ class CallOf(DFPattern):
     args: tuple[DFPattern, ...]
 
 
-@dataclass(frozen=True)
-class Operator:
-    """An operator by its Relax name; calling it with patterns of the arguments gives the pattern of the call."""
-
-    name: str
-
-    def __call__(self, *args: DFPattern) -> CallOf:
-        return CallOf(self.name, args)
+wildcard, is_const = Wildcard, Const
 
 
-def is_op(name: str) -> Operator:
-    """The operator ``name``, such as ``relax.nn.conv2d``."""
-    return Operator(name)
-
-
-def wildcard() -> Wildcard:
-    """Anything."""
-    return Wildcard()
-
-
-def is_const() -> Const:
-    """A tensor constant."""
-    return Const()
+def is_op(name: str) -> Callable[..., CallOf]:
+    """The operator ``name``, such as ``relax.nn.conv2d``: of patterns of the arguments, the pattern of its call."""
+    return lambda *args: CallOf(name, args)
 
 
 def to_relax(pattern: Any) -> Any:
     """The pattern as TVM's; one of TVM's own stays as it is."""
-    if not isinstance(pattern, DFPattern):
-        return pattern
-    return _convert(pattern, {})
-
-
-def _convert(pattern: DFPattern, done: dict[DFPattern, Any]) -> Any:
     from archloom.tvm_backend.ir import compat
 
-    if pattern not in done:
-        match pattern:
-            case Wildcard():
-                done[pattern] = compat.wildcard()
-            case Const():
-                done[pattern] = compat.is_const()
-            case Or(first, second):
-                done[pattern] = _convert(first, done) | _convert(second, done)
-            case Not(inner):
-                done[pattern] = ~_convert(inner, done)
-            case CallOf(op, args):
-                done[pattern] = compat.is_op(op)(*[_convert(a, done) for a in args])
-            case _:
-                raise TypeError(f"no form of {type(pattern).__name__} is known to TVM")
-    return done[pattern]
+    done: dict[DFPattern, Any] = {}
+
+    def converted(pattern: DFPattern) -> Any:
+        if pattern not in done:
+            match pattern:
+                case Wildcard():
+                    done[pattern] = compat.wildcard()
+                case Const():
+                    done[pattern] = compat.is_const()
+                case Or(first, second):
+                    done[pattern] = converted(first) | converted(second)
+                case Not(inner):
+                    done[pattern] = ~converted(inner)
+                case CallOf(op, args):
+                    done[pattern] = compat.is_op(op)(*map(converted, args))
+                case _:
+                    raise TypeError(f"no form of {type(pattern).__name__} is known to TVM")
+        return done[pattern]
+
+    return converted(pattern) if isinstance(pattern, DFPattern) else pattern

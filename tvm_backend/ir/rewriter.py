@@ -14,8 +14,11 @@ class Rewriter:
     """Another body for ``main``, made binding by binding: subclasses say in :meth:`visit` what becomes of each.
 
     ``values`` has the old body's values by variable, ``replaced`` for variables of the old body what takes their place
-    in the new one, whose bindings are ``body`` and whose values ``made``.
+    in the new one, whose bindings are ``body`` and whose values ``made``. ``changed``: whether the new body is another;
+    None: where a variable was replaced.
     """
+
+    changed: bool | None = None
 
     def __init__(self, module: ir.IRModule) -> None:
         self.module = module
@@ -45,16 +48,12 @@ class Rewriter:
         """What the new function returns for what the old one does."""
         return self.new(expr)
 
-    def changed(self) -> bool:
-        """Whether there is anything new; by default, whether a variable was replaced."""
-        return bool(self.replaced)
-
     def rewritten(self) -> Any:
         """The module with the new ``main``; the old one where nothing has changed."""
         for var, value in self.values.items():
             self.visit(var, value)
         self.finish()
-        if not self.changed():
+        if not (bool(self.replaced) if self.changed is None else self.changed):
             return self.module
         results = [self.result(r) for r in ir.outputs_of(self.main)]
         return ir.of(self.module).replace_main(self.module, ir.rebuild(self.main, self.body, results))

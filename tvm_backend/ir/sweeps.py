@@ -6,9 +6,9 @@ has the anchor ``elementwise``: its first operand goes through ``attrs["operatio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -29,24 +29,16 @@ class Applied:
     shift: float = 0.0
 
 
-class Unread(Exception):
-    """The match is not what a vector unit does; the message says what was seen."""
+class NotQuantized(Exception):
+    """The piece is no operator on the target's numbers; the message says what was seen."""
 
 
-@dataclass(frozen=True)
-class Swept:
-    """A match: its anchor, what is done, and the expressions of its operands."""
-
-    anchor: str
-    attrs: Mapping[str, Any]
-    operands: tuple[Any, ...]
-    variables: tuple[Any, ...]
-    """those of the results on the way"""
+Swept: TypeAlias = tuple[str, Mapping[str, Any], Sequence[Any], Sequence[Any]]
+"""A match: its anchor, what is done, the expressions of its operands, and the variables of the results on the way."""
 
 
 def read_sweep(root: Any, lookup: ir.Lookup) -> Swept:
-    """What ``root`` computes, where ``lookup`` gives the values of the variables inside the match; Unread for anything
-    else."""
+    """What ``root`` computes; ``lookup`` gives the values of variables inside the match. NotQuantized for others."""
     name = ir.op_name(root)
     if name in ROWS:
         return _rows(str(name), root)
@@ -60,7 +52,7 @@ def read_sweep(root: Any, lookup: ir.Lookup) -> Swept:
     for call, var in zip(reversed(calls), [*reversed(variables), None], strict=True):
         reading.apply(call, through)
         through = var
-    return Swept(ELEMENTWISE, {"operations": tuple(reading.operations)}, tuple(reading.operands), tuple(variables))
+    return ELEMENTWISE, {"operations": tuple(reading.operations)}, reading.operands, variables
 
 
 def _is_inside(expr: Any, lookup: ir.Lookup) -> bool:
@@ -72,23 +64,24 @@ def _below(call: ir.Call, lookup: ir.Lookup) -> Any:
     """The variable through which the chain comes to a call, None at its beginning."""
     found = [a for a in call.args if _is_inside(a, lookup)]
     if len(found) > 1:
-        raise Unread("two of its results on the way meet")
+        raise NotQuantized("two of its results on the way meet")
     return found[0] if found else None
 
 
+@dataclass
 class _Reading:
     """The operations so far; operand 0 is what goes through them."""
 
-    def __init__(self, shape: tuple[int, ...], lookup: ir.Lookup) -> None:
-        self.shape, self.lookup = shape, lookup
-        self.operands: list[Any] = []
-        self.operations: list[Applied] = []
+    shape: tuple[int, ...]
+    lookup: ir.Lookup
+    operands: list[Any] = field(default_factory=list)
+    operations: list[Applied] = field(default_factory=list)
 
     def apply(self, call: ir.Call, through: Any) -> None:
         """Take over one call, of the variable ``through`` (None: the first)."""
         name = str(ir.op_name(call))
         if ir.shape_of(call) != self.shape:
-            raise Unread(f"{name} gives {ir.shape_of(call)}, the result has {self.shape}")
+            raise NotQuantized(f"{name} gives {ir.shape_of(call)}, the result has {self.shape}")
         if name in BINARY:
             self._binary(name, call, through)
             return
@@ -103,11 +96,11 @@ class _Reading:
         elif name in UNARY:
             self.operations += [Applied(kind) for kind in UNARY[name]]
         else:
-            raise Unread(f"{name} is none of the vector unit's functions")
+            raise NotQuantized(f"{name} is none of the vector unit's functions")
 
     def _begin(self, expr: Any) -> None:
         if ir.is_constant(expr) or ir.shape_of(expr) != self.shape:
-            raise Unread(f"its first operand has {ir.shape_of(expr)}, the result {self.shape}")
+            raise NotQuantized(f"its first operand has {ir.shape_of(expr)}, the result {self.shape}")
         self.operands.append(expr)
 
     def _power(self, call: ir.Call) -> None:
@@ -117,7 +110,7 @@ class _Reading:
         elif exponent is not None and exponent in POWERS:
             self.operations += [Applied(kind) for kind in POWERS[exponent]]
         else:
-            raise Unread("a power other than a square, a cube, a root or a reciprocal")
+            raise NotQuantized("a power other than a square, a cube, a root or a reciprocal")
 
     def _binary(self, name: str, call: ir.Call, through: Any) -> None:
         first, second = call.args
@@ -139,11 +132,10 @@ class _Reading:
         elif name in ("maximum", "minimum"):
             self._bound(name, number)
         else:
-            self.operations.append({
-                "add": lambda: Applied("linear", None, 1.0, number), "subtract": lambda: Applied(
-                    "linear", None, 1.0, -number),
-                "multiply": lambda: Applied("linear", None, number), "divide": lambda: Applied(
-                    "linear", None, 1.0 / number if number else float("inf"))}[name]())
+            factor, shift = {
+                "add": (1.0, number), "subtract": (1.0, -number), "multiply": (number, 0.0),
+                "divide": (1.0 / number if number else float("inf"), 0.0)}[name]
+            self.operations.append(Applied("linear", None, factor, shift))
 
     def _bound(self, kind: str, number: float) -> None:
         if abs(number) < float(np.finfo(np.float16).max):  # max(x, c) = c + relu(x - c), min(x, c) = c - relu(c - x)
@@ -151,11 +143,11 @@ class _Reading:
             self.operations += [Applied("linear", None, sign, -sign * number), Applied("relu"),
                                 Applied("linear", None, sign, number)]
         elif (number > 0) == (kind == "maximum"):
-            raise Unread(f"it clips to {number:g}")
+            raise NotQuantized(f"it clips to {number:g}")
 
     def _operand(self, expr: Any) -> int:
         if not ir.is_tensor(expr) or _is_inside(expr, self.lookup):
-            raise Unread("a result on the way is an operand, too")
+            raise NotQuantized("a result on the way is an operand, too")
         self.operands.append(expr)
         return len(self.operands) - 1
 
@@ -168,7 +160,7 @@ def _rows(name: str, call: ir.Call) -> Swept:
         attrs["axes"] = (int(ir.attr(call, "axis")) % len(shape),)
     elif name == "nn.adaptive_avg_pool2d":
         if str(ir.attr(call, "layout")) != "NCHW" or ir.shape_of(call)[2:] != (1, 1):
-            raise Unread("it pools to more than one place")
+            raise NotQuantized("it pools to more than one place")
         name, attrs["axes"] = "mean", (2, 3)
     else:
         given = ir.attr(call, "axis" if name in ("mean", "sum", "max") else "axes")
@@ -177,7 +169,7 @@ def _rows(name: str, call: ir.Call) -> Swept:
         if name.startswith("nn."):
             attrs["epsilon"] = float(ir.attr(call, "epsilon"))
             if not all(ir.attr(call, flag, True) for flag in ("center", "scale")):
-                raise Unread("it does not scale or shift")
+                raise NotQuantized("it does not scale or shift")
         else:
             attrs["keepdims"] = bool(ir.attr(call, "keepdims"))
-    return Swept(name, attrs, tuple(call.args), ())
+    return name, attrs, call.args, ()

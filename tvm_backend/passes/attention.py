@@ -83,10 +83,7 @@ class _Attention(Rewriter):
         super().__init__(module)
         self.fits, self.refuse = fits, refuse
         self.permuted: dict[Any, _Permuted] = {}
-        self.found = False
-
-    def changed(self) -> bool:
-        return self.found
+        self.changed = False
 
     def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding, as it is or as the last one of an attention."""
@@ -97,7 +94,7 @@ class _Attention(Rewriter):
         if form is not None:
             misfit = self.fits(form.shape)
             if misfit is None:
-                self.found = True
+                self.changed = True
                 self.replaced[var] = self._emit_attention(form, var, name == "matmul")
                 return
             self.refuse(form.softmax, *misfit)
@@ -116,9 +113,10 @@ class _Attention(Rewriter):
         """``softmax(scores) · values``, where the scores are attention's; None for any other product."""
         shares, values = call.args
         softmax = self._only(shares)
-        if ir.op_name(softmax) != "nn.softmax" or not _floats(call) or len(ir.shape_of(call)) not in (3, 4):
+        if ir.op_name(softmax) != "nn.softmax" or not ir.is_tensor(call) or ir.dtype_of(call) != "float32":
             return None
-        if ir.attr(softmax, "axis") not in (-1, len(ir.shape_of(call)) - 1):
+        rank = len(ir.shape_of(call))
+        if rank not in (3, 4) or ir.attr(softmax, "axis") not in (-1, rank - 1):
             return None
         scores = self._scores(softmax.args[0], 1.0, ())
         if scores is None:
@@ -150,7 +148,7 @@ class _Attention(Rewriter):
         if name == "where":
             condition, first, second = value.args
             for inner, barred, seen in ((first, second, True), (second, first, False)):
-                if _is_barred(barred):
+                if ir.is_constant(barred) and bool((np.asarray(ir.const_value(barred)) <= BARRED).all()):
                     return self._scores(inner, scale, (*biases, (_Choice(condition, seen), 1.0)))
         return None
 
@@ -239,8 +237,9 @@ class _Attention(Rewriter):
             if isinstance(added, _Choice) and not ir.is_constant(added.condition):
                 expr = self._chosen(added, full)
             elif isinstance(added, np.ndarray | _Choice) or ir.is_constant(added):
-                with np.errstate(over="ignore"):
-                    fixed = fixed + _outwards(_array(added), full) * np.float32(factor)
+                array = _array(added)
+                with np.errstate(over="ignore"):  # shapes are broadcast as those of what is computed
+                    fixed = fixed + array.reshape(_four(array.shape, full)) * np.float32(factor)
                 continue
             else:
                 expr = self._outwards(self.new(added), full)
@@ -289,10 +288,6 @@ def _array(added: Any) -> np.ndarray:
     return np.asarray(added if isinstance(added, np.ndarray) else ir.const_value(added), np.float32)
 
 
-def _outwards(array: np.ndarray, full: tuple[int, ...]) -> np.ndarray:
-    return np.broadcast_to(array.reshape(_four(array.shape, full)), full)
-
-
 def _four(shape: tuple[int, ...], full: tuple[int, ...]) -> tuple[int, ...]:
     """The shape with four axes; of three, the first is the batch where there is one head."""
     if len(shape) == 3 and full[1] == 1:
@@ -305,10 +300,6 @@ def _axes(call: ir.Call, rank: int) -> tuple[int, ...]:
     return tuple(reversed(range(rank))) if axes is None else tuple(i % rank for i in axes)
 
 
-def _floats(expr: Any) -> bool:
-    return ir.is_tensor(expr) and ir.dtype_of(expr) == "float32"
-
-
 def _factor(call: ir.Call, name: str | None) -> tuple[Any, float]:
     """The operand that a number multiplies or divides, and the factor; None if there is no such number."""
     for side, other in ((1, 0), (0, 1)):
@@ -319,8 +310,3 @@ def _factor(call: ir.Call, name: str | None) -> tuple[Any, float]:
                 value = 1 / value if value else math.inf
             return call.args[other], value
     return None, 1.0
-
-
-def _is_barred(expr: Any) -> bool:
-    """Whether an expression is a constant of numbers far below all scores."""
-    return ir.is_constant(expr) and bool((np.asarray(ir.const_value(expr)) <= BARRED).all())

@@ -25,15 +25,12 @@ _Made = tuple[str, list[Any], dict[str, Any]]
 
 
 class _Composites(Rewriter):
-    found = False
-
-    def changed(self) -> bool:
-        return self.found
+    changed = False
 
     def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding, as the operator that it is the end of, if there is one."""
         made = self.whole(value)
-        self.found = self.found or made is not None
+        self.changed = self.changed or made is not None
         call = value if made is None else ir.call_of(*made)
         self.bind(var, value if made is None else ir.of(call).normalized(call))
 
@@ -82,13 +79,13 @@ class _Composites(Rewriter):
 
     def _gelu(self, call: ir.Call) -> _Made | None:
         for half, rest in self._sides(call):
-            x = self._times(half, 0.5)
-            wave = self._plus(rest, 1.0)
+            x = self._with_number(half, "multiply", 0.5)
+            wave = self._with_number(rest, "add", 1.0)
             inner = None if x is None or wave is None else self._call(wave, "tanh")
-            sums = None if inner is None else self._times(inner.args[0], math.sqrt(2 / math.pi))
+            sums = None if inner is None else self._with_number(inner.args[0], "multiply", math.sqrt(2 / math.pi))
             added = None if sums is None else self._call(sums, "add")
             for one, cubic in [] if added is None else self._sides(added):
-                third = self._times(cubic, 0.044715)
+                third = self._with_number(cubic, "multiply", 0.044715)
                 power = None if third is None else self._call(third, "power")
                 if power is None or ir.number_of(power.args[1]) != 3.0:
                     continue
@@ -121,12 +118,6 @@ class _Composites(Rewriter):
         if power is not None and ir.number_of(power.args[1]) == 2.0:
             return power.args[0]
         return product.args[0] if product is not None and ir.same(*product.args) else None
-
-    def _times(self, expr: Any, factor: float) -> Any:
-        return self._with_number(expr, "multiply", factor)
-
-    def _plus(self, expr: Any, shift: float) -> Any:
-        return self._with_number(expr, "add", shift)
 
     def _with_number(self, expr: Any, name: str, number: float) -> Any:
         call = self._call(expr, name)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from archloom.oracle.errors import InputError, suggest
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.conversion import is_blank
 from archloom.tvm_backend.ir.operators import Result, operator
 from archloom.tvm_backend.ir.rewriter import Rewriter
 
@@ -79,9 +79,8 @@ def _known(expr: Any, known: Mapping[Any, np.ndarray]) -> Any:
 
 def float_weights(module: ir.IRModule) -> ir.IRModule:
     """The module with the floats that dequantized constants are: for targets that compute in floats."""
-    rewriting = _FloatWeights(module)
-    rewritten = rewriting.rewritten()
-    return fold_constants(rewritten) if rewriting.changed() else module
+    rewritten: ir.IRModule = _FloatWeights(module).rewritten()
+    return module if rewritten is module else fold_constants(rewritten)
 
 
 class _FloatWeights(Rewriter):
@@ -95,8 +94,6 @@ class _FloatWeights(Rewriter):
 
 def _dequantized(call: ir.Call) -> np.ndarray:
     """``(integers - zero point) * scale``; of weights that were not read, only the shape and type."""
-    from archloom.tvm_backend.ir.conversion import is_blank
-
     data, scale, zero = (ir.const_value(a) for a in call.args)
     dtype = ir.dtype_of(call)
     if is_blank(data):
@@ -115,8 +112,7 @@ def duplicate_dequantize(module: ir.IRModule) -> ir.IRModule:
 
 
 class _OwnDequantize(Rewriter):
-    def changed(self) -> bool:
-        return True
+    changed = True
 
     def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding, with copies of what it reads dequantized."""
@@ -128,17 +124,3 @@ class _OwnDequantize(Rewriter):
                 arg = self.bind(copy, ir.make_call(source, source.args))
             args.append(arg)
         self.bind(var, ir.make_call(value, args) if args else value)
-
-
-def bind_parameters(module: ir.IRModule, params: Mapping[str, np.ndarray]) -> ir.IRModule:
-    """Replace parameters of ``main`` by constants."""
-    main = module["main"]
-    names = [p.name for p in main.params]
-    for name in params:
-        if name not in names:
-            raise InputError(f"params: main has no parameter {name!r}{suggest(name, names)}")
-    constants = {p: ir.constant_like(np.asarray(params[p.name]), p) for p in main.params if p.name in params}
-    body = [ir.bind(b.var, ir.substitute(b.value, constants)) for b in ir.bindings(main)]
-    results = [ir.substitute(r, constants) for r in ir.outputs_of(main)]
-    rest = [p for p in main.params if p not in constants]
-    return ir.of(module).replace_main(module, ir.make_function(rest, body, results, main.attrs))

@@ -2,7 +2,7 @@
 
 A target that multiplies matrices takes no convolution as it is. Here each convolution of a constant kernel becomes the
 product of its windows (gathered by the host) and the kernel as a matrix, with bias and ReLU after it; transposed
-convolutions are split by phases first (:mod:`archloom.tvm_backend.frontends.onnx.convolutions`); attention becomes two
+convolutions are split by phases first (:mod:`archloom.tvm_backend.ir.windows`); attention becomes two
 products with a softmax between them. What has another form stays as it is.
 """
 
@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from archloom.tvm_backend.frontends.onnx.convolutions import Phases, by_phases, dilated
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import ATTENTION, HEADS_SWAPPED, attention_scale, causal_diagonal
 from archloom.tvm_backend.ir.conversion import is_blank
 from archloom.tvm_backend.ir.rewriter import Rewriter
+from archloom.tvm_backend.ir.windows import Phases, Windows, by_phases, dilated
 from archloom.tvm_backend.passes.constants import float_weights
 
 
@@ -33,12 +33,6 @@ def as_products(
     return _Products(float_weights(module), whole, images).rewritten()
 
 
-def _is_unequal(product: ir.Call) -> bool:
-    """Whether the leading dimensions of a product's operands differ, and the second is more than one matrix."""
-    first, second = (ir.shape_of(a)[:-2] for a in product.args)
-    return first != second and math.prod(second) > 1
-
-
 @dataclass
 class _Pending:
     """A product whose bias and ReLU may still follow: ``sums`` [..., rows, channels], and what the network reads."""
@@ -50,21 +44,16 @@ class _Pending:
 
 
 class _Products(Rewriter):
-    """``pending`` holds products that only one binding reads: a bias or ReLU there is applied to the product, before
-    its result is laid out again."""
+    """``pending``: products that one binding reads, whose bias or ReLU is applied before the result is laid out."""
 
-    def __init__(
-        self, module: ir.IRModule, whole: Callable[[Any], bool], images: Callable[[Any], bool],
-    ) -> None:
+    changed = True
+
+    def __init__(self, module: ir.IRModule, whole: Callable[[Any], bool], images: Callable[[Any], bool]) -> None:
         super().__init__(module)
         self.whole, self.images = whole, images
         self.pending: dict[Any, _Pending] = {}
 
-    def changed(self) -> bool:
-        return True
-
     def visit(self, var: ir.Var, value: Any) -> None:
-        """Take over one binding."""
         name = ir.op_name(value)
         if name in ("add", "nn.relu") and self._follow(var, value):
             return
@@ -93,7 +82,7 @@ class _Products(Rewriter):
             return False
         if ir.dtype_of(call) != "float32":
             return False
-        form = Form.of(call)
+        form = Windows.of(call)
         if form.is_pointwise and len(ir.shape_of(call)) == 4:
             return False
         x = self.new(data)
@@ -105,14 +94,14 @@ class _Products(Rewriter):
         self._defer(var, _Pending(sums, shape, form.groups > 1))
         return True
 
-    def _product(self, x: Any, weights: np.ndarray, form: "Form", label: str) -> Any:
+    def _product(self, x: Any, weights: np.ndarray, form: Windows, label: str) -> Any:
         """[n, c, h, w] by OIHW → [n, places, o], or [n · groups, places, o / groups] of several groups."""
         n, c, *_ = ir.shape_of(x)
         top, left, bottom, right = form.padding
         if any(form.padding):
             x = self.emit("nn.pad", x, pad_width=[0, 0, 0, 0, top, bottom, left, right])
         image = ir.shape_of(x)[2:]
-        index = form.windows(*image)
+        index = form.index(*image)
         (taps, places), groups = index.shape, form.groups
         stacked = x
         if not form.is_whole:
@@ -144,7 +133,7 @@ class _Products(Rewriter):
             x = self.emit("expand_dims", x, axis=2)
         weights = by_phases(kernel, groups, strides[0], strides[1])
         padding = (axes[0].taps - 1, axes[1].taps - 1, axes[0].after, axes[1].after)
-        form = Form((axes[0].taps, axes[1].taps), (1, 1), padding, (1, 1), groups)
+        form = Windows((axes[0].taps, axes[1].taps), (1, 1), padding, (1, 1), groups)
         n, _, h, w = ir.shape_of(x)
         rows, columns = h + axes[0].after, w + axes[1].after
         o = kernel.shape[1] * groups
@@ -193,7 +182,8 @@ class _Products(Rewriter):
 
     def _shared(self, var: ir.Var, call: ir.Call) -> bool:
         """A product of batches of which one operand is shared by parts of it: that is repeated."""
-        if not _is_unequal(call):
+        leads = [ir.shape_of(a)[:-2] for a in call.args]
+        if leads[0] == leads[1] or math.prod(leads[1]) == 1:  # a single matrix multiplies all rows at once
             return False
         full, sides = ir.shape_of(call)[:-2], []
         for side in call.args:
@@ -269,55 +259,6 @@ class _Products(Rewriter):
         if ir.op_name(inner) == "permute_dims" and ir.attr(inner, "axes") == HEADS_SWAPPED:
             return inner.args[0]
         return self.emit("permute_dims", expr, axes=list(HEADS_SWAPPED))
-
-
-@dataclass(frozen=True)
-class Form:
-    """Kernel, strides, padding (top, left, bottom, right), dilation and groups of a convolution of images."""
-
-    kernel: tuple[int, int]
-    strides: tuple[int, int]
-    padding: tuple[int, int, int, int]
-    dilation: tuple[int, int]
-    groups: int
-
-    @staticmethod
-    def of(call: ir.Call) -> "Form":
-        """That of a 2-D convolution, or of a 1-D one as one of height 1."""
-        ints = {name: ir.attr_ints(call, name) for name in ("strides", "padding", "dilation")}
-        kernel = ir.shape_of(call.args[1])[2:]
-        if len(kernel) == 1:
-            before, after = ints["padding"]
-            padding = (0, before, 0, after)
-            kernel, strides, dilation = (1, *kernel), (1, *ints["strides"]), (1, *ints["dilation"])
-        else:
-            padding, strides, dilation = ints["padding"], ints["strides"], ints["dilation"]  # type: ignore[assignment]
-        return Form(kernel, strides, padding, dilation, int(ir.attr(call, "groups")))  # type: ignore[arg-type]
-
-    @property
-    def reach(self) -> tuple[int, int]:
-        """Elements from the first to the last under the kernel."""
-        (kh, kw), (dh, dw) = self.kernel, self.dilation
-        return (kh - 1) * dh + 1, (kw - 1) * dw + 1
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every pixel (of the padded image) is a window of its own."""
-        return self.kernel == self.strides == (1, 1)
-
-    @property
-    def is_pointwise(self) -> bool:
-        """Whether it is a product over all pixels as it is."""
-        return self.is_whole and not any(self.padding) and self.groups == 1
-
-    def windows(self, height: int, width: int) -> np.ndarray:
-        """[taps, places] int32: the pixel of a padded image that each element of the kernel meets at each place."""
-        rows, columns = (
-            np.arange(k)[:, None] * d + np.arange((extent - reach) // s + 1) * s
-            for extent, reach, k, s, d in zip(
-                (height, width), self.reach, self.kernel, self.strides, self.dilation, strict=True))
-        index = rows[:, None, :, None] * width + columns[None, :, None, :]
-        return index.reshape(math.prod(self.kernel), -1).astype(np.int32)
 
 
 def _matrices(weights: np.ndarray, groups: int, n: int) -> np.ndarray:

@@ -33,6 +33,8 @@ class _Sinking(Rewriter):
     """``aliases`` maps a variable of the old body to the one that has its value; ``reshaped`` to the variable of which
     it is a reshape, which has not been ``written`` yet."""
 
+    changed = True
+
     def __init__(self, module: ir.IRModule, sums: bool) -> None:
         super().__init__(module)
         self.sums = sums
@@ -40,14 +42,10 @@ class _Sinking(Rewriter):
         self.reshaped: dict[Any, Any] = {}
         self.written: dict[Any, Any] = {}
 
-    def changed(self) -> bool:
-        return True
-
     def result(self, expr: Any) -> Any:
         return self._value_of(expr)
 
     def visit(self, var: ir.Var, value: Any) -> None:
-        """Take over one binding."""
         name = ir.op_name(value)
         source = self.aliases.get(value.args[0], value.args[0]) if name is not None and value.args else None
         if name == "reshape" and ir.is_var(source) and ir.is_tensor(var) and not self._is_parameter(source):

@@ -6,17 +6,15 @@ activations does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
 
 from archloom.tvm_backend.frontends.onnx.editor import Editor
 
-if TYPE_CHECKING:
-    import onnx
 
-
-def without_activation_quantization(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def without_activation_quantization(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of a QDQ network in which activations pass ``QuantizeLinear`` and ``DequantizeLinear`` unchanged."""
     editor = Editor(model)
     real: set[str] = set()
@@ -39,7 +37,7 @@ def without_activation_quantization(model: "onnx.ModelProto") -> "onnx.ModelProt
     return result
 
 
-def _begins_with_zero(node: "onnx.NodeProto", editor: Editor) -> bool:
+def _begins_with_zero(node: onnx.NodeProto, editor: Editor) -> bool:
     """Whether the least number of a quantization is 0."""
     if len(node.input) < 3 or node.input[2] not in editor.constants:
         return False

@@ -18,74 +18,61 @@ import io
 import itertools
 import logging
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import onnx
+from onnx import numpy_helper, version_converter
 
 from archloom.oracle.errors import InputError, ModelError
-from archloom.tvm_backend.frontends.onnx.editor import Editor, known_shapes, opset_of, rewrite
+from archloom.tvm_backend.frontends.onnx import rewrites
+from archloom.tvm_backend.frontends.onnx.editor import Editor, known_shapes, opset_of, read_counts, rewrite
+from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
-from archloom.tvm_backend.quantization.preparation import AFTER_FOLDING, BEFORE_FOLDING, applied
+from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
+from archloom.tvm_backend.quantization import scheme as schemes
+from archloom.tvm_backend.quantization.scheme import ANCHORS, INT8_SYMMETRIC, KEEP_SCALE, OPERATORS, Scheme
 
 if TYPE_CHECKING:
-    import onnx
     import torch
 
-Calibration: TypeAlias = Literal["minmax", "entropy", "percentile"]
-METHODS = ("minmax", "entropy", "percentile")
 BINS = {"minmax": 0, "entropy": 1024, "percentile": 2048}
 """Bins of a histogram. By default onnxruntime takes 128 for entropy, as many as there are quantized: then no range is
 narrower than the whole."""
 Sample: TypeAlias = Mapping[str, np.ndarray] | np.ndarray
+Step: TypeAlias = Callable[[onnx.ModelProto], onnx.ModelProto]
 
-RESHAPES = frozenset({
-    "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity", "DepthToSpace", "Slice"})
-KEEP_SCALE = RESHAPES | {"MaxPool"}
-ANCHORS = frozenset({"Conv", "Gemm", "MatMul", "Add"})
-AVERAGES = frozenset({"GlobalAveragePool", "AveragePool", "ReduceMean"})
-PASSING = KEEP_SCALE | {"Add", "Relu", "Clip", "Concat"}
-"""Operators from whose result the quantized path goes on."""
-
-
-@dataclass(frozen=True)
-class Scheme:
-    """How a network is quantized.
-
-    ``calibration`` is onnxruntime's method (``minmax``, ``entropy``, ``percentile``), of which the last keeps
-    ``percentile`` per cent of the values; ``per_channel`` gives each output channel of a weight its own scale.
-    Activations are ``symmetric`` (zero point 0) or take a zero point that makes the most of a range that is not;
-    weights have zero point 0 either way. With ``float_results`` matrix products take int8 and give floats: the
-    accelerator stores int32 sums, which the host scales. ``operators`` are the ONNX operators whose tensors become
-    int8.
-    """
-
-    calibration: Calibration = "minmax"
-    per_channel: bool = False
-    symmetric: bool = True
-    percentile: float = 99.999
-    float_results: bool = False
-    operators: tuple[str, ...] = (
-        "Conv", "Gemm", "MatMul", "Add", "Relu", "Clip", "MaxPool", "GlobalAveragePool", "AveragePool",
-        "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "DepthToSpace",
-    )
-
-    def __post_init__(self) -> None:
-        if self.calibration not in METHODS:
-            raise InputError(f"calibration {self.calibration!r}: expected {', '.join(METHODS)}")
-        if not 50 < self.percentile <= 100:
-            raise InputError(f"percentile: expected a number above 50 and at most 100, found {self.percentile!r}")
+# What is done to a float network before it is quantized, in order, and why in this order: the same for
+# :mod:`.quantized_form`. Between them constants are folded and normalizations become parts of convolutions.
+BEFORE_FOLDING: tuple[Step, ...] = (
+    frames_first,  # recurrent layers of one layout, which is the one that can be written out ...
+    frame_by_frame,  # ... as products, which the steps below bring into form
+    rewrites.sums_to_additions,  # additions may be quantized, sums of several may not
+    rewrites.plain_convolutions,  # the reshapes and slices around them take the scale of what they pass on
+    rewrites.products_of_matrices,  # vectors first: the steps below look at the last two axes
+    rewrites.constants_second,  # before batches, which leave a single matrix alone only where it is the second operand
+    rewrites.equal_batches,
+)
+AFTER_FOLDING: tuple[Step, ...] = (
+    rewrites.plain_gemms,  # folding makes a Gemm of some products and additions, with factors and biases of any shape
+    rewrites.biased_products,  # the products of more than two axes, which folding leaves
+)
 
 
-INT8_SYMMETRIC = Scheme()
+def applied(steps: Sequence[Step], model: onnx.ModelProto) -> onnx.ModelProto:
+    """The network after all steps."""
+    for step in steps:
+        model = step(model)
+    return model
 
 
 def quantize(
-    model: "onnx.ModelProto | torch.nn.Module | str | Path", calibration: Iterable[Sample],
+    model: onnx.ModelProto | torch.nn.Module | str | Path, calibration: Iterable[Sample],
     scheme: Scheme = INT8_SYMMETRIC,
-) -> "onnx.ModelProto":
+) -> onnx.ModelProto:
     """Quantize a float network (ONNX, or a torch module that torch can export to ONNX) to int8 QDQ.
 
     ``calibration`` yields representative inputs: a mapping from input names to arrays, or an array where the network
@@ -104,7 +91,7 @@ def quantize(
     floats = float_additions(prepared)
     quantizer = QDQQuantizer(
         prepared, scheme.per_channel, False, QuantType.QInt8, QuantType.QInt8, ranges, [],
-        [n.name for n in prepared.graph.node if n.op_type == "Add" and n.output[0] in floats], list(scheme.operators),
+        [n.name for n in prepared.graph.node if n.op_type == "Add" and n.output[0] in floats], list(OPERATORS),
         # a ReLU may only be dropped where the range begins with 0, and ranges are shared
         {"QDQKeepRemovableActivations": True, "ActivationSymmetric": scheme.symmetric, "WeightSymmetric": True,
          "QDQDisableWeightAdjustForInt32Bias": False,
@@ -113,11 +100,10 @@ def quantize(
     with _quiet():
         quantizer.quantize_model()
         quantizer.model.topological_sort()
-    result: onnx.ModelProto = quantizer.model.model
-    return result
+    return quantizer.model.model
 
 
-def _exported(module: "torch.nn.Module", calibration: Iterable[Sample]) -> "tuple[onnx.ModelProto, Iterable[Sample]]":
+def _exported(module: "torch.nn.Module", calibration: Iterable[Sample]) -> tuple[onnx.ModelProto, Iterable[Sample]]:
     """A torch module as ONNX, and the samples with the first one put back."""
     from archloom.tvm_backend.frontends.torch.export import to_onnx
 
@@ -129,14 +115,12 @@ def _exported(module: "torch.nn.Module", calibration: Iterable[Sample]) -> "tupl
     return to_onnx(module, example, type(module).__name__), itertools.chain([first], samples)
 
 
-def prepare(model: "onnx.ModelProto | str | Path") -> "onnx.ModelProto":
+def prepare(model: onnx.ModelProto | str | Path) -> onnx.ModelProto:
     """Fold batch normalization, infer shapes and bring the operator set to one with QDQ (13 or newer)."""
-    import onnx
-    from onnx import version_converter
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     label = "network" if isinstance(model, onnx.ModelProto) else str(model)
-    proto = model if isinstance(model, onnx.ModelProto) else _read(Path(model))
+    proto = model if isinstance(model, onnx.ModelProto) else read_onnx(Path(model))
     if any(node.op_type in ("QuantizeLinear", "QLinearConv", "QLinearMatMul") for node in proto.graph.node):
         raise ModelError(f"{label}: expected a float network to quantize, found one that is already quantized")
     try:
@@ -157,19 +141,13 @@ def prepare(model: "onnx.ModelProto | str | Path") -> "onnx.ModelProto":
         raise ModelError(f"{label}: cannot be prepared for quantization: {error}") from error
 
 
-def _name_nodes(model: "onnx.ModelProto") -> None:
+def _name_nodes(model: onnx.ModelProto) -> None:
     """Give each node a name of its own, in place: what is left in floats is told to onnxruntime by names."""
     taken: set[str] = set()
     for node in model.graph.node:
         if not node.name or node.name in taken:
             node.name = f"{node.name or node.op_type}:{node.output[0]}"
         taken.add(node.name)
-
-
-def _read(path: Path) -> "onnx.ModelProto":
-    from archloom.tvm_backend.frontends.onnx.files import read_onnx
-
-    return read_onnx(path)
 
 
 class _Reader:
@@ -198,9 +176,8 @@ class _Reader:
         return {name: np.asarray(sample[name]) for name in self.inputs}
 
 
-def _calibrate(model: "onnx.ModelProto", samples: Iterable[Sample], scheme: Scheme) -> Any:
+def _calibrate(model: onnx.ModelProto, samples: Iterable[Sample], scheme: Scheme) -> Any:
     """Ranges of all activations (onnxruntime's ``TensorsData``)."""
-    import onnx
     from onnxruntime.quantization import CalibrationDataReader
     from onnxruntime.quantization.calibrate import CalibrationMethod, create_calibrator
 
@@ -215,7 +192,7 @@ def _calibrate(model: "onnx.ModelProto", samples: Iterable[Sample], scheme: Sche
         path = Path(folder) / "float.onnx"
         onnx.save(_without_float_additions(model), path)
         calibrator = create_calibrator(
-            path, list(scheme.operators), augmented_model_path=str(Path(folder) / "augmented.onnx"),
+            path, list(OPERATORS), augmented_model_path=str(Path(folder) / "augmented.onnx"),
             calibrate_method=methods[scheme.calibration],
             extra_options={
                 "symmetric": scheme.symmetric, "percentile": scheme.percentile, "num_bins": BINS[scheme.calibration]},
@@ -246,7 +223,7 @@ def _within(ranges: Any, seen: Mapping[str, tuple[Any, Any]]) -> None:
         ranges.data[name] = TensorData(lowest=np.float32(lowest), highest=np.float32(highest))
 
 
-def _without_float_additions(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def _without_float_additions(model: onnx.ModelProto) -> onnx.ModelProto:
     """The network with additions that stay in floats written otherwise: a - (-b). Only what is quantized is then
     calibrated.
 
@@ -254,7 +231,7 @@ def _without_float_additions(model: "onnx.ModelProto") -> "onnx.ModelProto":
     """
     in_floats = float_additions(model)
 
-    def as_difference(node: "onnx.NodeProto", editor: Editor) -> bool:
+    def as_difference(node: onnx.NodeProto, editor: Editor) -> bool:
         if node.output[0] not in in_floats:
             return False
         a, b = node.input
@@ -265,7 +242,7 @@ def _without_float_additions(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return rewrite(model, {"Add": as_difference})
 
 
-def _share_scales(model: "onnx.ModelProto", ranges: Any, symmetric: bool) -> None:
+def _share_scales(model: onnx.ModelProto, ranges: Any, symmetric: bool) -> None:
     """Give the tensors of every group in :func:`scale_groups` one range, in place."""
     from onnxruntime.quantization.calibrate import TensorData
 
@@ -283,7 +260,7 @@ def _share_scales(model: "onnx.ModelProto", ranges: Any, symmetric: bool) -> Non
             ranges.data[name] = TensorData(lowest=np.float32(low), highest=np.float32(high))
 
 
-def scale_groups(model: "onnx.ModelProto", with_additions: bool = True) -> list[tuple[list[str], set[str]]]:
+def scale_groups(model: onnx.ModelProto, with_additions: bool = True) -> list[tuple[list[str], set[str]]]:
     """Groups of tensors that share one scale, each with those members whose own range does not count.
 
     Operands of additions only need to where an accelerator adds them as integers.
@@ -292,13 +269,7 @@ def scale_groups(model: "onnx.ModelProto", with_additions: bool = True) -> list[
     activation's range covers.
     """
     producer = {out: node for node in model.graph.node for out in node.output}
-    readers: dict[str, int] = {}
-    for node in model.graph.node:
-        for name in node.input:
-            readers[name] = readers.get(name, 0) + 1
-    for output in model.graph.output:
-        readers[output.name] = readers.get(output.name, 0) + 1
-
+    readers = read_counts(model)
     parent: dict[str, str] = {}
 
     def find(name: str) -> str:
@@ -318,19 +289,19 @@ def scale_groups(model: "onnx.ModelProto", with_additions: bool = True) -> list[
         elif node.op_type == "Relu" or (node.op_type == "Clip" and _clips_at_zero(node, model)):
             before = [node.input[0]]  # what only this activation sees, back to the operator that makes it
             source = producer.get(before[-1])
-            while source is not None and source.op_type in RESHAPES:
+            while source is not None and source.op_type in schemes.RESHAPES:
                 before.append(source.input[0])
                 source = producer.get(before[-1])
             if source is not None and source.op_type in ANCHORS and all(readers[name] == 1 for name in before):
                 parent[find(node.input[0])] = find(node.output[0])
                 shadowed.update(before)
-    groups: dict[str, list[str]] = {}
+    groups = defaultdict[str, list[str]](list)
     for name in list(parent):
-        groups.setdefault(find(name), []).append(name)
+        groups[find(name)].append(name)
     return [(members, shadowed & set(members)) for members in groups.values() if len(members) > 1]
 
 
-def float_additions(model: "onnx.ModelProto") -> set[str]:
+def float_additions(model: onnx.ModelProto) -> set[str]:
     """Results of the additions that stay in floats: all but residual ones between quantized operators.
 
     An accelerator adds tensors of one shape. Constants, masks of attention (whose magnitude leaves nothing of the
@@ -338,10 +309,10 @@ def float_additions(model: "onnx.ModelProto") -> set[str]:
     """
     constants = {i.name for i in model.graph.initializer}
     shapes = known_shapes(model)
-    readers: dict[str, list[onnx.NodeProto]] = {}
+    readers = defaultdict[str, "list[onnx.NodeProto]"](list)
     for node in model.graph.node:
         for name in node.input:
-            readers.setdefault(name, []).append(node)
+            readers[name].append(node)
     reached = {output.name: True for output in model.graph.output}
 
     def feeds_integers(name: str) -> bool:
@@ -349,8 +320,8 @@ def float_additions(model: "onnx.ModelProto") -> set[str]:
         if name not in reached:
             reached[name] = False
             reached[name] = any(
-                node.op_type in AVERAGES or node.op_type in ANCHORS - {"Add"}
-                or (node.op_type in PASSING and feeds_integers(node.output[0])) for node in readers.get(name, []))
+                node.op_type in schemes.AVERAGES or node.op_type in ANCHORS - {"Add"}
+                or (node.op_type in schemes.PASSING and feeds_integers(node.output[0])) for node in readers[name])
         return reached[name]
 
     found = set()
@@ -363,9 +334,7 @@ def float_additions(model: "onnx.ModelProto") -> set[str]:
     return found
 
 
-def _clips_at_zero(node: "onnx.NodeProto", model: "onnx.ModelProto") -> bool:
-    from onnx import numpy_helper
-
+def _clips_at_zero(node: onnx.NodeProto, model: onnx.ModelProto) -> bool:
     if len(node.input) < 2 or not node.input[1]:
         return False
     low = next((i for i in model.graph.initializer if i.name == node.input[1]), None)
@@ -376,19 +345,16 @@ WARNINGS, ERRORS = 2, 3
 """Severities of onnxruntime, of which the first is its default."""
 
 
-class _quiet:
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
     """onnxruntime's quantizer logs advice on the root logger that does not apply here, its sessions warn of theirs."""
+    import onnxruntime
 
-    def __enter__(self) -> None:
-        self._log_from(ERRORS)
-        self.level = logging.getLogger().level
-        logging.getLogger().setLevel(logging.ERROR)
-
-    def __exit__(self, *_: object) -> None:
-        logging.getLogger().setLevel(self.level)
-        self._log_from(WARNINGS)
-
-    def _log_from(self, severity: int) -> None:
-        import onnxruntime
-
-        onnxruntime.set_default_logger_severity(severity)
+    level = logging.getLogger().level
+    onnxruntime.set_default_logger_severity(ERRORS)
+    logging.getLogger().setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.getLogger().setLevel(level)
+        onnxruntime.set_default_logger_severity(WARNINGS)

@@ -9,42 +9,39 @@ meaning, equal where that makes them equal.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
+from onnx import helper
 
-from archloom.tvm_backend.frontends.onnx.editor import Editor, has_operators, known_shapes
-from archloom.tvm_backend.quantization.preparation import AFTER_FOLDING, BEFORE_FOLDING, applied
-from archloom.tvm_backend.quantization.quantize import INT8_SYMMETRIC, float_additions, scale_groups
+from archloom.tvm_backend.frontends.onnx.editor import Editor, copied, has_operators, known_shapes, read_counts
+from archloom.tvm_backend.quantization.quantize import (
+    AFTER_FOLDING,
+    BEFORE_FOLDING,
+    applied,
+    float_additions,
+    scale_groups,
+)
+from archloom.tvm_backend.quantization.scheme import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE, OPERATORS
 
-if TYPE_CHECKING:
-    import onnx
-
-KEEP_INPUT_SCALE = frozenset({"MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"})
-"""Their result has the scale of their input, where that is quantized; else they stay as they are."""
-ACTIVATIONS = frozenset({"Relu", "Clip"})
 WITH_BIAS = frozenset({"Conv", "Gemm"})
 SMALLEST_SCALE = 1 / 256
-UNKNOWN, FLOAT = 0, 1
-"""of ``onnx.TensorProto``"""
+UNKNOWN = 0
+"""of ``onnx.TensorProto``, as :data:`FLOAT`"""
 
 
-def quantized_form(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def quantized_form(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` with int8 quantization around its operators; weights of the result have no data where those of
     ``model`` have none, else they are zeros."""
     model = _without_normalization(applied(BEFORE_FOLDING, model))
     return _Form(applied(AFTER_FOLDING, _with_shapes(model))).model()
 
 
-def _without_normalization(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def _without_normalization(model: onnx.ModelProto) -> onnx.ModelProto:
     """Take ``BatchNormalization`` into the convolution that only it reads: the convolution then has a bias."""
-    import onnx
-
     if not has_operators(model, frozenset({"BatchNormalization"})):
         return model
-    readers: dict[str, int] = {}
-    for name in [i for node in model.graph.node for i in node.input] + [o.name for o in model.graph.output]:
-        readers[name] = readers.get(name, 0) + 1
+    readers = read_counts(model)
     convolutions = {node.output[0] for node in model.graph.node if node.op_type == "Conv"}
     normalized = {node.input[0]: node for node in model.graph.node if node.op_type == "BatchNormalization"
                   and node.input[0] in convolutions and readers[node.input[0]] == 1}
@@ -53,8 +50,7 @@ def _without_normalization(model: "onnx.ModelProto") -> "onnx.ModelProto":
         if node.op_type == "BatchNormalization" and node.input[0] in normalized:
             continue
         if node.op_type == "Conv" and node.output[0] in normalized:
-            convolution, normalization = onnx.NodeProto(), normalized[node.output[0]]
-            convolution.CopyFrom(node)
+            convolution, normalization = copied(node), normalized[node.output[0]]
             if len(node.input) < 3:
                 convolution.input.append(normalization.input[2])  # the shift has the shape of a bias
             convolution.output[0] = normalization.output[0]
@@ -64,10 +60,8 @@ def _without_normalization(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return editor.done()
 
 
-def _with_shapes(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def _with_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     """The network with shapes of the operands of products and additions, which decide how these are quantized."""
-    import onnx
-
     shapes = known_shapes(model)
     operators = ("MatMul", "Add")
     if all(name in shapes for node in model.graph.node if node.op_type in operators for name in node.input):
@@ -76,7 +70,7 @@ def _with_shapes(model: "onnx.ModelProto") -> "onnx.ModelProto":
 
 
 class _Form:
-    def __init__(self, source: "onnx.ModelProto") -> None:
+    def __init__(self, source: onnx.ModelProto) -> None:
         self.source = source
         self.editor = Editor(source)
         self.constants = self.editor.constants
@@ -88,7 +82,7 @@ class _Form:
         self.nodes: list[onnx.NodeProto] = []
         self.read_as: dict[str, str] = {}
 
-    def model(self) -> "onnx.ModelProto":
+    def model(self) -> onnx.ModelProto:
         quantized = self._quantized()
         self._scales(quantized)
         for info in self.source.graph.input:
@@ -108,8 +102,8 @@ class _Form:
             field.extend(kept)
         return result
 
-    def _is_quantized(self, node: "onnx.NodeProto") -> bool:
-        return node.op_type in INT8_SYMMETRIC.operators and node.output[0] not in self.in_floats
+    def _is_quantized(self, node: onnx.NodeProto) -> bool:
+        return node.op_type in OPERATORS and node.output[0] not in self.in_floats
 
     def _quantized(self) -> dict[str, str]:
         """The activations that are quantized, each with the tensor whose scale it has."""
@@ -138,9 +132,7 @@ class _Form:
             value.update((name, value[known[0]]) for name in known)
         self.value = value
 
-    def _node(self, node: "onnx.NodeProto", quantized: dict[str, str]) -> None:
-        from onnx import helper
-
+    def _node(self, node: onnx.NodeProto, quantized: dict[str, str]) -> None:
         inputs = [self.read_as.get(name, name) for name in node.input]
         if self._is_quantized(node) and node.op_type not in ACTIVATIONS | KEEP_INPUT_SCALE:
             for position, name in enumerate(node.input):
@@ -166,7 +158,7 @@ class _Form:
             self._call("DequantizeLinear", name, [f"{name}_QuantizeLinear_Output", *parameters], result)]
         self.read_as[name] = result
 
-    def _constant(self, tensor: "onnx.TensorProto", position: int, node: "onnx.NodeProto") -> str:
+    def _constant(self, tensor: onnx.TensorProto, position: int, node: onnx.NodeProto) -> str:
         """A dequantized weight, or a bias in units of the sums."""
         name = tensor.name
         result = f"{name}_DequantizeLinear_Output"
@@ -181,9 +173,7 @@ class _Form:
         self.read_as[name] = result
         return result
 
-    def _call(self, op: str, name: str, inputs: list[str], output: str) -> "onnx.NodeProto":
-        from onnx import helper
-
+    def _call(self, op: str, name: str, inputs: list[str], output: str) -> onnx.NodeProto:
         return helper.make_node(op, inputs, [output], f"{name}_{op}")
 
     def _number(self, name: str, value: np.generic) -> str:

@@ -26,7 +26,7 @@ def lower_regions(partitioned: Partitioned, chosen: Sequence[Chosen]) -> tuple[R
     module = partitioned.module
     functions = {gv.name_hint: function for gv, function in module.functions.items()}
     place = {c.name: i for i, c in enumerate(chosen)}
-    refused = _refused(partitioned)
+    refused = partitioned.refused
     names = _StepNames()
     regions = []
     for binding in ir.bindings(module["main"]):
@@ -40,15 +40,12 @@ def lower_regions(partitioned: Partitioned, chosen: Sequence[Chosen]) -> tuple[R
     return tuple(regions)
 
 
-_Refusals = Mapping[str, tuple[Refused, ...]]
-
-
 @dataclass(frozen=True)
 class _Before:
     """What was there before a region: the targets that were asked first, what they said, and where its operators were.
     """
 
-    refused: _Refusals
+    refused: Mapping[str, tuple[Refused, ...]]
     backends: Sequence[UMABackend]
     positions: Sequence[int]
 
@@ -67,14 +64,6 @@ class _Before:
         anchor = next((v for v in calls if ir.op_name(v) in ANCHORS), calls[0] if calls else None)
         return tuple(known.get(b.target_name) or _reason(str(ir.op_name(anchor)), anchor, inside, b)
                      for b in self.backends)
-
-
-def _refused(partitioned: Partitioned) -> _Refusals:
-    """For each variable the first refusal of each target, in the order of preference."""
-    found: dict[str, dict[str, Refused]] = {}
-    for r in partitioned.refusals:
-        found.setdefault(r.variable, {}).setdefault(r.target, Refused(r.target, r.reason, r.needs))
-    return {variable: tuple(by_target.values()) for variable, by_target in found.items()}
 
 
 class _StepNames:
@@ -319,7 +308,7 @@ def lower_host(partitioned: Partitioned, model: Model, chosen: Sequence[Chosen])
     main = model.module["main"]
     bound = ir.bound_in(main)
     by_name = {var.name: value for var, value in bound.items()}
-    refused = _refused(partitioned)
+    refused = partitioned.refused
     results = {v.name: spec.name for v, spec in zip(ir.outputs_of(main), model.outputs, strict=True)
                if ir.is_var(v)}
     ops = []

@@ -327,4 +327,4 @@ def _outline(
     params = [ir.of(v).parameter_like(v) for v in inputs]
     inner = dict(zip(inputs, params, strict=True))
     body = [ir.bind(n.binding.var, ir.substitute(n.binding.value, inner)) for n in nodes]
-    return ir.make_function(params, body, outputs, {"Codegen": codegen, "global_symbol": symbol})
+    return ir.of(outputs[0]).make_function(params, body, outputs, {"Codegen": codegen, "global_symbol": symbol})

@@ -104,10 +104,9 @@ class CoresTarget(DescribedTarget):
         out, and attention where it is taken so, as one operator; else attention, and what is no convolution of images
         by constants, as products of matrices."""
         from archloom.tvm_backend.passes.attention import as_attention
-        from archloom.tvm_backend.passes.batch_norms import without_batch_norms
         from archloom.tvm_backend.passes.composites import fuse_composites
         from archloom.tvm_backend.passes.products import as_products
-        from archloom.tvm_backend.passes.scales import fold_scales
+        from archloom.tvm_backend.passes.weights import fold_scales, without_batch_norms
 
         machine, module = self._machine(options), fuse_composites(without_batch_norms(module))
         module = fold_scales(as_attention(module, lambda shape: attention.misfit(shape, machine), refuse))

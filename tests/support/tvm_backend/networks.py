@@ -9,9 +9,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from archloom import load
 from archloom.tvm_backend.compiled import CompiledModel, Partition
 from archloom.tvm_backend.executable import CompiledNetwork
-from archloom.tvm_backend.frontends.load import load
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.tvm_backend.targets import registry

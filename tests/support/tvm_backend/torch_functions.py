@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from archloom.tvm_backend.frontends.load import load
+from archloom import load
 from tests.support.tvm_backend.networks import executable
 from tests.support.tvm_backend.reference import ReferenceExecutor
 

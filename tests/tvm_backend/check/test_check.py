@@ -12,14 +12,15 @@ import pytest
 import torch
 
 import archloom
-from archloom.models import data, digits, digits_vit
+from archloom.models import data, digits
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import cli
 from archloom.tvm_backend.check.layers import snr_db
 from archloom.tvm_backend.check.network import CheckResult, check
 from archloom.tvm_backend.executors import XlaExecutor
 from archloom.tvm_backend.frontends.torch.export import to_onnx
-from archloom.tvm_backend.quantization.quantize import Scheme, quantize
+from archloom.tvm_backend.quantization.quantize import quantize
+from archloom.tvm_backend.quantization.scheme import Scheme
 from examples import digits_onnx
 from examples.onnx_graph import OnnxGraph
 from tests.support.tvm_backend.networks import Net, quantized, residual_cnn, samples
@@ -64,7 +65,7 @@ def test_a_convolutional_network_trained_on_digits(split: data.Split) -> None:
 
 @pytest.mark.slow
 def test_a_vision_transformer_trained_on_digits(split: data.Split) -> None:
-    net = digits.trained(lambda: digits_vit.DigitsViT(16, 2, 1), split, digits.Training(epochs=12, learning_rate=2e-2))
+    net = digits.trained(lambda: digits.DigitsViT(16, 2, 1), split, digits.Training(epochs=12, learning_rate=2e-2))
     result = _checked(to_onnx(net, np.zeros((1, 1, 8, 8), np.float32), "digits", ["image"]), split)
     _holds(result, net, split, lost=0.1)
     assert {"batch_matmul", "dense+bias"} <= {layer.op for layer in result.layers}

@@ -13,8 +13,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from archloom.tvm_backend import cli
-from archloom.tvm_backend.frontends import operators
-from archloom.tvm_backend.frontends.operator_network import onnx_model
+from archloom.tvm_backend.sources import operators
+from archloom.tvm_backend.sources.operator_network import onnx_model
 
 Fails = Callable[..., str]
 

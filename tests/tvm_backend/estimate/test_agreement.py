@@ -13,8 +13,8 @@ from archloom.models import catalogue
 from archloom.oracle.errors import InputError, MappingError
 from archloom.tvm_backend import cli
 from archloom.tvm_backend.estimate import network as estimate
-from archloom.tvm_backend.frontends import named_networks
 from archloom.tvm_backend.report.data import Report
+from archloom.tvm_backend.sources import named_networks
 from tests.support.tvm_backend.small_networks import float_cnn
 
 SMALL = {"mesh": {"x": 2, "y": 2}, "triple_ring": {"rows": 2, "columns": 2}}
@@ -58,7 +58,7 @@ def test_all_ways_give_one_report(capsys: pytest.CaptureFixture[str], model: str
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", catalogue.names())
+@pytest.mark.parametrize("name", catalogue.BY_NAME)
 def test_all_ways_give_one_report_of_every_network(
     capsys: pytest.CaptureFixture[str], name: str, target: str
 ) -> None:
@@ -87,7 +87,7 @@ def test_a_float_network_is_estimated_as_it_would_be_quantized(text: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", catalogue.names())
+@pytest.mark.parametrize("name", catalogue.BY_NAME)
 def test_every_float_network_is_estimated_as_it_would_be_quantized(name: str) -> None:
     as_int8_is_as_quantized(catalogue.tiny(name))
 

@@ -14,7 +14,6 @@ import archloom
 from archloom.oracle.errors import ArchloomError, InputError, MappingError, ModelError
 from archloom.tvm_backend.compile import compile_model, partition_model
 from archloom.tvm_backend.estimate import network as estimate
-from archloom.tvm_backend.frontends import load as frontends
 from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.tvm_backend.report.build import of_compiled
 from archloom.tvm_backend.report.data import Report
@@ -45,7 +44,7 @@ def network(kernel: int = 3) -> onnx.ModelProto:
 
 def test_the_same_cycles_as_a_full_compilation() -> None:
     model = quantize(network(), [np.random.default_rng(0).standard_normal((1, 3, 16, 16), np.float32)])
-    compiled = of_compiled(compile_model(frontends.load(model), "gemmini", DIM))
+    compiled = of_compiled(compile_model(archloom.load(model), "gemmini", DIM))
     estimated = archloom.estimate(model, options=DIM)
     assert estimated.cycles == compiled.cycles > 0
     assert layers(estimated) == layers(compiled)
@@ -134,7 +133,7 @@ def test_what_only_tvm_can_read_takes_its_way() -> None:
     assert "operator Elu" in slower.why and slower.why in full_text(report)
     assert Report.from_json(report.to_json()) == report
     assert "fallbacks" not in archloom.estimate(int8_cnn(), options=DIM).to_json()
-    steps = partition_model(frontends.load(quantized), "gemmini", DIM).steps()
+    steps = partition_model(archloom.load(quantized), "gemmini", DIM).steps()
     assert [la.name for la in report.accelerator_layers] == [s.name for s in steps]
     (other,) = archloom.estimate_many([quantized], options=DIM, workers=2)
     assert isinstance(other, Report) and other.cycles == report.cycles

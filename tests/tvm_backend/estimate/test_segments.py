@@ -17,9 +17,9 @@ from archloom.tvm_backend.estimate import network as estimate
 from archloom.tvm_backend.estimate import segments
 from archloom.tvm_backend.estimate.network import OnnxNetwork, Request
 from archloom.tvm_backend.estimate.segments import Undivided
-from archloom.tvm_backend.frontends.source import Source
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.report.data import Report
+from archloom.tvm_backend.sources.source import Source
 from archloom.tvm_backend.targets.choice import choose, named_options
 from examples import nas_space
 from examples.nas_space import Space, Stage

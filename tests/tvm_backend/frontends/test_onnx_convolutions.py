@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import archloom
 from archloom.tvm_backend.check.reference import integer_session, run
-from archloom.tvm_backend.frontends.onnx.convolutions import plain_convolutions
+from archloom.tvm_backend.frontends.onnx.rewrites import plain_convolutions
 from tests.support.examples import examples
 from tests.support.tvm_backend.networks import Net, executable, quantized, split
 from tests.support.tvm_backend.reference import ReferenceExecutor

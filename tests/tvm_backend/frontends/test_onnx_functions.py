@@ -7,7 +7,7 @@ import onnx
 import onnxruntime
 from onnx import helper
 
-from archloom.tvm_backend.frontends.load import load
+from archloom import load
 from archloom.tvm_backend.frontends.onnx.functions import without_functions
 from archloom.tvm_backend.host.network import jitted
 from archloom.tvm_backend.targets import registry

@@ -16,8 +16,8 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from archloom import load
 from archloom.oracle.errors import ArchloomError
-from archloom.tvm_backend.frontends.load import load
 from tests.support.tvm_backend.networks import executable
 from tests.support.tvm_backend.reference import ReferenceExecutor
 

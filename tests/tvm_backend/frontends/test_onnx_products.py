@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 import torch
 
-from archloom.tvm_backend.frontends.onnx.products import (
+from archloom.tvm_backend.frontends.onnx.rewrites import (
     constants_second,
     equal_batches,
     plain_gemms,

@@ -11,10 +11,10 @@ import pytest
 from onnx import TensorProto, helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
+from archloom import load
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.check.reference import integer_session, run
-from archloom.tvm_backend.frontends.load import load
-from archloom.tvm_backend.frontends.onnx.qoperators import OPERATORS
+from archloom.tvm_backend.frontends.onnx.integers import OPERATORS
 from tests.support.tvm_backend.networks import Net, executable, residual_cnn, samples, split
 from tests.support.tvm_backend.reference import ReferenceExecutor
 

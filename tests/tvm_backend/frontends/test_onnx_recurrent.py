@@ -9,9 +9,9 @@ import onnx
 import onnxruntime
 import pytest
 
+from archloom import load
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.check.reference import integer_session, run
-from archloom.tvm_backend.frontends.load import load
 from archloom.tvm_backend.frontends.onnx.recurrent import GATES, frame_by_frame, frames_first
 from archloom.tvm_backend.host.network import jitted
 from archloom.tvm_backend.targets import registry

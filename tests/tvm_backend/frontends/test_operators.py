@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archloom.oracle.errors import InputError
-from archloom.tvm_backend.frontends import operators
-from archloom.tvm_backend.frontends.operator_network import onnx_model
+from archloom.tvm_backend.sources import operators
+from archloom.tvm_backend.sources.operator_network import onnx_model
 
 ISSUES = ["gemm(m=512,n=512,k=512)", "conv2d(n=1,c=64,h=56,w=56,o=64,k=3,stride=1,pad=1)"]
 

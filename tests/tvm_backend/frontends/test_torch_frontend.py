@@ -8,10 +8,11 @@ import torch
 from torch import nn
 
 import archloom
-from archloom.models import resnet, resnet_torch
+from archloom import load
+from archloom.models.networks import classic
+from archloom.models.networks.layers import seeded
 from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.check.reference import integer_session, run
-from archloom.tvm_backend.frontends.load import load
 from archloom.tvm_backend.host.network import jitted
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.quantization.quantize import quantize
@@ -54,7 +55,7 @@ def same(module: nn.Module, *inputs: torch.Tensor) -> Model:
 
 
 def test_residual_network() -> None:
-    model = same(resnet_torch.torch_module(resnet.tiny()), torch.randn(1, 3, 32, 32))
+    model = same(seeded(classic.ResNet((1, 1), 4, 8, 10)), torch.randn(1, 3, 32, 32))
     assert model.source == "torch" and model.inputs[0].shape == (1, 3, 32, 32) and model.onnx is None
 
 
@@ -71,7 +72,7 @@ def test_an_encoder_and_a_decoder() -> None:
     torch.manual_seed(0)
     module = nn.Transformer(16, 2, 1, 1, 24, batch_first=True).eval()
     inputs = (torch.randn(1, 5, 16), torch.randn(1, 3, 16))
-    exe = archloom.compile(load(module, example_inputs=inputs, numbers="float32"), "qkv")
+    exe = archloom.compile(load(module, example_inputs=inputs), "qkv")
     found = exe(*(x.numpy() for x in inputs))
     with torch.no_grad():
         np.testing.assert_allclose(found, module(*inputs).numpy(), rtol=1e-4, atol=1e-5)
@@ -162,7 +163,7 @@ def test_exported_program() -> None:
 
 
 def test_quantized_module_equals_onnxruntime() -> None:
-    module = resnet_torch.torch_module(resnet.tiny())
+    module = seeded(classic.ResNet((1, 1), 4, 8, 10))
     rng = np.random.default_rng(0)
     data = [rng.standard_normal((1, 3, 32, 32)).astype(np.float32) for _ in range(3)]
     quantized = quantize(module, data)

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+from archloom import load
 from archloom.oracle.errors import ModelError
-from archloom.tvm_backend.frontends.load import load
 from archloom.tvm_backend.targets import registry
 from tests.support.tvm_backend.networks import split
 from tests.support.tvm_backend.torch_functions import Of, all_same, random, same

@@ -6,9 +6,9 @@ import numpy as np
 import onnx
 import pytest
 
+from archloom import load
 from archloom.models import zoo
 from archloom.tvm_backend.check.reference import integer_session, run
-from archloom.tvm_backend.frontends.load import load
 from archloom.tvm_backend.ir import compat
 from tests.support.tvm_backend.networks import Net, executable, quantized, samples, split
 from tests.support.tvm_backend.reference import ReferenceExecutor
@@ -72,7 +72,7 @@ def test_sums_are_additions() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["squeezenet", "shufflenet", "inception_v1", "inception_v2", "resnet50"])
 def test_known_networks_equal_onnxruntime(name: str) -> None:
-    model = quantized(zoo.load(name))
+    model = quantized(zoo.load(f"light_{name}"))
     x = samples(model, 1, seed=0)[0]
     found = executable(model).run(x, executor=ReferenceExecutor())
     for output, expected in run(integer_session(model), x).items():

@@ -7,13 +7,14 @@ import onnx
 import pytest
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
+from archloom import load
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.compiled import Partition
 from archloom.tvm_backend.executable import CompiledNetwork
-from archloom.tvm_backend.frontends.load import load
 from archloom.tvm_backend.host.integer import integer_operator
 from archloom.tvm_backend.ir import compat
-from archloom.tvm_backend.quantization.quantize import Scheme, quantize
+from archloom.tvm_backend.quantization.quantize import quantize
+from archloom.tvm_backend.quantization.scheme import Scheme
 from archloom.uma_targets.gemmini.target import Gemmini
 from tests.support.tvm_backend import networks
 from tests.support.tvm_backend.networks import Net, quantized, samples

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from archloom.tvm_backend.frontends.load import load
+from archloom import load
 from archloom.tvm_backend.host.network import jitted
 
 

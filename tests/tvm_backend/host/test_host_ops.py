@@ -127,7 +127,7 @@ CASES: list[Case] = [
 ]
 
 
-def function(make: Callable[..., Any], arrays: list[Any]) -> compat.Function:
+def function(make: Callable[..., Any], arrays: list[Any]) -> compat.relax.Function:
     """A Relax function of one operator; scales and zero points of scalar shape are constants."""
     arrays = [np.asarray(a) for a in arrays]
     params = [parameter(f"x{i}", a.shape, str(a.dtype)) for i, a in enumerate(arrays) if a.ndim]

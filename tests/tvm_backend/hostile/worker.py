@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 # what each child needs, imported once
 from archloom.tvm_backend import cli
-from archloom.tvm_backend.frontends import load  # noqa: F401
 from archloom.tvm_backend.ir import compat  # noqa: F401
+from archloom.tvm_backend.sources import source  # noqa: F401
 from archloom.tvm_backend.targets import lower, partition  # noqa: F401
 from tests.tvm_backend.hostile.cases import CASES, conv, product, quantized, write
 

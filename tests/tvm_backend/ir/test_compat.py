@@ -18,7 +18,7 @@ from tests.support.tvm_backend.relax import parameter, symbolic
 PACKAGE = Path(__file__).parents[3] / "src/archloom"
 
 
-def doubled() -> compat.Function:
+def doubled() -> compat.relax.Function:
     """``x + x`` on two by three floats."""
     x = parameter("x", (2, 3), "float32")
     call = compat.normalized(compat.relax_op("add")(x, x))
@@ -163,7 +163,7 @@ def pattern() -> compat.DFPattern:
 
 def test_patterns_make_composite_functions() -> None:
     fused = compat.fuse_by_pattern(compat.module_of(doubled()), [("t.add", pattern(), lambda context: True)])
-    names = [compat.is_composite(fused, b.value) for b in compat.bindings(fused["main"])]
+    names = [expressions.is_composite(fused, b.value) for b in compat.bindings(fused["main"])]
     assert [n[0] for n in names if n is not None] == ["t.add"]
 
 

@@ -12,20 +12,20 @@ import pytest
 from hypothesis import Phase, given
 from hypothesis import strategies as st
 
-from archloom.models import catalogue, digits, resnet
+import archloom
+from archloom.models import catalogue, digits
 from archloom.models.data import random_images
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.compile import partition_model
-from archloom.tvm_backend.frontends import load as frontends
-from archloom.tvm_backend.frontends import named_networks
 from archloom.tvm_backend.frontends.onnx import load as onnx_networks
 from archloom.tvm_backend.frontends.onnx import skeleton as onnx_skeleton
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
-from archloom.tvm_backend.frontends.operator_network import onnx_model as operator_model
-from archloom.tvm_backend.frontends.operators import parse
 from archloom.tvm_backend.ir import expressions
-from archloom.tvm_backend.ir.plain import Unsupported
+from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.quantization.quantize import quantize
+from archloom.tvm_backend.sources import named_networks
+from archloom.tvm_backend.sources.operator_network import onnx_model as operator_model
+from archloom.tvm_backend.sources.operators import parse
 from examples import digits_onnx, nas_space, resnet_onnx
 from examples.nas_space import Architecture, Space, Stage
 from examples.onnx_graph import OnnxGraph
@@ -54,7 +54,7 @@ def plain(proto: onnx.ModelProto) -> Any:
 
 
 def assert_same(proto: onnx.ModelProto, *targets: str) -> None:
-    ours, theirs = plain(proto), frontends.load(proto, name="net")
+    ours, theirs = plain(proto), archloom.load(proto, name="net")
     for target in targets or TARGETS:
         with patch.object(expressions, "_relax", side_effect=AssertionError("TVM is asked about a plain network")):
             found = facts(partition_model(ours, target))
@@ -80,7 +80,7 @@ def test_random_networks_of_the_search_space(architecture: Architecture) -> None
 
 @pytest.mark.parametrize("make", [
     float_cnn, int8_cnn, residual_cnn, lambda: digits_onnx.onnx_model(digits.DigitsNet(8)),
-    lambda: resnet_onnx.onnx_model(resnet.tiny()),
+    lambda: resnet_onnx.onnx_model(resnet_onnx.tiny()),
 ])
 def test_networks(make: Any) -> None:
     assert_same(make(), *TARGETS, *FLOATS)
@@ -110,7 +110,7 @@ LIGHT = ("bert_base", "gpt2_decode", "squeezenet")
 
 
 @pytest.mark.parametrize("name", often(
-    (n for n in catalogue.names() if n != "alexnet_lrn"), LIGHT))
+    (n for n in catalogue.BY_NAME if n != "alexnet_lrn"), LIGHT))
 def test_the_catalogue(name: str) -> None:
     """Quantized on Gemmini, as it is on a target of floats; alexnet_lrn pads in three dimensions."""
     built = catalogue.build(catalogue.tiny(name))
@@ -164,7 +164,7 @@ def test_open_dimensions_are_refused_in_the_same_words() -> None:
     with pytest.raises(ModelError) as ours:
         plain(proto)
     with pytest.raises(ModelError) as theirs:
-        frontends.load(proto, name="net")
+        archloom.load(proto, name="net")
     assert str(ours.value) == str(theirs.value).replace("digits", "net")
 
 

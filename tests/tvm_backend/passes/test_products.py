@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from archloom import load
 from archloom.tvm_backend.compile import partition_model
-from archloom.tvm_backend.frontends.load import load
 from archloom.tvm_backend.host.network import jitted
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.model import Model

@@ -10,7 +10,7 @@ from torch import nn
 import archloom
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.compat import ensure_dataflow
-from archloom.tvm_backend.passes.scales import fold_scales
+from archloom.tvm_backend.passes.weights import fold_scales
 
 
 class Scaled(nn.Module):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from archloom import load
 from archloom.tvm_backend.check.reference import integer_session, run
-from archloom.tvm_backend.frontends.load import load
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.passes.sink_reshapes import sink_reshapes
 from tests.support.tvm_backend.networks import Net, executable, quantized, samples, split

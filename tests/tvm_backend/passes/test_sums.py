@@ -14,7 +14,8 @@ from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 import archloom
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.host.output_stage import as_int8
-from archloom.tvm_backend.quantization.quantize import Scheme, prepare, quantize
+from archloom.tvm_backend.quantization.quantize import prepare, quantize
+from archloom.tvm_backend.quantization.scheme import Scheme
 from tests.support.examples import every, slow
 from tests.support.tvm_backend.networks import Net, executable, residual_cnn, samples, split
 from tests.support.tvm_backend.reference import ReferenceExecutor

@@ -10,7 +10,8 @@ from onnx import numpy_helper
 
 from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.check.reference import integer_session, run
-from archloom.tvm_backend.quantization.quantize import Scheme, quantize, scale_groups
+from archloom.tvm_backend.quantization.quantize import quantize, scale_groups
+from archloom.tvm_backend.quantization.scheme import Scheme
 from tests.support.tvm_backend.networks import Net, quantized, residual_cnn, samples
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 
 from archloom.tvm_backend.check.reference import integer_session, run
-from archloom.tvm_backend.frontends.onnx.products import biased_products
+from archloom.tvm_backend.frontends.onnx.rewrites import biased_products
 from archloom.tvm_backend.quantization.quantize import float_additions, prepare
 from tests.support.tvm_backend.networks import (
     ROWS,

@@ -9,6 +9,7 @@ import pytest
 
 import archloom
 from tests.support.examples import slow
+from tests.support.tvm_backend.relax import bound
 from tests.support.tvm_backend.vanilla import VanillaAccelerator
 
 SIZES = [
@@ -26,14 +27,7 @@ def test_lower_with_uma(
     weight = rng.uniform(0, 1, (co, ci, kw, kh)).astype(np.float32)
     padding = (kw // 2, kh // 2, kw // 2, kh // 2)
     VanillaAccelerator().register()
-    module = registry_bound(conv2d_module(x.shape, weight.shape, padding=padding), weight)
+    module = bound(conv2d_module(x.shape, weight.shape, padding=padding), weight=weight)
     network = archloom.compile(module, "vanilla_accelerator")
     assert [s.macs for s in network.compiled.steps()] == [n * w * h * co * ci * kw * kh]
     np.testing.assert_allclose(network(x), conv2d_reference(x, weight, padding=padding[:2]), rtol=1e-5)
-
-
-def registry_bound(module: Any, weight: np.ndarray) -> Any:
-    """The module with the weight as a constant."""
-    from archloom.tvm_backend.passes.constants import bind_parameters
-
-    return bind_parameters(module, {"weight": weight})

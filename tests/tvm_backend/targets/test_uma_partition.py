@@ -10,8 +10,8 @@ import onnxruntime
 import pytest
 
 import archloom
-from archloom.tvm_backend.frontends.load import load
-from archloom.tvm_backend.ir import compat
+from archloom import load
+from archloom.tvm_backend.ir import compat, expressions
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.backend import UMABackend
 from archloom.tvm_backend.targets.choice import only
@@ -99,12 +99,12 @@ def test_existing_pattern_tables(network: str, table: str, composites: int, regi
     module = load(quantized(proto) if target.numbers == "int8" else proto).module
     found = partition(module, only(target)).module
     functions = {gv.name_hint: f for gv, f in found.functions.items()}
-    assert sum(1 for f in functions.values() if compat.codegen_of(f) == f"{table}_uma") == regions
+    assert sum(1 for f in functions.values() if expressions.codegen_of(f) == f"{table}_uma") == regions
     called = [value for f in functions.values() for value in (b.value for b in compat.bindings(f))]
-    labels = [label[0] for value in called if (label := compat.is_composite(found, value)) is not None]
+    labels = [label[0] for value in called if (label := expressions.is_composite(found, value)) is not None]
     assert len(labels) == composites
     assert {label.split(".")[0] for label in labels} == {f"{table}_uma"}
-    assert not partition(module, only(target)).refusals or network == "resnet"
+    assert not partition(module, only(target)).refused or network == "resnet"
 
 
 def test_two_targets_with_the_same_table_share_nothing() -> None:
@@ -114,7 +114,7 @@ def test_two_targets_with_the_same_table_share_nothing() -> None:
     module = load(quantized(mlp())).module
     first, second = Borrowed("gemmini", "first"), Borrowed("gemmini", "second")
     found = partition(module, choose([first, second]))
-    codegens = [compat.codegen_of(f) for f in found.module.functions.values()]
+    codegens = [expressions.codegen_of(f) for f in found.module.functions.values()]
     assert codegens.count("first") == 1 and "second" not in codegens
 
 

@@ -9,10 +9,11 @@ import pytest
 
 import archloom
 from archloom.tvm_backend.check.reference import integer_session, run
-from archloom.tvm_backend.ir import compat
+from archloom.tvm_backend.ir import expressions
 from archloom.tvm_backend.targets.choice import only
 from archloom.tvm_backend.targets.partition import partition
 from tests.support.tvm_backend.networks import Net, quantized, samples
+from tests.support.tvm_backend.relax import bound
 from tests.support.tvm_backend.vanilla import VanillaAccelerator, VanillaInt8
 
 
@@ -25,13 +26,12 @@ def test_conv2d(groups: int, weight_shape: int, conv2d_module: Any, conv2d_refer
     target = VanillaAccelerator()
     target.register()
     module = conv2d_module(x.shape, weight.shape, groups=groups)
-    split = partition(module, only(target), {"weight": weight}).module
-    codegens = [compat.codegen_of(f) for f in split.functions.values()]
+    module = bound(module, weight=weight)
+    split = partition(module, only(target)).module
+    codegens = [expressions.codegen_of(f) for f in split.functions.values()]
     assert codegens.count("vanilla_accelerator") == 1 and [p.name for p in split["main"].params] == ["data"]
 
-    from archloom.tvm_backend.passes.constants import bind_parameters
-
-    network = archloom.compile(bind_parameters(module, {"weight": weight}), "vanilla_accelerator", {"dim": 16})
+    network = archloom.compile(module, "vanilla_accelerator", {"dim": 16})
     expected = conv2d_reference(x, weight, padding=1, groups=groups)
     np.testing.assert_allclose(network(x), expected, rtol=1e-5)
     assert network.report.offloaded_macs_share == 1 and network.report.target == "vanilla_accelerator"

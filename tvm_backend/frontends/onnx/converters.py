@@ -2,16 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.tvm_backend.frontends.onnx import shaping
-from archloom.tvm_backend.ir.conversion import Converter, Node, call, computed, constants, integers, scalar, typed
-from archloom.tvm_backend.ir.nodes import Constant, Expr, Shape, Tuple, TupleGet, Unsupported
+from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.conversion import clip_bounds, is_blank
+from archloom.tvm_backend.ir.nodes import (
+    Call,
+    Constant,
+    Shape,
+    TensorType,
+    Tuple,
+    TupleGet,
+    Unsupported,
+    Var,
+    attributes,
+)
+from archloom.tvm_backend.ir.operators import type_of_call
 
-__all__ = ["CONVERTERS", "Node"]
+
+@dataclass(frozen=True)
+class Node:
+    """An ONNX node: its arguments (None where one is left out), attributes and number of results.
+
+    ``unnamed`` binds an expression to a variable without a name, as TVM's converters do on their way.
+    """
+
+    inputs: Sequence[Any]
+    attrs: Mapping[str, Any]
+    opset: int
+    outputs: int
+    unnamed: Callable[[Any], Var]
+
+    def at(self, index: int) -> Any:
+        """An argument, or None."""
+        return self.inputs[index] if len(self.inputs) > index else None
+
+    def text(self, name: str, default: str) -> str:
+        """An attribute that is a word."""
+        value = self.attrs.get(name, default)
+        return value.decode() if isinstance(value, bytes) else str(value)
+
+
+Converter: TypeAlias = Callable[[Node], Any]
+
+
+def call(op: str, *args: Any, **attrs: Any) -> Call:
+    """A call whose type is found when it is bound."""
+    return Call(op, args, attributes(**attrs), None)
+
+
+def typed(expr: Any) -> TensorType:
+    """The type of a tensor expression, also of one that is not bound yet."""
+    ty = expr.ty if expr is not None and expr.ty is not None else None
+    if ty is None and isinstance(expr, Call):
+        ty = expr.ty = type_of_call(expr)
+    if not isinstance(ty, TensorType):
+        raise Unsupported("an operand that is no tensor")
+    return ty
+
+
+def integers(expr: Any, what: str) -> list[int]:
+    """The numbers of a constant or a shape."""
+    if isinstance(expr, Shape):
+        return list(expr.values)
+    if not isinstance(expr, Constant):
+        raise Unsupported(f"{what} that {'are' if what.endswith('s') else 'is'} not constant")
+    return [int(v) for v in expr.value.reshape(-1).tolist()]
+
+
+def scalar(value: float, like: Any) -> Constant:
+    """A number as a tensor of the type of ``like``."""
+    return Constant(np.asarray(value, typed(like).dtype))
+
+
+def computed(function: Callable[..., Any], *arrays: np.ndarray) -> Constant:
+    """``function`` of constants; of weights that were not read, only the shape and type are worked out."""
+    result = np.asarray(function(*arrays))
+    if any(is_blank(a) for a in arrays) and result.ndim:
+        result = np.broadcast_to(np.zeros((), result.dtype), result.shape)
+    return Constant(result)
+
+
+def reshaped(array: np.ndarray, shape: Sequence[int]) -> Constant:
+    """A constant in another shape; a blank one stays blank."""
+    if is_blank(array):
+        if math.prod(shape) != array.size:
+            raise Unsupported(f"a reshape of {array.shape} to {tuple(shape)}")
+        return Constant(np.broadcast_to(np.zeros((), array.dtype), tuple(shape)))
+    return Constant(array.reshape(tuple(shape)))
+
+
+def constants(values: Sequence[Any]) -> list[np.ndarray] | None:
+    """The arrays of values that are all constants."""
+    return [v.value for v in values] if all(isinstance(v, Constant) for v in values) else None
 
 
 def _quantization(op: str) -> Converter:
@@ -72,66 +160,35 @@ def _gemm(node: Node) -> Any:
     return result if c is None else call("add", result, c)
 
 
-def _binary(op: str, function: Callable[..., Any]) -> Converter:
+def _elementwise(op: str, function: Callable[..., Any] | None = None) -> Converter:
+    """An operator that is worked out at once by ``function``, if there is one, where all operands are constant."""
+
     def convert(node: Node) -> Any:
-        known = constants(node.inputs)
-        if known is None:
-            return call(op, *node.inputs)
-        kept = known[0].dtype == known[1].dtype
-        if op == "divide" and all(a.dtype.kind in "iu" for a in known):
+        known = constants(node.inputs) if function else None
+        return call(op, *node.inputs) if function is None or known is None else computed(function, *known)
+
+    return convert
+
+
+def _arithmetic(op: str, function: Callable[..., Any]) -> Converter:
+    """As :func:`_elementwise`, of two; results have the type of their operands, but truth values."""
+
+    def of_type(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if op == "divide" and a.dtype.kind in "iu" and b.dtype.kind in "iu":
             raise Unsupported("a division of integer constants")
-        return computed(lambda a, b: _of_type(function(a, b), a.dtype if kept else None), *known)
+        result = np.asarray(function(a, b))
+        return result if a.dtype != b.dtype or result.dtype == bool else result.astype(a.dtype)
 
-    return convert
-
-
-def _of_type(result: Any, dtype: Any) -> Any:
-    """A result in the type of its operands, but a truth value as it is."""
-    result = np.asarray(result)
-    return result if dtype is None or result.dtype == bool else result.astype(dtype)
-
-
-def _logical(op: str, function: Callable[..., Any]) -> Converter:
-    def convert(node: Node) -> Any:
-        known = constants(node.inputs)
-        return call(op, *node.inputs) if known is None else computed(function, *known)
-
-    return convert
-
-
-def _unary(op: str) -> Converter:
-    return lambda node: call(op, node.inputs[0])
-
-
-def _folded(op: str, function: Callable[..., Any]) -> Converter:
-    """A function of one tensor that is worked out at once where that is constant."""
-
-    def convert(node: Node) -> Any:
-        x = node.inputs[0]
-        return computed(function, x.value) if isinstance(x, Constant) else call(op, x)
-
-    return convert
+    return _elementwise(op, of_type)
 
 
 def _clip(node: Node) -> Any:
-    limits = np.finfo("float32")
     if typed(node.inputs[0]).dtype != "float32":
         raise Unsupported("Clip of other numbers than float32")
-    bounds = []
-    for position, default in ((1, limits.min), (2, limits.max)):
-        given = node.at(position)
-        if given is None:
-            bounds.append(float(default))
-        elif isinstance(given, Constant) and given.value.size == 1 and np.isfinite(given.value).all():
-            bounds.append(float(given.value.reshape(())))
-        else:
-            raise Unsupported("Clip to bounds that are not constant")
+    bounds = clip_bounds(node.inputs, node.attrs, "float32", ir.number_of)
+    if bounds is None:
+        raise Unsupported("Clip to bounds that are not constant")
     return call("clip", node.inputs[0], *bounds)
-
-
-def _global_average(node: Node) -> Any:
-    rank = len(typed(node.inputs[0]).shape)
-    return call("mean", node.inputs[0], axis=tuple(range(2, rank)), keepdims=True)
 
 
 def _reduction(op: str, as_input: int) -> Converter:
@@ -148,10 +205,6 @@ def _reduction(op: str, as_input: int) -> Converter:
         return call(op, node.inputs[0], axis=axes, keepdims=keep)
 
     return convert
-
-
-def _softmax(node: Node) -> Any:
-    return call("nn.softmax", node.inputs[0], axis=node.attrs.get("axis", -1))
 
 
 def _hard_swish(node: Node) -> Any:
@@ -205,19 +258,6 @@ def _batch_norm(node: Node) -> Any:
     return Tuple(tuple(node.unnamed(TupleGet(result, i)) for i in range(3)))
 
 
-def _where(node: Node) -> Any:
-    known = constants(node.inputs)
-    return call("where", *node.inputs) if known is None else computed(np.where, *known)
-
-
-def _reciprocal(node: Node) -> Any:
-    return call("divide", scalar(1, node.inputs[0]), node.inputs[0])
-
-
-def _leaky(node: Node) -> Any:
-    return call("nn.leakyrelu", node.inputs[0], alpha=node.attrs.get("alpha", 0.01))
-
-
 def _cumsum(node: Node) -> Any:
     axis = integers(node.inputs[1], "axes")
     if len(axis) != 1 or node.attrs.get("reverse") or node.attrs.get("exclusive"):
@@ -225,27 +265,263 @@ def _cumsum(node: Node) -> Any:
     return call("cumsum", node.inputs[0], axis=axis[0], exclusive=False, dtype=None)
 
 
-def _identity(node: Node) -> Expr:
-    kept: Expr = node.inputs[0]
-    return kept
+# shapes, slices, gathers, concatenations ----------------------------------------------------------------------------
+
+
+def _shape(node: Node) -> Any:
+    shape = typed(node.inputs[0]).shape
+    return Shape(shape[slice(node.attrs.get("start", 0), node.attrs.get("end"))])
+
+
+def _flatten(node: Node) -> Any:
+    shape, axis = typed(node.inputs[0]).shape, node.attrs.get("axis", 1)
+    axis += len(shape) if axis < 0 else 0
+    return call("reshape", node.inputs[0], Shape((math.prod(shape[:axis]), math.prod(shape[axis:]))))
+
+
+def _reshape(node: Node) -> Any:
+    data, exact = node.inputs[0], node.attrs.get("allowzero", 0)
+    wanted = integers(node.inputs[1], "a shape")
+    if isinstance(data, Shape):
+        if wanted != [-1]:
+            raise Unsupported("a reshape of a shape")
+        return data
+    if exact and 0 in wanted:
+        raise Unsupported("an empty tensor")
+    old = typed(data).shape
+    shape = [old[i] if d == 0 else d for i, d in enumerate(wanted)]
+    if -1 in shape:
+        rest = math.prod(d for d in shape if d != -1)
+        shape[shape.index(-1)] = math.prod(old) // max(rest, 1)
+    if isinstance(data, Constant):
+        return reshaped(data.value, shape)
+    return call("reshape", data, Shape(tuple(shape)))
+
+
+def _transpose(node: Node) -> Any:
+    data, axes = node.inputs[0], node.attrs.get("perm")
+    if isinstance(data, Constant):
+        return Constant(np.transpose(data.value, axes))
+    return call("permute_dims", data, axes=axes)
+
+
+def _axes(node: Node, rank: int) -> list[int]:
+    found = [axis + rank if axis < 0 else axis for axis in integers(node.inputs[1], "axes")]
+    if len(set(found)) != len(found) or not all(0 <= axis < rank for axis in found):
+        raise Unsupported(f"axes {found} of {rank}")
+    return found
+
+
+def _unsqueeze(node: Node) -> Any:
+    data = node.inputs[0]
+    if isinstance(data, Shape):
+        raise Unsupported("Unsqueeze of a shape")
+    old = typed(data).shape
+    axes = sorted(_axes(node, len(old) + len(integers(node.inputs[1], "axes"))))
+    if isinstance(data, Constant):
+        shape = list(old)
+        for axis in axes:
+            shape.insert(axis, 1)
+        return reshaped(data.value, shape)
+    for axis in axes:
+        data = call("expand_dims", data, axis=(axis,))
+    return data
+
+
+def _squeeze(node: Node) -> Any:
+    data = node.inputs[0]
+    if isinstance(data, Shape):
+        raise Unsupported("Squeeze of a shape")
+    old = typed(data).shape
+    if node.at(1) is None:
+        axes = [i for i, d in enumerate(old) if d == 1]
+    else:
+        axes = _axes(node, len(old))
+        if any(old[axis] != 1 for axis in axes):
+            raise Unsupported("Squeeze of more than one element")
+    if isinstance(data, Constant):
+        return reshaped(data.value, [d for i, d in enumerate(old) if i not in axes])
+    return call("squeeze", data, axis=None if node.at(1) is None else tuple(integers(node.inputs[1], "axes")))
+
+
+def _cast(node: Node) -> Any:
+    from onnx import helper
+
+    data, dtype = node.inputs[0], str(helper.tensor_dtype_to_np_dtype(node.attrs["to"]))
+    if isinstance(data, Shape):
+        return Constant(np.asarray(data.values, dtype))
+    if isinstance(data, Constant):
+        return computed(lambda a: a.astype(dtype), data.value)
+    if np.dtype(dtype).kind in "iu" and np.dtype(typed(data).dtype).kind not in "iub":
+        raise Unsupported("a cast of floats to integers")
+    return call("astype", data, dtype=dtype)
+
+
+def _concat(node: Node) -> Any:
+    axis, values = node.attrs.get("axis", 0), node.inputs
+    if all(isinstance(v, Shape) or (isinstance(v, Constant) and v.ty == TensorType((v.value.size,), "int64"))
+           for v in values):
+        return Shape(tuple(d for v in values for d in integers(v, "a shape")))
+    if any(isinstance(v, Shape) for v in values):
+        raise Unsupported("a concatenation of shapes and tensors")
+    known = constants(values)
+    if known is not None:
+        return computed(lambda *arrays: np.concatenate(arrays, axis), *known)
+    return call("concat", Tuple(tuple(values)), axis=axis)
+
+
+def _split(node: Node) -> Any:
+    data, axis = node.inputs[0], node.attrs.get("axis", 0)
+    sections: Any = node.outputs
+    if node.at(1) is not None:
+        sections = tuple(int(i) for i in np.cumsum(integers(node.inputs[1], "sizes")[:-1]))
+    return call("split", data, indices_or_sections=sections, axis=axis)
+
+
+def _slice(node: Node) -> Any:
+    data = node.inputs[0]
+    starts, ends = integers(node.inputs[1], "starts"), integers(node.inputs[2], "ends")
+    axes = integers(node.inputs[3], "axes") if node.at(3) is not None else list(range(len(starts)))
+    steps = integers(node.inputs[4], "steps") if node.at(4) is not None else [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        raise Unsupported("a slice whose parts do not fit")
+    if isinstance(data, Shape):
+        return Constant(np.asarray(data.values[starts[0]:ends[0]:steps[0]], np.int64))
+    rank = len(typed(data).shape)
+    axes = [axis + rank if axis < 0 else axis for axis in axes]
+    return call("strided_slice", data, tuple(axes), tuple(starts), tuple(ends), tuple(steps), assume_inbound=False)
+
+
+def _gather(node: Node) -> Any:
+    data, indices, axis = node.inputs[0], node.inputs[1], node.attrs.get("axis", 0)
+    known = constants([data, indices])
+    if known is not None:
+        return computed(lambda a, i: np.take(a, i, axis), *known)
+    if isinstance(data, Shape) or isinstance(indices, Shape):
+        raise Unsupported("Gather of a shape")
+    return call("take", data, _along(node, axis), axis=axis, mode="fast")
+
+
+def _gather_elements(node: Node) -> Any:
+    axis = node.attrs.get("axis", 0)
+    return call("gather_elements", node.inputs[0], _along(node, axis), axis=axis)
+
+
+def _gather_nd(node: Node) -> Any:
+    data, indices, batch = node.inputs[0], node.inputs[1], node.attrs.get("batch_dims", 0)
+    _int64(indices)
+    places = (batch,), (batch + typed(indices).shape[-1],), (1,)
+    extents = call("strided_slice", _shape_tensor(node, data), (0,), *places, assume_inbound=False)
+    return call("gather_nd", data, _from_the_front(node, indices, extents), batch_dims=batch)
+
+
+def _int64(indices: Any) -> None:
+    if typed(indices).dtype != "int64":
+        raise Unsupported("indices of another type than int64")
+
+
+def _shape_tensor(node: Node, data: Any) -> Any:
+    return node.unnamed(call("shape_to_tensor", node.unnamed(call("shape_of", data))))
+
+
+def _along(node: Node, axis: int) -> Any:
+    """The second argument, indices of an axis of the first that may count from the end, as numbers from the front."""
+    place = Constant(np.asarray(axis, np.int64))
+    extent = call("take", _shape_tensor(node, node.inputs[0]), place, axis=0, mode="wrap")
+    return _from_the_front(node, node.inputs[1], extent)
+
+
+def _from_the_front(node: Node, indices: Any, extent: Any) -> Any:
+    _int64(indices)
+    negative = node.unnamed(call("less", indices, scalar(0, indices)))
+    return call("where", negative, node.unnamed(call("add", indices, extent)), indices)
+
+
+def _expand(node: Node) -> Any:
+    data, wanted = node.inputs[0], integers(node.inputs[1], "a shape")
+    old = typed(data).shape
+    rank = max(len(old), len(wanted))
+    old, wanted = (1,) * (rank - len(old)) + old, [1] * (rank - len(wanted)) + wanted
+    shape = tuple(o if w in (-1, 1) and o != 1 else o if w == -1 else w for o, w in zip(old, wanted))
+    if any(o not in (1, s) for o, s in zip(old, shape)):
+        raise Unsupported(f"Expand of {old} to {wanted}")
+    return call("broadcast_to", data, Shape(shape))
+
+
+def _constant_of_shape(node: Node) -> Any:
+    from onnx import numpy_helper
+
+    shape = integers(node.inputs[0], "a shape")
+    value = node.attrs.get("value")
+    filling = numpy_helper.to_array(value) if value is not None else np.zeros(1, np.float32)
+    if len(shape) == 1:
+        return Constant(np.full(shape, filling, filling.dtype))
+    if filling.size != 1:
+        raise Unsupported("a filling of more than one element")
+    return call("broadcast_to", Constant(filling), Shape(tuple(shape)))
+
+
+def _depth_to_space(node: Node) -> Any:
+    x, s = node.inputs[0], int(node.attrs["blocksize"])
+    b, c, h, w = typed(x).shape
+    if node.text("mode", "DCR") == "DCR":
+        split, axes = (b, s, s, c // s**2, h, w), (0, 3, 4, 1, 5, 2)
+    else:
+        split, axes = (b, c // s**2, s, s, h, w), (0, 1, 4, 2, 5, 3)
+    apart = call("permute_dims", call("reshape", x, Shape(split)), axes=axes)
+    return call("reshape", apart, Shape((b, c // s**2, h * s, w * s)))
+
+
+def _resize(node: Node) -> Any:
+    x = node.inputs[0]
+    shape = typed(x).shape
+    roi = node.at(1)
+    if len(shape) != 4 or (roi is not None and not (isinstance(roi, Constant) and roi.value.size == 0)):
+        raise Unsupported("Resize of this rank or of a region")
+    if any(node.attrs.get(name) for name in ("antialias", "axes")) or node.text(
+            "keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise Unsupported("Resize with further attributes")
+    scales = node.at(2)
+    if scales is not None and isinstance(scales, Constant) and scales.value.size:
+        sizes = [int(np.int64(s * d)) for s, d in zip(scales.value, shape)][2:]
+    else:
+        sizes = integers(node.at(3), "sizes")[2:]
+    mode = node.text("mode", "nearest")
+    return call(
+        "image.resize2d", x, Shape(tuple(sizes)), roi=(0.0,) * 4, layout="NCHW", out_layout="NCHW", out_dtype=None,
+        method="nearest_neighbor" if mode == "nearest" else mode,
+        coordinate_transformation_mode=node.text("coordinate_transformation_mode", "half_pixel"),
+        rounding_method=node.text("nearest_mode", "round_prefer_floor"),
+        cubic_alpha=node.attrs.get("cubic_coeff_a", -0.75), cubic_exclude=node.attrs.get("exclude_outside", 0),
+        extrapolation_value=node.attrs.get("extrapolation_value", 0.0))
 
 
 CONVERTERS: Mapping[str, Converter] = {
-    **shaping.CONVERTERS,
+    "Shape": _shape, "Flatten": _flatten, "Reshape": _reshape, "Transpose": _transpose, "Unsqueeze": _unsqueeze,
+    "Squeeze": _squeeze, "Cast": _cast, "Concat": _concat, "Split": _split, "Slice": _slice, "Gather": _gather,
+    "GatherElements": _gather_elements, "GatherND": _gather_nd, "Expand": _expand,
+    "ConstantOfShape": _constant_of_shape, "DepthToSpace": _depth_to_space, "Resize": _resize,
     "QuantizeLinear": _quantization("quantize"), "DequantizeLinear": _quantization("dequantize"), "Conv": _conv,
-    "MaxPool": _pool("nn.max_pool2d"), "AveragePool": _pool("nn.avg_pool2d"), "GlobalAveragePool": _global_average,
+    "MaxPool": _pool("nn.max_pool2d"), "AveragePool": _pool("nn.avg_pool2d"),
+    "GlobalAveragePool": lambda node: call(
+        "mean", node.inputs[0], axis=tuple(range(2, len(typed(node.inputs[0]).shape))), keepdims=True),
     "Gemm": _gemm, "MatMul": lambda node: call("matmul", node.inputs[0], node.inputs[1], out_dtype=None),
-    "Add": _binary("add", np.add), "Sub": _binary("subtract", np.subtract), "Mul": _binary("multiply", np.multiply),
-    "Div": _binary("divide", np.divide), "Pow": _binary("power", np.power),
-    "Less": _binary("less", np.less), "LessOrEqual": _binary("less_equal", np.less_equal),
-    "Greater": _binary("greater", np.greater), "GreaterOrEqual": _binary("greater_equal", np.greater_equal),
-    "Equal": _logical("equal", np.equal), "And": _logical("logical_and", np.logical_and),
-    "Or": _logical("logical_or", np.logical_or), "Not": _unary("logical_not"), "IsNaN": _unary("isnan"),
-    "Relu": _unary("nn.relu"), "Sigmoid": _unary("sigmoid"), "Tanh": _unary("tanh"), "Erf": _unary("erf"),
-    "Sqrt": _unary("sqrt"), "Exp": _unary("exp"), "Log": _unary("log"), "Sin": _unary("sin"), "Cos": _unary("cos"),
-    "Neg": _folded("negative", np.negative), "Abs": _folded("abs", np.abs), "Clip": _clip, "Softmax": _softmax,
+    **{name: _arithmetic(op, function) for name, op, function in (
+        ("Add", "add", np.add), ("Sub", "subtract", np.subtract), ("Mul", "multiply", np.multiply),
+        ("Div", "divide", np.divide), ("Pow", "power", np.power), ("Less", "less", np.less),
+        ("LessOrEqual", "less_equal", np.less_equal), ("Greater", "greater", np.greater),
+        ("GreaterOrEqual", "greater_equal", np.greater_equal))},
+    **{name: _elementwise(op, function) for name, op, function in (
+        ("Equal", "equal", np.equal), ("And", "logical_and", np.logical_and), ("Or", "logical_or", np.logical_or),
+        ("Neg", "negative", np.negative), ("Abs", "abs", np.abs), ("Where", "where", np.where))},
+    **{name: _elementwise(op) for name, op in (
+        ("Not", "logical_not"), ("IsNaN", "isnan"), ("Relu", "nn.relu"), ("Sigmoid", "sigmoid"), ("Tanh", "tanh"),
+        ("Erf", "erf"), ("Sqrt", "sqrt"), ("Exp", "exp"), ("Log", "log"), ("Sin", "sin"), ("Cos", "cos"))},
+    "Reciprocal": lambda node: call("divide", scalar(1, node.inputs[0]), node.inputs[0]),
+    "LeakyRelu": lambda node: call("nn.leakyrelu", node.inputs[0], alpha=node.attrs.get("alpha", 0.01)),
+    "Softmax": lambda node: call("nn.softmax", node.inputs[0], axis=node.attrs.get("axis", -1)), "Clip": _clip,
     "HardSwish": _hard_swish, "HardSigmoid": _hard_sigmoid, "Gelu": _gelu, "LayerNormalization": _layer_norm,
-    "InstanceNormalization": _instance_norm, "BatchNormalization": _batch_norm, "Where": _where,
-    "Reciprocal": _reciprocal, "LeakyRelu": _leaky, "CumSum": _cumsum, "ReduceMean": _reduction("mean", 18),
-    "ReduceSum": _reduction("sum", 13), "ReduceMax": _reduction("max", 18), "Identity": _identity,
+    "InstanceNormalization": _instance_norm, "BatchNormalization": _batch_norm, "CumSum": _cumsum,
+    "ReduceMean": _reduction("mean", 18), "ReduceSum": _reduction("sum", 13), "ReduceMax": _reduction("max", 18),
+    "Identity": lambda node: node.inputs[0],
 }

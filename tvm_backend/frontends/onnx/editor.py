@@ -8,18 +8,19 @@ given stays as it is. It gives another one, or the same where nothing is to be r
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+import onnx
+from onnx import helper, numpy_helper
 
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, is_blank, is_weight
 
-if TYPE_CHECKING:
-    import onnx
-
 Shape: TypeAlias = tuple[int, ...]
+Message = TypeVar("Message", onnx.ModelProto, onnx.NodeProto)
 Rule: TypeAlias = "Callable[[onnx.NodeProto, Editor], bool]"
 """Writes what takes the place of a node, True; or writes nothing and leaves the node as it is, False."""
 OWN_DOMAINS = ("", "ai.onnx")
@@ -27,7 +28,7 @@ MOST_BLANK = 1 << 28
 """Elements of a weight that was left out whose new shape is worked out; larger ones are read."""
 
 
-def rewrite(model: "onnx.ModelProto", rules: Mapping[str, Rule], any_domain: bool = False) -> "onnx.ModelProto":
+def rewrite(model: onnx.ModelProto, rules: Mapping[str, Rule], any_domain: bool = False) -> onnx.ModelProto:
     """The network with each node of an operator in ``rules`` as its rule writes it."""
     if not has_operators(model, rules):
         return model
@@ -39,46 +40,38 @@ def rewrite(model: "onnx.ModelProto", rules: Mapping[str, Rule], any_domain: boo
     return editor.done()
 
 
-def has_operators(model: "onnx.ModelProto", operators: "Mapping[str, Any] | frozenset[str]") -> bool:
+def has_operators(model: onnx.ModelProto, operators: "Mapping[str, Any] | frozenset[str]") -> bool:
     """Whether any node is of one of these operators."""
     return any(node.op_type in operators for node in model.graph.node)
 
 
-def copied(model: "onnx.ModelProto") -> "onnx.ModelProto":
-    """A network of its own."""
-    import onnx
-
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
+def copied(message: Message) -> Message:
+    """A network or a node of its own."""
+    copy = type(message)()
+    copy.CopyFrom(message)
     return copy
 
 
-def opset_of(model: "onnx.ModelProto") -> int:
+def opset_of(model: onnx.ModelProto) -> int:
     """The version of ONNX's operator set."""
     return next((o.version for o in model.opset_import if o.domain in OWN_DOMAINS), 1)
 
 
-def attributes_of(node: "onnx.NodeProto") -> dict[str, Any]:
+def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
     """A node's attributes by name."""
-    from onnx import helper
-
     return {a.name: helper.get_attribute_value(a) for a in node.attribute}
 
 
-def with_attributes(node: "onnx.NodeProto", without: Sequence[str] = (), **attributes: Any) -> "onnx.NodeProto":
+def with_attributes(node: onnx.NodeProto, without: Sequence[str] = (), **attributes: Any) -> onnx.NodeProto:
     """A copy of a node with some attributes left out and others added."""
-    import onnx
-    from onnx import helper
-
-    copy = onnx.NodeProto()
-    copy.CopyFrom(node)
+    copy = copied(node)
     del copy.attribute[:]
     copy.attribute.extend(a for a in node.attribute if a.name not in without and a.name not in attributes)
     copy.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
     return copy
 
 
-def known_shapes(model: "onnx.ModelProto") -> dict[str, Shape]:
+def known_shapes(model: onnx.ModelProto) -> dict[str, Shape]:
     """Static shapes of tensors by name, as far as the network states or has inferred them."""
     graph = model.graph
     shapes = {i.name: tuple(i.dims) for i in graph.initializer}
@@ -90,10 +83,15 @@ def known_shapes(model: "onnx.ModelProto") -> dict[str, Shape]:
     return shapes
 
 
+def read_counts(model: onnx.ModelProto) -> Counter[str]:
+    """How often each tensor is read, by nodes and as a result."""
+    return Counter([*(name for node in model.graph.node for name in node.input), *(o.name for o in model.graph.output)])
+
+
 class Editor:
     """The nodes of a rewritten network so far, and the constants that were added."""
 
-    def __init__(self, model: "onnx.ModelProto") -> None:
+    def __init__(self, model: onnx.ModelProto) -> None:
         self.model = model
         self.graph = model.graph
         self.constants: dict[str, onnx.TensorProto] = {t.name: t for t in model.graph.initializer}
@@ -109,11 +107,15 @@ class Editor:
         return known_shapes(self.model)
 
     @cached_property
-    def inferred_model(self) -> "onnx.ModelProto":
+    def inferred_model(self) -> onnx.ModelProto:
         """The network with the shapes and types of its tensors, inferred when it is first asked for."""
-        import onnx
-
         return onnx.shape_inference.infer_shapes(self.model)
+
+    @cached_property
+    def infos(self) -> dict[str, onnx.ValueInfoProto]:
+        """What is stated and inferred of tensors that are no constants."""
+        graph = self.inferred_model.graph
+        return {info.name: info for info in (*graph.input, *graph.value_info, *graph.output)}
 
     @cached_property
     def inferred(self) -> dict[str, Shape]:
@@ -126,7 +128,7 @@ class Editor:
         return opset_of(self.model)
 
     @cached_property
-    def dequantized(self) -> "dict[str, onnx.NodeProto]":
+    def dequantized(self) -> dict[str, onnx.NodeProto]:
         """The nodes that dequantize constants, by their results."""
         return {node.output[0]: node for node in self.graph.node
                 if node.op_type == "DequantizeLinear" and all(name in self.constants for name in node.input)}
@@ -138,8 +140,6 @@ class Editor:
 
     def value(self, name: str) -> np.ndarray:
         """The numbers of a constant; one zero seen in its shape where it was left out."""
-        from onnx import helper, numpy_helper
-
         tensor = self.constants[name]
         if is_blank(tensor):
             return np.broadcast_to(np.zeros((), helper.tensor_dtype_to_np_dtype(tensor.data_type)), tuple(tensor.dims))
@@ -147,11 +147,11 @@ class Editor:
 
     # what is written
 
-    def keep(self, node: "onnx.NodeProto") -> None:
+    def keep(self, node: onnx.NodeProto) -> None:
         """Take a node over."""
         self._nodes.append(node)
 
-    def write(self, node: "onnx.NodeProto") -> None:
+    def write(self, node: onnx.NodeProto) -> None:
         """Add a node."""
         self._nodes.append(node)
         self._changed = True
@@ -160,8 +160,6 @@ class Editor:
         self, operator: str, inputs: Sequence[str], output: str, name: str | None = None, **attributes: Any
     ) -> str:
         """A new node of one result, called as that unless a name is given."""
-        from onnx import helper
-
         self.write(helper.make_node(operator, list(inputs), [output], output if name is None else name, **attributes))
         return output
 
@@ -171,30 +169,26 @@ class Editor:
 
     def constant(self, name: str, value: Any) -> str:
         """A new constant; without data where the numbers that it was made of were left out."""
-        from onnx import helper, numpy_helper
-
         array = np.asarray(value)
         kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-        if not any(array.strides) and is_weight(kind, array.shape) and self._has_blanks:
+        if not any(array.strides) and is_weight(kind, array.shape) and any(
+                map(is_blank, self.graph.initializer)):
             return self._blank(name, kind, array.shape)
         self._added.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
     def changed(self, name: str, label: str, change: Callable[[np.ndarray], np.ndarray]) -> str:
         """A constant, perhaps dequantized, with its values changed; called ``label``."""
-        import onnx
-
         node = self.dequantized.get(name)
         if node is None:
             return self._changed_constant(self.constants[name], label, change)
-        copy = onnx.NodeProto()
-        copy.CopyFrom(node)
+        copy = copied(node)
         copy.input[0] = self._changed_constant(self.constants[node.input[0]], f"{label}.integers", change)
         copy.output[0] = copy.name = label
         self.write(copy)
         return label
 
-    def done(self) -> "onnx.ModelProto":
+    def done(self) -> onnx.ModelProto:
         """The network of what was written; the one that was given if nothing was."""
         if not self._changed and len(self._nodes) == len(self.graph.node):
             return self.model
@@ -204,12 +198,8 @@ class Editor:
         result.graph.initializer.extend(self._added)
         return result
 
-    @cached_property
-    def _has_blanks(self) -> bool:
-        return any(is_blank(tensor) for tensor in self.graph.initializer)
-
     def _changed_constant(
-        self, tensor: "onnx.TensorProto", label: str, change: Callable[[np.ndarray], np.ndarray]
+        self, tensor: onnx.TensorProto, label: str, change: Callable[[np.ndarray], np.ndarray]
     ) -> str:
         if not is_blank(tensor):
             return self.constant(label, np.ascontiguousarray(change(self.value(tensor.name))))
@@ -219,7 +209,5 @@ class Editor:
         return self._blank(label, tensor.data_type, change(zeros).shape)
 
     def _blank(self, name: str, kind: int, shape: Shape) -> str:
-        import onnx
-
         self._added.append(onnx.TensorProto(name=name, data_type=kind, dims=shape))
         return name

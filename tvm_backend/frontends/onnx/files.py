@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import onnx
 
 from archloom.oracle.errors import ModelError
-
-if TYPE_CHECKING:
-    import onnx
 
 
 def _meant(path: Path) -> str:
@@ -21,15 +19,13 @@ def _meant(path: Path) -> str:
 
     from archloom.models import catalogue
 
-    near = difflib.get_close_matches(path.name, catalogue.names(), 1)
+    near = difflib.get_close_matches(path.name, catalogue.BY_NAME, 1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return f", and no network by that name{hint} (archloom networks lists them)"
 
 
-def read_onnx(path: Path) -> "onnx.ModelProto":
+def read_onnx(path: Path) -> onnx.ModelProto:
     """Read and check an ONNX file with its external data."""
-    import onnx
-
     if not path.exists():
         raise ModelError(f"{path}: no such file{_meant(path)}")
     if path.is_dir():
@@ -53,7 +49,7 @@ def read_onnx(path: Path) -> "onnx.ModelProto":
     return proto
 
 
-def _tensors(graph: "onnx.GraphProto") -> "Iterator[onnx.TensorProto]":
+def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
     """All constants of a graph, those of nodes and of graphs within included."""
     yield from graph.initializer
     for node in graph.node:
@@ -63,11 +59,9 @@ def _tensors(graph: "onnx.GraphProto") -> "Iterator[onnx.TensorProto]":
                 yield from _tensors(inner)
 
 
-def _refuse_external(proto: "onnx.ModelProto", path: Path, tensors: "Sequence[onnx.TensorProto]") -> None:
+def _refuse_external(proto: onnx.ModelProto, path: Path, tensors: Sequence[onnx.TensorProto]) -> None:
     """Check a network by its file, and demand memory for its tensors; nothing of them has been read yet."""
     import os
-
-    import onnx
 
     refuse_empty(proto, str(path))
     size = sum(math.prod(t.dims) for t in tensors)
@@ -80,7 +74,7 @@ def _refuse_external(proto: "onnx.ModelProto", path: Path, tensors: "Sequence[on
         raise ModelError(f"{path}: not a valid ONNX network: {' '.join(str(error).split())}") from error
 
 
-def refuse_empty(proto: "onnx.ModelProto", label: str) -> None:
+def refuse_empty(proto: onnx.ModelProto, label: str) -> None:
     """ModelError for what parses as a network but has none."""
     if not proto.graph.node:
         raise ModelError(f"{label}: expected an ONNX network, found no graph with operators in it")
@@ -94,10 +88,8 @@ def _parse_errors() -> tuple[type[Exception], ...]:
     return message.DecodeError, json_format.Error, text_format.Error, onnx.parser.ParseError, UnicodeDecodeError
 
 
-def check_onnx(proto: "onnx.ModelProto", label: str) -> None:
+def check_onnx(proto: onnx.ModelProto, label: str) -> None:
     """Refuse what onnx's checker refuses, in one sentence."""
-    import onnx
-
     refuse_empty(proto, label)
     try:
         onnx.checker.check_model(proto)

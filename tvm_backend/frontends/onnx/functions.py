@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
+from onnx import defs, helper, numpy_helper
 
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, copied, known_shapes, opset_of
 from archloom.tvm_backend.frontends.onnx.guard import GROWING
-
-if TYPE_CHECKING:
-    import onnx
 
 MOST_FOLDED = 1 << 16
 """Elements of the largest constant that is computed."""
@@ -21,7 +19,7 @@ HIDING_PRODUCTS = frozenset({"Attention"})
 """Operators that hide matrix products from onnxruntime's quantizer; TVM 0.27 takes them for those of another domain."""
 
 
-def without_functions(model: "onnx.ModelProto", also: Iterable[str] = ()) -> "onnx.ModelProto":
+def without_functions(model: onnx.ModelProto, also: Iterable[str] = ()) -> onnx.ModelProto:
     """The network with its own functions written out, and operators that TVM lacks or that are in ``also``, where ONNX
     defines them by others (``Swish``, ``Celu``, ``RotaryEmbedding``); itself, if there are none."""
     import onnx.inliner
@@ -47,10 +45,8 @@ def without_functions(model: "onnx.ModelProto", also: Iterable[str] = ()) -> "on
     return without_functions(with_known_shapes(whole), also)
 
 
-def _stated(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def _stated(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy that states what definitions of functions depend on: types of constants, attributes' defaults."""
-    from onnx import defs, helper
-
     copy = copied(model)
     stated = {info.name for info in [*copy.graph.input, *copy.graph.value_info]}
     copy.graph.value_info.extend(helper.make_tensor_value_info(t.name, t.data_type, t.dims)
@@ -66,12 +62,9 @@ def _stated(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return copy
 
 
-def _state_masks(model: "onnx.ModelProto") -> None:
+def _state_masks(model: onnx.ModelProto) -> None:
     """Give ``Attention`` that leaves out its mask before keys and values of the past, which definitions cannot be
     written out with, one that masks nothing; in place."""
-    import onnx
-    from onnx import numpy_helper
-
     without = [node for node in model.graph.node if node.op_type == "Attention" and not node.domain
                and len(node.input) > 4 and node.input[4] and not node.input[3]]
     shapes = known_shapes(onnx.shape_inference.infer_shapes(model)) if without else {}
@@ -86,10 +79,8 @@ def _state_masks(model: "onnx.ModelProto") -> None:
             onnx.helper.make_tensor_value_info(node.input[3], onnx.TensorProto.BOOL, seen.shape))
 
 
-def with_known_shapes(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def with_known_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     """Compute what depends on shapes and constants alone: bodies of functions are written for any shape."""
-    import onnx
-    from onnx import numpy_helper
     from onnx.reference import ReferenceEvaluator
 
     while True:
@@ -118,13 +109,13 @@ def with_known_shapes(model: "onnx.ModelProto") -> "onnx.ModelProto":
         model.graph.node.extend(kept)
 
 
-def _may_be_large(node: "onnx.NodeProto", shapes: Mapping[str, tuple[int, ...]]) -> bool:
+def _may_be_large(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     """Whether a node makes of small tensors one that is larger than what is computed."""
     return node.op_type in GROWING and any(
         name not in shapes or math.prod(shapes[name]) > MOST_FOLDED for name in node.output)
 
 
-def _without_unread(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def _without_unread(model: onnx.ModelProto) -> onnx.ModelProto:
     read = {name for node in model.graph.node for name in node.input} | {o.name for o in model.graph.output}
     tensors = [t for t in model.graph.initializer if t.name in read]
     del model.graph.initializer[:]
@@ -132,10 +123,8 @@ def _without_unread(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return model
 
 
-def _alone(node: "onnx.NodeProto", model: "onnx.ModelProto") -> "onnx.ModelProto":
+def _alone(node: onnx.NodeProto, model: onnx.ModelProto) -> onnx.ModelProto:
     """A network of one node on tensors of any type."""
-    from onnx import helper
-
     names = list(dict.fromkeys(name for name in node.input if name))
     graph = helper.make_graph([node], "node", [helper.make_empty_tensor_value_info(n) for n in names],
                               [helper.make_empty_tensor_value_info(n) for n in node.output])
@@ -143,8 +132,6 @@ def _alone(node: "onnx.NodeProto", model: "onnx.ModelProto") -> "onnx.ModelProto
 
 
 def _is_function(name: str, version: int) -> bool:
-    from onnx import defs
-
     try:
         schema = defs.get_schema(name, version)
     except defs.SchemaError:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from graphlib import CycleError, TopologicalSorter
+
+import onnx
+from onnx import TensorProto, helper
 
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.ir.bounds import MAX_TENSOR_BYTES
 from archloom.tvm_backend.ir.nodes import Unsupported
-
-if TYPE_CHECKING:
-    import onnx
 
 MAX_EXTENT = (1 << 31) - 1
 """Largest extent of a tensor along an axis: XLA and TVM count with 32 bits here and there."""
@@ -28,6 +28,11 @@ RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 GROWING = frozenset({"ConstantOfShape", "Expand", "Pad", "Range", "Resize", "Tile", "Upsample"})
 """Operators of small tensors that make large ones: inference of shapes would make them to look at their values."""
 
+KINDS = {number: name.lower() for name, number in TensorProto.DataType.items()}
+"""Types by their numbers, and those of numbers."""
+NUMBERS = frozenset(TensorProto.DataType.Value(name) for name in (
+    "FLOAT", "DOUBLE", "FLOAT16", "BFLOAT16", "BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32",
+    "UINT64"))
 WINDOWED = frozenset({"AveragePool", "Conv", "ConvTranspose", "LpPool", "MaxPool"})
 PADDINGS = (b"NOTSET", b"SAME_UPPER", b"SAME_LOWER", b"VALID")
 
@@ -41,7 +46,7 @@ class Stumbled(Unsupported):
 
 
 @contextmanager
-def malformed(label: str, proto: "onnx.ModelProto") -> Iterator[None]:
+def malformed(label: str, proto: onnx.ModelProto) -> Iterator[None]:
     """What rewrites stumble over in a network with which something is wrong, as a ModelError."""
     try:
         yield
@@ -60,10 +65,8 @@ def without_weights() -> Iterator[None]:
         raise Stumbled(_shown(error)) from error
 
 
-def is_sound(proto: "onnx.ModelProto") -> bool:
+def is_sound(proto: onnx.ModelProto) -> bool:
     """Whether onnx's checker finds nothing wrong with a network, its types and shapes included."""
-    import onnx
-
     try:
         onnx.checker.check_model(proto, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError):
@@ -75,10 +78,8 @@ def _shown(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
-def refuse_faults(proto: "onnx.ModelProto", label: str) -> None:
+def refuse_faults(proto: onnx.ModelProto, label: str) -> None:
     """ModelError for a network that names tensors twice, has no outputs, is too new, or has inputs of no numbers."""
-    import onnx
-
     graph = proto.graph
     newest = onnx.defs.onnx_opset_version()
     for opset in proto.opset_import:
@@ -94,8 +95,9 @@ def refuse_faults(proto: "onnx.ModelProto", label: str) -> None:
     _refuse_twice((name for node in graph.node for name in node.output if name), "results are", label)
     for info in graph.input:
         kind = info.type.tensor_type.elem_type
-        if info.type.WhichOneof("value") == "tensor_type" and kind not in _numbers():
-            raise ModelError(f"{label}: input {info.name!r}: expected numbers, found {_type_name(kind)}")
+        if info.type.WhichOneof("value") == "tensor_type" and kind not in NUMBERS:
+            raise ModelError(f"{label}: input {info.name!r}: expected numbers, found "
+                             f"{KINDS.get(kind, f'the unknown type {kind}')}")
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for name, shape in shapes.items():
         _refuse_size(shape, f"{label}: constant {name!r}")
@@ -106,10 +108,8 @@ def refuse_faults(proto: "onnx.ModelProto", label: str) -> None:
     _refuse_frames(proto, label)
 
 
-def _refuse_frames(proto: "onnx.ModelProto", label: str) -> None:
+def _refuse_frames(proto: onnx.ModelProto, label: str) -> None:
     """ModelError for sequences of recurrent layers that are too many operators when they are written out."""
-    import onnx
-
     layers = [node for node in proto.graph.node if node.op_type in RECURRENT and node.input]
     if not layers:
         return
@@ -126,31 +126,23 @@ def _refuse_frames(proto: "onnx.ModelProto", label: str) -> None:
                              f"found {frames}")
 
 
-def _refuse_expansion(proto: "onnx.ModelProto", label: str) -> None:
+def _refuse_expansion(proto: onnx.ModelProto, label: str) -> None:
     """ModelError for functions of the network's own that are too many operators when they are written out."""
-    bodies = {(f.domain, f.name): f.node for f in proto.functions}
+    bodies = {(f.domain, f.name): [(n.domain, n.op_type) for n in f.node] for f in proto.functions}
     sizes: dict[tuple[str, str], int] = {}
-    waiting = list(bodies)
-    for _ in range(len(bodies)):  # callees before callers: each round settles one at least, as none calls itself
-        left = []
-        for key in waiting:
-            inner = [(n.domain, n.op_type) for n in bodies[key]]
-            if all(k in sizes or k not in bodies for k in inner):
-                sizes[key] = sum(sizes.get(k, 1) for k in inner)
-            else:
-                left.append(key)
-        if len(left) == len(waiting):
-            break
-        waiting = left
-    if waiting:
-        raise ModelError(f"{label}: function {waiting[0][1]!r} of domain {waiting[0][0]!r} calls itself")
+    try:
+        for key in TopologicalSorter(bodies).static_order():  # callees before callers
+            sizes[key] = sum(sizes[inner] for inner in bodies[key]) if key in bodies else 1
+    except CycleError as error:
+        domain, name = error.args[1][0]
+        raise ModelError(f"{label}: function {name!r} of domain {domain!r} calls itself") from None
     count = sum(sizes.get((n.domain, n.op_type), 1) for n in proto.graph.node)
     if count > MAX_NODES:
         raise ModelError(f"{label}: expected at most {MAX_NODES} operators, found {count} when its functions are "
                          "written out")
 
 
-def refuse_sizes(proto: "onnx.ModelProto", label: str) -> None:
+def refuse_sizes(proto: onnx.ModelProto, label: str) -> None:
     """ModelError for a tensor of known shape that no machine holds."""
     graph = proto.graph
     makers = {name: node for node in graph.node for name in node.output}
@@ -162,10 +154,8 @@ def refuse_sizes(proto: "onnx.ModelProto", label: str) -> None:
             _refuse_size(shape, f"{label}: {whose}")
 
 
-def _refuse_window(node: "onnx.NodeProto", shapes: Mapping[str, tuple[int, ...]], label: str) -> None:
+def _refuse_window(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]], label: str) -> None:
     """ModelError for a window whose attributes say what its weights do not, or what ONNX does not know."""
-    from onnx import helper
-
     if node.op_type not in WINDOWED or node.domain not in ("", "ai.onnx"):
         return
     for attribute in node.attribute:
@@ -182,11 +172,6 @@ def _refuse_window(node: "onnx.NodeProto", shapes: Mapping[str, tuple[int, ...]]
                              f"{MAX_EXTENT}, found {max(attribute.ints)}")
 
 
-def grows(proto: "onnx.ModelProto") -> bool:
-    """Whether the network has operators that may make large tensors of small ones."""
-    return any(node.op_type in GROWING for node in proto.graph.node)
-
-
 def _refuse_size(shape: tuple[int, ...], what: str) -> None:
     """Extents that are not known count as 1; elements as 1 byte."""
     size = math.prod(max(1, extent) for extent in shape)
@@ -201,19 +186,3 @@ def _refuse_twice(names: Iterable[str], what: str, label: str) -> None:
         if name in seen:
             raise ModelError(f"{label}: not a valid ONNX network: two {what} named {name!r}")
         seen.add(name)
-
-
-def _numbers() -> frozenset[int]:
-    from onnx import TensorProto as T
-
-    return frozenset((T.FLOAT, T.DOUBLE, T.FLOAT16, T.BFLOAT16, T.BOOL, T.INT8, T.INT16, T.INT32, T.INT64, T.UINT8,
-                      T.UINT16, T.UINT32, T.UINT64))
-
-
-def _type_name(kind: int) -> str:
-    from onnx import TensorProto
-
-    names = {number: name.lower() for name, number in TensorProto.DataType.items()}
-    return names.get(kind, f"the unknown type {kind}")
-
-

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import onnx
 
 from archloom.oracle.errors import InputError, ModelError, suggest
 from archloom.oracle.fallbacks import Fallback
+from archloom.tvm_backend.frontends.onnx import guard, rewrites
+from archloom.tvm_backend.frontends.onnx.editor import copied, has_operators
+from archloom.tvm_backend.frontends.onnx.files import check_onnx, read_onnx
+from archloom.tvm_backend.frontends.onnx.importer import from_onnx
+from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.model import Model, make_model
 
 if TYPE_CHECKING:
-    import onnx
-
     from archloom.tvm_backend.ir import compat
     from archloom.tvm_backend.ir.nodes import Module
 
@@ -25,32 +30,26 @@ OWN_FAULTS = (AttributeError, NameError, AssertionError)
 
 def load_file(path: Path, name: str | None = None, input_shapes: Shapes | None = None) -> Model:
     """The network of an ONNX file, called as the file unless it has a ``name``."""
-    from archloom.tvm_backend.frontends.onnx.files import read_onnx
-
     return _load(read_onnx(path), str(path), name or path.stem, input_shapes)
 
 
-def load_proto(proto: "onnx.ModelProto", name: str, input_shapes: Shapes | None = None) -> Model:
+def load_proto(proto: onnx.ModelProto, name: str, input_shapes: Shapes | None = None) -> Model:
     """A network in memory."""
-    from archloom.tvm_backend.frontends.onnx.files import check_onnx
-
     check_onnx(proto, name)
     return _load(proto, name, name, input_shapes)
 
 
-def _load(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Shapes | None) -> Model:
+def _load(proto: onnx.ModelProto, label: str, name: str, input_shapes: Shapes | None) -> Model:
     from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
-    from archloom.tvm_backend.frontends.onnx.guard import malformed, refuse_faults
-    from archloom.tvm_backend.frontends.onnx.integers import has_integer_products, integer_products
-    from archloom.tvm_backend.frontends.onnx.qoperators import to_qdq
+    from archloom.tvm_backend.frontends.onnx.integers import INTEGER_PRODUCTS, integer_products, to_qdq
     from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
     from archloom.tvm_backend.frontends.onnx.repairs import repaired
 
     proto = asked = frames_first(with_static_inputs(proto, label, input_shapes))
-    refuse_faults(proto, label)
-    with malformed(label, asked):
+    guard.refuse_faults(proto, label)
+    with guard.malformed(label, asked):
         proto = repaired(frame_by_frame(without_functions(to_qdq(proto), HIDING_PRODUCTS)))
-        if has_integer_products(proto):
+        if has_operators(proto, INTEGER_PRODUCTS):
             proto = integer_products(_inferred(proto, label)[0])
         _refuse_unsupported(proto, label)
         is_asked, proto = proto is asked, plain_operators(proto)
@@ -61,11 +60,10 @@ def _load(proto: "onnx.ModelProto", label: str, name: str, input_shapes: Shapes 
     return replace(make_model(module, name, "onnx", asked, *_border(proto)), fallbacks=(*fallbacks, *more))
 
 
-def _imported(proto: "onnx.ModelProto", label: str) -> "tuple[compat.IRModule, Fallbacks]":
+def _imported(proto: onnx.ModelProto, label: str) -> "tuple[compat.IRModule, Fallbacks]":
     """By TVM's importer. Where it fails and shapes are computed, they are computed first: TVM 0.27 takes shapes for a
     type of their own, with which most operators cannot compute."""
     from archloom.tvm_backend.frontends.onnx.functions import with_known_shapes
-    from archloom.tvm_backend.frontends.onnx.guard import is_sound, malformed
     from archloom.tvm_backend.ir import compat
 
     fallbacks: Fallbacks = ()
@@ -76,10 +74,10 @@ def _imported(proto: "onnx.ModelProto", label: str) -> "tuple[compat.IRModule, F
             if not fallbacks and any(node.op_type in ("Shape", "Size") for node in proto.graph.node):
                 why = f"TVM's importer failed: {_first_line(error)}"
                 fallbacks = (Fallback("import", why, "shapes are computed before it, and it runs again"),)
-                with malformed(label, proto):
+                with guard.malformed(label, proto):
                     proto = with_known_shapes(proto)
                 continue
-            if isinstance(error, OWN_FAULTS) and is_sound(proto):
+            if isinstance(error, OWN_FAULTS) and guard.is_sound(proto):
                 raise
             if isinstance(error, compat.ConversionError):
                 raise ModelError(f"{label}: node {error.node!r} ({error.operator}) cannot be imported: "
@@ -87,52 +85,42 @@ def _imported(proto: "onnx.ModelProto", label: str) -> "tuple[compat.IRModule, F
             raise ModelError(f"{label}: cannot be imported: {_first_line(error)}") from error
 
 
-def load_skeleton(skeleton: "onnx.ModelProto", label: str, name: str, input_shapes: Shapes | None) -> Model:
+def load_skeleton(skeleton: onnx.ModelProto, label: str, name: str, input_shapes: Shapes | None) -> Model:
     """A network whose weights may be missing, as plain expressions: enough to partition it, not to build it.
 
-    Raises :class:`~archloom.tvm_backend.ir.plain.Unsupported` for one that only TVM's importer reads.
+    Raises :class:`~archloom.tvm_backend.ir.nodes.Unsupported` for one that only TVM's importer reads.
     """
     module, proto, fallbacks = read_skeleton(skeleton, label, input_shapes)
     return replace(make_model(module, name, "onnx", None, *_border(proto)), fallbacks=fallbacks)
 
 
 def read_skeleton(
-    skeleton: "onnx.ModelProto", label: str, input_shapes: Shapes | None
-) -> "tuple[Module, onnx.ModelProto, Fallbacks]":
-    """See :func:`load_skeleton`: the expressions as they are read, the network that they were read from, and
-    fallbacks."""
-    from archloom.tvm_backend.frontends.onnx.guard import refuse_faults, without_weights
-    from archloom.tvm_backend.frontends.onnx.importer import from_onnx
-    from archloom.tvm_backend.ir.plain import Unsupported
-
+    skeleton: onnx.ModelProto, label: str, input_shapes: Shapes | None
+) -> tuple[Module, onnx.ModelProto, Fallbacks]:
+    """See :func:`load_skeleton`: expressions as they are read, the network they were read from, and fallbacks."""
     proto = with_static_inputs(skeleton, label, input_shapes)
-    refuse_faults(proto, label)
+    guard.refuse_faults(proto, label)
     try:
-        with without_weights():
+        with guard.without_weights():
             proto, fallbacks = rewritten(plain_operators(proto), label)
     except ModelError as error:  # TVM's way says it of the whole network
         raise Unsupported(str(error)) from error
     return from_onnx(proto), proto, fallbacks
 
 
-def plain_operators(proto: "onnx.ModelProto") -> "onnx.ModelProto":
+def plain_operators(proto: onnx.ModelProto) -> onnx.ModelProto:
     """The network with additions for sums and with convolutions of images alone."""
-    from archloom.tvm_backend.frontends.onnx.convolutions import plain_convolutions
-    from archloom.tvm_backend.frontends.onnx.rewrites import sums_to_additions
-
-    return plain_convolutions(sums_to_additions(proto))
+    return rewrites.plain_convolutions(rewrites.sums_to_additions(proto))
 
 
-def rewritten(proto: "onnx.ModelProto", label: str) -> "tuple[onnx.ModelProto, Fallbacks]":
+def rewritten(proto: onnx.ModelProto, label: str) -> tuple[onnx.ModelProto, Fallbacks]:
     """The network in the form that importers take: with shapes, and without what they would scatter over several
     operators; with what could not be done."""
-    from archloom.tvm_backend.frontends.onnx.rewrites import axes_within, explicit_padding
-
     proto, fallbacks = _inferred(proto, label)
-    return axes_within(explicit_padding(proto)), fallbacks
+    return rewrites.axes_within(rewrites.explicit_padding(proto)), fallbacks
 
 
-def _border(proto: "onnx.ModelProto") -> tuple[list[str], list[str]]:
+def _border(proto: onnx.ModelProto) -> tuple[list[str], list[str]]:
     """Names of the inputs and outputs."""
     constants = {i.name for i in proto.graph.initializer}
     return [i.name for i in proto.graph.input if i.name not in constants], [o.name for o in proto.graph.output]
@@ -143,10 +131,8 @@ def _first_line(error: BaseException) -> str:
     return (lines[0] if lines else type(error).__name__)[:400]
 
 
-def with_static_inputs(proto: "onnx.ModelProto", label: str, input_shapes: Shapes | None) -> "onnx.ModelProto":
+def with_static_inputs(proto: onnx.ModelProto, label: str, input_shapes: Shapes | None) -> onnx.ModelProto:
     """A copy of the network whose inputs have the shapes asked for; refuses dimensions that stay open."""
-    from archloom.tvm_backend.frontends.onnx.editor import copied
-
     copy = copied(proto)
     constants = {i.name for i in copy.graph.initializer}
     inputs = [i for i in copy.graph.input if i.name not in constants]
@@ -165,11 +151,10 @@ def with_static_inputs(proto: "onnx.ModelProto", label: str, input_shapes: Shape
             open_dims.append(f"{info.name!r} has no shape")
         else:
             dims = info.type.tensor_type.shape.dim
-            unknown = [_open(d) for d in dims if d.WhichOneof("value") != "dim_value" or d.dim_value < 1]
+            shown = [str(d.dim_value) if d.WhichOneof("value") == "dim_value" else d.dim_param or "?" for d in dims]
+            unknown = [text for text, d in zip(shown, dims, strict=True) if d.dim_value < 1]
             if unknown:
-                shown = "x".join(str(d.dim_value) if d.WhichOneof("value") == "dim_value" else d.dim_param or "?"
-                                 for d in dims)
-                open_dims.append(f"{info.name!r} is {shown} with open dimension{'s' * (len(unknown) > 1)} "
+                open_dims.append(f"{info.name!r} is {'x'.join(shown)} with open dimension{'s' * (len(unknown) > 1)} "
                                  f"{', '.join(unknown)}")
     if open_dims:
         first = next(i.name for i in inputs if i.name not in wanted)
@@ -184,11 +169,7 @@ def with_static_inputs(proto: "onnx.ModelProto", label: str, input_shapes: Shape
     return copy
 
 
-def _open(dim: Any) -> str:
-    return str(dim.dim_value) if dim.WhichOneof("value") == "dim_value" else dim.dim_param or "?"
-
-
-def _set_shape(info: "onnx.ValueInfoProto", shape: tuple[int, ...], label: str) -> None:
+def _set_shape(info: onnx.ValueInfoProto, shape: tuple[int, ...], label: str) -> None:
     if not all(isinstance(d, int) and d > 0 for d in shape):
         raise InputError(f"{label}: shape of input {info.name!r}: expected positive integers, found {shape}")
     dims = info.type.tensor_type.shape.dim
@@ -208,7 +189,7 @@ def _set_shape(info: "onnx.ValueInfoProto", shape: tuple[int, ...], label: str) 
         dims.add().dim_value = size
 
 
-def _refuse_unsupported(proto: "onnx.ModelProto", label: str) -> None:
+def _refuse_unsupported(proto: onnx.ModelProto, label: str) -> None:
     from archloom.tvm_backend.ir import compat
 
     missing = compat.unsupported_onnx_operators(proto.graph)
@@ -224,17 +205,13 @@ def _refuse_unsupported(proto: "onnx.ModelProto", label: str) -> None:
     raise ModelError(f"{label}: node {node!r}: operator {operator!r}{origin} is not supported{also}{hint}")
 
 
-def _inferred(proto: "onnx.ModelProto", label: str) -> "tuple[onnx.ModelProto, Fallbacks]":
+def _inferred(proto: onnx.ModelProto, label: str) -> tuple[onnx.ModelProto, Fallbacks]:
     """The network with shapes, or without and why."""
-    import onnx
-
-    from archloom.tvm_backend.frontends.onnx.guard import grows, refuse_sizes
-
     try:
-        if grows(proto):  # propagated values would be computed before their number is known
-            refuse_sizes(onnx.shape_inference.infer_shapes(proto, strict_mode=True), label)
+        if has_operators(proto, guard.GROWING):  # propagated values would be computed before their number is known
+            guard.refuse_sizes(onnx.shape_inference.infer_shapes(proto, strict_mode=True), label)
         inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)
-        refuse_sizes(inferred, label)
+        guard.refuse_sizes(inferred, label)
         return inferred, ()
     except onnx.shape_inference.InferenceError as error:
         raise ModelError(f"{label}: shapes do not fit: {' '.join(str(error).split())[:400]}") from error

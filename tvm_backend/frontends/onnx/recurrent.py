@@ -9,9 +9,11 @@ they are.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
+from onnx import helper
 
 from archloom.tvm_backend.frontends.onnx.editor import (
     Editor,
@@ -21,9 +23,6 @@ from archloom.tvm_backend.frontends.onnx.editor import (
     rewrite,
     with_attributes,
 )
-
-if TYPE_CHECKING:
-    import onnx
 
 ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 """The recurrent operators, with their activations."""
@@ -35,7 +34,7 @@ LENGTHS, STATE, CELL, PEEPHOLES = 4, 5, 6, 7
 """Positions among the inputs."""
 
 
-def frames_first(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def frames_first(model: onnx.ModelProto) -> onnx.ModelProto:
     """The network with the frames first (``layout=0``) in its recurrent layers.
 
     onnxruntime does not run layers with the batch first either.
@@ -43,7 +42,7 @@ def frames_first(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return rewrite(model, dict.fromkeys(ACTIVATIONS, _frames_first))
 
 
-def _frames_first(node: "onnx.NodeProto", editor: Editor) -> bool:
+def _frames_first(node: onnx.NodeProto, editor: Editor) -> bool:
     if not any(a.name == "layout" and a.i for a in node.attribute):
         return False
     layer = with_attributes(node, without=["layout"])
@@ -60,35 +59,31 @@ def _frames_first(node: "onnx.NodeProto", editor: Editor) -> bool:
     return True
 
 
-def frame_by_frame(model: "onnx.ModelProto") -> "onnx.ModelProto":
+def frame_by_frame(model: onnx.ModelProto) -> onnx.ModelProto:
     """The network with its recurrent layers written out."""
-    import onnx
-
     if not has_operators(model, ACTIVATIONS):
         return model
     return rewrite(onnx.shape_inference.infer_shapes(model), dict.fromkeys(ACTIVATIONS, _written_out))
 
 
-def _written_out(node: "onnx.NodeProto", editor: Editor) -> bool:
-    layer = _Layer.of(node, editor)
-    if layer is not None:
+def _written_out(node: onnx.NodeProto, editor: Editor) -> bool:
+    if (layer := _Layer.of(node, editor)) is not None:
         layer.write()
     return layer is not None
 
 
 @dataclass
 class _Layer:
-    """A recurrent operator with its arrays [directions, ...]."""
+    """A recurrent operator with the names of its inputs, "" for those left out, and its arrays [directions, ...]."""
 
-    node: "onnx.NodeProto"
+    node: onnx.NodeProto
     editor: Editor
+    inputs: list[str]
     shape: Shape
     arrays: tuple[np.ndarray, ...]
     activations: tuple[str, ...]
     direction: str
     after_product: bool
-    lengths: str = ""
-    peepholes: np.ndarray | None = None
     masks: set[str] = field(default_factory=set)
 
     @property
@@ -97,7 +92,7 @@ class _Layer:
         return str(self.node.name or self.node.output[0])
 
     @staticmethod
-    def of(node: "onnx.NodeProto", editor: Editor) -> "_Layer | None":
+    def of(node: onnx.NodeProto, editor: Editor) -> "_Layer | None":
         """The layer, or None for one that stays as it is."""
         attributes = attributes_of(node)
         inputs = [*node.input, *[""] * (8 - len(node.input))]
@@ -114,9 +109,8 @@ class _Layer:
             return None
         w, r = (editor.value(name) for name in inputs[1:3])
         b = editor.value(inputs[3]) if inputs[3] else np.zeros((len(w), 2 * w.shape[1]), w.dtype)
-        return _Layer(node, editor, shape, (w, r, b), activations, direction,
-                      bool(attributes.get("linear_before_reset")), inputs[LENGTHS],
-                      editor.value(inputs[PEEPHOLES]) if inputs[PEEPHOLES] else None)
+        return _Layer(node, editor, inputs, shape, (w, r, b), activations, direction,
+                      bool(attributes.get("linear_before_reset")))
 
     def write(self) -> None:
         """Write the nodes that compute the layer's outputs."""
@@ -150,22 +144,23 @@ class _Layer:
         entering_bias, state_bias = np.split(b, 2)
         if kind != "GRU":
             entering_bias, state_bias = entering_bias + state_bias, np.zeros_like(state_bias)
-        rows = self._shaped(self.node.input[0], (frames * batch, width), f"{name}.frames")
-        entering = self._add("Gemm", [rows, self._constant(f"{name}.w", w.T), self._constant(
+        rows = self._shaped(self.inputs[0], (frames * batch, width), f"{name}.frames")
+        entering = self._add("Gemm", [rows, self.editor.constant(f"{name}.w", w.T), self.editor.constant(
             f"{name}.b", entering_bias)], f"{name}.entering")
         entering = self._shaped(entering, (frames, batch, gates * r.shape[1]), f"{name}.entering.frames")
         weights = {"r": r.T} if kind != "GRU" else {"gates": r[:2 * r.shape[1]].T, "new": r[2 * r.shape[1]:].T}
-        self.state_weights = {key: self._constant(f"{name}.{key}", value) for key, value in weights.items()}
+        self.state_weights = {key: self.editor.constant(f"{name}.{key}", value) for key, value in weights.items()}
         self.state_bias = np.split(state_bias, gates)
         count = len(self.activations) // (2 if self.direction == "bidirectional" else 1)
         self.acts = self.activations[way * count:(way + 1) * count]
         step = {"LSTM": self._lstm, "GRU": self._gru, "RNN": self._rnn}[kind]
-        self.peeping = () if self.peepholes is None else np.split(self.peepholes[way], 3)
+        peepholes = self.inputs[PEEPHOLES]
+        self.peeping = np.split(self.editor.value(peepholes)[way], 3) if peepholes else ()
         state = self._first(name, way)
         states: list[tuple[str, ...]] = []
         for frame in reversed(range(frames)) if backwards else range(frames):
             label = f"{name}.{frame}"
-            place = self._constant(f"{label}.place", np.int64(frame))
+            place = self.editor.constant(f"{label}.place", np.int64(frame))
             new = step(label, self._add("Gather", [entering, place], f"{label}.entering", axis=0), state)
             state = tuple(self._within(frame, made, old, f"{made}.kept") for made, old in zip(new, state, strict=True))
             states.append(state)
@@ -173,12 +168,11 @@ class _Layer:
 
     def _first(self, name: str, way: int) -> tuple[str, ...]:
         """The initial state; "" for zeros."""
-        inputs = [*self.node.input, *[""] * 8]
-        positions = (STATE, CELL) if self.node.op_type == "LSTM" else (STATE,)
+        inputs, positions = self.inputs, (STATE, CELL) if self.node.op_type == "LSTM" else (STATE,)
         found = []
         for p in positions:
             label = f"{name}.first.{p}"
-            place = [self._constant(f"{label}.place", np.int64(way))] if inputs[p] else []
+            place = [self.editor.constant(f"{label}.place", np.int64(way))] if inputs[p] else []
             found.append(self._add("Gather", [inputs[p], *place], label, axis=0) if place else "")
         return tuple(found)
 
@@ -199,21 +193,21 @@ class _Layer:
         """A gate with what it sees of the cell, where the layer has peepholes (input, output, forget)."""
         if not self.peeping or not cell:
             return gate
-        weights = self._constant(f"{label}.p", self.peeping[place])
+        weights = self.editor.constant(f"{label}.p", self.peeping[place])
         return self._sum(f"{label}.peeped", gate, self._add("Mul", [cell, weights], f"{label}.seen"))
 
     def _within(self, frame: int, new: str, old: str, label: str) -> str:
         """``new`` where the frame belongs to the sequence, else ``old`` ("" for zeros)."""
-        if not self.lengths:
+        if not self.inputs[LENGTHS]:
             return new
         inside = f"{self.nodes_name}.{frame}.inside"
         if inside not in self.masks:
             self.masks.add(inside)
-            place = self._constant(f"{inside}.place", np.int32(frame))
-            flat = self._add("Less", [place, self.lengths], f"{inside}.flat")
+            place = self.editor.constant(f"{inside}.place", np.int32(frame))
+            flat = self._add("Less", [place, self.inputs[LENGTHS]], f"{inside}.flat")
             self._shaped(flat, (self.shape[1], 1), inside)
         if not old:
-            old = self._constant(f"{label}.nothing", np.zeros((1, 1), self.arrays[1].dtype))
+            old = self.editor.constant(f"{label}.nothing", np.zeros((1, 1), self.arrays[1].dtype))
         return self._add("Where", [inside, new, old], label)
 
     def _gru(self, label: str, entering: str, state: tuple[str, ...]) -> tuple[str, ...]:
@@ -221,7 +215,7 @@ class _Layer:
         ez, er, eh = self._split(entering, f"{label}.in", 3)
         sz, sr = self._split(product, f"{label}.state", 2) if (
             product := self._product(f"{label}.gates", h, "gates")) else ("", "")
-        bz, br, bh = (self._constant(f"{label}.bias{i}", b) for i, b in enumerate(self.state_bias))
+        bz, br, bh = (self.editor.constant(f"{label}.bias{i}", b) for i, b in enumerate(self.state_bias))
         z, r = (self._add(self.acts[0], [self._sum(f"{label}.{key}.sum", self._sum(f"{label}.{key}.all", e, s), b)],
                           f"{label}.{key}") for key, e, s, b in (("z", ez, sz, bz), ("r", er, sr, br)))
         if self.after_product:
@@ -253,16 +247,11 @@ class _Layer:
         return self.editor.reshaped(x, output, shape)
 
     def _split(self, x: str, label: str, parts: int) -> list[str]:
-        from onnx import helper
-
         sizes = [self.arrays[1].shape[2]] * parts
         outputs = [f"{label}{i}" for i in range(parts)]
         if self.editor.version < 13:
             self.editor.write(helper.make_node("Split", [x], outputs, label, axis=1, split=sizes))
         else:
-            given = self._constant(f"{label}.sizes", np.array(sizes, np.int64))
+            given = self.editor.constant(f"{label}.sizes", np.array(sizes, np.int64))
             self.editor.write(helper.make_node("Split", [x, given], outputs, label, axis=1))
         return outputs
-
-    def _constant(self, name: str, value: Any) -> str:
-        return self.editor.constant(name, value)

@@ -1,7 +1,7 @@
 """Nodes of ONNX networks that TVM 0.27 imports as other numbers or not at all, written in others that it imports right.
 
-Each function gives the nodes that take the place of one; they may add constants. What depends on shapes that are not
-known is left alone.
+Each function writes the nodes that take the place of one, and says whether it has; they may add constants. What depends
+on shapes that are not known is left alone.
 """
 
 from __future__ import annotations
@@ -9,52 +9,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 from archloom.oracle.errors import ModelError
-from archloom.tvm_backend.frontends.onnx.editor import (
-    OWN_DOMAINS,
-    Editor,
-    Shape,
-    attributes_of,
-    rewrite,
-)
+from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, Editor, Shape, attributes_of, rewrite
 from archloom.tvm_backend.frontends.onnx.functions import with_known_shapes
-from archloom.tvm_backend.frontends.onnx.resizing import resized
+from archloom.tvm_backend.ir.resizing import resized
 
-if TYPE_CHECKING:
-    import onnx
-
-Nodes: TypeAlias = "list[onnx.NodeProto]"
-
-
-@dataclass(frozen=True, eq=False)
-class _Known:
-    """What is known of a network's tensors: types, values of constants, which have no elements, which are results."""
-
-    types: Mapping[str, int]
-    constants: "Mapping[str, onnx.TensorProto]"
-    empty: frozenset[str]
-    outputs: frozenset[str]
-
-    @staticmethod
-    def of(editor: Editor) -> "_Known":
-        graph = editor.graph
-        values = {node.output[0]: a.t for node in graph.node if node.op_type == "Constant"
-                  for a in node.attribute if a.name == "value"}
-        return _Known(_types(editor.inferred_model), {**editor.constants, **values},
-                      frozenset(_without_elements(editor.inferred_model)), frozenset(o.name for o in graph.output))
+FRACTIONS = (TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.BFLOAT16)
 
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """A node, and what is known around it."""
+    """A node that is replaced, in a network that is written anew."""
 
-    node: "onnx.NodeProto"
+    node: onnx.NodeProto
     editor: Editor
-    known: _Known
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -74,149 +48,114 @@ class Site:
 
     def type(self, position: int) -> int | None:
         """The type of an input's numbers."""
-        return self.known.types.get(self.input(position))
-
-    def value(self, position: int) -> np.ndarray | None:
-        """The numbers of a constant input."""
-        from onnx import numpy_helper
-
-        tensor = self.known.constants.get(self.input(position))
-        return None if tensor is None else numpy_helper.to_array(tensor)
+        name = self.input(position)
+        if name in self.editor.constants:
+            return self.editor.constants[name].data_type
+        return self.editor.infos[name].type.tensor_type.elem_type if name in self.editor.infos else None
 
     def constant(self, label: str, array: Any) -> str:
         """The name of a new constant."""
         return self.editor.constant(f"{self.result}.{label}", np.ascontiguousarray(array))
 
-    def make(self, operator: str, inputs: Iterable[str], output: str, **attributes: Any) -> "onnx.NodeProto":
-        """A node; the last one of a replacement has the output and the name of the node that it replaces."""
-        from onnx import helper
-
+    def make(self, operator: str, inputs: Iterable[str], output: str = "", **attributes: Any) -> str:
+        """Write a node of the result ``output``; the last one has the result and the name of the one replaced."""
+        output = output or self.result
         name = self.node.name or output if output == self.result else output
-        return helper.make_node(operator, list(inputs), [output], name, **attributes)
+        return self.editor.node(operator, list(inputs), output, name, **attributes)
+
+    def reduced(self, operator: str, source: str, output: str, axes: list[int], label: str = "axes") -> str:
+        """Write a reduction over some axes, which are an argument since operator set 18."""
+        if self.editor.version < 18:
+            return self.make(operator, [source], output, axes=axes)
+        return self.make(operator, [source, self.constant(label, np.array(axes, np.int64))], output)
 
 
-def repaired(model: "onnx.ModelProto") -> "onnx.ModelProto":
+Repair: TypeAlias = Callable[[Site], bool]
+
+
+def repaired(model: onnx.ModelProto) -> onnx.ModelProto:
     """The network with such nodes replaced."""
     if not any(node.op_type in REPAIRS and node.domain in OWN_DOMAINS for node in model.graph.node):
         return model
     if _has_computed_sizes(model):
         model = with_known_shapes(model)
-    known: list[_Known] = []
-
-    def rule(node: "onnx.NodeProto", editor: Editor) -> bool:
-        if not known:
-            known.append(_Known.of(editor))
-        found = REPAIRS[node.op_type](Site(node, editor, known[0]))
-        for made in found or ():
-            editor.write(made)
-        return found is not None
-
-    return rewrite(model, dict.fromkeys(REPAIRS, rule))
+    return rewrite(model, dict.fromkeys(REPAIRS, lambda node, editor: REPAIRS[node.op_type](Site(node, editor))))
 
 
-def _has_computed_sizes(model: "onnx.ModelProto") -> bool:
+def _has_computed_sizes(model: onnx.ModelProto) -> bool:
     """Whether an image is resized to a size that is computed (of the shape of another, as a rule)."""
     made = {name for node in model.graph.node if node.op_type != "Constant" for name in node.output}
     return any(name in made for node in model.graph.node if node.op_type == "Resize" for name in node.input[2:])
 
 
-def _types(model: "onnx.ModelProto") -> dict[str, int]:
-    graph = model.graph
-    known = {info.name: info.type.tensor_type.elem_type for info in [*graph.input, *graph.value_info, *graph.output]}
-    return known | {t.name: t.data_type for t in graph.initializer}
-
-
-def _without_elements(model: "onnx.ModelProto") -> Iterable[str]:
-    """Names of tensors of which an axis is known to be empty."""
-    graph = model.graph
-    for info in [*graph.input, *graph.value_info, *graph.output]:
-        for dim in info.type.tensor_type.shape.dim:
-            if dim.WhichOneof("value") == "dim_value" and dim.dim_value == 0:
-                yield info.name
-
-
-def _concat(site: Site) -> Nodes | None:
+def _concat(site: Site) -> bool:
     """Parts without elements are left out."""
-    parts = [name for name in site.node.input if name not in site.known.empty]
+    parts = [name for name in site.node.input if name not in site.editor.infos or not any(
+        dim.WhichOneof("value") == "dim_value" and dim.dim_value == 0
+        for dim in site.editor.infos[name].type.tensor_type.shape.dim)]
     if len(parts) == len(site.node.input) or not parts:
-        return None
-    return [site.make("Concat", parts, site.result, **site.attributes)]
+        return False
+    site.make("Concat", parts, **site.attributes)
+    return True
 
 
-def _cumsum(site: Site) -> Nodes | None:
+def _cumsum(site: Site) -> bool:
     """Sums without the number itself."""
     if not site.attributes.get("exclusive", 0):
-        return None
+        return False
     given = {k: v for k, v in site.attributes.items() if k != "exclusive"}
-    sums = f"{site.result}.sums"
-    return [site.make("CumSum", site.node.input, sums, **given),
-            site.make("Sub", [sums, site.input(0)], site.result)]
+    site.make("Sub", [site.make("CumSum", site.node.input, f"{site.result}.sums", **given), site.input(0)])
+    return True
 
 
-def _isinf(site: Site) -> Nodes | None:
+def _isinf(site: Site) -> bool:
     """Infinite numbers of one sign."""
     positive, negative = (site.attributes.get(f"detect_{sign}", 1) for sign in ("positive", "negative"))
-    kind = site.type(0)
+    kind, x = site.type(0), site.input(0)
     if (positive and negative) or kind is None:
-        return None
-    from onnx import helper
-
+        return False
     zero = site.constant("zero", np.zeros((), helper.tensor_dtype_to_np_dtype(kind)))
-    if not positive and not negative:
-        return [site.make("Less", [site.input(0), site.input(0)], site.result)]
-    any_, sign = f"{site.result}.any", f"{site.result}.sign"
-    return [site.make("IsInf", [site.input(0)], any_),
-            site.make("Greater" if positive else "Less", [site.input(0), zero], sign),
-            site.make("And", [any_, sign], site.result)]
+    if positive or negative:
+        infinite = site.make("IsInf", [x], f"{site.result}.any")
+        site.make("And", [infinite, site.make("Greater" if positive else "Less", [x, zero], f"{site.result}.sign")])
+    else:
+        site.make("Less", [x, x])
+    return True
 
 
-def _pow(site: Site) -> Nodes | None:
+def _pow(site: Site) -> bool:
     """Powers whose exponents have another type: computed in that of the two that has fractions, or the base's."""
-    from onnx import TensorProto
-
     base, exponent = (site.type(i) for i in range(2))
     if base is None or exponent is None or base == exponent:
-        return None
-    fractions = (TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.BFLOAT16)
-    kind = exponent if exponent in fractions and base not in fractions else base
-    names, nodes = [], []
-    for side, given in ((0, base), (1, exponent)):
-        names.append(site.input(side) if given == kind else f"{site.result}.operand{side}")
-        if given != kind:
-            nodes.append(site.make("Cast", [site.input(side)], names[-1], to=kind))
+        return False
+    kind = exponent if exponent in FRACTIONS and base not in FRACTIONS else base
+    names = [site.input(side) if given == kind else site.make(
+        "Cast", [site.input(side)], f"{site.result}.operand{side}", to=kind)
+        for side, given in ((0, base), (1, exponent))]
     if kind == base:
-        return [*nodes, site.make("Pow", names, site.result)]
-    powers = f"{site.result}.powers"
-    return [*nodes, site.make("Pow", names, powers), site.make("Cast", [powers], site.result, to=base)]
+        site.make("Pow", names)
+    else:
+        site.make("Cast", [site.make("Pow", names, f"{site.result}.powers")], to=base)
+    return True
 
 
-def _lp_normalization(site: Site) -> Nodes | None:
+def _lp_normalization(site: Site) -> bool:
     """Each number by the norm of those along an axis; zeros stay zeros."""
     axis, order = int(site.attributes.get("axis", -1)), int(site.attributes.get("p", 2))
-    norm = f"{site.result}.norm"
-    operator = "ReduceL2" if order == 2 else "ReduceL1"
-    if site.editor.version >= 18:
-        reduced = site.make(operator, [site.input(0), site.constant("axes", np.array([axis], np.int64))], norm)
-    else:
-        reduced = site.make(operator, [site.input(0)], norm, axes=[axis])
-    from onnx import helper
-
-    kind = (site.type(0) or 1)
-    zero, one = (site.constant(word, np.full((), n, helper.tensor_dtype_to_np_dtype(kind)))
-                 for n, word in enumerate(("zero", "one")))
-    nothing, divisor = f"{site.result}.nothing", f"{site.result}.divisor"
-    return [reduced, site.make("Equal", [norm, zero], nothing), site.make("Where", [nothing, one, norm], divisor),
-            site.make("Div", [site.input(0), divisor], site.result)]
+    norm = site.reduced("ReduceL2" if order == 2 else "ReduceL1", site.input(0), f"{site.result}.norm", [axis])
+    dtype = helper.tensor_dtype_to_np_dtype(site.type(0) or 1)
+    zero, one = (site.constant(word, np.full((), n, dtype)) for n, word in enumerate(("zero", "one")))
+    nothing = site.make("Equal", [norm, zero], f"{site.result}.nothing")
+    site.make("Div", [site.input(0), site.make("Where", [nothing, one, norm], f"{site.result}.divisor")])
+    return True
 
 
-def _conv_transpose(site: Site) -> Nodes | None:
+def _conv_transpose(site: Site) -> bool:
     """The padding that gives a size asked for, which TVM does not read (ONNX's formula)."""
-    from onnx import helper
-
     given = site.attributes
     image, kernel = site.shape(site.input(0)), site.shape(site.input(1))
     if "output_shape" not in given or image is None or kernel is None:
-        return None
+        return False
     axes = len(image) - 2
     wanted = given["output_shape"][-axes:]
     strides, dilations, more = (given.get(name, [d] * axes) for name, d in (
@@ -234,70 +173,71 @@ def _conv_transpose(site: Site) -> Nodes | None:
     kept = {k: v for k, v in given.items() if k not in ("output_shape", "auto_pad", "pads", "output_padding")}
     if any(extra):
         kept["output_padding"] = extra
-    return [helper.make_node("ConvTranspose", list(site.node.input), list(site.node.output), site.node.name,
-                             pads=begins + ends, **kept)]
+    site.editor.node("ConvTranspose", list(site.node.input), site.result, site.node.name, pads=begins + ends, **kept)
+    return True
 
 
-def _layer_normalization(site: Site) -> Nodes | None:
+def _layer_normalization(site: Site) -> bool:
     """Means and deviations as results of their own."""
-    from onnx import helper
-
-    wanted = [name for name in site.node.output[1:] if name]
-    shape = site.shape(site.input(0))
-    if not wanted or shape is None:
-        return None
-    x, axis = site.input(0), int(site.attributes.get("axis", -1)) % len(shape)
-    axes = list(range(axis, len(shape)))
-
-    def mean(source: str, result: str) -> "onnx.NodeProto":
-        if site.editor.version >= 18:
-            return site.make("ReduceMean", [source, site.constant(f"{result}.axes", np.array(axes, np.int64))], result)
-        return site.make("ReduceMean", [source], result, axes=axes)
-
-    names = [*site.node.output[1:], "", ""][:2]
-    centre = names[0] or f"{site.result}.mean"
-    nodes = [helper.make_node("LayerNormalization", list(site.node.input), [site.result], site.node.name,
-                              **{k: v for k, v in site.attributes.items() if k != "stash_type"}), mean(x, centre)]
-    if names[1]:
+    mean, deviation = [*site.node.output[1:], "", ""][:2]
+    shape, x = site.shape(site.input(0)), site.input(0)
+    if not (mean or deviation) or shape is None:
+        return False
+    axes = list(range(int(site.attributes.get("axis", -1)) % len(shape), len(shape)))
+    site.editor.node("LayerNormalization", list(site.node.input), site.result, site.node.name,
+                     **{k: v for k, v in site.attributes.items() if k != "stash_type"})
+    mean = mean or f"{site.result}.mean"
+    site.reduced("ReduceMean", x, mean, axes, f"{mean}.axes")
+    if deviation:
         step = [f"{site.result}.{word}" for word in ("centred", "squares", "variance", "shifted", "deviation")]
         epsilon = site.constant("epsilon", np.float32(site.attributes.get("epsilon", 1e-5)))
-        nodes += [site.make("Sub", [x, centre], step[0]), site.make("Mul", [step[0], step[0]], step[1]),
-                  mean(step[1], step[2]), site.make("Add", [step[2], epsilon], step[3]),
-                  site.make("Sqrt", [step[3]], step[4]), site.make("Reciprocal", [step[4]], names[1])]
-    return nodes
+        site.make("Sub", [x, mean], step[0])
+        site.make("Mul", [step[0], step[0]], step[1])
+        site.reduced("ReduceMean", step[1], step[2], axes, f"{step[2]}.axes")
+        site.make("Add", [step[2], epsilon], step[3])
+        site.make("Sqrt", [step[3]], step[4])
+        site.make("Reciprocal", [step[4]], deviation)
+    return True
 
 
-def _eye_like(site: Site) -> Nodes | None:
+def _eye_like(site: Site) -> bool:
     """A constant."""
-    from onnx import helper
-
     shape, kind = site.shape(site.input(0)), site.attributes.get("dtype", site.type(0))
     if shape is None or kind is None:
-        return None
+        return False
     rows, columns = shape
-    eye = np.eye(rows, columns, k=int(site.attributes.get("k", 0)), dtype=helper.tensor_dtype_to_np_dtype(kind))
-    return [site.make("Identity", [site.constant("eye", eye)], site.result)]
+    eye = np.eye(rows, columns, int(site.attributes.get("k", 0)), helper.tensor_dtype_to_np_dtype(kind))
+    site.make("Identity", [site.constant("eye", eye)])
+    return True
 
 
-def _shape(site: Site) -> Nodes | None:
+def _shape(site: Site) -> bool:
     """A shape that is a result of the network."""
-    shape = site.shape(site.input(0))
-    if site.result not in site.known.outputs or shape is None:
-        return None
-    given = site.attributes
-    sizes = np.array(shape[given.get("start", 0):given.get("end")], np.int64)
-    return [site.make("Identity", [site.constant("sizes", sizes)], site.result)]
+    shape, given = site.shape(site.input(0)), site.attributes
+    if shape is None or site.result not in {output.name for output in site.editor.graph.output}:
+        return False
+    site.make("Identity", [site.constant("sizes", np.array(shape[given.get("start", 0):given.get("end")], np.int64))])
+    return True
 
 
-def _resize(site: Site) -> Nodes | None:
+def _value(site: Site, position: int) -> np.ndarray | None:
+    """The numbers of a constant input."""
+    name = site.input(position)
+    nodes = (a.t for node in site.editor.graph.node if node.op_type == "Constant" and node.output[0] == name
+             for a in node.attribute if a.name == "value")
+    tensor = next(nodes, None) or site.editor.constants.get(name)
+    return None if tensor is None else numpy_helper.to_array(tensor)
+
+
+def _resize(site: Site) -> bool:
     """Sizes that are no multiples, other weights than TVM has: sums of weighted pixels, one axis after the other."""
     shape, result = site.shape(site.input(0)), site.shape(site.result)
     if shape is None or result is None:
-        return None
+        return False
     given: dict[str, Any] = {k: v.decode() if isinstance(v, bytes) else v for k, v in site.attributes.items()}
     if given.get("coordinate_transformation_mode") == "tf_crop_and_resize":
-        return None
-    scales, sizes = site.value(2), site.value(3)
+        return False
+    scales, sizes = _value(site, 2), _value(site, 3)
     for position, found in ((2, scales), (3, sizes)):
         if site.input(position) and found is None:
             raise ModelError(f"node {site.node.name or site.result!r} (Resize): expected constant scales or sizes, "
@@ -311,65 +251,63 @@ def _resize(site: Site) -> Nodes | None:
         if policy != "stretch":
             factors = [min(factors) if policy == "not_larger" else max(factors)] * len(axes)
     else:
-        return None
+        return False
     usual = all(math.isclose(f * shape[a], result[a], rel_tol=1e-6) for a, f in zip(axes, factors, strict=True))
     mapping = given.get("coordinate_transformation_mode", "half_pixel")
     plain = given.get("mode", "nearest") != "cubic" and not given.get("antialias", 0) and "axes" not in given and (
         mapping != "half_pixel_symmetric" and given.get("keep_aspect_ratio_policy", "stretch") == "stretch")
     if usual and plain:
-        return None
-    nodes, source = [], site.input(0)
+        return False
+    source = site.input(0)
     moved = [(a, f) for a, f in zip(axes, factors, strict=True) if f != 1.0 or result[a] != shape[a]]
     for i, (axis, factor) in enumerate(moved):
         places, weights = resized(shape[axis], result[axis], factor, given)
         final = site.result if i == len(moved) - 1 else f"{site.result}.axis{axis}"
-        nodes += _weighted(site, source, axis, len(shape), places, weights, final)
-        source = final
-    return nodes or [site.make("Identity", [source], site.result)]
+        source = _weighted(site, source, axis, len(shape), places, weights, final)
+    if not moved:
+        site.make("Identity", [source])
+    return True
 
 
 def _weighted(
     site: Site, source: str, axis: int, rank: int, places: np.ndarray, weights: np.ndarray, final: str
-) -> Nodes:
+) -> str:
     """For each new pixel the sum of pixels at ``places`` by ``weights``, [taps, pixels] each."""
-    nodes, total = [], ""
+    total = ""
     for tap in range(len(places)):
         last = tap == len(places) - 1
         word = f"{site.result}.axis{axis}.tap{tap}"
         index = site.constant(f"axis{axis}.places{tap}", places[tap].astype(np.int64))
         if len(places) == 1 and (weights == 1).all():
-            return [site.make("Gather", [source, index], final, axis=axis)]
-        kind = np.float32 if site.type(0) == 1 else np.float64 if (
-            site.type(0) == 11) else np.float16
+            return site.make("Gather", [source, index], final, axis=axis)
+        kind = {TensorProto.FLOAT: np.float32, TensorProto.DOUBLE: np.float64}.get(site.type(0) or 0, np.float16)
         weight = site.constant(
             f"axis{axis}.weights{tap}", weights[tap].astype(kind).reshape(-1, *[1] * (rank - 1 - axis)))
-        share = final if last and not total else f"{word}.share"
-        nodes += [site.make("Gather", [source, index], word, axis=axis), site.make("Mul", [word, weight], share)]
-        if total:
-            nodes.append(site.make("Add", [total, share], final if last else f"{word}.sum"))
-        total = nodes[-1].output[0]
-    return nodes
+        site.make("Gather", [source, index], word, axis=axis)
+        share = site.make("Mul", [word, weight], final if last and not total else f"{word}.share")
+        total = site.make("Add", [total, share], final if last else f"{word}.sum") if total else share
+    return total
 
 
-def _only(attribute: str, value: bytes) -> Callable[[Site], Nodes | None]:
+def _only(attribute: str, value: bytes) -> Repair:
     """Refuse other values of an attribute, which TVM does not read."""
 
-    def check(site: Site) -> Nodes | None:
+    def check(site: Site) -> bool:
         found = site.attributes.get(attribute, value)
         if found != value:
             raise ModelError(f"node {site.node.name or site.result!r} ({site.node.op_type}): expected {attribute} "
                              f"{value.decode()}, found {found.decode()}")
-        return None
+        return False
 
     return check
 
 
-def _boxes(site: Site) -> Nodes | None:
+def _boxes(site: Site) -> bool:
     raise ModelError(f"node {site.node.name or site.result!r} (NonMaxSuppression): how many boxes are left depends on "
                      "the data; only static shapes can be compiled: cut the network before it")
 
 
-REPAIRS: Mapping[str, Callable[[Site], Nodes | None]] = {
+REPAIRS: Mapping[str, Repair] = {
     "Concat": _concat,
     "ConvTranspose": _conv_transpose,
     "CumSum": _cumsum,
@@ -384,4 +322,4 @@ REPAIRS: Mapping[str, Callable[[Site], Nodes | None]] = {
     "Shape": _shape,
     "SpaceToDepth": _only("mode", b"DCR"),
 }
-"""Replacements by operator; None leaves a node as it is."""
+"""Replacements by operator; one that gives False leaves its node as it is."""

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-Pair: TypeAlias = "tuple[Tensor, Tensor]"
+import torch
+from torch import Tensor
+from torch._decomp import get_decompositions
 
 
 def table() -> dict[Any, Callable[..., Any]]:
     """The functions by their operators."""
-    import torch
-    from torch._decomp import get_decompositions
-
     aten = torch.ops.aten
+    experts = [aten._grouped_mm.default]
+    if own := getattr(torch.ops.transformers, "grouped_mm_fallback", None):  # known once transformers has been imported
+        experts.append(own.default)
     return {
         aten.adaptive_max_pool2d.default: _adaptive_max_pool2d,
         aten.avg_pool2d.default: _avg_pool2d,
@@ -33,6 +32,7 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten._embedding_bag.default: _embedding_bag,
         aten._embedding_bag_forward_only.default: _embedding_bag,
         aten.floor_divide.default: _floor_divide,
+        aten.histc.default: _histogram,
         aten.index_add.default: _index_add,
         aten.index_copy.default: _index_copy,
         aten.index_put.default: _index_put,
@@ -42,17 +42,17 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.min.dim: lambda x, dim, keepdim=False: (x.amin(dim, keepdim), x.argmin(dim, keepdim)),
         aten.native_group_norm.default: _group_norm,
         aten.prod.dim_int: _prod,
+        aten.topk.default: _largest,
         aten.unfold.default: _unfold,
         aten.var_mean.correction: lambda x, dim=None, *, correction=None, keepdim=False: (
             aten.var.correction(x, dim, correction=correction, keepdim=keepdim), aten.mean.dim(x, dim, keepdim)),
+        **dict.fromkeys(experts, _grouped_product),
         **get_decompositions([aten.grid_sampler_2d.default]),
     }
 
 
-def _adaptive_max_pool2d(x: "Tensor", output_size: Sequence[int]) -> Pair:
+def _adaptive_max_pool2d(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Windows from ⌊i · extent / places⌋ to ⌈(i + 1) · extent / places⌉; positions count over the whole image."""
-    import torch
-
     height, width = x.shape[-2:]
     largest, places = [], []
     for top, bottom in _spans(height, output_size[0]):
@@ -71,12 +71,10 @@ def _spans(extent: int, places: int) -> list[tuple[int, int]]:
 
 
 def _avg_pool2d(
-    x: "Tensor", kernel: Sequence[int], stride: Sequence[int] = (), padding: Sequence[int] = (0,),
+    x: Tensor, kernel: Sequence[int], stride: Sequence[int] = (), padding: Sequence[int] = (0,),
     ceil_mode: bool = False, count_include_pad: bool = True, divisor: int | None = None,
 ) -> Any:
     """Windows that a rounded-up size adds are divided by the elements (and padding) that they have."""
-    import torch
-
     if not ceil_mode:
         return NotImplemented
     kernels, paddings = _pair(kernel), _pair(padding)
@@ -104,17 +102,15 @@ def _pair(value: Sequence[int]) -> tuple[int, int]:
     return (value[0], value[0]) if len(value) == 1 else (value[0], value[1])
 
 
-def _cdist(a: "Tensor", b: "Tensor", p: float, compute_mode: int | None = None) -> Any:
+def _cdist(a: Tensor, b: Tensor, p: float, compute_mode: int | None = None) -> Any:
     difference = (a.unsqueeze(-2) - b.unsqueeze(-3)).abs()
     if p == 2:
         return difference.square().sum(-1).sqrt()
     return difference.sum(-1) if p == 1 else difference.amax(-1) if p == math.inf else NotImplemented
 
 
-def _pad(x: "Tensor", pad: Sequence[int], value: float = 0) -> Any:
+def _pad(x: Tensor, pad: Sequence[int], value: float = 0) -> Any:
     """Less than no padding cuts off."""
-    import torch
-
     if min(pad, default=0) >= 0:
         return NotImplemented
     for axis, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
@@ -124,26 +120,20 @@ def _pad(x: "Tensor", pad: Sequence[int], value: float = 0) -> Any:
     return torch.ops.aten.constant_pad_nd.default(x, rest, value) if any(rest) else x.clone()
 
 
-def _elu(x: "Tensor", alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
-    import torch
-
+def _elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
     if scale == input_scale == 1:
         return NotImplemented
     return torch.where(x > 0, x * scale, (x * input_scale).expm1() * (alpha * scale))
 
 
-def _divide(a: "Tensor", b: Any, *, rounding_mode: str | None = None) -> Any:
+def _divide(a: Tensor, b: Any, *, rounding_mode: str | None = None) -> Any:
     """Integers by a number of Python's, whose type TVM 0.27 takes for int32."""
-    import torch
-
     if rounding_mode is None or isinstance(b, torch.Tensor | float) or a.is_floating_point():
         return NotImplemented
     return torch.ops.aten.div.Tensor_mode(a, torch.full((), b, dtype=a.dtype), rounding_mode=rounding_mode)
 
 
-def _floor_divide(a: "Tensor", b: Any) -> Any:
-    import torch
-
+def _floor_divide(a: Tensor, b: Any) -> Any:
     if isinstance(b, torch.Tensor) or a.is_floating_point():
         return NotImplemented
     if isinstance(b, float):
@@ -152,13 +142,11 @@ def _floor_divide(a: "Tensor", b: Any) -> Any:
 
 
 def _embedding_bag(
-    weight: "Tensor", indices: "Tensor", offsets: "Tensor", scale_grad_by_freq: bool = False, mode: int = 0,
-    sparse: bool = False, per_sample_weights: "Tensor | None" = None, include_last_offset: bool = False,
+    weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = 0,
+    sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
     padding_idx: int = -1,
 ) -> Any:
     """Sums (``mode`` 0), means (1) or maxima (2) of the rows of each bag; the other results are those of training."""
-    import torch
-
     starts = offsets[:-1] if include_last_offset else offsets
     places = torch.arange(indices.shape[0]).unsqueeze(1)
     begun = (places >= starts.unsqueeze(0)).to(torch.int64).sum(1)
@@ -179,10 +167,8 @@ def _embedding_bag(
     return result, begun, number.squeeze(1).to(torch.int64), torch.zeros_like(begun)
 
 
-def _index_put(x: "Tensor", indices: Sequence["Tensor | None"], values: "Tensor", accumulate: bool = False) -> Any:
+def _index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
     """Indexed axes, all first, are taken together, and numbers put along them."""
-    import torch
-
     indexed = [axis for axis, index in enumerate(indices) if index is not None]
     if any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices):
         return NotImplemented
@@ -207,54 +193,48 @@ def _index_put(x: "Tensor", indices: Sequence["Tensor | None"], values: "Tensor"
     return result.reshape(*extents, *rest).permute(inverse).clone()
 
 
-def _put(x: "Tensor", places: "Tensor", values: "Tensor", accumulate: bool) -> "Tensor":
+def _put(x: Tensor, places: Tensor, values: Tensor, accumulate: bool) -> Tensor:
     """``x[places] = values`` along the first axis."""
-    import torch
-
     wide = places.reshape(-1, *[1] * (x.dim() - 1)).expand(values.shape)
     if accumulate:
         return torch.scatter_add(x, 0, wide, values)
     return torch.scatter(x, 0, wide, values)
 
 
-def _index_add(x: "Tensor", dim: int, index: "Tensor", source: "Tensor", *, alpha: float = 1) -> Any:
+def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Any:
     values = source if alpha == 1 else source * alpha
     return _put(x.movedim(dim, 0), index, values.movedim(dim, 0), True).movedim(0, dim)
 
 
-def _index_copy(x: "Tensor", dim: int, index: "Tensor", source: "Tensor") -> Any:
+def _index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
     return _put(x.movedim(dim, 0), index, source.movedim(dim, 0), False).movedim(0, dim)
 
 
 def _layer_norm(
-    x: "Tensor", shape: Sequence[int], weight: "Tensor | None" = None, bias: "Tensor | None" = None,
+    x: Tensor, shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None,
     eps: float = 1e-5, cudnn_enable: bool = True,
 ) -> Any:
-    import torch
-
     if weight is not None and bias is not None:
         return NotImplemented
-    weight = torch.ones(shape, dtype=x.dtype) if weight is None else weight
-    bias = torch.zeros(shape, dtype=x.dtype) if bias is None else bias
-    return torch.ops.aten.layer_norm.default(x, shape, weight, bias, eps)
+    return torch.ops.aten.layer_norm.default(x, shape, *_given(weight, bias, shape, x), eps)
 
 
 def _group_norm(
-    x: "Tensor", weight: "Tensor | None", bias: "Tensor | None", n: int, c: int, area: int, groups: int, eps: float
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, n: int, c: int, area: int, groups: int, eps: float
 ) -> Any:
-    import torch
-
     if weight is not None and bias is not None:
         return NotImplemented
-    weight = torch.ones(c, dtype=x.dtype) if weight is None else weight
-    bias = torch.zeros(c, dtype=x.dtype) if bias is None else bias
-    return torch.ops.aten.native_group_norm.default(x, weight, bias, n, c, area, groups, eps)
+    return torch.ops.aten.native_group_norm.default(x, *_given(weight, bias, (c,), x), n, c, area, groups, eps)
 
 
-def _prod(x: "Tensor", dim: int, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def _given(weight: Tensor | None, bias: Tensor | None, shape: Sequence[int], x: Tensor) -> tuple[Tensor, Tensor]:
+    """Factors and shifts, neutral ones where there are none."""
+    return (torch.ones(shape, dtype=x.dtype) if weight is None else weight,
+            torch.zeros(shape, dtype=x.dtype) if bias is None else bias)
+
+
+def _prod(x: Tensor, dim: int, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """By halves."""
-    import torch
-
     if dtype is not None:
         x = x.to(dtype)
     elif not x.is_floating_point():
@@ -267,11 +247,45 @@ def _prod(x: "Tensor", dim: int, keepdim: bool = False, *, dtype: Any = None) ->
     return x if keepdim else x.squeeze(dim)
 
 
-def _unfold(x: "Tensor", dim: int, size: int, step: int) -> Any:
+def _unfold(x: Tensor, dim: int, size: int, step: int) -> Any:
     """Windows of an axis; their elements become the last axis."""
-    import torch
-
     dim %= x.dim()
     windows = torch.arange(0, x.shape[dim] - size + 1, step).unsqueeze(1) + torch.arange(size)
     chosen = x.index_select(dim, windows.reshape(-1)).unflatten(dim, windows.shape)
     return chosen.movedim(dim + 1, -1)
+
+
+# mixtures of experts, whose rows go to experts by number, with shapes that do not depend on numbers: every row passes
+# every expert, and each row keeps what its own made of it. An accelerator then has one product for each expert: that is
+# as many products as there are experts for each one that a router chose.
+
+
+def _histogram(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+    """How many numbers lie in each of ``bins`` parts of ``min`` to ``max``; the last part has its end."""
+    if not min < max:  # the limits are those of the numbers
+        return NotImplemented
+    numbers = x.reshape(-1, 1)
+    place = torch.floor((numbers - min) * (bins / (max - min))).clamp(max=bins - 1)
+    inside = (numbers >= min) & (numbers <= max)
+    return ((place == torch.arange(bins).to(x.dtype)) & inside).to(x.dtype).sum(0)
+
+
+def _largest(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """Where any order will do, the sorted one."""
+    return NotImplemented if sorted else torch.topk(x, k, dim, largest, True)
+
+
+def _grouped_product(
+    x: Tensor, weight: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None
+) -> Any:
+    """[s, k] and [experts, k, n] to [s, n]: rows from ``offs[e - 1]`` to ``offs[e]`` by the weights of expert e."""
+    if offs is None or bias is not None or x.dim() != 2 or weight.dim() != 3:
+        return NotImplemented
+    rows, ends = torch.arange(x.shape[0]), offs.to(torch.int64)
+    total = torch.zeros(x.shape[0], weight.shape[2], dtype=x.dtype)
+    for expert in range(weight.shape[0]):
+        own = rows < ends[expert]
+        if expert:
+            own = own & (rows >= ends[expert - 1])
+        total = torch.where(own.unsqueeze(1), torch.mm(x, weight[expert]), total)
+    return total if out_dtype is None else total.to(out_dtype)

@@ -11,20 +11,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from archloom.oracle.errors import InputError, ModelError
-from archloom.tvm_backend.frontends.torch import decompositions as torch_decompositions
-from archloom.tvm_backend.frontends.torch import experts as torch_experts
-from archloom.tvm_backend.frontends.torch import quantized as torch_quantized
-from archloom.tvm_backend.frontends.torch.converters import CONVERTERS
-from archloom.tvm_backend.frontends.torch.pt2_tensors import quiet
+from archloom.tvm_backend.frontends.torch.pt2_files import quiet
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.model import Model, make_model
 
 if TYPE_CHECKING:
     import onnx
-    import torch
-
 KEEP = frozenset({
     "scaled_dot_product_attention", "linear", "gelu", "layer_norm", "silu", "silu_", "relu6", "hardtanh", "batch_norm",
     "adaptive_avg_pool2d", "conv2d", "matmul", "softmax", "max_pool2d", "dropout", "im2col",
@@ -37,17 +32,15 @@ PROMOTING = frozenset({
 
 
 def load_module(
-    module: "torch.nn.Module", example_inputs: Any, name: str, input_names: Sequence[str] | None = None
+    module: torch.nn.Module, example_inputs: Any, name: str, input_names: Sequence[str] | None = None
 ) -> Model:
     """Import a module in evaluation mode, exported on ``example_inputs`` (a tensor or a sequence of tensors)."""
     return load_program(export(module, example_inputs, name), name, input_names)
 
 
-def evaluated(module: "torch.nn.Module") -> "torch.nn.Module":
+def evaluated(module: torch.nn.Module) -> torch.nn.Module:
     """A module in evaluation mode. The graphs that pt2e quantized are in the mode in which they were exported for good,
     and refuse to be asked."""
-    import torch
-
     try:
         return module.eval()
     except NotImplementedError:
@@ -56,14 +49,11 @@ def evaluated(module: "torch.nn.Module") -> "torch.nn.Module":
         return module
 
 
-def export(module: "torch.nn.Module", example_inputs: Any, name: str) -> Any:
+def export(module: torch.nn.Module, example_inputs: Any, name: str) -> Any:
     """``torch.export`` of a module in evaluation mode, with its static shapes."""
-    import torch
-
     inputs = example_tensors(example_inputs, name)
     try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"):
             return torch.export.export(evaluated(module), inputs)
     except Exception as error:  # dynamo, functorch and the module's own code raise as they like
         raise ModelError(f"{name}: torch.export fails: {_summary(error)}") from error
@@ -71,8 +61,6 @@ def export(module: "torch.nn.Module", example_inputs: Any, name: str) -> Any:
 
 def example_tensors(example_inputs: Any, name: str) -> tuple[Any, ...]:
     """Example inputs as a tuple of tensors; NumPy arrays are taken too."""
-    import torch
-
     if example_inputs is None:
         raise InputError(
             f"{name}: a torch.nn.Module needs example_inputs: a tensor, or a tuple of tensors, of the shapes to "
@@ -88,22 +76,18 @@ def example_tensors(example_inputs: Any, name: str) -> tuple[Any, ...]:
     return tuple(tensors)
 
 
-def load_program(
-    program: "torch.export.ExportedProgram", name: str, input_names: Sequence[str] | None = None
-) -> Model:
+def load_program(program: torch.export.ExportedProgram, name: str, input_names: Sequence[str] | None = None) -> Model:
     """Import an exported program; ``input_names`` are used in place of its own."""
-    import torch
-
+    from archloom.tvm_backend.frontends.torch import converters, decompositions, quantized
     from archloom.tvm_backend.ir import compat
 
     try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            decompositions = compat.torch_decompositions(KEEP)
-            for table in (torch_decompositions.table(), torch_experts.table(), torch_quantized.decompositions()):
-                decompositions.update(table)
-            decomposed = _promoted(program.run_decompositions(decompositions))
-            module = compat.from_exported_program(torch_quantized.with_values(decomposed), CONVERTERS)
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"):
+            table = compat.torch_decompositions(KEEP)
+            for more in (decompositions.table(), quantized.decompositions()):
+                table.update(more)
+            decomposed = _promoted(program.run_decompositions(table))
+            module = compat.from_exported_program(quantized.with_values(decomposed), converters.table())
     except compat.IMPORT_ERRORS as error:
         raise ModelError(f"{name}: cannot be imported from torch: {_summary(error)}") from error
     outputs = [str(o) for o in program.graph_signature.user_outputs if o is not None]
@@ -114,8 +98,6 @@ def load_program(
 
 def _promoted(program: Any) -> Any:
     """Cast operands to the type in which torch computes: TVM 0.27 computes in that of the first."""
-    import torch
-
     graph = program.graph_module.graph
     for node in list(graph.nodes):
         result = node.meta.get("val")
@@ -126,25 +108,20 @@ def _promoted(program: Any) -> Any:
             value = operand.meta.get("val")
             if isinstance(value, torch.Tensor) and value.dtype != result.dtype:
                 with graph.inserting_before(node):
-                    cast = graph.call_function(
-                        torch.ops.aten._to_copy.default, (operand,), {"dtype": result.dtype})
+                    cast = graph.call_function(torch.ops.aten._to_copy.default, (operand,), {"dtype": result.dtype})
                 cast.meta["val"] = value.to(result.dtype)
                 node.replace_input_with(operand, cast)
     return program
 
 
 def to_onnx(
-    module: "torch.nn.Module", example_inputs: Any, name: str = "network", input_names: Sequence[str] | None = None
+    module: torch.nn.Module, example_inputs: Any, name: str = "network", input_names: Sequence[str] | None = None
 ) -> "onnx.ModelProto":
     """A float module as ONNX, which :func:`archloom.tvm_backend.quantization.quantize.quantize` takes."""
-    import torch
-
     inputs = example_tensors(example_inputs, name)
     try:
-        with torch.no_grad(), warnings.catch_warnings(), quiet("torch.onnx"):
-            warnings.simplefilter("ignore")
-            program = torch.onnx.export(
-                evaluated(module), inputs, dynamo=True, verbose=False, input_names=input_names)
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"), quiet("torch.onnx"):
+            program = torch.onnx.export(evaluated(module), inputs, dynamo=True, verbose=False, input_names=input_names)
         proto: onnx.ModelProto = program.model_proto
     except Exception as error:  # any converter, the module's own code, or a missing onnxscript
         raise ModelError(f"{name}: torch.onnx cannot export it: {_summary(error)}") from error

@@ -2,23 +2,27 @@
 
 ``torch.export.load`` unpickles sample inputs and custom objects, evaluates symbolic sizes and looks functions up by
 name. So a file is first rewritten: only its graph of torch operators with plain tensors and static sizes is left.
-Weights that torchao has quantized are read apart, by :mod:`archloom.tvm_backend.frontends.torch.pt2_tensors`.
+Weights that torchao has quantized, which ``torch.export.save`` pickles, are read by torch's restricted loader: it makes
+nothing but tensors, numbers and the classes that torchao declares safe, and calls no other function.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
+import logging
+import pickle
+import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from archloom.oracle.errors import ModelError
-
-if TYPE_CHECKING:
-    import torch
 
 WEIGHTS, CONSTANTS, GRAPH = "data/weights/", "data/constants/", "models/"
 KEPT = (WEIGHTS, CONSTANTS, GRAPH, "archive_format", "archive_version", ".data/", "byteorder", "version")
@@ -27,9 +31,10 @@ BYTE = 1
 OPERATORS = ("torch.ops.", "_operator.getitem")
 LARGEST_GRAPH = 1 << 28
 """Bytes of a graph in JSON; networks have a few hundred kilobytes."""
+MAKER = b"torchao"
 
 
-def read_program(path: Path) -> "torch.export.ExportedProgram":
+def read_program(path: Path) -> torch.export.ExportedProgram:
     """The program in a ``.pt2`` file.
 
     Raises :class:`~archloom.oracle.errors.ModelError` for anything else, and for programs with pickled or custom
@@ -46,12 +51,8 @@ def read_program(path: Path) -> "torch.export.ExportedProgram":
         raise ModelError(f"{path}: not a .pt2 file, or cut short: {error}") from error
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error}") from error
-    import torch
-
-    from archloom.tvm_backend.frontends.torch.pt2_tensors import read_tensor
-
     _register_operators(b"torch.ops.transformers." in plain)
-    tensors = {name: read_tensor(f"{path}: weight {name!r}", data) for name, data in quantized.items()}
+    tensors = {name: _read_tensor(f"{path}: weight {name!r}", data) for name, data in quantized.items()}
     try:
         program = torch.export.load(io.BytesIO(plain))
         program.state_dict.update({name: torch.nn.Parameter(t, requires_grad=False) for name, t in tensors.items()})
@@ -63,8 +64,6 @@ def read_program(path: Path) -> "torch.export.ExportedProgram":
 
 def _register_operators(of_transformers: bool) -> None:
     """Operators of quantized programs and of transformers are known to torch once their modules are imported."""
-    import importlib
-
     importlib.import_module("torch.ao.quantization.fx._decomposed")
     if of_transformers:
         with contextlib.suppress(ImportError):  # torch then says which operator it does not know
@@ -90,7 +89,9 @@ def _plain(path: Path, quantized: dict[str, bytes]) -> bytes:
                 where, data = f"{path}: {info.filename}", source.read(info)
                 if inner.startswith((WEIGHTS, CONSTANTS)) and inner.endswith(".json"):
                     data = _checked_weights(where, inner, data, source, quantized)
-                target.writestr(info.filename, _checked(where, inner, data))
+                elif inner.startswith(GRAPH) and inner.endswith(".json"):
+                    data = _checked_graph(where, data)
+                target.writestr(info.filename, data)
     return into.getvalue()
 
 
@@ -113,16 +114,11 @@ def _checked_weights(
     return json.dumps(found).encode()
 
 
-def _checked(where: str, inner: str, data: bytes) -> bytes:
-    """A part of the archive; a graph without what is not needed to compute it."""
-    if inner.startswith(GRAPH) and inner.endswith(".json"):
-        if len(data) > LARGEST_GRAPH:
-            raise ModelError(f"{where}: a graph of {len(data):,} bytes is larger than {LARGEST_GRAPH:,}")
-        return _checked_graph(where, json.loads(data))
-    return data
-
-
-def _checked_graph(where: str, graph: dict[str, Any]) -> bytes:
+def _checked_graph(where: str, data: bytes) -> bytes:
+    """A graph without what is not needed to compute it."""
+    if len(data) > LARGEST_GRAPH:
+        raise ModelError(f"{where}: a graph of {len(data):,} bytes is larger than {LARGEST_GRAPH:,}")
+    graph = json.loads(data)
     if graph.get("range_constraints"):
         raise ModelError(f"{where}: sizes that are open ({', '.join(sorted(graph['range_constraints']))}); expected a "
                          "program that was exported with static shapes")
@@ -148,3 +144,44 @@ def _dictionaries(value: Any) -> Iterator[dict[str, Any]]:
             waiting.extend(found.values())
         elif isinstance(found, list):
             waiting.extend(found)
+
+
+def _read_tensor(where: str, data: bytes) -> torch.Tensor:
+    """The tensor in a record of an archive; raises :class:`~archloom.oracle.errors.ModelError` for anything else."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as record:
+            if any(info.compress_type != zipfile.ZIP_STORED for info in record.infolist()):
+                raise ModelError(f"{where} is compressed, which torch.save does not do")
+            made_by_torchao = any(MAKER in record.read(n) for n in record.namelist() if n.endswith("data.pkl"))
+        if made_by_torchao:
+            _import_torchao(where)
+        with warnings.catch_warnings(action="ignore"):
+            tensor = torch.load(io.BytesIO(data), weights_only=True)
+    except (pickle.UnpicklingError, zipfile.BadZipFile, RuntimeError, EOFError, KeyError, ValueError) as error:
+        raise ModelError(
+            f"{where} is an object of Python's, expected a plain tensor or one that torchao has quantized") from error
+    if not isinstance(tensor, torch.Tensor):
+        raise ModelError(f"{where}: expected a tensor, found {type(tensor).__name__}")
+    return tensor
+
+
+def _import_torchao(where: str) -> None:
+    try:
+        with quiet("torchao", "torch.utils._pytree"), warnings.catch_warnings(action="ignore"):
+            importlib.import_module("torchao.quantization")
+    except ImportError as error:
+        raise ModelError(f"{where} has been quantized by torchao, which is not installed: pip install torchao"
+                         ) from error
+
+
+@contextlib.contextmanager
+def quiet(*loggers: str) -> Iterator[None]:
+    """Without the warnings of some packages: of extensions for other machines, of exporters for other packages."""
+    levels = {name: logging.getLogger(name).level for name in loggers}
+    for name in loggers:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)

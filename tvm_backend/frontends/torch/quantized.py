@@ -6,123 +6,91 @@ are taken of the integers, and scaled afterwards.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from archloom.tvm_backend.frontends.torch.indexing import argument
+from archloom.tvm_backend.frontends.torch.site import Site, constant, dtype_name
 from archloom.tvm_backend.ir import expressions as ir
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 VALUE = "archloom.value"
 """Key of a weight's tensor in the notes of its node."""
 
 
-def _quantize(node: Any, importer: Any) -> Any:
+def _quantize(site: Site) -> Any:
     """``quantize_per_tensor`` of programs quantized by pt2e; a narrower range than the dtype's is clipped."""
-    from archloom.tvm_backend.ir import compat
-
-    x, scale, zero, low, high, dtype = (argument(node, importer, i, "") for i in range(6))
-    name = _name(dtype)
-    scale, zero = _parameter(scale, "float32"), _parameter(zero, name)
-    result = importer.block_builder.emit(compat.relax_op("quantize")(x, scale, zero, axis=0, out_dtype=name))
+    x, scale, zero, low, high, dtype = (site.at(i) for i in range(6))
+    name = dtype_name(dtype)
+    result = site.emit("quantize", x, _parameter(scale, "float32"), _parameter(zero, name), axis=0, out_dtype=name)
     limits = np.iinfo(name)
-    if (low, high) != (limits.min, limits.max):
-        result = importer.block_builder.emit(compat.relax_op("clip")(result, low, high))
-    return result
+    return result if (low, high) == (limits.min, limits.max) else site.emit("clip", result, low, high)
 
 
-def _dequantize(node: Any, importer: Any) -> Any:
-    from archloom.tvm_backend.ir import compat
-
-    x, scale, zero, _, _, dtype = (argument(node, importer, i, "") for i in range(6))
-    scale, zero = _parameter(scale, "float32"), _parameter(zero, _name(dtype))
-    return importer.block_builder.emit(compat.relax_op("dequantize")(x, scale, zero, axis=0, out_dtype="float32"))
+def _dequantize(site: Site) -> Any:
+    x, scale, zero, _, _, dtype = (site.at(i) for i in range(6))
+    scale, zero = _parameter(scale, "float32"), _parameter(zero, dtype_name(dtype))
+    return site.emit("dequantize", x, scale, zero, axis=0, out_dtype="float32")
 
 
-def _dequantize_channels(node: Any, importer: Any) -> Any:
-    from archloom.tvm_backend.ir import compat
-
-    x, scale, zero, axis, _, _, dtype = (argument(node, importer, i, "") for i in range(7))
-    name = _name(dtype)
-    if hasattr(zero, "ty"):
-        zero = importer.block_builder.emit(compat.relax_op("astype")(zero, name))
-    return importer.block_builder.emit(
-        compat.relax_op("dequantize")(x, scale, _parameter(zero, name), axis=int(axis), out_dtype="float32")
-    )
-
-
-def _name(dtype: Any) -> str:
-    return str(dtype).removeprefix("torch.")
+def _dequantize_channels(site: Site) -> Any:
+    x, scale, zero, axis, _, _, dtype = (site.at(i) for i in range(7))
+    name = dtype_name(dtype)
+    zero = site.emit("astype", zero, name) if hasattr(zero, "ty") else constant(zero, name)
+    return site.emit("dequantize", x, scale, zero, axis=int(axis), out_dtype="float32")
 
 
 def _parameter(value: Any, dtype: str) -> Any:
-    from archloom.tvm_backend.ir import compat
-
-    return value if hasattr(value, "ty") else compat.constant(np.asarray(value, dtype))
+    return value if hasattr(value, "ty") else constant(value, dtype)
 
 
-def _integer_product(node: Any, importer: Any) -> Any:
+def _integer_product(site: Site) -> Any:
     """``_int_mm``, int32 from bytes, in the form in which targets recognize products of bytes."""
-    from archloom.tvm_backend.ir import compat
-
-    emit = importer.block_builder.emit
-    product = emit(compat.relax_op("matmul")(*(_real(argument(node, importer, i, ""), emit) for i in range(2))))
-    return emit(compat.relax_op("astype")(product, "int32"))
+    return site.emit("astype", site.emit("matmul", _real(site, site.at(0)), _real(site, site.at(1))), "int32")
 
 
-def _real(x: Any, emit: Callable[[Any], Any]) -> Any:
+def _real(site: Site, x: Any) -> Any:
     """Bytes as floats of the same values."""
-    from archloom.tvm_backend.ir import compat
-
-    one, zero = compat.constant(np.ones((), np.float32)), compat.constant(np.zeros((), ir.dtype_of(x)))
-    return emit(compat.relax_op("dequantize")(x, one, zero, axis=0, out_dtype="float32"))
+    one, zero = constant(1, "float32"), constant(0, ir.dtype_of(x))
+    return site.emit("dequantize", x, one, zero, axis=0, out_dtype="float32")
 
 
 # scales that are computed -------------------------------------------------------------------------------------------
 
 
-def _dequantize_computed(node: Any, importer: Any) -> Any:
+def _dequantize_computed(site: Site) -> Any:
     """``(x - zero point) * scale`` in float32, for those who do not take the integers."""
-    from archloom.tvm_backend.ir import compat
-
-    emit, op = importer.block_builder.emit, compat.relax_op
-    x, scale, zero = (argument(node, importer, i, "") for i in range(3))
-    real, offset = (emit(op("astype")(value, "float32")) for value in (x, zero))
-    return emit(op("multiply")(emit(op("subtract")(real, offset)), scale))
+    x, scale, zero = (site.at(i) for i in range(3))
+    real, offset = (site.emit("astype", value, "float32") for value in (x, zero))
+    return site.emit("multiply", site.emit("subtract", real, offset), scale)
 
 
-def linear_of_rows(node: Any, importer: Any) -> Any:
+def linear_of_rows(site: Site) -> Any:
     """``linear`` of numbers whose scale is computed and constant weights: the int32 product of the bytes, less what the
     zero point adds, scaled. None for any other."""
-    from archloom.tvm_backend.ir import compat
-
-    data, weights, bias = (argument_node(node, i) for i in range(3))
+    data, weights, bias = (_argument_node(site.node, i) for i in range(3))
     if _target(data) != "dequantize_per_tensor.tensor" or _target(weights) not in (
             "dequantize_per_tensor.default", "dequantize_per_channel.default"):
         return None
     channels = _target(weights) == "dequantize_per_channel.default"
-    w, w_scale, w_zero = (_value(argument_node(weights, i)) for i in range(3))
-    if channels and argument(weights, importer, 3, "axis") != 0:
+    w, w_scale, w_zero = (_value(_argument_node(weights, i)) for i in range(3))
+    if channels and Site(weights, site.importer).at(3, "axis") != 0:
         return None
-    x, scale, zero = (argument(data, importer, i, "") for i in range(3))
+    x, scale, zero = (Site(data, site.importer).at(i) for i in range(3))
     if w is None or w_scale is None or w_zero is None or np.any(w_zero) or w.dtype != np.int8:
         return None
-    emit, op = importer.block_builder.emit, compat.relax_op
-    second = compat.constant(np.ascontiguousarray(w.T))
-    sums = emit(op("astype")(emit(op("matmul")(_real(x, emit), _real(second, emit))), "int32"))
-    of_weights = compat.constant(w.sum(1, dtype=np.int32))
-    moved = emit(op("multiply")(emit(op("astype")(zero, "int32")), of_weights))
-    real = emit(op("astype")(emit(op("subtract")(sums, moved)), "float32"))
-    unit = emit(op("multiply")(scale, compat.constant(w_scale.astype(np.float32))))
-    result = emit(op("multiply")(real, unit))
-    return result if bias is None else emit(op("add")(result, importer.env[bias]))
+    second = constant(np.ascontiguousarray(w.T))
+    sums = site.emit("astype", site.emit("matmul", _real(site, x), _real(site, second)), "int32")
+    moved = site.emit("multiply", site.emit("astype", zero, "int32"), constant(w.sum(1, dtype=np.int32)))
+    real = site.emit("astype", site.emit("subtract", sums, moved), "float32")
+    result = site.emit("multiply", real, site.emit("multiply", scale, constant(w_scale.astype(np.float32))))
+    return result if bias is None else site.emit("add", result, site.importer.env[bias])
 
 
-def argument_node(node: Any, position: int) -> Any:
+def _argument_node(node: Any, position: int) -> Any:
     """The fx node that is an argument, None for one that is left out."""
     return node.args[position] if len(node.args) > position else None
 
@@ -154,10 +122,6 @@ def _target(node: Any) -> str:
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """What computes scales, and what uses computed ones, as operators on tensors, in float32."""
-    import importlib
-
-    import torch
-
     importlib.import_module("torch.ao.quantization.fx._decomposed")
     known = torch.ops.quantized_decomposed
     return {
@@ -168,33 +132,27 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     }
 
 
-def _choose(x: "Tensor", low: int, high: int, eps: float, dtype: Any) -> "tuple[Tensor, Tensor]":
+def _choose(x: Tensor, low: int, high: int, eps: float, dtype: Any) -> tuple[Tensor, Tensor]:
     """The least scale and the zero point with which ``low`` to ``high`` cover the numbers and 0."""
-    import torch
-
     least, most = x.amin().clamp(max=0.0), x.amax().clamp(min=0.0)
     scale = ((most - least) / float(high - low)).clamp(min=eps)
     zero = (low - torch.round(least / scale)).clamp(low, high)
     return scale, zero.to(torch.int32)
 
 
-def _choose_symmetric(x: "Tensor", low: int, high: int, eps: float, dtype: Any) -> "tuple[Tensor, Tensor]":
+def _choose_symmetric(x: Tensor, low: int, high: int, eps: float, dtype: Any) -> tuple[Tensor, Tensor]:
     """As :func:`_choose`, about 0."""
-    import torch
-
     reach = torch.maximum(x.amin().neg(), x.amax()).clamp(min=0.0)
     scale = (reach / (float(high - low) / 2)).clamp(min=eps)
     middle = 128 if dtype == torch.uint8 else 0
     return scale, torch.full((), middle, dtype=torch.int32)
 
 
-def _quantize_computed(x: "Tensor", scale: "Tensor", zero: "Tensor", low: Any, high: Any, dtype: Any) -> "Tensor":
-    import torch
-
+def _quantize_computed(x: Tensor, scale: Tensor, zero: Tensor, low: Any, high: Any, dtype: Any) -> Tensor:
     return torch.clamp(torch.round(x * (1.0 / scale)) + zero.to(torch.float32), low, high).to(dtype)
 
 
-CONVERTERS: Mapping[str, Callable[[Any, Any], Any]] = {
+CONVERTERS: Mapping[str, Callable[[Site], Any]] = {
     "_int_mm.default": _integer_product,
     "quantize_per_tensor.default": _quantize,
     "dequantize_per_tensor.default": _dequantize,

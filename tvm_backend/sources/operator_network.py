@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
-from archloom.tvm_backend.frontends.operators import DEVIATION, Operator, scales
+from archloom.tvm_backend.frontends.onnx.editor import Editor
 from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
+from archloom.tvm_backend.sources.operators import DEVIATION, Operator, scales
 
 OPSET = 17
 IR_VERSION = 9
 
 
-class _Network:
-    """Nodes and initializers under way; with float ``numbers``, nothing is quantized."""
+class _Network(Editor):
+    """A network of the operator that is written; with float ``numbers``, nothing is quantized."""
 
-    def __init__(self, numbers: Numbers) -> None:
+    def __init__(self, op: Operator, inputs: dict[str, list[int]], numbers: Numbers) -> None:
+        values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()]
+        graph = helper.make_graph([], op.kind, values, [helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)])
+        super().__init__(helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="archloom", ir_version=IR_VERSION))
         self.floats = not is_quantized(numbers)
-        self.nodes: list[onnx.NodeProto] = []
-        self.weights: list[onnx.TensorProto] = []
-
-    def node(self, op: str, inputs: list[str], name: str, **attributes: object) -> str:
-        self.nodes.append(helper.make_node(op, inputs, [name], name=name, **attributes))
-        return name
-
-    def constant(self, name: str, value: np.ndarray) -> str:
-        self.weights.append(numpy_helper.from_array(value, name))
-        return name
 
     def scale(self, name: str, scale: float, dtype: type) -> list[str]:
         return [self.constant(f"{name}.scale", np.array(scale, np.float32)),
@@ -41,7 +36,7 @@ class _Network:
         q = self.node("QuantizeLinear", [x, *parameters], f"{x}.q")
         return self.node("DequantizeLinear", [q, *parameters], f"{x}.dq")
 
-    def dequantized(self, name: str, value: np.ndarray, scale: float) -> str:
+    def weight(self, name: str, value: np.ndarray, scale: float) -> str:
         if self.floats:
             return self.constant(name, value.astype(np.float32) * np.float32(scale))
         constant = self.constant(f"{name}.int", value)
@@ -49,20 +44,19 @@ class _Network:
 
 
 def onnx_model(op: Operator, seed: int = 0, numbers: Numbers = "int8") -> onnx.ModelProto:
-    """A network of this one operator, in QDQ form or in float32: float inputs ``A`` (and ``B`` for ``add``), float
-    output ``Y``."""
+    """A network of this one operator, in QDQ form or float32: float inputs ``A`` (``add``: and ``B``), output ``Y``."""
     scale = scales(op)
     rng = np.random.default_rng(seed)
-    net = _Network(numbers)
     inputs, weight_shape = _shapes(op)
+    net = _Network(op, inputs, numbers)
     quantized = [net.quantized(name, scale.x) for name in inputs]
     if weight_shape:
         weight = np.clip(np.rint(rng.standard_normal(weight_shape) * DEVIATION), -127, 127).astype(np.int8)
-        quantized.append(net.dequantized("W", weight, scale.w))
+        quantized.append(net.weight("W", weight, scale.w))
     if op.kind != "add" and op["bias"]:
         channels = op["n"] if op.kind == "gemm" else op["o"]
         bias = rng.integers(-2000, 2000, channels).astype(np.int32)
-        quantized.append(net.dequantized("bias", bias, scale.x * scale.w))
+        quantized.append(net.weight("bias", bias, scale.x * scale.w))
     y = _operator(net, op, quantized)
     if op["relu"]:
         y = net.node("Relu", [y], "relu")
@@ -70,7 +64,10 @@ def onnx_model(op: Operator, seed: int = 0, numbers: Numbers = "int8") -> onnx.M
         y = net.quantized(y, scale.y)
         y = net.node("MaxPool", [y], "pool", kernel_shape=[op["pool"]] * 2, strides=[op["pool_stride"]] * 2,
                      pads=[op["pool_pad"]] * 4)
-    return _finish(net, op, inputs, net.quantized(y, scale.y))
+    net.node("Identity", [net.quantized(y, scale.y)], "Y")
+    model = onnx.shape_inference.infer_shapes(net.done(), strict_mode=True)
+    onnx.checker.check_model(model)
+    return model
 
 
 def _shapes(op: Operator) -> tuple[dict[str, list[int]], tuple[int, ...]]:
@@ -93,15 +90,3 @@ def _operator(net: _Network, op: Operator, inputs: list[str]) -> str:
         return net.node("Gemm", inputs, "gemm")
     product = net.node("MatMul", inputs[:2], "matmul")
     return net.node("Add", [product, inputs[2]], "matmul.bias") if len(inputs) > 2 else product
-
-
-def _finish(net: _Network, op: Operator, inputs: dict[str, list[int]], output: str) -> onnx.ModelProto:
-    values = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()]
-    net.node("Identity", [output], "Y")
-    graph = helper.make_graph(
-        net.nodes, op.kind, values, [helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)], net.weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="archloom")
-    model.ir_version = IR_VERSION
-    model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
-    onnx.checker.check_model(model)
-    return model

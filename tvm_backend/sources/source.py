@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from archloom.oracle.errors import InputError, ModelError
-from archloom.tvm_backend.frontends import named_networks, operators
-from archloom.tvm_backend.frontends.operators import Operator
 from archloom.tvm_backend.model import Model
+from archloom.tvm_backend.sources import named_networks, operators
+from archloom.tvm_backend.sources.operators import Operator
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.ir.numbers import Numbers
@@ -81,8 +81,7 @@ class Source:
         """
         given, name = self.given, self.name
         if self.kind == "model":
-            model: Model = given
-            return model
+            return given
         if self.kind == "name":
             return named_networks.load_named(given, numbers, name)
         if self.kind == "relax":
@@ -105,7 +104,7 @@ class Source:
         from archloom.tvm_backend.frontends.onnx import load as onnx_networks
 
         if (operator := self.operator) is not None:
-            from archloom.tvm_backend.frontends.operator_network import onnx_model
+            from archloom.tvm_backend.sources.operator_network import onnx_model
 
             return onnx_networks.load_proto(onnx_model(operator, numbers=numbers), self.name or str(operator))
         if isinstance(self.given, Path):

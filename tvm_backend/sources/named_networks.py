@@ -1,0 +1,82 @@
+"""Networks by name, in the form that a target computes: as they are, or quantized.
+
+They are those of :mod:`archloom.models.catalogue`, and the light test networks of the package ``onnx``
+(:mod:`archloom.models.zoo`) as ``light_squeezenet`` and the like.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from archloom.models import catalogue
+from archloom.oracle.errors import InputError
+from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
+
+if TYPE_CHECKING:
+    import onnx
+
+    from archloom.models.catalogue import Built
+    from archloom.tvm_backend.model import Model
+
+CALIBRATION = 4
+"""Random inputs by which a network of the catalogue is quantized."""
+
+
+def is_named(source: str) -> bool:
+    """Whether ``source`` is the name of a network, with or without sizes."""
+    return catalogue.is_spelled(source) or _is_light(source)
+
+
+def _is_light(source: str) -> bool:
+    if not source.startswith("light_"):
+        return False
+    from archloom.models import zoo
+
+    return source in zoo.names()
+
+
+def load_named(text: str, numbers: Numbers, name: str | None = None) -> "Model":
+    """The network that ``text`` names, such as ``"mobilenet_v2(image=96)"``: for int8, quantized to QDQ."""
+    from archloom.tvm_backend.frontends.onnx.load import load_proto
+
+    if _is_light(text):
+        from archloom.models import zoo
+
+        floats = zoo.load(text)
+        samples, label = zoo.samples(floats, CALIBRATION), name or text
+        if not is_quantized(numbers):
+            return load_proto(floats, label)
+    else:
+        built = catalogue.build(text)
+        label = name or built.name
+        if not is_quantized(numbers):
+            from archloom.tvm_backend.frontends.torch.export import load_module
+
+            return load_module(built.module, tuple(built.inputs.values()), label, list(built.inputs))
+        floats, samples = float_onnx(built), built.samples(CALIBRATION)
+    from archloom.tvm_backend.quantization.quantize import quantize
+
+    return replace(load_proto(quantize(floats, samples), label), floats=floats)
+
+
+def float_onnx(built: "Built") -> "onnx.ModelProto":
+    """A network as float ONNX, its inputs named as they are there."""
+    from archloom.tvm_backend.frontends.torch.export import to_onnx
+
+    return to_onnx(built.module, tuple(built.inputs.values()), built.name, list(built.inputs))
+
+
+def quantized(built: "Built") -> "onnx.ModelProto":
+    """A network of the catalogue in QDQ form, calibrated on random inputs."""
+    from archloom.tvm_backend.quantization.quantize import quantize
+
+    return quantize(float_onnx(built), built.samples(CALIBRATION))
+
+
+def refuse_options(text: str, **given: object) -> None:
+    """A network by name takes its sizes in parentheses, not options of files."""
+    for option, value in given.items():
+        if value:
+            raise InputError(f"{text}: {option} is for files; give sizes in parentheses, such as {text.split('(')[0]}"
+                             "(batch=1)")
