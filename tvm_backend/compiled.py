@@ -162,7 +162,7 @@ class HostOp:
     shape: tuple[int, ...]
     macs: int
     engine: Literal["xla", "llvm"]
-    reason: str
+    reason: str = ""
     refused: tuple[Refused, ...] = ()
     position: int = field(default=0, compare=False)
 

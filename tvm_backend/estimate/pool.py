@@ -57,7 +57,7 @@ class Pool:
             del self._workers[thread]
             connection.close()
             raise ArchloomError(f"a process that estimates networks ended with status {process.wait()} "
-                                f"({error or 'no answer'})") from error
+                                f"({str(error) or 'no answer'})") from error
 
     def _started(self) -> _Worker:
         root = str(Path(__file__).absolute().parents[3])  # the folder of the package archloom

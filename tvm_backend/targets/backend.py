@@ -33,10 +33,6 @@ class UMAPhase(enum.Enum):
 
     PRE_PARTITIONING = 0
     """on the imported network"""
-    POST_PARTITIONING_0 = 1
-    """when matches are composite functions"""
-    POST_PARTITIONING_1 = 2
-    """when composite functions are grouped into regions"""
 
 
 @dataclass(frozen=True)
@@ -146,9 +142,9 @@ class UMABackend(ABC):
     def __init__(self) -> None:
         self._attributes: dict[str, OptionValue] = {}
         self._patterns: dict[str, Pattern] = {}
-        self._passes: list[tuple[UMAPhase, PassWithOptions]] = []
+        self._passes: list[PassWithOptions] = []
         self._strategies: dict[str, StrategyWithOptions] = {}
-        self._codegens: dict[str, Callable[[], Accelerator]] = {}
+        self._codegen: Callable[[], Accelerator] | None = None
         self._join: Join | None = None
 
     @property
@@ -212,7 +208,7 @@ class UMABackend(ABC):
     def _register_relax_pass(
         self, phase: UMAPhase, relax_pass: "RelaxPass | PassWithOptions", *, takes_options: bool = False
     ) -> None:
-        """Run a pass over the module at ``phase``; passes of a phase run in the order of registration.
+        """Run a pass over the module at ``phase``; passes run in the order of registration.
 
         With ``takes_options`` it is called with the target's options, too, and a function to note what it left alone.
         """
@@ -222,7 +218,7 @@ class UMABackend(ABC):
                 f"({', '.join(p.name for p in UMAPhase)}), found {phase!r}"
             )
         run: Any = relax_pass
-        self._passes.append((phase, run if takes_options else lambda module, options, refuse: run(module)))
+        self._passes.append(run if takes_options else lambda module, options, refuse: run(module))
 
     def _register_operator_strategy(
         self, op: str, strategy: "Strategy | StrategyWithOptions", *, takes_options: bool = False
@@ -246,10 +242,11 @@ class UMABackend(ABC):
 
     def _register_codegen(self, fmt: str, codegen: "Callable[[], Accelerator]") -> None:
         """Say what turns workloads into programs; ``fmt`` is ``"stream"``, ``codegen`` makes the accelerator."""
-        self._unique("codegen", fmt, self._codegens)
         if fmt != "stream":
             raise TargetError(f"target {self.target_name!r}: codegen format {fmt!r}: expected 'stream'")
-        self._codegens[fmt] = codegen
+        if self._codegen is not None:
+            raise TargetError(f"target {self.target_name!r}: codegen 'stream' is registered twice")
+        self._codegen = codegen
 
     def _unique(self, what: str, name: str, table: Mapping[str, Any]) -> None:
         if not isinstance(name, str) or not name:
@@ -272,7 +269,7 @@ class UMABackend(ABC):
         for name in self._patterns:
             if name not in self._strategies:
                 raise TargetError(f"target {self.target_name!r}: pattern {name!r} has no operator strategy")
-        if not self._codegens:
+        if self._codegen is None:
             raise TargetError(f"target {self.target_name!r}: no codegen is registered")
 
     # what the compiler asks -------------------------------------------------------------------------------------------
@@ -280,7 +277,8 @@ class UMABackend(ABC):
     @property
     def accelerator(self) -> "Accelerator":
         """Graph, ISA, options and emission of the target."""
-        return self._codegens["stream"]()
+        assert self._codegen is not None  # as validate() demands
+        return self._codegen()
 
     @property
     def patterns(self) -> tuple[Pattern, ...]:
@@ -302,14 +300,10 @@ class UMABackend(ABC):
         """What the target makes of two operators, of which the second alone reads the result of the first."""
         return None if self._join is None else self._join(first, second, options)
 
-    def run_passes(
-        self, phase: UMAPhase, module: "IRModule", options: Mapping[str, OptionValue] | None = None,
-        refuse: Refuse | None = None,
-    ) -> "IRModule":
-        """Apply the passes registered for ``phase``; ``refuse`` hears what those that depend on options left alone."""
-        for when, relax_pass in self._passes:
-            if when is phase:
-                module = relax_pass(module, options or {}, refuse or (lambda variable, reason, needs: None))
+    def prepared(self, module: "IRModule", options: Mapping[str, OptionValue], refuse: Refuse) -> "IRModule":
+        """The module after the registered passes; ``refuse`` hears what those that depend on options left alone."""
+        for relax_pass in self._passes:
+            module = relax_pass(module, options, refuse)
         return module
 
 

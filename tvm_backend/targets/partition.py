@@ -10,19 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
+from archloom.tvm_backend.compiled import HostOp, Refuse, Refused
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import ATTENTION
 from archloom.tvm_backend.ir.match import NotQuantized, QuantizedOp
 from archloom.tvm_backend.ir.matcher import fuse_by_pattern
 from archloom.tvm_backend.ir.numbers import Numbers
 from archloom.tvm_backend.ir.operators import SWEPT
-from archloom.tvm_backend.passes.constants import bind_parameters, duplicate_dequantize
+from archloom.tvm_backend.passes.constants import duplicate_dequantize
 from archloom.tvm_backend.passes.sink_reshapes import sink_reshapes
-from archloom.tvm_backend.targets.backend import Pattern, UMABackend, UMAPhase, Verdict
+from archloom.tvm_backend.targets.backend import Pattern, UMABackend, Verdict
 from archloom.tvm_backend.targets.choice import Chosen
-from archloom.tvm_backend.targets.regions import HostFunction, Positions, form_regions
+from archloom.tvm_backend.targets.regions import Positions, form_regions
 
 EXPLAINED = frozenset({"nn.conv2d", "matmul", "add", "nn.max_pool2d", *ATTENTION})
 """Operators of a match to which a refusal is noted; of targets with vector instructions those of sweeps, too."""
@@ -37,89 +36,67 @@ NEEDED: dict[Numbers, str] = {
 """What a target takes that computes with these numbers."""
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A match that a target did not take: the variable of the anchor's result, the pattern, and why.
-
-    ``needs`` says what the target takes instead.
-    """
-
-    variable: str
-    pattern: str
-    reason: str
-    target: str
-    needs: str = ""
-
-
 @dataclass(frozen=True, eq=False)
 class Partitioned:
-    """A partitioned module, with the refusals on the way, the host's operators, and where each region's were.
+    """A partitioned module, the host's operators (without reasons), and where each region's were.
 
-    ``results`` gives, by the name of an operator that was taken, the variable of the network that holds its result;
-    names that several operators have are left out.
+    ``refused`` has for each variable the first answer of each target that did not take its operator. ``results`` gives,
+    by the name of an operator that was taken, the variable of the network that holds its result; names that several
+    operators have are left out.
     """
 
     module: ir.IRModule
-    refusals: tuple[Refusal, ...]
-    host: tuple[HostFunction, ...]
+    refused: Mapping[str, tuple[Refused, ...]]
+    host: tuple[HostOp, ...]
     positions: Positions
     results: Mapping[str, str] = field(default_factory=dict)
 
 
-def partition(
-    module: ir.IRModule, chosen: Sequence[Chosen], params: Mapping[str, np.ndarray] | None = None
-) -> Partitioned:
+def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
     """Split a module into regions of the targets and the host's ``main``.
 
-    ``params`` binds parameters of ``main`` to constants. In the result each region is a function with the attributes
-    ``Codegen`` (the target) and ``global_symbol``, which calls composite functions.
+    In the result each region is a function with the attributes ``Codegen`` (the target) and ``global_symbol``, which
+    calls composite functions.
     """
-    if params:
-        module = bind_parameters(module, params)
     module = ir.of(module).ensure_dataflow(module)
-    refusals: list[Refusal] = []
+    refused: dict[str, dict[str, Refused]] = {}
     taken: list[tuple[str, str]] = []
     for target in chosen:
         backend = target.backend
 
         def refuse(variable: str, reason: str, needs: str, name: str = target.name) -> None:
-            refusals.append(Refusal(variable, "", reason, name, needs))
+            refused.setdefault(variable, {}).setdefault(name, Refused(name, reason, needs))
 
-        module = backend.run_passes(UMAPhase.PRE_PARTITIONING, module, target.options, refuse)
+        module = backend.prepared(module, target.options, refuse)
         module = duplicate_dequantize(sink_reshapes(module, sums=backend.vectors))
         module = fuse_by_pattern(module, [
-            (name, p.make(), _check(p, target, refusals, taken)) for name, p in target.composites.items()])
-        module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module, target.options, refuse)
+            (name, p.make(), _check(p, target, refuse, taken)) for name, p in target.composites.items()])
     owners = {name: target.name for target in chosen for name in target.composites}
     tiled = frozenset(c.name for c in chosen if c.backend.vectors)
     module, host, positions = form_regions(module, owners, tiled)
-    for target in chosen:
-        module = target.backend.run_passes(UMAPhase.POST_PARTITIONING_1, module, target.options)
     count = Counter(name for name, _ in taken)
-    return Partitioned(
-        module, tuple(refusals), host, positions, {name: v for name, v in taken if count[name] == 1})
+    answers = {variable: tuple(by_target.values()) for variable, by_target in refused.items()}
+    return Partitioned(module, answers, host, positions, {name: v for name, v in taken if count[name] == 1})
 
 
-def _check(
-    pattern: Pattern, target: Chosen, refusals: list[Refusal], taken: list[tuple[str, str]]
-) -> Callable[[Any], bool]:
+def _check(pattern: Pattern, target: Chosen, refuse: Refuse, taken: list[tuple[str, str]]) -> Callable[[Any], bool]:
     """The pattern's predicate as TVM calls it, noting each refusal, and each result that is taken."""
 
     def check(context: Any) -> bool:
         inside = dict(context.matched_bindings.items())
         found = _read(target.backend, context, inside)
+        verdict = found
         if isinstance(found, QuantizedOp):
             verdict = Verdict(True, "") if pattern.predicate is None else pattern.predicate(found, target.options)
-        else:
-            verdict = found
-        if verdict.ok and isinstance(found, QuantizedOp):
-            _note(found, context, inside, taken)
-            return True
+            if verdict.ok:
+                _note(found, context, inside, taken)
+                return True
         if pattern.quiet:
             return False
         explained = EXPLAINED | SWEPT if target.backend.vectors else EXPLAINED
-        variables = [var.name for var, value in inside.items() if ir.op_name(value) in explained]
-        refusals.extend(Refusal(v, pattern.name, verdict.seen, target.name, verdict.needs) for v in variables)
+        for var, value in inside.items():
+            if ir.op_name(value) in explained:
+                refuse(var.name, verdict.seen, verdict.needs)
         return False
 
     return check

@@ -13,7 +13,7 @@ import archloom
 from archloom.tvm_backend.frontends.load import load
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.targets import registry
-from archloom.tvm_backend.targets.backend import UMABackend
+from archloom.tvm_backend.targets.backend import UMABackend, UMAPhase
 from archloom.tvm_backend.targets.choice import only
 from archloom.tvm_backend.targets.partition import partition
 from tests.support.tvm_backend.networks import Net, quantized, samples, split
@@ -28,8 +28,8 @@ class Borrowed(UMABackend):
         for pattern in self._source.patterns:
             self._register_pattern(pattern.name, pattern.make, pattern.predicate)
             self._register_operator_strategy(pattern.name, self._source.strategy(pattern.name))
-        for phase, relax_pass in self._source._passes:
-            self._register_relax_pass(phase, relax_pass, takes_options=True)
+        for relax_pass in self._source._passes:
+            self._register_relax_pass(UMAPhase.PRE_PARTITIONING, relax_pass, takes_options=True)
         self._register_codegen("stream", lambda: self._source.accelerator)
 
     @property
@@ -104,7 +104,7 @@ def test_existing_pattern_tables(network: str, table: str, composites: int, regi
     labels = [label[0] for value in called if (label := compat.is_composite(found, value)) is not None]
     assert len(labels) == composites
     assert {label.split(".")[0] for label in labels} == {f"{table}_uma"}
-    assert not partition(module, only(target)).refusals or network == "resnet"
+    assert not partition(module, only(target)).refused or network == "resnet"
 
 
 def test_two_targets_with_the_same_table_share_nothing() -> None:
