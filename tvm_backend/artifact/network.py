@@ -12,22 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from archloom.oracle.errors import ArchloomError, ArtifactError, MappingError
+from archloom.tvm_backend import compiled as classes
 from archloom.tvm_backend.artifact import files as artifact_files
 from archloom.tvm_backend.artifact import host as artifact_host
 from archloom.tvm_backend.artifact import workload_json
 from archloom.tvm_backend.artifact.host import as_json, read_tensors
-from archloom.tvm_backend.compiled import (
-    CompiledModel,
-    HostOp,
-    HostPart,
-    Partition,
-    Refused,
-    Region,
-    Step,
-    TensorSpec,
-    Value,
-    View,
-)
+from archloom.tvm_backend.compiled import CompiledModel, Partition, Region, Step, Value, View
 from archloom.tvm_backend.host.output_stage import ARRAYS, OutputStage
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.targets.layouts import Layout, layout_of
@@ -151,15 +141,15 @@ def _value(name: str, value: Value | View, edges: tuple[str, ...]) -> dict[str, 
 def _partition(
     data: Mapping[str, Any], constants: Mapping[str, np.ndarray], module: str | None, plan: "HostPlan | None"
 ) -> Partition:
-    host = HostPart(module, tuple(
-        HostOp(**{**op, "shape": tuple(op["shape"]), "refused": _refused(op)}) for op in data["host"]), loaded=plan)
+    ops = (classes.HostOp(**{**op, "shape": tuple(op["shape"]), "refused": _refused(op)}) for op in data["host"])
+    host = classes.HostPart(module, tuple(ops), loaded=plan)
     regions = tuple(_read_region(region, constants) for region in data["regions"])
     return Partition(data["name"], data["source"], data["target"], dict(data["options"]), _specs(data["inputs"]),
                      _specs(data["outputs"]), regions, host)
 
 
-def _specs(items: list[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:
-    return tuple(TensorSpec(item["name"], tuple(item["shape"]), item["dtype"]) for item in items)
+def _specs(items: list[Mapping[str, Any]]) -> tuple[classes.TensorSpec, ...]:
+    return tuple(classes.TensorSpec(item["name"], tuple(item["shape"]), item["dtype"]) for item in items)
 
 
 def _read_region(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> Region:
@@ -188,8 +178,8 @@ def _read_step(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> 
                 views={argument: View(*_laid_out(view)) for argument, view in data.get("views", {}).items()})
 
 
-def _refused(item: Mapping[str, Any]) -> tuple[Refused, ...]:
-    return tuple(Refused(**answer) for answer in item.get("refused", ()))
+def _refused(item: Mapping[str, Any]) -> tuple[classes.Refused, ...]:
+    return tuple(classes.Refused(**answer) for answer in item.get("refused", ()))
 
 
 # Plans ------------------------------------------------------------------------------------------------------------

@@ -35,15 +35,15 @@ BUILT_IN = {
     "eyeriss": "archloom.uma_targets.eyeriss.target:Eyeriss",
     "gamma": "archloom.uma_targets.gamma.target:Gamma",
     "gemmini": "archloom.uma_targets.gemmini.target:Gemmini",
-    "mesh": "archloom.uma_targets.mesh.target:Mesh",
+    "mesh": "archloom.uma_targets.cores.machines:Mesh",
     "oma": "archloom.uma_targets.oma.target:Oma",
     "plasticine": "archloom.uma_targets.plasticine.target:Plasticine",
     "qkv": "archloom.uma_targets.qkv.target:Qkv",
     "systolic_array": "archloom.uma_targets.systolic_array.target:SystolicArray",
     "tpu_v1": "archloom.uma_targets.tpu_v1.target:TpuV1",
-    "triple_ring": "archloom.uma_targets.triple_ring.target:TripleRing",
+    "triple_ring": "archloom.uma_targets.cores.machines:TripleRing",
     "ultratrail": "archloom.uma_targets.ultratrail.target:UltraTrail",
-    "wormhole": "archloom.uma_targets.wormhole.target:Wormhole",
+    "wormhole": "archloom.uma_targets.cores.machines:Wormhole",
 }
 
 RESERVED = frozenset({"host", "llvm", "xla"})

@@ -19,7 +19,7 @@ from archloom.tvm_backend.targets.backend import InTiles, Lowered
 from archloom.tvm_backend.targets.layouts import DTYPE, HEADS, SIDE
 from archloom.uma_targets.cores.constants import packed
 from archloom.uma_targets.kit.attention import sizes
-from archloom.uma_targets.kit.rules import AllOf, all_of
+from archloom.uma_targets.kit.rules import AllOf
 
 if TYPE_CHECKING:
     from archloom.mapper.spatial.machine import Machine
@@ -84,7 +84,7 @@ def rules(machine: "Callable[[Mapping[str, OptionValue]], Machine]") -> AllOf:
         refused = misfit(sizes(op), machine(options))
         return None if refused is None else refused[0]
 
-    return all_of("nn.attention", (without_other_masks, usual_scale), (fits_a_core,))
+    return AllOf("nn.attention", (without_other_masks, usual_scale), (fits_a_core,))
 
 
 def strategy(op: QuantizedOp) -> Lowered:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from archloom.acadl_models.mesh import isa_parameters
 from archloom.mapper.accelerator import Accelerator
-from archloom.mapper.options import Option
+from archloom.mapper.options import GraphOptions, Option
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.compiled import Refuse
 from archloom.tvm_backend.targets.backend import UMAPhase
 from archloom.uma_targets.cores import attention, chains, patterns, rules, strategies, sweeps
 from archloom.uma_targets.kit.patterns import attention as attention_pattern
-from archloom.uma_targets.kit.rules import all_of
+from archloom.uma_targets.kit.rules import AllOf
 from archloom.uma_targets.kit.target import DescribedTarget
 
 if TYPE_CHECKING:
@@ -32,19 +32,22 @@ ISA = "wormhole"
 
 @dataclass(frozen=True)
 class CoresKit:
-    """A mesh of cores: its name, options, and the graph for them."""
+    """A mesh of cores: its name, and the function that makes its graph, whose parameters are its options."""
 
     name: str
     description: str
-    options: tuple[Option, ...]
-    graph: Callable[[Options], "ArchitectureGraph"] = field(repr=False)
+    make: Callable[..., "ArchitectureGraph"] = field(repr=False)
     numbers: "Numbers" = "float16"
+
+    @cached_property
+    def options(self) -> tuple[Option, ...]:
+        return GraphOptions(self.make).options()
 
     @cached_property
     def accelerator(self) -> Accelerator:
         """The accelerator as the mapper sees it."""
-        return Accelerator(self.name, self.description, self.options, ISA, self.graph, isa_parameters, _no_tiles,
-                           _no_tiles, macs_per_cycle, _planner)
+        return Accelerator(self.name, self.description, self.options, ISA, GraphOptions(self.make).graph,
+                           isa_parameters, _no_tiles, _no_tiles, macs_per_cycle, _planner)
 
 
 def _no_tiles(*_: object) -> NoReturn:
@@ -83,7 +86,7 @@ class CoresTarget(DescribedTarget):
                                      ("conv2d", rules.CONV2D, strategies.conv2d)):
             residual = () if name.startswith("swapped") else ("residual_activation", "residual")
             for form in (*residual, "activation", "plain"):
-                self._register_pattern(f"{name}_{form}", partial(patterns.fused, name, form), all_of(
+                self._register_pattern(f"{name}_{form}", partial(patterns.fused, name, form), AllOf(
                     "nn.conv2d" if name == "conv2d" else "matmul", kept))
                 self._register_operator_strategy(f"{name}_{form}", strategy)
         self._register_pattern("attention", attention_pattern, attention.rules(self._machine))

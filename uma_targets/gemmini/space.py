@@ -8,23 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from archloom.mapper import space as tables
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import LEVELS, Mapping
 from archloom.mapper.pipeline import cycles, places
 from archloom.mapper.reuse import ceil_div, conv_residency, gemm_residency
-from archloom.mapper.space import (
-    HOIST,
-    INTERLEAVE,
-    STREAM,
-    Columns,
-    Space,
-    SpaceBuilder,
-    Table,
-    crossed,
-    divisions,
-    product,
-    select,
-)
+from archloom.mapper.space import HOIST, INTERLEAVE, STREAM, Columns, Space, SpaceBuilder, Table
 from archloom.mapper.workload import Workload
 from archloom.oracle.stream import HbmTensor
 from archloom.uma_targets.gemmini.conv_axes import Axis, Run, runs
@@ -72,7 +61,7 @@ def _add_additions(builder: SpaceBuilder, workload: Workload, hardware: Hardware
     dim, out_bytes = hardware.dim, 4 if workload.epilogue.out_dtype == "int32" else 1
     rows = int(ceil_div(workload.extent("i"), dim))
     tiles = [t * dim for t in (1, 2, 4, 8, 16) if t * dim <= max(dim, rows)]
-    columns = product({"rows": tiles, "slots_c": [1, 2, 4, 8, 16]})
+    columns = tables.product({"rows": tiles, "slots_c": [1, 2, 4, 8, 16]})
 
     def estimate(c: Columns) -> np.ndarray:
         return cycles(add_loops(rows, out_bytes, c, dim), hardware)
@@ -95,19 +84,19 @@ def _add_gemms(
     shape = GemmShape(p.batch, p.m, p.n, p.k, p.bias is not None, 4 if p.epilogue.out_dtype == "int32" else 1)
     dim, os = bounds.dim, flow == "os"
     most = bounds.acc_rows // dim
-    tiles = product({
-        "mb": divisions(p.m, dim, most), "nb": divisions(p.n, dim, most),
-        "kb": divisions(p.k, dim) if os else [k for k in (1, 2) if k <= ceil_div(p.k, dim)],
+    tiles = tables.product({
+        "mb": tables.divisions(p.m, dim, most), "nb": tables.divisions(p.n, dim, most),
+        "kb": tables.divisions(p.k, dim) if os else [k for k in (1, 2) if k <= ceil_div(p.k, dim)],
     })
     alone = tiles["kb"] == 1 if os and not single and p.k > dim else np.zeros(len(tiles["kb"]), bool)
-    tiles = select(tiles, (tiles["mb"] * tiles["nb"] <= most) & ~alone)
-    choices = product({
+    tiles = tables.select(tiles, (tiles["mb"] * tiles["nb"] <= most) & ~alone)
+    choices = tables.product({
         "m_outer": [0, 1], "level_a": [STREAM, HOIST, INTERLEAVE], "level_b": [STREAM, HOIST, INTERLEAVE],
     })
     # the operand that the outer loop does not index stays for all of it, or is streamed
     inner = np.where(choices["m_outer"], choices["level_b"], choices["level_a"])
-    choices = select(choices, inner != INTERLEAVE)
-    columns = crossed(tiles, choices)
+    choices = tables.select(choices, inner != INTERLEAVE)
+    columns = tables.crossed(tiles, choices)
     columns |= {f"t{d}": np.minimum(columns[f"{d}b"] * dim, ceil_div(e, dim) * dim)
                 for d, e in (("m", p.m), ("n", p.n), ("k", p.k))}
     # more places for sums are never slower; where stores stand is tried with the best
@@ -187,12 +176,12 @@ def _conv_columns(
     """Tiles that the accumulator may hold, with all ways to load and keep them."""
     picture, dim = scheme.image, bounds.dim
     pooled = workload.epilogue.pool is not None
-    heights = divisions(picture.rows.outputs, 1, limit=16)
-    widths = divisions(picture.cols.outputs, 1, limit=8)
+    heights = tables.divisions(picture.rows.outputs, 1, limit=16)
+    widths = tables.divisions(picture.cols.outputs, 1, limit=8)
     stats_h = [_axis_stats(picture.rows, int(t), dim, scheme) for t in heights]
     stats_w = [_axis_stats(picture.cols, int(t), dim, scheme) for t in widths]
-    blocks = divisions(picture.o, dim, bounds.acc_rows)
-    tiles = product({"h": range(len(heights)), "w": range(len(widths)), "ob": blocks})
+    blocks = tables.divisions(picture.o, dim, bounds.acc_rows)
+    tiles = tables.product({"h": range(len(heights)), "w": range(len(widths)), "ob": blocks})
     sums = np.array([s["most"] for s in stats_h])[tiles["h"]] * np.array([s["most"] for s in stats_w])[tiles["w"]]
     fits = sums * tiles["ob"] <= bounds.acc_rows
     if not fits.any():
@@ -200,11 +189,11 @@ def _conv_columns(
     if pooled:
         extents = [np.array([s["most"] for s in stats])[tiles[d]] for d, stats in (("h", stats_h), ("w", stats_w))]
         fits &= (extents[0] <= MOST_POOL_EXTENT) & (extents[1] <= MOST_POOL_EXTENT)
-    tiles = select(tiles, fits)
-    choices = product({"o_outer": [0, 1], "level_x": [STREAM, HOIST, INTERLEAVE], "level_w": [STREAM, HOIST],
+    tiles = tables.select(tiles, fits)
+    choices = tables.product({"o_outer": [0, 1], "level_x": [STREAM, HOIST, INTERLEAVE], "level_w": [STREAM, HOIST],
                        "slots_x": [1, 2]})
-    choices = select(choices, (choices["o_outer"] == 0) | (choices["level_x"] == STREAM))
-    columns = crossed(tiles, choices)
+    choices = tables.select(choices, (choices["o_outer"] == 0) | (choices["level_x"] == STREAM))
+    columns = tables.crossed(tiles, choices)
     columns["oh"], columns["ow"] = heights[columns["h"]], widths[columns["w"]]
     columns["o"] = np.minimum(columns["ob"] * dim, ceil_div(picture.o, dim) * dim)
     columns |= _tile_stats(stats_h, stats_w, columns, scheme)

@@ -38,10 +38,11 @@ first are simulated and the fastest is taken and kept, as for every target.
 The worked example is :mod:`archloom.uma_targets.oma`; ``docs/writing_a_target.md`` explains it.
 """
 
+from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
-from archloom.mapper.options import Option
+from archloom.mapper.options import GraphOptions, Option
 from archloom.mapper.pipeline import Issue, Loop
-from archloom.mapper.space import divided
+from archloom.mapper.space import Columns, divided
 from archloom.mapper.tiling import Shape, Tiling, square_tiles, tile_loads
 from archloom.oracle.stream import Instr
 from archloom.uma_targets.kit.gemm import EmitGemm, Gemm
@@ -49,6 +50,7 @@ from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, 
 from archloom.uma_targets.kit.target import GemmKit, KitTarget
 
 __all__ = [
-    "EmitGemm", "Gemm", "GemmKit", "Instr", "Issue", "KitTarget", "Loop", "Nodes", "Option", "Piece", "Shape",
-    "TileMapping", "Tiling", "ceil_div", "divided", "each", "pieces", "repeat", "square_tiles", "tile_loads",
+    "Columns", "EmitGemm", "Gemm", "GemmKit", "GraphOptions", "Hardware", "Instr", "Issue", "KitTarget", "Loop",
+    "Nodes", "Option", "Piece", "Shape", "TileMapping", "Tiling", "ceil_div", "divided", "each", "pieces", "repeat",
+    "square_tiles", "tile_loads",
 ]

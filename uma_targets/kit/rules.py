@@ -244,11 +244,6 @@ def stated(rule: Callable[..., str | None]) -> str:
     return " ".join((rule.__doc__ or rule.__name__).strip().split("\n\n")[0].split())
 
 
-def all_of(anchor: str, rules: tuple[Rule, ...], sized: tuple[SizedRule, ...] = ()) -> AllOf:
-    """See :class:`AllOf`."""
-    return AllOf(anchor, rules, sized)
-
-
 # numbers of an operator ---------------------------------------------------------------------------------------------
 
 

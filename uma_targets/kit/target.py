@@ -182,4 +182,4 @@ def _predicate(kit: GemmKit, anchor: str) -> rules.AllOf:
     else:
         base = rules.FLOAT_CONV2D if float32 else rules.INT8_CONV2D
     extra = (*(() if kit.bias else (rules.no_bias,)), *(() if kit.relu else (rules.no_activation,)))
-    return rules.all_of("matmul" if anchor == "matmul" else "nn.conv2d", (*base, *extra))
+    return rules.AllOf("matmul" if anchor == "matmul" else "nn.conv2d", (*base, *extra))

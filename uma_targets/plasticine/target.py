@@ -10,20 +10,19 @@ import numpy as np
 
 from archloom.acadl_models.plasticine import isa_parameters, plasticine
 from archloom.mapper.mapping import Mapping as TileMapping
-from archloom.mapper.options import GraphOptions
+from archloom.uma_targets import kit
 from archloom.uma_targets.kit import Gemm as KitGemm
-from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Nodes, Shape, Tiling
+from archloom.uma_targets.kit import Issue, Loop, Nodes, Tiling
 from archloom.uma_targets.kit.spans import kinds
 from archloom.uma_targets.plasticine.emit import Gemm
 from archloom.uma_targets.plasticine.plan import WORD_BYTES, Column, Machine, demand, sizes, tiling_of, tilings
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.mapper.hardware import Hardware
     from archloom.mapper.pipeline import Number
-    from archloom.mapper.space import Columns
 
-GRAPH = GraphOptions(plasticine)
+GRAPH = kit.GraphOptions(plasticine)
+
 
 def emit(gemm: KitGemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:
     """The instructions of one product; the mapping's tile is the block of one pair of units."""
@@ -35,12 +34,12 @@ def emit(gemm: KitGemm, mapping: TileMapping, parameters: Mapping[str, int]) -> 
     ).nodes()
 
 
-def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
+def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
     """Blocks that fit into a PMU, ranked by compute against DRAM."""
     machine = Machine.of(isa_parameters(GRAPH.graph(options)))
     found = sizes(shape.m, shape.n, shape.k, machine)
 
-    def block(c: "Columns") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def block(c: kit.Columns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return c["m"], -(-c["n"] // machine.lanes), c["k"]
 
     return Tiling(
@@ -59,7 +58,7 @@ class Run(NamedTuple):
     blocks: np.ndarray
 
 
-def _loops(shape: Shape, block: tuple[Column, Column, Column], machine: Machine) -> Loop:
+def _loops(shape: kit.Shape, block: tuple[Column, Column, Column], machine: Machine) -> Loop:
     """Tiles of C, one for each group of rows and each of columns, as they are cut: those that are alike are counted.
 
     They are parts of one loop, as all but the very first overlap what is before them, however few are alike.
@@ -92,7 +91,7 @@ def _last(runs: list[Run]) -> Run:
 
 
 def _tile(
-    shape: Shape, machine: Machine, k: Column, sums: Column, rows: Run, columns: Run, lacks: np.ndarray
+    shape: kit.Shape, machine: Machine, k: Column, sums: Column, rows: Run, columns: Run, lacks: np.ndarray
 ) -> Loop:
     """A tile of all pairs of units, ``lacks`` vectors less broad: while a step of k is folded, the next blocks come."""
     lanes, rest = machine.lanes, shape.k % k
@@ -129,7 +128,7 @@ def _peak(graph: "ArchitectureGraph") -> int:
     return graph.parameters["units"] * graph.parameters["lanes"]
 
 
-PLASTICINE = GemmKit(
+PLASTICINE = kit.GemmKit(
     name="plasticine",
     description="checkerboard of SIMD pipelines and scratchpads for parallel patterns, float32 (Plasticine)",
     options=GRAPH.options(),
@@ -143,7 +142,7 @@ PLASTICINE = GemmKit(
 )
 
 
-class Plasticine(KitTarget):
+class Plasticine(kit.KitTarget):
     """Plasticine: pattern compute and memory units in a checkerboard."""
 
     kit = PLASTICINE

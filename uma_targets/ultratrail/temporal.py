@@ -22,9 +22,7 @@ from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import HbmTensor, Instr, Stream
 from archloom.tvm_backend.compiled import OptionValue
 from archloom.tvm_backend.ir.match import QuantizedOp
-from archloom.tvm_backend.targets.backend import Lowered
-from archloom.tvm_backend.targets.layouts import NHWC
-from archloom.uma_targets.kit import rules, strategies
+from archloom.uma_targets.kit import rules
 from archloom.uma_targets.kit.gemm import LOWEST
 from archloom.uma_targets.kit.nest import Memory, Nodes, Piece, ceil_div, each, float_bits, pieces, repeat
 from archloom.uma_targets.ultratrail.emit import NONE, room
@@ -100,23 +98,10 @@ def fits(op: QuantizedOp, options: Mapping[str, OptionValue]) -> str | None:
             f"{work.windows.count} results do not fit")
 
 
-TAKEN = rules.all_of(
+TAKEN = rules.AllOf(
     "nn.conv2d", (*rules.QUANTIZATION, rules.int32_bias, rules.plain_convolution, one_axis), (fits,)
 )
 """What is taken as a temporal convolution."""
-
-
-def convolution(op: QuantizedOp) -> Lowered:
-    """NCHW in the network, channels last in memory; the OIHW kernel becomes [kh, kw, c, o]."""
-    data, kernel = op.operands
-    n, c, h, w = data.shape
-    o, _, kh, kw = kernel.shape
-    (sh, sw), (top, left, bottom, right) = op.attrs["strides"], op.attrs["padding"]
-    assert kernel.array is not None
-    work = wl.conv2d(n, h, w, c, o, kh, kw, stride=(sh, sw), padding=(top, left, bottom, right),
-                     epilogue=strategies.epilogue(op), name=op.name)
-    constants = {"W": np.ascontiguousarray(kernel.array.transpose(2, 3, 1, 0)), **strategies.bias(op)}
-    return Lowered(work, strategies.label("conv2d", op), (("X", 0),), constants, NHWC)
 
 
 def temporal_of(workload: Workload) -> Temporal:
