@@ -24,11 +24,6 @@ __all__ = ["Accelerator", "Emitter", "Option", "OptionValue"]
 Options = Mapping[str, Any]
 
 
-def _square_array(graph: "ArchitectureGraph") -> int:
-    """A multiply-accumulate in every cycle for each of ``dim`` x ``dim`` elements."""
-    return Hardware.from_graph(graph).dim ** 2
-
-
 class Emitter(Protocol):
     """Turns a mapped workload into a stream of the accelerator's instructions."""
 
@@ -64,7 +59,8 @@ class Accelerator:
     isa_parameters: Callable[["ArchitectureGraph"], Mapping[str, int]] = field(repr=False)
     make_emitter: Callable[[Mapping[str, int]], Emitter] = field(repr=False)
     make_space: Callable[["Workload", Hardware, Options], "Space"] = field(repr=False)
-    macs_per_cycle: Callable[["ArchitectureGraph"], int] = field(default=_square_array, repr=False)
+    macs_per_cycle: Callable[["ArchitectureGraph"], int] = field(
+        default=lambda graph: Hardware.from_graph(graph).dim ** 2, repr=False)
     planner: "Callable[[ArchitectureGraph], Planner] | None" = field(default=None, repr=False)
     patience: int = 1
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from archloom.mapper.mapping import Kind
 from archloom.oracle.affine import Affine
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Workload:
     ``chain``  two products one after the other on a mesh: tensors as ``chain`` lists them
     """
 
-    kind: Literal["gemm", "conv2d", "add", "attention", "sweep", "chain"]
+    kind: Kind
     name: str
     dims: tuple[Dim, ...]
     inputs: tuple[Tensor, ...]

@@ -157,13 +157,13 @@ class _Batch:
 
     def kernels_of(self, chain: Chain) -> "dict[str, Future[Entry | None]]":
         """What the processes find of the chain's workloads that are not known yet."""
-        from archloom.mapper import search
+        from archloom.mapper import cache, search
 
         assert self.pool is not None
         found, configuration = {}, _configuration(self.request)
         for workload in chain.unplanned():
             key = search.key_of(workload, configuration)
-            if key not in self.asked and search.recall(key) is None:
+            if key not in self.asked and search.KEPT.get(key, cache.from_json) is None:
                 self.asked[key] = self.pool.ask(planned, workload, self.request)
             if key in self.asked:
                 found[key] = self.asked[key]
@@ -181,8 +181,8 @@ class _Batch:
         assert waiting.chain is not None
         for key, future in waiting.kernels.items():
             entry = future.result()
-            if entry is not None and not search.remembers(key):
-                search.remember(key, entry)
+            if entry is not None and key not in search.KEPT:
+                search.KEPT.remember(key, entry)
         try:
             return waiting.network.of_chain(waiting.chain)
         except ArchloomError:  # said of the network as a whole, whose operators have names
