@@ -131,16 +131,14 @@ class Programs:
         """Everything that was used, for an artifact."""
         from archloom.oracle.xla.executables import platform
 
-        code = {name: self._code.get(name) or self._read(name) or self._serialized(name)
-                for name in {found.name for found in self._used.values()}}
-        known = {name: data for name, data in code.items() if data is not None}
+        known = {}
+        for name in {found.name for found in self._used.values()}:
+            data = self._code.get(name) or self._read(name)
+            if data is None and (program := _loaded.get(name)) is not None:  # this process has it, but no file
+                data = program.serialize()
+            if data is not None:
+                known[name] = data
         return Stored(platform(), {key: found for key, found in self._used.items() if found.name in known}, known)
-
-    @staticmethod
-    def _serialized(name: str) -> bytes | None:
-        """The code of a program that this process has, but no file."""
-        program = _loaded.get(name)
-        return None if program is None else program.serialize()
 
     def _keep(self, program: "Program") -> str | None:
         data = program.serialize()

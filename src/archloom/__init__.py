@@ -148,7 +148,8 @@ def estimate(
     content, in memory and on disk.
     """
     from archloom.tvm_backend.estimate.network import estimate as estimate_model
-    from archloom.tvm_backend.host.profile import load, with_host
+    from archloom.tvm_backend.host.profile import load
+    from archloom.tvm_backend.report.build import with_host
 
     profile = load(host) if host is not None else None
     report = estimate_model(model, _spelled(target), _options(options), as_int8=as_int8, **load_options)

@@ -253,7 +253,8 @@ def test_several_writers_of_which_one_is_killed_leave_whole_plans(own_cache: Pat
         while seen < 200:
             if seen == 50:
                 writers[0].kill()
-            entries = [cache.load_json(key, cache.from_json) for key in keys if (own_cache / "plans" / f"{key}.json").exists()]
+            entries = [cache.load_json(key, cache.from_json) for key in keys
+                       if (own_cache / "plans" / f"{key}.json").exists()]
             assert all(e is not None and (e.mapping, e.timing.cycles) == (first.mapping, first.timing.cycles)
                        for e in entries)
             seen += len(entries)

@@ -142,7 +142,7 @@ def _partition(
     data: Mapping[str, Any], constants: Mapping[str, np.ndarray], module: str | None, plan: "HostPlan | None"
 ) -> Partition:
     ops = (classes.HostOp(**{**op, "shape": tuple(op["shape"]), "refused": _refused(op)}) for op in data["host"])
-    host = classes.HostPart(module, tuple(ops), loaded=plan)
+    host = classes.HostPart(module, tuple(ops), planned=lambda: plan)
     regions = tuple(_read_region(region, constants) for region in data["regions"])
     return Partition(data["name"], data["source"], data["target"], dict(data["options"]), _specs(data["inputs"]),
                      _specs(data["outputs"]), regions, host)

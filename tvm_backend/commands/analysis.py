@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,6 +132,8 @@ def run_estimate(args: argparse.Namespace) -> Outcome:
     """Estimate MODEL."""
     from archloom.tvm_backend.estimate.network import Request, report_of
     from archloom.tvm_backend.frontends.source import Source
+    from archloom.tvm_backend.host.profile import load
+    from archloom.tvm_backend.report.build import with_host
 
     options = arguments.target_options(args)  # which spells args.target
     request = Request(args.target, options, args.as_int8)
@@ -140,24 +141,14 @@ def run_estimate(args: argparse.Namespace) -> Outcome:
     source = arguments.source(args)
     if args.as_int8 and (source.kind != "onnx" or args.calibrate):
         raise InputError("--as-int8: for a float ONNX file, without --calibrate")
-    profile = _profile(args.host)
+    profile = None if args.host is None else load(args.host)
     if args.no_cache:
         os.environ[ENVIRONMENT] = ""
     with bar() as progress:
         if args.calibrate:
             source = Source.of(arguments.load_model(args))
         report = report_of(source, request, progress)
-    return _report_outcome(report if profile is None else profile(report), args)
-
-
-def _profile(host: str | None) -> "Callable[[Report], Report] | None":
-    """What puts the estimated seconds of a host into a report."""
-    if host is None:
-        return None
-    from archloom.tvm_backend.host.profile import load, with_host
-
-    profile = load(host)
-    return lambda report: with_host(report, profile)
+    return _report_outcome(report if profile is None else with_host(report, profile), args)
 
 
 def run_calibrate_host(args: argparse.Namespace) -> Outcome:

@@ -58,11 +58,13 @@ def run(args: argparse.Namespace) -> Outcome:
 def read_stream(path: Path, layer: str | None) -> Stream:
     """The stream in a text or binary file, or the stream of ``layer`` in an artifact."""
     from archloom.oracle import assembly, binary
+    from archloom.tvm_backend.artifact import network as artifact
     from archloom.tvm_backend.artifact.files import is_artifact
     from archloom.tvm_backend.files import read_file
 
     if is_artifact(path):
-        return _of_artifact(path, layer)
+        compiled = artifact.load(path).compiled
+        return compiled.plans[arguments.layer_of(str(path), list(compiled.plans), layer)].stream
     if path.is_dir():
         raise ArtifactError(f"{path}: a directory, but not an artifact, or half-written: manifest.json is missing")
     if layer is not None:
@@ -74,13 +76,6 @@ def read_stream(path: Path, layer: str | None) -> Stream:
         return assembly.parse(blob.decode(), str(path))
     except UnicodeDecodeError as error:
         raise StreamError(f"{path}: neither assembly text nor a binary stream: {error}") from error
-
-
-def _of_artifact(path: Path, layer: str | None) -> Stream:
-    from archloom.tvm_backend.artifact import network as artifact
-
-    compiled = artifact.load(path).compiled
-    return compiled.plans[arguments.layer_of(str(path), list(compiled.plans), layer)].stream
 
 
 def checked(stream: Stream) -> "Isa":

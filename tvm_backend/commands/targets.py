@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.errors import GraphError, InputError, TargetError
 from archloom.tvm_backend.commands import arguments
-from archloom.tvm_backend.commands.isa import load
+from archloom.tvm_backend.commands.isa import described, load, written
 from archloom.tvm_backend.commands.outcome import Outcome
 from archloom.tvm_backend.files import read_file, write_file
 from archloom.tvm_backend.report.table import Column, render
@@ -59,7 +59,8 @@ def run_describe(args: argparse.Namespace) -> Outcome:
         for flag, given in (("--dot", args.dot), ("--svg", args.svg), ("--df", args.df)):
             if given:
                 raise InputError(f"{flag}: {path} describes instructions, not a graph")
-        return _isa_outcome(load(args.target, options))
+        isa = load(args.target, options)
+        return Outcome(f"{_isa_text(isa)}\n\n{written(isa, 'taidl')}", described(isa))
     if path.suffix == ".df":
         graph = df_graph(path, options)
         return _df_outcome(graph) if args.df else _graph_outcome(graph, args.dot, args.svg)
@@ -120,9 +121,11 @@ def _target_outcome(name: str, options: dict[str, str], dot: bool, svg: Path | N
             for o in target.options]
     columns = (Column("option"), Column("value", "right"), Column("unit"), Column("expected"), Column("", limit=80))
     takes = _rules(backend)
+    taken = [line for operator, rules in takes.items()
+             for line in (f"takes {operator} where", *(f"  - {rule}" for rule in rules))]
     data = {**target.to_json(), "values": values, "takes": takes, "isa": _isa_data(isa), "graph": _graph_data(graph)}
     return Outcome("\n\n".join([
-        f"{name}: {target.description}", render(columns, rows), _rules_text(takes), describe(graph),
+        f"{name}: {target.description}", render(columns, rows), "\n".join(taken), describe(graph),
         _isa_text(isa)]), data)
 
 
@@ -138,17 +141,6 @@ def _rules(backend: "UMABackend") -> dict[str, list[str]]:
         if same is None:
             found[anchor if anchor not in found else f"{anchor}, or"] = stated
     return found
-
-
-def _rules_text(takes: dict[str, list[str]]) -> str:
-    return "\n".join(line for operator, rules in takes.items()
-                     for line in (f"takes {operator} where", *(f"  - {rule}" for rule in rules)))
-
-
-def _isa_outcome(isa: "Isa") -> Outcome:
-    from archloom.tvm_backend.commands.isa import described, written
-
-    return Outcome(f"{_isa_text(isa)}\n\n{written(isa, 'taidl')}", described(isa))
 
 
 def _isa_data(isa: "Isa") -> dict[str, Any]:

@@ -89,10 +89,15 @@ def estimate(
 
 
 def report_of(source: Source, request: Request, progress: Progress | None = None) -> Report:
-    """The report of a network."""
-    if source.kind == "onnx":
-        return of_onnx(source, request, progress)
+    """The report of a network; of an ONNX network kept by its content: its graph, shapes and small constants."""
+    from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
+
     refuse_int8(source, request)
+    if source.kind == "onnx":
+        try:
+            return OnnxNetwork.of(source, request).report(progress)
+        except NoSkeleton as error:
+            return _imported(source, request, progress, error)
     if (operator := source.operator) is not None and (partition := partition_operator(operator, request.chosen())):
         return _planned(partition, request, progress)
     return _of_model(source.load_for(request.target), request, progress)
@@ -105,17 +110,6 @@ def refuse_int8(source: Source, request: Request) -> None:
     if source.kind == "operator":
         raise InputError("as_int8: not taken with an operator as text")
     raise InputError("as_int8: only taken for an ONNX network that is not loaded yet; use quantize() for others")
-
-
-def of_onnx(source: Source, request: Request, progress: Progress | None = None) -> Report:
-    """The report of an ONNX network, kept by its content: its graph, shapes and small constants."""
-    from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
-
-    try:
-        network = OnnxNetwork.of(source, request)
-    except NoSkeleton as error:
-        return _imported(source, request, progress, error)
-    return network.report(progress)
 
 
 def _of_model(model: "Model", request: Request, progress: Progress | None) -> Report:

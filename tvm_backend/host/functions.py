@@ -1,6 +1,6 @@
 """Relax functions as JAX functions, in a form that functions alike share.
 
-The layers of a network have their host operators alike, but for weights and scales: :class:`HostFunction` takes those
+The layers of a network have their host operators alike, but for weights and scales: a :class:`HostProgram` takes those
 as arguments, and its ``key`` says whatever else it depends on, so that one program of XLA serves all of them.
 """
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from archloom.tvm_backend.host.integer import integer_operator
 from archloom.tvm_backend.host.operators import byte_table, looked_up, translation
+from archloom.tvm_backend.host.plan import HostProgram
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nodes import TensorType, TupleType
 
@@ -29,20 +30,10 @@ LITERAL = 16
 """Up to how many elements a constant is written into the program; larger ones XLA folds slowly."""
 
 
-@dataclass(frozen=True, eq=False)
-class HostFunction:
-    """``run(constants, *inputs)`` gives the tuple of results, as JAX arrays; equal keys mean equal functions."""
-
-    run: Callable[..., tuple[Any, ...]]
-    constants: tuple[np.ndarray, ...]
-    inputs: tuple[tuple[tuple[int, ...], str], ...]
-    """Shape and type of each."""
-    key: str
-
-
-def translate(function: ir.Function) -> HostFunction:
-    """The JAX function of a Relax function whose operators :mod:`archloom.tvm_backend.host.operators` all has."""
-    return _Translator(function).function()
+def translate(function: ir.Function) -> tuple[HostProgram, list[np.ndarray]]:
+    """The program of a Relax function whose operators :mod:`archloom.tvm_backend.host.operators` all has, and the
+    constants that it takes first."""
+    return _Translator(function).program()
 
 
 @dataclass(eq=False)
@@ -56,7 +47,7 @@ class _Translator:
         self.steps: list[tuple[Callable[..., Any], list[Reference]]] = []
         self.digest = hashlib.sha256()
 
-    def function(self) -> HostFunction:
+    def program(self) -> tuple[HostProgram, list[np.ndarray]]:
         given = [[(ty.shape, ty.dtype) for ty in ir.fields_of(ir.type_of(p)) if isinstance(ty, TensorType)]
                  for p in self.source.params]
         inputs = tuple(tensor for tensors in given for tensor in tensors)
@@ -68,16 +59,17 @@ class _Translator:
             self.slots[binding.var] = len(self.slots)
         self.note("results")
         results = [self.reference(r) for r in ir.outputs_of(self.source)]
-        steps = self.steps
+        steps, count = self.steps, len(self.constants)
 
-        def run(constants: Sequence[Any], *values: Any) -> tuple[Any, ...]:
-            environment = _grouped(values, fields)
+        def run(*given: Any) -> tuple[Any, ...]:
+            constants, environment = given[:count], _grouped(given[count:], fields)
             for rule, arguments in steps:
                 environment.append(rule(*[a(environment, constants) for a in arguments]))
             found = [r(environment, constants) for r in results]
             return tuple(x for y in found for x in (y if isinstance(y, tuple | list) else (y,)))
 
-        return HostFunction(run, tuple(self.constants), inputs, self.digest.hexdigest())
+        taken = tuple((c.shape, str(c.dtype)) for c in self.constants)
+        return HostProgram(self.digest.hexdigest(), (*taken, *inputs), run), self.constants
 
     def note(self, *what: object) -> None:
         """Make the key depend on ``what``."""

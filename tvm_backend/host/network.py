@@ -197,14 +197,14 @@ def jitted(function: Any) -> Piece:
 
     from archloom.tvm_backend.host.functions import translate
 
-    made = translate(function)
+    program, constants = translate(function)
     with jax.enable_x64(True):
-        placed = [jax.numpy.asarray(c) for c in made.constants]
-    run = jax.jit(made.run)
+        placed = [jax.numpy.asarray(c) for c in constants]
+    run = program.jitted()
 
     def piece(inputs: Sequence[Any]) -> Sequence[Any]:
         with jax.enable_x64(True):
-            results: Sequence[Any] = run(placed, *inputs)
+            results: Sequence[Any] = run(*placed, *inputs)
         return results
 
     return piece

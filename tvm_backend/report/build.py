@@ -16,6 +16,7 @@ from archloom.tvm_backend.version import VERSION
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Configuration
     from archloom.mapper.search import Plan
+    from archloom.tvm_backend.host.profile import HostProfile
     from archloom.tvm_backend.targets.choice import Chosen
 
 
@@ -109,3 +110,17 @@ def _energy(plan: "Plan", made: "Configuration", known: _Energies) -> EnergyUse 
 def _hosted(op: HostOp) -> Layer:
     note = f"{HOST_NOTE}: {op.reason}" if op.reason else HOST_NOTE
     return Layer(op.name, op.op, "host", op.shape, op.macs, note=note)
+
+
+def with_host(report: Report, profile: "HostProfile") -> Report:
+    """The report with estimated times of its host layers; cycles and seconds of the accelerator stay as they are."""
+    layers = tuple(layer if layer.where != "host" else _timed(layer, profile) for layer in report.layers)
+    total = sum(layer.seconds or 0.0 for layer in layers if layer.where == "host")
+    return replace(report, layers=layers, host_profile=profile.name, host_seconds=total, scope=(
+        f"accelerator simulated; host layers estimated by the roofline of host {profile.name!r}"))
+
+
+def _timed(layer: Layer, profile: "HostProfile") -> Layer:
+    note = f"runs on the host; seconds are an estimate for host {profile.name!r}"
+    reason = (layer.note or "").removeprefix(HOST_NOTE)
+    return replace(layer, seconds=profile.seconds(layer.op, layer.shape, layer.macs), note=note + reason)

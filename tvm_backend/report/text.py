@@ -52,7 +52,8 @@ def totals(report: Report) -> str:
         *([f"host         {duration(report.host_seconds)} for its operators, an estimate for {report.host_profile!r}"]
           if report.host_seconds is not None else []),
         f"utilization  {percent(report.utilization)} of {count(report.peak_macs_per_cycle)} MACs a cycle",
-        *_physical(report),
+        *([] if report.joules is None else [f"energy       {report.joules:.4g} J"]),
+        *([] if report.area_mm2 is None else [f"area         {report.area_mm2:.4g} mm²"]),
     ])
 
 
@@ -62,13 +63,6 @@ def _shares(report: Report) -> list[str]:
         return []
     return [f"  {s.name:<10} {s.layers} layers, {percent(s.macs / report.macs if report.macs else None)} of the MACs, "
             f"{count(s.cycles)} cycles = {duration(s.seconds)} at {s.clock_hz / 1e9:g} GHz" for s in report.targets]
-
-
-def _physical(report: Report) -> list[str]:
-    """Energy and area, where the architecture graph has figures."""
-    energy = [] if report.joules is None else [f"energy       {report.joules:.4g} J"]
-    area = [] if report.area_mm2 is None else [f"area         {report.area_mm2:.4g} mm²"]
-    return energy + area
 
 
 def _notable_options(report: Report) -> Mapping[str, Any]:
@@ -84,10 +78,8 @@ def _notable_options(report: Report) -> Mapping[str, Any]:
 
 def full_text(report: Report) -> str:
     """Layers, host operators and totals."""
-    parts = [layer_table(report)]
-    if report.host:
-        parts.append(host_table(report))
-    return "\n\n".join(filter(None, [*parts, titled(report.fallbacks), totals(report)]))
+    host = host_table(report) if report.host else ""
+    return "\n\n".join(filter(None, [layer_table(report), host, titled(report.fallbacks), totals(report)]))
 
 
 def to_csv(report: Report) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from archloom.oracle.errors import TargetError
 from archloom.tvm_backend.compiled import HostPart, Refused, Region, Step, Value, View
+from archloom.tvm_backend.host.plan import plan_of
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.match import NotQuantized, QuantizedOp, is_made_up
 from archloom.tvm_backend.model import Model
@@ -311,7 +312,7 @@ def lower_host(partitioned: Partitioned, model: Model, chosen: Sequence[Chosen])
         answers = tuple(known.get(c.name) or _reason(op.op, by_name.get(op.name), bound, c.backend) for c in chosen)
         name = results.get(op.name, op.name) if is_made_up(op.name) else op.name
         ops.append(replace(op, name=name, reason=_joint_reason(answers), refused=answers))
-    return HostPart(None, tuple(ops), kept)
+    return HostPart(None, tuple(ops), kept, lambda: plan_of(kept))
 
 
 def _joint_reason(answers: Sequence[Refused]) -> str:

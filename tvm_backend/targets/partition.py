@@ -85,8 +85,9 @@ def _check(pattern: Pattern, target: Chosen, refuse: Refuse, taken: list[tuple[s
     def check(context: Any) -> bool:
         inside = dict(context.matched_bindings.items())
         found = _read(target.backend, context, inside)
-        verdict = found
-        if isinstance(found, QuantizedOp):
+        if isinstance(found, Verdict):
+            verdict = found
+        else:
             verdict = Verdict(True, "") if pattern.predicate is None else pattern.predicate(found, target.options)
             if verdict.ok:
                 _note(found, context, inside, taken)

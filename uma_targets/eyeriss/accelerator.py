@@ -96,15 +96,11 @@ def shape_of(workload: Workload) -> Shape:
 def _space(workload: Workload, hardware: "Hardware", options: Mapping[str, Any]) -> Space:
     machine = Machine.of(EYERISS.graph(options))
     tensors = Tensors(item=1, out_item=workload.output.item_bytes, channels_last=True, bias=workload.epilogue.bias)
-    if _is_product(workload):
+    # as a matrix product its image may have any width
+    if workload.kind == "gemm" or (workload.is_pointwise and workload.epilogue.out_dtype == "int8"):
         batch, m, n, k = sizes_of(workload)
         return products(workload.name, (m, n, k), machine, tensors, batch=batch)
     return convolutions(workload.name, shape_of(workload), machine, tensors)
-
-
-def _is_product(workload: Workload) -> bool:
-    """Whether it can be emitted as a matrix product, whose image may have any width."""
-    return workload.kind == "gemm" or (workload.is_pointwise and workload.epilogue.out_dtype == "int8")
 
 
 def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
@@ -115,19 +111,12 @@ def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
     )
 
 
-def _emitter(parameters: Mapping[str, int]) -> EyerissEmitter:
-    return EyerissEmitter(tuple(parameters.items()))
-
-
-def _peak(graph: "ArchitectureGraph") -> int:
-    """A multiply-accumulate a cycle in every PE."""
-    return graph.parameters["rows"] * graph.parameters["cols"]
-
-
 EYERISS = Accelerator(
     "eyeriss", "row-stationary array of PEs for convolutions, int8 networks on 16-bit PEs (Eyeriss v1)",
     GRAPH.options({"lookahead": [Option(
         "mac_picojoules", float, None, "energy of a multiply-accumulate; what memories cost follows from it by the "
         "published ratios. By default no energy is stated", 0.0, 1e6, unit="pJ")]}),
-    ISA, _graph, isa_parameters, _emitter, _space, _peak, patience=5,
+    ISA, _graph, isa_parameters, lambda parameters: EyerissEmitter(tuple(parameters.items())), _space,
+    macs_per_cycle=lambda graph: graph.parameters["rows"] * graph.parameters["cols"],  # one in every PE
+    patience=5,
 )

@@ -98,11 +98,11 @@ class ConvEmission:
     def rows(self) -> dict[str, int]:
         """Local rows of one slot of each operand and of C, and of one chunk of X."""
         t, x_chunk = self.mapping, self.scheme.input_rows(*self.sums)
-        r = conv_residency(
+        x, w, c = conv_residency(
             x_chunk, self.parameters.dim, self.sums[0] * self.sums[1], self.chunks, self.scheme.steps,
             ceil_div(self.image.o, t.size("o")), self.o_blocks, t.level("X") == "stream", t.level("W") == "stream",
             not self.p_outer, t.dataflow == "os")
-        return {"X": int(r.x_rows), "W": int(r.w_rows), "C": int(r.c_rows), "chunk": x_chunk}
+        return {"X": int(x), "W": int(w), "C": int(c), "chunk": x_chunk}
 
     @property
     def demand(self) -> tuple[int, int]:

@@ -142,7 +142,7 @@ class GemmEmission:
         mine_base = self._slot(mine, b * outer_tiles + o)
         nodes: Nodes = []
         if t.level(mine) == "hoist":
-            nodes += self._load_tile(mine, mine_base, o * tile, run.size, b)
+            nodes += self._load(mine, mine_base, o * tile, run.size, Affine(0), p.k, b)
 
         def one(i: Affine, irun: Piece) -> Nodes:
             number = (b * outer_tiles + o) * inner_tiles + i
@@ -183,9 +183,9 @@ class GemmEmission:
             k0 = kt * t.size("k")
             nodes: Nodes = []
             if tile.load_a:
-                nodes += self._load_a(at.a_base, tile.m0, tile.m_size, k0, run.size, tile.batch)
+                nodes += self._load("A", at.a_base, tile.m0, tile.m_size, k0, run.size, tile.batch)
             if tile.load_b:
-                nodes += self._load_b(at.b_base, tile.n0, tile.n_size, k0, run.size, tile.batch)
+                nodes += self._load("B", at.b_base, tile.n0, tile.n_size, k0, run.size, tile.batch)
             start = p.bias is None and run.is_first
             store = apart and run.is_last
             if t.dataflow == "ws":
@@ -207,42 +207,29 @@ class GemmEmission:
 
     # loads and stores
 
-    def _load_tile(self, operand: str, base: Affine, first: Affine, size: int, b: Affine) -> Nodes:
-        """The whole reduction of one tile."""
-        zero = Affine(0)
-        if operand == "A":
-            return self._load_a(base, first, size, zero, self.problem.k, b)
-        return self._load_b(base, first, size, zero, self.problem.k, b)
-
     def _load_all(self, operand: str, base: Affine, b: Affine) -> Nodes:
         """The whole operand, tile by tile of the inner loop."""
         p, t = self.problem, self.mapping
         extent, tile = (p.m, t.size("m")) if operand == "A" else (p.n, t.size("n"))
-        return each("t", pieces(extent, tile), lambda i, run: self._load_tile(
-            operand, self._inner_base(operand, base, i), i * tile, run.size, b))
+        return each("t", pieces(extent, tile), lambda i, run: self._load(
+            operand, self._inner_base(operand, base, i), i * tile, run.size, Affine(0), p.k, b))
 
-    def _load_a(self, base: Affine, m0: Affine, m_size: int, k0: Affine, k_size: int, b: Affine) -> Nodes:
-        p, dim, width = self.problem, self.parameters.dim, int(self.residency.a_width)
+    def _load(self, operand: str, base: Affine, first: Affine, size: int, k0: Affine, k_size: int, b: Affine) -> Nodes:
+        """``size`` rows of A, or columns of B, from ``first`` on, over ``k_size`` of the reduction from ``k0`` on."""
+        p, dim, r = self.problem, self.parameters.dim, self.residency
+        of_a, matrix = operand == "A", Affine(0) if p.shared_b else b * (p.k * p.n)
+        width = int(r.a_width if of_a else r.b_width)
 
         def block(kb: Affine, krun: Piece, i: Affine, run: Piece) -> Nodes:
-            row = (b * p.m + m0 + i * dim) * p.k + k0 + kb * dim
             local = base + (kb * width + i) * dim
-            return [isa.mvin(A, row + p.a.address, Block(local, run.size, krun.size))]
-
-        return each("kb", pieces(k_size, dim), lambda kb, krun: each(
-            "i", pieces(m_size, dim), lambda i, run: block(kb, krun, i, run)))
-
-    def _load_b(self, base: Affine, n0: Affine, n_size: int, k0: Affine, k_size: int, b: Affine) -> Nodes:
-        p, dim, width = self.problem, self.parameters.dim, int(self.residency.b_width)
-        matrix = Affine(0) if p.shared_b else b * (p.k * p.n)
-
-        def block(kb: Affine, krun: Piece, j: Affine, run: Piece) -> Nodes:
-            row = matrix + (k0 + kb * dim) * p.n + n0 + j * dim
-            local = base + (kb * width + j) * dim
+            if of_a:
+                row = (b * p.m + first + i * dim) * p.k + k0 + kb * dim
+                return [isa.mvin(A, row + p.a.address, Block(local, run.size, krun.size))]
+            row = matrix + (k0 + kb * dim) * p.n + first + i * dim
             return [isa.mvin(B, row + p.b.address, Block(local, krun.size, run.size))]
 
         return each("kb", pieces(k_size, dim), lambda kb, krun: each(
-            "j", pieces(n_size, dim), lambda j, run: block(kb, krun, j, run)))
+            "i" if of_a else "j", pieces(size, dim), lambda i, run: block(kb, krun, i, run)))
 
     def _c_local(self, tile: Tile, i: Affine, j: Affine) -> Affine:
         width = ceil_div(self.mapping.size("m"), self.parameters.dim)

@@ -18,7 +18,6 @@ from archloom.uma_targets.plasticine.emit import Gemm
 from archloom.uma_targets.plasticine.plan import WORD_BYTES, Column, Machine, demand, sizes, tiling_of, tilings
 
 if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
     from archloom.mapper.pipeline import Number
 
 GRAPH = kit.GraphOptions(plasticine)
@@ -37,13 +36,13 @@ def emit(gemm: KitGemm, mapping: TileMapping, parameters: Mapping[str, int]) -> 
 def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
     """Blocks that fit into a PMU, ranked by compute against DRAM."""
     machine = Machine.of(isa_parameters(GRAPH.graph(options)))
-    found = sizes(shape.m, shape.n, shape.k, machine)
+    rows, vectors, depths = sizes(shape.m, shape.n, shape.k, machine)
 
     def block(c: kit.Columns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return c["m"], -(-c["n"] // machine.lanes), c["k"]
 
     return Tiling(
-        {"m": found.m, "n": [n * machine.lanes for n in found.n], "k": found.k},
+        {"m": rows, "n": [n * machine.lanes for n in vectors], "k": depths},
         demand={"pmu": lambda c: demand(machine, *block(c))}, room={"pmu": machine.vectors},
         loops=lambda c: _loops(shape, block(c), machine),
         help="a larger pmu_kib",
@@ -123,11 +122,6 @@ def _fold(machine: Machine, deep: Number, rows: Run, columns: Run) -> Issue:
                  values={"k": deep, "n": columns.size}, beats=words)
 
 
-def _peak(graph: "ArchitectureGraph") -> int:
-    """A vector of products a cycle in every PCU: what the port of its PMU feeds."""
-    return graph.parameters["units"] * graph.parameters["lanes"]
-
-
 PLASTICINE = kit.GemmKit(
     name="plasticine",
     description="checkerboard of SIMD pipelines and scratchpads for parallel patterns, float32 (Plasticine)",
@@ -137,7 +131,8 @@ PLASTICINE = kit.GemmKit(
     isa_parameters=isa_parameters,
     emit=emit,
     tiling=_tiling,
-    macs_per_cycle=_peak,
+    # a vector of products a cycle in every PCU: what the port of its PMU feeds
+    macs_per_cycle=lambda graph: graph.parameters["units"] * graph.parameters["lanes"],
     numbers="float32",
 )
 
