@@ -58,13 +58,6 @@ class Memory:
     def size_bytes(self) -> int:
         return int(self.rows * self.row_bytes)
 
-    def __str__(self) -> str:
-        port = "one shared port" if self.shared_port else f"{self.slots} streams"
-        return (
-            f"{self.buffer}: {self.rows} rows of {self.row_bytes:g} bytes in {self.banks} bank(s), {port} of "
-            f"{self.words_per_cycle} word(s)/cycle each, latency {self.read_latency_cycles}/{self.write_latency_cycles}"
-        )
-
 
 @dataclass(frozen=True)
 class Unit:
@@ -79,10 +72,6 @@ class Unit:
     writes: tuple[str, ...]
     in_flight: int
     queue: int
-
-    def __str__(self) -> str:
-        routes = f"{', '.join(self.reads) or '-'} -> {', '.join(self.writes) or '-'}"
-        return f"{self.name}: {', '.join(self.mnemonics)}; {routes}; {self.in_flight} in flight, {self.queue} queued"
 
 
 @dataclass(frozen=True)
@@ -175,12 +164,6 @@ class Hardware:
         """As :meth:`latency_cycles`, for columns of attributes."""
         unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
         return unit.latency_of(mnemonic).evaluate_columns({**self._graph.parameters, **values})
-
-    def __str__(self) -> str:
-        array = f"{self.dim} x {self.dim} array " if "dim" in self._graph.parameters else ""
-        lines = [f"{self.name}: {array}at {self.clock_hz / 1e6:g} MHz"]
-        lines += [f"  {m}" for m in self.memories] + [f"  {u}" for u in self.units]
-        return "\n".join([*lines, f"  {self.issue_entries} instructions wait for issue"])
 
 
 def _fetched_per_cycle(graph: "ArchitectureGraph") -> float:

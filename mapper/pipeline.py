@@ -47,12 +47,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import Any, TypeAlias, Union
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from archloom.mapper.hardware import Hardware
+from archloom.mapper.hardware import Hardware
 
 Number: TypeAlias = "int | float | np.ndarray"
 """One figure for all candidates, or a column."""
@@ -158,7 +157,7 @@ EMPTY = Loop(1, ())
 class Rates:
     """What instructions cost on one hardware, as parts of ``nest``, whose units wait for one another at memories."""
 
-    def __init__(self, hardware: "Hardware", nest: Loop = EMPTY) -> None:
+    def __init__(self, hardware: Hardware, nest: Loop = EMPTY) -> None:
         self.hardware, self.hbm = hardware, hardware.memory("hbm")
         self.known: dict[tuple[Loop, bytes], _Cost] = {}
         self.spent: dict[Issue, tuple[tuple[str, Number], ...]] = {}
@@ -292,7 +291,7 @@ class Rates:
         return np.ceil(np.asarray(issue.pieces * np.asarray(issue.moves)) / width)
 
 
-def cycles(nest: Loop, hardware: "Hardware") -> np.ndarray:
+def cycles(nest: Loop, hardware: Hardware) -> np.ndarray:
     """Estimated cycles of every candidate."""
     found = _cost(nest, Rates(hardware, nest), True)
     return np.asarray(found.time + found.fill, float)

@@ -12,9 +12,12 @@ import numpy as np
 
 from archloom.oracle.errors import InputError, suggest
 from archloom.oracle.fallbacks import Fallback
+from archloom.tvm_backend.compile import compile_model
 from archloom.tvm_backend.compiled import CompiledModel, Step
 from archloom.tvm_backend.executors import Executor, InterpreterExecutor, XlaExecutor
+from archloom.tvm_backend.programs import Programs
 from archloom.tvm_backend.progress import Progress
+from archloom.tvm_backend.report.build import of_compiled
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.runtime import Capture, checked, run_region
 
@@ -46,8 +49,6 @@ class CompiledNetwork:
         """Cycles, utilization and bytes of every layer, with the host's layers named."""
         if self._saved_report is not None:
             return self._saved_report
-        from archloom.tvm_backend.report.build import of_compiled
-
         return of_compiled(self.compiled)
 
     @property
@@ -133,8 +134,6 @@ class CompiledNetwork:
     @cached_property
     def programs(self) -> "Programs":
         """The programs of XLA that run the network."""
-        from archloom.tvm_backend.programs import Programs
-
         return Programs(self._stored)
 
     @cached_property
@@ -168,8 +167,6 @@ def build(
     model: "Model", target: str, options: Mapping[str, object], *, progress: Progress | None = None
 ) -> CompiledNetwork:
     """Partition, map and emit ``model`` for ``target``."""
-    from archloom.tvm_backend.compile import compile_model
-
     return CompiledNetwork(compile_model(model, target, options, progress=progress))
 
 

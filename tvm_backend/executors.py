@@ -11,7 +11,9 @@ import numpy as np
 
 from archloom.oracle.errors import StreamError
 from archloom.tvm_backend.compiled import CompiledModel, Step
+from archloom.tvm_backend.programs import Programs, stream_key
 from archloom.tvm_backend.progress import Progress
+from archloom.tvm_backend.targets.choice import backends
 
 if TYPE_CHECKING:
     from archloom.oracle.stream import Stream
@@ -40,8 +42,6 @@ class _Streams:
         self._plans = compiled.plans
         self._isas: dict[Any, Isa] = {}
         if not {plan.stream.isa for plan in compiled.plans.values()} <= set(taidl.available()):
-            from archloom.tvm_backend.targets.choice import backends
-
             for backend in backends(compiled.target):  # the ISA of another package's target is known once that is
                 _ = backend.accelerator
 
@@ -97,8 +97,6 @@ class XlaExecutor(_Streams):
     """The functional oracle: each distinct stream is compiled once, and the steps' constants stay on the device."""
 
     def __init__(self, compiled: CompiledModel, programs: "Programs | None" = None) -> None:
-        from archloom.tvm_backend.programs import Programs
-
         super().__init__(compiled)
         self._programs = programs if programs is not None else Programs()
         self._prepared: dict[str, _Prepared] = {}
@@ -106,7 +104,6 @@ class XlaExecutor(_Streams):
     def prepare(self, steps: Sequence[Step], progress: Progress | None = None) -> None:
         """Compile what is not compiled yet: streams become JAX functions one by one, XLA works on several at a time."""
         from archloom.oracle.xla import compile_stream
-        from archloom.tvm_backend.programs import stream_key
 
         waiting = [step for step in steps if step.name not in self._prepared]
         later: list[tuple[Step, str]] = []

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.fallbacks import Fallback, titled
+from archloom.tvm_backend.compile import partition_model
 from archloom.tvm_backend.compiled import Partition, Refused
 from archloom.tvm_backend.ir.match import is_made_up
 from archloom.tvm_backend.report.table import Column, count, percent, render
@@ -118,8 +119,6 @@ def _several(names: list[str]) -> str:
 def explain(model: "Model", target: str, options: Mapping[str, Any] | None = None) -> Explanation:
     """Partition ``model`` for ``target`` (or several, parted by commas) and say why as it is; nothing is mapped but
     what a target weighs as one layer or two."""
-    from archloom.tvm_backend.compile import partition_model
-
     return of_partition(partition_model(model, target, options))
 
 

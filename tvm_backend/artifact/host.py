@@ -11,6 +11,7 @@ import numpy as np
 from archloom.oracle.errors import ArtifactError
 from archloom.tvm_backend.compiled import HostPart
 from archloom.tvm_backend.host.plan import HostCall, HostPlan, HostProgram
+from archloom.tvm_backend.programs import Named, Stored
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.programs import Stored
@@ -109,8 +110,6 @@ def program_files(stored: "Stored") -> dict[str, bytes]:
 
 def read_programs(files: Mapping[str, bytes]) -> "Stored | None":
     """The machine code of an artifact, if it has any."""
-    from archloom.tvm_backend.programs import Named, Stored
-
     if PROGRAMS not in files:
         return None
     data = json.loads(files[PROGRAMS])

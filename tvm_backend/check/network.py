@@ -16,6 +16,7 @@ from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers
 from archloom.tvm_backend.check.tensors import is_quantized, quantization_steps
 from archloom.tvm_backend.check.tolerances import FLOAT_TOLERANCE, LEAST_COSINE, MOST_STEPS
 from archloom.tvm_backend.progress import Progress
+from archloom.tvm_backend.targets.choice import backends
 
 if TYPE_CHECKING:
     import onnx
@@ -230,8 +231,6 @@ def _accuracy(outputs: Sequence[Sequence[np.ndarray]], labels: Any) -> float:
 
 def _bounds(model: "Model", target: str, expected: Sequence[Sequence[np.ndarray]]) -> dict[str, float]:
     """The largest error of each output that rounding explains, for a target that computes in floats."""
-    from archloom.tvm_backend.targets.choice import backends
-
     numbers = [backend.numbers for backend in backends(target)]
     if not set(FLOAT_TOLERANCE).issuperset(numbers):
         return {}

@@ -15,6 +15,7 @@ from archloom.tvm_backend.commands.outcome import Outcome
 from archloom.tvm_backend.commands.progress import bar
 from archloom.tvm_backend.files import read_arrays, write_file
 from archloom.tvm_backend.report.table import Column, percent, render
+from archloom.tvm_backend.report.text import full_text, to_csv
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.check.network import CheckResult
@@ -175,8 +176,6 @@ def run_report(args: argparse.Namespace) -> Outcome:
 
 def _report_outcome(report: "Report", args: argparse.Namespace) -> Outcome:
     import json
-
-    from archloom.tvm_backend.report.text import full_text, to_csv
 
     data = report.to_json()
     if args.csv and args.json and args.output is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.errors import InputError, suggest
 from archloom.tvm_backend.frontends import named_networks
+from archloom.tvm_backend.targets.choice import choose, named_options, spelled
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.frontends.source import Source
@@ -88,8 +89,6 @@ def target_options(args: argparse.Namespace) -> dict[str, Any]:
 
     ``args.target`` becomes the names of the targets, where it has files.
     """
-    from archloom.tvm_backend.targets.choice import choose, named_options, spelled
-
     args.target = spelled(args.target)
     return named_options(choose(args.target, options(args.option)))
 

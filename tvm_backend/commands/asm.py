@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.errors import ArtifactError, InputError, StreamError
 from archloom.oracle.stream import Instr, Node, Stream
+from archloom.tvm_backend.artifact.files import is_artifact
 from archloom.tvm_backend.commands import arguments
 from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.files import read_file, write_file
 from archloom.tvm_backend.report.table import Column, count, render
 
 if TYPE_CHECKING:
@@ -48,7 +50,6 @@ def run(args: argparse.Namespace) -> Outcome:
             text += f"\n\n{shown}"
     if args.output is not None:
         from archloom.oracle.binary import encode
-        from archloom.tvm_backend.files import write_file
 
         write_file(args.output, encode(stream) if args.binary else text.encode())
         text, data["output"] = str(args.output), str(args.output)
@@ -59,8 +60,6 @@ def read_stream(path: Path, layer: str | None) -> Stream:
     """The stream in a text or binary file, or the stream of ``layer`` in an artifact."""
     from archloom.oracle import assembly, binary
     from archloom.tvm_backend.artifact import network as artifact
-    from archloom.tvm_backend.artifact.files import is_artifact
-    from archloom.tvm_backend.files import read_file
 
     if is_artifact(path):
         compiled = artifact.load(path).compiled

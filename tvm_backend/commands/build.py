@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from archloom.oracle.errors import InputError
 from archloom.oracle.fallbacks import titled
 from archloom.tvm_backend import samples
+from archloom.tvm_backend.artifact.files import check_free
 from archloom.tvm_backend.commands import arguments
 from archloom.tvm_backend.commands.outcome import Outcome
 from archloom.tvm_backend.commands.progress import bar
 from archloom.tvm_backend.files import write_arrays
+from archloom.tvm_backend.report.text import full_text
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.executable import CompiledNetwork
@@ -41,9 +43,7 @@ def register(subparsers: Any) -> None:
 
 def run_compile(args: argparse.Namespace) -> Outcome:
     """Compile MODEL and save it; or, with ``--explain``, say who would take what."""
-    from archloom.tvm_backend.artifact.files import check_free
     from archloom.tvm_backend.executable import build
-    from archloom.tvm_backend.report.text import full_text
 
     if args.explain:
         return _explained(args)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend.commands import arguments
 from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.files import write_file
 
 if TYPE_CHECKING:
     from archloom.oracle.taidl.isa import Isa
@@ -41,8 +42,6 @@ def run(args: argparse.Namespace) -> Outcome:
     isa = load(args.isa, arguments.options(args.option))
     text, data = written(isa, form), described(isa)
     if output is not None:
-        from archloom.tvm_backend.files import write_file
-
         write_file(output, text.encode("utf-8"))
         text, data["output"] = str(output), str(output)
     return Outcome(text, data)

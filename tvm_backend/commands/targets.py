@@ -1,4 +1,4 @@
-"""``targets`` and ``describe``."""
+"""``targets``, ``describe`` and ``networks``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from archloom.tvm_backend.commands.isa import described, load, written
 from archloom.tvm_backend.commands.outcome import Outcome
 from archloom.tvm_backend.files import read_file, write_file
 from archloom.tvm_backend.report.table import Column, render
+from archloom.tvm_backend.targets import registry
+from archloom.tvm_backend.targets.choice import choose
+from archloom.tvm_backend.targets.registry import info, targets
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
@@ -38,12 +41,13 @@ def register(subparsers: Any) -> None:
     describe.add_argument("--svg", metavar="FILE", type=Path, help="draw the graph into FILE, too")
     describe.add_argument("--df", action="store_true",
                           help="print cores, memories, links and compute units in the df dialect instead")
+    arguments.command(
+        subparsers, "networks", run_networks, "list the networks that can be given by name",
+        "Their sizes go in parentheses: \"mobilenet_v2(image=96,width=50)\".")
 
 
 def run_targets(args: argparse.Namespace) -> Outcome:
     """List all targets."""
-    from archloom.tvm_backend.targets.registry import targets
-
     found = targets()
     lines = []
     for target in found:
@@ -65,8 +69,6 @@ def run_describe(args: argparse.Namespace) -> Outcome:
         graph = df_graph(path, options)
         return _df_outcome(graph) if args.df else _graph_outcome(graph, args.dot, args.svg)
     if path.suffix == ".py":
-        from archloom.tvm_backend.targets import registry
-
         ran = registry.run_file(path)
         if ran.targets:
             return _target_outcome(registry.target_in(args.target), options, args.dot, args.svg, args.df)
@@ -75,6 +77,21 @@ def run_describe(args: argparse.Namespace) -> Outcome:
         graph = graph_of(path, ran.values)
         return _df_outcome(graph) if args.df else _graph_outcome(graph, args.dot, args.svg)
     return _target_outcome(args.target, options, args.dot, args.svg, args.df)
+
+
+def run_networks(args: argparse.Namespace) -> Outcome:
+    """List the catalogue."""
+    from archloom.models import catalogue, trained
+    from archloom.tvm_backend.frontends import named_networks
+
+    found = [catalogue.get(name) for name in catalogue.names()]
+    rows = [[n.name, n.summary, " ".join(f"{k}={v}" for k, v in n.sizes.items())] for n in found]
+    text = render((Column("network"), Column(""), Column("sizes")), rows)
+    light = named_networks.light_names()
+    text += "\n\ntrained on digits when asked for: " + ", ".join(f"{n} ({what})" for n, what in trained.NAMES.items())
+    text += f"\n\nlight test networks of the package onnx: {' '.join(light)}"
+    return Outcome(text, {"light": light, "trained": list(trained.NAMES), "networks": [
+        {"name": n.name, "summary": n.summary, "sizes": dict(n.sizes), "tiny": catalogue.tiny(n.name)} for n in found]})
 
 
 def df_graph(path: Path, options: dict[str, str]) -> "ArchitectureGraph":
@@ -104,9 +121,6 @@ def _df_outcome(graph: "ArchitectureGraph", isa: "Isa | None" = None) -> Outcome
 
 def _target_outcome(name: str, options: dict[str, str], dot: bool, svg: Path | None, df: bool = False) -> Outcome:
     from archloom.acadl_models.acadl.describe import describe
-    from archloom.tvm_backend.targets import registry
-    from archloom.tvm_backend.targets.choice import choose
-    from archloom.tvm_backend.targets.registry import info
 
     target, backend = info(name), registry.get(name)
     (chosen,) = choose(backend, options)

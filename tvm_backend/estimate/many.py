@@ -28,6 +28,7 @@ from archloom.tvm_backend.estimate.segments import Chain, Undivided
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.frontends.source import Source
 from archloom.tvm_backend.report.data import Report
+from archloom.tvm_backend.targets.choice import choose, named_options
 
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Configuration
@@ -58,8 +59,6 @@ def estimate_many(
         raise InputError(f"workers: expected at least 1, found {workers}")
     if on_error not in ("raise", "return"):
         raise InputError(f"on_error: expected 'raise' or 'return', found {on_error!r}")
-    from archloom.tvm_backend.targets.choice import choose, named_options
-
     resolved = named_options(choose(target, options))
     request = Request(target, resolved, as_int8, details, on_disk=False)
     count = workers or len(os.sched_getaffinity(0))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,13 +20,17 @@ from archloom.oracle.collector import paused
 from archloom.oracle.errors import ArchloomError, ArtifactError, InputError
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend import cache
+from archloom.tvm_backend.compile import partition_model, plan_steps
 from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
 from archloom.tvm_backend.estimate import segments
 from archloom.tvm_backend.estimate.segments import Undivided
 from archloom.tvm_backend.frontends import operators
 from archloom.tvm_backend.frontends.source import Source
 from archloom.tvm_backend.progress import Progress
+from archloom.tvm_backend.report.build import build
 from archloom.tvm_backend.report.data import Report
+from archloom.tvm_backend.targets import registry
+from archloom.tvm_backend.targets.choice import choose, names_of
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 
 if TYPE_CHECKING:
@@ -34,8 +39,6 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.estimate.segments import Chain
     from archloom.tvm_backend.model import Model
     from archloom.tvm_backend.targets.choice import Chosen
-
-Options = Mapping[str, object]
 
 LEAST_OPERATOR_SET = 13
 """Of ONNX: the first that quantizes by channels; older networks are converted."""
@@ -65,27 +68,11 @@ class Request:
     @property
     def is_built_in(self) -> bool:
         """Whether no target is of another package, whose code is not part of any key."""
-        from archloom.tvm_backend.targets import registry
-        from archloom.tvm_backend.targets.choice import names_of
-
         return set(names_of(self.target)) <= set(registry.BUILT_IN)
 
     def chosen(self) -> "tuple[Chosen, ...]":
         """The targets with their options."""
-        from archloom.tvm_backend.targets.choice import choose
-
         return choose(self.target, self.options)
-
-
-def estimate(
-    model: Any, target: str, options: Options, *, as_int8: bool = False, progress: Progress | None = None,
-    **load_options: Any,
-) -> Report:
-    """The report of ``model``: a loaded one, or anything else that :class:`Source` knows.
-
-    ``as_int8`` estimates a float ONNX network as if it were quantized, without calibration.
-    """
-    return report_of(Source.of(model, **load_options), Request(target, options, as_int8), progress)
 
 
 def report_of(source: Source, request: Request, progress: Progress | None = None) -> Report:
@@ -170,7 +157,10 @@ class OnnxNetwork:
         from archloom.tvm_backend.ir.plain import Unsupported
 
         key = self.key if self.request.on_disk else None
-        report = self.remembered() or (_stored(key) if key else None)
+        report = self.remembered()
+        if report is None and key:
+            with suppress(ArtifactError):  # not there, or damaged
+                report = Report.from_json(cache.load("reports", key))
         if report is None:
             try:
                 report = self.in_segments(progress) or self.as_whole(progress)
@@ -210,8 +200,6 @@ class OnnxNetwork:
     @paused()
     def of_chain(self, chain: "Chain", progress: Progress | None = None) -> Report:
         """The report of a network in segments, of which those that are not known yet are planned."""
-        from archloom.tvm_backend.report.build import build
-
         chosen = self.request.chosen()
         return build(chain.partition, chain.plans(chosen, progress), chosen, details=self.request.details)
 
@@ -228,13 +216,6 @@ class OnnxNetwork:
             with without_weights():
                 proto = quantized_form(proto)
         return _timed(load_skeleton(proto, self.label, self.title, self.shapes or None), self.request, progress)
-
-
-def _stored(key: str) -> Report | None:
-    try:
-        return Report.from_json(cache.load("reports", key))
-    except ArtifactError:  # not there, or damaged
-        return None
 
 
 def _imported(source: Source, request: Request, progress: Progress | None, reason: Exception) -> Report:
@@ -275,15 +256,10 @@ def _as_int8(given: "Path | onnx.ModelProto") -> "onnx.ModelProto":
 
 @paused()
 def _timed(model: "Model", request: Request, progress: Progress | None) -> Report:
-    from archloom.tvm_backend.compile import partition_model
-
     return _planned(partition_model(model, request.target, request.options), request, progress)
 
 
 def _planned(partition: Partition, request: Request, progress: Progress | None) -> Report:
-    from archloom.tvm_backend.compile import plan_steps
-    from archloom.tvm_backend.report.build import build
-
     chosen = request.chosen()
     return build(partition, plan_steps(partition, chosen, progress), chosen, details=request.details)
 

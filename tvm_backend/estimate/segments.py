@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.errors import ArchloomError
+from archloom.tvm_backend.compile import partition_model, plan_steps
 from archloom.tvm_backend.compiled import HostOp, HostPart, Partition, Region, Step
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.ir.names import rename
@@ -107,8 +108,6 @@ class Chain:
 
     def plans(self, chosen: "Sequence[Chosen]", progress: Any) -> "dict[str, Plan]":
         """A plan for each step; those of segments that were planned before are at hand."""
-        from archloom.tvm_backend.compile import plan_steps
-
         missing = [name for name, (segment, own) in self.origins.items() if own not in segment.plans]
         if missing:
             wanted = set(missing)
@@ -132,9 +131,10 @@ def partitioned(proto: "onnx.ModelProto", chosen: "Sequence[Chosen]", request: s
     if len(pieces) < 2:
         raise Undivided("there is no tensor at which it may be cut")
     shape = _input_shape(proto)
+    sets = proto.ir_version, *((o.domain, o.version) for o in proto.opset_import)
     segments: list[Segment] = []
     for position, piece in enumerate(pieces):
-        key = (request, _sets(proto), shape, position == 0, position == len(pieces) - 1, piece.structure)
+        key = (request, sets, shape, position == 0, position == len(pieces) - 1, piece.structure)
         if key not in _known:
             if len(_known) >= KEPT:
                 _known.clear()
@@ -159,10 +159,6 @@ _known: dict[Key, Segment | Undivided] = {}
 
 
 # cutting ----------------------------------------------------------------------------------------------------------
-
-
-def _sets(proto: "onnx.ModelProto") -> Key:
-    return proto.ir_version, *((o.domain, o.version) for o in proto.opset_import)
 
 
 def _input_shape(proto: "onnx.ModelProto") -> Shape:
@@ -226,7 +222,7 @@ def _refuse_irregular(
 ) -> None:
     """Undivided unless operators stand in order, under names that stay as they are, and share no weights."""
     defined = {graph.input[0].name, *constants}
-    known = {info.name: info.type.tensor_type.shape for info in graph.value_info}
+    known = {info.name: tuple(d.dim_value for d in info.type.tensor_type.shape.dim) for info in graph.value_info}
     weights: set[str] = set()
     names = set[str]()
     tensors = {rename(name).replace(".", "_") for name in defined}
@@ -244,7 +240,7 @@ def _refuse_irregular(
             if len({*own}) < len(own) or not weights.isdisjoint(own):
                 raise Undivided(f"node {node.proto.name!r} shares a weight")
             weights.update(own)
-            if node.op == "Add" and (own or len({_dims(known.get(name)) for name in given}) > 1):
+            if node.op == "Add" and (own or len({known.get(name) for name in given}) > 1):
                 raise Undivided(f"node {node.proto.name!r} adds no two tensors of one known shape")
         else:
             weights.update(name for name in given if name in constants and constants[name].data_type == FLOAT
@@ -254,10 +250,6 @@ def _refuse_irregular(
     # TVM's importer numbers equal names, and what a name of its own ends with is read by it
     if len(names) < len(nodes) or len(tensors) < len(defined) or any(name.endswith("Linear") for name in names):
         raise Undivided("its operators or tensors are not called apart")
-
-
-def _dims(shape: Any) -> Shape | None:
-    return None if shape is None else tuple(d.dim_value for d in shape.dim)
 
 
 def _piece(nodes: "Sequence[_Read]", source: str, constants: Mapping[str, Any]) -> Piece:
@@ -304,7 +296,8 @@ def _segment(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chos
         raise Undivided("the host has work between two cuts")
     if any(_NAME.search(op.reason) or op.op in ("nn.conv2d", "matmul", "add") for op in host):
         raise Undivided("the host has an operator whose reason depends on others")
-    if not all(_NAME.match(name) for name in _names(found.regions, host)):
+    names = [*(step.name for step in found.steps()), *(op.name for op in host)]
+    if not all(map(_NAME.match, names)):
         raise Undivided("an operator of a piece is called as none of its nodes")
     regions = tuple(
         replace(region, values=(), steps=tuple(replace(step, constants={}) for step in region.steps))
@@ -319,7 +312,6 @@ def _alone(
     """The partition of a piece as a network of its own, and the names of its variables."""
     import onnx
 
-    from archloom.tvm_backend.compile import partition_model
     from archloom.tvm_backend.frontends.onnx.guard import without_weights
     from archloom.tvm_backend.frontends.onnx.load import read_skeleton
     from archloom.tvm_backend.model import make_model
@@ -395,10 +387,6 @@ def _is_linear(regions: Sequence[Region], is_last: bool) -> bool:
         return False
     border = [regions[0].value(name) for name in (regions[0].inputs[0], *(() if is_last else regions[0].outputs))]
     return all(value.layout == NHWC for value in border)
-
-
-def _names(regions: Sequence[Region], host: Sequence[HostOp]) -> list[str]:
-    return [*(step.name for region in regions for step in region.steps), *(op.name for op in host)]
 
 
 # joining ----------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from archloom.oracle.errors import ArtifactError
 from archloom.tvm_backend.compiled import HostPart
 from archloom.tvm_backend.executors import COMPILING_AT_A_TIME, on_device
 from archloom.tvm_backend.host.plan import HostPlan, HostProgram
+from archloom.tvm_backend.programs import host_key
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.ir.compat import IRModule
@@ -66,8 +67,6 @@ class PlannedHost:
 
 def compiled(wanted: Sequence[HostProgram], programs: "Programs") -> list[Any]:
     """The programs ``wanted``; those that nobody has compiled yet are compiled, several at a time."""
-    from archloom.tvm_backend.programs import host_key
-
     keys = [host_key(program.key) for program in wanted]
     stored = [programs.find(key) for key in keys]
     found: list[Any] = [None if known is None else known[0] for known in stored]

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from archloom.oracle.errors import ArtifactError, InputError, suggest
+from archloom.tvm_backend.files import write_file
 from archloom.tvm_backend.ir.operators import operator
 
 SCHEMA = "archloom.host/1"
@@ -111,8 +112,6 @@ def read(path: Path) -> HostProfile:
 
 def save(profile: HostProfile) -> Path:
     """Write the profile into the user's folder; the file."""
-    from archloom.tvm_backend.files import write_file
-
     path = folder() / f"{_checked(profile.name)}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, json.dumps({"schema": SCHEMA, **asdict(profile)}, indent=1).encode() + b"\n")

@@ -11,6 +11,7 @@ from archloom.tvm_backend.compiled import CompiledModel, HostOp, Partition, Regi
 from archloom.tvm_backend.host.conversions import conversions
 from archloom.tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report, TargetShare
 from archloom.tvm_backend.report.uses import EnergyUse, energy_of, uses_of
+from archloom.tvm_backend.targets.choice import choose
 from archloom.tvm_backend.version import VERSION
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 def of_compiled(compiled: CompiledModel) -> Report:
     """The report of a compiled network."""
-    from archloom.tvm_backend.targets.choice import choose
-
     return build(compiled, compiled.plans, choose(compiled.target, compiled.options))
 
 

@@ -11,6 +11,7 @@ from archloom.oracle.errors import TargetError
 from archloom.oracle.fallbacks import titled
 from archloom.tvm_backend.report.data import Layer, Report
 from archloom.tvm_backend.report.table import Column, count, duration, percent, render
+from archloom.tvm_backend.targets.choice import choose, named_options
 
 _LAYERS = (
     Column("layer", limit=36), Column("operator", limit=28), Column("where"), Column("shape", limit=18),
@@ -67,8 +68,6 @@ def _shares(report: Report) -> list[str]:
 
 def _notable_options(report: Report) -> Mapping[str, Any]:
     """The first option (the size of the array, as a rule) and those that are not at their default."""
-    from archloom.tvm_backend.targets.choice import choose, named_options
-
     try:
         defaults = named_options(choose(report.target))
     except TargetError:  # a report of a target that is not installed here

@@ -18,6 +18,7 @@ from archloom.mapper.workload import Workload
 from archloom.oracle.errors import TargetError, suggest
 from archloom.tvm_backend.compiled import OptionValue, Refuse
 from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
+from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.layouts import Layout, PixelGrid, Shape
 
 if TYPE_CHECKING:
@@ -259,8 +260,6 @@ class UMABackend(ABC):
 
         Raises :class:`~archloom.oracle.errors.TargetError` when it is incomplete or the name is taken.
         """
-        from archloom.tvm_backend.targets import registry
-
         self.validate()
         registry.add(self)
 

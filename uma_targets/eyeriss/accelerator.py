@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from archloom.acadl_models.eyeriss import eyeriss, isa_parameters
 from archloom.mapper.accelerator import Accelerator
+from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.options import GraphOptions, Option
 from archloom.mapper.space import Space
@@ -25,7 +26,6 @@ from archloom.uma_targets.kit.nest import Memory, Nodes, float_bits, repeat
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.mapper.hardware import Hardware
 
 GRAPH = GraphOptions(eyeriss)
 PSUM_BITS = 32
@@ -93,7 +93,7 @@ def shape_of(workload: Workload) -> Shape:
     return conv_shape(n, c, h, w, o, kh, kw, workload.stride[0], workload.padding)
 
 
-def _space(workload: Workload, hardware: "Hardware", options: Mapping[str, Any]) -> Space:
+def _space(workload: Workload, hardware: Hardware, options: Mapping[str, Any]) -> Space:
     machine = Machine.of(EYERISS.graph(options))
     tensors = Tensors(item=1, out_item=workload.output.item_bytes, channels_last=True, bias=workload.epilogue.bias)
     # as a matrix product its image may have any width

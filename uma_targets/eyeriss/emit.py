@@ -15,7 +15,7 @@ from archloom.uma_targets.eyeriss.passes import Filters, Pass, Step
 from archloom.uma_targets.eyeriss.plan import Bounds, RowStationary, check, taps
 from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Problem, Product
 from archloom.uma_targets.kit.gemm import LOWEST
-from archloom.uma_targets.kit.nest import Nodes, repeat
+from archloom.uma_targets.kit.nest import Nodes, each, pieces, repeat
 from archloom.uma_targets.kit.spans import Group, Span, groups, spans
 
 ISA = "eyeriss"
@@ -59,13 +59,10 @@ class Emission:
     def _images(self, strip: Strip, images: Group) -> Nodes:
         """All blocks of filters for each group of images of a run."""
         total, size = self.problem.shape.m, min(self.mapping.m, self.problem.shape.m)
-        whole, rest = divmod(total, size)
 
         def blocks(image: Affine) -> Nodes:
-            found = repeat("mb", whole, lambda b: Block(self, strip, image, images.each, b * size, size).nodes())
-            if rest:
-                found += Block(self, strip, image, images.each, Affine(total - rest), rest).nodes()
-            return found
+            return each("mb", pieces(total, size), lambda b, run: Block(
+                self, strip, image, images.each, b * size, run.size).nodes())
 
         return repeat("ni", images.count, lambda i: blocks(i * images.each + images.first))
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from archloom.acadl_models.gamma import LANES, MACS_PER_CYCLE, gamma, isa_parameters
+from archloom.mapper.tiling import Demand
 from archloom.uma_targets import kit
 from archloom.uma_targets.gamma.emit import demand, emit
 from archloom.uma_targets.kit import Issue, Loop, Tiling, ceil_div, divided
-
-if TYPE_CHECKING:
-    from archloom.mapper.tiling import Demand
 
 GRAPH = kit.GraphOptions(gamma)
 ORDERS = (("m", "n", "k"), ("n", "m", "k"))

@@ -203,16 +203,13 @@ class ConvEmission:
             nodes += self._chunk_weights(w_base, o * t.size("o"), run.size)
 
         def one(tile: PixelTile, first: bool) -> Nodes:
-            number = o * self._pixel_tiles() + self._pixel_number(tile)
+            number = o * (self.batch * self._across(0) * self._across(1)) + self._pixel_number(tile)
             load_w = t.level("W") == "stream" or (t.level("W") == "interleave" and first)
             x_base, c_base = self._slot("X", number), self._slot("C", number)
             return self._tile(
                 tile, Place(x_base, w_base, c_base, o * t.size("o"), run.size, number, True, load_w))
 
         return nodes + self._pixels(one, peel=t.level("W") == "interleave")
-
-    def _pixel_tiles(self) -> int:
-        return self.batch * self._across(0) * self._across(1)
 
     def _across(self, axis: int) -> int:
         """Tiles along rows (0) or columns (1)."""

@@ -106,11 +106,11 @@ class GemmEmitter:
         if workload.kind == "attention" and self.attention is not None:
             body = emit_heads(workload, self.attention, mapping, parameters, addresses)
         else:
-            batch, *sizes = sizes_of(workload)
+            batch, m, n, k = sizes_of(workload)
             body = repeat("batch", batch, lambda b: self.write(
                 gemm_of(workload, addresses, memory.end, b), mapping, parameters))
             if self.workspace_bytes is not None:
-                more = self.workspace_bytes(*sizes, mapping)
+                more = self.workspace_bytes(m, n, k, mapping)
         return memory.stream(self.isa, self.isa_parameters, body, more)
 
 

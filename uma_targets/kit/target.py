@@ -9,10 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from archloom.mapper.accelerator import Accelerator
+from archloom.mapper.hardware import Hardware
 from archloom.mapper.options import Option
-from archloom.mapper.tiling import square_tiles
+from archloom.mapper.space import Space
+from archloom.mapper.tiling import Shape, Tiling, space_of, square_tiles
+from archloom.mapper.workload import Workload
 from archloom.tvm_backend.compiled import Refuse
-from archloom.tvm_backend.ir.numbers import is_quantized
+from archloom.tvm_backend.ir.attention import attention_shape
+from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
+from archloom.tvm_backend.ir.patterns import DFPattern
 from archloom.tvm_backend.targets.backend import Strategy, UMABackend, UMAPhase
 from archloom.uma_targets.kit import attention, patterns, rules, strategies
 from archloom.uma_targets.kit.attention import AttentionKernel
@@ -20,13 +25,7 @@ from archloom.uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.mapper.hardware import Hardware
-    from archloom.mapper.space import Space
-    from archloom.mapper.tiling import Shape, Tiling
-    from archloom.mapper.workload import Workload
     from archloom.tvm_backend.ir.expressions import IRModule
-    from archloom.tvm_backend.ir.numbers import Numbers
-    from archloom.tvm_backend.ir.patterns import DFPattern
 
 Options = Mapping[str, Any]
 
@@ -55,10 +54,10 @@ class GemmKit:
     emit: EmitGemm = field(repr=False)
     isa_parameters: Callable[["ArchitectureGraph"], Mapping[str, int]] = field(
         default=lambda graph: graph.parameters, repr=False)
-    tiling: Callable[["Shape", "Hardware", Options], "Tiling"] = field(default=square_tiles, repr=False)
+    tiling: Callable[[Shape, Hardware, Options], Tiling] = field(default=square_tiles, repr=False)
     macs_per_cycle: Callable[["ArchitectureGraph"], int] = field(
         default=lambda graph: int(graph.parameters["dim"]) ** 2, repr=False)
-    numbers: "Numbers" = "int8"
+    numbers: Numbers = "int8"
     bias: bool = True
     relu: bool = True
     workspace_bytes: WorkspaceBytes | None = field(default=None, repr=False)
@@ -82,9 +81,7 @@ class GemmKit:
         def emitter(parameters: Mapping[str, int]) -> GemmEmitter:
             return GemmEmitter(isa, tuple(parameters.items()), self.emit, self.workspace_bytes, self.attention)
 
-        def space(workload: "Workload", hardware: "Hardware", options: Options) -> "Space":
-            from archloom.mapper.tiling import Shape, space_of
-
+        def space(workload: Workload, hardware: Hardware, options: Options) -> Space:
             if workload.kind == "attention" and self.attention is not None:
                 return self.attention.space(workload, hardware, options)
             shape, peak = Shape.of(workload), self.macs_per_cycle(made.graph(options))
@@ -105,7 +102,7 @@ class Described(Protocol):
     @property
     def description(self) -> str: ...
     @property
-    def numbers(self) -> "Numbers": ...
+    def numbers(self) -> Numbers: ...
     @property
     def options(self) -> tuple[Option, ...]: ...
     @property
@@ -130,7 +127,7 @@ class DescribedTarget(UMABackend):
         return self.kit.description
 
     @property
-    def numbers(self) -> "Numbers":
+    def numbers(self) -> Numbers:
         return self.kit.numbers
 
 
@@ -162,7 +159,6 @@ class KitTarget(DescribedTarget):
 
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
         """Attention as one operator where the target takes it so; else, and convolutions, as products of matrices."""
-        from archloom.tvm_backend.ir.attention import attention_shape
         from archloom.tvm_backend.passes.attention import as_attention
         from archloom.tvm_backend.passes.products import as_products
 

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from archloom.acadl_models.plasticine import isa_parameters, plasticine
 from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.pipeline import Number
 from archloom.uma_targets import kit
 from archloom.uma_targets.kit import Gemm as KitGemm
 from archloom.uma_targets.kit import Issue, Loop, Nodes, Tiling
 from archloom.uma_targets.kit.spans import kinds
 from archloom.uma_targets.plasticine.emit import Gemm
 from archloom.uma_targets.plasticine.plan import WORD_BYTES, Column, Machine, demand, sizes, tiling_of, tilings
-
-if TYPE_CHECKING:
-    from archloom.mapper.pipeline import Number
 
 GRAPH = kit.GraphOptions(plasticine)
 

@@ -5,25 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from archloom.acadl_models.ultratrail import isa_parameters, ultratrail
 from archloom.mapper.accelerator import Accelerator, Emitter
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.space import Space
+from archloom.mapper.tiling import Demand
+from archloom.mapper.workload import Workload
+from archloom.oracle.stream import Stream
+from archloom.tvm_backend.ir.patterns import DFPattern
+from archloom.tvm_backend.targets.backend import Strategy
 from archloom.uma_targets import kit
 from archloom.uma_targets.kit import Issue, Loop, Tiling, ceil_div, divided, rules, strategies
 from archloom.uma_targets.ultratrail import temporal
 from archloom.uma_targets.ultratrail.emit import demand, emit, room
-
-if TYPE_CHECKING:
-    from archloom.mapper.mapping import Mapping as TileMapping
-    from archloom.mapper.space import Space
-    from archloom.mapper.tiling import Demand
-    from archloom.mapper.workload import Workload
-    from archloom.oracle.stream import Stream
-    from archloom.tvm_backend.ir.patterns import DFPattern
-    from archloom.tvm_backend.targets.backend import Strategy
 
 GRAPH = kit.GraphOptions(ultratrail)
 
@@ -73,7 +71,7 @@ class _Emitter:
     isa_parameters: tuple[tuple[str, int], ...]
     products: Emitter
 
-    def emit(self, workload: "Workload", mapping: "TileMapping") -> "Stream":
+    def emit(self, workload: Workload, mapping: TileMapping) -> Stream:
         if workload.kind == "conv2d":
             return temporal.emit(workload, mapping, self.isa_parameters)
         return self.products.emit(workload, mapping)
@@ -86,7 +84,7 @@ class _TemporalKit(kit.GemmKit):
     def accelerator(self) -> Accelerator:
         made = super().accelerator
 
-        def space(workload: "Workload", hardware: kit.Hardware, options: Mapping[str, Any]) -> "Space":
+        def space(workload: Workload, hardware: kit.Hardware, options: Mapping[str, Any]) -> Space:
             if workload.kind == "conv2d":
                 return temporal.space(workload, hardware, options)
             return made.make_space(workload, hardware, options)
@@ -115,7 +113,7 @@ class UltraTrail(kit.KitTarget):
     kit = ULTRATRAIL
 
     def _offer(
-        self, name: str, pattern: "Callable[[], DFPattern]", predicate: rules.AllOf, strategy: "Strategy"
+        self, name: str, pattern: "Callable[[], DFPattern]", predicate: rules.AllOf, strategy: Strategy
     ) -> None:
         if name.startswith("conv2d"):  # before the convolution that is a matrix product
             super()._offer(f"temporal_{name}", pattern, temporal.TAKEN, strategies.conv2d)

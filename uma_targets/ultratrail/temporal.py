@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from archloom.mapper import workload as wl
+from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.pipeline import Issue, Loop, cycles
 from archloom.mapper.space import Space, SpaceBuilder, Table, divided
@@ -27,9 +28,6 @@ from archloom.uma_targets.kit.gemm import LOWEST
 from archloom.uma_targets.kit.nest import Memory, Nodes, Piece, ceil_div, each, float_bits, pieces, repeat
 from archloom.uma_targets.ultratrail.emit import NONE, room
 from archloom.uma_targets.ultratrail.windows import Windows
-
-if TYPE_CHECKING:
-    from archloom.mapper.hardware import Hardware
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ def temporal_of(workload: Workload) -> Temporal:
     return found
 
 
-def space(workload: Workload, hardware: "Hardware", parameters: Mapping[str, int]) -> Space:
+def space(workload: Workload, hardware: Hardware, parameters: Mapping[str, int]) -> Space:
     """Output channels at a time that fit the memories; MappingError if none does."""
     work, dim = temporal_of(workload), parameters["dim"]
     if max(work.windows.before, work.windows.after) >= work.windows.kernel:
