@@ -98,7 +98,6 @@ class Accelerator:
         return {}
 
     def graph(self, values: Options | None = None) -> "ArchitectureGraph":
-        """The architecture graph."""
         return self.configure(values).graph
 
     def isa(self, values: Options | None = None) -> "Isa":
@@ -106,11 +105,9 @@ class Accelerator:
         return self.configure(values).isa
 
     def hardware(self, values: Options | None = None) -> Hardware:
-        """The mapper's view of the graph."""
         return self.configure(values).hardware
 
     def emitter(self, values: Options | None = None) -> Emitter:
-        """The emission for the ISA's parameters."""
         return self.configure(values).emitter
 
 

@@ -220,7 +220,6 @@ def _checksum(body: Any) -> str:
 
 
 def to_json(entry: Entry) -> dict[str, Any]:
-    """The entry as JSON."""
     return {
         "mapping": json.loads(entry.mapping.to_json()), "timing": entry.timing.to_json(),
         "estimated_cycles": entry.estimated_cycles, "considered": entry.considered, "fitting": entry.fitting,

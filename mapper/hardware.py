@@ -33,7 +33,6 @@ class Port:
 
     @staticmethod
     def of(place: "DataStorage") -> "Port":
-        """Read it off a storage of a graph."""
         latency = getattr(place, "read_latency", None)
         return Port(
             place.data_width / 8, place.port_width, 1 if place.shared_port else place.max_concurrent_requests,
@@ -94,7 +93,6 @@ class Hardware:
 
     @staticmethod
     def from_graph(graph: "ArchitectureGraph") -> "Hardware":
-        """Derive the view."""
         return Hardware(
             graph.name, graph.clock_hz, _memories(graph), _units(graph),
             sum(s.issue_buffer_size for s in graph.fetch_stages), _fetched_per_cycle(graph), graph.fingerprint, graph,
@@ -136,7 +134,6 @@ class Hardware:
 
     @property
     def caches(self) -> "tuple[CacheInterface, ...]":
-        """The graph's caches."""
         return self._graph.caches
 
     def way(self, mnemonic: str) -> tuple[str, float, float, int]:

@@ -103,7 +103,6 @@ class GraphOptions:
 
     @cached_property
     def graph(self) -> Callable[[Mapping[str, Any]], Any]:
-        """What makes the graph of options."""
         @wraps(self.make)  # so that the graph's own module can be told
         def made(options: Mapping[str, Any]) -> Any:
             return self.make(**self.arguments(options))
@@ -117,7 +116,6 @@ class GraphOptions:
 
 
 def _option(name: str, default: Any, fact: Fact) -> Option:
-    """The option of a parameter."""
     if isinstance(fact, Size):
         return Option(name, int, default, fact.help, fact.low, fact.high, unit=fact.unit)
     if isinstance(fact, Flag):

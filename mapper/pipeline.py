@@ -226,7 +226,6 @@ class Rates:
                     yield unit.name, name, issue.times * words / ahead
 
     def _units(self, issue: Issue) -> Number:
-        """How many units share the instructions."""
         every = sum(issue.mnemonic in unit.mnemonics for unit in self.hardware.units)
         if isinstance(issue.units, np.ndarray):
             return np.where(issue.units > 0, issue.units, every)
@@ -357,7 +356,6 @@ class _Iteration:
         """units, memories, and cycles for which the one waits if it always meets the longest request at the other"""
 
     def use(self, name: str) -> _Use:
-        """What it does with a resource so far."""
         return self.uses.setdefault(name, _Use())
 
     def add_loop(self, loop: Loop, cost: _Cost) -> None:
@@ -473,7 +471,6 @@ def _placed(
 
 
 def _units(issues: Iterable[Issue], rates: Rates) -> set[str]:
-    """Names of the units that process them."""
     return {rates.hardware.unit(issue.mnemonic).name for issue in issues}
 
 

@@ -64,7 +64,6 @@ class Plan:
 
     @cached_property
     def stream(self) -> "Stream":
-        """The instructions."""
         return self.emit()
 
 

@@ -40,12 +40,10 @@ class Tensor:
 
     @property
     def item_bytes(self) -> int:
-        """Bytes of an element."""
         return np.dtype(self.dtype).itemsize
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the dense tensor."""
         return math.prod(self.shape) * self.item_bytes
 
 

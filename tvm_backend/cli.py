@@ -83,7 +83,6 @@ def _fail(message: str, status: int = BAD_INPUT) -> int:
 
 
 def entry() -> None:
-    """The console script."""
     status = main()
     with contextlib.suppress(OSError):
         sys.stdout.flush()

@@ -47,9 +47,7 @@ def compile_model(
     return CompiledModel.of(partition, plan_steps(partition, choose(target, options), progress))
 
 
-def plan_steps(
-    partition: Partition, chosen: Sequence[Chosen], progress: Progress | None = None
-) -> dict[str, Plan]:
+def plan_steps(partition: Partition, chosen: Sequence[Chosen], progress: Progress | None = None) -> dict[str, Plan]:
     """A plan for each step by its name.
 
     The search keeps what it finds, whatever a workload's name and output scale: each distinct one is searched once.

@@ -55,7 +55,6 @@ class Value:
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
-        """Shape in HBM."""
         return self.layout.stored_shape(self.shape)
 
 
@@ -247,5 +246,4 @@ class CompiledModel(Partition):
 
     @classmethod
     def of(cls, partition: Partition, plans: "Mapping[str, Plan]") -> "CompiledModel":
-        """The partition with its plans."""
         return cls(**{f.name: getattr(partition, f.name) for f in fields(partition)}, plans=plans)

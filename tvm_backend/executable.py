@@ -34,9 +34,7 @@ class CompiledNetwork:
     The host part is built at the first call, each stream compiled when it is first run (or by :meth:`prepare`).
     """
 
-    def __init__(
-        self, compiled: CompiledModel, report: Report | None = None, programs: "Stored | None" = None
-    ) -> None:
+    def __init__(self, compiled: CompiledModel, report: Report | None = None, programs: "Stored | None" = None) -> None:
         self.compiled = compiled
         self._saved_report = report
         self._stored = programs
@@ -166,7 +164,6 @@ class CompiledNetwork:
 def build(
     model: "Model", target: str, options: Mapping[str, object], *, progress: Progress | None = None
 ) -> CompiledNetwork:
-    """Partition, map and emit ``model`` for ``target``."""
     return CompiledNetwork(compile_model(model, target, options, progress=progress))
 
 

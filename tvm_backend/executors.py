@@ -46,7 +46,6 @@ class _Streams:
                 _ = backend.accelerator
 
     def isa(self, stream: "Stream") -> "Isa":
-        """The ISA that a stream was written for, at its parameters."""
         key = (stream.isa, stream.parameters)
         if key not in self._isas:
             from archloom.oracle import taidl

@@ -109,7 +109,6 @@ def program_files(stored: "Stored") -> dict[str, bytes]:
 
 
 def read_programs(files: Mapping[str, bytes]) -> "Stored | None":
-    """The machine code of an artifact, if it has any."""
     if PROGRAMS not in files:
         return None
     data = json.loads(files[PROGRAMS])
@@ -124,5 +123,4 @@ def _whole(values: Any) -> tuple[int, ...]:
 
 
 def as_json(value: Any) -> bytes:
-    """The value as a file of an artifact."""
     return json.dumps(value, indent=1, allow_nan=False).encode()

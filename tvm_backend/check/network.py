@@ -12,7 +12,7 @@ import numpy as np
 
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import datasets, samples
-from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers, first_difference
+from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers
 from archloom.tvm_backend.check.tensors import is_quantized, quantization_steps
 from archloom.tvm_backend.check.tolerances import FLOAT_TOLERANCE, LEAST_COSINE, MOST_STEPS
 from archloom.tvm_backend.progress import Progress
@@ -132,7 +132,8 @@ def check(
     accuracy = None if labels is None else _accuracies(model, floats, given, expected, found, labels)
     return CheckResult(
         model.name, target, dict(exe.compiled.options), "host" if model.onnx is None else "onnxruntime",
-        sum(len(next(iter(batch.values()), ())) for batch in given), checks, layers, first_difference(layers), accuracy,
+        sum(len(next(iter(batch.values()), ())) for batch in given), checks, layers,
+        next((layer.name for layer in layers if layer.differing), None), accuracy,
         tuple(_failures(checks, layers, _bounds(model, target, expected))),
     )
 

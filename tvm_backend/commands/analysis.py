@@ -29,7 +29,6 @@ LAYER_COLUMNS = (
 
 
 def register(subparsers: Any) -> None:
-    """Add this module's commands to the parser of ``archloom``."""
     check = arguments.command(
         subparsers, "check", run_check, "compare the accelerator with onnxruntime and with the interpreter of its ISA",
         "Exit status 1 if any layer is not bit-exact, or an output is off by more than one quantization step.")
@@ -71,7 +70,6 @@ def _add_format(parser: argparse.ArgumentParser) -> None:
 
 
 def run_check(args: argparse.Namespace) -> Outcome:
-    """Check MODEL on samples of a file, or on random ones."""
     from archloom.tvm_backend.check.network import check
 
     if args.samples < 1:
@@ -130,7 +128,6 @@ def _shown(value: float | None, form: str) -> str:
 
 
 def run_estimate(args: argparse.Namespace) -> Outcome:
-    """Estimate MODEL."""
     from archloom.tvm_backend.estimate.network import Request, report_of
     from archloom.tvm_backend.frontends.source import Source
     from archloom.tvm_backend.host.profile import load
@@ -153,7 +150,6 @@ def run_estimate(args: argparse.Namespace) -> Outcome:
 
 
 def run_calibrate_host(args: argparse.Namespace) -> Outcome:
-    """Measure this machine, and keep what was found."""
     from dataclasses import asdict
 
     from archloom.tvm_backend.host.calibration import calibrate

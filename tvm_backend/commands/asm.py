@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def register(subparsers: Any) -> None:
-    """Add this module's commands to the parser of ``archloom``."""
     parser = arguments.command(
         subparsers, "asm", run, "print, check and explain an instruction stream",
         "FILE is assembly text, its binary form, or an artifact (with --layer if it has several).")
@@ -34,7 +33,6 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    """Print the canonical text of the stream, or write it."""
     from archloom.oracle.assembly import to_text
 
     if args.binary and args.output is None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 def register(subparsers: Any) -> None:
-    """Add this module's commands to the parser of ``archloom``."""
     compile_ = arguments.command(
         subparsers, "compile", run_compile, "compile a network for an accelerator and save the artifact",
         "The artifact is a directory, or a zip if its name ends in .zip.")

@@ -24,7 +24,6 @@ SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm":
 
 
 def register(subparsers: Any) -> None:
-    """Add this module's commands to the parser of ``archloom``."""
     parser = arguments.command(subparsers, "isa", run, "check a TAIDL description and print its manual", DETAILS)
     parser.add_argument("isa", metavar="ISA")
     parser.add_argument("--option", "-O", action="append", default=[], metavar="PARAM=VALUE",
@@ -36,7 +35,6 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    """Check the description; print its manual, or write it."""
     output: Path | None = args.output
     form = args.format or (SUFFIXES.get(output.suffix.lower(), "text") if output is not None else "text")
     isa = load(args.isa, arguments.options(args.option))

@@ -32,7 +32,6 @@ class Asked:
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Add the options that state workloads."""
     kinds = parser.add_mutually_exclusive_group(required=True)
     kinds.add_argument("--gemm", metavar="MxNxK", help="C[M, N] = A[M, K] . B[K, N], in elements")
     kinds.add_argument("--products", metavar="BxMxNxK", help="B products of M x K by K x N")

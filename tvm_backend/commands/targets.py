@@ -30,7 +30,6 @@ DETAILS = (
 
 
 def register(subparsers: Any) -> None:
-    """Add this module's commands to the parser of ``archloom``."""
     arguments.command(subparsers, "targets", run_targets, "list the accelerators and their options")
     describe = arguments.command(
         subparsers, "describe", run_describe, "show an accelerator's options, structure and instructions", DETAILS)
@@ -47,7 +46,6 @@ def register(subparsers: Any) -> None:
 
 
 def run_targets(args: argparse.Namespace) -> Outcome:
-    """List all targets."""
     found = targets()
     lines = []
     for target in found:
@@ -80,7 +78,6 @@ def run_describe(args: argparse.Namespace) -> Outcome:
 
 
 def run_networks(args: argparse.Namespace) -> Outcome:
-    """List the catalogue."""
     from archloom.models import catalogue, trained
     from archloom.tvm_backend.frontends import named_networks
 

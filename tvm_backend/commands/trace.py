@@ -29,7 +29,6 @@ STREAM_SUFFIXES = (".asm", ".bin")
 
 
 def register(subparsers: Any) -> None:
-    """Add this module's commands to the parser of ``archloom``."""
     parser = arguments.command(
         subparsers, "trace", run, "write a Perfetto trace of a window of a run",
         "SOURCE is an artifact or a model (with --layer), an operator, or an instruction stream (.asm, .bin). What "
@@ -46,7 +45,6 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    """Write the trace."""
     from archloom.acadl_models.timing.engine.window import log_window
     from archloom.acadl_models.timing.trace import trace_bytes
 

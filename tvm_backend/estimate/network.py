@@ -71,7 +71,6 @@ class Request:
         return set(names_of(self.target)) <= set(registry.BUILT_IN)
 
     def chosen(self) -> "tuple[Chosen, ...]":
-        """The targets with their options."""
         return choose(self.target, self.options)
 
 
@@ -146,7 +145,6 @@ class OnnxNetwork:
         return _reports.get(self.key) if self.key else None
 
     def remember(self, report: Report) -> None:
-        """Keep a report in this process."""
         if self.key:
             _reports.put(self.key, report)
 

@@ -217,9 +217,7 @@ def _is_cut(name: str, readers: "Sequence[_Read]") -> bool:
         node.op != "Conv" or (node.inputs[0] == name and name not in node.inputs[1:]) for node in readers)
 
 
-def _refuse_irregular(
-    nodes: "Sequence[_Read]", graph: "onnx.GraphProto", constants: Mapping[str, Any]
-) -> None:
+def _refuse_irregular(nodes: "Sequence[_Read]", graph: "onnx.GraphProto", constants: Mapping[str, Any]) -> None:
     """Undivided unless operators stand in order, under names that stay as they are, and share no weights."""
     defined = {graph.input[0].name, *constants}
     known = {info.name: tuple(d.dim_value for d in info.type.tensor_type.shape.dim) for info in graph.value_info}
@@ -306,9 +304,7 @@ def _segment(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chos
     return Segment(regions, host, found.outputs[0].shape, parts)
 
 
-def _alone(
-    piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chosen"
-) -> tuple[Partition, list[str]]:
+def _alone(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chosen") -> tuple[Partition, list[str]]:
     """The partition of a piece as a network of its own, and the names of its variables."""
     import onnx
 

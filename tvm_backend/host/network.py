@@ -47,7 +47,6 @@ class PlannedHost:
         self._dead = _last_uses(plan)
 
     def __call__(self, inputs: Sequence[np.ndarray], run_region: RunRegion) -> list[np.ndarray]:
-        """The network's results."""
         import jax
 
         with jax.enable_x64(True):
@@ -126,7 +125,6 @@ class Host:
         self._to_tvm = compat.to_tvm
 
     def __call__(self, inputs: Sequence[np.ndarray], run_region: RunRegion) -> list[np.ndarray]:
-        """Run ``main``. Exceptions of regions arrive as they were raised."""
         with self._lock:
             self._failure, self._run_region = None, run_region
             try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from archloom.tvm_backend.compiled import CompiledModel, HostOp, Partition, Region, Step
 from archloom.tvm_backend.host.conversions import conversions
 from archloom.tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report, TargetShare
-from archloom.tvm_backend.report.uses import EnergyUse, energy_of, uses_of
+from archloom.tvm_backend.report.uses import EnergyUse, uses_of
 from archloom.tvm_backend.targets.choice import choose
 from archloom.tvm_backend.version import VERSION
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 def of_compiled(compiled: CompiledModel) -> Report:
-    """The report of a compiled network."""
     return build(compiled, compiled.plans, choose(compiled.target, compiled.options))
 
 
@@ -62,7 +61,6 @@ def build(
 
 
 def _share(target: "Chosen", layers: Sequence[Layer], peak: int, made: "Configuration") -> TargetShare:
-    """What one target took."""
     from archloom.acadl_models.timing.energy import area_mm2
 
     own = [layer for layer in layers if layer.target == target.name]
@@ -102,7 +100,9 @@ def _energy(plan: "Plan", made: "Configuration", known: _Energies) -> EnergyUse 
     workload = replace(plan.workload, name="", epilogue=replace(plan.workload.epilogue, scale=1.0))
     key = (made.fingerprint, workload, plan.mapping)
     if key not in known:
-        known[key] = energy_of(energy(bind(made.graph, resolve(plan.stream, made.isa)), plan.timing))
+        found = energy(bind(made.graph, resolve(plan.stream, made.isa)), plan.timing)
+        known[key] = EnergyUse(found.joules, found.dynamic_joules, found.leakage_joules,
+                               {o.name: o.joules for o in found.objects if o.joules})
     return known[key]
 
 

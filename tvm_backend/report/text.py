@@ -76,7 +76,6 @@ def _notable_options(report: Report) -> Mapping[str, Any]:
 
 
 def full_text(report: Report) -> str:
-    """Layers, host operators and totals."""
     host = host_table(report) if report.host else ""
     return "\n\n".join(filter(None, [layer_table(report), host, titled(report.fallbacks), totals(report)]))
 

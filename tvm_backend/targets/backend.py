@@ -65,7 +65,6 @@ class Lowered:
     tiles: "InTiles" = field(default_factory=lambda: InTiles())
 
     def layout_of(self, argument: str) -> Layout:
-        """How an argument lies in memory."""
         return self.tiles.layouts.get(argument, self.layout)
 
 
@@ -293,9 +292,7 @@ class UMABackend(ABC):
         strategy, values = self._strategies[op], dict(options or {})
         return lambda found: strategy(found, values)
 
-    def join(
-        self, first: "QuantizedOp", second: "QuantizedOp", options: Mapping[str, OptionValue]
-    ) -> Joined | None:
+    def join(self, first: "QuantizedOp", second: "QuantizedOp", options: Mapping[str, OptionValue]) -> Joined | None:
         """What the target makes of two operators, of which the second alone reads the result of the first."""
         return None if self._join is None else self._join(first, second, options)
 

@@ -63,9 +63,7 @@ def form_regions(
     return rebuilt, host, {s: tuple(at[n.binding.var] for n in members) for s, members in symbols.items()}
 
 
-def _placed(
-    module: ir.IRModule, main: ir.Function, owners: Mapping[str, str], tiled: frozenset[str]
-) -> list[_Node]:
+def _placed(module: ir.IRModule, main: ir.Function, owners: Mapping[str, str], tiled: frozenset[str]) -> list[_Node]:
     """All bindings with places and levels; no transposed tensor is handed from one group to another."""
     on_host: set[int] = set()
     while True:
@@ -305,9 +303,7 @@ def _border(nodes: list[_Node], users: dict[Any, set[int]]) -> tuple[list[Any], 
     return inputs, outputs
 
 
-def _outline(
-    nodes: list[_Node], inputs: list[Any], outputs: list[Any], codegen: str, symbol: str
-) -> ir.Function:
+def _outline(nodes: list[_Node], inputs: list[Any], outputs: list[Any], codegen: str, symbol: str) -> ir.Function:
     params = [ir.of(v).parameter_like(v) for v in inputs]
     inner = dict(zip(inputs, params, strict=True))
     body = [ir.bind(n.binding.var, ir.substitute(n.binding.value, inner)) for n in nodes]

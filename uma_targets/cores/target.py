@@ -12,6 +12,11 @@ from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.options import GraphOptions, Option
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.compiled import Refuse
+from archloom.tvm_backend.passes.attention import as_attention
+from archloom.tvm_backend.passes.batch_norms import without_batch_norms
+from archloom.tvm_backend.passes.composites import fuse_composites
+from archloom.tvm_backend.passes.products import as_products
+from archloom.tvm_backend.passes.scales import fold_scales
 from archloom.tvm_backend.targets.backend import UMAPhase
 from archloom.uma_targets.cores import attention, chains, patterns, rules, strategies, sweeps
 from archloom.uma_targets.kit.patterns import attention as attention_pattern
@@ -45,7 +50,6 @@ class CoresKit:
 
     @cached_property
     def accelerator(self) -> Accelerator:
-        """The accelerator as the mapper sees it."""
         return Accelerator(self.name, self.description, self.options, ISA, GraphOptions(self.make).graph,
                            isa_parameters, _no_tiles, _no_tiles, macs_per_cycle, _planner)
 
@@ -106,12 +110,6 @@ class CoresTarget(DescribedTarget):
         """Batch normalization in the convolution before it, factors in the dense layer; norms and GELU that are written
         out, and attention where it is taken so, as one operator; else attention, and what is no convolution of images
         by constants, as products of matrices."""
-        from archloom.tvm_backend.passes.attention import as_attention
-        from archloom.tvm_backend.passes.batch_norms import without_batch_norms
-        from archloom.tvm_backend.passes.composites import fuse_composites
-        from archloom.tvm_backend.passes.products import as_products
-        from archloom.tvm_backend.passes.scales import fold_scales
-
         machine, module = self._machine(options), fuse_composites(without_batch_norms(module))
         module = fold_scales(as_attention(module, lambda shape: attention.misfit(shape, machine), refuse))
         return as_products(module, lambda call: attention.is_whole(call, machine), strategies.is_image)

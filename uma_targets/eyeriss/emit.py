@@ -122,7 +122,6 @@ class Block:
         )])
 
     def _bias(self) -> Nodes:
-        """The bias as the first partial sums."""
         bias = self.problem.bias
         if bias is None:
             return []

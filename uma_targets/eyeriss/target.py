@@ -18,9 +18,7 @@ def equal_strides(op: QuantizedOp) -> str | None:
 
 
 PRODUCTS = rules.AllOf("matmul", rules.INT8_MATMUL)
-CONVOLUTIONS = rules.AllOf(
-    "nn.conv2d", (*rules.QUANTIZATION, rules.int32_bias, rules.plain_convolution, equal_strides)
-)
+CONVOLUTIONS = rules.AllOf("nn.conv2d", (*rules.QUANTIZATION, rules.int32_bias, rules.plain_convolution, equal_strides))
 
 
 class Eyeriss(UMABackend):

@@ -142,7 +142,6 @@ class Emission:
         return shares
 
     def _start(self, share: Share) -> Iterator[Node]:
-        """Sums from the bias or from 0."""
         for i in blocks(share.m):
             for j in blocks(share.n):
                 sizes: Attributes = {"rows": i.size, "cols": j.size}

@@ -54,7 +54,6 @@ class Image:
 
     @property
     def input_bytes(self) -> int:
-        """Bytes of one image."""
         return self.rows.extent * self.cols.extent * self.pixel_bytes
 
     @property
@@ -64,7 +63,6 @@ class Image:
 
     @property
     def weights(self) -> Affine:
-        """Address of the group's weights."""
         return self.group * (self.rows.kernel * self.cols.kernel * self.c * self.o) + self.w.address
 
 
@@ -179,9 +177,7 @@ class Channels:
         gap = cols.after + cols.before
         if gap:
             nodes += repeat("r", rows.inside - 1, lambda r: zeros(first + cols.inside + r * pitch, gap, dim, size))
-        nodes += zeros(
-            first + ((rows.inside - 1) * pitch + cols.inside), cols.after + rows.after * pitch, dim, size
-        )
+        nodes += zeros(first + ((rows.inside - 1) * pitch + cols.inside), cols.after + rows.after * pitch, dim, size)
         return nodes + repeat("r", rows.inside, lambda r: self._load_row(tile, chunk, r, first + r * pitch))
 
     def _load_row(self, tile: PixelTile, chunk: Chunk, r: Affine, base: Affine) -> Nodes:

@@ -382,9 +382,7 @@ class ConvEmission:
         )
         return isa.config_st(stride=self.y.shape[3], relu=self.epilogue.relu, scale=self.epilogue.scale, pool=window)
 
-    def _store(
-        self, tile: PixelTile, place: Place, j: Affine, cols: int, r: Affine, q: Affine, rows: int
-    ) -> Instr:
+    def _store(self, tile: PixelTile, place: Place, j: Affine, cols: int, r: Affine, q: Affine, rows: int) -> Instr:
         dim, full = self.parameters.dim, self.epilogue.out_dtype == "int32"
         _, height, width, o = self.y.shape
         row = tile.batch * height + tile.rows.output_start(tile.row) + r

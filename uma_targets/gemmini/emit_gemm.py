@@ -39,6 +39,11 @@ class GemmProblem:
     shared_b: bool
     epilogue: Epilogue
 
+    @property
+    def out_bytes(self) -> int:
+        """Bytes of an element of C."""
+        return 4 if self.epilogue.out_dtype == "int32" else 1
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -84,10 +89,6 @@ class GemmEmission:
     def m_outer(self) -> bool:
         return self.mapping.order[0] == "m"
 
-    @property
-    def full_width(self) -> bool:
-        return self.problem.epilogue.out_dtype == "int32"
-
     def streamed(self, operand: str) -> bool:
         return self.mapping.level(operand) == "stream"
 
@@ -103,9 +104,7 @@ class GemmEmission:
         ]
         if p.bias is not None:
             nodes.append(isa.config_ld(BIAS, stride=0, block_stride=dim))
-        nodes.append(
-            isa.config_st(stride=p.n * (4 if self.full_width else 1), relu=p.epilogue.relu, scale=p.epilogue.scale)
-        )
+        nodes.append(isa.config_st(stride=p.n * p.out_bytes, relu=p.epilogue.relu, scale=p.epilogue.scale))
         return nodes + repeat("b", p.batch, self._batch)
 
     def _batch(self, b: Affine) -> Nodes:
@@ -254,8 +253,8 @@ class GemmEmission:
     def _store(self, tile: Tile, i: Affine, rows: int, j: Affine, cols: int) -> Nodes:
         p, dim = self.problem, self.parameters.dim
         first = (tile.batch * p.m + tile.m0 + i * dim) * p.n + tile.n0 + j * dim
-        local = self._c_local(tile, i, j) + (isa.FULL_WIDTH if self.full_width else 0)
-        return [isa.mvout(first * (4 if self.full_width else 1) + p.c.address, Block(local, rows, cols))]
+        local = self._c_local(tile, i, j) + (isa.FULL_WIDTH if p.out_bytes == 4 else 0)
+        return [isa.mvout(first * p.out_bytes + p.c.address, Block(local, rows, cols))]
 
     # computation
 

@@ -76,7 +76,6 @@ def mvin(channel: int, dram: Affine | int, block: Block) -> Instr:
 
 
 def mvout(dram: Affine | int, block: Block) -> Instr:
-    """Store ``block`` to HBM."""
     return Instr.make("mvout", dram=dram, local=block.address, cols=block.cols, rows=block.rows)
 
 

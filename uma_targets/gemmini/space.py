@@ -18,8 +18,9 @@ from archloom.oracle.stream import HbmTensor
 from archloom.uma_targets.gemmini.conv_axes import Axis, Run, runs
 from archloom.uma_targets.gemmini.conv_schemes import Channels, KernelRow, Scheme
 from archloom.uma_targets.gemmini.emit import gemm_problem, image
+from archloom.uma_targets.gemmini.emit_gemm import GemmProblem
 from archloom.uma_targets.gemmini.instructions import MOST_POOL_EXTENT
-from archloom.uma_targets.gemmini.loops import ConvShape, GemmShape, add_loops, conv_loops, gemm_loops
+from archloom.uma_targets.gemmini.loops import ConvShape, add_loops, conv_loops, gemm_loops
 
 SPAD, ACC = "rows of the scratchpad", "rows of the accumulator"
 
@@ -61,13 +62,10 @@ def _add_additions(builder: SpaceBuilder, workload: Workload, hardware: Hardware
 # matrix products
 
 
-def _add_gemms(
-    builder: SpaceBuilder, workload: Workload, hardware: Hardware, flow: str, *, single: bool
-) -> None:
+def _add_gemms(builder: SpaceBuilder, workload: Workload, hardware: Hardware, flow: str, *, single: bool) -> None:
     """``single``: no other dataflow is considered. Otherwise sums stay only where there are several to add up."""
     nowhere = {t.name: HbmTensor("", 0, (), "int8") for t in (*workload.inputs, workload.output)}
     p = gemm_problem(workload, nowhere)
-    shape = GemmShape(p.batch, p.m, p.n, p.k, p.bias is not None, 4 if p.epilogue.out_dtype == "int32" else 1)
     dim, os, acc_rows = hardware.dim, flow == "os", hardware.memory("acc").rows
     most = acc_rows // dim
     tiles = tables.product({
@@ -90,17 +88,17 @@ def _add_gemms(
     columns["interleave"] = np.zeros(len(columns["tm"]), np.int64)
     r = gemm_residency(p.m, p.n, p.k, columns["tm"], columns["tn"], columns["tk"], columns["m_outer"],
                        columns["level_a"] == STREAM, columns["level_b"] == STREAM, dim)
-    _gemm_slots(columns, shape, np.asarray(r.a_rows), np.asarray(r.b_rows), hardware)
+    _gemm_slots(columns, p, np.asarray(r.a_rows), np.asarray(r.b_rows), hardware)
     spad = r.a_rows * columns["slots_a"] + r.b_rows * columns["slots_b"]
     builder.add(Table(
         columns, {SPAD: np.asarray(spad), ACC: np.asarray(r.c_rows * columns["slots_c"])},
-        lambda c: cycles(gemm_loops(shape, c, flow, hardware), hardware), lambda c, i: _gemm_mapping(c, i, flow),
+        lambda c: cycles(gemm_loops(p, c, flow, hardware), hardware), lambda c, i: _gemm_mapping(c, i, flow),
         family=("mb", "nb", "kb"),
     ))
 
 
 def _gemm_slots(
-    columns: dict[str, np.ndarray], shape: GemmShape, a_rows: np.ndarray, b_rows: np.ndarray, hardware: Hardware
+    columns: dict[str, np.ndarray], shape: GemmProblem, a_rows: np.ndarray, b_rows: np.ndarray, hardware: Hardware
 ) -> None:
     """Slots of A and B: streamed ones as many as hide the latency, hoisted ones two where a next tile follows."""
     dim, spad_rows = hardware.dim, hardware.memory("spad").rows
@@ -142,9 +140,7 @@ def _gemm_mapping(c: Columns, i: int, flow: str) -> Mapping:
 # convolutions
 
 
-def _add_convs(
-    builder: SpaceBuilder, workload: Workload, hardware: Hardware, flow: str, *, single: bool
-) -> None:
+def _add_convs(builder: SpaceBuilder, workload: Workload, hardware: Hardware, flow: str, *, single: bool) -> None:
     """``single``: no other dataflow is considered. Otherwise sums stay only where a chunk has several to add up."""
     nowhere = {t.name: HbmTensor("", 0, (), "int8") for t in workload.inputs}
     picture = image(workload, nowhere, hardware.dim)

@@ -60,15 +60,12 @@ class Gemm:
         return self.k * self.item, self.n * self.item, self.n * self.out_item
 
     def a_at(self, m: Affine | int, k: Affine | int) -> Affine:
-        """Byte address of A[m, k]."""
         return self.a + Affine.of(m) * (self.k * self.item) + Affine.of(k) * self.item
 
     def b_at(self, k: Affine | int, n: Affine | int) -> Affine:
-        """Byte address of B[k, n]."""
         return self.b + Affine.of(k) * (self.n * self.item) + Affine.of(n) * self.item
 
     def c_at(self, m: Affine | int, n: Affine | int) -> Affine:
-        """Byte address of C[m, n]."""
         return self.c + Affine.of(m) * (self.n * self.out_item) + Affine.of(n) * self.out_item
 
     def bias_at(self, n: Affine | int) -> Affine:

@@ -209,9 +209,7 @@ QUANTIZATION: tuple[Rule, ...] = (
 INT8_MATMUL: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_matmul)
 INT8_CONV2D: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_convolution, pointwise_convolution)
 FLOAT_MATMUL: tuple[Rule, ...] = (float32_operands, float32_bias, plain_matmul, relu_only)
-FLOAT_CONV2D: tuple[Rule, ...] = (
-    float32_operands, float32_bias, plain_convolution, pointwise_convolution, relu_only,
-)
+FLOAT_CONV2D: tuple[Rule, ...] = (float32_operands, float32_bias, plain_convolution, pointwise_convolution, relu_only)
 
 
 @dataclass(frozen=True)
@@ -248,12 +246,10 @@ def stated(rule: Callable[..., str | None]) -> str:
 
 
 def scalar(scale: np.ndarray) -> np.float32:
-    """The single value of a scale."""
     return np.float32(scale.reshape(-1)[0])
 
 
 def result_scale(op: QuantizedOp) -> np.float32:
-    """Scale of the requantized result."""
     last = next(s for s in reversed(op.stages) if s.kind == "quantize")
     assert last.scale is not None
     return scalar(last.scale)

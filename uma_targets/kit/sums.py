@@ -95,7 +95,6 @@ SUMS_CONV2D: tuple[Rule, ...] = (*SUMS, constant_kernel)
 
 
 def channels(op: QuantizedOp) -> int:
-    """Output channels of the operator."""
     return op.operands[1].shape[0] if op.anchor == "nn.conv2d" else op.operands[1].read_shape[-1]
 
 

@@ -18,6 +18,8 @@ from archloom.tvm_backend.compiled import Refuse
 from archloom.tvm_backend.ir.attention import attention_shape
 from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
 from archloom.tvm_backend.ir.patterns import DFPattern
+from archloom.tvm_backend.passes.attention import as_attention
+from archloom.tvm_backend.passes.products import as_products
 from archloom.tvm_backend.targets.backend import Strategy, UMABackend, UMAPhase
 from archloom.uma_targets.kit import attention, patterns, rules, strategies
 from archloom.uma_targets.kit.attention import AttentionKernel
@@ -34,9 +36,9 @@ Options = Mapping[str, Any]
 class GemmKit:
     """An accelerator of matrix products.
 
-    ``graph``: options → architecture graph. ``isa`` names a ``.taidl`` description (or is the path of
-    one: that of another package), whose parameters
-    ``isa_parameters`` reads off the graph (by default the graph's own). ``emit``: product, mapping, parameters →
+    ``graph``: options → architecture graph. ``isa`` names a ``.taidl`` description, by default that of
+    the kit's name (or is the path of one: that of another package), whose parameters ``isa_parameters`` reads off the
+    graph (by default the graph's own). ``emit``: product, mapping, parameters →
     instructions. ``tiling``: shape, hardware, options → the tiles to choose from (by default one of the option ``dim``
     each way). ``macs_per_cycle``: the peak of a graph, for utilization (by default ``dim`` squared).
     ``workspace_bytes``: memory that a mapping needs beside the operands (``Gemm.workspace``).
@@ -49,7 +51,6 @@ class GemmKit:
     name: str
     description: str
     options: tuple[Option, ...]
-    isa: str | Path
     graph: Callable[[Options], "ArchitectureGraph"] = field(repr=False)
     emit: EmitGemm = field(repr=False)
     isa_parameters: Callable[["ArchitectureGraph"], Mapping[str, int]] = field(
@@ -57,6 +58,7 @@ class GemmKit:
     tiling: Callable[[Shape, Hardware, Options], Tiling] = field(default=square_tiles, repr=False)
     macs_per_cycle: Callable[["ArchitectureGraph"], int] = field(
         default=lambda graph: int(graph.parameters["dim"]) ** 2, repr=False)
+    isa: str | Path = ""
     numbers: Numbers = "int8"
     bias: bool = True
     relu: bool = True
@@ -68,14 +70,13 @@ class GemmKit:
     def isa_name(self) -> str:
         """Name of the ISA; a description of another package is made known under it."""
         if isinstance(self.isa, str):
-            return self.isa
+            return self.isa or self.name
         from archloom.oracle import taidl
 
         return taidl.register(self.isa)
 
     @cached_property
     def accelerator(self) -> Accelerator:
-        """The accelerator as the mapper sees it."""
         isa = self.isa_name
 
         def emitter(parameters: Mapping[str, int]) -> GemmEmitter:
@@ -138,7 +139,7 @@ class KitTarget(DescribedTarget):
 
     def __init__(self) -> None:
         super().__init__()
-        fused = patterns.fused if is_quantized(self.kit.numbers) else patterns.float_fused
+        fused = partial(patterns.fused, floats=not is_quantized(self.kit.numbers))
         for anchor, strategy in (("matmul", strategies.matmul), ("conv2d", strategies.pointwise)):
             predicate = _predicate(self.kit, anchor)
             for form in (*(("activation",) if self.kit.relu else ()), "plain"):
@@ -151,17 +152,12 @@ class KitTarget(DescribedTarget):
             self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, takes_options=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
 
-    def _offer(
-        self, name: str, pattern: "Callable[[], DFPattern]", predicate: rules.AllOf, strategy: Strategy
-    ) -> None:
+    def _offer(self, name: str, pattern: "Callable[[], DFPattern]", predicate: rules.AllOf, strategy: Strategy) -> None:
         self._register_pattern(name, pattern, predicate)
         self._register_operator_strategy(name, strategy)
 
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
         """Attention as one operator where the target takes it so; else, and convolutions, as products of matrices."""
-        from archloom.tvm_backend.passes.attention import as_attention
-        from archloom.tvm_backend.passes.products import as_products
-
         kernel = self.kit.attention
         if kernel is None:
             return as_products(module)

@@ -24,7 +24,6 @@ class Machine:
 
     @staticmethod
     def of(parameters: Mapping[str, int]) -> "Machine":
-        """From the parameters of the ISA."""
         return Machine(parameters["units"], parameters["lanes"], parameters["vectors"])
 
     def groups(self, words: int) -> int:

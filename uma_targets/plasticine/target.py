@@ -26,9 +26,7 @@ def emit(gemm: KitGemm, mapping: TileMapping, parameters: Mapping[str, int]) -> 
     machine = Machine.of(parameters)
     block = mapping.size("m"), machine.groups(mapping.size("n")), mapping.size("k")
     tiling = tiling_of(gemm.m, gemm.n, block, machine)
-    return Gemm(
-        gemm.m, gemm.n, gemm.k, gemm.a, gemm.b, gemm.c, tiling, machine, bias=gemm.bias, relu=gemm.relu
-    ).nodes()
+    return Gemm(gemm.m, gemm.n, gemm.k, gemm.a, gemm.b, gemm.c, tiling, machine, bias=gemm.bias, relu=gemm.relu).nodes()
 
 
 def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
@@ -124,7 +122,6 @@ PLASTICINE = kit.GemmKit(
     name="plasticine",
     description="checkerboard of SIMD pipelines and scratchpads for parallel patterns, float32 (Plasticine)",
     options=GRAPH.options(),
-    isa="plasticine",
     graph=GRAPH.graph,
     isa_parameters=isa_parameters,
     emit=emit,

@@ -56,9 +56,7 @@ def _loops(shape: kit.Shape, c: kit.Columns, dataflow: str, array: tuple[int, in
     return Loop(1, (rows,), alone=(save,))
 
 
-def _folds(
-    dataflow: str, m: np.ndarray, n: np.ndarray, k: np.ndarray, array: tuple[int, int]
-) -> tuple[Issue, ...]:
+def _folds(dataflow: str, m: np.ndarray, n: np.ndarray, k: np.ndarray, array: tuple[int, int]) -> tuple[Issue, ...]:
     """What the folds of a product of tiles issue."""
     rows, columns = array
     over_rows, over_columns = (m if dataflow == "os" else k), (m if dataflow == "is" else n)
@@ -77,7 +75,6 @@ SYSTOLIC_ARRAY = kit.GemmKit(
     name="systolic_array",
     description="systolic array of any shape: output-, weight- or input-stationary, int8 (ACADL paper)",
     options=GRAPH.options(),
-    isa="systolic_array",
     graph=lambda options: graph_of(Design.of(**GRAPH.arguments(options))),
     emit=emit,
     tiling=_tiling,

@@ -99,7 +99,6 @@ ULTRATRAIL = _TemporalKit(
     name="ultratrail",
     description="Tübingen's keyword-spotting accelerator: 8×8 multipliers for temporal convolutions, int8",
     options=GRAPH.options(),
-    isa="ultratrail",
     graph=GRAPH.graph,
     isa_parameters=isa_parameters,
     emit=emit,
@@ -112,9 +111,7 @@ class UltraTrail(kit.KitTarget):
 
     kit = ULTRATRAIL
 
-    def _offer(
-        self, name: str, pattern: "Callable[[], DFPattern]", predicate: rules.AllOf, strategy: Strategy
-    ) -> None:
+    def _offer(self, name: str, pattern: "Callable[[], DFPattern]", predicate: rules.AllOf, strategy: Strategy) -> None:
         if name.startswith("conv2d"):  # before the convolution that is a matrix product
             super()._offer(f"temporal_{name}", pattern, temporal.TAKEN, strategies.conv2d)
         super()._offer(name, pattern, predicate, strategy)

@@ -96,9 +96,7 @@ def fits(op: QuantizedOp, options: Mapping[str, OptionValue]) -> str | None:
             f"{work.windows.count} results do not fit")
 
 
-TAKEN = rules.AllOf(
-    "nn.conv2d", (*rules.QUANTIZATION, rules.int32_bias, rules.plain_convolution, one_axis), (fits,)
-)
+TAKEN = rules.AllOf("nn.conv2d", (*rules.QUANTIZATION, rules.int32_bias, rules.plain_convolution, one_axis), (fits,))
 """What is taken as a temporal convolution."""
 
 
@@ -177,7 +175,6 @@ class _Writer:
         return ceil_div(self.work.channels, self.dim)
 
     def one(self, batch: Affine) -> Nodes:
-        """The convolution of one input."""
         w, dim = self.work, self.dim
         row = batch % 2 * self.parameters["features"]
         start = batch * (w.windows.positions * w.channels) + self.memory["X"].address
