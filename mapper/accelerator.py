@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.options import Option, OptionValue, resolve_options
+from archloom.oracle import taidl
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
@@ -132,8 +133,6 @@ class Configuration:
 
     @cached_property
     def isa(self) -> "Isa":
-        from archloom.oracle import taidl
-
         return taidl.load(self.accelerator.isa_name, **self.accelerator.isa_parameters(self.graph))
 
     @cached_property

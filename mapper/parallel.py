@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from archloom.mapper import cache, search
+from archloom.mapper.workload import Workload
 from archloom.oracle.errors import ArchloomError, InputError, MappingError
 
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Accelerator
-    from archloom.mapper.workload import Workload
 
 Wanted = tuple["Workload", "Accelerator", Any]
 """A workload, the accelerator, and its options."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.result import TimingResult
 from archloom.mapper import cache
 from archloom.mapper.explore import Trial, explore, fewest_cycles, least, ranked
 from archloom.mapper.mapping import Mapping
@@ -16,7 +18,6 @@ from archloom.oracle.collector import paused
 from archloom.oracle.errors import InputError, MappingError
 
 if TYPE_CHECKING:
-    from archloom.acadl_models.timing.result import TimingResult
     from archloom.mapper.accelerator import Accelerator, Configuration
     from archloom.oracle.stream import Node, Stream
 
@@ -258,7 +259,6 @@ def _written(nodes: "tuple[Node, ...]") -> int:
 
 
 def _simulate(stream: "Stream", configuration: "Configuration") -> "TimingResult":
-    from archloom.acadl_models.timing import simulate
     from archloom.oracle.resolve import resolve
 
     return simulate(configuration.graph, resolve(stream, configuration.isa))

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from archloom.oracle.errors import ArchloomError
-from archloom.tvm_backend.commands import analysis, asm, build, isa, mapping, targets, trace
-from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.commands import Outcome, analysis, asm, build, isa, mapping, targets, trace
 from archloom.tvm_backend.version import VERSION
 
 COMMANDS = (targets, isa, build, analysis, trace, asm, mapping)

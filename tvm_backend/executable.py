@@ -15,7 +15,9 @@ from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.compile import compile_model
 from archloom.tvm_backend.compiled import CompiledModel, Step
 from archloom.tvm_backend.executors import Executor, InterpreterExecutor, XlaExecutor
-from archloom.tvm_backend.programs import Programs
+from archloom.tvm_backend.host.output_stage import OutputStages
+from archloom.tvm_backend.model import Model
+from archloom.tvm_backend.programs import Programs, Stored
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.report.build import of_compiled
 from archloom.tvm_backend.report.data import Report
@@ -23,9 +25,6 @@ from archloom.tvm_backend.runtime import Capture, checked, run_region
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.host.network import Host, PlannedHost
-    from archloom.tvm_backend.host.output_stage import OutputStages
-    from archloom.tvm_backend.model import Model
-    from archloom.tvm_backend.programs import Programs, Stored
 
 
 class CompiledNetwork:
@@ -136,8 +135,6 @@ class CompiledNetwork:
 
     @cached_property
     def _output_stages(self) -> "OutputStages":
-        from archloom.tvm_backend.host.output_stage import OutputStages
-
         return OutputStages(self.compiled.steps(), self.programs)
 
     @cached_property

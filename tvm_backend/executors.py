@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from archloom.oracle import taidl
 from archloom.oracle.errors import StreamError
 from archloom.tvm_backend.compiled import CompiledModel, Step
 from archloom.tvm_backend.programs import Programs, stream_key
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from archloom.oracle.stream import Stream
     from archloom.oracle.taidl.isa import Isa
     from archloom.oracle.xla import Oracle
-    from archloom.tvm_backend.programs import Program, Programs
+    from archloom.tvm_backend.programs import Program
 
 COMPILING_AT_A_TIME = 2
 """XLA's compiler runs on one core for each program."""
@@ -37,8 +38,6 @@ class _Streams:
     """The streams of a compiled network's steps, with their ISAs."""
 
     def __init__(self, compiled: CompiledModel) -> None:
-        from archloom.oracle import taidl
-
         self._plans = compiled.plans
         self._isas: dict[Any, Isa] = {}
         if not {plan.stream.isa for plan in compiled.plans.values()} <= set(taidl.available()):
@@ -48,8 +47,6 @@ class _Streams:
     def isa(self, stream: "Stream") -> "Isa":
         key = (stream.isa, stream.parameters)
         if key not in self._isas:
-            from archloom.oracle import taidl
-
             self._isas[key] = taidl.load(stream.isa, **dict(stream.parameters))
         return self._isas[key]
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from archloom.oracle.fallbacks import Fallback, titled
 from archloom.tvm_backend.compile import partition_model
 from archloom.tvm_backend.compiled import Partition, Refused
 from archloom.tvm_backend.ir.match import is_made_up
+from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.report.table import Column, count, percent, render
 from archloom.tvm_backend.targets.choice import backends
-
-if TYPE_CHECKING:
-    from archloom.tvm_backend.model import Model
 
 SCHEMA = "archloom.explain/1"
 """Name and version of the schema."""

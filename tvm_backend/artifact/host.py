@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +12,6 @@ from archloom.oracle.errors import ArtifactError
 from archloom.tvm_backend.compiled import HostPart
 from archloom.tvm_backend.host.plan import HostCall, HostPlan, HostProgram
 from archloom.tvm_backend.programs import Named, Stored
-
-if TYPE_CHECKING:
-    from archloom.tvm_backend.programs import Stored
 
 HOST, HOST_CONSTANTS, RELAX, PROGRAMS = "host.json", "host.safetensors", "relax.json", "programs.json"
 CODE = "programs"

@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from archloom.acadl_models.timing.result import TimingResult
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.search import Plan
+from archloom.mapper.workload import Workload
+from archloom.oracle.binary import decode, encode
 from archloom.oracle.errors import ArchloomError, ArtifactError, MappingError
 from archloom.tvm_backend import compiled as classes
 from archloom.tvm_backend.artifact import files as artifact_files
@@ -19,15 +24,14 @@ from archloom.tvm_backend.artifact import workload_json
 from archloom.tvm_backend.artifact.host import as_json, read_tensors
 from archloom.tvm_backend.compiled import CompiledModel, Partition, Region, Step, Value, View
 from archloom.tvm_backend.host.output_stage import ARRAYS, OutputStage
+from archloom.tvm_backend.host.plan import HostPlan
+from archloom.tvm_backend.programs import Stored
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.targets.layouts import Layout, layout_of
 
 if TYPE_CHECKING:
     from archloom.mapper.search import Plan
-    from archloom.mapper.workload import Workload
     from archloom.oracle.stream import Stream
-    from archloom.tvm_backend.host.plan import HostPlan
-    from archloom.tvm_backend.programs import Stored
 
 NETWORK, PLANS, CONSTANTS, REPORT = "network.json", "plans.json", "constants.safetensors", "report.json"
 STAGE = "finish."
@@ -143,19 +147,15 @@ def _partition(
 ) -> Partition:
     ops = (classes.HostOp(**{**op, "shape": tuple(op["shape"]), "refused": _refused(op)}) for op in data["host"])
     host = classes.HostPart(module, tuple(ops), planned=lambda: plan)
-    regions = tuple(_read_region(region, constants) for region in data["regions"])
+    regions = tuple(Region(
+        r["symbol"], r["target"], tuple(Value(v["name"], *_laid_out(v)) for v in r["values"]), tuple(r["inputs"]),
+        tuple(r["outputs"]), tuple(_read_step(step, constants) for step in r["steps"])) for r in data["regions"])
     return Partition(data["name"], data["source"], data["target"], dict(data["options"]), _specs(data["inputs"]),
                      _specs(data["outputs"]), regions, host)
 
 
 def _specs(items: list[Mapping[str, Any]]) -> tuple[classes.TensorSpec, ...]:
     return tuple(classes.TensorSpec(item["name"], tuple(item["shape"]), item["dtype"]) for item in items)
-
-
-def _read_region(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> Region:
-    values = tuple(Value(v["name"], *_laid_out(v)) for v in data["values"])
-    return Region(data["symbol"], data["target"], values, tuple(data["inputs"]), tuple(data["outputs"]),
-                  tuple(_read_step(step, constants) for step in data["steps"]))
 
 
 def _laid_out(data: Mapping[str, Any]) -> tuple[tuple[int, ...], str, Layout, tuple[str, ...]]:
@@ -187,8 +187,6 @@ def _refused(item: Mapping[str, Any]) -> tuple[classes.Refused, ...]:
 
 def _plans(plans: Mapping[str, "Plan"]) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Files of the distinct streams, and for each step its plan with the name of its stream's file."""
-    from archloom.oracle.binary import encode
-
     names: dict[Any, str] = {}
     streams: dict[str, bytes] = {}
     table = {}
@@ -205,18 +203,12 @@ def _plans(plans: Mapping[str, "Plan"]) -> tuple[dict[str, bytes], dict[str, Any
 
 
 def _read_plans(data: Mapping[str, Any], partition: Partition, files: Mapping[str, bytes]) -> "dict[str, Plan]":
-    from archloom.oracle.binary import decode
-
     streams = {name: decode(blob, name) for name, blob in files.items() if name.startswith("streams/")}
     return {step.name: _read_plan(data[step.name], step.workload, streams[data[step.name]["stream"]])
             for step in partition.steps()}
 
 
 def _read_plan(data: Mapping[str, Any], workload: "Workload", stream: "Stream") -> "Plan":
-    from archloom.acadl_models.timing.result import TimingResult
-    from archloom.mapper.mapping import Mapping as TileMapping
-    from archloom.mapper.search import Plan
-
     try:
         return Plan(workload, TileMapping.from_json(json.dumps(data["mapping"])), lambda: stream,
                     TimingResult.from_json(data["timing"]), float(data["estimated_cycles"]), int(data["considered"]),

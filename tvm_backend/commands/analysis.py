@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 from archloom.mapper.cache import ENVIRONMENT
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import datasets, samples
-from archloom.tvm_backend.commands import arguments
-from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.commands.progress import bar
 from archloom.tvm_backend.files import read_arrays, write_file
+from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.report.table import Column, percent, render
 from archloom.tvm_backend.report.text import full_text, to_csv
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.check.network import CheckResult
-    from archloom.tvm_backend.report.data import Report
 
 CHECK_FAILED = 1
 LAYER_COLUMNS = (

@@ -7,11 +7,14 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from archloom.oracle import assembly, binary, taidl
+from archloom.oracle.assembly import to_text
+from archloom.oracle.binary import encode
 from archloom.oracle.errors import ArtifactError, InputError, StreamError
 from archloom.oracle.stream import Instr, Node, Stream
+from archloom.tvm_backend.artifact import network as artifact
 from archloom.tvm_backend.artifact.files import is_artifact
-from archloom.tvm_backend.commands import arguments
-from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.files import read_file, write_file
 from archloom.tvm_backend.report.table import Column, count, render
 
@@ -33,8 +36,6 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    from archloom.oracle.assembly import to_text
-
     if args.binary and args.output is None:
         raise InputError("--binary: give --output as well; the binary form is not printed")
     stream = read_stream(args.file, args.layer)
@@ -47,8 +48,6 @@ def run(args: argparse.Namespace) -> Outcome:
             shown, data["oracle"] = raising(stream, isa)
             text += f"\n\n{shown}"
     if args.output is not None:
-        from archloom.oracle.binary import encode
-
         write_file(args.output, encode(stream) if args.binary else text.encode())
         text, data["output"] = str(args.output), str(args.output)
     return Outcome(text, data)
@@ -56,9 +55,6 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def read_stream(path: Path, layer: str | None) -> Stream:
     """The stream in a text or binary file, or the stream of ``layer`` in an artifact."""
-    from archloom.oracle import assembly, binary
-    from archloom.tvm_backend.artifact import network as artifact
-
     if is_artifact(path):
         compiled = artifact.load(path).compiled
         return compiled.plans[arguments.layer_of(str(path), list(compiled.plans), layer)].stream
@@ -77,7 +73,6 @@ def read_stream(path: Path, layer: str | None) -> Stream:
 
 def checked(stream: Stream) -> "Isa":
     """The stream's ISA, after the stream was validated and resolved against it."""
-    from archloom.oracle import taidl
     from archloom.oracle.resolve import resolve
 
     isa = taidl.load(stream.isa, **dict(stream.parameters))

@@ -11,8 +11,7 @@ from archloom.oracle.errors import InputError
 from archloom.oracle.fallbacks import titled
 from archloom.tvm_backend import samples
 from archloom.tvm_backend.artifact.files import check_free
-from archloom.tvm_backend.commands import arguments
-from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.commands.progress import bar
 from archloom.tvm_backend.files import write_arrays
 from archloom.tvm_backend.report.text import full_text
@@ -46,7 +45,10 @@ def run_compile(args: argparse.Namespace) -> Outcome:
 
     if args.explain:
         return _explained(args)
-    path = args.output or Path(_default_name(args))
+    path = args.output
+    if path is None:
+        operator = arguments.source(args).operator
+        path = Path(f"{operator.kind if operator else Path(args.model).stem}.loom")
     check_free(path)
     options = arguments.target_options(args)
     model = arguments.load_model(args)
@@ -78,11 +80,6 @@ def _explained(args: argparse.Namespace) -> Outcome:
     options = arguments.target_options(args)
     found = explain(arguments.load_model(args), args.target, options)
     return Outcome(str(found), found.to_json())
-
-
-def _default_name(args: argparse.Namespace) -> str:
-    operator = arguments.source(args).operator
-    return f"{operator.kind if operator else Path(args.model).stem}.loom"
 
 
 def run_run(args: argparse.Namespace) -> Outcome:

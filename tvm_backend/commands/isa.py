@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from archloom.oracle import taidl
 from archloom.oracle.errors import InputError
-from archloom.tvm_backend.commands import arguments
-from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.files import write_file
 
 if TYPE_CHECKING:
@@ -47,8 +47,6 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def load(name: str, options: dict[str, str]) -> "Isa":
     """The checked ISA with its parameters; InputError for a parameter that is no integer."""
-    from archloom.oracle import taidl
-
     parameters: dict[str, int] = {}
     for key, value in options.items():
         try:

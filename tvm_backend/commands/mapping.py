@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.errors import InputError
-from archloom.tvm_backend.commands import arguments, mapped, progress
-from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.commands import Outcome, arguments, mapped, progress
 from archloom.tvm_backend.commands.targets import df_graph
 from archloom.tvm_backend.report.table import Column, count, duration, percent, render
 

@@ -7,20 +7,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from archloom.models import catalogue, trained
 from archloom.oracle.errors import GraphError, InputError, TargetError
-from archloom.tvm_backend.commands import arguments
+from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.commands.isa import described, load, written
-from archloom.tvm_backend.commands.outcome import Outcome
 from archloom.tvm_backend.files import read_file, write_file
+from archloom.tvm_backend.frontends import named_networks
 from archloom.tvm_backend.report.table import Column, render
 from archloom.tvm_backend.targets import registry
+from archloom.tvm_backend.targets.backend import UMABackend
 from archloom.tvm_backend.targets.choice import choose
 from archloom.tvm_backend.targets.registry import info, targets
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
     from archloom.oracle.taidl.isa import Isa
-    from archloom.tvm_backend.targets.backend import UMABackend
 
 DETAILS = (
     "TARGET is a registered name, a .taidl file (checked and listed; its parameters are set with -O), a .py file of"
@@ -78,9 +79,6 @@ def run_describe(args: argparse.Namespace) -> Outcome:
 
 
 def run_networks(args: argparse.Namespace) -> Outcome:
-    from archloom.models import catalogue, trained
-    from archloom.tvm_backend.frontends import named_networks
-
     found = [catalogue.get(name) for name in catalogue.names()]
     rows = [[n.name, n.summary, " ".join(f"{k}={v}" for k, v in n.sizes.items())] for n in found]
     text = render((Column("network"), Column(""), Column("sizes")), rows)

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend.artifact.files import is_artifact
-from archloom.tvm_backend.commands import arguments
-from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.commands.progress import bar
 from archloom.tvm_backend.compile import partition_model, plan_steps
 from archloom.tvm_backend.files import write_file
 from archloom.tvm_backend.targets import registry
+from archloom.tvm_backend.targets.backend import UMABackend
 from archloom.tvm_backend.targets.choice import choose
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
     from archloom.oracle.resolved import ResolvedStream
     from archloom.oracle.stream import Stream
-    from archloom.tvm_backend.targets.backend import UMABackend
 
 CYCLES = 10_000
 """Length of the window if none is asked for."""

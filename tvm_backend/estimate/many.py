@@ -20,19 +20,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from archloom.mapper import cache, search
 from archloom.mapper.cache import Entry, directory
+from archloom.mapper.workload import Workload
 from archloom.oracle.errors import ArchloomError, InputError, MappingError, ModelError, StreamError, TargetError
 from archloom.tvm_backend.estimate.network import OnnxNetwork, Request, refuse_int8, report_of
 from archloom.tvm_backend.estimate.pool import Pool
 from archloom.tvm_backend.estimate.segments import Chain, Undivided
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.frontends.source import Source
+from archloom.tvm_backend.ir.plain import Unsupported
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.targets.choice import choose, named_options
 
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Configuration
-    from archloom.mapper.workload import Workload
 
 Outcome = Report | ArchloomError
 Asked = Report | ArchloomError | None
@@ -156,8 +158,6 @@ class _Batch:
 
     def kernels_of(self, chain: Chain) -> "dict[str, Future[Entry | None]]":
         """What the processes find of the chain's workloads that are not known yet."""
-        from archloom.mapper import cache, search
-
         assert self.pool is not None
         found, configuration = {}, _configuration(self.request)
         for workload in chain.unplanned():
@@ -175,8 +175,6 @@ class _Batch:
         return report
 
     def of_chain(self, waiting: _Waiting) -> Report:
-        from archloom.mapper import search
-
         assert waiting.chain is not None
         for key, future in waiting.kernels.items():
             entry = future.result()
@@ -210,8 +208,6 @@ def _is_there(begun: "Outcome | _Waiting") -> bool:
 
 def estimated(network: OnnxNetwork) -> Asked:
     """The report of a network, or the error; None for one that needs TVM, and its weights."""
-    from archloom.tvm_backend.ir.plain import Unsupported
-
     try:
         return network.report()
     except (NoSkeleton, Unsupported):
@@ -222,8 +218,6 @@ def estimated(network: OnnxNetwork) -> Asked:
 
 def planned(workload: "Workload", request: Request) -> Entry | None:
     """What a search for the plan of a workload finds; None where it fails, which it will do again."""
-    from archloom.mapper import search
-
     try:
         return search.found(workload, _configuration(request))[1]
     except ArchloomError:

@@ -23,22 +23,25 @@ from archloom.tvm_backend import cache
 from archloom.tvm_backend.compile import partition_model, plan_steps
 from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
 from archloom.tvm_backend.estimate import segments
-from archloom.tvm_backend.estimate.segments import Undivided
+from archloom.tvm_backend.estimate.segments import Chain, Undivided
 from archloom.tvm_backend.frontends import operators
+from archloom.tvm_backend.frontends.onnx import skeleton
+from archloom.tvm_backend.frontends.onnx.editor import opset_of
+from archloom.tvm_backend.frontends.onnx.guard import Stumbled, without_weights
+from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, parse
 from archloom.tvm_backend.frontends.source import Source
+from archloom.tvm_backend.ir.plain import Unsupported
+from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.progress import Progress
+from archloom.tvm_backend.quantization.quantized_form import quantized_form
 from archloom.tvm_backend.report.build import build
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.targets import registry
-from archloom.tvm_backend.targets.choice import choose, names_of
+from archloom.tvm_backend.targets.choice import Chosen, choose, names_of
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 
 if TYPE_CHECKING:
     import onnx
-
-    from archloom.tvm_backend.estimate.segments import Chain
-    from archloom.tvm_backend.model import Model
-    from archloom.tvm_backend.targets.choice import Chosen
 
 LEAST_OPERATOR_SET = 13
 """Of ONNX: the first that quantizes by channels; older networks are converted."""
@@ -76,8 +79,6 @@ class Request:
 
 def report_of(source: Source, request: Request, progress: Progress | None = None) -> Report:
     """The report of a network; of an ONNX network kept by its content: its graph, shapes and small constants."""
-    from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
-
     refuse_int8(source, request)
     if source.kind == "onnx":
         try:
@@ -125,8 +126,6 @@ class OnnxNetwork:
     @staticmethod
     def of(source: Source, request: Request) -> "OnnxNetwork":
         """A path or proto without its weights; NoSkeleton where it must be read as a whole."""
-        from archloom.tvm_backend.frontends.onnx import skeleton
-
         in_file = isinstance(source.given, Path)
         found = skeleton.of_file(source.given) if in_file else skeleton.of_proto(source.given)
         shapes = {name: list(shape) for name, shape in (source.input_shapes or {}).items()}
@@ -151,9 +150,6 @@ class OnnxNetwork:
     @paused()
     def report(self, progress: Progress | None = None) -> Report:
         """The report, by whatever way is the shortest."""
-        from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
-        from archloom.tvm_backend.ir.plain import Unsupported
-
         key = self.key if self.request.on_disk else None
         report = self.remembered()
         if report is None and key:
@@ -185,8 +181,6 @@ class OnnxNetwork:
     @paused()
     def chain(self) -> "Chain":
         """The network as a chain of segments; Undivided, with the reason, where it has to be looked at as a whole."""
-        from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, parse
-
         if not self.request.as_int8 or self.shapes or not self.request.is_built_in:
             raise Undivided("only float networks are cut that are estimated as if quantized, in their own shapes, on "
                             "targets of this package")
@@ -203,14 +197,10 @@ class OnnxNetwork:
 
     def as_whole(self, progress: Progress | None = None) -> Report:
         """The report of a network that is looked at as a whole; Unsupported for one that only TVM reads."""
-        from archloom.tvm_backend.frontends.onnx.guard import without_weights
         from archloom.tvm_backend.frontends.onnx.load import load_skeleton
-        from archloom.tvm_backend.frontends.onnx.skeleton import parse
 
         proto = parse(self.skeleton)
         if self.request.as_int8:
-            from archloom.tvm_backend.quantization.quantized_form import quantized_form
-
             with without_weights():
                 proto = quantized_form(proto)
         return _timed(load_skeleton(proto, self.label, self.title, self.shapes or None), self.request, progress)
@@ -219,8 +209,6 @@ class OnnxNetwork:
 def _imported(source: Source, request: Request, progress: Progress | None, reason: Exception) -> Report:
     """By TVM's importer, from the whole ONNX network, with the reason as a fallback; raises it if that is a fault
     of a program, which it is if there is nothing wrong with the network."""
-    from archloom.tvm_backend.frontends.onnx.guard import Stumbled
-
     given = _as_int8(source.given) if request.as_int8 else source.given
     whole = Source.of(given, input_shapes=source.input_shapes or None, name=source.title)
     report = _timed(whole.load(), request, progress)
@@ -237,9 +225,7 @@ def _as_int8(given: "Path | onnx.ModelProto") -> "onnx.ModelProto":
     import numpy as np
     from onnx import helper, version_converter
 
-    from archloom.tvm_backend.frontends.onnx.editor import opset_of
     from archloom.tvm_backend.frontends.onnx.files import read_onnx
-    from archloom.tvm_backend.quantization.quantized_form import quantized_form
 
     proto = read_onnx(given) if isinstance(given, Path) else given
     if opset_of(proto) < LEAST_OPERATOR_SET:

@@ -17,22 +17,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from archloom.mapper.workload import Workload
 from archloom.oracle.errors import ArchloomError
 from archloom.tvm_backend.compile import partition_model, plan_steps
 from archloom.tvm_backend.compiled import HostOp, HostPart, Partition, Region, Step
+from archloom.tvm_backend.frontends.onnx.editor import known_shapes
+from archloom.tvm_backend.frontends.onnx.guard import without_weights
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.ir.names import rename
 from archloom.tvm_backend.ir.nodes import Unsupported
+from archloom.tvm_backend.model import make_model
 from archloom.tvm_backend.quantization.quantize import INT8_SYMMETRIC
-from archloom.tvm_backend.quantization.quantized_form import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE
+from archloom.tvm_backend.quantization.quantized_form import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE, quantized_form
+from archloom.tvm_backend.targets.choice import Chosen
 from archloom.tvm_backend.targets.layouts import NHWC
 
 if TYPE_CHECKING:
     import onnx
 
     from archloom.mapper.search import Plan
-    from archloom.mapper.workload import Workload
-    from archloom.tvm_backend.targets.choice import Chosen
 
 MAKERS = frozenset({"Conv", "Relu", "Clip", "Add"})
 """Operators behind whose results a network may be cut."""
@@ -308,10 +311,7 @@ def _alone(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chosen
     """The partition of a piece as a network of its own, and the names of its variables."""
     import onnx
 
-    from archloom.tvm_backend.frontends.onnx.guard import without_weights
     from archloom.tvm_backend.frontends.onnx.load import read_skeleton
-    from archloom.tvm_backend.model import make_model
-    from archloom.tvm_backend.quantization.quantized_form import quantized_form
 
     try:
         network = onnx.shape_inference.infer_shapes(_network(piece, proto, shape))
@@ -355,8 +355,6 @@ def _network(piece: Piece, proto: "onnx.ModelProto", shape: Shape) -> "onnx.Mode
 
 def _adds_equal_shapes(network: "onnx.ModelProto") -> bool:
     """Whether all additions are of tensors of one known shape, which stay additions when quantized."""
-    from archloom.tvm_backend.frontends.onnx.editor import known_shapes
-
     shapes = known_shapes(network)
     return all(
         shapes.get(node.input[0]) is not None and shapes.get(node.input[0]) == shapes.get(node.input[1])

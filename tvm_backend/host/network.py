@@ -15,11 +15,11 @@ from archloom.oracle.errors import ArtifactError
 from archloom.tvm_backend.compiled import HostPart
 from archloom.tvm_backend.executors import COMPILING_AT_A_TIME, on_device
 from archloom.tvm_backend.host.plan import HostPlan, HostProgram
-from archloom.tvm_backend.programs import host_key
+from archloom.tvm_backend.ir.operators import operator
+from archloom.tvm_backend.programs import Programs, host_key
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.ir.compat import IRModule
-    from archloom.tvm_backend.programs import Programs
 
 Piece: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
 """Runs a piece of the host: arrays in, arrays out (JAX or NumPy)."""
@@ -173,7 +173,6 @@ def split(module: "IRModule") -> "tuple[IRModule, dict[str, Piece]]":
 def whole(function: Any) -> Piece:
     """A Relax function as a compiled JAX function, or by TVM's code if it has an operator without a translation."""
     from archloom.tvm_backend.ir import compat
-    from archloom.tvm_backend.ir.operators import operator
 
     names = {compat.op_name(binding.value) for binding in compat.bindings(function)} - {None}
     if all(operator(name).xla for name in names):

@@ -11,14 +11,13 @@ from archloom.tvm_backend.compiled import CompiledModel, HostOp, Partition, Regi
 from archloom.tvm_backend.host.conversions import conversions
 from archloom.tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report, TargetShare
 from archloom.tvm_backend.report.uses import EnergyUse, uses_of
-from archloom.tvm_backend.targets.choice import choose
+from archloom.tvm_backend.targets.choice import Chosen, choose
 from archloom.tvm_backend.version import VERSION
 
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Configuration
     from archloom.mapper.search import Plan
     from archloom.tvm_backend.host.profile import HostProfile
-    from archloom.tvm_backend.targets.choice import Chosen
 
 
 def of_compiled(compiled: CompiledModel) -> Report:

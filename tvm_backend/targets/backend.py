@@ -201,7 +201,8 @@ class UMABackend(ABC):
         is not reported, as it is a part that a later pattern may take.
         """
         self._unique("pattern", name, self._patterns)
-        make = pattern if callable(pattern) and not hasattr(pattern, "handle") and not _is_pattern(pattern) else None
+        is_one = hasattr(pattern, "handle") or any(base.__name__ == "DFPattern" for base in type(pattern).__mro__)
+        make = pattern if callable(pattern) and not is_one else None
         self._patterns[name] = Pattern(
             name, make or (lambda: pattern), predicate, quiet)  # type: ignore[return-value,arg-type]
 
@@ -301,7 +302,3 @@ class UMABackend(ABC):
         for relax_pass in self._passes:
             module = relax_pass(module, options, refuse)
         return module
-
-
-def _is_pattern(value: object) -> bool:
-    return any(base.__name__ == "DFPattern" for base in type(value).__mro__)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from archloom.mapper import workload as wl
 from archloom.mapper.spatial.elementwise import Elementwise, Operation
+from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.reduction import Columns, Rows
 from archloom.mapper.spatial.sweep import Sweep, nothing_fits
 from archloom.oracle.errors import MappingError
@@ -20,9 +20,6 @@ from archloom.tvm_backend.ir.sweeps import ELEMENTWISE, Applied
 from archloom.tvm_backend.targets.backend import InTiles, Lowered, Verdict
 from archloom.tvm_backend.targets.layouts import PIXELS, ROW, SIDE, TILES, Layout, Matrices, Shape
 from archloom.uma_targets.cores.constants import packed
-
-if TYPE_CHECKING:
-    from archloom.mapper.spatial.machine import Machine
 
 LARGEST = float(np.finfo(np.float16).max)
 NEEDS = ("one tensor that has the result's shape; others of that shape, or one number for each column (of images: for "
@@ -149,12 +146,8 @@ def _is_row(tensor: QTensor, shape: Shape) -> bool:
     if given == shape:
         return False
     along = [i for i, n in enumerate(given) if n > 1]
-    return not tensor.is_constant or not along or (len(along) == 1 and along[0] in _columns(shape))
-
-
-def _columns(shape: Shape) -> tuple[int, ...]:
-    """Axes that may be those of columns."""
-    return (len(shape) - 1, 1) if len(shape) == 4 else (len(shape) - 1,)
+    of_columns = (len(shape) - 1, 1) if len(shape) == 4 else (len(shape) - 1,)
+    return not tensor.is_constant or not along or (len(along) == 1 and along[0] in of_columns)
 
 
 def _row_axis(tensor: QTensor, shape: Shape) -> int:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.mesh import isa_parameters
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.options import GraphOptions, Option
+from archloom.mapper.spatial.layers import MeshPlanner
+from archloom.mapper.spatial.machine import SIDE, Machine
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.compiled import Refuse
+from archloom.tvm_backend.ir.expressions import IRModule
+from archloom.tvm_backend.ir.numbers import Numbers
 from archloom.tvm_backend.passes.attention import as_attention
 from archloom.tvm_backend.passes.batch_norms import without_batch_norms
 from archloom.tvm_backend.passes.composites import fuse_composites
@@ -22,13 +27,6 @@ from archloom.uma_targets.cores import attention, chains, patterns, rules, strat
 from archloom.uma_targets.kit.patterns import attention as attention_pattern
 from archloom.uma_targets.kit.rules import AllOf
 from archloom.uma_targets.kit.target import DescribedTarget
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.mapper.spatial.layers import MeshPlanner
-    from archloom.mapper.spatial.machine import Machine
-    from archloom.tvm_backend.ir.expressions import IRModule
-    from archloom.tvm_backend.ir.numbers import Numbers
 
 Options = Mapping[str, Any]
 ISA = "wormhole"
@@ -51,23 +49,15 @@ class CoresKit:
     @cached_property
     def accelerator(self) -> Accelerator:
         return Accelerator(self.name, self.description, self.options, ISA, GraphOptions(self.make).graph,
-                           isa_parameters, _no_tiles, _no_tiles, macs_per_cycle, _planner)
+                           isa_parameters, _no_tiles, _no_tiles, macs_per_cycle, MeshPlanner)
 
 
 def _no_tiles(*_: object) -> NoReturn:
     raise MappingError("a mesh of cores is planned as a whole, not by tiles of one core")
 
 
-def _planner(graph: "ArchitectureGraph") -> "MeshPlanner":
-    from archloom.mapper.spatial.layers import MeshPlanner
-
-    return MeshPlanner(graph)
-
-
 def macs_per_cycle(graph: "ArchitectureGraph") -> int:
     """Peak of all matrix units, without what blocks cost beside their products."""
-    from archloom.mapper.spatial.machine import SIDE, Machine
-
     machine = Machine.of(graph)
     return machine.cores * (SIDE * machine.array) ** 3 // machine.product_cycles
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.eyeriss import eyeriss, isa_parameters
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.hardware import Hardware
@@ -23,9 +24,6 @@ from archloom.uma_targets.eyeriss.problem import Output, Problem, Product, Shape
 from archloom.uma_targets.eyeriss.space import convolutions, products, row_stationary
 from archloom.uma_targets.kit.gemm import Gemm, gemm_of, sizes_of
 from archloom.uma_targets.kit.nest import Memory, Nodes, float_bits, repeat
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
 
 GRAPH = GraphOptions(eyeriss)
 PSUM_BITS = 32

@@ -139,14 +139,10 @@ class Block:
         number = 0
         for run in groups(self.problem.shape.c, self.mapping.q, self.mapping.r):
             found += self._channels(run, Affine(run.first), self.problem.bias is None and not number, Affine(number))
-            found += self._more_channels(run, number + 1)
+            found += repeat("cb", run.count - 1, lambda i, run=run, number=number: self._channels(  # type: ignore[misc]
+                run, (i + 1) * run.size + run.first, False, i + (number + 1)))
             number += run.count
         return found
-
-    def _more_channels(self, run: Group, number: int) -> Nodes:
-        """The groups of a run after its first."""
-        return repeat("cb", run.count - 1, lambda i: self._channels(
-            run, (i + 1) * run.size + run.first, False, i + number))
 
     def _channels(self, channels: Group, c0: Affine, fresh: bool, number: Affine) -> Nodes:
         """Bring ``channels`` in and add their part to all sums of the block."""

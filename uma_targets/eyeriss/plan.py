@@ -49,7 +49,6 @@ class Machine(Bounds):
     def of(graph: "ArchitectureGraph") -> "Machine":
         """Every figure from the graph."""
         from archloom.acadl_models.eyeriss import bus_words, isa_parameters
-        from archloom.mapper.hardware import Hardware
 
         return Machine(**isa_parameters(graph), **bus_words(graph), hardware=Hardware.from_graph(graph))
 

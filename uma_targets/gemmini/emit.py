@@ -14,7 +14,7 @@ from archloom.uma_targets.gemmini.conv_schemes import Image, KernelRow
 from archloom.uma_targets.gemmini.emit_add import AddEmission
 from archloom.uma_targets.gemmini.emit_conv import ConvEmission
 from archloom.uma_targets.gemmini.emit_gemm import GemmEmission, GemmProblem
-from archloom.uma_targets.gemmini.parameters import GemminiParameters
+from archloom.uma_targets.gemmini.instructions import GemminiParameters
 from archloom.uma_targets.kit.nest import Memory
 
 

@@ -21,8 +21,7 @@ from archloom.oracle.stream import HbmTensor, Instr
 from archloom.uma_targets.gemmini import instructions as isa
 from archloom.uma_targets.gemmini.conv_axes import Run, runs
 from archloom.uma_targets.gemmini.conv_schemes import Channels, Chunk, Image, KernelRow, PixelTile, Scheme, Step, W, X
-from archloom.uma_targets.gemmini.instructions import MOST_POOL_EXTENT, NONE, Block, PoolWindow
-from archloom.uma_targets.gemmini.parameters import GemminiParameters
+from archloom.uma_targets.gemmini.instructions import MOST_POOL_EXTENT, NONE, Block, GemminiParameters, PoolWindow
 from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 
 BIAS = 2
@@ -179,7 +178,8 @@ class ConvEmission:
         base = self._slot("X", number)
         nodes: Nodes = []
         if t.level("X") == "hoist":
-            nodes += self._whole_input(tile, base)
+            nodes += self.scheme.each_chunk(tile, lambda chunk: self.scheme.load(
+                tile, chunk, base + chunk.number * self.rows["chunk"]))
         load_w = t.level("W") == "stream" or (t.level("W") == "interleave" and first)
         o_tiles = ceil_div(self.image.o, t.size("o"))
 
@@ -278,10 +278,6 @@ class ConvEmission:
             return []
         return each("ot", pieces(self.image.o, self.mapping.size("o")), lambda o, run: self._chunk_weights(
             self._slot("W", Affine(0)) + o * self._tile_weights, o * self.mapping.size("o"), run.size))
-
-    def _whole_input(self, tile: PixelTile, base: Affine) -> Nodes:
-        return self.scheme.each_chunk(tile, lambda chunk: self.scheme.load(
-            tile, chunk, base + chunk.number * self.rows["chunk"]))
 
     # sums
 

@@ -16,8 +16,7 @@ from archloom.mapper.workload import Epilogue
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import HbmTensor
 from archloom.uma_targets.gemmini import instructions as isa
-from archloom.uma_targets.gemmini.instructions import NONE, Block
-from archloom.uma_targets.gemmini.parameters import GemminiParameters
+from archloom.uma_targets.gemmini.instructions import NONE, Block, GemminiParameters
 from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 
 A, B, BIAS = 0, 1, 2

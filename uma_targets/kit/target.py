@@ -14,8 +14,10 @@ from archloom.mapper.options import Option
 from archloom.mapper.space import Space
 from archloom.mapper.tiling import Shape, Tiling, space_of, square_tiles
 from archloom.mapper.workload import Workload
+from archloom.oracle import taidl
 from archloom.tvm_backend.compiled import Refuse
 from archloom.tvm_backend.ir.attention import attention_shape
+from archloom.tvm_backend.ir.expressions import IRModule
 from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
 from archloom.tvm_backend.ir.patterns import DFPattern
 from archloom.tvm_backend.passes.attention import as_attention
@@ -27,7 +29,6 @@ from archloom.uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.tvm_backend.ir.expressions import IRModule
 
 Options = Mapping[str, Any]
 
@@ -71,8 +72,6 @@ class GemmKit:
         """Name of the ISA; a description of another package is made known under it."""
         if isinstance(self.isa, str):
             return self.isa or self.name
-        from archloom.oracle import taidl
-
         return taidl.register(self.isa)
 
     @cached_property
