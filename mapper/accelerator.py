@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.options import Option, OptionValue, resolve_options
 from archloom.oracle import taidl
+from archloom.oracle.stream import Stream
+from archloom.oracle.taidl.isa import Isa
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
     from archloom.mapper.mapping import Mapping as TileMapping
     from archloom.mapper.space import Space
     from archloom.mapper.workload import Workload
-    from archloom.oracle.stream import Stream
-    from archloom.oracle.taidl.isa import Isa
 
 __all__ = ["Accelerator", "Emitter", "Option", "OptionValue"]
 

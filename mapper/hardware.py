@@ -51,7 +51,6 @@ class Memory:
     slots: int
     shared_port: bool
     read_latency_cycles: int
-    write_latency_cycles: int
 
     @property
     def size_bytes(self) -> int:
@@ -127,11 +126,6 @@ class Hardware:
                 return unit
         raise TargetError(f"{self.name}: no unit processes {mnemonic!r}")
 
-    def latency_cycles(self, mnemonic: str, values: Mapping[str, int]) -> int:
-        """Cycles of processing of ``mnemonic`` with these attributes, without its reads and writes."""
-        unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
-        return unit.latency_of(mnemonic).evaluate({**self._graph.parameters, **values})
-
     @property
     def caches(self) -> "tuple[CacheInterface, ...]":
         return self._graph.caches
@@ -158,7 +152,7 @@ class Hardware:
         return expression.evaluate_columns({**self._graph.parameters, **values})
 
     def latency_columns(self, mnemonic: str, values: Mapping[str, Any]) -> Any:
-        """As :meth:`latency_cycles`, for columns of attributes."""
+        """Cycles of processing of ``mnemonic`` for columns of attributes, without its reads and writes."""
         unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
         return unit.latency_of(mnemonic).evaluate_columns({**self._graph.parameters, **values})
 
@@ -190,7 +184,6 @@ def _memories(graph: "ArchitectureGraph") -> tuple[Memory, ...]:
         found.append(Memory(
             buffer, sum((b.stop or 0) - b.start for b in banks), port.word_bytes, len(places), port.words_per_cycle,
             first.max_concurrent_requests, first.shared_port, latencies["read_latency"].evaluate(names),
-            latencies["write_latency"].evaluate(names),
         ))
     return tuple(found)
 

@@ -169,8 +169,7 @@ class Rates:
                 memory = hardware.memory(name)
                 if memory.shared_port:
                     longest = self.bursts.setdefault(name, {})
-                    longest[issue.mnemonic] = np.maximum(
-                        longest.get(issue.mnemonic, 0), words / memory.words_per_cycle)
+                    longest[issue.mnemonic] = np.maximum(longest.get(issue.mnemonic, 0), words / memory.words_per_cycle)
 
     def latency(self, issue: Issue) -> Number:
         """Cycles from the start of one of the instructions to its end."""

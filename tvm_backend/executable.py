@@ -51,7 +51,9 @@ class CompiledNetwork:
     @property
     def fallbacks(self) -> tuple[Fallback, ...]:
         """What was done in another way than meant: on the way into archloom, and so far in running and saving."""
-        return (*self.compiled.fallbacks, *self.programs.fallbacks, *self._fallbacks)
+        streams = self._executors.get("xla")
+        noted = streams.fallbacks if isinstance(streams, XlaExecutor) else ()
+        return (*self.compiled.fallbacks, *self.programs.fallbacks, *noted, *self._fallbacks)
 
     def __call__(self, *args: Any, **named: Any) -> np.ndarray | tuple[np.ndarray, ...]:
         """Run on NumPy arrays or torch tensors, by position, by name, or as one mapping; gives NumPy arrays.

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from archloom.oracle import taidl
 from archloom.oracle.errors import StreamError
+from archloom.oracle.fallbacks import Fallback
+from archloom.oracle.stream import Stream
+from archloom.oracle.taidl.isa import Isa
 from archloom.tvm_backend.compiled import CompiledModel, Step
 from archloom.tvm_backend.programs import Programs, stream_key
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.targets.choice import backends
 
 if TYPE_CHECKING:
-    from archloom.oracle.stream import Stream
-    from archloom.oracle.taidl.isa import Isa
     from archloom.oracle.xla import Oracle
     from archloom.tvm_backend.programs import Program
 
@@ -96,6 +97,8 @@ class XlaExecutor(_Streams):
         super().__init__(compiled)
         self._programs = programs if programs is not None else Programs()
         self._prepared: dict[str, _Prepared] = {}
+        self.fallbacks: list[Fallback] = []
+        """what streams do in another way than meant, by step"""
 
     def prepare(self, steps: Sequence[Step], progress: Progress | None = None) -> None:
         """Compile what is not compiled yet: streams become JAX functions one by one, XLA works on several at a time."""
@@ -112,17 +115,17 @@ class XlaExecutor(_Streams):
                 key = stream_key(stream, self.isa(stream))
                 found = self._programs.find(key)
                 if found is not None:
-                    self._place(step, *found)
+                    self._place(step, key, *found)
                     continue
                 later.append((step, key))
                 if key not in made:
                     oracle = compile_stream(stream, self.isa(stream))
                     made[key] = oracle, pool.submit(oracle.stored)
             for key, (oracle, program) in made.items():
-                self._programs.keep(key, program.result(), oracle.bits)
+                self._programs.keep(key, program.result(), oracle.bits, oracle.program.traced()[1])
         for step, key in later:
             oracle, program = made[key]
-            self._place(step, program.result(), oracle.bits)
+            self._place(step, key, program.result(), oracle.bits)
 
     def run(self, step: Step, arguments: Mapping[str, Any]) -> Any:
         if step.name not in self._prepared:
@@ -132,9 +135,11 @@ class XlaExecutor(_Streams):
         tensors = [constants[n] if n in constants else on_device(arguments[n]) for n in prepared.names]
         return prepared.program(*tensors, *prepared.bits)[0]
 
-    def _place(self, step: Step, program: "Program", bits: np.ndarray) -> None:
+    def _place(self, step: Step, key: str, program: "Program", bits: np.ndarray) -> None:
         import jax
 
+        noted = self._programs.fallbacks_of(key)
+        self.fallbacks += [replace(f, where=f"{step.name}: {f.where}") for f in noted]
         constants = {k: jax.numpy.asarray(v) for k, v in step.constants.items()}
         patterns = (jax.numpy.asarray(bits),) if bits.size else ()
         names = tuple(a.name for a in self.stream(step).arguments)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from archloom.oracle.errors import ArtifactError
+from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.compiled import HostPart
 from archloom.tvm_backend.host.plan import HostCall, HostPlan, HostProgram
 from archloom.tvm_backend.programs import Named, Stored
@@ -101,7 +103,8 @@ def _check(plan: HostPlan) -> None:
 def program_files(stored: "Stored") -> dict[str, bytes]:
     """The machine code, with what it belongs to."""
     table = {"platform": stored.platform, "host": {},  # pieces of the host are among the streams
-             "streams": {key: [found.name, found.bits] for key, found in stored.programs.items()}}
+             "streams": {key: [found.name, found.bits, [asdict(f) for f in found.fallbacks]]
+                         for key, found in stored.programs.items()}}
     return {PROGRAMS: as_json(table), **{f"{CODE}/{name}.bin": data for name, data in stored.code.items()}}
 
 
@@ -109,7 +112,8 @@ def read_programs(files: Mapping[str, bytes]) -> "Stored | None":
     if PROGRAMS not in files:
         return None
     data = json.loads(files[PROGRAMS])
-    programs = {str(key): Named(str(name), _whole(bits)) for key, (name, bits) in data["streams"].items()}
+    programs = {str(key): Named(str(name), _whole(bits), tuple(Fallback(**f) for of in noted for f in of))
+                for key, (name, bits, *noted) in data["streams"].items()}
     programs |= {str(key): Named(str(name)) for key, name in data["host"].items()}
     return Stored(str(data["platform"]), programs,
                   {found.name: files[f"{CODE}/{found.name}.bin"] for found in programs.values()})

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from archloom.mapper.search import Plan
 from archloom.mapper.workload import Workload
 from archloom.oracle.binary import decode, encode
 from archloom.oracle.errors import ArchloomError, ArtifactError, MappingError
+from archloom.oracle.stream import Stream
 from archloom.tvm_backend import compiled as classes
 from archloom.tvm_backend.artifact import files as artifact_files
 from archloom.tvm_backend.artifact import host as artifact_host
@@ -28,10 +29,6 @@ from archloom.tvm_backend.host.plan import HostPlan
 from archloom.tvm_backend.programs import Stored
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.targets.layouts import Layout, layout_of
-
-if TYPE_CHECKING:
-    from archloom.mapper.search import Plan
-    from archloom.oracle.stream import Stream
 
 NETWORK, PLANS, CONSTANTS, REPORT = "network.json", "plans.json", "constants.safetensors", "report.json"
 STAGE = "finish."

@@ -145,8 +145,7 @@ def scheme(args: argparse.Namespace) -> "Scheme":
     if args.percentile is not None and args.calibration != "percentile":
         raise InputError("--percentile: only with --calibration percentile")
     percentile = Scheme.percentile if args.percentile is None else args.percentile
-    return Scheme(args.calibration or "minmax", args.per_channel, not args.asymmetric, percentile,
-                  args.float_results)
+    return Scheme(args.calibration or "minmax", args.per_channel, not args.asymmetric, percentile, args.float_results)
 
 
 def layer_of(where: str, names: list[str], asked: str | None) -> str:

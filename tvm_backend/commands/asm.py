@@ -5,21 +5,19 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from archloom.oracle import assembly, binary, taidl
 from archloom.oracle.assembly import to_text
 from archloom.oracle.binary import encode
 from archloom.oracle.errors import ArtifactError, InputError, StreamError
 from archloom.oracle.stream import Instr, Node, Stream
+from archloom.oracle.taidl.isa import Isa
 from archloom.tvm_backend.artifact import network as artifact
 from archloom.tvm_backend.artifact.files import is_artifact
 from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.files import read_file, write_file
 from archloom.tvm_backend.report.table import Column, count, render
-
-if TYPE_CHECKING:
-    from archloom.oracle.taidl.isa import Isa
 
 
 def register(subparsers: Any) -> None:

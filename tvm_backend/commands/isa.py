@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from archloom.oracle import taidl
 from archloom.oracle.errors import InputError
+from archloom.oracle.taidl.isa import Isa
+from archloom.oracle.taidl.printer import print_isa
 from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.files import write_file
-
-if TYPE_CHECKING:
-    from archloom.oracle.taidl.isa import Isa
 
 DETAILS = (
     "ISA is a .taidl file or the name of an ISA that comes with archloom. Prints its reference manual: storage, control"
@@ -63,7 +62,6 @@ def written(isa: "Isa", form: str) -> str:
     """The manual in one of its forms, or the canonical text."""
     from archloom.oracle.taidl.manual import manual
     from archloom.oracle.taidl.manual_pages import FORMS
-    from archloom.oracle.taidl.printer import print_isa
 
     return print_isa(isa.definition) if form == "taidl" else FORMS[form](manual(isa))
 

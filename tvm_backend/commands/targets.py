@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from archloom.models import catalogue, trained
 from archloom.oracle.errors import GraphError, InputError, TargetError
+from archloom.oracle.taidl.isa import Isa
 from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.commands.isa import described, load, written
 from archloom.tvm_backend.files import read_file, write_file
@@ -21,7 +22,6 @@ from archloom.tvm_backend.targets.registry import info, targets
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.oracle.taidl.isa import Isa
 
 DETAILS = (
     "TARGET is a registered name, a .taidl file (checked and listed; its parameters are set with -O), a .py file of"

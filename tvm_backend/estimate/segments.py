@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from archloom.mapper.search import Plan
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import ArchloomError
 from archloom.tvm_backend.compile import partition_model, plan_steps
@@ -34,8 +35,6 @@ from archloom.tvm_backend.targets.layouts import NHWC
 
 if TYPE_CHECKING:
     import onnx
-
-    from archloom.mapper.search import Plan
 
 MAKERS = frozenset({"Conv", "Relu", "Clip", "Add"})
 """Operators behind whose results a network may be cut."""
@@ -271,8 +270,7 @@ def _piece(nodes: "Sequence[_Read]", source: str, constants: Mapping[str, Any]) 
         for name in node.outputs:
             tensors[name] = len(tensors)
         structure.append((node.op, tuple(operands), len(node.outputs), node.attributes))
-    return Piece(
-        [node.proto for node in nodes], tensors, {name: constants[name] for name in own}, tuple(structure))
+    return Piece([node.proto for node in nodes], tensors, {name: constants[name] for name in own}, tuple(structure))
 
 
 def _content(tensor: "onnx.TensorProto") -> bytes:
@@ -414,6 +412,5 @@ def _joined(
         host += [
             replace(op, name=proto.graph.output[0].name if op.name == output else piece.named(op.name))
             for op in segment.host]
-    partition = Partition(
-        title, "onnx", target.name, target.options, (), (), tuple(regions), HostPart("", tuple(host)))
+    partition = Partition(title, "onnx", target.name, target.options, (), (), tuple(regions), HostPart("", tuple(host)))
     return Chain(partition, origins)

@@ -243,8 +243,7 @@ class _RegionLowering:
         if isinstance(stored.layout, PixelGrid) and "columns" in lowered.tiles.nonzero_edges:
             return lowered, views  # there would be other numbers than zeros between pixels
         changed = {argument: replace(view, layout=stored.layout) for argument, view in views.items()}
-        return replace(
-            lowered, workload=lowered.tiles.any_layout(stored.stored_shape), layout=stored.layout), changed
+        return replace(lowered, workload=lowered.tiles.any_layout(stored.stored_shape), layout=stored.layout), changed
 
     def _nonzero_edges(self, value: Value, tiles: InTiles, inputs: Mapping[str, str]) -> tuple[str, ...]:
         """The edges of a result beyond which there may be other numbers than zeros."""
@@ -299,13 +298,11 @@ def lower_host(partitioned: Partitioned, model: Model, chosen: Sequence[Chosen])
 
     ``model`` is the network before partitioning, in which the reasons are looked for.
     """
-    kept = ir.of(partitioned.module).keep_functions(
-        partitioned.module, lambda f: ir.codegen_of(f) in (None, "xla"))
+    kept = ir.of(partitioned.module).keep_functions(partitioned.module, lambda f: ir.codegen_of(f) in (None, "xla"))
     main = model.module["main"]
     bound = ir.bound_in(main)
     by_name = {var.name: value for var, value in bound.items()}
-    results = {v.name: spec.name for v, spec in zip(ir.outputs_of(main), model.outputs, strict=True)
-               if ir.is_var(v)}
+    results = {v.name: spec.name for v, spec in zip(ir.outputs_of(main), model.outputs, strict=True) if ir.is_var(v)}
     ops = []
     for op in partitioned.host:
         known = {r.target: r for r in partitioned.refused.get(op.name, ())}

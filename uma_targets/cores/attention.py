@@ -48,8 +48,7 @@ def is_whole(call: Any, machine: "Machine") -> bool:
     if misfit(shape, machine) is not None:
         return False
     mask = call.args[3] if len(call.args) > 3 else None
-    masked = mask is None or (
-        expressions.is_constant(mask) and mask_of(expressions.const_value(mask)) is not None)
+    masked = mask is None or (expressions.is_constant(mask) and mask_of(expressions.const_value(mask)) is not None)
     return masked and math.isclose(attention_scale(call), shape.depth**-0.5, rel_tol=1e-6)
 
 

@@ -103,10 +103,7 @@ def _space(workload: Workload, hardware: Hardware, options: Mapping[str, Any]) -
 
 def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
     mac = options["mac_picojoules"]
-    return eyeriss(
-        psum_bits=PSUM_BITS, mac_joules=None if mac is None else mac * 1e-12,
-        **GRAPH.arguments(options),
-    )
+    return eyeriss(psum_bits=PSUM_BITS, mac_joules=None if mac is None else mac * 1e-12, **GRAPH.arguments(options))
 
 
 EYERISS = Accelerator(

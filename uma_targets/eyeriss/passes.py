@@ -132,8 +132,7 @@ class Pass:
             found += self._sets(lambda pe, y, o: self._sum_in(n, slot, pe, y, o), 0)
         found += self._rows(slot)
         if self.step.accumulates:
-            found += self._sets(lambda pe, y, o: [Instr.make(
-                "accumulate_in", pe=pe, slot=slot, words=self._words)], 0)
+            found += self._sets(lambda pe, y, o: [Instr.make("accumulate_in", pe=pe, slot=slot, words=self._words)], 0)
         found += self._up(slot)
         return found + self._sets(lambda pe, y, o: [Instr.make(
             "psum_out", **self._sums(n, y, o), pe=pe, slot=slot, p=self.filters.group.each,

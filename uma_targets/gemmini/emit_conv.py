@@ -206,8 +206,7 @@ class ConvEmission:
             number = o * (self.batch * self._across(0) * self._across(1)) + self._pixel_number(tile)
             load_w = t.level("W") == "stream" or (t.level("W") == "interleave" and first)
             x_base, c_base = self._slot("X", number), self._slot("C", number)
-            return self._tile(
-                tile, Place(x_base, w_base, c_base, o * t.size("o"), run.size, number, True, load_w))
+            return self._tile(tile, Place(x_base, w_base, c_base, o * t.size("o"), run.size, number, True, load_w))
 
         return nodes + self._pixels(one, peel=t.level("W") == "interleave")
 

@@ -85,8 +85,7 @@ def _loops(shape: AttentionShape, bias: bool, c: Columns, dim: int) -> Loop:
     # rows of a turn are free as soon as they are done with: those of queries after the scores, those of scores, which
     # may begin with the bias, after the shares, those of the sums of values once they are stored
     products, mixed = replace(gemm, times=deep * long), replace(gemm, times=long * wide)
-    rings = tuple((ring, sets) for ring in (
-        (queries[0], products), (queries[1], products, softmax), (mixed, store)))
+    rings = tuple((ring, sets) for ring in ((queries[0], products), (queries[1], products, softmax), (mixed, store)))
     tile = Loop(shape.batch * shape.heads * tiles, (scores, Loop(1, (), first=(softmax,)), sums), first=queries,
                 last=(store,), rings=rings)
     return Loop(1, (tile,), alone=(gemm, store))
