@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from archloom.mapper.space import Space
     from archloom.mapper.workload import Workload
 
-__all__ = ["Accelerator", "Emitter", "Option", "OptionValue"]
-
 Options = Mapping[str, Any]
 
 

@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.host.plan import HostPlan
     from archloom.tvm_backend.targets.layouts import Layout
 
-__all__ = [
-    "CompiledModel", "HostOp", "HostPart", "OptionValue", "Partition", "Refuse", "Refused", "Region", "Step",
-    "TensorSpec", "Value", "View",
-]
-
 
 @dataclass(frozen=True)
 class TensorSpec:

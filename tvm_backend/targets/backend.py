@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from archloom.mapper.options import OptionValue
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import TargetError, suggest
-from archloom.tvm_backend.compiled import OptionValue, Refuse
+from archloom.tvm_backend.compiled import Refuse
 from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.layouts import Layout, PixelGrid, Shape

@@ -42,8 +42,7 @@ def lower_regions(partitioned: Partitioned, chosen: Sequence[Chosen]) -> tuple[R
 
 @dataclass(frozen=True)
 class _Before:
-    """What was there before a region: the targets that were asked first, what they said, and where its operators were.
-    """
+    """What was there before a region: the targets asked first, what they said, and where its operators were."""
 
     refused: Mapping[str, tuple[Refused, ...]]
     backends: Sequence[UMABackend]

@@ -36,8 +36,7 @@ def emit(gemm: Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nod
 
 @dataclass(frozen=True)
 class Band:
-    """Tiles of one size along a dimension: from tile ``first`` on, ``rounds`` of one for each of ``ways`` from ``way``.
-    """
+    """Tiles of one size along a dimension: from ``first`` on, ``rounds`` of one for each of ``ways`` from ``way``."""
 
     first: int
     rounds: int

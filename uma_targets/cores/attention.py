@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from archloom.mapper import workload as wl
+from archloom.mapper.options import OptionValue
 from archloom.oracle.errors import MappingError
-from archloom.tvm_backend.compiled import OptionValue
 from archloom.tvm_backend.ir import expressions
 from archloom.tvm_backend.ir.attention import AttentionShape, attention_scale, attention_shape
 from archloom.tvm_backend.ir.match import QuantizedOp
@@ -42,8 +42,7 @@ def misfit(shape: AttentionShape, machine: "Machine") -> tuple[str, str] | None:
 
 
 def is_whole(call: Any, machine: "Machine") -> bool:
-    """Whether an attention operator is taken as it is: it fits, and nothing is added to its scores but a causal mask.
-    """
+    """Whether an attention operator is taken as it is: it fits, and its scores have nothing added but a causal mask."""
     shape = attention_shape(call)
     if misfit(shape, machine) is not None:
         return False

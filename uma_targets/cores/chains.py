@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from archloom.mapper import workload as wl
 from archloom.mapper.accelerator import Accelerator
+from archloom.mapper.options import OptionValue
 from archloom.mapper.search import search
 from archloom.mapper.spatial.chain import Chain
 from archloom.mapper.spatial.epilogue import ACTIVATIONS
 from archloom.mapper.spatial.layers import product_of
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import MappingError
-from archloom.tvm_backend.compiled import OptionValue
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets.backend import Joined, Lowered
 from archloom.tvm_backend.targets.layouts import TILES

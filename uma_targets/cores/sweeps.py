@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from archloom.mapper import workload as wl
+from archloom.mapper.options import OptionValue
 from archloom.mapper.spatial.elementwise import Elementwise, Operation
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.reduction import Columns, Rows
 from archloom.mapper.spatial.sweep import Sweep, nothing_fits
 from archloom.oracle.errors import MappingError
-from archloom.tvm_backend.compiled import OptionValue
 from archloom.tvm_backend.ir.match import QTensor, QuantizedOp
 from archloom.tvm_backend.ir.sweeps import ELEMENTWISE, Applied
 from archloom.tvm_backend.targets.backend import InTiles, Lowered, Verdict
@@ -120,8 +120,7 @@ def _merged(applied: tuple[Applied, ...]) -> tuple[Applied, ...]:
 
 
 def _layout(shape: Shape, axes: set[int]) -> Matrices:
-    """The layout whose columns are what rows have their numbers for, of images the channels; else that of fewer tiles.
-    """
+    """The layout whose columns are what rows have numbers for, of images the channels; else that of fewer tiles."""
     if len(axes) > 1:
         raise Unfit("some operands have a number for each column, others for each channel")
     last = len(shape) - 1

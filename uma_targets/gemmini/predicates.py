@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from archloom.tvm_backend.compiled import OptionValue
+from archloom.mapper.options import OptionValue
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.uma_targets.gemmini.instructions import MOST_POOL_EXTENT
 from archloom.uma_targets.kit import rules

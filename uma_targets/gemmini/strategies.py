@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from archloom.mapper import workload as wl
-from archloom.tvm_backend.compiled import OptionValue
+from archloom.mapper.options import OptionValue
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets.backend import Lowered
 from archloom.tvm_backend.targets.layouts import NHWC

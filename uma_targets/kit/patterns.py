@@ -104,6 +104,5 @@ FLOAT_FORMS: Mapping[str, Form] = {"plain": lambda value: value, "activation": c
 
 
 def fused(anchor: str, form: str, *, floats: bool = False) -> DFPattern:
-    """An operator of a quantized network in one of :data:`FORMS`; of one of ``floats`` in one of :data:`FLOAT_FORMS`.
-    """
+    """An operator of a quantized network in one of :data:`FORMS`, or of one of ``floats`` in :data:`FLOAT_FORMS`."""
     return FLOAT_FORMS[form](FLOAT_ANCHORS[anchor]()) if floats else FORMS[form](ANCHORS[anchor]())

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from archloom.tvm_backend.compiled import OptionValue
+from archloom.mapper.options import OptionValue
 from archloom.tvm_backend.ir.match import QuantizedOp, Stage
 from archloom.tvm_backend.targets.backend import Verdict
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from archloom.tvm_backend.compiled import OptionValue
+from archloom.mapper.options import OptionValue
 from archloom.tvm_backend.host.output_stage import FLIPPED, OutputStage
 from archloom.tvm_backend.ir.match import QTensor, QuantizedOp, Stage
 from archloom.tvm_backend.targets.backend import Lowered

@@ -15,13 +15,13 @@ import numpy as np
 from archloom.mapper import workload as wl
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.options import OptionValue
 from archloom.mapper.pipeline import Issue, Loop, cycles
 from archloom.mapper.space import Space, SpaceBuilder, Table, divided
 from archloom.mapper.workload import Workload
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import HbmTensor, Instr, Stream
-from archloom.tvm_backend.compiled import OptionValue
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.uma_targets.kit import rules
 from archloom.uma_targets.kit.gemm import LOWEST
