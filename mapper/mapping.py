@@ -8,6 +8,7 @@ from collections.abc import Mapping as MappingABC
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
+from archloom.mapper.workload import Kind
 from archloom.oracle.errors import MappingError
 
 Level: TypeAlias = Literal["stream", "hoist", "interleave"]
@@ -18,7 +19,6 @@ the loops that do not index it. ``interleave``: kept as with ``hoist``, but each
 first use, among the computations of the first iteration of those loops.
 """
 
-Kind: TypeAlias = Literal["gemm", "conv2d", "add", "attention", "sweep", "chain"]
 Store: TypeAlias = Literal["after", "interleave"]
 Packing: TypeAlias = Literal["channels", "kernel_row"]
 LEVELS: tuple[str, ...] = get_args(Level)

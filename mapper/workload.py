@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from archloom.mapper.mapping import Kind
 from archloom.oracle.affine import Affine
 
 if TYPE_CHECKING:
     from archloom.mapper.spatial.chain import Chain
     from archloom.mapper.spatial.sweep import Sweep
+
+Kind: TypeAlias = Literal["gemm", "conv2d", "add", "attention", "sweep", "chain"]
 
 
 @dataclass(frozen=True)

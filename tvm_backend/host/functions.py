@@ -1,6 +1,6 @@
 """Relax functions as JAX functions, in a form that functions alike share.
 
-The layers of a network have their host operators alike, but for weights and scales: a :class:`HostProgram` takes those
+The layers of a network have their host operators alike, but for weights and scales: a program takes those
 as arguments, and its ``key`` says whatever else it depends on, so that one program of XLA serves all of them.
 """
 
@@ -17,7 +17,6 @@ import numpy as np
 
 from archloom.tvm_backend.host.integer import integer_operator
 from archloom.tvm_backend.host.operators import byte_table, looked_up, translation
-from archloom.tvm_backend.host.plan import HostProgram
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nodes import TensorType, TupleType
 
@@ -26,13 +25,15 @@ Environment: TypeAlias = list[Any]
 Reference: TypeAlias = Callable[[Environment, Sequence[Any]], Any]
 """Reads an argument out of the environment and the constants."""
 
+Translated: TypeAlias = tuple[str, tuple[Any, ...], Callable[..., Any], list[np.ndarray]]
+"""What a :class:`~archloom.tvm_backend.host.plan.HostProgram` is made of, and the constants that it takes first."""
+
 LITERAL = 16
 """Up to how many elements a constant is written into the program; larger ones XLA folds slowly."""
 
 
-def translate(function: ir.Function) -> tuple[HostProgram, list[np.ndarray]]:
-    """The program of a Relax function whose operators :mod:`archloom.tvm_backend.host.operators` all has, and the
-    constants that it takes first."""
+def translate(function: ir.Function) -> Translated:
+    """The program of a Relax function whose operators :mod:`archloom.tvm_backend.host.operators` all has."""
     return _Translator(function).program()
 
 
@@ -47,7 +48,7 @@ class _Translator:
         self.steps: list[tuple[Callable[..., Any], list[Reference]]] = []
         self.digest = hashlib.sha256()
 
-    def program(self) -> tuple[HostProgram, list[np.ndarray]]:
+    def program(self) -> Translated:
         given = [[(ty.shape, ty.dtype) for ty in ir.fields_of(ir.type_of(p)) if isinstance(ty, TensorType)]
                  for p in self.source.params]
         inputs = tuple(tensor for tensors in given for tensor in tensors)
@@ -69,7 +70,7 @@ class _Translator:
             return tuple(x for y in found for x in (y if isinstance(y, tuple | list) else (y,)))
 
         taken = tuple((c.shape, str(c.dtype)) for c in self.constants)
-        return HostProgram(self.digest.hexdigest(), (*taken, *inputs), run), self.constants
+        return self.digest.hexdigest(), (*taken, *inputs), run, self.constants
 
     def note(self, *what: object) -> None:
         """Make the key depend on ``what``."""

@@ -193,10 +193,10 @@ def jitted(function: Any) -> Piece:
 
     from archloom.tvm_backend.host.functions import translate
 
-    program, constants = translate(function)
+    *_, function, constants = translate(function)
     with jax.enable_x64(True):
         placed = [jax.numpy.asarray(c) for c in constants]
-    run = program.jitted()
+    run = jax.jit(function)
 
     def piece(inputs: Sequence[Any]) -> Sequence[Any]:
         with jax.enable_x64(True):

@@ -168,10 +168,10 @@ class _Planner:
         """The number of a piece's program, which it may share, and of its constants."""
         from archloom.tvm_backend.host.functions import translate
 
-        made, constants = translate(function)
-        number = next((i for i, p in enumerate(self.programs) if p.key == made.key), len(self.programs))
+        key, arguments, run, constants = translate(function)
+        number = next((i for i, p in enumerate(self.programs) if p.key == key), len(self.programs))
         if number == len(self.programs):
-            self.programs.append(made)
+            self.programs.append(HostProgram(key, arguments, run))
         return number, [self.constant(c) for c in constants]
 
 

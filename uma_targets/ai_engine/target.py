@@ -51,6 +51,7 @@ AI_ENGINE = kit.GemmKit(
     name="ai_engine",
     description="Versal AI Engine cores joined by 32-bit streams: FIR filters, and int8 GEMM with 16-bit products",
     options=GRAPH.options(),
+    isa="ai_engine",
     graph=GRAPH.graph,
     isa_parameters=isa_parameters,
     emit=emit,

@@ -43,6 +43,7 @@ AMX = kit.GemmKit(
     name="amx",
     description="an x86 core's matrix unit with tiles of 16 x 64 bytes and AVX-512 around it (Intel AMX)",
     options=GRAPH.options(),
+    isa="amx",
     graph=GRAPH.graph,
     isa_parameters=isa_parameters,
     emit=emit,

@@ -78,6 +78,7 @@ GAMMA = kit.GemmKit(
     description="fused 8 x 8 tensor operations on 16-bit integers in complexes that share scratchpads (ACADL paper)",
     options=GRAPH.options({"complexes": [
         kit.Option("spread", str, "auto", "which tiles go to different complexes", choices=("auto", "m", "n"))]}),
+    isa="gamma",
     graph=GRAPH.graph,
     isa_parameters=isa_parameters,
     emit=emit,

@@ -37,8 +37,8 @@ Options = Mapping[str, Any]
 class GemmKit:
     """An accelerator of matrix products.
 
-    ``graph``: options → architecture graph. ``isa`` names a ``.taidl`` description, by default that of
-    the kit's name (or is the path of one: that of another package), whose parameters ``isa_parameters`` reads off the
+    ``graph``: options → architecture graph. ``isa`` names a ``.taidl`` description (or is the path of one:
+    that of another package), whose parameters ``isa_parameters`` reads off the
     graph (by default the graph's own). ``emit``: product, mapping, parameters →
     instructions. ``tiling``: shape, hardware, options → the tiles to choose from (by default one of the option ``dim``
     each way). ``macs_per_cycle``: the peak of a graph, for utilization (by default ``dim`` squared).
@@ -52,6 +52,7 @@ class GemmKit:
     name: str
     description: str
     options: tuple[Option, ...]
+    isa: str | Path
     graph: Callable[[Options], "ArchitectureGraph"] = field(repr=False)
     emit: EmitGemm = field(repr=False)
     isa_parameters: Callable[["ArchitectureGraph"], Mapping[str, int]] = field(
@@ -59,7 +60,6 @@ class GemmKit:
     tiling: Callable[[Shape, Hardware, Options], Tiling] = field(default=square_tiles, repr=False)
     macs_per_cycle: Callable[["ArchitectureGraph"], int] = field(
         default=lambda graph: int(graph.parameters["dim"]) ** 2, repr=False)
-    isa: str | Path = ""
     numbers: Numbers = "int8"
     bias: bool = True
     relu: bool = True
@@ -71,7 +71,7 @@ class GemmKit:
     def isa_name(self) -> str:
         """Name of the ISA; a description of another package is made known under it."""
         if isinstance(self.isa, str):
-            return self.isa or self.name
+            return self.isa
         return taidl.register(self.isa)
 
     @cached_property

@@ -45,6 +45,7 @@ OMA = kit.GemmKit(
         kit.Option("order", str, "auto", "loops over tiles, outermost first",
                    choices=("auto", *("".join(o) for o in ORDERS))),
     ]}),
+    isa="oma",
     graph=GRAPH.graph,
     emit=emit,
     tiling=_tiling,

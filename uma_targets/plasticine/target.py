@@ -122,6 +122,7 @@ PLASTICINE = kit.GemmKit(
     name="plasticine",
     description="checkerboard of SIMD pipelines and scratchpads for parallel patterns, float32 (Plasticine)",
     options=GRAPH.options(),
+    isa="plasticine",
     graph=GRAPH.graph,
     isa_parameters=isa_parameters,
     emit=emit,

@@ -54,6 +54,7 @@ QKV = kit.GemmKit(
     name="qkv",
     description="a small float32 attention accelerator for tutorials: load, gemm, softmax, store",
     options=GRAPH.options(),
+    isa="qkv",
     graph=GRAPH.graph,
     emit=emit,
     tiling=_tiling,

@@ -75,6 +75,7 @@ SYSTOLIC_ARRAY = kit.GemmKit(
     name="systolic_array",
     description="systolic array of any shape: output-, weight- or input-stationary, int8 (ACADL paper)",
     options=GRAPH.options(),
+    isa="systolic_array",
     graph=lambda options: graph_of(Design.of(**GRAPH.arguments(options))),
     emit=emit,
     tiling=_tiling,

@@ -48,6 +48,7 @@ TPU_V1 = kit.GemmKit(
     name="tpu_v1",
     description="256 x 256 weight-stationary int8 array with a Unified Buffer and a weight FIFO (Jouppi et al.)",
     options=GRAPH.options(),
+    isa="tpu_v1",
     graph=GRAPH.graph,
     isa_parameters=isa_parameters,
     emit=emit,

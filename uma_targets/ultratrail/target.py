@@ -99,6 +99,7 @@ ULTRATRAIL = _TemporalKit(
     name="ultratrail",
     description="Tübingen's keyword-spotting accelerator: 8×8 multipliers for temporal convolutions, int8",
     options=GRAPH.options(),
+    isa="ultratrail",
     graph=GRAPH.graph,
     isa_parameters=isa_parameters,
     emit=emit,
