@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.options import Option, OptionValue, resolve_options
+from archloom.oracle import taidl
+from archloom.oracle.stream import Stream
+from archloom.oracle.taidl.isa import Isa
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
@@ -16,17 +19,8 @@ if TYPE_CHECKING:
     from archloom.mapper.mapping import Mapping as TileMapping
     from archloom.mapper.space import Space
     from archloom.mapper.workload import Workload
-    from archloom.oracle.stream import Stream
-    from archloom.oracle.taidl.isa import Isa
-
-__all__ = ["Accelerator", "Emitter", "Option", "OptionValue"]
 
 Options = Mapping[str, Any]
-
-
-def _square_array(graph: "ArchitectureGraph") -> int:
-    """A multiply-accumulate in every cycle for each of ``dim`` x ``dim`` elements."""
-    return Hardware.from_graph(graph).dim ** 2
 
 
 class Emitter(Protocol):
@@ -64,7 +58,8 @@ class Accelerator:
     isa_parameters: Callable[["ArchitectureGraph"], Mapping[str, int]] = field(repr=False)
     make_emitter: Callable[[Mapping[str, int]], Emitter] = field(repr=False)
     make_space: Callable[["Workload", Hardware, Options], "Space"] = field(repr=False)
-    macs_per_cycle: Callable[["ArchitectureGraph"], int] = field(default=_square_array, repr=False)
+    macs_per_cycle: Callable[["ArchitectureGraph"], int] = field(
+        default=lambda graph: Hardware.from_graph(graph).dim ** 2, repr=False)
     planner: "Callable[[ArchitectureGraph], Planner] | None" = field(default=None, repr=False)
     patience: int = 1
 
@@ -102,7 +97,6 @@ class Accelerator:
         return {}
 
     def graph(self, values: Options | None = None) -> "ArchitectureGraph":
-        """The architecture graph."""
         return self.configure(values).graph
 
     def isa(self, values: Options | None = None) -> "Isa":
@@ -110,11 +104,9 @@ class Accelerator:
         return self.configure(values).isa
 
     def hardware(self, values: Options | None = None) -> Hardware:
-        """The mapper's view of the graph."""
         return self.configure(values).hardware
 
     def emitter(self, values: Options | None = None) -> Emitter:
-        """The emission for the ISA's parameters."""
         return self.configure(values).emitter
 
 
@@ -139,8 +131,6 @@ class Configuration:
 
     @cached_property
     def isa(self) -> "Isa":
-        from archloom.oracle import taidl
-
         return taidl.load(self.accelerator.isa_name, **self.accelerator.isa_parameters(self.graph))
 
     @cached_property

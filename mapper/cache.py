@@ -102,11 +102,6 @@ def _origin(function: Callable[..., Any]) -> Path | str:
     return "" if Path(__file__).resolve().parent.parent in root.parents else root
 
 
-def load(key: str) -> Entry | None:
-    """The entry of ``key``; None if there is none or it cannot be read."""
-    return load_json(key, from_json)
-
-
 def load_json(key: str, read: Callable[[Any], T]) -> T | None:
     """What ``read`` makes of what is kept under ``key``; None if there is nothing or it cannot be read."""
     root = directory()
@@ -122,22 +117,15 @@ def load_json(key: str, read: Callable[[Any], T]) -> T | None:
         return None
 
 
-def store(key: str, entry: Entry) -> None:
-    """Write the entry; a cache that cannot be written is no reason to fail."""
-    store_json(key, to_json(entry))
-
-
 def store_json(key: str, body: Any) -> None:
     """Write what JSON can hold; a cache that cannot be written is no reason to fail."""
     root = directory()
     if root is None:
         return
     text = json.dumps({"format": FORMAT, "key": key, "checksum": _checksum(body), "entry": body})
-    try:
+    with contextlib.suppress(OSError):
         root.mkdir(parents=True, exist_ok=True)
         replace(root / f"{key}.json", text)
-    except OSError:
-        return
 
 
 class Kept(Generic[T]):
@@ -223,11 +211,8 @@ def replace(path: Path, text: str) -> None:
     """Under the directory's lock, write to a temporary name and rename, so that readers see all or nothing."""
     from filelock import FileLock, Timeout
 
-    try:
-        with FileLock(path.parent / ".lock", timeout=5), replacing(path) as fresh:
-            fresh.write_text(text)
-    except Timeout:
-        return
+    with contextlib.suppress(Timeout), FileLock(path.parent / ".lock", timeout=5), replacing(path) as fresh:
+        fresh.write_text(text)
 
 
 def _checksum(body: Any) -> str:
@@ -235,7 +220,6 @@ def _checksum(body: Any) -> str:
 
 
 def to_json(entry: Entry) -> dict[str, Any]:
-    """The entry as JSON."""
     return {
         "mapping": json.loads(entry.mapping.to_json()), "timing": entry.timing.to_json(),
         "estimated_cycles": entry.estimated_cycles, "considered": entry.considered, "fitting": entry.fitting,

@@ -41,11 +41,6 @@ def fewest_cycles(trial: Trial[P]) -> float:
     return trial.cycles
 
 
-def fastest(trials: Iterable[Trial[P]], score: Callable[[Trial[P]], float] = fewest_cycles) -> Trial[P]:
-    """The one with the lowest score; the first of equals."""
-    return min(trials, key=score)
-
-
 def explore(
     ranked: Iterable[tuple[P, float]], attempt: Callable[[P, float], Trial[P]], *, top_k: int,
     score: Callable[[Trial[P]], float] = fewest_cycles, variants: Callable[[P], Iterable[P]] | None = None,
@@ -84,7 +79,7 @@ def explore(
     if not trials and refused:
         raise refused[0]
     if trials and variants is not None:
-        best = fastest(trials.values(), score)
+        best = min(trials.values(), key=score)
         for plan in variants(best.plan):
             if plan not in trials and not enough():
                 take(plan, best.estimated_cycles)

@@ -34,7 +34,6 @@ class Port:
 
     @staticmethod
     def of(place: "DataStorage") -> "Port":
-        """Read it off a storage of a graph."""
         latency = getattr(place, "read_latency", None)
         return Port(
             place.data_width / 8, place.port_width, 1 if place.shared_port else place.max_concurrent_requests,
@@ -53,18 +52,10 @@ class Memory:
     slots: int
     shared_port: bool
     read_latency_cycles: int
-    write_latency_cycles: int
 
     @property
     def size_bytes(self) -> int:
         return int(self.rows * self.row_bytes)
-
-    def __str__(self) -> str:
-        port = "one shared port" if self.shared_port else f"{self.slots} streams"
-        return (
-            f"{self.buffer}: {self.rows} rows of {self.row_bytes:g} bytes in {self.banks} bank(s), {port} of "
-            f"{self.words_per_cycle} word(s)/cycle each, latency {self.read_latency_cycles}/{self.write_latency_cycles}"
-        )
 
 
 @dataclass(frozen=True)
@@ -80,10 +71,6 @@ class Unit:
     writes: tuple[str, ...]
     in_flight: int
     queue: int
-
-    def __str__(self) -> str:
-        routes = f"{', '.join(self.reads) or '-'} -> {', '.join(self.writes) or '-'}"
-        return f"{self.name}: {', '.join(self.mnemonics)}; {routes}; {self.in_flight} in flight, {self.queue} queued"
 
 
 @dataclass(frozen=True)
@@ -106,7 +93,6 @@ class Hardware:
 
     @staticmethod
     def from_graph(graph: "ArchitectureGraph") -> "Hardware":
-        """Derive the view."""
         return Hardware(
             graph.name, graph.clock_hz, _memories(graph), _units(graph),
             sum(s.issue_buffer_size for s in graph.fetch_stages), _fetched_per_cycle(graph), graph.fingerprint, graph,
@@ -141,14 +127,8 @@ class Hardware:
                 return unit
         raise TargetError(f"{self.name}: no unit processes {mnemonic!r}")
 
-    def latency_cycles(self, mnemonic: str, values: Mapping[str, int]) -> int:
-        """Cycles of processing of ``mnemonic`` with these attributes, without its reads and writes."""
-        unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
-        return unit.latency_of(mnemonic).evaluate({**self._graph.parameters, **values})
-
     @property
     def caches(self) -> "tuple[CacheInterface, ...]":
-        """The graph's caches."""
         return self._graph.caches
 
     def way(self, mnemonic: str) -> tuple[str, float, float, int]:
@@ -173,15 +153,9 @@ class Hardware:
         return expression.evaluate_columns({**self._graph.parameters, **values})
 
     def latency_columns(self, mnemonic: str, values: Mapping[str, Any]) -> Any:
-        """As :meth:`latency_cycles`, for columns of attributes."""
+        """Cycles of processing of ``mnemonic`` for columns of attributes, without its reads and writes."""
         unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
         return unit.latency_of(mnemonic).evaluate_columns({**self._graph.parameters, **values})
-
-    def __str__(self) -> str:
-        array = f"{self.dim} x {self.dim} array " if "dim" in self._graph.parameters else ""
-        lines = [f"{self.name}: {array}at {self.clock_hz / 1e6:g} MHz"]
-        lines += [f"  {m}" for m in self.memories] + [f"  {u}" for u in self.units]
-        return "\n".join([*lines, f"  {self.issue_entries} instructions wait for issue"])
 
 
 def _fetched_per_cycle(graph: "ArchitectureGraph") -> float:
@@ -211,7 +185,6 @@ def _memories(graph: "ArchitectureGraph") -> tuple[Memory, ...]:
         found.append(Memory(
             buffer, sum((b.stop or 0) - b.start for b in banks), port.word_bytes, len(places), port.words_per_cycle,
             first.max_concurrent_requests, first.shared_port, latencies["read_latency"].evaluate(names),
-            latencies["write_latency"].evaluate(names),
         ))
     return tuple(found)
 

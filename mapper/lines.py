@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from archloom.mapper.hardware import Hardware
 from archloom.mapper.reuse import ceil_div
 from archloom.mapper.space import Columns
 from archloom.mapper.tiling import Shape
 from archloom.oracle.errors import TargetError
-
-if TYPE_CHECKING:
-    from archloom.mapper.hardware import Hardware
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Cache:
     miss_cycles: int
 
     @staticmethod
-    def of(hardware: "Hardware") -> "Cache | None":
+    def of(hardware: Hardware) -> "Cache | None":
         """The first cache of the graph, None where it has none; TargetError for latencies that vary."""
         from archloom.acadl_models.acadl import SetAssociativeCache
 

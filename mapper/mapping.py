@@ -6,8 +6,9 @@ import json
 import re
 from collections.abc import Mapping as MappingABC
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
+from archloom.mapper.workload import Kind
 from archloom.oracle.errors import MappingError
 
 Level: TypeAlias = Literal["stream", "hoist", "interleave"]
@@ -18,10 +19,9 @@ the loops that do not index it. ``interleave``: kept as with ``hoist``, but each
 first use, among the computations of the first iteration of those loops.
 """
 
-LEVELS: tuple[str, ...] = ("stream", "hoist", "interleave")
-STORES: tuple[str, ...] = ("after", "interleave")
-PACKINGS: tuple[str, ...] = ("channels", "kernel_row")
-KINDS: tuple[str, ...] = ("gemm", "conv2d", "add", "attention", "sweep", "chain")
+Store: TypeAlias = Literal["after", "interleave"]
+Packing: TypeAlias = Literal["channels", "kernel_row"]
+LEVELS: tuple[str, ...] = get_args(Level)
 
 
 @dataclass(frozen=True, order=True)
@@ -43,14 +43,14 @@ class Mapping:
     and how tiles reach it; else empty.
     """
 
-    kind: Literal["gemm", "conv2d", "add", "attention", "sweep", "chain"]
+    kind: Kind
     dataflow: str
     tile: tuple[tuple[str, int], ...]
     order: tuple[str, ...] = ()
     loads: tuple[tuple[str, Level], ...] = ()
     buffers: tuple[tuple[str, int], ...] = ()
-    store: Literal["after", "interleave"] = "after"
-    packing: Literal["channels", "kernel_row"] = "channels"
+    store: Store = "after"
+    packing: Packing = "channels"
     spread: str = ""
 
     def size(self, dim: str) -> int:
@@ -103,10 +103,9 @@ def _from_fields(fields: MappingABC[str, Any]) -> Mapping:
         raise ValueError(f"dataflow {fields['dataflow']!r} is no word of letters and digits")
     if fields["spread"]:
         json.loads(fields["spread"])
-    choices = {"store": STORES, "packing": PACKINGS, "kind": KINDS}
-    for name, valid in choices.items():
-        if fields[name] not in valid:
-            raise ValueError(f"{name} {fields[name]!r} is none of {', '.join(valid)}")
+    for name, choice in (("store", Store), ("packing", Packing), ("kind", Kind)):
+        if fields[name] not in get_args(choice):
+            raise ValueError(f"{name} {fields[name]!r} is none of {', '.join(get_args(choice))}")
     if any(level not in LEVELS for level in fields["loads"].values()):
         raise ValueError(f"loads {fields['loads']} must be among {', '.join(LEVELS)}")
     pairs = {name: tuple((str(k), int(v)) for k, v in fields[name].items()) for name in ("tile", "buffers")}

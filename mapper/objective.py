@@ -11,20 +11,9 @@ Objective: TypeAlias = Callable[[Any, Any], Any]
 """Of seconds and joules, the less the better. Candidates are ranked with arrays of both, trials with numbers; where the
 graph states no energies, joules are None."""
 
-
-def _time(seconds: Any, joules: Any) -> Any:
-    return seconds
-
-
-def _energy(seconds: Any, joules: Any) -> Any:
-    return joules
-
-
-def _product(seconds: Any, joules: Any) -> Any:
-    return seconds * joules
-
-
-OBJECTIVES: dict[str, Objective] = {"time": _time, "energy": _energy, "edp": _product}
+OBJECTIVES: dict[str, Objective] = {
+    "time": lambda seconds, joules: seconds, "energy": lambda seconds, joules: joules,
+    "edp": lambda seconds, joules: seconds * joules}
 """``edp``: the product of energy and delay."""
 
 
@@ -39,4 +28,4 @@ def objective_of(given: "str | Objective") -> Objective:
 
 def is_time(objective: Objective) -> bool:
     """Whether energies need not be found out."""
-    return objective is _time
+    return objective is OBJECTIVES["time"]

@@ -94,15 +94,15 @@ class GraphOptions:
         """An option for each parameter that has a help, in their order; ``after`` some of them others that are no
         parameters of the graph. ``clock_mhz`` stands for the graph's ``clock_hz``."""
         found: list[Option] = []
+        parameters = inspect.signature(self.make).parameters
         for name, fact in facts_of(self.make).items():
             if fact.help:
-                found.append(_option(name, self._default(name), fact))
+                found.append(_option(name, self.defaults.get(name, parameters[name].default), fact))
             found += (after or {}).get(name, ())
         return tuple(found)
 
     @cached_property
     def graph(self) -> Callable[[Mapping[str, Any]], Any]:
-        """What makes the graph of options."""
         @wraps(self.make)  # so that the graph's own module can be told
         def made(options: Mapping[str, Any]) -> Any:
             return self.make(**self.arguments(options))
@@ -114,12 +114,8 @@ class GraphOptions:
         names = inspect.signature(self.make).parameters
         return {"clock_hz": options["clock_mhz"] * 1e6} | {k: v for k, v in options.items() if k in names}
 
-    def _default(self, name: str) -> Any:
-        return self.defaults.get(name, inspect.signature(self.make).parameters[name].default)
-
 
 def _option(name: str, default: Any, fact: Fact) -> Option:
-    """The option of a parameter."""
     if isinstance(fact, Size):
         return Option(name, int, default, fact.help, fact.low, fact.high, unit=fact.unit)
     if isinstance(fact, Flag):

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from archloom.mapper import cache, search
+from archloom.mapper.workload import Workload
 from archloom.oracle.errors import ArchloomError, InputError, MappingError
 
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Accelerator
-    from archloom.mapper.workload import Workload
 
 Wanted = tuple["Workload", "Accelerator", Any]
 """A workload, the accelerator, and its options."""
@@ -46,7 +46,7 @@ def look_ahead(wanted: Sequence[Wanted], heard: Callable[[int], None] | None = N
     if processes < 2:
         return 0
     distinct = {search.key_of(w, a.configure(o)): i for i, (w, a, o) in reversed(list(enumerate(wanted)))}
-    unknown = [i for key, i in distinct.items() if search.recall(key) is None]
+    unknown = [i for key, i in distinct.items() if search.KEPT.get(key, cache.from_json) is None]
     if len(unknown) < FEWEST_SEARCHES:
         return 0
     # the heaviest first, so that none is left over for one process at the end
@@ -62,7 +62,7 @@ def look_ahead(wanted: Sequence[Wanted], heard: Callable[[int], None] | None = N
         for child, found in children:
             os.waitpid(child, 0)
             for key, entry in _read(found):
-                search.remember(key, entry)
+                search.KEPT.remember(key, entry)
     return processes
 
 

@@ -47,12 +47,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import Any, TypeAlias, Union
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from archloom.mapper.hardware import Hardware
+from archloom.mapper.hardware import Hardware
 
 Number: TypeAlias = "int | float | np.ndarray"
 """One figure for all candidates, or a column."""
@@ -158,7 +157,7 @@ EMPTY = Loop(1, ())
 class Rates:
     """What instructions cost on one hardware, as parts of ``nest``, whose units wait for one another at memories."""
 
-    def __init__(self, hardware: "Hardware", nest: Loop = EMPTY) -> None:
+    def __init__(self, hardware: Hardware, nest: Loop = EMPTY) -> None:
         self.hardware, self.hbm = hardware, hardware.memory("hbm")
         self.known: dict[tuple[Loop, bytes], _Cost] = {}
         self.spent: dict[Issue, tuple[tuple[str, Number], ...]] = {}
@@ -170,8 +169,7 @@ class Rates:
                 memory = hardware.memory(name)
                 if memory.shared_port:
                     longest = self.bursts.setdefault(name, {})
-                    longest[issue.mnemonic] = np.maximum(
-                        longest.get(issue.mnemonic, 0), words / memory.words_per_cycle)
+                    longest[issue.mnemonic] = np.maximum(longest.get(issue.mnemonic, 0), words / memory.words_per_cycle)
 
     def latency(self, issue: Issue) -> Number:
         """Cycles from the start of one of the instructions to its end."""
@@ -227,7 +225,6 @@ class Rates:
                     yield unit.name, name, issue.times * words / ahead
 
     def _units(self, issue: Issue) -> Number:
-        """How many units share the instructions."""
         every = sum(issue.mnemonic in unit.mnemonics for unit in self.hardware.units)
         if isinstance(issue.units, np.ndarray):
             return np.where(issue.units > 0, issue.units, every)
@@ -292,7 +289,7 @@ class Rates:
         return np.ceil(np.asarray(issue.pieces * np.asarray(issue.moves)) / width)
 
 
-def cycles(nest: Loop, hardware: "Hardware") -> np.ndarray:
+def cycles(nest: Loop, hardware: Hardware) -> np.ndarray:
     """Estimated cycles of every candidate."""
     found = _cost(nest, Rates(hardware, nest), True)
     return np.asarray(found.time + found.fill, float)
@@ -358,7 +355,6 @@ class _Iteration:
         """units, memories, and cycles for which the one waits if it always meets the longest request at the other"""
 
     def use(self, name: str) -> _Use:
-        """What it does with a resource so far."""
         return self.uses.setdefault(name, _Use())
 
     def add_loop(self, loop: Loop, cost: _Cost) -> None:
@@ -474,7 +470,6 @@ def _placed(
 
 
 def _units(issues: Iterable[Issue], rates: Rates) -> set[str]:
-    """Names of the units that process them."""
     return {rates.hardware.unit(issue.mnemonic).name for issue in issues}
 
 

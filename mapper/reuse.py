@@ -58,20 +58,12 @@ def gemm_residency(
     return GemmResidency(a_width, b_width, a_rows, b_rows, tmb * tnb * dim)
 
 
-@dataclass(frozen=True)
-class ConvResidency:
-    """Rows that one slot of each operand of a convolution takes (C lies in the accumulator)."""
-
-    x_rows: Int
-    w_rows: Int
-    c_rows: Int
-
-
 def conv_residency(
     x_chunk: Int, w_tile: Int, sums: Int, chunks: Int, steps: Int, o_tiles: Int, o_blocks: Int,
     x_streamed: Int, w_streamed: Int, o_outer: Int, os: Int,
-) -> ConvResidency:
-    """Residency of a convolution: ``x_chunk`` rows hold a chunk of the input, ``w_tile`` a block of weights.
+) -> tuple[Int, Int, Int]:
+    """Rows of one slot of X, W and C of a convolution (C lies in the accumulator): ``x_chunk`` rows hold a chunk of
+    the input, ``w_tile`` a block of weights.
 
     A streamed input holds one chunk, otherwise all chunks. Streamed weights hold one step (with the sums in place: one
     chunk) of a tile's output channels; otherwise all steps, of all output channels if the pixels are the outer loop.
@@ -80,4 +72,4 @@ def conv_residency(
     step = w_tile * o_blocks
     resident = step * steps * chunks * np.where(o_outer, 1, o_tiles)
     w = np.where(w_streamed, step * np.where(os, steps, 1), resident)
-    return ConvResidency(x, w, o_blocks * sums)
+    return x, w, o_blocks * sums

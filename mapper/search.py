@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.result import TimingResult
 from archloom.mapper import cache
-from archloom.mapper.explore import Trial, explore, fastest, fewest_cycles, least, ranked
+from archloom.mapper.explore import Trial, explore, fewest_cycles, least, ranked
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.objective import OBJECTIVES, Objective, is_time, objective_of
 from archloom.mapper.workload import Workload
@@ -16,7 +18,6 @@ from archloom.oracle.collector import paused
 from archloom.oracle.errors import InputError, MappingError
 
 if TYPE_CHECKING:
-    from archloom.acadl_models.timing.result import TimingResult
     from archloom.mapper.accelerator import Accelerator, Configuration
     from archloom.oracle.stream import Node, Stream
 
@@ -41,7 +42,8 @@ not take too long."""
 _PACKAGES = ("mapper", "oracle", "acadl_models", "uma_targets")
 """Packages whose code decides what a search finds."""
 
-_KEPT: cache.Kept[cache.Entry] = cache.Kept()
+KEPT: cache.Kept[cache.Entry] = cache.Kept()
+"""What searches have found."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,6 @@ class Plan:
 
     @cached_property
     def stream(self) -> "Stream":
-        """The instructions."""
         return self.emit()
 
 
@@ -99,7 +100,7 @@ def found(
 ) -> tuple[str, cache.Entry]:
     """What is known of a workload, or else found by a search, after its key."""
     key = key_of(workload, configuration, top_k, objective)
-    return key, _KEPT.once(key, cache.from_json, cache.to_json, lambda: _search(
+    return key, KEPT.once(key, cache.from_json, cache.to_json, lambda: _search(
         workload, configuration, top_k, objective_of(objective)))
 
 
@@ -159,9 +160,10 @@ def _search(
     numbers: dict[Mapping, int] = {}
 
     def candidates() -> Iterator[tuple[Mapping, float]]:
+        """Of mappings that agree in tiling, order and load levels one is tried first."""
         for i, mapping in ranked(
-            least(estimated), mapping_of, same=_same, family=lambda i, _: space.family(i),
-            most=FEW if few else MOST_OF_FAMILY):
+                least(estimated), mapping_of, family=lambda i, _: space.family(i), most=FEW if few else MOST_OF_FAMILY,
+                same=lambda _, m: (m.kind, m.dataflow, m.tile, m.order, m.loads, m.packing)):
             numbers[mapping] = i
             yield mapping, float(estimated[i])
 
@@ -178,7 +180,7 @@ def _search(
         candidates(), attempt, top_k=top_k, score=score, variants=variants, enough=effort.spent, further=further)
     if not trials:
         raise MappingError(f"{workload.name}: no mapping is defined for this operator")
-    best = fastest(trials, score)
+    best = min(trials, key=score)  # the first of equals
     return cache.Entry(best.plan, best.timing, best.estimated_cycles, space.considered, len(space), len(trials))
 
 
@@ -235,11 +237,6 @@ class _Effort:
         return self.stepped < self.patience * EASY
 
 
-def _same(number: int, mapping: Mapping) -> Hashable:
-    """Of mappings that agree in tiling, order and load levels one is tried first."""
-    return mapping.kind, mapping.dataflow, mapping.tile, mapping.order, mapping.loads, mapping.packing
-
-
 def _variants(mapping: Mapping) -> Iterator[Mapping]:
     """The mapping with its stores placed the other way, and with another number of result tiles, where it has any."""
     slots = dict(mapping.buffers)
@@ -262,7 +259,6 @@ def _written(nodes: "tuple[Node, ...]") -> int:
 
 
 def _simulate(stream: "Stream", configuration: "Configuration") -> "TimingResult":
-    from archloom.acadl_models.timing import simulate
     from archloom.oracle.resolve import resolve
 
     return simulate(configuration.graph, resolve(stream, configuration.isa))
@@ -284,23 +280,3 @@ def key_of(
 @lru_cache(maxsize=4096)
 def _text(workload: Workload) -> str:
     return repr(workload)
-
-
-def recall(key: str) -> cache.Entry | None:
-    """What this process remembers, or the disk holds."""
-    return _KEPT.get(key, cache.from_json)
-
-
-def remembers(key: str) -> bool:
-    """Whether this process knows the entry without looking at the disk."""
-    return key in _KEPT
-
-
-def remember(key: str, entry: cache.Entry) -> None:
-    """Keep an entry in this process."""
-    _KEPT.remember(key, entry)
-
-
-def forget() -> None:
-    """Drop what this process remembers; plans on disk stay."""
-    _KEPT.forget()

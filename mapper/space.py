@@ -39,7 +39,6 @@ class Table:
         return len(next(iter(self.columns.values())))
 
     def kept(self, mask: np.ndarray) -> "Table":
-        """The rows where ``mask`` holds."""
         return replace(self, columns=select(self.columns, mask), needs=select(self.needs, mask))
 
     def neighbours(self, i: int) -> Iterator[int]:
@@ -74,7 +73,6 @@ class Space:
         return table, i - int(self._starts[table])
 
     def mapping(self, i: int) -> Mapping:
-        """What candidate ``i`` stands for."""
         table, row = self._place(i)
         return self.tables[table].mapping(self.tables[table].columns, row)
 

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.pipeline import Loop, cycles
 from archloom.mapper.reuse import ceil_div
 from archloom.mapper.space import Columns, Space, SpaceBuilder, Table, product
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import MappingError
-
-if TYPE_CHECKING:
-    from archloom.mapper.hardware import Hardware
 
 Demand: TypeAlias = Callable[[Columns], np.ndarray]
 """Units that tiles need, for columns ``m``, ``n`` and ``k`` of tile sizes in elements."""
@@ -82,12 +80,12 @@ class Tiling:
     help: str = ""
 
 
-def square_tiles(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
+def square_tiles(shape: Shape, hardware: Hardware, options: Mapping[str, Any]) -> Tiling:
     """Tiles of the option ``dim`` each way: nothing to choose."""
     return Tiling({d: [options["dim"]] for d in "mnk"})
 
 
-def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: "Hardware", macs_per_cycle: int) -> Space:
+def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: Hardware, macs_per_cycle: int) -> Space:
     """All tiles that fit, with estimates; MappingError with demand and room if none does."""
     columns = product({
         **{d: tiling.sizes[d] for d in "mnk"}, "order": range(len(tiling.orders)),
@@ -113,7 +111,7 @@ def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: "Hardwa
 
 
 def traffic_cycles(
-    shape: Shape, c: Columns, hardware: "Hardware", macs_per_cycle: int, orders: Sequence[tuple[str, ...]]
+    shape: Shape, c: Columns, hardware: Hardware, macs_per_cycle: int, orders: Sequence[tuple[str, ...]]
 ) -> np.ndarray:
     """A first estimate: multiplications at the peak rate against bytes over the memory's port, and its latency.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from archloom.oracle.affine import Affine
 if TYPE_CHECKING:
     from archloom.mapper.spatial.chain import Chain
     from archloom.mapper.spatial.sweep import Sweep
+
+Kind: TypeAlias = Literal["gemm", "conv2d", "add", "attention", "sweep", "chain"]
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,10 @@ class Tensor:
 
     @property
     def item_bytes(self) -> int:
-        """Bytes of an element."""
         return np.dtype(self.dtype).itemsize
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the dense tensor."""
         return math.prod(self.shape) * self.item_bytes
 
 
@@ -99,7 +99,7 @@ class Workload:
     ``chain``  two products one after the other on a mesh: tensors as ``chain`` lists them
     """
 
-    kind: Literal["gemm", "conv2d", "add", "attention", "sweep", "chain"]
+    kind: Kind
     name: str
     dims: tuple[Dim, ...]
     inputs: tuple[Tensor, ...]

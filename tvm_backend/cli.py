@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from archloom.oracle.errors import ArchloomError
-from archloom.tvm_backend.commands import analysis, asm, build, isa, mapping, networks, targets, trace
-from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.commands import Outcome, analysis, asm, build, isa, mapping, targets, trace
 from archloom.tvm_backend.version import VERSION
 
-COMMANDS = (targets, networks, isa, build, analysis, trace, asm, mapping)
+COMMANDS = (targets, isa, build, analysis, trace, asm, mapping)
 BAD_INPUT = 2
 INTERRUPTED = 130
 
@@ -83,7 +82,6 @@ def _fail(message: str, status: int = BAD_INPUT) -> int:
 
 
 def entry() -> None:
-    """The console script."""
     status = main()
     with contextlib.suppress(OSError):
         sys.stdout.flush()

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from archloom.mapper.parallel import look_ahead
+from archloom.mapper.search import Plan, search
 from archloom.oracle.collector import paused
 from archloom.tvm_backend.compiled import CompiledModel, Partition
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.targets.choice import Chosen, Target, choose, named_options
-
-if TYPE_CHECKING:
-    from archloom.mapper.search import Plan
 
 
 @paused()
@@ -47,16 +46,11 @@ def compile_model(
     return CompiledModel.of(partition, plan_steps(partition, choose(target, options), progress))
 
 
-def plan_steps(
-    partition: Partition, chosen: Sequence[Chosen], progress: Progress | None = None
-) -> dict[str, Plan]:
+def plan_steps(partition: Partition, chosen: Sequence[Chosen], progress: Progress | None = None) -> dict[str, Plan]:
     """A plan for each step by its name.
 
     The search keeps what it finds, whatever a workload's name and output scale: each distinct one is searched once.
     """
-    from archloom.mapper.parallel import look_ahead
-    from archloom.mapper.search import search
-
     targets = {c.name: (c.backend.accelerator, c.accelerator_options) for c in chosen}
     plans: dict[str, Plan] = {}
     steps = [(step, region.target) for region in partition.regions for step in region.steps]

@@ -16,17 +16,12 @@ import numpy as np
 from archloom.mapper.options import OptionValue
 from archloom.mapper.workload import Workload
 from archloom.oracle.fallbacks import Fallback
-from archloom.tvm_backend.targets.layouts import Layout
 
 if TYPE_CHECKING:
     from archloom.mapper.search import Plan
     from archloom.tvm_backend.host.output_stage import OutputStage
     from archloom.tvm_backend.host.plan import HostPlan
-
-__all__ = [
-    "CompiledModel", "HostOp", "HostPart", "OptionValue", "Partition", "Refuse", "Refused", "Region", "Step",
-    "TensorSpec", "Value", "View",
-]
+    from archloom.tvm_backend.targets.layouts import Layout
 
 
 @dataclass(frozen=True)
@@ -55,7 +50,6 @@ class Value:
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
-        """Shape in HBM."""
         return self.layout.stored_shape(self.shape)
 
 
@@ -162,7 +156,7 @@ class HostOp:
     shape: tuple[int, ...]
     macs: int
     engine: Literal["xla", "llvm"]
-    reason: str
+    reason: str = ""
     refused: tuple[Refused, ...] = ()
     position: int = field(default=0, compare=False)
 
@@ -172,23 +166,18 @@ class HostPart:
     """The host side of a network: a Relax module, as text or as it is in memory, and its operators.
 
     The module has ``main``, in which every region is a call to its symbol, and one function for each piece that XLA
-    runs. Where XLA runs all of it, the ``plan`` takes the module's place. :mod:`archloom.tvm_backend.host.network`
-    builds either.
+    runs. Where XLA runs all of it, the ``plan`` takes the module's place: what ``planned`` gives when it is asked for.
     """
 
     text: str | None
     ops: tuple[HostOp, ...]
     module: Any = None
-    loaded: "HostPlan | None" = None
+    planned: "Callable[[], HostPlan | None]" = lambda: None
 
     @cached_property
     def plan(self) -> "HostPlan | None":
         """The calls in order; None where TVM runs a part of the host."""
-        if self.loaded is not None or self.module is None:
-            return self.loaded
-        from archloom.tvm_backend.host.plan import plan_of
-
-        return plan_of(self.module)
+        return self.planned()
 
     @property
     def module_json(self) -> str:
@@ -252,5 +241,4 @@ class CompiledModel(Partition):
 
     @classmethod
     def of(cls, partition: Partition, plans: "Mapping[str, Plan]") -> "CompiledModel":
-        """The partition with its plans."""
         return cls(**{f.name: getattr(partition, f.name) for f in fields(partition)}, plans=plans)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,14 +24,8 @@ class Labelled:
     labels: np.ndarray
 
 
-def names() -> list[str]:
-    """The data sets that are known by name."""
-    return list(_SETS)
-
-
 def is_named(text: object) -> bool:
-    """Whether ``text`` is the name of a data set."""
-    return isinstance(text, str) and text in _SETS
+    return text == "digits"
 
 
 def testing(name: str, inputs: Sequence[TensorSpec]) -> Labelled:
@@ -48,18 +42,11 @@ def training(name: str, inputs: Sequence[TensorSpec], count: int) -> Labelled:
 
 
 def _split(name: str) -> "Split":
-    if name not in _SETS:
-        raise InputError(f"no data set is named {name!r}{suggest(name, list(_SETS))}")
-    return _SETS[name]()
-
-
-def _digits() -> "Split":
     from archloom.models.data import digits
 
+    if not is_named(name):
+        raise InputError(f"no data set is named {name!r}{suggest(name, ['digits'])}")
     return digits()
-
-
-_SETS: "dict[str, Callable[[], Split]]" = {"digits": _digits}
 
 
 def _shaped(name: str, images: np.ndarray, labels: np.ndarray, inputs: Sequence[TensorSpec]) -> Labelled:

@@ -12,17 +12,19 @@ import numpy as np
 
 from archloom.oracle.errors import InputError, suggest
 from archloom.oracle.fallbacks import Fallback
+from archloom.tvm_backend.compile import compile_model
 from archloom.tvm_backend.compiled import CompiledModel, Step
 from archloom.tvm_backend.executors import Executor, InterpreterExecutor, XlaExecutor
+from archloom.tvm_backend.host.output_stage import OutputStages
+from archloom.tvm_backend.model import Model
+from archloom.tvm_backend.programs import Programs, Stored
 from archloom.tvm_backend.progress import Progress
+from archloom.tvm_backend.report.build import of_compiled
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.runtime import Capture, checked, run_region
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.host.network import Host, PlannedHost
-    from archloom.tvm_backend.host.output_stage import OutputStages
-    from archloom.tvm_backend.model import Model
-    from archloom.tvm_backend.programs import Programs, Stored
 
 
 class CompiledNetwork:
@@ -31,9 +33,7 @@ class CompiledNetwork:
     The host part is built at the first call, each stream compiled when it is first run (or by :meth:`prepare`).
     """
 
-    def __init__(
-        self, compiled: CompiledModel, report: Report | None = None, programs: "Stored | None" = None
-    ) -> None:
+    def __init__(self, compiled: CompiledModel, report: Report | None = None, programs: "Stored | None" = None) -> None:
         self.compiled = compiled
         self._saved_report = report
         self._stored = programs
@@ -46,14 +46,14 @@ class CompiledNetwork:
         """Cycles, utilization and bytes of every layer, with the host's layers named."""
         if self._saved_report is not None:
             return self._saved_report
-        from archloom.tvm_backend.report.build import of_compiled
-
         return of_compiled(self.compiled)
 
     @property
     def fallbacks(self) -> tuple[Fallback, ...]:
         """What was done in another way than meant: on the way into archloom, and so far in running and saving."""
-        return (*self.compiled.fallbacks, *self.programs.fallbacks, *self._fallbacks)
+        streams = self._executors.get("xla")
+        noted = streams.fallbacks if isinstance(streams, XlaExecutor) else ()
+        return (*self.compiled.fallbacks, *self.programs.fallbacks, *noted, *self._fallbacks)
 
     def __call__(self, *args: Any, **named: Any) -> np.ndarray | tuple[np.ndarray, ...]:
         """Run on NumPy arrays or torch tensors, by position, by name, or as one mapping; gives NumPy arrays.
@@ -133,14 +133,10 @@ class CompiledNetwork:
     @cached_property
     def programs(self) -> "Programs":
         """The programs of XLA that run the network."""
-        from archloom.tvm_backend.programs import Programs
-
         return Programs(self._stored)
 
     @cached_property
     def _output_stages(self) -> "OutputStages":
-        from archloom.tvm_backend.host.output_stage import OutputStages
-
         return OutputStages(self.compiled.steps(), self.programs)
 
     @cached_property
@@ -167,9 +163,6 @@ class CompiledNetwork:
 def build(
     model: "Model", target: str, options: Mapping[str, object], *, progress: Progress | None = None
 ) -> CompiledNetwork:
-    """Partition, map and emit ``model`` for ``target``."""
-    from archloom.tvm_backend.compile import compile_model
-
     return CompiledNetwork(compile_model(model, target, options, progress=progress))
 
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from archloom.oracle import taidl
 from archloom.oracle.errors import StreamError
+from archloom.oracle.fallbacks import Fallback
+from archloom.oracle.stream import Stream
+from archloom.oracle.taidl.isa import Isa
 from archloom.tvm_backend.compiled import CompiledModel, Step
+from archloom.tvm_backend.programs import Programs, stream_key
 from archloom.tvm_backend.progress import Progress
+from archloom.tvm_backend.targets.choice import backends
 
 if TYPE_CHECKING:
-    from archloom.oracle.stream import Stream
-    from archloom.oracle.taidl.isa import Isa
     from archloom.oracle.xla import Oracle
-    from archloom.tvm_backend.programs import Program, Programs
+    from archloom.tvm_backend.programs import Program
 
 COMPILING_AT_A_TIME = 2
 """XLA's compiler runs on one core for each program."""
@@ -35,22 +39,15 @@ class _Streams:
     """The streams of a compiled network's steps, with their ISAs."""
 
     def __init__(self, compiled: CompiledModel) -> None:
-        from archloom.oracle import taidl
-
         self._plans = compiled.plans
         self._isas: dict[Any, Isa] = {}
         if not {plan.stream.isa for plan in compiled.plans.values()} <= set(taidl.available()):
-            from archloom.tvm_backend.targets.choice import backends
-
             for backend in backends(compiled.target):  # the ISA of another package's target is known once that is
                 _ = backend.accelerator
 
     def isa(self, stream: "Stream") -> "Isa":
-        """The ISA that a stream was written for, at its parameters."""
         key = (stream.isa, stream.parameters)
         if key not in self._isas:
-            from archloom.oracle import taidl
-
             self._isas[key] = taidl.load(stream.isa, **dict(stream.parameters))
         return self._isas[key]
 
@@ -97,16 +94,15 @@ class XlaExecutor(_Streams):
     """The functional oracle: each distinct stream is compiled once, and the steps' constants stay on the device."""
 
     def __init__(self, compiled: CompiledModel, programs: "Programs | None" = None) -> None:
-        from archloom.tvm_backend.programs import Programs
-
         super().__init__(compiled)
         self._programs = programs if programs is not None else Programs()
         self._prepared: dict[str, _Prepared] = {}
+        self.fallbacks: list[Fallback] = []
+        """what streams do in another way than meant, by step"""
 
     def prepare(self, steps: Sequence[Step], progress: Progress | None = None) -> None:
         """Compile what is not compiled yet: streams become JAX functions one by one, XLA works on several at a time."""
         from archloom.oracle.xla import compile_stream
-        from archloom.tvm_backend.programs import stream_key
 
         waiting = [step for step in steps if step.name not in self._prepared]
         later: list[tuple[Step, str]] = []
@@ -119,17 +115,17 @@ class XlaExecutor(_Streams):
                 key = stream_key(stream, self.isa(stream))
                 found = self._programs.find(key)
                 if found is not None:
-                    self._place(step, *found)
+                    self._place(step, key, *found)
                     continue
                 later.append((step, key))
                 if key not in made:
                     oracle = compile_stream(stream, self.isa(stream))
                     made[key] = oracle, pool.submit(oracle.stored)
             for key, (oracle, program) in made.items():
-                self._programs.keep(key, program.result(), oracle.bits)
+                self._programs.keep(key, program.result(), oracle.bits, oracle.program.traced()[1])
         for step, key in later:
             oracle, program = made[key]
-            self._place(step, program.result(), oracle.bits)
+            self._place(step, key, program.result(), oracle.bits)
 
     def run(self, step: Step, arguments: Mapping[str, Any]) -> Any:
         if step.name not in self._prepared:
@@ -139,9 +135,11 @@ class XlaExecutor(_Streams):
         tensors = [constants[n] if n in constants else on_device(arguments[n]) for n in prepared.names]
         return prepared.program(*tensors, *prepared.bits)[0]
 
-    def _place(self, step: Step, program: "Program", bits: np.ndarray) -> None:
+    def _place(self, step: Step, key: str, program: "Program", bits: np.ndarray) -> None:
         import jax
 
+        noted = self._programs.fallbacks_of(key)
+        self.fallbacks += [replace(f, where=f"{step.name}: {f.where}") for f in noted]
         constants = {k: jax.numpy.asarray(v) for k, v in step.constants.items()}
         patterns = (jax.numpy.asarray(bits),) if bits.size else ()
         names = tuple(a.name for a in self.stream(step).arguments)

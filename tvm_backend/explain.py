@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from archloom.oracle.fallbacks import Fallback, titled
-from archloom.tvm_backend.compiled import HostOp, Partition, Refused, Region, Step
+from archloom.tvm_backend.compile import partition_model
+from archloom.tvm_backend.compiled import Partition, Refused
 from archloom.tvm_backend.ir.match import is_made_up
+from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.report.table import Column, count, percent, render
 from archloom.tvm_backend.targets.choice import backends
-
-if TYPE_CHECKING:
-    from archloom.tvm_backend.model import Model
 
 SCHEMA = "archloom.explain/1"
 """Name and version of the schema."""
@@ -118,26 +117,18 @@ def _several(names: list[str]) -> str:
 def explain(model: "Model", target: str, options: Mapping[str, Any] | None = None) -> Explanation:
     """Partition ``model`` for ``target`` (or several, parted by commas) and say why as it is; nothing is mapped but
     what a target weighs as one layer or two."""
-    from archloom.tvm_backend.compile import partition_model
-
     return of_partition(partition_model(model, target, options))
 
 
 def of_partition(partition: Partition) -> Explanation:
     """The explanation of a partition, its operators in the order of the network."""
-    placed = [(step.position, _step(step, region)) for region in partition.regions for step in region.steps]
-    placed += [(op.position, _host(op)) for op in partition.host.ops]
+    placed = [(step.position, Placed(
+        step.name, step.op, step.shape, step.macs, region.target, region.symbol, None,
+        tuple(dict.fromkeys(step.refused)), step.choice)) for region in partition.regions for step in region.steps]
+    placed += [(op.position, Placed(
+        op.op if is_made_up(op.name) else op.name, op.op, op.shape, op.macs, None, None, op.engine, op.refused))
+        for op in partition.host.ops]
     ordered = [op for _, op in sorted(placed, key=lambda pair: pair[0])]
     patterns = {b.target_name: tuple(p.name for p in b.patterns) for b in backends(partition.target)}
     return Explanation(partition.name, partition.target, dict(partition.options), partition.macs,
                        partition.offloaded_macs, tuple(ordered), patterns, partition.fallbacks)
-
-
-def _step(step: Step, region: Region) -> Placed:
-    return Placed(step.name, step.op, step.shape, step.macs, region.target, region.symbol, None,
-                  tuple(dict.fromkeys(step.refused)), step.choice)
-
-
-def _host(op: HostOp) -> Placed:
-    name = op.op if is_made_up(op.name) else op.name
-    return Placed(name, op.op, op.shape, op.macs, None, None, op.engine, op.refused)

@@ -49,7 +49,6 @@ def read_arrays(path: Path) -> dict[str, np.ndarray] | np.ndarray:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write ``arrays`` as an ``.npz``."""
     out = io.BytesIO()
     np.savez(out, **dict(arrays))  # type: ignore[arg-type]  # the stub takes the names for flags
     write_file(path, out.getvalue())

@@ -52,16 +52,12 @@ def make_model(
     refuse_impossible(module, name)
     main = module["main"]
     names = list(input_names) if input_names is not None else [p.name for p in main.params]
-    inputs = tuple(
-        TensorSpec(n, ir.shape_of(p), ir.dtype_of(p)) for n, p in zip(names, main.params, strict=True)
-    )
+    inputs = tuple(TensorSpec(n, ir.shape_of(p), ir.dtype_of(p)) for n, p in zip(names, main.params, strict=True))
     results = ir.outputs_of(main)
     labels = list(output_names) if output_names is not None else [
         r.name if ir.is_var(r) and len(results) == 1 else f"output{i}" for i, r in enumerate(results)
     ]
-    outputs = tuple(
-        TensorSpec(n, ir.shape_of(r), ir.dtype_of(r)) for n, r in zip(labels, results, strict=True)
-    )
+    outputs = tuple(TensorSpec(n, ir.shape_of(r), ir.dtype_of(r)) for n, r in zip(labels, results, strict=True))
     return Model(name, module, inputs, outputs, source, proto)
 
 

@@ -38,11 +38,12 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Named:
-    """Which program a stream or a piece of the host has: its ``name``, and the bit patterns that a stream's takes as
-    its last argument."""
+    """Which program a stream or a piece of the host has: its ``name``, the bit patterns that a stream's takes as its
+    last argument, and what it does in another way than meant."""
 
     name: str
     bits: tuple[int, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,11 +117,16 @@ class Programs:
         self._use(key, found)
         return program, np.array(found.bits, np.uint32)
 
-    def keep(self, key: str, program: "Program", bits: Iterable[int] = ()) -> None:
+    def fallbacks_of(self, key: str) -> tuple[Fallback, ...]:
+        """What the program of a stream does in another way than meant."""
+        return self._used[key].fallbacks if key in self._used else ()
+
+    def keep(self, key: str, program: "Program", bits: Iterable[int] = (), fallbacks: Iterable[Fallback] = ()) -> None:
         """Keep what was compiled for a stream or a piece of the host."""
         name = self._keep(program)
         if name is not None:
-            self._use(key, Named(name, tuple(int(b) for b in bits)))
+            plain = tuple(Fallback(f.where, f.why, f.cost) for f in fallbacks)
+            self._use(key, Named(name, tuple(int(b) for b in bits), plain))
             self._failed(cache.store(NAMES, key, asdict(self._used[key])))
 
     def _use(self, key: str, found: Named) -> None:
@@ -131,16 +137,14 @@ class Programs:
         """Everything that was used, for an artifact."""
         from archloom.oracle.xla.executables import platform
 
-        code = {name: self._code.get(name) or self._read(name) or self._serialized(name)
-                for name in {found.name for found in self._used.values()}}
-        known = {name: data for name, data in code.items() if data is not None}
+        known = {}
+        for name in {found.name for found in self._used.values()}:
+            data = self._code.get(name) or self._read(name)
+            if data is None and (program := _loaded.get(name)) is not None:  # this process has it, but no file
+                data = program.serialize()
+            if data is not None:
+                known[name] = data
         return Stored(platform(), {key: found for key, found in self._used.items() if found.name in known}, known)
-
-    @staticmethod
-    def _serialized(name: str) -> bytes | None:
-        """The code of a program that this process has, but no file."""
-        program = _loaded.get(name)
-        return None if program is None else program.serialize()
 
     def _keep(self, program: "Program") -> str | None:
         data = program.serialize()
@@ -180,7 +184,8 @@ class Programs:
 
 def _read_named(value: Any) -> Named | None:
     """What the cache holds, unless it is something else."""
-    name, bits = (value.get("name"), value.get("bits")) if isinstance(value, dict) else (None, None)
-    if not isinstance(name, str) or not isinstance(bits, list) or not all(isinstance(b, int) for b in bits):
+    try:
+        bits = tuple(int(b) for b in value["bits"])
+        return Named(str(value["name"]), bits, tuple(Fallback(**f) for f in value["fallbacks"]))
+    except (KeyError, TypeError, ValueError):
         return None
-    return Named(name, tuple(bits))

@@ -147,11 +147,14 @@ def estimate(
     profile, by whose roofline the seconds of host layers are estimated. Reports and the timing of kernels are kept by
     content, in memory and on disk.
     """
-    from archloom.tvm_backend.estimate.network import estimate as estimate_model
-    from archloom.tvm_backend.host.profile import load, with_host
+    from archloom.tvm_backend.estimate.network import Request, report_of
+    from archloom.tvm_backend.host.profile import load
+    from archloom.tvm_backend.report.build import with_host
+    from archloom.tvm_backend.sources.source import Source
 
     profile = load(host) if host is not None else None
-    report = estimate_model(model, _spelled(target), _options(options), as_int8=as_int8, **load_options)
+    request = Request(_spelled(target), _options(options), as_int8)
+    report = report_of(Source.of(model, **load_options), request)
     return report if profile is None else with_host(report, profile)
 
 

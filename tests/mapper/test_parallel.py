@@ -30,9 +30,9 @@ def two_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     """Two processes on any machine, whatever the tests before have imported; nothing on disk, nothing remembered."""
     monkeypatch.setattr(parallel, "_processes", lambda: 2)
     monkeypatch.setenv(cache.ENVIRONMENT, "")
-    search.forget()
+    search.KEPT.forget()
     yield
-    search.forget()
+    search.KEPT.forget()
 
 
 def wanted(works: list[Workload]) -> list[Any]:

@@ -14,7 +14,7 @@ import pytest
 
 from archloom.mapper import cache
 from archloom.mapper import search as search_module
-from archloom.mapper.search import Plan, exhaustive, forget, search
+from archloom.mapper.search import KEPT, Plan, exhaustive, search
 from archloom.mapper.space import Table, divisions
 from archloom.mapper.workload import Epilogue, Pool, Workload, add, conv2d, gemm
 from archloom.oracle.errors import InputError, MappingError
@@ -47,9 +47,9 @@ WORKLOADS = {
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv(cache.ENVIRONMENT, str(tmp_path))
-    forget()
+    KEPT.forget()
     yield tmp_path
-    forget()
+    KEPT.forget()
 
 
 @pytest.mark.parametrize("dataflow", ["auto", "ws", "os"])
@@ -214,7 +214,7 @@ def test_plans_are_kept_in_memory_and_on_disk(own_cache: Path, monkeypatch: pyte
     assert len(plans(own_cache)) == 1
     monkeypatch.setattr(search_module, "_search", lambda *_: pytest.fail("searched again"))
     assert same(first, search(WORKLOADS["primes"], GEMMINI, SMALL))
-    forget()
+    KEPT.forget()
     assert same(first, search(WORKLOADS["primes"], GEMMINI, SMALL))
 
 
@@ -225,7 +225,7 @@ def test_damaged_plans_are_ignored_and_written_again(own_cache: Path, damage: st
     text = path.read_text()
     changed = text.replace('"dataflow": "ws"', '"dataflow": "os"').replace('"cycles": ', '"cycles": 1')
     path.write_text({"truncate": text[: len(text) // 2], "flip": changed}.get(damage, damage))
-    forget()
+    KEPT.forget()
     assert same(first, search(WORKLOADS["primes"], GEMMINI, SMALL))
     assert json.loads(path.read_text()) == json.loads(text)
 
@@ -233,11 +233,11 @@ def test_damaged_plans_are_ignored_and_written_again(own_cache: Path, damage: st
 WRITER = """
 import sys
 from archloom.mapper import cache
-entry = cache.load(sys.argv[1])
+entry = cache.load_json(sys.argv[1], cache.from_json)
 print("ready", flush=True)
 while True:
     for key in sys.argv[2:]:
-        cache.store(key, entry)
+        cache.store_json(key, cache.to_json(entry))
 """
 
 
@@ -254,7 +254,8 @@ def test_several_writers_of_which_one_is_killed_leave_whole_plans(own_cache: Pat
         while seen < 200:
             if seen == 50:
                 writers[0].kill()
-            entries = [cache.load(key) for key in keys if (own_cache / "plans" / f"{key}.json").exists()]
+            entries = [cache.load_json(key, cache.from_json) for key in keys
+                       if (own_cache / "plans" / f"{key}.json").exists()]
             assert all(e is not None and (e.mapping, e.timing.cycles) == (first.mapping, first.timing.cycles)
                        for e in entries)
             seen += len(entries)
@@ -262,8 +263,9 @@ def test_several_writers_of_which_one_is_killed_leave_whole_plans(own_cache: Pat
         for writer in writers:
             writer.kill()
             writer.communicate()
-    cache.store("f" * 64, cache.load(keys[0]) or pytest.fail("no plan"))  # no lock is left behind
-    assert cache.load("f" * 64) is not None
+    found = cache.load_json(keys[0], cache.from_json) or pytest.fail("no plan")
+    cache.store_json("f" * 64, cache.to_json(found))  # no lock is left behind
+    assert cache.load_json("f" * 64, cache.from_json) is not None
 
 
 def test_other_options_and_workloads_have_plans_of_their_own(own_cache: Path) -> None:

@@ -20,7 +20,7 @@ from archloom.mapper.workload import Epilogue, gemm
 from archloom.oracle.errors import MappingError, TargetError
 from archloom.tvm_backend.artifact import workload_json
 from archloom.tvm_backend.host.conversions import conversions
-from archloom.uma_targets.wormhole.target import WORMHOLE
+from archloom.uma_targets.cores.machines import Wormhole
 from tests.support.examples import slow
 
 SMALL: Mapping[str, Mapping[str, Any]] = {
@@ -330,7 +330,7 @@ def test_workloads_in_tiles() -> None:
     assert [t.shape for t in work.inputs] == [(2, 2, 3, 32, 32), (2, 2, 3, 32, 32), (1, 2, 32)]
     assert work.macs == 2 * 40 * 50 * 70 and work.transposed == (False, True) and work.tile == 32
     assert workload_json.from_json(workload_json.to_json(work)) == work
-    plan = search(work, WORMHOLE.accelerator, {"rows": 1, "columns": 2})
+    plan = search(work, Wormhole.kit.accelerator, {"rows": 1, "columns": 2})
     assert TileMapping.from_json(plan.mapping.to_json()) == plan.mapping and "parts" in str(plan.mapping)
     assert [t.shape for t in (*plan.stream.arguments, *plan.stream.results)] == [
         t.shape for t in (*work.inputs, work.output)]
@@ -338,7 +338,7 @@ def test_workloads_in_tiles() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(TargetError, match="rows.*from 1 to 16"):
-        WORMHOLE.accelerator.configure({"rows": 17})
+        Wormhole.kit.accelerator.configure({"rows": 17})
     plain = gemm(4, 4, 4, epilogue=Epilogue(False, 1.0, False, "float32"), dtype="float32")
     with pytest.raises(MappingError, match="expected a product in tiles of 32 x 32"):
-        search(plain, WORMHOLE.accelerator)
+        search(plain, Wormhole.kit.accelerator)

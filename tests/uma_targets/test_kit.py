@@ -136,7 +136,7 @@ def float_op(**changes: object) -> QuantizedOp:
     (float_op(operands=(QTensor((2, 3), "float16", np.ones(()), np.zeros(())),) * 2), "operand 0 is float16"),
 ])
 def test_float_operators_that_are_refused(op: QuantizedOp, seen: str) -> None:
-    verdict = rules.all_of("matmul", rules.FLOAT_MATMUL)(op, {})
+    verdict = rules.AllOf("matmul", rules.FLOAT_MATMUL)(op, {})
     assert not verdict.ok
     with pytest.raises(AssertionError, match=seen):
         raise AssertionError(verdict.seen)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -45,9 +47,8 @@ def check_product(stream: Stream, isa: Isa) -> None:
 
 def blocks_that_fit(m: int, n: int, k: int, machine: Machine) -> list[tuple[int, int, int]]:
     """Rows, vectors and depths of blocks that fit a PMU."""
-    found = sizes(m, n, k, machine)
     return [
-        (bm, bn, bk) for bm in found.m for bn in found.n for bk in found.k
+        (bm, bn, bk) for bm, bn, bk in itertools.product(*sizes(m, n, k, machine))
         if int(demand(machine, np.array(bm), np.array(bn), np.array(bk))) <= machine.vectors
     ]
 

@@ -52,18 +52,14 @@ def write(path: Path, files: Mapping[str, bytes]) -> None:
     nothing, never a part. Whatever cannot be written raises :class:`ArtifactError` and leaves no file behind.
     """
     check_free(path)
-    contents = {**files, MANIFEST: _manifest(files)}
+    entries = {n: {"bytes": len(b), "sha256": hashlib.sha256(b).hexdigest()} for n, b in sorted(files.items())}
+    head = {"format": FORMAT, "version": FORMAT_VERSION, "archloom": VERSION, "files": entries}
+    contents = {**files, MANIFEST: json.dumps(head, indent=1).encode()}
     try:
         with replacing(path) as fresh:
             (_write_zip if path.suffix == ".zip" else _write_directory)(fresh, contents)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}; nothing was left there") from error
-
-
-def _manifest(files: Mapping[str, bytes]) -> bytes:
-    entries = {n: {"bytes": len(b), "sha256": hashlib.sha256(b).hexdigest()} for n, b in sorted(files.items())}
-    head = {"format": FORMAT, "version": FORMAT_VERSION, "archloom": VERSION, "files": entries}
-    return json.dumps(head, indent=1).encode()
 
 
 def _write_directory(root: Path, contents: Mapping[str, bytes]) -> None:
@@ -89,15 +85,13 @@ def read(path: Path) -> dict[str, bytes]:
     if not path.exists():
         raise ArtifactError(f"{path}: no such artifact")
     try:
-        return _read_directory(path) if path.is_dir() else _read_zip(path)
+        if not path.is_dir():
+            return _read_zip(path)
+        if not (path / MANIFEST).is_file():
+            raise ArtifactError(f"{path}: not an artifact, or half-written: {MANIFEST} is missing")
+        return _verified_files(path, lambda name: (path / name).is_file(), lambda name: (path / name).read_bytes())
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise ArtifactError(f"{path}: cannot be read, or damaged: {error}") from error
-
-
-def _read_directory(path: Path) -> dict[str, bytes]:
-    if not (path / MANIFEST).is_file():
-        raise ArtifactError(f"{path}: not an artifact, or half-written: {MANIFEST} is missing")
-    return _verified_files(path, lambda name: (path / name).is_file(), lambda name: (path / name).read_bytes())
 
 
 def _read_zip(path: Path) -> dict[str, bytes]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
 from archloom.oracle.errors import ArtifactError
+from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.compiled import HostPart
 from archloom.tvm_backend.host.plan import HostCall, HostPlan, HostProgram
-
-if TYPE_CHECKING:
-    from archloom.tvm_backend.programs import Stored
+from archloom.tvm_backend.programs import Named, Stored
 
 HOST, HOST_CONSTANTS, RELAX, PROGRAMS = "host.json", "host.safetensors", "relax.json", "programs.json"
 CODE = "programs"
@@ -103,18 +103,17 @@ def _check(plan: HostPlan) -> None:
 def program_files(stored: "Stored") -> dict[str, bytes]:
     """The machine code, with what it belongs to."""
     table = {"platform": stored.platform, "host": {},  # pieces of the host are among the streams
-             "streams": {key: [found.name, found.bits] for key, found in stored.programs.items()}}
+             "streams": {key: [found.name, found.bits, [asdict(f) for f in found.fallbacks]]
+                         for key, found in stored.programs.items()}}
     return {PROGRAMS: as_json(table), **{f"{CODE}/{name}.bin": data for name, data in stored.code.items()}}
 
 
 def read_programs(files: Mapping[str, bytes]) -> "Stored | None":
-    """The machine code of an artifact, if it has any."""
-    from archloom.tvm_backend.programs import Named, Stored
-
     if PROGRAMS not in files:
         return None
     data = json.loads(files[PROGRAMS])
-    programs = {str(key): Named(str(name), _whole(bits)) for key, (name, bits) in data["streams"].items()}
+    programs = {str(key): Named(str(name), _whole(bits), tuple(Fallback(**f) for of in noted for f in of))
+                for key, (name, bits, *noted) in data["streams"].items()}
     programs |= {str(key): Named(str(name)) for key, name in data["host"].items()}
     return Stored(str(data["platform"]), programs,
                   {found.name: files[f"{CODE}/{found.name}.bin"] for found in programs.values()})
@@ -125,5 +124,4 @@ def _whole(values: Any) -> tuple[int, ...]:
 
 
 def as_json(value: Any) -> bytes:
-    """The value as a file of an artifact."""
     return json.dumps(value, indent=1, allow_nan=False).encode()

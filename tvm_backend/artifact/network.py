@@ -7,37 +7,28 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from archloom.acadl_models.timing.result import TimingResult
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.search import Plan
+from archloom.mapper.workload import Workload
+from archloom.oracle.binary import decode, encode
 from archloom.oracle.errors import ArchloomError, ArtifactError, MappingError
+from archloom.oracle.stream import Stream
+from archloom.tvm_backend import compiled as classes
 from archloom.tvm_backend.artifact import files as artifact_files
 from archloom.tvm_backend.artifact import host as artifact_host
 from archloom.tvm_backend.artifact import workload_json
 from archloom.tvm_backend.artifact.host import as_json, read_tensors
-from archloom.tvm_backend.compiled import (
-    CompiledModel,
-    HostOp,
-    HostPart,
-    Partition,
-    Refused,
-    Region,
-    Step,
-    TensorSpec,
-    Value,
-    View,
-)
+from archloom.tvm_backend.compiled import CompiledModel, Partition, Region, Step, Value, View
 from archloom.tvm_backend.host.output_stage import ARRAYS, OutputStage
+from archloom.tvm_backend.host.plan import HostPlan
+from archloom.tvm_backend.programs import Stored
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.targets.layouts import Layout, layout_of
-
-if TYPE_CHECKING:
-    from archloom.mapper.search import Plan
-    from archloom.mapper.workload import Workload
-    from archloom.oracle.stream import Stream
-    from archloom.tvm_backend.host.plan import HostPlan
-    from archloom.tvm_backend.programs import Stored
 
 NETWORK, PLANS, CONSTANTS, REPORT = "network.json", "plans.json", "constants.safetensors", "report.json"
 STAGE = "finish."
@@ -151,21 +142,17 @@ def _value(name: str, value: Value | View, edges: tuple[str, ...]) -> dict[str, 
 def _partition(
     data: Mapping[str, Any], constants: Mapping[str, np.ndarray], module: str | None, plan: "HostPlan | None"
 ) -> Partition:
-    host = HostPart(module, tuple(
-        HostOp(**{**op, "shape": tuple(op["shape"]), "refused": _refused(op)}) for op in data["host"]), loaded=plan)
-    regions = tuple(_read_region(region, constants) for region in data["regions"])
+    ops = (classes.HostOp(**{**op, "shape": tuple(op["shape"]), "refused": _refused(op)}) for op in data["host"])
+    host = classes.HostPart(module, tuple(ops), planned=lambda: plan)
+    regions = tuple(Region(
+        r["symbol"], r["target"], tuple(Value(v["name"], *_laid_out(v)) for v in r["values"]), tuple(r["inputs"]),
+        tuple(r["outputs"]), tuple(_read_step(step, constants) for step in r["steps"])) for r in data["regions"])
     return Partition(data["name"], data["source"], data["target"], dict(data["options"]), _specs(data["inputs"]),
                      _specs(data["outputs"]), regions, host)
 
 
-def _specs(items: list[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:
-    return tuple(TensorSpec(item["name"], tuple(item["shape"]), item["dtype"]) for item in items)
-
-
-def _read_region(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> Region:
-    values = tuple(Value(v["name"], *_laid_out(v)) for v in data["values"])
-    return Region(data["symbol"], data["target"], values, tuple(data["inputs"]), tuple(data["outputs"]),
-                  tuple(_read_step(step, constants) for step in data["steps"]))
+def _specs(items: list[Mapping[str, Any]]) -> tuple[classes.TensorSpec, ...]:
+    return tuple(classes.TensorSpec(item["name"], tuple(item["shape"]), item["dtype"]) for item in items)
 
 
 def _laid_out(data: Mapping[str, Any]) -> tuple[tuple[int, ...], str, Layout, tuple[str, ...]]:
@@ -188,8 +175,8 @@ def _read_step(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> 
                 views={argument: View(*_laid_out(view)) for argument, view in data.get("views", {}).items()})
 
 
-def _refused(item: Mapping[str, Any]) -> tuple[Refused, ...]:
-    return tuple(Refused(**answer) for answer in item.get("refused", ()))
+def _refused(item: Mapping[str, Any]) -> tuple[classes.Refused, ...]:
+    return tuple(classes.Refused(**answer) for answer in item.get("refused", ()))
 
 
 # Plans ------------------------------------------------------------------------------------------------------------
@@ -197,8 +184,6 @@ def _refused(item: Mapping[str, Any]) -> tuple[Refused, ...]:
 
 def _plans(plans: Mapping[str, "Plan"]) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Files of the distinct streams, and for each step its plan with the name of its stream's file."""
-    from archloom.oracle.binary import encode
-
     names: dict[Any, str] = {}
     streams: dict[str, bytes] = {}
     table = {}
@@ -215,18 +200,12 @@ def _plans(plans: Mapping[str, "Plan"]) -> tuple[dict[str, bytes], dict[str, Any
 
 
 def _read_plans(data: Mapping[str, Any], partition: Partition, files: Mapping[str, bytes]) -> "dict[str, Plan]":
-    from archloom.oracle.binary import decode
-
     streams = {name: decode(blob, name) for name, blob in files.items() if name.startswith("streams/")}
     return {step.name: _read_plan(data[step.name], step.workload, streams[data[step.name]["stream"]])
             for step in partition.steps()}
 
 
 def _read_plan(data: Mapping[str, Any], workload: "Workload", stream: "Stream") -> "Plan":
-    from archloom.acadl_models.timing.result import TimingResult
-    from archloom.mapper.mapping import Mapping as TileMapping
-    from archloom.mapper.search import Plan
-
     try:
         return Plan(workload, TileMapping.from_json(json.dumps(data["mapping"])), lambda: stream,
                     TimingResult.from_json(data["timing"]), float(data["estimated_cycles"]), int(data["considered"]),

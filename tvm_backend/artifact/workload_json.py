@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -38,18 +38,10 @@ def _conv2d(w: Workload) -> dict[str, Any]:
     return {"n": n, "h": height, "w": width, **kernel, "stride": w.stride, "padding": w.padding, **more}
 
 
-def _add(w: Workload) -> dict[str, Any]:
-    return {"size": w.extent("i")}
-
-
 def _attention(w: Workload) -> dict[str, Any]:
     names = {"batch": "b", "heads": "h", "queries": "q", "keys": "k", "depth": "d", "values": "e"}
     found: dict[str, Any] = {name: w.extent(dim) for name, dim in names.items()}
     return {**found, "tile": w.tile, "causal": w.causal} if w.tile else found
-
-
-def _sweep(w: Workload) -> dict[str, Any]:
-    return {"work": type(w.sweep).__name__, "fields": asdict(w.sweep)}  # type: ignore[call-overload]
 
 
 def _read_sweep(rest: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,10 +55,6 @@ def _read_sweep(rest: Mapping[str, Any]) -> dict[str, Any]:
     return {"work": makers[rest["work"]](**fields), "name": rest["name"]}
 
 
-def _chain(w: Workload) -> dict[str, Any]:
-    return {"fields": asdict(w.chain)}  # type: ignore[arg-type]
-
-
 def _read_chain(rest: Mapping[str, Any]) -> dict[str, Any]:
     from archloom.mapper.spatial.chain import Chain
 
@@ -74,8 +62,10 @@ def _read_chain(rest: Mapping[str, Any]) -> dict[str, Any]:
     return {"work": Chain(**{**fields, "biases": tuple(fields["biases"])}), "name": rest["name"]}
 
 
-_ARGUMENTS = {
-    "gemm": _gemm, "conv2d": _conv2d, "add": _add, "attention": _attention, "sweep": _sweep, "chain": _chain}
+_ARGUMENTS: dict[str, Callable[[Workload], dict[str, Any]]] = {
+    "gemm": _gemm, "conv2d": _conv2d, "attention": _attention, "add": lambda w: {"size": w.extent("i")},
+    "sweep": lambda w: {"work": type(w.sweep).__name__, "fields": asdict(w.sweep)},  # type: ignore[call-overload]
+    "chain": lambda w: {"fields": asdict(w.chain)}}  # type: ignore[arg-type]
 _MAKERS = {"gemm": gemm, "conv2d": conv2d, "add": add, "attention": attention, "sweep": sweep, "chain": chain}
 
 

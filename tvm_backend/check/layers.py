@@ -79,11 +79,6 @@ def check_layers(
             *_against(run, values[run.step.output], expected.get(run.step.name)))
 
 
-def first_difference(layers: Sequence[LayerCheck]) -> str | None:
-    """Name of the first layer whose result is not that of the quantized reference."""
-    return next((layer.name for layer in layers if layer.differing), None)
-
-
 def _integers(run: LayerRun) -> tuple[float | None, bool]:
     """Largest difference to the operator in integers, and whether there is none."""
     from archloom.tvm_backend.check.workload_reference import evaluate

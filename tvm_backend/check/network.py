@@ -12,10 +12,11 @@ import numpy as np
 
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import datasets, samples
-from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers, first_difference
+from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers
 from archloom.tvm_backend.check.tensors import is_quantized, quantization_steps
 from archloom.tvm_backend.check.tolerances import FLOAT_TOLERANCE, LEAST_COSINE, MOST_STEPS
 from archloom.tvm_backend.progress import Progress
+from archloom.tvm_backend.targets.choice import backends
 
 if TYPE_CHECKING:
     import onnx
@@ -131,7 +132,8 @@ def check(
     accuracy = None if labels is None else _accuracies(model, floats, given, expected, found, labels)
     return CheckResult(
         model.name, target, dict(exe.compiled.options), "host" if model.onnx is None else "onnxruntime",
-        sum(len(next(iter(batch.values()), ())) for batch in given), checks, layers, first_difference(layers), accuracy,
+        sum(len(next(iter(batch.values()), ())) for batch in given), checks, layers,
+        next((layer.name for layer in layers if layer.differing), None), accuracy,
         tuple(_failures(checks, layers, _bounds(model, target, expected))),
     )
 
@@ -230,8 +232,6 @@ def _accuracy(outputs: Sequence[Sequence[np.ndarray]], labels: Any) -> float:
 
 def _bounds(model: "Model", target: str, expected: Sequence[Sequence[np.ndarray]]) -> dict[str, float]:
     """The largest error of each output that rounding explains, for a target that computes in floats."""
-    from archloom.tvm_backend.targets.choice import backends
-
     numbers = [backend.numbers for backend in backends(target)]
     if not set(FLOAT_TOLERANCE).issuperset(numbers):
         return {}

@@ -29,9 +29,7 @@ def integer_session(model: "onnx.ModelProto", threads: int = 0, *, fused: bool =
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.add_session_config_entry("session.qdqisint8allowed", "1")
     try:
-        return onnxruntime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's exceptions have no common base
         raise ModelError(f"onnxruntime cannot run the network: {error}") from error
 

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from archloom.mapper.cache import ENVIRONMENT
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import datasets, samples
-from archloom.tvm_backend.commands import arguments
-from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.commands.progress import bar
 from archloom.tvm_backend.files import read_arrays, write_file
+from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.report.table import Column, percent, render
+from archloom.tvm_backend.report.text import full_text, to_csv
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.check.network import CheckResult
-    from archloom.tvm_backend.report.data import Report
 
 CHECK_FAILED = 1
 LAYER_COLUMNS = (
@@ -29,7 +28,6 @@ LAYER_COLUMNS = (
 
 
 def register(subparsers: Any) -> None:
-    """Add this module's commands to the parser of ``archloom``."""
     check = arguments.command(
         subparsers, "check", run_check, "compare the accelerator with onnxruntime and with the interpreter of its ISA",
         "Exit status 1 if any layer is not bit-exact, or an output is off by more than one quantization step.")
@@ -71,7 +69,6 @@ def _add_format(parser: argparse.ArgumentParser) -> None:
 
 
 def run_check(args: argparse.Namespace) -> Outcome:
-    """Check MODEL on samples of a file, or on random ones."""
     from archloom.tvm_backend.check.network import check
 
     if args.samples < 1:
@@ -130,8 +127,9 @@ def _shown(value: float | None, form: str) -> str:
 
 
 def run_estimate(args: argparse.Namespace) -> Outcome:
-    """Estimate MODEL."""
     from archloom.tvm_backend.estimate.network import Request, report_of
+    from archloom.tvm_backend.host.profile import load
+    from archloom.tvm_backend.report.build import with_host
     from archloom.tvm_backend.sources.source import Source
 
     options = arguments.target_options(args)  # which spells args.target
@@ -140,28 +138,17 @@ def run_estimate(args: argparse.Namespace) -> Outcome:
     source = arguments.source(args)
     if args.as_int8 and (source.kind != "onnx" or args.calibrate):
         raise InputError("--as-int8: for a float ONNX file, without --calibrate")
-    profile = _profile(args.host)
+    profile = None if args.host is None else load(args.host)
     if args.no_cache:
         os.environ[ENVIRONMENT] = ""
     with bar() as progress:
         if args.calibrate:
             source = Source.of(arguments.load_model(args))
         report = report_of(source, request, progress)
-    return _report_outcome(report if profile is None else profile(report), args)
-
-
-def _profile(host: str | None) -> "Callable[[Report], Report] | None":
-    """What puts the estimated seconds of a host into a report."""
-    if host is None:
-        return None
-    from archloom.tvm_backend.host.profile import load, with_host
-
-    profile = load(host)
-    return lambda report: with_host(report, profile)
+    return _report_outcome(report if profile is None else with_host(report, profile), args)
 
 
 def run_calibrate_host(args: argparse.Namespace) -> Outcome:
-    """Measure this machine, and keep what was found."""
     from dataclasses import asdict
 
     from archloom.tvm_backend.host.calibration import calibrate
@@ -184,8 +171,6 @@ def run_report(args: argparse.Namespace) -> Outcome:
 
 def _report_outcome(report: "Report", args: argparse.Namespace) -> Outcome:
     import json
-
-    from archloom.tvm_backend.report.text import full_text, to_csv
 
     data = report.to_json()
     if args.csv and args.json and args.output is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.errors import InputError, suggest
 from archloom.tvm_backend.sources import named_networks
+from archloom.tvm_backend.targets.choice import choose, named_options, spelled
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.model import Model
@@ -88,8 +89,6 @@ def target_options(args: argparse.Namespace) -> dict[str, Any]:
 
     ``args.target`` becomes the names of the targets, where it has files.
     """
-    from archloom.tvm_backend.targets.choice import choose, named_options, spelled
-
     args.target = spelled(args.target)
     return named_options(choose(args.target, options(args.option)))
 
@@ -146,8 +145,7 @@ def scheme(args: argparse.Namespace) -> "Scheme":
     if args.percentile is not None and args.calibration != "percentile":
         raise InputError("--percentile: only with --calibration percentile")
     percentile = Scheme.percentile if args.percentile is None else args.percentile
-    return Scheme(args.calibration or "minmax", args.per_channel, not args.asymmetric, percentile,
-                  args.float_results)
+    return Scheme(args.calibration or "minmax", args.per_channel, not args.asymmetric, percentile, args.float_results)
 
 
 def layer_of(where: str, names: list[str], asked: str | None) -> str:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from archloom.oracle import assembly, binary, taidl
+from archloom.oracle.assembly import to_text
+from archloom.oracle.binary import encode
 from archloom.oracle.errors import ArtifactError, InputError, StreamError
 from archloom.oracle.stream import Instr, Node, Stream
-from archloom.tvm_backend.commands import arguments
-from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.oracle.taidl.isa import Isa
+from archloom.tvm_backend.artifact import network as artifact
+from archloom.tvm_backend.artifact.files import is_artifact
+from archloom.tvm_backend.commands import Outcome, arguments
+from archloom.tvm_backend.files import read_file, write_file
 from archloom.tvm_backend.report.table import Column, count, render
-
-if TYPE_CHECKING:
-    from archloom.oracle.taidl.isa import Isa
 
 
 def register(subparsers: Any) -> None:
-    """Add this module's commands to the parser of ``archloom``."""
     parser = arguments.command(
         subparsers, "asm", run, "print, check and explain an instruction stream",
         "FILE is assembly text, its binary form, or an artifact (with --layer if it has several).")
@@ -32,9 +34,6 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    """Print the canonical text of the stream, or write it."""
-    from archloom.oracle.assembly import to_text
-
     if args.binary and args.output is None:
         raise InputError("--binary: give --output as well; the binary form is not printed")
     stream = read_stream(args.file, args.layer)
@@ -47,9 +46,6 @@ def run(args: argparse.Namespace) -> Outcome:
             shown, data["oracle"] = raising(stream, isa)
             text += f"\n\n{shown}"
     if args.output is not None:
-        from archloom.oracle.binary import encode
-        from archloom.tvm_backend.files import write_file
-
         write_file(args.output, encode(stream) if args.binary else text.encode())
         text, data["output"] = str(args.output), str(args.output)
     return Outcome(text, data)
@@ -57,12 +53,9 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def read_stream(path: Path, layer: str | None) -> Stream:
     """The stream in a text or binary file, or the stream of ``layer`` in an artifact."""
-    from archloom.oracle import assembly, binary
-    from archloom.tvm_backend.artifact.files import is_artifact
-    from archloom.tvm_backend.files import read_file
-
     if is_artifact(path):
-        return _of_artifact(path, layer)
+        compiled = artifact.load(path).compiled
+        return compiled.plans[arguments.layer_of(str(path), list(compiled.plans), layer)].stream
     if path.is_dir():
         raise ArtifactError(f"{path}: a directory, but not an artifact, or half-written: manifest.json is missing")
     if layer is not None:
@@ -76,16 +69,8 @@ def read_stream(path: Path, layer: str | None) -> Stream:
         raise StreamError(f"{path}: neither assembly text nor a binary stream: {error}") from error
 
 
-def _of_artifact(path: Path, layer: str | None) -> Stream:
-    from archloom.tvm_backend.artifact import network as artifact
-
-    compiled = artifact.load(path).compiled
-    return compiled.plans[arguments.layer_of(str(path), list(compiled.plans), layer)].stream
-
-
 def checked(stream: Stream) -> "Isa":
     """The stream's ISA, after the stream was validated and resolved against it."""
-    from archloom.oracle import taidl
     from archloom.oracle.resolve import resolve
 
     isa = taidl.load(stream.isa, **dict(stream.parameters))

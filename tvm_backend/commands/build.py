@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 from archloom.oracle.errors import InputError
 from archloom.oracle.fallbacks import titled
 from archloom.tvm_backend import samples
-from archloom.tvm_backend.commands import arguments
-from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.artifact.files import check_free
+from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.commands.progress import bar
 from archloom.tvm_backend.files import write_arrays
+from archloom.tvm_backend.report.text import full_text
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.executable import CompiledNetwork
 
 
 def register(subparsers: Any) -> None:
-    """Add this module's commands to the parser of ``archloom``."""
     compile_ = arguments.command(
         subparsers, "compile", run_compile, "compile a network for an accelerator and save the artifact",
         "The artifact is a directory, or a zip if its name ends in .zip.")
@@ -41,13 +41,14 @@ def register(subparsers: Any) -> None:
 
 def run_compile(args: argparse.Namespace) -> Outcome:
     """Compile MODEL and save it; or, with ``--explain``, say who would take what."""
-    from archloom.tvm_backend.artifact.files import check_free
     from archloom.tvm_backend.executable import build
-    from archloom.tvm_backend.report.text import full_text
 
     if args.explain:
         return _explained(args)
-    path = args.output or Path(_default_name(args))
+    path = args.output
+    if path is None:
+        operator = arguments.source(args).operator
+        path = Path(f"{operator.kind if operator else Path(args.model).stem}.loom")
     check_free(path)
     options = arguments.target_options(args)
     model = arguments.load_model(args)
@@ -79,11 +80,6 @@ def _explained(args: argparse.Namespace) -> Outcome:
     options = arguments.target_options(args)
     found = explain(arguments.load_model(args), args.target, options)
     return Outcome(str(found), found.to_json())
-
-
-def _default_name(args: argparse.Namespace) -> str:
-    operator = arguments.source(args).operator
-    return f"{operator.kind if operator else Path(args.model).stem}.loom"
 
 
 def run_run(args: argparse.Namespace) -> Outcome:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from archloom.oracle import taidl
 from archloom.oracle.errors import InputError
-from archloom.tvm_backend.commands import arguments
-from archloom.tvm_backend.commands.outcome import Outcome
-
-if TYPE_CHECKING:
-    from archloom.oracle.taidl.isa import Isa
+from archloom.oracle.taidl.isa import Isa
+from archloom.oracle.taidl.printer import print_isa
+from archloom.tvm_backend.commands import Outcome, arguments
+from archloom.tvm_backend.files import write_file
 
 DETAILS = (
     "ISA is a .taidl file or the name of an ISA that comes with archloom. Prints its reference manual: storage, control"
@@ -23,7 +23,6 @@ SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm":
 
 
 def register(subparsers: Any) -> None:
-    """Add this module's commands to the parser of ``archloom``."""
     parser = arguments.command(subparsers, "isa", run, "check a TAIDL description and print its manual", DETAILS)
     parser.add_argument("isa", metavar="ISA")
     parser.add_argument("--option", "-O", action="append", default=[], metavar="PARAM=VALUE",
@@ -35,14 +34,11 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    """Check the description; print its manual, or write it."""
     output: Path | None = args.output
     form = args.format or (SUFFIXES.get(output.suffix.lower(), "text") if output is not None else "text")
     isa = load(args.isa, arguments.options(args.option))
     text, data = written(isa, form), described(isa)
     if output is not None:
-        from archloom.tvm_backend.files import write_file
-
         write_file(output, text.encode("utf-8"))
         text, data["output"] = str(output), str(output)
     return Outcome(text, data)
@@ -50,8 +46,6 @@ def run(args: argparse.Namespace) -> Outcome:
 
 def load(name: str, options: dict[str, str]) -> "Isa":
     """The checked ISA with its parameters; InputError for a parameter that is no integer."""
-    from archloom.oracle import taidl
-
     parameters: dict[str, int] = {}
     for key, value in options.items():
         try:
@@ -68,7 +62,6 @@ def written(isa: "Isa", form: str) -> str:
     """The manual in one of its forms, or the canonical text."""
     from archloom.oracle.taidl.manual import manual
     from archloom.oracle.taidl.manual_pages import FORMS
-    from archloom.oracle.taidl.printer import print_isa
 
     return print_isa(isa.definition) if form == "taidl" else FORMS[form](manual(isa))
 

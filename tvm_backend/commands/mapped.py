@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from archloom.oracle.errors import InputError
 
@@ -32,7 +32,6 @@ class Asked:
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Add the options that state workloads."""
     kinds = parser.add_mutually_exclusive_group(required=True)
     kinds.add_argument("--gemm", metavar="MxNxK", help="C[M, N] = A[M, K] . B[K, N], in elements")
     kinds.add_argument("--products", metavar="BxMxNxK", help="B products of M x K by K x N")
@@ -55,13 +54,13 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def asked(args: argparse.Namespace) -> Asked:
     """The workload; InputError for extents that are none, or options that another workload has."""
-    kind = next(name for name in ("gemm", "products", "convolution", "attention", "chain", *_SWEEPS)
-                if getattr(args, name) is not None)
+    kind = next(name for name in (*_FORMS, *_SWEEPS) if getattr(args, name) is not None)
     _check(kind, args)
-    made: Asked = _MADE.get(kind, _sweep)(kind, args)
-    return made
+    return _made(kind, _extents(kind, args), args)
 
 
+_FORMS = {"gemm": "MxNxK", "products": "BxMxNxK", "convolution": "NxHxWxCxOxKHxKW", "attention": "BxHxQxD",
+          "chain": "MxKxHxN"}
 _OPTIONS = {
     "products": ("activation",), "convolution": ("activation", "stride", "padding"),
     "attention": ("keys", "kv_heads", "causal"), "chain": ("activation",),
@@ -76,65 +75,43 @@ def _check(kind: str, args: argparse.Namespace) -> None:
             raise InputError(f"--{name.replace('_', '-')} goes with {' and '.join(kinds)}, not with --{kind}")
 
 
-def _extents(kind: str, args: argparse.Namespace, form: str) -> tuple[int, ...]:
-    text = getattr(args, kind)
+def _extents(kind: str, args: argparse.Namespace) -> tuple[int, ...]:
+    text, form = getattr(args, kind), _FORMS.get(kind, "MxN")
     count = form.count("x") + 1
     if re.fullmatch("x".join(["[0-9]{1,9}"] * count), text) is None:
         raise InputError(f"--{kind} {text!r}: expected {form}, such as {'x'.join(['64'] * count)}")
     return tuple(map(int, text.split("x")))
 
 
-def _gemm(kind: str, args: argparse.Namespace) -> Asked:
-    from archloom.mapper.spatial.plan import TileGemm
-
-    m, n, k = size = _extents(kind, args, "MxNxK")
-    return Asked(TileGemm.of(m, n, k), kind, size, m * n * k)
-
-
-def _products(kind: str, args: argparse.Namespace) -> Asked:
+def _made(kind: str, size: tuple[int, ...], args: argparse.Namespace) -> Asked:
+    from archloom.mapper.spatial.attention import Attention
     from archloom.mapper.spatial.batched import Product
-    from archloom.mapper.spatial.epilogue import Epilogue
-
-    batch, m, n, k = size = _extents(kind, args, "BxMxNxK")
-    work = Product(batch, m, n, k, epilogue=Epilogue(activation=args.activation))
-    return Asked(work, kind, size, work.macs)
-
-
-def _convolution(kind: str, args: argparse.Namespace) -> Asked:
+    from archloom.mapper.spatial.chain import Chain
     from archloom.mapper.spatial.convolution import Convolution
     from archloom.mapper.spatial.epilogue import Epilogue
-
-    n, h, w, c, o, kh, kw = size = _extents(kind, args, "NxHxWxCxOxKHxKW")
-    if args.stride < 1 or args.padding < 0:
-        raise InputError(f"--stride {args.stride} --padding {args.padding}: expected at least 1, and at least 0")
-    work = Convolution(n, h, w, c, o, (kh, kw), (args.stride, args.stride), (args.padding,) * 4,
-                       epilogue=Epilogue(activation=args.activation))
-    return Asked(work, kind, size, work.macs)
-
-
-def _attention(kind: str, args: argparse.Namespace) -> Asked:
-    from archloom.mapper.spatial.attention import Attention
-
-    batch, heads, queries, width = size = _extents(kind, args, "BxHxQxD")
-    work = Attention.of(batch, heads, queries, width, args.kv_heads, keys=args.keys, causal=args.causal)
-    return Asked(work, kind, size, work.products)
-
-
-def _chain(kind: str, args: argparse.Namespace) -> Asked:
-    from archloom.mapper.spatial.chain import Chain
-
-    m, k, hidden, n = size = _extents(kind, args, "MxKxHxN")
-    work = Chain(m, k, hidden, n, None if args.activation == "none" else args.activation or "gelu")
-    return Asked(work, kind, size, work.products)
-
-
-def _sweep(kind: str, args: argparse.Namespace) -> Asked:
+    from archloom.mapper.spatial.plan import TileGemm
     from archloom.mapper.spatial.reduction import Rows
 
-    rows, columns = size = _extents(kind, args, "MxN")
-    return Asked(Rows(rows, columns, kind), kind, size, 0)  # type: ignore[arg-type]
-
-
-_MADE: dict[str, Any] = {
-    "gemm": _gemm, "products": _products, "convolution": _convolution, "attention": _attention, "chain": _chain,
-}
+    if kind == "gemm":
+        m, n, k = size
+        return Asked(TileGemm.of(m, n, k), kind, size, m * n * k)
+    if kind == "products":
+        batch, m, n, k = size
+        products = Product(batch, m, n, k, epilogue=Epilogue(activation=args.activation))
+        return Asked(products, kind, size, products.macs)
+    if kind == "convolution":
+        n, h, w, c, o, kh, kw = size
+        if args.stride < 1 or args.padding < 0:
+            raise InputError(f"--stride {args.stride} --padding {args.padding}: expected at least 1, and at least 0")
+        convolution = Convolution(n, h, w, c, o, (kh, kw), (args.stride, args.stride), (args.padding,) * 4,
+                                  epilogue=Epilogue(activation=args.activation))
+        return Asked(convolution, kind, size, convolution.macs)
+    if kind == "attention":
+        batch, heads, queries, width = size
+        attention = Attention.of(batch, heads, queries, width, args.kv_heads, keys=args.keys, causal=args.causal)
+        return Asked(attention, kind, size, attention.products)
+    if kind == "chain":
+        m, k, hidden, n = size
+        chain = Chain(m, k, hidden, n, None if args.activation == "none" else args.activation or "gelu")
+        return Asked(chain, kind, size, chain.products)
+    return Asked(Rows(*size, kind), kind, size, 0)  # type: ignore[arg-type,call-arg]

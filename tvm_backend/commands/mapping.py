@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.errors import InputError
-from archloom.tvm_backend.commands import arguments, mapped, progress
-from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.commands import Outcome, arguments, mapped, progress
 from archloom.tvm_backend.commands.targets import df_graph
 from archloom.tvm_backend.report.table import Column, count, duration, percent, render
 
@@ -26,7 +25,6 @@ _DETAILS = (
 
 
 def register(subparsers: Any) -> None:
-    """Add this module's command to the parser of ``archloom``."""
     parser = arguments.command(subparsers, "map", run_map, "plan a workload for the cores of a mesh", _DETAILS)
     mapped.register(parser)
     parser.add_argument("--target", "-t", default="wormhole", metavar="NAME",
@@ -44,7 +42,6 @@ def register(subparsers: Any) -> None:
 
 
 def run_map(args: argparse.Namespace) -> Outcome:
-    """Search a plan, and say what it costs."""
     from archloom.mapper.spatial.workloads import search_workload
 
     work = mapped.asked(args)
@@ -63,6 +60,10 @@ def run_map(args: argparse.Namespace) -> Outcome:
 
 
 def _graph(args: argparse.Namespace) -> "ArchitectureGraph":
+    from archloom.acadl_models.mesh import mesh
+    from archloom.acadl_models.triple_ring import triple_ring
+    from archloom.acadl_models.wormhole import wormhole
+
     given = arguments.options(args.option)
     if args.target.endswith(".df"):
         sizes = [f"--{n}" for n in ("rows", "columns") if getattr(args, n) is not None]
@@ -71,7 +72,9 @@ def _graph(args: argparse.Namespace) -> "ArchitectureGraph":
         return df_graph(Path(args.target), given)
     if args.target not in MACHINES:
         raise InputError(f"--target {args.target!r} is none of {', '.join(MACHINES)}, and no .df file")
-    maker = _maker(args.target)
+    makers: dict[str, Callable[..., ArchitectureGraph]] = {
+        "wormhole": wormhole, "mesh": mesh, "triple_ring": triple_ring}
+    maker = makers[args.target]
     names = inspect.signature(maker).parameters
     for name, other in (("rows", "y"), ("columns", "x")):
         extent = getattr(args, name)
@@ -80,16 +83,6 @@ def _graph(args: argparse.Namespace) -> "ArchitectureGraph":
                 raise InputError(f"--{name}: {args.target} has no option for it, but {', '.join(names)}")
             given[name if name in names else other] = str(extent)
     return maker(**_values(args.target, given, names))
-
-
-def _maker(name: str) -> "Callable[..., ArchitectureGraph]":
-    from archloom.acadl_models.mesh import mesh
-    from archloom.acadl_models.triple_ring import triple_ring
-    from archloom.acadl_models.wormhole import wormhole
-
-    makers: dict[str, Callable[..., ArchitectureGraph]] = {
-        "wormhole": wormhole, "mesh": mesh, "triple_ring": triple_ring}
-    return makers[name]
 
 
 def _values(target: str, given: Mapping[str, str], names: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
@@ -122,9 +115,7 @@ def _value(text: str, kind: type) -> str | float:
     return found
 
 
-def _text(
-    found: "Found[Any, Any]", graph: "ArchitectureGraph", work: "mapped.Asked", args: argparse.Namespace
-) -> str:
+def _text(found: "Found[Any, Any]", graph: "ArchitectureGraph", work: "mapped.Asked", args: argparse.Namespace) -> str:
     best = found.best
     timing, rows, columns = best.timing, graph.dims["rows"], graph.dims["columns"]
     memory = sum(s.words_read + s.words_written for s in timing.storages if s.name in _memories(graph))
@@ -169,9 +160,7 @@ def _row(trial: "Measured[Any]", graph: "ArchitectureGraph") -> list[str]:
     ]
 
 
-def _data(
-    found: "Found[Any, Any]", graph: "ArchitectureGraph", work: "mapped.Asked", objective: str
-) -> dict[str, Any]:
+def _data(found: "Found[Any, Any]", graph: "ArchitectureGraph", work: "mapped.Asked", objective: str) -> dict[str, Any]:
     return {
         work.kind: work.size, "workload": work.name, "target": graph.name, "rows": graph.dims["rows"],
         "columns": graph.dims["columns"], "objective": objective, "considered": found.considered,

@@ -1,4 +1,4 @@
-"""``targets`` and ``describe``."""
+"""``targets``, ``describe`` and ``networks``."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from archloom.models import catalogue, zoo
 from archloom.oracle.errors import GraphError, InputError, TargetError
-from archloom.tvm_backend.commands import arguments
-from archloom.tvm_backend.commands.isa import load
-from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.oracle.taidl.isa import Isa
+from archloom.tvm_backend.commands import Outcome, arguments
+from archloom.tvm_backend.commands.isa import described, load, written
 from archloom.tvm_backend.files import read_file, write_file
 from archloom.tvm_backend.report.table import Column, render
+from archloom.tvm_backend.targets import registry
+from archloom.tvm_backend.targets.backend import UMABackend
+from archloom.tvm_backend.targets.choice import choose
+from archloom.tvm_backend.targets.registry import info, targets
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.oracle.taidl.isa import Isa
-    from archloom.tvm_backend.targets.backend import UMABackend
 
 DETAILS = (
     "TARGET is a registered name, a .taidl file (checked and listed; its parameters are set with -O), a .py file of"
@@ -27,7 +30,6 @@ DETAILS = (
 
 
 def register(subparsers: Any) -> None:
-    """Add this module's commands to the parser of ``archloom``."""
     arguments.command(subparsers, "targets", run_targets, "list the accelerators and their options")
     describe = arguments.command(
         subparsers, "describe", run_describe, "show an accelerator's options, structure and instructions", DETAILS)
@@ -38,12 +40,12 @@ def register(subparsers: Any) -> None:
     describe.add_argument("--svg", metavar="FILE", type=Path, help="draw the graph into FILE, too")
     describe.add_argument("--df", action="store_true",
                           help="print cores, memories, links and compute units in the df dialect instead")
+    arguments.command(
+        subparsers, "networks", run_networks, "list the networks that can be given by name",
+        "Their sizes go in parentheses: \"mobilenet_v2(image=96,width=50)\".")
 
 
 def run_targets(args: argparse.Namespace) -> Outcome:
-    """List all targets."""
-    from archloom.tvm_backend.targets.registry import targets
-
     found = targets()
     lines = []
     for target in found:
@@ -59,13 +61,12 @@ def run_describe(args: argparse.Namespace) -> Outcome:
         for flag, given in (("--dot", args.dot), ("--svg", args.svg), ("--df", args.df)):
             if given:
                 raise InputError(f"{flag}: {path} describes instructions, not a graph")
-        return _isa_outcome(load(args.target, options))
+        isa = load(args.target, options)
+        return Outcome(f"{_isa_text(isa)}\n\n{written(isa, 'taidl')}", described(isa))
     if path.suffix == ".df":
         graph = df_graph(path, options)
         return _df_outcome(graph) if args.df else _graph_outcome(graph, args.dot, args.svg)
     if path.suffix == ".py":
-        from archloom.tvm_backend.targets import registry
-
         ran = registry.run_file(path)
         if ran.targets:
             return _target_outcome(registry.target_in(args.target), options, args.dot, args.svg, args.df)
@@ -74,6 +75,17 @@ def run_describe(args: argparse.Namespace) -> Outcome:
         graph = graph_of(path, ran.values)
         return _df_outcome(graph) if args.df else _graph_outcome(graph, args.dot, args.svg)
     return _target_outcome(args.target, options, args.dot, args.svg, args.df)
+
+
+def run_networks(args: argparse.Namespace) -> Outcome:
+    found = catalogue.BY_NAME.values()
+    rows = [[n.name, n.summary, " ".join(f"{k}={v}" for k, v in n.sizes.items())] for n in found]
+    text = render((Column("network"), Column(""), Column("sizes")), rows)
+    light, trained = zoo.names(), [f"{name} ({what})" for name, what in catalogue.TRAINED.items()]
+    text += f"\n\ntrained on digits when asked for: {', '.join(trained)}"
+    text += f"\n\nlight test networks of the package onnx: {' '.join(light)}"
+    return Outcome(text, {"light": light, "trained": list(catalogue.TRAINED), "networks": [
+        {"name": n.name, "summary": n.summary, "sizes": dict(n.sizes), "tiny": catalogue.tiny(n.name)} for n in found]})
 
 
 def df_graph(path: Path, options: dict[str, str]) -> "ArchitectureGraph":
@@ -103,9 +115,6 @@ def _df_outcome(graph: "ArchitectureGraph", isa: "Isa | None" = None) -> Outcome
 
 def _target_outcome(name: str, options: dict[str, str], dot: bool, svg: Path | None, df: bool = False) -> Outcome:
     from archloom.acadl_models.acadl.describe import describe
-    from archloom.tvm_backend.targets import registry
-    from archloom.tvm_backend.targets.choice import choose
-    from archloom.tvm_backend.targets.registry import info
 
     target, backend = info(name), registry.get(name)
     (chosen,) = choose(backend, options)
@@ -120,9 +129,11 @@ def _target_outcome(name: str, options: dict[str, str], dot: bool, svg: Path | N
             for o in target.options]
     columns = (Column("option"), Column("value", "right"), Column("unit"), Column("expected"), Column("", limit=80))
     takes = _rules(backend)
+    taken = [line for operator, rules in takes.items()
+             for line in (f"takes {operator} where", *(f"  - {rule}" for rule in rules))]
     data = {**target.to_json(), "values": values, "takes": takes, "isa": _isa_data(isa), "graph": _graph_data(graph)}
     return Outcome("\n\n".join([
-        f"{name}: {target.description}", render(columns, rows), _rules_text(takes), describe(graph),
+        f"{name}: {target.description}", render(columns, rows), "\n".join(taken), describe(graph),
         _isa_text(isa)]), data)
 
 
@@ -138,17 +149,6 @@ def _rules(backend: "UMABackend") -> dict[str, list[str]]:
         if same is None:
             found[anchor if anchor not in found else f"{anchor}, or"] = stated
     return found
-
-
-def _rules_text(takes: dict[str, list[str]]) -> str:
-    return "\n".join(line for operator, rules in takes.items()
-                     for line in (f"takes {operator} where", *(f"  - {rule}" for rule in rules)))
-
-
-def _isa_outcome(isa: "Isa") -> Outcome:
-    from archloom.tvm_backend.commands.isa import described, written
-
-    return Outcome(f"{_isa_text(isa)}\n\n{written(isa, 'taidl')}", described(isa))
 
 
 def _isa_data(isa: "Isa") -> dict[str, Any]:

@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.errors import InputError
-from archloom.tvm_backend.commands import arguments
-from archloom.tvm_backend.commands.outcome import Outcome
+from archloom.tvm_backend.artifact.files import is_artifact
+from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.commands.progress import bar
+from archloom.tvm_backend.compile import partition_model, plan_steps
+from archloom.tvm_backend.files import write_file
+from archloom.tvm_backend.targets import registry
+from archloom.tvm_backend.targets.backend import UMABackend
+from archloom.tvm_backend.targets.choice import choose
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
     from archloom.oracle.resolved import ResolvedStream
     from archloom.oracle.stream import Stream
-    from archloom.tvm_backend.targets.backend import UMABackend
 
 CYCLES = 10_000
 """Length of the window if none is asked for."""
@@ -24,7 +28,6 @@ STREAM_SUFFIXES = (".asm", ".bin")
 
 
 def register(subparsers: Any) -> None:
-    """Add this module's commands to the parser of ``archloom``."""
     parser = arguments.command(
         subparsers, "trace", run, "write a Perfetto trace of a window of a run",
         "SOURCE is an artifact or a model (with --layer), an operator, or an instruction stream (.asm, .bin). What "
@@ -41,10 +44,8 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> Outcome:
-    """Write the trace."""
     from archloom.acadl_models.timing.engine.window import log_window
     from archloom.acadl_models.timing.trace import trace_bytes
-    from archloom.tvm_backend.files import write_file
 
     _check(args)
     graph, stream = _source(args)
@@ -75,9 +76,6 @@ def _check(args: argparse.Namespace) -> None:
 
 def _source(args: argparse.Namespace) -> "tuple[ArchitectureGraph, ResolvedStream]":
     """The architecture graph and the resolved stream that SOURCE means."""
-    from archloom.tvm_backend.artifact.files import is_artifact
-    from archloom.tvm_backend.targets import registry
-
     path = Path(args.model)
     if is_artifact(path):
         return _of_artifact(path, args.layer)
@@ -94,7 +92,6 @@ def _source(args: argparse.Namespace) -> "tuple[ArchitectureGraph, ResolvedStrea
 
 def _of_artifact(path: Path, layer: str | None) -> "tuple[ArchitectureGraph, ResolvedStream]":
     from archloom.tvm_backend.artifact import network as artifact
-    from archloom.tvm_backend.targets.choice import choose
 
     compiled = artifact.load(path).compiled
     name = arguments.layer_of(str(path), list(compiled.plans), layer)
@@ -109,9 +106,7 @@ def _of_network(
     """Map one layer of a network, or an operator."""
     from dataclasses import replace
 
-    from archloom.tvm_backend.compile import partition_model, plan_steps
     from archloom.tvm_backend.estimate.network import partition_operator
-    from archloom.tvm_backend.targets.choice import choose
 
     chosen, operator = choose(backend, options), arguments.source(args).operator
     partition = None if operator is None else partition_operator(operator, chosen)

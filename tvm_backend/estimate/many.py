@@ -16,28 +16,31 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from archloom.mapper.cache import directory
-from archloom.oracle import errors as known_errors
-from archloom.oracle.errors import ArchloomError, InputError
+from archloom.mapper import cache, search
+from archloom.mapper.cache import Entry, directory
+from archloom.mapper.workload import Workload
+from archloom.oracle.errors import ArchloomError, InputError, MappingError, ModelError, StreamError, TargetError
 from archloom.tvm_backend.estimate.network import OnnxNetwork, Request, refuse_int8, report_of
-from archloom.tvm_backend.estimate.pool import Json, Pool
-from archloom.tvm_backend.estimate.segments import Undivided
+from archloom.tvm_backend.estimate.pool import Pool
+from archloom.tvm_backend.estimate.segments import Chain, Undivided
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
+from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.sources.source import Source
+from archloom.tvm_backend.targets.choice import choose, named_options
 
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Configuration
-    from archloom.tvm_backend.estimate.segments import Chain
 
 Outcome = Report | ArchloomError
+Asked = Report | ArchloomError | None
 
-RAISED = ("ModelError", "MappingError", "TargetError", "InputError", "StreamError")
-"""Errors that take nothing but a message."""
+PLAIN = (ModelError, MappingError, TargetError, InputError, StreamError)
+"""Errors that are made of nothing but a message."""
 AHEAD = 4
 """Networks for each process that are with the processes as a whole at a time."""
 
@@ -58,8 +61,6 @@ def estimate_many(
         raise InputError(f"workers: expected at least 1, found {workers}")
     if on_error not in ("raise", "return"):
         raise InputError(f"on_error: expected 'raise' or 'return', found {on_error!r}")
-    from archloom.tvm_backend.targets.choice import choose, named_options
-
     resolved = named_options(choose(target, options))
     request = Request(target, resolved, as_int8, details, on_disk=False)
     count = workers or len(os.sched_getaffinity(0))
@@ -85,24 +86,24 @@ class _Waiting:
     """A network whose report waits for what the processes find: of some ``kernels`` of a chain, or as a ``whole``."""
 
     network: OnnxNetwork
-    kernels: "Mapping[str, Future[Json]]"
-    chain: "Chain | None" = None
-    whole: "Future[Json] | None" = None
+    kernels: "Mapping[str, Future[Entry | None]]"
+    chain: Chain | None = None
+    whole: "Future[Asked] | None" = None
 
 
+@dataclass(eq=False)
 class _Batch:
-    """The networks of one call, whose reports are made in their order."""
+    """The networks of one call, whose reports are made in their order.
 
-    def __init__(
-        self, request: Request, shapes: Mapping[str, Sequence[int]] | None, stop: bool, pool: Pool | None, ahead: int
-    ) -> None:
-        """``stop``: raise the first error; ``ahead``: how many networks may be with the processes at a time."""
-        self.request = request
-        self.shapes = shapes
-        self.stop = stop
-        self.pool = pool
-        self.ahead = ahead
-        self.asked: dict[str, Future[Json]] = {}
+    ``stop``: raise the first error; ``ahead``: how many networks may be with the processes as a whole at a time.
+    """
+
+    request: Request
+    shapes: Mapping[str, Sequence[int]] | None
+    stop: bool
+    pool: Pool | None
+    ahead: int
+    asked: "dict[str, Future[Entry | None]]" = field(default_factory=dict)
 
     def outcomes_of(self, models: Iterable[Any]) -> list[Outcome]:
         """The outcome of each network; the first error is raised where the user wants that."""
@@ -151,34 +152,21 @@ class _Batch:
         try:
             chain = network.chain()
         except Undivided:
-            question = {
-                **header(self.request), "label": network.label, "title": network.title, "shapes": network.shapes}
-            return _Waiting(network, {}, whole=self.pool.ask(question, network.skeleton))
+            return _Waiting(network, {}, whole=self.pool.ask(estimated, replace(network, source=None)))
         in_file = isinstance(source.given, Path)
         return _Waiting(network if in_file else replace(network, source=None), self.kernels_of(chain), chain)
 
-    def kernels_of(self, chain: "Chain") -> "dict[str, Future[Json]]":
+    def kernels_of(self, chain: Chain) -> "dict[str, Future[Entry | None]]":
         """What the processes find of the chain's workloads that are not known yet."""
-        from archloom.mapper import search
-        from archloom.tvm_backend.artifact.workload_json import to_json
-
         assert self.pool is not None
-        found: dict[str, Future[Json]] = {}
-        configuration = self.configuration
+        found, configuration = {}, _configuration(self.request)
         for workload in chain.unplanned():
             key = search.key_of(workload, configuration)
-            if key not in self.asked and search.recall(key) is None:
-                self.asked[key] = self.pool.ask({**header(self.request), "workload": to_json(workload)})
+            if key not in self.asked and search.KEPT.get(key, cache.from_json) is None:
+                self.asked[key] = self.pool.ask(planned, workload, self.request)
             if key in self.asked:
                 found[key] = self.asked[key]
         return found
-
-    @property
-    def configuration(self) -> "Configuration":
-        from archloom.tvm_backend.targets.choice import choose
-
-        (target,) = choose(self.request.target, self.request.options)
-        return target.backend.accelerator.configure(target.accelerator_options)
 
     def report_of(self, waiting: _Waiting) -> Report:
         """The report of a network that waits, with what the processes have found."""
@@ -187,13 +175,11 @@ class _Batch:
         return report
 
     def of_chain(self, waiting: _Waiting) -> Report:
-        from archloom.mapper import cache, search
-
         assert waiting.chain is not None
         for key, future in waiting.kernels.items():
-            answer = future.result()
-            if "entry" in answer and not search.remembers(key):
-                search.remember(key, cache.from_json(answer["entry"]))
+            entry = future.result()
+            if entry is not None and key not in search.KEPT:
+                search.KEPT.remember(key, entry)
         try:
             return waiting.network.of_chain(waiting.chain)
         except ArchloomError:  # said of the network as a whole, whose operators have names
@@ -201,15 +187,13 @@ class _Batch:
 
     def of_whole(self, waiting: _Waiting) -> Report:
         assert waiting.whole is not None
-        answer = waiting.whole.result()
-        if "report" in answer:
-            return Report.from_json(answer["report"])
-        if answer.get("error") == "Unreadable":  # needs TVM and the whole network
+        found = waiting.whole.result()
+        if isinstance(found, ArchloomError):
+            raise found
+        if found is None:
             assert waiting.network.source is not None
             return report_of(waiting.network.source, self.request)
-        name = answer.get("error", "")
-        kind = getattr(known_errors, name) if name in RAISED else ArchloomError
-        raise kind(answer.get("message", "a worker process failed"))
+        return found
 
 
 def _is_there(begun: "Outcome | _Waiting") -> bool:
@@ -219,7 +203,27 @@ def _is_there(begun: "Outcome | _Waiting") -> bool:
     return all(f.done() for f in begun.kernels.values()) and (begun.whole is None or begun.whole.done())
 
 
-def header(request: Request) -> Json:
-    """A request as JSON."""
-    return {"target": request.target, "options": dict(request.options), "as_int8": request.as_int8,
-            "details": request.details}
+# by the processes -----------------------------------------------------------------------------------------------------
+
+
+def estimated(network: OnnxNetwork) -> Asked:
+    """The report of a network, or the error; None for one that needs TVM, and its weights."""
+    try:
+        return network.report()
+    except (NoSkeleton, Unsupported):
+        return None
+    except ArchloomError as error:
+        return (type(error) if type(error) in PLAIN else ArchloomError)(str(error))
+
+
+def planned(workload: "Workload", request: Request) -> Entry | None:
+    """What a search for the plan of a workload finds; None where it fails, which it will do again."""
+    try:
+        return search.found(workload, _configuration(request))[1]
+    except ArchloomError:
+        return None
+
+
+def _configuration(request: Request) -> "Configuration":
+    (target,) = request.chosen()
+    return target.backend.accelerator.configure(target.accelerator_options)

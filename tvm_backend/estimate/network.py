@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,23 +20,28 @@ from archloom.oracle.collector import paused
 from archloom.oracle.errors import ArchloomError, ArtifactError, InputError
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend import cache
+from archloom.tvm_backend.compile import partition_model, plan_steps
 from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
 from archloom.tvm_backend.estimate import segments
-from archloom.tvm_backend.estimate.segments import Undivided
+from archloom.tvm_backend.estimate.segments import Chain, Undivided
+from archloom.tvm_backend.frontends.onnx import skeleton
+from archloom.tvm_backend.frontends.onnx.editor import opset_of
+from archloom.tvm_backend.frontends.onnx.guard import Stumbled, without_weights
+from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, parse
+from archloom.tvm_backend.ir.nodes import Unsupported
+from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.progress import Progress
+from archloom.tvm_backend.quantization.quantized_form import quantized_form
+from archloom.tvm_backend.report.build import build
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.sources import operators
 from archloom.tvm_backend.sources.source import Source
+from archloom.tvm_backend.targets import registry
+from archloom.tvm_backend.targets.choice import Chosen, choose, names_of
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 
 if TYPE_CHECKING:
     import onnx
-
-    from archloom.tvm_backend.estimate.segments import Chain
-    from archloom.tvm_backend.model import Model
-    from archloom.tvm_backend.targets.choice import Chosen
-
-Options = Mapping[str, object]
 
 LEAST_OPERATOR_SET = 13
 """Of ONNX: the first that quantizes by channels; older networks are converted."""
@@ -65,34 +71,20 @@ class Request:
     @property
     def is_built_in(self) -> bool:
         """Whether no target is of another package, whose code is not part of any key."""
-        from archloom.tvm_backend.targets import registry
-        from archloom.tvm_backend.targets.choice import names_of
-
         return set(names_of(self.target)) <= set(registry.BUILT_IN)
 
     def chosen(self) -> "tuple[Chosen, ...]":
-        """The targets with their options."""
-        from archloom.tvm_backend.targets.choice import choose
-
         return choose(self.target, self.options)
 
 
-def estimate(
-    model: Any, target: str, options: Options, *, as_int8: bool = False, progress: Progress | None = None,
-    **load_options: Any,
-) -> Report:
-    """The report of ``model``: a loaded one, or anything else that :class:`Source` knows.
-
-    ``as_int8`` estimates a float ONNX network as if it were quantized, without calibration.
-    """
-    return report_of(Source.of(model, **load_options), Request(target, options, as_int8), progress)
-
-
 def report_of(source: Source, request: Request, progress: Progress | None = None) -> Report:
-    """The report of a network."""
-    if source.kind == "onnx":
-        return of_onnx(source, request, progress)
+    """The report of a network; of an ONNX network kept by its content: its graph, shapes and small constants."""
     refuse_int8(source, request)
+    if source.kind == "onnx":
+        try:
+            return OnnxNetwork.of(source, request).report(progress)
+        except NoSkeleton as error:
+            return _imported(source, request, progress, error)
     if (operator := source.operator) is not None and (partition := partition_operator(operator, request.chosen())):
         return _planned(partition, request, progress)
     return _of_model(source.load_for(request.target), request, progress)
@@ -105,17 +97,6 @@ def refuse_int8(source: Source, request: Request) -> None:
     if source.kind == "operator":
         raise InputError("as_int8: not taken with an operator as text")
     raise InputError("as_int8: only taken for an ONNX network that is not loaded yet; use quantize() for others")
-
-
-def of_onnx(source: Source, request: Request, progress: Progress | None = None) -> Report:
-    """The report of an ONNX network, kept by its content: its graph, shapes and small constants."""
-    from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
-
-    try:
-        network = OnnxNetwork.of(source, request)
-    except NoSkeleton as error:
-        return _imported(source, request, progress, error)
-    return network.report(progress)
 
 
 def _of_model(model: "Model", request: Request, progress: Progress | None) -> Report:
@@ -145,8 +126,6 @@ class OnnxNetwork:
     @staticmethod
     def of(source: Source, request: Request) -> "OnnxNetwork":
         """A path or proto without its weights; NoSkeleton where it must be read as a whole."""
-        from archloom.tvm_backend.frontends.onnx import skeleton
-
         in_file = isinstance(source.given, Path)
         found = skeleton.of_file(source.given) if in_file else skeleton.of_proto(source.given)
         shapes = {name: list(shape) for name, shape in (source.input_shapes or {}).items()}
@@ -165,18 +144,17 @@ class OnnxNetwork:
         return _reports.get(self.key) if self.key else None
 
     def remember(self, report: Report) -> None:
-        """Keep a report in this process."""
         if self.key:
             _reports.put(self.key, report)
 
     @paused()
     def report(self, progress: Progress | None = None) -> Report:
         """The report, by whatever way is the shortest."""
-        from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
-        from archloom.tvm_backend.ir.nodes import Unsupported
-
         key = self.key if self.request.on_disk else None
-        report = self.remembered() or (_stored(key) if key else None)
+        report = self.remembered()
+        if report is None and key:
+            with suppress(ArtifactError):  # not there, or damaged
+                report = Report.from_json(cache.load("reports", key))
         if report is None:
             try:
                 report = self.in_segments(progress) or self.as_whole(progress)
@@ -203,8 +181,6 @@ class OnnxNetwork:
     @paused()
     def chain(self) -> "Chain":
         """The network as a chain of segments; Undivided, with the reason, where it has to be looked at as a whole."""
-        from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, parse
-
         if not self.request.as_int8 or self.shapes or not self.request.is_built_in:
             raise Undivided("only float networks are cut that are estimated as if quantized, in their own shapes, on "
                             "targets of this package")
@@ -216,38 +192,23 @@ class OnnxNetwork:
     @paused()
     def of_chain(self, chain: "Chain", progress: Progress | None = None) -> Report:
         """The report of a network in segments, of which those that are not known yet are planned."""
-        from archloom.tvm_backend.report.build import build
-
         chosen = self.request.chosen()
         return build(chain.partition, chain.plans(chosen, progress), chosen, details=self.request.details)
 
     def as_whole(self, progress: Progress | None = None) -> Report:
         """The report of a network that is looked at as a whole; Unsupported for one that only TVM reads."""
-        from archloom.tvm_backend.frontends.onnx.guard import without_weights
         from archloom.tvm_backend.frontends.onnx.load import load_skeleton
-        from archloom.tvm_backend.frontends.onnx.skeleton import parse
 
         proto = parse(self.skeleton)
         if self.request.as_int8:
-            from archloom.tvm_backend.quantization.quantized_form import quantized_form
-
             with without_weights():
                 proto = quantized_form(proto)
         return _timed(load_skeleton(proto, self.label, self.title, self.shapes or None), self.request, progress)
 
 
-def _stored(key: str) -> Report | None:
-    try:
-        return Report.from_json(cache.load("reports", key))
-    except ArtifactError:  # not there, or damaged
-        return None
-
-
 def _imported(source: Source, request: Request, progress: Progress | None, reason: Exception) -> Report:
     """By TVM's importer, from the whole ONNX network, with the reason as a fallback; raises it if that is a fault
     of a program, which it is if there is nothing wrong with the network."""
-    from archloom.tvm_backend.frontends.onnx.guard import Stumbled
-
     given = _as_int8(source.given) if request.as_int8 else source.given
     whole = Source.of(given, input_shapes=source.input_shapes or None, name=source.title)
     report = _timed(whole.load(), request, progress)
@@ -264,9 +225,7 @@ def _as_int8(given: "Path | onnx.ModelProto") -> "onnx.ModelProto":
     import numpy as np
     from onnx import helper, version_converter
 
-    from archloom.tvm_backend.frontends.onnx.editor import opset_of
     from archloom.tvm_backend.frontends.onnx.files import read_onnx
-    from archloom.tvm_backend.quantization.quantized_form import quantized_form
 
     proto = read_onnx(given) if isinstance(given, Path) else given
     if opset_of(proto) < LEAST_OPERATOR_SET:
@@ -281,15 +240,10 @@ def _as_int8(given: "Path | onnx.ModelProto") -> "onnx.ModelProto":
 
 @paused()
 def _timed(model: "Model", request: Request, progress: Progress | None) -> Report:
-    from archloom.tvm_backend.compile import partition_model
-
     return _planned(partition_model(model, request.target, request.options), request, progress)
 
 
 def _planned(partition: Partition, request: Request, progress: Progress | None) -> Report:
-    from archloom.tvm_backend.compile import plan_steps
-    from archloom.tvm_backend.report.build import build
-
     chosen = request.chosen()
     return build(partition, plan_steps(partition, chosen, progress), chosen, details=request.details)
 

@@ -17,20 +17,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from archloom.mapper.search import Plan
+from archloom.mapper.workload import Workload
 from archloom.oracle.errors import ArchloomError
+from archloom.tvm_backend.compile import partition_model, plan_steps
 from archloom.tvm_backend.compiled import HostOp, HostPart, Partition, Region, Step
+from archloom.tvm_backend.frontends.onnx.editor import known_shapes
+from archloom.tvm_backend.frontends.onnx.guard import without_weights
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.ir.conversion import rename
 from archloom.tvm_backend.ir.nodes import Unsupported
+from archloom.tvm_backend.model import make_model
+from archloom.tvm_backend.quantization.quantized_form import quantized_form
 from archloom.tvm_backend.quantization.scheme import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE, OPERATORS
+from archloom.tvm_backend.targets.choice import Chosen
 from archloom.tvm_backend.targets.layouts import NHWC
 
 if TYPE_CHECKING:
     import onnx
-
-    from archloom.mapper.search import Plan
-    from archloom.mapper.workload import Workload
-    from archloom.tvm_backend.targets.choice import Chosen
 
 MAKERS = frozenset({"Conv", "Relu", "Clip", "Add"})
 """Operators behind whose results a network may be cut."""
@@ -106,8 +110,6 @@ class Chain:
 
     def plans(self, chosen: "Sequence[Chosen]", progress: Any) -> "dict[str, Plan]":
         """A plan for each step; those of segments that were planned before are at hand."""
-        from archloom.tvm_backend.compile import plan_steps
-
         missing = [name for name, (segment, own) in self.origins.items() if own not in segment.plans]
         if missing:
             wanted = set(missing)
@@ -131,9 +133,10 @@ def partitioned(proto: "onnx.ModelProto", chosen: "Sequence[Chosen]", request: s
     if len(pieces) < 2:
         raise Undivided("there is no tensor at which it may be cut")
     shape = _input_shape(proto)
+    sets = proto.ir_version, *((o.domain, o.version) for o in proto.opset_import)
     segments: list[Segment] = []
     for position, piece in enumerate(pieces):
-        key = (request, _sets(proto), shape, position == 0, position == len(pieces) - 1, piece.structure)
+        key = (request, sets, shape, position == 0, position == len(pieces) - 1, piece.structure)
         if key not in _known:
             if len(_known) >= KEPT:
                 _known.clear()
@@ -158,10 +161,6 @@ _known: dict[Key, Segment | Undivided] = {}
 
 
 # cutting ----------------------------------------------------------------------------------------------------------
-
-
-def _sets(proto: "onnx.ModelProto") -> Key:
-    return proto.ir_version, *((o.domain, o.version) for o in proto.opset_import)
 
 
 def _input_shape(proto: "onnx.ModelProto") -> Shape:
@@ -220,12 +219,10 @@ def _is_cut(name: str, readers: "Sequence[_Read]") -> bool:
         node.op != "Conv" or (node.inputs[0] == name and name not in node.inputs[1:]) for node in readers)
 
 
-def _refuse_irregular(
-    nodes: "Sequence[_Read]", graph: "onnx.GraphProto", constants: Mapping[str, Any]
-) -> None:
+def _refuse_irregular(nodes: "Sequence[_Read]", graph: "onnx.GraphProto", constants: Mapping[str, Any]) -> None:
     """Undivided unless operators stand in order, under names that stay as they are, and share no weights."""
     defined = {graph.input[0].name, *constants}
-    known = {info.name: info.type.tensor_type.shape for info in graph.value_info}
+    known = {info.name: tuple(d.dim_value for d in info.type.tensor_type.shape.dim) for info in graph.value_info}
     weights: set[str] = set()
     names = set[str]()
     tensors = {rename(name).replace(".", "_") for name in defined}
@@ -243,7 +240,7 @@ def _refuse_irregular(
             if len({*own}) < len(own) or not weights.isdisjoint(own):
                 raise Undivided(f"node {node.proto.name!r} shares a weight")
             weights.update(own)
-            if node.op == "Add" and (own or len({_dims(known.get(name)) for name in given}) > 1):
+            if node.op == "Add" and (own or len({known.get(name) for name in given}) > 1):
                 raise Undivided(f"node {node.proto.name!r} adds no two tensors of one known shape")
         else:
             weights.update(name for name in given if name in constants and constants[name].data_type == FLOAT
@@ -253,10 +250,6 @@ def _refuse_irregular(
     # TVM's importer numbers equal names, and what a name of its own ends with is read by it
     if len(names) < len(nodes) or len(tensors) < len(defined) or any(name.endswith("Linear") for name in names):
         raise Undivided("its operators or tensors are not called apart")
-
-
-def _dims(shape: Any) -> Shape | None:
-    return None if shape is None else tuple(d.dim_value for d in shape.dim)
 
 
 def _piece(nodes: "Sequence[_Read]", source: str, constants: Mapping[str, Any]) -> Piece:
@@ -277,8 +270,7 @@ def _piece(nodes: "Sequence[_Read]", source: str, constants: Mapping[str, Any]) 
         for name in node.outputs:
             tensors[name] = len(tensors)
         structure.append((node.op, tuple(operands), len(node.outputs), node.attributes))
-    return Piece(
-        [node.proto for node in nodes], tensors, {name: constants[name] for name in own}, tuple(structure))
+    return Piece([node.proto for node in nodes], tensors, {name: constants[name] for name in own}, tuple(structure))
 
 
 def _content(tensor: "onnx.TensorProto") -> bytes:
@@ -303,7 +295,8 @@ def _segment(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chos
         raise Undivided("the host has work between two cuts")
     if any(_NAME.search(op.reason) or op.op in ("nn.conv2d", "matmul", "add") for op in host):
         raise Undivided("the host has an operator whose reason depends on others")
-    if not all(_NAME.match(name) for name in _names(found.regions, host)):
+    names = [*(step.name for step in found.steps()), *(op.name for op in host)]
+    if not all(map(_NAME.match, names)):
         raise Undivided("an operator of a piece is called as none of its nodes")
     regions = tuple(
         replace(region, values=(), steps=tuple(replace(step, constants={}) for step in region.steps))
@@ -312,17 +305,11 @@ def _segment(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chos
     return Segment(regions, host, found.outputs[0].shape, parts)
 
 
-def _alone(
-    piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chosen"
-) -> tuple[Partition, list[str]]:
+def _alone(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chosen") -> tuple[Partition, list[str]]:
     """The partition of a piece as a network of its own, and the names of its variables."""
     import onnx
 
-    from archloom.tvm_backend.compile import partition_model
-    from archloom.tvm_backend.frontends.onnx.guard import without_weights
     from archloom.tvm_backend.frontends.onnx.load import read_skeleton
-    from archloom.tvm_backend.model import make_model
-    from archloom.tvm_backend.quantization.quantized_form import quantized_form
 
     try:
         network = onnx.shape_inference.infer_shapes(_network(piece, proto, shape))
@@ -366,8 +353,6 @@ def _network(piece: Piece, proto: "onnx.ModelProto", shape: Shape) -> "onnx.Mode
 
 def _adds_equal_shapes(network: "onnx.ModelProto") -> bool:
     """Whether all additions are of tensors of one known shape, which stay additions when quantized."""
-    from archloom.tvm_backend.frontends.onnx.editor import known_shapes
-
     shapes = known_shapes(network)
     return all(
         shapes.get(node.input[0]) is not None and shapes.get(node.input[0]) == shapes.get(node.input[1])
@@ -394,10 +379,6 @@ def _is_linear(regions: Sequence[Region], is_last: bool) -> bool:
         return False
     border = [regions[0].value(name) for name in (regions[0].inputs[0], *(() if is_last else regions[0].outputs))]
     return all(value.layout == NHWC for value in border)
-
-
-def _names(regions: Sequence[Region], host: Sequence[HostOp]) -> list[str]:
-    return [*(step.name for region in regions for step in region.steps), *(op.name for op in host)]
 
 
 # joining ----------------------------------------------------------------------------------------------------------
@@ -431,6 +412,5 @@ def _joined(
         host += [
             replace(op, name=proto.graph.output[0].name if op.name == output else piece.named(op.name))
             for op in segment.host]
-    partition = Partition(
-        title, "onnx", target.name, target.options, (), (), tuple(regions), HostPart("", tuple(host)))
+    partition = Partition(title, "onnx", target.name, target.options, (), (), tuple(regions), HostPart("", tuple(host)))
     return Chain(partition, origins)

@@ -8,9 +8,12 @@ that reads it in another layout. Each of these is an operator of the host, liste
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from archloom.tvm_backend.compiled import HostOp, Partition, Region, Step
-from archloom.tvm_backend.targets.layouts import Layout
+from archloom.tvm_backend.compiled import HostOp, Partition, Region
+
+if TYPE_CHECKING:
+    from archloom.tvm_backend.targets.layouts import Layout
 
 RETILED = "retile"
 
@@ -21,39 +24,31 @@ def conversions(partition: Partition) -> tuple[HostOp, ...]:
 
 
 def _of_region(region: Region) -> Iterator[HostOp]:
-    first = region.steps[0].position if region.steps else 0
+    first, last = (region.steps[end].position if region.steps else 0 for end in (0, -1))
     for name in region.inputs:
         value = region.value(name)
         if value.layout.in_tiles:
             yield _packing(name, value.layout, value.shape, first)
     for step in region.steps:
-        yield from _of_step(region, step)
-    last = region.steps[-1].position if region.steps else 0
+        for argument, name in step.inputs:  # of what it reads otherwise than the region keeps it
+            view, value = step.views.get(argument), region.value(name)
+            if view is not None and not value.layout.in_tiles:
+                yield _packing(name, view.layout, view.shape, step.position)
+            elif view is not None and not view.is_met(value):
+                yield _op(name, RETILED, view.shape, f"from {_tiles(view.layout)}", step.position)
     for name in region.outputs:
         value = region.value(name)
         if value.layout.in_tiles:
             yield _op(name, value.layout.unpacking, value.shape, f"from {_tiles(value.layout)}", last)
 
 
-def _of_step(region: Region, step: Step) -> Iterator[HostOp]:
-    """Of what a step reads otherwise than the region keeps it."""
-    for argument, name in step.inputs:
-        view, value = step.views.get(argument), region.value(name)
-        if view is None:
-            continue
-        if not value.layout.in_tiles:
-            yield _packing(name, view.layout, view.shape, step.position)
-        elif not view.is_met(value):
-            yield _op(name, RETILED, view.shape, f"from {_tiles(view.layout)}", step.position)
-
-
-def _packing(name: str, layout: Layout, shape: tuple[int, ...], position: int) -> HostOp:
+def _packing(name: str, layout: "Layout", shape: tuple[int, ...], position: int) -> HostOp:
     return _op(name, layout.packing, shape, f"it makes {_tiles(layout)}", position)
 
 
-def _tiles(layout: Layout) -> str:
+def _tiles(layout: "Layout") -> str:
     return f"a layout of tiles ({layout.name})"
 
 
 def _op(name: str, kind: str, shape: tuple[int, ...], reason: str, position: int) -> HostOp:
-    return HostOp(f"{name} ({kind})", kind, shape, 0, "xla", reason, (), position)
+    return HostOp(f"{name} ({kind})", kind, shape, 0, "xla", reason, position=position)

@@ -1,6 +1,6 @@
 """Relax functions as JAX functions, in a form that functions alike share.
 
-The layers of a network have their host operators alike, but for weights and scales: :class:`HostFunction` takes those
+The layers of a network have their host operators alike, but for weights and scales: a program takes those
 as arguments, and its ``key`` says whatever else it depends on, so that one program of XLA serves all of them.
 """
 
@@ -25,24 +25,16 @@ Environment: TypeAlias = list[Any]
 Reference: TypeAlias = Callable[[Environment, Sequence[Any]], Any]
 """Reads an argument out of the environment and the constants."""
 
+Translated: TypeAlias = tuple[str, tuple[Any, ...], Callable[..., Any], list[np.ndarray]]
+"""What a :class:`~archloom.tvm_backend.host.plan.HostProgram` is made of, and the constants that it takes first."""
+
 LITERAL = 16
 """Up to how many elements a constant is written into the program; larger ones XLA folds slowly."""
 
 
-@dataclass(frozen=True, eq=False)
-class HostFunction:
-    """``run(constants, *inputs)`` gives the tuple of results, as JAX arrays; equal keys mean equal functions."""
-
-    run: Callable[..., tuple[Any, ...]]
-    constants: tuple[np.ndarray, ...]
-    inputs: tuple[tuple[tuple[int, ...], str], ...]
-    """Shape and type of each."""
-    key: str
-
-
-def translate(function: ir.Function) -> HostFunction:
-    """The JAX function of a Relax function whose operators :mod:`archloom.tvm_backend.host.operators` all has."""
-    return _Translator(function).function()
+def translate(function: ir.Function) -> Translated:
+    """The program of a Relax function whose operators :mod:`archloom.tvm_backend.host.operators` all has."""
+    return _Translator(function).program()
 
 
 @dataclass(eq=False)
@@ -56,7 +48,7 @@ class _Translator:
         self.steps: list[tuple[Callable[..., Any], list[Reference]]] = []
         self.digest = hashlib.sha256()
 
-    def function(self) -> HostFunction:
+    def program(self) -> Translated:
         given = [[(ty.shape, ty.dtype) for ty in ir.fields_of(ir.type_of(p)) if isinstance(ty, TensorType)]
                  for p in self.source.params]
         inputs = tuple(tensor for tensors in given for tensor in tensors)
@@ -68,16 +60,17 @@ class _Translator:
             self.slots[binding.var] = len(self.slots)
         self.note("results")
         results = [self.reference(r) for r in ir.outputs_of(self.source)]
-        steps = self.steps
+        steps, count = self.steps, len(self.constants)
 
-        def run(constants: Sequence[Any], *values: Any) -> tuple[Any, ...]:
-            environment = _grouped(values, fields)
+        def run(*given: Any) -> tuple[Any, ...]:
+            constants, environment = given[:count], _grouped(given[count:], fields)
             for rule, arguments in steps:
                 environment.append(rule(*[a(environment, constants) for a in arguments]))
             found = [r(environment, constants) for r in results]
             return tuple(x for y in found for x in (y if isinstance(y, tuple | list) else (y,)))
 
-        return HostFunction(run, tuple(self.constants), inputs, self.digest.hexdigest())
+        taken = tuple((c.shape, str(c.dtype)) for c in self.constants)
+        return self.digest.hexdigest(), (*taken, *inputs), run, self.constants
 
     def note(self, *what: object) -> None:
         """Make the key depend on ``what``."""

@@ -15,10 +15,11 @@ from archloom.oracle.errors import ArtifactError
 from archloom.tvm_backend.compiled import HostPart
 from archloom.tvm_backend.executors import COMPILING_AT_A_TIME, on_device
 from archloom.tvm_backend.host.plan import HostPlan, HostProgram
+from archloom.tvm_backend.ir.operators import operator
+from archloom.tvm_backend.programs import Programs, host_key
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.ir.compat import IRModule
-    from archloom.tvm_backend.programs import Programs
 
 Piece: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
 """Runs a piece of the host: arrays in, arrays out (JAX or NumPy)."""
@@ -46,7 +47,6 @@ class PlannedHost:
         self._dead = _last_uses(plan)
 
     def __call__(self, inputs: Sequence[np.ndarray], run_region: RunRegion) -> list[np.ndarray]:
-        """The network's results."""
         import jax
 
         with jax.enable_x64(True):
@@ -66,8 +66,6 @@ class PlannedHost:
 
 def compiled(wanted: Sequence[HostProgram], programs: "Programs") -> list[Any]:
     """The programs ``wanted``; those that nobody has compiled yet are compiled, several at a time."""
-    from archloom.tvm_backend.programs import host_key
-
     keys = [host_key(program.key) for program in wanted]
     stored = [programs.find(key) for key in keys]
     found: list[Any] = [None if known is None else known[0] for known in stored]
@@ -127,7 +125,6 @@ class Host:
         self._to_tvm = compat.to_tvm
 
     def __call__(self, inputs: Sequence[np.ndarray], run_region: RunRegion) -> list[np.ndarray]:
-        """Run ``main``. Exceptions of regions arrive as they were raised."""
         with self._lock:
             self._failure, self._run_region = None, run_region
             try:
@@ -173,7 +170,6 @@ def split(module: "IRModule") -> "tuple[IRModule, dict[str, Piece]]":
 def whole(function: Any) -> Piece:
     """A Relax function as a compiled JAX function, or by TVM's code if it has an operator without a translation."""
     from archloom.tvm_backend.ir import compat
-    from archloom.tvm_backend.ir.operators import operator
 
     names = {compat.op_name(binding.value) for binding in compat.bindings(function)} - {None}
     if all(operator(name).xla for name in names):
@@ -194,14 +190,14 @@ def jitted(function: Any) -> Piece:
 
     from archloom.tvm_backend.host.functions import translate
 
-    made = translate(function)
+    *_, function, constants = translate(function)
     with jax.enable_x64(True):
-        placed = [jax.numpy.asarray(c) for c in made.constants]
-    run = jax.jit(made.run)
+        placed = [jax.numpy.asarray(c) for c in constants]
+    run = jax.jit(function)
 
     def piece(inputs: Sequence[Any]) -> Sequence[Any]:
         with jax.enable_x64(True):
-            results: Sequence[Any] = run(placed, *inputs)
+            results: Sequence[Any] = run(*placed, *inputs)
         return results
 
     return piece

@@ -120,7 +120,6 @@ class OutputStage:
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays that there are."""
         return {name: getattr(self, name) for name in ARRAYS if getattr(self, name) is not None}
 
 
@@ -145,7 +144,6 @@ class OutputStages:
             for name, (stage, program) in wanted.items()}
 
     def __call__(self, step: "Step", sums: Any, arguments: Mapping[str, Any]) -> Any:
-        """The step's result."""
         from archloom.tvm_backend.executors import on_device
 
         if step.output_stage is None:

@@ -168,14 +168,11 @@ class _Planner:
         """The number of a piece's program, which it may share, and of its constants."""
         from archloom.tvm_backend.host.functions import translate
 
-        made = translate(function)
-        number = next((i for i, p in enumerate(self.programs) if p.key == made.key), len(self.programs))
+        key, arguments, run, constants = translate(function)
+        number = next((i for i, p in enumerate(self.programs) if p.key == key), len(self.programs))
         if number == len(self.programs):
-            count, run = len(made.constants), made.run
-            taken = tuple((c.shape, str(c.dtype)) for c in made.constants)
-            self.programs.append(HostProgram(
-                made.key, (*taken, *made.inputs), lambda *flat: run(flat[:count], *flat[count:])))
-        return number, [self.constant(c) for c in made.constants]
+            self.programs.append(HostProgram(key, arguments, run))
+        return number, [self.constant(c) for c in constants]
 
 
 def _flat(slots: Sequence[Any]) -> list[int]:

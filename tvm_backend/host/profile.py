@@ -16,12 +16,12 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from archloom.oracle.errors import ArtifactError, InputError, suggest
+from archloom.tvm_backend.files import write_file
 from archloom.tvm_backend.ir.operators import operator
-from archloom.tvm_backend.report.data import Layer, Report
 
 SCHEMA = "archloom.host/1"
 ENVIRONMENT = "ARCHLOOM_HOSTS_DIR"
@@ -68,22 +68,6 @@ def class_of(op: str, macs: int) -> str | None:
     return None if cost == "free" else cost
 
 
-def with_host(report: Report, profile: HostProfile) -> Report:
-    """The report with estimated times of its host layers; cycles and seconds of the accelerator stay as they are."""
-    layers = tuple(layer if layer.where != "host" else _timed(layer, profile) for layer in report.layers)
-    total = sum(layer.seconds or 0.0 for layer in layers if layer.where == "host")
-    return replace(report, layers=layers, host_profile=profile.name, host_seconds=total, scope=(
-        f"accelerator simulated; host layers estimated by the roofline of host {profile.name!r}"))
-
-
-def _timed(layer: Layer, profile: HostProfile) -> Layer:
-    from archloom.tvm_backend.report.data import HOST_NOTE
-
-    note = f"runs on the host; seconds are an estimate for host {profile.name!r}"
-    reason = (layer.note or "").removeprefix(HOST_NOTE)
-    return replace(layer, seconds=profile.seconds(layer.op, layer.shape, layer.macs), note=note + reason)
-
-
 # files
 
 
@@ -128,8 +112,6 @@ def read(path: Path) -> HostProfile:
 
 def save(profile: HostProfile) -> Path:
     """Write the profile into the user's folder; the file."""
-    from archloom.tvm_backend.files import write_file
-
     path = folder() / f"{_checked(profile.name)}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, json.dumps({"schema": SCHEMA, **asdict(profile)}, indent=1).encode() + b"\n")

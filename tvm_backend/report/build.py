@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from archloom.tvm_backend.compiled import CompiledModel, HostOp, Partition, Region, Step
 from archloom.tvm_backend.host.conversions import conversions
 from archloom.tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report, TargetShare
-from archloom.tvm_backend.report.uses import EnergyUse, energy_of, uses_of
+from archloom.tvm_backend.report.uses import EnergyUse, uses_of
+from archloom.tvm_backend.targets.choice import Chosen, choose
 from archloom.tvm_backend.version import VERSION
 
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Configuration
     from archloom.mapper.search import Plan
-    from archloom.tvm_backend.targets.choice import Chosen
+    from archloom.tvm_backend.host.profile import HostProfile
 
 
 def of_compiled(compiled: CompiledModel) -> Report:
-    """The report of a compiled network."""
-    from archloom.tvm_backend.targets.choice import choose
-
     return build(compiled, compiled.plans, choose(compiled.target, compiled.options))
 
 
@@ -100,10 +98,26 @@ def _energy(plan: "Plan", made: "Configuration", known: _Energies) -> EnergyUse 
     workload = replace(plan.workload, name="", epilogue=replace(plan.workload.epilogue, scale=1.0))
     key = (made.fingerprint, workload, plan.mapping)
     if key not in known:
-        known[key] = energy_of(energy(bind(made.graph, resolve(plan.stream, made.isa)), plan.timing))
+        found = energy(bind(made.graph, resolve(plan.stream, made.isa)), plan.timing)
+        known[key] = EnergyUse(found.joules, found.dynamic_joules, found.leakage_joules,
+                               {o.name: o.joules for o in found.objects if o.joules})
     return known[key]
 
 
 def _hosted(op: HostOp) -> Layer:
     note = f"{HOST_NOTE}: {op.reason}" if op.reason else HOST_NOTE
     return Layer(op.name, op.op, "host", op.shape, op.macs, note=note)
+
+
+def with_host(report: Report, profile: "HostProfile") -> Report:
+    """The report with estimated times of its host layers; cycles and seconds of the accelerator stay as they are."""
+    layers = tuple(layer if layer.where != "host" else _timed(layer, profile) for layer in report.layers)
+    total = sum(layer.seconds or 0.0 for layer in layers if layer.where == "host")
+    return replace(report, layers=layers, host_profile=profile.name, host_seconds=total, scope=(
+        f"accelerator simulated; host layers estimated by the roofline of host {profile.name!r}"))
+
+
+def _timed(layer: Layer, profile: "HostProfile") -> Layer:
+    note = f"runs on the host; seconds are an estimate for host {profile.name!r}"
+    reason = (layer.note or "").removeprefix(HOST_NOTE)
+    return replace(layer, seconds=profile.seconds(layer.op, layer.shape, layer.macs), note=note + reason)

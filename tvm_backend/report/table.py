@@ -22,12 +22,9 @@ def render(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
     widths = [max([len(c.title)] + [len(row[i]) for row in cells]) for i, c in enumerate(columns)]
     rule = ["-" * width for width in widths]
     lines = [[c.title for c in columns], rule, *cells]
-    return "\n".join(_line(line, columns, widths) for line in lines)
-
-
-def _line(line: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
-    pairs = zip(line, columns, widths)
-    return "  ".join(t.rjust(w) if c.align == "right" else t.ljust(w) for t, c, w in pairs).rstrip()
+    return "\n".join("  ".join(
+        t.rjust(w) if c.align == "right" else t.ljust(w) for t, c, w in zip(line, columns, widths)).rstrip()
+        for line in lines)
 
 
 def _cut(text: str, limit: int) -> str:

@@ -11,6 +11,7 @@ from archloom.oracle.errors import TargetError
 from archloom.oracle.fallbacks import titled
 from archloom.tvm_backend.report.data import Layer, Report
 from archloom.tvm_backend.report.table import Column, count, duration, percent, render
+from archloom.tvm_backend.targets.choice import choose, named_options
 
 _LAYERS = (
     Column("layer", limit=36), Column("operator", limit=28), Column("where"), Column("shape", limit=18),
@@ -52,7 +53,8 @@ def totals(report: Report) -> str:
         *([f"host         {duration(report.host_seconds)} for its operators, an estimate for {report.host_profile!r}"]
           if report.host_seconds is not None else []),
         f"utilization  {percent(report.utilization)} of {count(report.peak_macs_per_cycle)} MACs a cycle",
-        *_physical(report),
+        *([] if report.joules is None else [f"energy       {report.joules:.4g} J"]),
+        *([] if report.area_mm2 is None else [f"area         {report.area_mm2:.4g} mm²"]),
     ])
 
 
@@ -64,17 +66,8 @@ def _shares(report: Report) -> list[str]:
             f"{count(s.cycles)} cycles = {duration(s.seconds)} at {s.clock_hz / 1e9:g} GHz" for s in report.targets]
 
 
-def _physical(report: Report) -> list[str]:
-    """Energy and area, where the architecture graph has figures."""
-    energy = [] if report.joules is None else [f"energy       {report.joules:.4g} J"]
-    area = [] if report.area_mm2 is None else [f"area         {report.area_mm2:.4g} mm²"]
-    return energy + area
-
-
 def _notable_options(report: Report) -> Mapping[str, Any]:
     """The first option (the size of the array, as a rule) and those that are not at their default."""
-    from archloom.tvm_backend.targets.choice import choose, named_options
-
     try:
         defaults = named_options(choose(report.target))
     except TargetError:  # a report of a target that is not installed here
@@ -83,11 +76,8 @@ def _notable_options(report: Report) -> Mapping[str, Any]:
 
 
 def full_text(report: Report) -> str:
-    """Layers, host operators and totals."""
-    parts = [layer_table(report)]
-    if report.host:
-        parts.append(host_table(report))
-    return "\n\n".join(filter(None, [*parts, titled(report.fallbacks), totals(report)]))
+    host = host_table(report) if report.host else ""
+    return "\n\n".join(filter(None, [layer_table(report), host, titled(report.fallbacks), totals(report)]))
 
 
 def to_csv(report: Report) -> str:

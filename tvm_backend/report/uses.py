@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from archloom.acadl_models.timing.energy import Energy
     from archloom.acadl_models.timing.result import PortTiming, TimingResult
 
 
@@ -99,12 +98,6 @@ def uses_of(timing: "TimingResult") -> dict[str, Any]:
                   for link in timing.links if link.read.bytes + link.write.bytes},
         "loops": tuple(_use(LoopUse, loop) for loop in timing.loops),
     }
-
-
-def energy_of(energy: "Energy") -> EnergyUse:
-    """The joules of a layer."""
-    objects = {o.name: o.joules for o in energy.objects if o.joules}
-    return EnergyUse(energy.joules, energy.dynamic_joules, energy.leakage_joules, objects)
 
 
 def _use(kind: type[T], timing: object) -> T:

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from archloom.mapper.options import OptionValue
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import TargetError, suggest
-from archloom.tvm_backend.compiled import OptionValue, Refuse
+from archloom.tvm_backend.compiled import Refuse
 from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
+from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.layouts import Layout, PixelGrid, Shape
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ class UMAPhase(enum.Enum):
     POST_PARTITIONING_0 = 1
     """when matches are composite functions"""
     POST_PARTITIONING_1 = 2
-    """when composite functions are grouped into regions"""
+    """when composite functions are grouped into regions; nothing is noted any more"""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,6 @@ class Lowered:
     tiles: "InTiles" = field(default_factory=lambda: InTiles())
 
     def layout_of(self, argument: str) -> Layout:
-        """How an argument lies in memory."""
         return self.tiles.layouts.get(argument, self.layout)
 
 
@@ -148,7 +149,7 @@ class UMABackend(ABC):
         self._patterns: dict[str, Pattern] = {}
         self._passes: list[tuple[UMAPhase, PassWithOptions]] = []
         self._strategies: dict[str, StrategyWithOptions] = {}
-        self._codegens: dict[str, Callable[[], Accelerator]] = {}
+        self._codegen: Callable[[], Accelerator] | None = None
         self._join: Join | None = None
 
     @property
@@ -205,7 +206,8 @@ class UMABackend(ABC):
         is not reported, as it is a part that a later pattern may take.
         """
         self._unique("pattern", name, self._patterns)
-        make = pattern if callable(pattern) and not hasattr(pattern, "handle") and not _is_pattern(pattern) else None
+        is_one = hasattr(pattern, "handle") or any(base.__name__ == "DFPattern" for base in type(pattern).__mro__)
+        make = pattern if callable(pattern) and not is_one else None
         self._patterns[name] = Pattern(
             name, make or (lambda: pattern), predicate, quiet)  # type: ignore[return-value,arg-type]
 
@@ -246,10 +248,11 @@ class UMABackend(ABC):
 
     def _register_codegen(self, fmt: str, codegen: "Callable[[], Accelerator]") -> None:
         """Say what turns workloads into programs; ``fmt`` is ``"stream"``, ``codegen`` makes the accelerator."""
-        self._unique("codegen", fmt, self._codegens)
         if fmt != "stream":
             raise TargetError(f"target {self.target_name!r}: codegen format {fmt!r}: expected 'stream'")
-        self._codegens[fmt] = codegen
+        if self._codegen is not None:
+            raise TargetError(f"target {self.target_name!r}: codegen 'stream' is registered twice")
+        self._codegen = codegen
 
     def _unique(self, what: str, name: str, table: Mapping[str, Any]) -> None:
         if not isinstance(name, str) or not name:
@@ -262,8 +265,6 @@ class UMABackend(ABC):
 
         Raises :class:`~archloom.oracle.errors.TargetError` when it is incomplete or the name is taken.
         """
-        from archloom.tvm_backend.targets import registry
-
         self.validate()
         registry.add(self)
 
@@ -272,7 +273,7 @@ class UMABackend(ABC):
         for name in self._patterns:
             if name not in self._strategies:
                 raise TargetError(f"target {self.target_name!r}: pattern {name!r} has no operator strategy")
-        if not self._codegens:
+        if self._codegen is None:
             raise TargetError(f"target {self.target_name!r}: no codegen is registered")
 
     # what the compiler asks -------------------------------------------------------------------------------------------
@@ -280,7 +281,8 @@ class UMABackend(ABC):
     @property
     def accelerator(self) -> "Accelerator":
         """Graph, ISA, options and emission of the target."""
-        return self._codegens["stream"]()
+        assert self._codegen is not None  # as validate() demands
+        return self._codegen()
 
     @property
     def patterns(self) -> tuple[Pattern, ...]:
@@ -296,22 +298,15 @@ class UMABackend(ABC):
         strategy, values = self._strategies[op], dict(options or {})
         return lambda found: strategy(found, values)
 
-    def join(
-        self, first: "QuantizedOp", second: "QuantizedOp", options: Mapping[str, OptionValue]
-    ) -> Joined | None:
+    def join(self, first: "QuantizedOp", second: "QuantizedOp", options: Mapping[str, OptionValue]) -> Joined | None:
         """What the target makes of two operators, of which the second alone reads the result of the first."""
         return None if self._join is None else self._join(first, second, options)
 
     def run_passes(
-        self, phase: UMAPhase, module: "IRModule", options: Mapping[str, OptionValue] | None = None,
-        refuse: Refuse | None = None,
+        self, phase: UMAPhase, module: "IRModule", options: Mapping[str, OptionValue], refuse: Refuse
     ) -> "IRModule":
         """Apply the passes registered for ``phase``; ``refuse`` hears what those that depend on options left alone."""
         for when, relax_pass in self._passes:
             if when is phase:
-                module = relax_pass(module, options or {}, refuse or (lambda variable, reason, needs: None))
+                module = relax_pass(module, options, refuse)
         return module
-
-
-def _is_pattern(value: object) -> bool:
-    return any(base.__name__ == "DFPattern" for base in type(value).__mro__)

@@ -52,7 +52,9 @@ def names_of(target: "str | Sequence[str]") -> tuple[str, ...]:
 
     A Python file stands for the target that it registers.
     """
-    names: list[Any] = target.split(",") if isinstance(target, str) else list(target) if _is_list(target) else [target]
+    names: list[Any] = [target]
+    if isinstance(target, Sequence):
+        names = target.split(",") if isinstance(target, str) else list(target)
     for name in names:
         if not isinstance(name, str):
             raise TargetError(f"target: expected a name or a list of names, found {name!r}")
@@ -117,7 +119,3 @@ def _each(among: Sequence[UMABackend], options: Mapping[str, Any]) -> dict[str, 
         for owner in owners:
             given[owner][option if dot else key] = options[key]
     return given
-
-
-def _is_list(target: object) -> bool:
-    return isinstance(target, Sequence)

@@ -7,7 +7,7 @@ where fewer tensors are then laid out anew than without: operators that read pla
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from archloom.tvm_backend.targets.backend import Gridded, Lowered
@@ -38,10 +38,6 @@ class Operator:
         """Whether it reads and stores rows of pixels without a grid, or whatever it finds."""
         gridded = self.lowered.tiles.gridded
         return gridded is None or gridded.plain
-
-    def read_plainly(self, argument: str) -> bool:
-        """Whether it reads rows of pixels."""
-        return self.lowered.layout_of(argument) == PIXELS
 
 
 def agreed(operators: Sequence[Operator]) -> dict[Hashable, PixelGrid]:
@@ -84,13 +80,7 @@ def _saved(members: Sequence[Operator], operators: Sequence[Operator]) -> int:
     """How many tensors fewer are laid out anew if ``members`` agree on a grid."""
     makers = {p.result: p for p in operators}
     inside = {p.result for p in members}
-    return sum(_difference(operator, argument, makers, inside) for operator, argument in _uses(operators))
-
-
-def _uses(operators: Sequence[Operator]) -> Iterator[tuple[Operator, str]]:
-    for operator in operators:
-        for argument in operator.reads:
-            yield operator, argument
+    return sum(_difference(operator, argument, makers, inside) for operator in operators for argument in operator.reads)
 
 
 def _difference(operator: Operator, argument: str, makers: Mapping[Hashable, Operator], inside: set[Hashable]) -> int:
@@ -103,4 +93,4 @@ def _difference(operator: Operator, argument: str, makers: Mapping[Hashable, Ope
         return 0 if maker.plain and operator.plain else 1
     if reads:
         return -1 if operator.plain and maker.lowered.layout == PIXELS else 0
-    return -1 if maker.result in inside and maker.plain and operator.read_plainly(argument) else 0
+    return -1 if maker.result in inside and maker.plain and operator.lowered.layout_of(argument) == PIXELS else 0

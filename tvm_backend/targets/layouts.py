@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -53,6 +52,10 @@ class Layout(ABC):
     def unpack(self, stored: Any, shape: Shape, dtype: str) -> Any:
         """The tensor of ``shape`` that lies in memory so."""
         raise InputError(f"tensors in the layout {self.name!r} are read by accelerators only")
+
+    def repack(self, stored: Any, shape: Shape, wanted: "Layout", wanted_shape: Shape) -> Any:
+        """Tiles of a tensor of ``shape`` as ``wanted`` has the same numbers."""
+        return wanted.pack(self.unpack(stored, shape, DTYPE).reshape(wanted_shape))
 
     def ragged(self, shape: Shape) -> frozenset[str]:
         """Whether the last tiles have ``rows`` or ``columns`` that are none of the tensor's."""
@@ -328,12 +331,12 @@ def layout_of(name: str, numbers: tuple[int, ...] = ()) -> Layout:
 
 def packed(x: Any, layout: Layout) -> Any:
     """:meth:`Layout.pack`; tiles of an array on the device are made by one program."""
-    return _at_once(_pack, layout.in_tiles, x, layout)
+    return _at_once(layout, "pack", x)
 
 
 def unpacked(stored: Any, layout: Layout, shape: Shape, dtype: str) -> Any:
     """:meth:`Layout.unpack`; of tiles on the device by one program."""
-    return _at_once(_unpack, layout.in_tiles, stored, layout, shape, dtype)
+    return _at_once(layout, "unpack", stored, shape, dtype)
 
 
 def repacked(
@@ -343,31 +346,21 @@ def repacked(
     edges of its matrices, whatever was there."""
     if layout.is_same(shape, wanted, wanted_shape) and not zeros:
         return stored
-    return _at_once(_repack, True, stored, layout, shape, wanted, wanted_shape)
+    return _at_once(layout, "repack", stored, shape, wanted, wanted_shape)
 
 
-def _pack(x: Any, layout: Layout) -> Any:
-    return layout.pack(x)
-
-
-def _unpack(stored: Any, layout: Layout, shape: Shape, dtype: str) -> Any:
-    return layout.unpack(stored, shape, dtype)
-
-
-def _repack(stored: Any, layout: Layout, shape: Shape, wanted: Layout, wanted_shape: Shape) -> Any:
-    return wanted.pack(layout.unpack(stored, shape, DTYPE).reshape(wanted_shape))
-
-
-def _at_once(function: Callable[..., Any], tiles: bool, x: Any, *how: Any) -> Any:
-    """``function(x, *how)``, of ``tiles`` on the device as one program."""
-    return _program(function, *how)(x) if tiles and not isinstance(x, np.ndarray) else function(x, *how)
+def _at_once(layout: Layout, method: str, x: Any, *how: Any) -> Any:
+    """What a method of the layout makes of ``x``, of tiles on the device as one program."""
+    if layout.in_tiles and not isinstance(x, np.ndarray):
+        return _program(layout, method, *how)(x)
+    return getattr(layout, method)(x, *how)
 
 
 @lru_cache(maxsize=4096)
-def _program(function: Callable[..., Any], *how: Any) -> Any:
+def _program(layout: Layout, method: str, *how: Any) -> Any:
     import jax
 
-    return jax.jit(lambda x: function(x, *how))
+    return jax.jit(lambda x: getattr(layout, method)(x, *how))
 
 
 def _padded(x: Any, more: tuple[tuple[int, int], ...]) -> Any:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from archloom.oracle.errors import TargetError
-from archloom.tvm_backend.compiled import HostOp, HostPart, Refused, Region, Step, Value, View
+from archloom.tvm_backend.compiled import HostPart, Refused, Region, Step, Value, View
+from archloom.tvm_backend.host.plan import plan_of
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.match import NotQuantized, QuantizedOp, is_made_up
 from archloom.tvm_backend.model import Model
@@ -26,7 +27,6 @@ def lower_regions(partitioned: Partitioned, chosen: Sequence[Chosen]) -> tuple[R
     module = partitioned.module
     functions = {gv.name_hint: function for gv, function in module.functions.items()}
     place = {c.name: i for i, c in enumerate(chosen)}
-    refused = partitioned.refused
     names = _StepNames()
     regions = []
     for binding in ir.bindings(module["main"]):
@@ -35,23 +35,18 @@ def lower_regions(partitioned: Partitioned, chosen: Sequence[Chosen]) -> tuple[R
         at = None if function is None else place.get(str(ir.codegen_of(function)))
         if called is None or function is None or at is None:
             continue
-        before = _Before(refused, [c.backend for c in chosen[:at]], partitioned.positions.get(called[0], ()))
+        before = _Before(partitioned.refused, [c.backend for c in chosen[:at]], partitioned.positions[called[0]])
         regions.append(_RegionLowering(module, function, chosen[at], before, names).region(called[0]))
     return tuple(regions)
 
 
 @dataclass(frozen=True)
 class _Before:
-    """What was there before a region: the targets that were asked first, what they said, and where its operators were.
-    """
+    """What was there before a region: the targets asked first, what they said, and where its operators were."""
 
     refused: Mapping[str, tuple[Refused, ...]]
     backends: Sequence[UMABackend]
     positions: Sequence[int]
-
-    def at(self, number: int) -> int:
-        """Where in the network the region's binding of this number was (0 if a pass has changed the region)."""
-        return self.positions[number] if number < len(self.positions) else 0
 
     def answers(self, name: str, function: ir.Function) -> tuple[Refused, ...]:
         """Their answers to the operator of a composite function whose result is called ``name``."""
@@ -210,7 +205,7 @@ class _RegionLowering:
         self.values[value.name] = value
         self.steps.append(Step(
             name, lowered.op, replace(lowered.workload, name=name), tuple(inputs.items()), value.name, shape,
-            lowered.constants, answers, self.before.at(number), views, lowered.output_stage, reading.choice))
+            lowered.constants, answers, self.before.positions[number], views, lowered.output_stage, reading.choice))
         for argument, operand in inputs.items():
             layout = views[argument].layout if argument in views else value.layout
             self.read_as.setdefault(operand, []).append(layout)
@@ -247,8 +242,7 @@ class _RegionLowering:
         if isinstance(stored.layout, PixelGrid) and "columns" in lowered.tiles.nonzero_edges:
             return lowered, views  # there would be other numbers than zeros between pixels
         changed = {argument: replace(view, layout=stored.layout) for argument, view in views.items()}
-        return replace(
-            lowered, workload=lowered.tiles.any_layout(stored.stored_shape), layout=stored.layout), changed
+        return replace(lowered, workload=lowered.tiles.any_layout(stored.stored_shape), layout=stored.layout), changed
 
     def _nonzero_edges(self, value: Value, tiles: InTiles, inputs: Mapping[str, str]) -> tuple[str, ...]:
         """The edges of a result beyond which there may be other numbers than zeros."""
@@ -303,21 +297,18 @@ def lower_host(partitioned: Partitioned, model: Model, chosen: Sequence[Chosen])
 
     ``model`` is the network before partitioning, in which the reasons are looked for.
     """
-    kept = ir.of(partitioned.module).keep_functions(
-        partitioned.module, lambda f: ir.codegen_of(f) in (None, "xla"))
+    kept = ir.of(partitioned.module).keep_functions(partitioned.module, lambda f: ir.codegen_of(f) in (None, "xla"))
     main = model.module["main"]
     bound = ir.bound_in(main)
     by_name = {var.name: value for var, value in bound.items()}
-    refused = partitioned.refused
-    results = {v.name: spec.name for v, spec in zip(ir.outputs_of(main), model.outputs, strict=True)
-               if ir.is_var(v)}
+    results = {v.name: spec.name for v, spec in zip(ir.outputs_of(main), model.outputs, strict=True) if ir.is_var(v)}
     ops = []
     for op in partitioned.host:
-        known = {r.target: r for r in refused.get(op.variable, ())}
-        answers = tuple(known.get(c.name) or _reason(op.op, by_name.get(op.variable), bound, c.backend) for c in chosen)
-        name = results.get(op.variable, op.variable) if is_made_up(op.variable) else op.variable
-        ops.append(HostOp(name, op.op, op.shape, op.macs, op.engine, _joint_reason(answers), answers, op.position))
-    return HostPart(None, tuple(ops), kept)
+        known = {r.target: r for r in partitioned.refused.get(op.name, ())}
+        answers = tuple(known.get(c.name) or _reason(op.op, by_name.get(op.name), bound, c.backend) for c in chosen)
+        name = results.get(op.name, op.name) if is_made_up(op.name) else op.name
+        ops.append(replace(op, name=name, reason=_joint_reason(answers), refused=answers))
+    return HostPart(None, tuple(ops), kept, lambda: plan_of(kept))
 
 
 def _joint_reason(answers: Sequence[Refused]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from archloom.tvm_backend.compiled import Refuse, Refused
+from archloom.tvm_backend.compiled import HostOp, Refuse, Refused
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import ATTENTION
 from archloom.tvm_backend.ir.match import NotQuantized, QuantizedOp
@@ -21,7 +21,7 @@ from archloom.tvm_backend.passes.constants import duplicate_dequantize
 from archloom.tvm_backend.passes.sink_reshapes import sink_reshapes
 from archloom.tvm_backend.targets.backend import Pattern, UMABackend, UMAPhase, Verdict
 from archloom.tvm_backend.targets.choice import Chosen
-from archloom.tvm_backend.targets.regions import HostFunction, Positions, form_regions
+from archloom.tvm_backend.targets.regions import Positions, form_regions
 
 EXPLAINED = frozenset({"nn.conv2d", "matmul", "add", "nn.max_pool2d", *ATTENTION})
 """Operators of a match to which a refusal is noted; of targets with vector instructions those of sweeps, too."""
@@ -38,16 +38,16 @@ NEEDED: dict[Numbers, str] = {
 
 @dataclass(frozen=True, eq=False)
 class Partitioned:
-    """A partitioned module, with the host's operators, and where each region's were.
+    """A partitioned module, the host's operators (without reasons), and where each region's were.
 
-    ``refused`` has, by variable of the network, the first answer of each target that did not take a match with it.
-    ``results`` gives, by the name of an operator that was taken, the variable of the network that holds its result;
-    names that several operators have are left out.
+    ``refused`` has for each variable the first answer of each target that did not take its operator. ``results`` gives,
+    by the name of an operator that was taken, the variable of the network that holds its result; names that several
+    operators have are left out.
     """
 
     module: ir.IRModule
     refused: Mapping[str, tuple[Refused, ...]]
-    host: tuple[HostFunction, ...]
+    host: tuple[HostOp, ...]
     positions: Positions
     results: Mapping[str, str] = field(default_factory=dict)
 
@@ -76,27 +76,26 @@ def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
     tiled = frozenset(c.name for c in chosen if c.backend.vectors)
     module, host, positions = form_regions(module, owners, tiled)
     for target in chosen:
-        module = target.backend.run_passes(UMAPhase.POST_PARTITIONING_1, module, target.options)
+        module = target.backend.run_passes(
+            UMAPhase.POST_PARTITIONING_1, module, target.options, lambda variable, reason, needs: None)
     count = Counter(name for name, _ in taken)
-    answers = {variable: tuple(first.values()) for variable, first in refused.items()}
+    answers = {variable: tuple(by_target.values()) for variable, by_target in refused.items()}
     return Partitioned(module, answers, host, positions, {name: v for name, v in taken if count[name] == 1})
 
 
-def _check(
-    pattern: Pattern, target: Chosen, refuse: Refuse, taken: list[tuple[str, str]]
-) -> Callable[[Any], bool]:
+def _check(pattern: Pattern, target: Chosen, refuse: Refuse, taken: list[tuple[str, str]]) -> Callable[[Any], bool]:
     """The pattern's predicate as TVM calls it, noting each refusal, and each result that is taken."""
 
     def check(context: Any) -> bool:
         inside = dict(context.matched_bindings.items())
         found = _read(target.backend, context, inside)
-        if isinstance(found, QuantizedOp):
-            verdict = Verdict(True, "") if pattern.predicate is None else pattern.predicate(found, target.options)
-        else:
+        if isinstance(found, Verdict):
             verdict = found
-        if verdict.ok and isinstance(found, QuantizedOp):
-            _note(found, context, inside, taken)
-            return True
+        else:
+            verdict = Verdict(True, "") if pattern.predicate is None else pattern.predicate(found, target.options)
+            if verdict.ok:
+                _note(found, context, inside, taken)
+                return True
         if pattern.quiet:
             return False
         explained = EXPLAINED | SWEPT if target.backend.vectors else EXPLAINED

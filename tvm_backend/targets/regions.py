@@ -15,6 +15,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from archloom.tvm_backend.compiled import HostOp
 from archloom.tvm_backend.host.rules import macs, translatable
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import ATTENTION, HEADS_SWAPPED
@@ -27,19 +28,6 @@ Place = tuple[str, str]
 LLVM: Place = ("llvm", "")
 XLA: Place = (HOST_CODEGEN, "")
 HOST: Place = ("host", "")
-
-
-@dataclass(frozen=True)
-class HostFunction:
-    """An operator that stays on the host: variable, operator, shape, multiply-accumulates, who runs it, and its
-    position in ``main``."""
-
-    variable: str
-    op: str
-    shape: tuple[int, ...]
-    macs: int
-    engine: Literal["xla", "llvm"]
-    position: int = 0
 
 
 @dataclass(eq=False)
@@ -57,7 +45,7 @@ Positions = dict[str, tuple[int, ...]]
 
 def form_regions(
     module: ir.IRModule, owners: Mapping[str, str], tiled: frozenset[str] = frozenset()
-) -> tuple[ir.IRModule, tuple[HostFunction, ...], Positions]:
+) -> tuple[ir.IRModule, tuple[HostOp, ...], Positions]:
     """Group the composites of each target and the host operators that XLA should run into functions of their own.
 
     ``owners`` has the target of each composite, by name. Targets that are ``tiled`` keep images and matrices beside
@@ -68,15 +56,14 @@ def form_regions(
     groups: dict[tuple[int, Place], list[_Node]] = defaultdict(list)
     for node in nodes:
         groups[(node.level, node.place)].append(node)
-    host = tuple(_describe(node, i) for i, node in enumerate(nodes) if node.place in (LLVM, XLA) and _is_operator(node))
+    host = tuple(_describe(node, i) for i, node in enumerate(nodes)
+                 if node.place in (LLVM, XLA) and ir.op_name(node.binding.value) is not None)
     at = {node.binding.var: i for i, node in enumerate(nodes)}
     rebuilt, symbols = _rebuild(module, main, groups)
     return rebuilt, host, {s: tuple(at[n.binding.var] for n in members) for s, members in symbols.items()}
 
 
-def _placed(
-    module: ir.IRModule, main: ir.Function, owners: Mapping[str, str], tiled: frozenset[str]
-) -> list[_Node]:
+def _placed(module: ir.IRModule, main: ir.Function, owners: Mapping[str, str], tiled: frozenset[str]) -> list[_Node]:
     """All bindings with places and levels; no transposed tensor is handed from one group to another."""
     on_host: set[int] = set()
     while True:
@@ -241,17 +228,12 @@ def _give_up_tuples(nodes: list[_Node]) -> None:
                         user.place = LLVM
 
 
-def _is_operator(node: _Node) -> bool:
-    return ir.op_name(node.binding.value) is not None
-
-
-def _describe(node: _Node, position: int) -> HostFunction:
-    call = node.binding.value
-    shape = ir.shape_of(node.binding.var) if ir.is_tensor(node.binding.var) else ()
-    return HostFunction(
-        node.binding.var.name, str(ir.op_name(call)), shape, macs(call), "xla" if node.place == XLA else "llvm",
-        position,
-    )
+def _describe(node: _Node, position: int) -> HostOp:
+    """The operator by its variable; why it is the host's is yet to be found."""
+    var, call = node.binding.var, node.binding.value
+    shape = ir.shape_of(var) if ir.is_tensor(var) else ()
+    engine: Literal["xla", "llvm"] = "xla" if node.place == XLA else "llvm"
+    return HostOp(var.name, str(ir.op_name(call)), shape, macs(call), engine, position=position)
 
 
 def _rebuild(
@@ -321,9 +303,7 @@ def _border(nodes: list[_Node], users: dict[Any, set[int]]) -> tuple[list[Any], 
     return inputs, outputs
 
 
-def _outline(
-    nodes: list[_Node], inputs: list[Any], outputs: list[Any], codegen: str, symbol: str
-) -> ir.Function:
+def _outline(nodes: list[_Node], inputs: list[Any], outputs: list[Any], codegen: str, symbol: str) -> ir.Function:
     params = [ir.of(v).parameter_like(v) for v in inputs]
     inner = dict(zip(inputs, params, strict=True))
     body = [ir.bind(n.binding.var, ir.substitute(n.binding.value, inner)) for n in nodes]

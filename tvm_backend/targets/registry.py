@@ -35,15 +35,15 @@ BUILT_IN = {
     "eyeriss": "archloom.uma_targets.eyeriss.target:Eyeriss",
     "gamma": "archloom.uma_targets.gamma.target:Gamma",
     "gemmini": "archloom.uma_targets.gemmini.target:Gemmini",
-    "mesh": "archloom.uma_targets.mesh.target:Mesh",
+    "mesh": "archloom.uma_targets.cores.machines:Mesh",
     "oma": "archloom.uma_targets.oma.target:Oma",
     "plasticine": "archloom.uma_targets.plasticine.target:Plasticine",
     "qkv": "archloom.uma_targets.qkv.target:Qkv",
     "systolic_array": "archloom.uma_targets.systolic_array.target:SystolicArray",
     "tpu_v1": "archloom.uma_targets.tpu_v1.target:TpuV1",
-    "triple_ring": "archloom.uma_targets.triple_ring.target:TripleRing",
+    "triple_ring": "archloom.uma_targets.cores.machines:TripleRing",
     "ultratrail": "archloom.uma_targets.ultratrail.target:UltraTrail",
-    "wormhole": "archloom.uma_targets.wormhole.target:Wormhole",
+    "wormhole": "archloom.uma_targets.cores.machines:Wormhole",
 }
 
 RESERVED = frozenset({"host", "llvm", "xla"})
@@ -67,8 +67,9 @@ def names_loaded() -> list[str]:
 def get(name: str) -> "UMABackend":
     """The target of that name. Raises :class:`~archloom.oracle.errors.TargetError` for an unknown or broken one."""
     with _lock:
-        if name not in _loaded and not _is_known(name):
-            _run_named_files()
+        if name not in _loaded and name not in BUILT_IN and name not in _offered():
+            for file in filter(None, os.environ.get(ENVIRONMENT, "").split(os.pathsep)):
+                run_file(Path(file))
         if name not in _loaded:
             add(_instantiate(name))
         return _loaded[name]
@@ -96,10 +97,6 @@ def add(backend: "UMABackend") -> None:
 
 def _origin(backend: "UMABackend") -> str:
     return f"{type(backend).__module__}.{type(backend).__qualname__}"
-
-
-def _is_known(name: str) -> bool:
-    return name in BUILT_IN or name in _offered()
 
 
 def _offered() -> dict[str, EntryPoint]:
@@ -173,13 +170,6 @@ def run_file(file: Path) -> Ran:
             raise TargetError(f"{file}: {type(error).__name__}: {error}") from error
         _ran[path] = Ran(tuple(sorted(set(names_loaded()) - before)), vars(module))
     return _ran[path]
-
-
-def _run_named_files() -> None:
-    """Run the files that the environment names."""
-    for file in os.environ.get(ENVIRONMENT, "").split(os.pathsep):
-        if file:
-            run_file(Path(file))
 
 
 # listings -------------------------------------------------------------------------------------------------------------

@@ -30,15 +30,13 @@ def emit(gemm: Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nod
     if max(sizes.values()) > parameters["tile"] or not 1 <= rows * columns <= parameters["cores"]:
         raise MappingError(f"{mapping}: expected tiles of at most {parameters['tile']} elements and a dataflow such as "
                            f"2x4 of at most {parameters['cores']} cores")
-    writer = _Writer(gemm, sizes, columns)
     return [node for m in bands(gemm.m, sizes["m"], rows) for n in bands(gemm.n, sizes["n"], columns)
-            for node in writer.rounds(m, n)]
+            for node in _rounds(gemm, sizes, columns, m, n)]
 
 
 @dataclass(frozen=True)
 class Band:
-    """Tiles of one size along a dimension: from tile ``first`` on, ``rounds`` of one for each of ``ways`` from ``way``.
-    """
+    """Tiles of one size along a dimension: from ``first`` on, ``rounds`` of one for each of ``ways`` from ``way``."""
 
     first: int
     rounds: int
@@ -60,16 +58,10 @@ def bands(extent: int, size: int, ways: int) -> list[Band]:
     return found
 
 
-@dataclass(frozen=True)
-class _Writer:
-    gemm: Gemm
-    sizes: Mapping[str, int]
-    columns: int
-
-    def rounds(self, m: Band, n: Band) -> Nodes:
-        """All rounds of two bands."""
-        return repeat("mt", m.rounds, lambda i: repeat("nt", n.rounds, lambda j: _Round(
-            self.gemm, self.sizes, self.columns, m, n, i, j).nodes()))
+def _rounds(gemm: Gemm, sizes: Mapping[str, int], columns: int, m: Band, n: Band) -> Nodes:
+    """All rounds of two bands."""
+    return repeat("mt", m.rounds, lambda i: repeat("nt", n.rounds, lambda j: _Round(
+        gemm, sizes, columns, m, n, i, j).nodes()))
 
 
 @dataclass(frozen=True)

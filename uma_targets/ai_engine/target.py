@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from archloom.acadl_models.ai_engine import PRODUCTS_PER_CYCLE, ai_engine
-from archloom.mapper.options import GraphOptions
-from archloom.mapper.reuse import ceil_div
+from archloom.uma_targets import kit
 from archloom.uma_targets.ai_engine.emit import emit
-from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Shape, Tiling, divided
+from archloom.uma_targets.kit import Issue, Loop, Tiling, ceil_div, divided
 
-if TYPE_CHECKING:
-    from archloom.mapper.hardware import Hardware
-    from archloom.mapper.space import Columns
+GRAPH = kit.GraphOptions(ai_engine)
 
-GRAPH = GraphOptions(ai_engine)
 
-def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
+
+def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
     tile, cores = options["tile"], options["rows"] * options["columns"]
     ways = _ways(cores)
     sizes = {d: divided(e, most=tile) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k))}
-    def loops(c: "Columns") -> Loop:
+    def loops(c: kit.Columns) -> Loop:
         """Rounds of tiles on all cores; for each step of k two streams and a product; operands and sums take turns."""
         m, n, k = (c[d] for d in "mnk")
         tall, wide = (np.asarray(ceil_div(e, t)) for e, t in ((shape.m, m), (shape.n, n)))
@@ -50,7 +47,7 @@ def _ways(cores: int) -> np.ndarray:
     return np.array([(rows, cores // rows) for rows in range(1, cores + 1) if cores % rows == 0])
 
 
-AI_ENGINE = GemmKit(
+AI_ENGINE = kit.GemmKit(
     name="ai_engine",
     description="Versal AI Engine cores joined by 32-bit streams: FIR filters, and int8 GEMM with 16-bit products",
     options=GRAPH.options(),
@@ -63,7 +60,7 @@ AI_ENGINE = GemmKit(
 )
 
 
-class AiEngine(KitTarget):
+class AiEngine(kit.KitTarget):
     """Versal AI Engine cores joined by streams."""
 
     kit = AI_ENGINE

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from archloom.acadl_models.amx import MACS_PER_CYCLE, ROWS, amx
 from archloom.mapper.lines import Cache
-from archloom.mapper.options import GraphOptions
-from archloom.mapper.reuse import ceil_div
+from archloom.uma_targets import kit
 from archloom.uma_targets.amx.emit import GROUP, LANES, MOST, depth_of, emit, workspace_bytes
-from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling
+from archloom.uma_targets.kit import Issue, Loop, Tiling, ceil_div
 
-if TYPE_CHECKING:
-    from archloom.mapper.hardware import Hardware
-    from archloom.mapper.space import Columns
-    from archloom.uma_targets.kit import Shape
+GRAPH = kit.GraphOptions(amx)
 
-GRAPH = GraphOptions(amx)
 
-def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
+
+def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
     """Blocks of one or two tiles each way; all of k at once."""
     sizes = {d: [s for s in (LANES, MOST) if s == LANES or e > LANES] for d, e in (("m", shape.m), ("n", shape.n))}
     return Tiling({**sizes, "k": [shape.k]}, loops=lambda c: _loops(shape, c, hardware))
 
 
-def _loops(shape: "Shape", c: "Columns", hardware: "Hardware") -> Loop:
+def _loops(shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware) -> Loop:
     """Blocks of C; for each tile of k loads of rows and columns and their products; then rows of each tile, a few at a
     time. There is one set of tiles for operands and one of registers for rows; all lines come from the first cache.
     """
@@ -43,7 +39,7 @@ def _loops(shape: "Shape", c: "Columns", hardware: "Hardware") -> Loop:
     return Loop(tall * wide, (step, Issue("tilestored", tiles, beats=near + ROWS), finish))
 
 
-AMX = GemmKit(
+AMX = kit.GemmKit(
     name="amx",
     description="an x86 core's matrix unit with tiles of 16 x 64 bytes and AVX-512 around it (Intel AMX)",
     options=GRAPH.options(),
@@ -56,7 +52,7 @@ AMX = GemmKit(
 )
 
 
-class Amx(KitTarget):
+class Amx(kit.KitTarget):
     """Intel AMX: products of tiles of bytes."""
 
     kit = AMX

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from archloom.mapper import workload as wl
+from archloom.mapper.options import OptionValue
 from archloom.oracle.errors import MappingError
-from archloom.tvm_backend.compiled import OptionValue
 from archloom.tvm_backend.ir import expressions
 from archloom.tvm_backend.ir.attention import AttentionShape, attention_scale, attention_shape
 from archloom.tvm_backend.ir.match import QuantizedOp
@@ -19,7 +19,7 @@ from archloom.tvm_backend.targets.backend import InTiles, Lowered
 from archloom.tvm_backend.targets.layouts import DTYPE, HEADS, SIDE
 from archloom.uma_targets.cores.constants import packed
 from archloom.uma_targets.kit.attention import sizes
-from archloom.uma_targets.kit.rules import AllOf, all_of
+from archloom.uma_targets.kit.rules import AllOf
 
 if TYPE_CHECKING:
     from archloom.mapper.spatial.machine import Machine
@@ -42,14 +42,12 @@ def misfit(shape: AttentionShape, machine: "Machine") -> tuple[str, str] | None:
 
 
 def is_whole(call: Any, machine: "Machine") -> bool:
-    """Whether an attention operator is taken as it is: it fits, and nothing is added to its scores but a causal mask.
-    """
+    """Whether an attention operator is taken as it is: it fits, and its scores have nothing added but a causal mask."""
     shape = attention_shape(call)
     if misfit(shape, machine) is not None:
         return False
     mask = call.args[3] if len(call.args) > 3 else None
-    masked = mask is None or (
-        expressions.is_constant(mask) and mask_of(expressions.const_value(mask)) is not None)
+    masked = mask is None or (expressions.is_constant(mask) and mask_of(expressions.const_value(mask)) is not None)
     return masked and math.isclose(attention_scale(call), shape.depth**-0.5, rel_tol=1e-6)
 
 
@@ -84,7 +82,7 @@ def rules(machine: "Callable[[Mapping[str, OptionValue]], Machine]") -> AllOf:
         refused = misfit(sizes(op), machine(options))
         return None if refused is None else refused[0]
 
-    return all_of("nn.attention", (without_other_masks, usual_scale), (fits_a_core,))
+    return AllOf("nn.attention", (without_other_masks, usual_scale), (fits_a_core,))
 
 
 def strategy(op: QuantizedOp) -> Lowered:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from archloom.mapper import workload as wl
+from archloom.mapper.accelerator import Accelerator
+from archloom.mapper.options import OptionValue
+from archloom.mapper.search import search
 from archloom.mapper.spatial.chain import Chain
 from archloom.mapper.spatial.epilogue import ACTIVATIONS
 from archloom.mapper.spatial.layers import product_of
+from archloom.mapper.workload import Workload
 from archloom.oracle.errors import MappingError
-from archloom.tvm_backend.compiled import OptionValue
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets.backend import Joined, Lowered
 from archloom.tvm_backend.targets.layouts import TILES
 from archloom.uma_targets.cores import strategies
-
-if TYPE_CHECKING:
-    from archloom.mapper.accelerator import Accelerator
-    from archloom.mapper.workload import Workload
 
 
 def weighed(
@@ -74,6 +72,4 @@ def _lowered(chain: Chain, op: QuantizedOp, parts: tuple[Lowered, Lowered]) -> L
 
 
 def _cycles(workload: "Workload", accelerator: "Accelerator", options: Mapping[str, OptionValue]) -> int:
-    from archloom.mapper.search import search
-
     return search(workload, accelerator, options).timing.cycles

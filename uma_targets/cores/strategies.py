@@ -19,17 +19,7 @@ from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.ir.operators import ACTIVATIONS
 from archloom.tvm_backend.targets.backend import Gridded, InTiles, Lowered
 from archloom.tvm_backend.targets.grids import common
-from archloom.tvm_backend.targets.layouts import (
-    BATCH,
-    DTYPE,
-    PIXELS,
-    SIDE,
-    TILES,
-    Layout,
-    PixelGrid,
-    Places,
-    Windows,
-)
+from archloom.tvm_backend.targets.layouts import BATCH, DTYPE, PIXELS, SIDE, TILES, Layout, PixelGrid, Places, Windows
 from archloom.uma_targets.cores.constants import made_in, packed
 from archloom.uma_targets.cores.rules import SIX
 from archloom.uma_targets.cores.sweeps import keeps_zero

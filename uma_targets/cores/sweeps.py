@@ -5,24 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from archloom.mapper import workload as wl
+from archloom.mapper.options import OptionValue
 from archloom.mapper.spatial.elementwise import Elementwise, Operation
+from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.reduction import Columns, Rows
 from archloom.mapper.spatial.sweep import Sweep, nothing_fits
 from archloom.oracle.errors import MappingError
-from archloom.tvm_backend.compiled import OptionValue
 from archloom.tvm_backend.ir.match import QTensor, QuantizedOp
 from archloom.tvm_backend.ir.sweeps import ELEMENTWISE, Applied
 from archloom.tvm_backend.targets.backend import InTiles, Lowered, Verdict
 from archloom.tvm_backend.targets.layouts import PIXELS, ROW, SIDE, TILES, Layout, Matrices, Shape
 from archloom.uma_targets.cores.constants import packed
-
-if TYPE_CHECKING:
-    from archloom.mapper.spatial.machine import Machine
 
 LARGEST = float(np.finfo(np.float16).max)
 NEEDS = ("one tensor that has the result's shape; others of that shape, or one number for each column (of images: for "
@@ -123,8 +120,7 @@ def _merged(applied: tuple[Applied, ...]) -> tuple[Applied, ...]:
 
 
 def _layout(shape: Shape, axes: set[int]) -> Matrices:
-    """The layout whose columns are what rows have their numbers for, of images the channels; else that of fewer tiles.
-    """
+    """The layout whose columns are what rows have numbers for, of images the channels; else that of fewer tiles."""
     if len(axes) > 1:
         raise Unfit("some operands have a number for each column, others for each channel")
     last = len(shape) - 1
@@ -149,12 +145,8 @@ def _is_row(tensor: QTensor, shape: Shape) -> bool:
     if given == shape:
         return False
     along = [i for i, n in enumerate(given) if n > 1]
-    return not tensor.is_constant or not along or (len(along) == 1 and along[0] in _columns(shape))
-
-
-def _columns(shape: Shape) -> tuple[int, ...]:
-    """Axes that may be those of columns."""
-    return (len(shape) - 1, 1) if len(shape) == 4 else (len(shape) - 1,)
+    of_columns = (len(shape) - 1, 1) if len(shape) == 4 else (len(shape) - 1,)
+    return not tensor.is_constant or not along or (len(along) == 1 and along[0] in of_columns)
 
 
 def _row_axis(tensor: QTensor, shape: Shape) -> int:

@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.mesh import isa_parameters
 from archloom.mapper.accelerator import Accelerator
-from archloom.mapper.options import Option
+from archloom.mapper.options import GraphOptions, Option
+from archloom.mapper.spatial.layers import MeshPlanner
+from archloom.mapper.spatial.machine import SIDE, Machine
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.compiled import Refuse
+from archloom.tvm_backend.ir.expressions import IRModule
+from archloom.tvm_backend.ir.numbers import Numbers
+from archloom.tvm_backend.passes.attention import as_attention
+from archloom.tvm_backend.passes.composites import fuse_composites
+from archloom.tvm_backend.passes.products import as_products
+from archloom.tvm_backend.passes.weights import fold_scales, without_batch_norms
 from archloom.tvm_backend.targets.backend import UMAPhase
 from archloom.uma_targets.cores import attention, chains, patterns, rules, strategies, sweeps
 from archloom.uma_targets.kit.patterns import attention as attention_pattern
-from archloom.uma_targets.kit.rules import all_of
+from archloom.uma_targets.kit.rules import AllOf
 from archloom.uma_targets.kit.target import DescribedTarget
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.mapper.spatial.layers import MeshPlanner
-    from archloom.mapper.spatial.machine import Machine
-    from archloom.tvm_backend.ir.expressions import IRModule
-    from archloom.tvm_backend.ir.numbers import Numbers
 
 Options = Mapping[str, Any]
 ISA = "wormhole"
@@ -32,35 +34,29 @@ ISA = "wormhole"
 
 @dataclass(frozen=True)
 class CoresKit:
-    """A mesh of cores: its name, options, and the graph for them."""
+    """A mesh of cores: its name, and the function that makes its graph, whose parameters are its options."""
 
     name: str
     description: str
-    options: tuple[Option, ...]
-    graph: Callable[[Options], "ArchitectureGraph"] = field(repr=False)
+    make: Callable[..., "ArchitectureGraph"] = field(repr=False)
     numbers: "Numbers" = "float16"
 
     @cached_property
+    def options(self) -> tuple[Option, ...]:
+        return GraphOptions(self.make).options()
+
+    @cached_property
     def accelerator(self) -> Accelerator:
-        """The accelerator as the mapper sees it."""
-        return Accelerator(self.name, self.description, self.options, ISA, self.graph, isa_parameters, _no_tiles,
-                           _no_tiles, macs_per_cycle, _planner)
+        return Accelerator(self.name, self.description, self.options, ISA, GraphOptions(self.make).graph,
+                           isa_parameters, _no_tiles, _no_tiles, macs_per_cycle, MeshPlanner)
 
 
 def _no_tiles(*_: object) -> NoReturn:
     raise MappingError("a mesh of cores is planned as a whole, not by tiles of one core")
 
 
-def _planner(graph: "ArchitectureGraph") -> "MeshPlanner":
-    from archloom.mapper.spatial.layers import MeshPlanner
-
-    return MeshPlanner(graph)
-
-
 def macs_per_cycle(graph: "ArchitectureGraph") -> int:
     """Peak of all matrix units, without what blocks cost beside their products."""
-    from archloom.mapper.spatial.machine import SIDE, Machine
-
     machine = Machine.of(graph)
     return machine.cores * (SIDE * machine.array) ** 3 // machine.product_cycles
 
@@ -83,7 +79,7 @@ class CoresTarget(DescribedTarget):
                                      ("conv2d", rules.CONV2D, strategies.conv2d)):
             residual = () if name.startswith("swapped") else ("residual_activation", "residual")
             for form in (*residual, "activation", "plain"):
-                self._register_pattern(f"{name}_{form}", partial(patterns.fused, name, form), all_of(
+                self._register_pattern(f"{name}_{form}", partial(patterns.fused, name, form), AllOf(
                     "nn.conv2d" if name == "conv2d" else "matmul", kept))
                 self._register_operator_strategy(f"{name}_{form}", strategy)
         self._register_pattern("attention", attention_pattern, attention.rules(self._machine))
@@ -103,11 +99,6 @@ class CoresTarget(DescribedTarget):
         """Batch normalization in the convolution before it, factors in the dense layer; norms and GELU that are written
         out, and attention where it is taken so, as one operator; else attention, and what is no convolution of images
         by constants, as products of matrices."""
-        from archloom.tvm_backend.passes.attention import as_attention
-        from archloom.tvm_backend.passes.composites import fuse_composites
-        from archloom.tvm_backend.passes.products import as_products
-        from archloom.tvm_backend.passes.weights import fold_scales, without_batch_norms
-
         machine, module = self._machine(options), fuse_composites(without_batch_norms(module))
         module = fold_scales(as_attention(module, lambda shape: attention.misfit(shape, machine), refuse))
         return as_products(module, lambda call: attention.is_whole(call, machine), strategies.is_image)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.eyeriss import eyeriss, isa_parameters
 from archloom.mapper.accelerator import Accelerator
+from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.options import GraphOptions, Option
 from archloom.mapper.space import Space
@@ -22,10 +24,6 @@ from archloom.uma_targets.eyeriss.problem import Output, Problem, Product, Shape
 from archloom.uma_targets.eyeriss.space import convolutions, products, row_stationary
 from archloom.uma_targets.kit.gemm import Gemm, gemm_of, sizes_of
 from archloom.uma_targets.kit.nest import Memory, Nodes, float_bits, repeat
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.mapper.hardware import Hardware
 
 GRAPH = GraphOptions(eyeriss)
 PSUM_BITS = 32
@@ -93,35 +91,19 @@ def shape_of(workload: Workload) -> Shape:
     return conv_shape(n, c, h, w, o, kh, kw, workload.stride[0], workload.padding)
 
 
-def _space(workload: Workload, hardware: "Hardware", options: Mapping[str, Any]) -> Space:
+def _space(workload: Workload, hardware: Hardware, options: Mapping[str, Any]) -> Space:
     machine = Machine.of(EYERISS.graph(options))
     tensors = Tensors(item=1, out_item=workload.output.item_bytes, channels_last=True, bias=workload.epilogue.bias)
-    if _is_product(workload):
+    # as a matrix product its image may have any width
+    if workload.kind == "gemm" or (workload.is_pointwise and workload.epilogue.out_dtype == "int8"):
         batch, m, n, k = sizes_of(workload)
         return products(workload.name, (m, n, k), machine, tensors, batch=batch)
     return convolutions(workload.name, shape_of(workload), machine, tensors)
 
 
-def _is_product(workload: Workload) -> bool:
-    """Whether it can be emitted as a matrix product, whose image may have any width."""
-    return workload.kind == "gemm" or (workload.is_pointwise and workload.epilogue.out_dtype == "int8")
-
-
 def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
     mac = options["mac_picojoules"]
-    return eyeriss(
-        psum_bits=PSUM_BITS, mac_joules=None if mac is None else mac * 1e-12,
-        **GRAPH.arguments(options),
-    )
-
-
-def _emitter(parameters: Mapping[str, int]) -> EyerissEmitter:
-    return EyerissEmitter(tuple(parameters.items()))
-
-
-def _peak(graph: "ArchitectureGraph") -> int:
-    """A multiply-accumulate a cycle in every PE."""
-    return graph.parameters["rows"] * graph.parameters["cols"]
+    return eyeriss(psum_bits=PSUM_BITS, mac_joules=None if mac is None else mac * 1e-12, **GRAPH.arguments(options))
 
 
 EYERISS = Accelerator(
@@ -129,5 +111,7 @@ EYERISS = Accelerator(
     GRAPH.options({"lookahead": [Option(
         "mac_picojoules", float, None, "energy of a multiply-accumulate; what memories cost follows from it by the "
         "published ratios. By default no energy is stated", 0.0, 1e6, unit="pJ")]}),
-    ISA, _graph, isa_parameters, _emitter, _space, _peak, patience=5,
+    ISA, _graph, isa_parameters, lambda parameters: EyerissEmitter(tuple(parameters.items())), _space,
+    macs_per_cycle=lambda graph: graph.parameters["rows"] * graph.parameters["cols"],  # one in every PE
+    patience=5,
 )

@@ -15,7 +15,7 @@ from archloom.uma_targets.eyeriss.passes import Filters, Pass, Step
 from archloom.uma_targets.eyeriss.plan import Bounds, RowStationary, check, taps
 from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Problem, Product
 from archloom.uma_targets.kit.gemm import LOWEST
-from archloom.uma_targets.kit.nest import Nodes, repeat
+from archloom.uma_targets.kit.nest import Nodes, each, pieces, repeat
 from archloom.uma_targets.kit.spans import Group, Span, groups, spans
 
 ISA = "eyeriss"
@@ -59,13 +59,10 @@ class Emission:
     def _images(self, strip: Strip, images: Group) -> Nodes:
         """All blocks of filters for each group of images of a run."""
         total, size = self.problem.shape.m, min(self.mapping.m, self.problem.shape.m)
-        whole, rest = divmod(total, size)
 
         def blocks(image: Affine) -> Nodes:
-            found = repeat("mb", whole, lambda b: Block(self, strip, image, images.each, b * size, size).nodes())
-            if rest:
-                found += Block(self, strip, image, images.each, Affine(total - rest), rest).nodes()
-            return found
+            return each("mb", pieces(total, size), lambda b, run: Block(
+                self, strip, image, images.each, b * size, run.size).nodes())
 
         return repeat("ni", images.count, lambda i: blocks(i * images.each + images.first))
 
@@ -125,7 +122,6 @@ class Block:
         )])
 
     def _bias(self) -> Nodes:
-        """The bias as the first partial sums."""
         bias = self.problem.bias
         if bias is None:
             return []
@@ -143,14 +139,10 @@ class Block:
         number = 0
         for run in groups(self.problem.shape.c, self.mapping.q, self.mapping.r):
             found += self._channels(run, Affine(run.first), self.problem.bias is None and not number, Affine(number))
-            found += self._more_channels(run, number + 1)
+            found += repeat("cb", run.count - 1, lambda i, run=run, number=number: self._channels(  # type: ignore[misc]
+                run, (i + 1) * run.size + run.first, False, i + (number + 1)))
             number += run.count
         return found
-
-    def _more_channels(self, run: Group, number: int) -> Nodes:
-        """The groups of a run after its first."""
-        return repeat("cb", run.count - 1, lambda i: self._channels(
-            run, (i + 1) * run.size + run.first, False, i + number))
 
     def _channels(self, channels: Group, c0: Affine, fresh: bool, number: Affine) -> Nodes:
         """Bring ``channels`` in and add their part to all sums of the block."""

@@ -57,7 +57,6 @@ class _Sizes:
 
     @staticmethod
     def of(c: Columns, shape: Shape, machine: Machine, tensors: Tensors, near: int) -> "_Sizes":
-        """Of columns of mappings."""
         strips = ceil_div(shape.e, np.minimum(c["segments"] * c["e"], shape.e)), ceil_div(shape.f, c["f"])
         runs, blocks = ceil_div(shape.n, c["n"]), ceil_div(shape.m, c["m"])
         rows, f = shape.e / strips[0], shape.f / strips[1]
@@ -87,12 +86,10 @@ class _Sizes:
         return Issue("load_sums", times, self.size * item, beats=self.near + words / self.machine.glb_port)
 
     def clear(self, times: Number) -> Issue:
-        """Zeros for channels."""
         words = _reach(self.shape, self.rows, self.shape.r) * _reach(self.shape, self.f, self.shape.s)
         return Issue("clear", times, beats=self.near + words / self.machine.glb_port)
 
     def store(self, times: Number) -> Issue:
-        """Rows of results."""
         reads = self.near + self.size * np.ceil(self.f * self.machine.psum_words / self.machine.glb_port)
         item = self.tensors.out_item
         if not self.tensors.channels_last:
@@ -131,12 +128,10 @@ class _Pass:
         return Issue("accumulate", times, values={"words": self.add_cycles}, units=units)
 
     def ifmap(self, times: Number) -> Issue:
-        """Rows of ifmaps to PEs."""
         words = self.q * _reach(self.sizes.shape, self.sizes.f, self.s)
         return self._bus("ifmap", "ifmap_bus", times, words / self.sizes.machine.ifmap_bus, 0)
 
     def filter(self, times: Number) -> Issue:
-        """Filter rows to PEs."""
         words = self.p * self.q * self.s
         return self._bus("filter", "filter_bus", times, np.ceil(words / self.sizes.machine.filter_bus), 0)
 
@@ -152,7 +147,6 @@ class _Pass:
         return Issue(mnemonic, times, beats=self.sizes.near + np.maximum(spent, beats), links={bus: spent})
 
     def load_filter(self, times: Number) -> Issue:
-        """Filter rows from DRAM."""
         tensors, shape = self.sizes.tensors, self.sizes.shape
         p, q, s = self.p, self.q, self.s
         writes = self.sizes.near + np.ceil(p * q * s / self.sizes.machine.glb_port)

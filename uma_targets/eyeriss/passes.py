@@ -6,7 +6,7 @@ Rows and scratchpad slots alternate, so that a pass streams in while the one bef
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -14,7 +14,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr
 from archloom.uma_targets.eyeriss.plan import RowStationary, taps
 from archloom.uma_targets.eyeriss.problem import VALUE_BYTES
-from archloom.uma_targets.kit.nest import Nodes, repeat
+from archloom.uma_targets.kit.nest import Nodes, Piece, pieces, repeat
 from archloom.uma_targets.kit.spans import Diagonals, Group, diagonals
 
 if TYPE_CHECKING:
@@ -50,15 +50,6 @@ class Filters:
 
 
 @dataclass(frozen=True)
-class Segments:
-    """``count`` segments of a strip from ``first`` on, whose sets have ``columns`` columns."""
-
-    first: int
-    count: int
-    columns: int
-
-
-@dataclass(frozen=True)
 class Pass:
     """One group of filters over one step's channels; ``turn`` numbers the images that go through the array."""
 
@@ -86,13 +77,9 @@ class Pass:
         """Rows of a set that work in this pass."""
         return self.step.channels.down * self.step.rows
 
-    def segments(self) -> Iterator[Segments]:
-        """The segments of the strip; the last may have fewer columns."""
-        whole, rest = divmod(self.block.strip.rows.size, self.mapping.e)
-        if whole:
-            yield Segments(0, whole, self.mapping.e)
-        if rest:
-            yield Segments(whole, 1, rest)
+    def segments(self) -> tuple[Piece, ...]:
+        """The segments of the strip, of so many columns each; the last may have fewer."""
+        return pieces(self.block.strip.rows.size, self.mapping.e)
 
     def pe(self, segment: Affine | int, down: Affine | int, across: Affine | int, row: Affine | int) -> Affine:
         """Number of the first PE of a row of a set."""
@@ -145,8 +132,7 @@ class Pass:
             found += self._sets(lambda pe, y, o: self._sum_in(n, slot, pe, y, o), 0)
         found += self._rows(slot)
         if self.step.accumulates:
-            found += self._sets(lambda pe, y, o: [Instr.make(
-                "accumulate_in", pe=pe, slot=slot, words=self._words)], 0)
+            found += self._sets(lambda pe, y, o: [Instr.make("accumulate_in", pe=pe, slot=slot, words=self._words)], 0)
         found += self._up(slot)
         return found + self._sets(lambda pe, y, o: [Instr.make(
             "psum_out", **self._sums(n, y, o), pe=pe, slot=slot, p=self.filters.group.each,
@@ -172,14 +158,14 @@ class Pass:
                 s2=max(0, stride * self.cols - 1),
             )]
 
-        def along(segments: Segments, run: Diagonals) -> Nodes:
+        def along(segments: Piece, run: Diagonals) -> Nodes:
             return repeat("sg", segments.count, lambda g: repeat("dr", step.channels.down, lambda ch: repeat(
                 "dy", run.count, lambda y: send(
                     g + segments.first, ch, y + run.y, y * run.step + run.pe, run.length))))
 
         return [
             node for segments in self.segments()
-            for run in diagonals(segments.columns, step.rows, stride, self.cols) for node in along(segments, run)
+            for run in diagonals(segments.size, step.rows, stride, self.cols) for node in along(segments, run)
         ]
 
     def _rows(self, slot: Affine) -> Nodes:
@@ -221,9 +207,9 @@ class Pass:
             y = g * self.mapping.e + j
             return body(self.pe(g, d, a, row) + j, y, (d * group.across + a) * group.each)
 
-        def columns(segments: Segments) -> Nodes:
+        def columns(segments: Piece) -> Nodes:
             return repeat("g", segments.count, lambda g: repeat("d", group.down, lambda d: repeat(
-                "a", group.across, lambda a: repeat("j", segments.columns, lambda j: one(
+                "a", group.across, lambda a: repeat("j", segments.size, lambda j: one(
                     g + segments.first, d, a, j)))))
 
         return [node for segments in self.segments() for node in columns(segments)]

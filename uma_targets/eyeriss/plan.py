@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from archloom.mapper.hardware import Hardware
 from archloom.oracle.errors import MappingError
 from archloom.uma_targets.eyeriss.problem import Shape
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.mapper.hardware import Hardware
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,12 @@ class Machine(Bounds):
     psum_bus: int
     dram_bytes: int
     glb_port: int
-    hardware: "Hardware" = field(compare=False, repr=False)
+    hardware: Hardware = field(compare=False, repr=False)
 
     @staticmethod
     def of(graph: "ArchitectureGraph") -> "Machine":
         """Every figure from the graph."""
         from archloom.acadl_models.eyeriss import bus_words, isa_parameters
-        from archloom.mapper.hardware import Hardware
 
         return Machine(**isa_parameters(graph), **bus_words(graph), hardware=Hardware.from_graph(graph))
 

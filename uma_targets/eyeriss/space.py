@@ -55,12 +55,6 @@ def row_stationary(mapping: Mapping) -> RowStationary:
     return RowStationary(**{f.name: mapping.size(f.name) for f in fields(RowStationary)})
 
 
-def tile_mapping(kind: str, mapping: RowStationary) -> Mapping:
-    """The reverse of :func:`row_stationary`."""
-    tile = tuple((f.name, int(getattr(mapping, f.name))) for f in fields(mapping))
-    return Mapping(kind, "", tile)  # type: ignore[arg-type]
-
-
 def _table(
     kind: str, shape: Shape, machine: Machine, widths: tuple[int, ...], tensors: Tensors, times: float, rest: int = 0
 ) -> Table:
@@ -80,7 +74,8 @@ def _table(
         return times * np.broadcast_to(found, c["f"].shape)
 
     def mapping(c: Mapped, i: int) -> Mapping:
-        return tile_mapping(kind, RowStationary(**{f.name: int(c[f.name][i]) for f in fields(RowStationary)}))
+        tile = tuple((f.name, int(c[f.name][i])) for f in fields(RowStationary))
+        return Mapping(kind, "", tile)  # type: ignore[arg-type]
 
     return Table(columns, _needs(columns, shape, machine), estimate, mapping, family=_FAMILY)
 

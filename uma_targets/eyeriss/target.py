@@ -17,10 +17,8 @@ def equal_strides(op: QuantizedOp) -> str | None:
     return None if strides[0] == strides[1] else f"strides are {strides[0]} and {strides[1]}"
 
 
-PRODUCTS = rules.all_of("matmul", rules.INT8_MATMUL)
-CONVOLUTIONS = rules.all_of(
-    "nn.conv2d", (*rules.QUANTIZATION, rules.int32_bias, rules.plain_convolution, equal_strides)
-)
+PRODUCTS = rules.AllOf("matmul", rules.INT8_MATMUL)
+CONVOLUTIONS = rules.AllOf("nn.conv2d", (*rules.QUANTIZATION, rules.int32_bias, rules.plain_convolution, equal_strides))
 
 
 class Eyeriss(UMABackend):

@@ -106,8 +106,7 @@ class Emission:
         tile, other = self.mapping.size(self.spread), "n" if self.spread == "m" else "m"
         groups = pieces(self._extent(self.spread), tile * self.parameters["complexes"])
         inner = pieces(self._extent(other), self.mapping.size(other))
-        return each("g", groups, lambda g, group: each(
-            "t", inner, lambda t, run: self._tile(g, group, t, run)))
+        return each("g", groups, lambda g, group: each("t", inner, lambda t, run: self._tile(g, group, t, run)))
 
     def _check(self) -> None:
         m, n, k = (self.mapping.size(d) for d in "mnk")
@@ -142,7 +141,6 @@ class Emission:
         return shares
 
     def _start(self, share: Share) -> Iterator[Node]:
-        """Sums from the bias or from 0."""
         for i in blocks(share.m):
             for j in blocks(share.n):
                 sizes: Attributes = {"rows": i.size, "cols": j.size}

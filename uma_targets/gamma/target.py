@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from archloom.acadl_models.gamma import LANES, MACS_PER_CYCLE, gamma, isa_parameters
-from archloom.mapper.options import GraphOptions, Option
-from archloom.mapper.reuse import ceil_div
+from archloom.mapper.tiling import Demand
+from archloom.uma_targets import kit
 from archloom.uma_targets.gamma.emit import demand, emit
-from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
+from archloom.uma_targets.kit import Issue, Loop, Tiling, ceil_div, divided
 
-if TYPE_CHECKING:
-    from archloom.mapper.hardware import Hardware
-    from archloom.mapper.space import Columns
-    from archloom.mapper.tiling import Demand
-    from archloom.uma_targets.kit import Shape
-
-GRAPH = GraphOptions(gamma)
+GRAPH = kit.GraphOptions(gamma)
 ORDERS = (("m", "n", "k"), ("n", "m", "k"))
 MOST_BLOCKS = 4
 """Blocks of a tile along m and n that are tried."""
 
 
-def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
+def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
     """Tiles of a few blocks, panels of k as long as two fit a scratchpad."""
     rows = hardware.memory("sp").rows // options["complexes"]
     sizes = {d: divided(e, LANES, MOST_BLOCKS * LANES) for d, e in (("m", shape.m), ("n", shape.n))}
@@ -45,7 +39,7 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
 
 
 def _loops(
-    shape: "Shape", c: "Columns", complexes: int, registers: int, orders: tuple[tuple[str, ...], ...]
+    shape: kit.Shape, c: kit.Columns, complexes: int, registers: int, orders: tuple[tuple[str, ...], ...]
 ) -> Loop:
     """Tiles of all complexes at a time; in a panel of k, each loads its own blocks of 8 x 8, and the shared ones.
 
@@ -79,11 +73,11 @@ def _loops(
     return Loop(1, (tile,), alone=(products, store))
 
 
-GAMMA = GemmKit(
+GAMMA = kit.GemmKit(
     name="gamma",
     description="fused 8 x 8 tensor operations on 16-bit integers in complexes that share scratchpads (ACADL paper)",
     options=GRAPH.options({"complexes": [
-        Option("spread", str, "auto", "which tiles go to different complexes", choices=("auto", "m", "n"))]}),
+        kit.Option("spread", str, "auto", "which tiles go to different complexes", choices=("auto", "m", "n"))]}),
     isa="gamma",
     graph=GRAPH.graph,
     isa_parameters=isa_parameters,
@@ -94,7 +88,7 @@ GAMMA = GemmKit(
 )
 
 
-class Gamma(KitTarget):
+class Gamma(kit.KitTarget):
     """Gamma: fused tensor operations on 16-bit integers."""
 
     kit = GAMMA

@@ -79,11 +79,9 @@ class Run:
         return self.before + self.inside + self.after
 
     def output_start(self, number: Affine) -> Affine:
-        """First output of tile ``number``."""
         return number * self.tile
 
     def sum_start(self, number: Affine) -> Affine:
-        """First sum of tile ``number``."""
         return number * (self.tile * self.axis.pool_stride) + (self.pool_skip - self.axis.pool_pad)
 
     def input_start(self, number: Affine) -> Affine:
@@ -94,11 +92,7 @@ class Run:
         """This run with its first tile apart."""
         if self.count == 1:
             return (self,)
-        head, rest = self._with(self.first, 1), self._with(self.first + 1, self.count - 1)
-        return head, rest
-
-    def _with(self, first: int, count: int) -> "Run":
-        return replace(self, first=first, count=count)
+        return replace(self, count=1), replace(self, first=self.first + 1, count=self.count - 1)
 
 
 def axes(workload: Workload) -> tuple[Axis, Axis]:

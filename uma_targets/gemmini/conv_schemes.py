@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import HbmTensor
@@ -54,7 +54,6 @@ class Image:
 
     @property
     def input_bytes(self) -> int:
-        """Bytes of one image."""
         return self.rows.extent * self.cols.extent * self.pixel_bytes
 
     @property
@@ -64,7 +63,6 @@ class Image:
 
     @property
     def weights(self) -> Affine:
-        """Address of the group's weights."""
         return self.group * (self.rows.kernel * self.cols.kernel * self.c * self.o) + self.w.address
 
 
@@ -128,45 +126,6 @@ EndsBody: TypeAlias = Callable[[Step, bool, bool], Nodes]
 ChunkBody: TypeAlias = Callable[[Chunk], Nodes]
 
 
-class Scheme(Protocol):
-    """How the input is kept, loaded and used."""
-
-    @property
-    def image(self) -> Image:
-        """The convolution."""
-
-    @property
-    def col_stride(self) -> int:
-        """Scratchpad rows between the inputs of neighbouring sums of a row."""
-
-    @property
-    def load_step(self) -> int:
-        """Pixels between the rows of a load."""
-
-    @property
-    def chunks(self) -> int:
-        """Chunks of the input."""
-
-    @property
-    def steps(self) -> int:
-        """Products (weight tiles) of one chunk for each block of outputs."""
-
-    def input_rows(self, sum_rows: int, sum_cols: int) -> int:
-        """Scratchpad rows of one chunk of a tile with so many sums."""
-
-    def each_chunk(self, tile: PixelTile | None, body: ChunkBody) -> Nodes:
-        """``body`` for every chunk (of a tile, or of the weights alone)."""
-
-    def load(self, tile: PixelTile, chunk: Chunk, base: Affine) -> Nodes:
-        """Load ``chunk`` to ``base``."""
-
-    def products(self, tile: PixelTile | None, chunk: Chunk, body: StepBody) -> Nodes:
-        """``body`` for every product of the chunk (without a tile, only the weights of the steps have a meaning)."""
-
-    def products_with_ends(self, tile: PixelTile, chunk: Chunk, body: EndsBody) -> Nodes:
-        """As :meth:`products`, but ``body`` is told the first and the last one, which stand apart."""
-
-
 def zeros(base: Affine, count: int, dim: int, cols: int) -> Nodes:
     """``count`` rows of zeros in ``cols`` columns."""
     return each("z", pieces(count, dim) if count else (), lambda i, run: [
@@ -181,24 +140,30 @@ class Channels:
 
     @property
     def col_stride(self) -> int:
+        """Scratchpad rows between the inputs of neighbouring sums of a row."""
         return self.image.cols.local_stride
 
     @property
     def load_step(self) -> int:
+        """Pixels between the rows of a load."""
         return self.image.cols.load_step
 
     @property
     def chunks(self) -> int:
+        """Parts of the input that are loaded at a time."""
         return ceil_div(self.image.c, self.image.dim)
 
     @property
     def steps(self) -> int:
+        """Products (weight tiles) of one chunk for each block of outputs."""
         return self.image.rows.kernel * self.image.cols.kernel
 
     def input_rows(self, sum_rows: int, sum_cols: int) -> int:
+        """Scratchpad rows of one chunk of a tile with so many sums."""
         return self.image.rows.span(sum_rows) * self.image.cols.span(sum_cols)
 
     def each_chunk(self, tile: PixelTile | None, body: ChunkBody) -> Nodes:
+        """``body`` for every chunk (of a tile, or of the weights alone)."""
         return each("ct", pieces(self.image.c, self.image.dim), lambda c, run: body(Chunk(c, channels=run.size)))
 
     def load(self, tile: PixelTile, chunk: Chunk, base: Affine) -> Nodes:
@@ -212,9 +177,7 @@ class Channels:
         gap = cols.after + cols.before
         if gap:
             nodes += repeat("r", rows.inside - 1, lambda r: zeros(first + cols.inside + r * pitch, gap, dim, size))
-        nodes += zeros(
-            first + ((rows.inside - 1) * pitch + cols.inside), cols.after + rows.after * pitch, dim, size
-        )
+        nodes += zeros(first + ((rows.inside - 1) * pitch + cols.inside), cols.after + rows.after * pitch, dim, size)
         return nodes + repeat("r", rows.inside, lambda r: self._load_row(tile, chunk, r, first + r * pitch))
 
     def _load_row(self, tile: PixelTile, chunk: Chunk, r: Affine, base: Affine) -> Nodes:
@@ -231,11 +194,13 @@ class Channels:
         return each("q", pieces(tile.cols.inside, image.dim), part)
 
     def products(self, tile: PixelTile | None, chunk: Chunk, body: StepBody) -> Nodes:
+        """``body`` for every product of the chunk (without a tile, only the weights of the steps have a meaning)."""
         image = self.image
         return repeat("kh", image.rows.kernel, lambda kh: repeat(
             "kw", image.cols.kernel, lambda kw: body(self._step(tile, chunk, kh, kw))))
 
     def products_with_ends(self, tile: PixelTile, chunk: Chunk, body: EndsBody) -> Nodes:
+        """As :meth:`products`, but ``body`` is told the first and the last one, which stand apart."""
         width = self.image.cols.kernel
         return each("kk", pieces(self.steps, 1, peel_first=True, peel_last=True), lambda kk, run: body(
             self._step(tile, chunk, kk // width, kk % width), run.is_first, run.is_last))
@@ -383,6 +348,10 @@ class KernelRow:
 
     def products_with_ends(self, tile: PixelTile, chunk: Chunk, body: EndsBody) -> Nodes:
         return self.products(tile, chunk, lambda step: body(step, True, True))
+
+
+Scheme: TypeAlias = Channels | KernelRow
+"""How the input is kept, loaded and used."""
 
 
 def _each(var: str, runs: tuple[Piece, ...], unrolled: bool, body: Callable[[Affine, Piece], Nodes]) -> Nodes:

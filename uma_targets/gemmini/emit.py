@@ -14,7 +14,7 @@ from archloom.uma_targets.gemmini.conv_schemes import Image, KernelRow
 from archloom.uma_targets.gemmini.emit_add import AddEmission
 from archloom.uma_targets.gemmini.emit_conv import ConvEmission
 from archloom.uma_targets.gemmini.emit_gemm import GemmEmission, GemmProblem
-from archloom.uma_targets.gemmini.parameters import GemminiParameters
+from archloom.uma_targets.gemmini.instructions import GemminiParameters
 from archloom.uma_targets.kit.nest import Memory
 
 
@@ -54,14 +54,10 @@ class GemminiEmitter:
         return AddEmission(self.parameters, workload.extent("i"), a, b, result, workload.epilogue, mapping)
 
     def _memory(self, workload: Workload, mapping: Mapping) -> Memory:
-        guard = kernel_row_guard(workload, self.parameters.dim) if mapping.packing == "kernel_row" else 0
-        return Memory.of(workload, guard)
-
-
-def kernel_row_guard(workload: Workload, dim: int) -> int:
-    """Bytes that must lie in front of the input of a convolution whose kernel rows are packed."""
-    nowhere = HbmTensor("", 0, (), "int8")
-    return KernelRow(image(workload, {t.name: nowhere for t in workload.inputs}, dim)).guard_bytes
+        if mapping.packing != "kernel_row":
+            return Memory.of(workload)
+        nowhere = {t.name: HbmTensor("", 0, (), "int8") for t in workload.inputs}
+        return Memory.of(workload, KernelRow(image(workload, nowhere, self.parameters.dim)).guard_bytes)
 
 
 def image(workload: Workload, memory: dict[str, HbmTensor], dim: int) -> Image:

@@ -12,8 +12,7 @@ from archloom.mapper.workload import Epilogue
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import HbmTensor
 from archloom.uma_targets.gemmini import instructions as isa
-from archloom.uma_targets.gemmini.instructions import Block
-from archloom.uma_targets.gemmini.parameters import GemminiParameters
+from archloom.uma_targets.gemmini.instructions import Block, GemminiParameters
 from archloom.uma_targets.kit.nest import Nodes, each, pieces
 
 

@@ -21,8 +21,7 @@ from archloom.oracle.stream import HbmTensor, Instr
 from archloom.uma_targets.gemmini import instructions as isa
 from archloom.uma_targets.gemmini.conv_axes import Run, runs
 from archloom.uma_targets.gemmini.conv_schemes import Channels, Chunk, Image, KernelRow, PixelTile, Scheme, Step, W, X
-from archloom.uma_targets.gemmini.instructions import MOST_POOL_EXTENT, NONE, Block, PoolWindow
-from archloom.uma_targets.gemmini.parameters import GemminiParameters
+from archloom.uma_targets.gemmini.instructions import MOST_POOL_EXTENT, NONE, Block, GemminiParameters, PoolWindow
 from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 
 BIAS = 2
@@ -98,11 +97,11 @@ class ConvEmission:
     def rows(self) -> dict[str, int]:
         """Local rows of one slot of each operand and of C, and of one chunk of X."""
         t, x_chunk = self.mapping, self.scheme.input_rows(*self.sums)
-        r = conv_residency(
+        x, w, c = conv_residency(
             x_chunk, self.parameters.dim, self.sums[0] * self.sums[1], self.chunks, self.scheme.steps,
             ceil_div(self.image.o, t.size("o")), self.o_blocks, t.level("X") == "stream", t.level("W") == "stream",
             not self.p_outer, t.dataflow == "os")
-        return {"X": int(r.x_rows), "W": int(r.w_rows), "C": int(r.c_rows), "chunk": x_chunk}
+        return {"X": int(x), "W": int(w), "C": int(c), "chunk": x_chunk}
 
     @property
     def demand(self) -> tuple[int, int]:
@@ -179,7 +178,8 @@ class ConvEmission:
         base = self._slot("X", number)
         nodes: Nodes = []
         if t.level("X") == "hoist":
-            nodes += self._whole_input(tile, base)
+            nodes += self.scheme.each_chunk(tile, lambda chunk: self.scheme.load(
+                tile, chunk, base + chunk.number * self.rows["chunk"]))
         load_w = t.level("W") == "stream" or (t.level("W") == "interleave" and first)
         o_tiles = ceil_div(self.image.o, t.size("o"))
 
@@ -203,16 +203,12 @@ class ConvEmission:
             nodes += self._chunk_weights(w_base, o * t.size("o"), run.size)
 
         def one(tile: PixelTile, first: bool) -> Nodes:
-            number = o * self._pixel_tiles() + self._pixel_number(tile)
+            number = o * (self.batch * self._across(0) * self._across(1)) + self._pixel_number(tile)
             load_w = t.level("W") == "stream" or (t.level("W") == "interleave" and first)
             x_base, c_base = self._slot("X", number), self._slot("C", number)
-            return self._tile(
-                tile, Place(x_base, w_base, c_base, o * t.size("o"), run.size, number, True, load_w))
+            return self._tile(tile, Place(x_base, w_base, c_base, o * t.size("o"), run.size, number, True, load_w))
 
         return nodes + self._pixels(one, peel=t.level("W") == "interleave")
-
-    def _pixel_tiles(self) -> int:
-        return self.batch * self._across(0) * self._across(1)
 
     def _across(self, axis: int) -> int:
         """Tiles along rows (0) or columns (1)."""
@@ -281,10 +277,6 @@ class ConvEmission:
             return []
         return each("ot", pieces(self.image.o, self.mapping.size("o")), lambda o, run: self._chunk_weights(
             self._slot("W", Affine(0)) + o * self._tile_weights, o * self.mapping.size("o"), run.size))
-
-    def _whole_input(self, tile: PixelTile, base: Affine) -> Nodes:
-        return self.scheme.each_chunk(tile, lambda chunk: self.scheme.load(
-            tile, chunk, base + chunk.number * self.rows["chunk"]))
 
     # sums
 
@@ -385,9 +377,7 @@ class ConvEmission:
         )
         return isa.config_st(stride=self.y.shape[3], relu=self.epilogue.relu, scale=self.epilogue.scale, pool=window)
 
-    def _store(
-        self, tile: PixelTile, place: Place, j: Affine, cols: int, r: Affine, q: Affine, rows: int
-    ) -> Instr:
+    def _store(self, tile: PixelTile, place: Place, j: Affine, cols: int, r: Affine, q: Affine, rows: int) -> Instr:
         dim, full = self.parameters.dim, self.epilogue.out_dtype == "int32"
         _, height, width, o = self.y.shape
         row = tile.batch * height + tile.rows.output_start(tile.row) + r

@@ -16,8 +16,7 @@ from archloom.mapper.workload import Epilogue
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import HbmTensor
 from archloom.uma_targets.gemmini import instructions as isa
-from archloom.uma_targets.gemmini.instructions import NONE, Block
-from archloom.uma_targets.gemmini.parameters import GemminiParameters
+from archloom.uma_targets.gemmini.instructions import NONE, Block, GemminiParameters
 from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 
 A, B, BIAS = 0, 1, 2
@@ -38,6 +37,11 @@ class GemmProblem:
     c: HbmTensor
     shared_b: bool
     epilogue: Epilogue
+
+    @property
+    def out_bytes(self) -> int:
+        """Bytes of an element of C."""
+        return 4 if self.epilogue.out_dtype == "int32" else 1
 
 
 @dataclass(frozen=True)
@@ -84,10 +88,6 @@ class GemmEmission:
     def m_outer(self) -> bool:
         return self.mapping.order[0] == "m"
 
-    @property
-    def full_width(self) -> bool:
-        return self.problem.epilogue.out_dtype == "int32"
-
     def streamed(self, operand: str) -> bool:
         return self.mapping.level(operand) == "stream"
 
@@ -103,9 +103,7 @@ class GemmEmission:
         ]
         if p.bias is not None:
             nodes.append(isa.config_ld(BIAS, stride=0, block_stride=dim))
-        nodes.append(
-            isa.config_st(stride=p.n * (4 if self.full_width else 1), relu=p.epilogue.relu, scale=p.epilogue.scale)
-        )
+        nodes.append(isa.config_st(stride=p.n * p.out_bytes, relu=p.epilogue.relu, scale=p.epilogue.scale))
         return nodes + repeat("b", p.batch, self._batch)
 
     def _batch(self, b: Affine) -> Nodes:
@@ -142,7 +140,7 @@ class GemmEmission:
         mine_base = self._slot(mine, b * outer_tiles + o)
         nodes: Nodes = []
         if t.level(mine) == "hoist":
-            nodes += self._load_tile(mine, mine_base, o * tile, run.size, b)
+            nodes += self._load(mine, mine_base, o * tile, run.size, Affine(0), p.k, b)
 
         def one(i: Affine, irun: Piece) -> Nodes:
             number = (b * outer_tiles + o) * inner_tiles + i
@@ -183,9 +181,9 @@ class GemmEmission:
             k0 = kt * t.size("k")
             nodes: Nodes = []
             if tile.load_a:
-                nodes += self._load_a(at.a_base, tile.m0, tile.m_size, k0, run.size, tile.batch)
+                nodes += self._load("A", at.a_base, tile.m0, tile.m_size, k0, run.size, tile.batch)
             if tile.load_b:
-                nodes += self._load_b(at.b_base, tile.n0, tile.n_size, k0, run.size, tile.batch)
+                nodes += self._load("B", at.b_base, tile.n0, tile.n_size, k0, run.size, tile.batch)
             start = p.bias is None and run.is_first
             store = apart and run.is_last
             if t.dataflow == "ws":
@@ -207,42 +205,29 @@ class GemmEmission:
 
     # loads and stores
 
-    def _load_tile(self, operand: str, base: Affine, first: Affine, size: int, b: Affine) -> Nodes:
-        """The whole reduction of one tile."""
-        zero = Affine(0)
-        if operand == "A":
-            return self._load_a(base, first, size, zero, self.problem.k, b)
-        return self._load_b(base, first, size, zero, self.problem.k, b)
-
     def _load_all(self, operand: str, base: Affine, b: Affine) -> Nodes:
         """The whole operand, tile by tile of the inner loop."""
         p, t = self.problem, self.mapping
         extent, tile = (p.m, t.size("m")) if operand == "A" else (p.n, t.size("n"))
-        return each("t", pieces(extent, tile), lambda i, run: self._load_tile(
-            operand, self._inner_base(operand, base, i), i * tile, run.size, b))
+        return each("t", pieces(extent, tile), lambda i, run: self._load(
+            operand, self._inner_base(operand, base, i), i * tile, run.size, Affine(0), p.k, b))
 
-    def _load_a(self, base: Affine, m0: Affine, m_size: int, k0: Affine, k_size: int, b: Affine) -> Nodes:
-        p, dim, width = self.problem, self.parameters.dim, int(self.residency.a_width)
+    def _load(self, operand: str, base: Affine, first: Affine, size: int, k0: Affine, k_size: int, b: Affine) -> Nodes:
+        """``size`` rows of A, or columns of B, from ``first`` on, over ``k_size`` of the reduction from ``k0`` on."""
+        p, dim, r = self.problem, self.parameters.dim, self.residency
+        of_a, matrix = operand == "A", Affine(0) if p.shared_b else b * (p.k * p.n)
+        width = int(r.a_width if of_a else r.b_width)
 
         def block(kb: Affine, krun: Piece, i: Affine, run: Piece) -> Nodes:
-            row = (b * p.m + m0 + i * dim) * p.k + k0 + kb * dim
             local = base + (kb * width + i) * dim
-            return [isa.mvin(A, row + p.a.address, Block(local, run.size, krun.size))]
-
-        return each("kb", pieces(k_size, dim), lambda kb, krun: each(
-            "i", pieces(m_size, dim), lambda i, run: block(kb, krun, i, run)))
-
-    def _load_b(self, base: Affine, n0: Affine, n_size: int, k0: Affine, k_size: int, b: Affine) -> Nodes:
-        p, dim, width = self.problem, self.parameters.dim, int(self.residency.b_width)
-        matrix = Affine(0) if p.shared_b else b * (p.k * p.n)
-
-        def block(kb: Affine, krun: Piece, j: Affine, run: Piece) -> Nodes:
-            row = matrix + (k0 + kb * dim) * p.n + n0 + j * dim
-            local = base + (kb * width + j) * dim
+            if of_a:
+                row = (b * p.m + first + i * dim) * p.k + k0 + kb * dim
+                return [isa.mvin(A, row + p.a.address, Block(local, run.size, krun.size))]
+            row = matrix + (k0 + kb * dim) * p.n + first + i * dim
             return [isa.mvin(B, row + p.b.address, Block(local, krun.size, run.size))]
 
         return each("kb", pieces(k_size, dim), lambda kb, krun: each(
-            "j", pieces(n_size, dim), lambda j, run: block(kb, krun, j, run)))
+            "i" if of_a else "j", pieces(size, dim), lambda i, run: block(kb, krun, i, run)))
 
     def _c_local(self, tile: Tile, i: Affine, j: Affine) -> Affine:
         width = ceil_div(self.mapping.size("m"), self.parameters.dim)
@@ -267,8 +252,8 @@ class GemmEmission:
     def _store(self, tile: Tile, i: Affine, rows: int, j: Affine, cols: int) -> Nodes:
         p, dim = self.problem, self.parameters.dim
         first = (tile.batch * p.m + tile.m0 + i * dim) * p.n + tile.n0 + j * dim
-        local = self._c_local(tile, i, j) + (isa.FULL_WIDTH if self.full_width else 0)
-        return [isa.mvout(first * (4 if self.full_width else 1) + p.c.address, Block(local, rows, cols))]
+        local = self._c_local(tile, i, j) + (isa.FULL_WIDTH if p.out_bytes == 4 else 0)
+        return [isa.mvout(first * p.out_bytes + p.c.address, Block(local, rows, cols))]
 
     # computation
 

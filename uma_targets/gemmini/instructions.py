@@ -1,10 +1,13 @@
-"""Gemmini's instructions as the emission writes them: constructors with the ISA's attribute names and codes."""
+"""Gemmini's instructions as the emission writes them: constructors with the ISA's attribute names and codes; and the
+parameters of the ISA that the emission depends on, with the bounds that follow from them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr
 from archloom.uma_targets.kit.nest import float_bits
 
@@ -76,7 +79,6 @@ def mvin(channel: int, dram: Affine | int, block: Block) -> Instr:
 
 
 def mvout(dram: Affine | int, block: Block) -> Instr:
-    """Store ``block`` to HBM."""
     return Instr.make("mvout", dram=dram, local=block.address, cols=block.cols, rows=block.rows)
 
 
@@ -94,3 +96,29 @@ def compute(a: Block, bd: Block, *, preloaded: bool) -> Instr:
         "compute_preloaded" if preloaded else "compute_accumulated", a=a.address, bd=bd.address, a_cols=a.cols,
         a_rows=a.rows, bd_cols=bd.cols, bd_rows=bd.rows,
     )
+
+
+@dataclass(frozen=True)
+class GemminiParameters:
+    """``dim`` × ``dim`` mesh; rows of the scratchpad (dim × int8) and of the accumulator (dim × int32)."""
+
+    dim: int
+    spad_rows: int
+    acc_rows: int
+
+    @staticmethod
+    def of(values: Mapping[str, int]) -> "GemminiParameters":
+        """From the ISA's parameters, which may have further ones."""
+        return GemminiParameters(values["dim"], values["spad_rows"], values["acc_rows"])
+
+    def check_rows(self, spad: int, acc: int, what: str) -> None:
+        """MappingError with demand, bound, gap and levers if ``what`` needs more rows than there are."""
+        for name, demand, bound, option in (
+            ("scratchpad", spad, self.spad_rows, "scratchpad_kib"),
+            ("accumulator", acc, self.acc_rows, "accumulator_kib"),
+        ):
+            if demand > bound:
+                raise MappingError(
+                    f"{what} needs {demand} rows of the {name} (dim {self.dim}), which has {bound}: {demand - bound} "
+                    f"too many; smaller tiles, fewer buffers or a larger {option} would help"
+                )

@@ -34,22 +34,11 @@ from archloom.mapper.hardware import Hardware
 from archloom.mapper.pipeline import Issue, Loop, Number
 from archloom.mapper.reuse import ceil_div
 from archloom.mapper.space import HOIST, INTERLEAVE, STREAM, Columns
+from archloom.uma_targets.gemmini.emit_gemm import GemmProblem
 from archloom.uma_targets.gemmini.instructions import NONE, OUTPUT_STATIONARY, WEIGHT_STATIONARY
 
 MANY = 99
 """Slots of an operand that is not streamed: they bound nothing."""
-
-
-@dataclass(frozen=True)
-class GemmShape:
-    """C[batch, m, n] = A[batch, m, k] · B[k, n], of B one matrix or one for each of the batch."""
-
-    batch: int
-    m: int
-    n: int
-    k: int
-    bias: bool
-    out_bytes: int
 
 
 @dataclass(frozen=True)
@@ -127,7 +116,7 @@ def left_over(out: Issue, blocks: Number, products: Number, pace: Number, hardwa
     return replace(out, times=1 + np.maximum(blocks - 1 - done, 0))
 
 
-def gemm_loops(shape: GemmShape, c: Columns, flow: str, hardware: Hardware) -> Loop:
+def gemm_loops(shape: GemmProblem, c: Columns, flow: str, hardware: Hardware) -> Loop:
     """Tiles of C in the order of the mapping; chunks of the reduction; products of blocks.
 
     Columns: tm, tn, tk (elements of a tile), m_outer, level_a, level_b, slots_a, slots_b, slots_c, interleave. Sizes
@@ -151,7 +140,7 @@ def gemm_loops(shape: GemmShape, c: Columns, flow: str, hardware: Hardware) -> L
     share = (1 - 1 / kb) * (1 - 1 / (mb * nb)) if flow == "os" else 0
 
     blocks, last = mb * nb, c["interleave"] == 1
-    bias = load_bias(blocks * shape.bias, rows, port, beats(shape.n, dim, 4, port))
+    bias = load_bias(blocks * (shape.bias is not None), rows, port, beats(shape.n, dim, 4, port))
     out = save(blocks, rows, port, dim, beats(shape.n, dim, shape.out_bytes, port))
     overlap = np.where(last | (flow == "ws"), blocks - 1, blocks) * (kb if flow == "os" else 1)
     end = left_over(out, blocks, overlap, dim if flow == "os" else rows, hardware)

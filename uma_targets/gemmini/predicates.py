@@ -8,34 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from archloom.tvm_backend.compiled import OptionValue
+from archloom.mapper.options import OptionValue
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.uma_targets.gemmini.instructions import MOST_POOL_EXTENT
-from archloom.uma_targets.kit.rules import (
-    QUANTIZATION,
-    AllOf,
-    Rule,
-    SizedRule,
-    activation_saturates,
-    all_of,
-    constant_kernel,
-    has_relu,
-    int8_operands,
-    int8_result,
-    int32_bias,
-    one_requantization,
-    per_tensor_scales,
-    plain_matmul,
-    pool_stage,
-    requantization_scale,
-    scalar,
-)
-
-__all__ = [
-    "ADD", "CONV2D", "CONV2D_SIZED", "MATMUL", "AllOf", "Rule", "activation_saturates", "all_of", "constant_kernel",
-    "int8_operands", "int8_result", "int32_bias", "one_requantization", "per_tensor_scales", "plain_matmul",
-    "pool_in_mvout", "pool_stage", "pool_without_recomputation", "requantization_scale", "tied_addition",
-]
+from archloom.uma_targets.kit import rules
 
 POOL_FIELD = 3
 """largest window, stride and padding that the two-bit fields of config_st hold"""
@@ -48,8 +24,8 @@ def tied_addition(op: QuantizedOp) -> str | None:
         return f"the operands have shapes {a.shape} and {b.shape}"
     if a.is_constant or b.is_constant:
         return "an operand is constant"
-    if scalar(a.scale) != scalar(b.scale):
-        return f"the operands have scales {float(scalar(a.scale)):.6g} and {float(scalar(b.scale)):.6g}"
+    if rules.scalar(a.scale) != rules.scalar(b.scale):
+        return f"the operands have scales {float(rules.scalar(a.scale)):.6g} and {float(rules.scalar(b.scale)):.6g}"
     return None
 
 
@@ -58,7 +34,7 @@ def pool_in_mvout(op: QuantizedOp) -> str | None:
 
     mvout pads with zeros, which is the maximum's neutral element only for values that are not negative.
     """
-    pool = pool_stage(op)
+    pool = rules.pool_stage(op)
     if pool is None:
         return None
     window, stride, padding = pool.attrs["pool_size"], pool.attrs["strides"], pool.attrs["padding"]
@@ -72,7 +48,7 @@ def pool_in_mvout(op: QuantizedOp) -> str | None:
         return "it has dilation, ceil_mode or another layout than NCHW"
     if max(op.shape[2:] + pool.shape[2:]) > MOST_POOL_EXTENT:
         return f"the image of {op.shape[2]} x {op.shape[3]} is larger than {MOST_POOL_EXTENT}"
-    if not has_relu(op):
+    if not rules.has_relu(op):
         return "no ReLU precedes it"
     return None
 
@@ -82,10 +58,10 @@ def pool_without_recomputation(op: QuantizedOp, options: Mapping[str, OptionValu
 
     Tiles of a larger image would each compute the rows again in which their windows overlap.
     """
-    pool = pool_stage(op)
+    pool = rules.pool_stage(op)
     if pool is None or pool.attrs["pool_size"][0] <= pool.attrs["strides"][0]:
         return None
-    rows = accumulator_rows(options) // 2
+    rows = isa_parameters(options)["acc_rows"] // 2
     height, width = op.shape[2:]
     if height * width > rows:
         return (f"its windows overlap ({pool.attrs['pool_size'][0]} > {pool.attrs['strides'][0]}) and the {height} x "
@@ -93,14 +69,13 @@ def pool_without_recomputation(op: QuantizedOp, options: Mapping[str, OptionValu
     return None
 
 
-def accumulator_rows(options: Mapping[str, OptionValue]) -> int:
-    """Rows of the accumulator at these options."""
+def isa_parameters(options: Mapping[str, OptionValue]) -> Mapping[str, int]:
+    """The parameters of the ISA at these options: sizes of the array and of its memories."""
     from archloom.uma_targets.gemmini.accelerator import GEMMINI
 
-    return dict(GEMMINI.isa(options).parameters)["acc_rows"]
+    return dict(GEMMINI.isa(options).parameters)
 
 
-CONV2D: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, constant_kernel, pool_in_mvout)
-CONV2D_SIZED: tuple[SizedRule, ...] = (pool_without_recomputation,)
-MATMUL: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_matmul)
-ADD: tuple[Rule, ...] = (*QUANTIZATION, tied_addition)
+CONV2D: tuple[rules.Rule, ...] = (*rules.QUANTIZATION, rules.int32_bias, rules.constant_kernel, pool_in_mvout)
+CONV2D_SIZED: tuple[rules.SizedRule, ...] = (pool_without_recomputation,)
+ADD: tuple[rules.Rule, ...] = (*rules.QUANTIZATION, tied_addition)

@@ -3,65 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as MappingABC
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from archloom.mapper import space as tables
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import LEVELS, Mapping
 from archloom.mapper.pipeline import cycles, places
 from archloom.mapper.reuse import ceil_div, conv_residency, gemm_residency
-from archloom.mapper.space import (
-    HOIST,
-    INTERLEAVE,
-    STREAM,
-    Columns,
-    Space,
-    SpaceBuilder,
-    Table,
-    crossed,
-    divisions,
-    product,
-    select,
-)
+from archloom.mapper.space import HOIST, INTERLEAVE, STREAM, Columns, Space, SpaceBuilder, Table
 from archloom.mapper.workload import Workload
 from archloom.oracle.stream import HbmTensor
 from archloom.uma_targets.gemmini.conv_axes import Axis, Run, runs
 from archloom.uma_targets.gemmini.conv_schemes import Channels, KernelRow, Scheme
 from archloom.uma_targets.gemmini.emit import gemm_problem, image
+from archloom.uma_targets.gemmini.emit_gemm import GemmProblem
 from archloom.uma_targets.gemmini.instructions import MOST_POOL_EXTENT
-from archloom.uma_targets.gemmini.loops import ConvShape, GemmShape, add_loops, conv_loops, gemm_loops
+from archloom.uma_targets.gemmini.loops import ConvShape, add_loops, conv_loops, gemm_loops
 
 SPAD, ACC = "rows of the scratchpad", "rows of the accumulator"
 
-@dataclass(frozen=True)
-class Bounds:
-    """Rows of the two local memories, rows and columns of the array, and cycles until a load has arrived."""
-
-    spad_rows: int
-    acc_rows: int
-    dim: int
-    load_latency: int
-
-
 def space(workload: Workload, hardware: Hardware, options: MappingABC[str, Any]) -> Space:
     """All candidates that fit; MappingError if none does."""
-    bounds = Bounds(
-        hardware.memory("spad").rows, hardware.memory("acc").rows, hardware.dim,
-        hardware.memory("hbm").read_latency_cycles + hardware.latency_cycles("mvin", {"rows": hardware.dim}))
     builder = SpaceBuilder(
-        workload.name, {SPAD: bounds.spad_rows, ACC: bounds.acc_rows},
+        workload.name, {SPAD: hardware.memory("spad").rows, ACC: hardware.memory("acc").rows},
         "a larger scratchpad or accumulator (scratchpad_kib, accumulator_kib) or a smaller dim")
     flows = ("ws", "os") if options["dataflow"] == "auto" else (options["dataflow"],)
     if workload.kind == "add":
         _add_additions(builder, workload, hardware)
     elif workload.kind == "gemm" or workload.is_pointwise:
         for flow in flows:
-            _add_gemms(builder, workload, hardware, bounds, flow, single=len(flows) == 1)
+            _add_gemms(builder, workload, hardware, flow, single=len(flows) == 1)
     else:
         for flow in flows:
-            _add_convs(builder, workload, hardware, bounds, flow, single=len(flows) == 1)
+            _add_convs(builder, workload, hardware, flow, single=len(flows) == 1)
     return builder.build()
 
 
@@ -72,7 +48,7 @@ def _add_additions(builder: SpaceBuilder, workload: Workload, hardware: Hardware
     dim, out_bytes = hardware.dim, 4 if workload.epilogue.out_dtype == "int32" else 1
     rows = int(ceil_div(workload.extent("i"), dim))
     tiles = [t * dim for t in (1, 2, 4, 8, 16) if t * dim <= max(dim, rows)]
-    columns = product({"rows": tiles, "slots_c": [1, 2, 4, 8, 16]})
+    columns = tables.product({"rows": tiles, "slots_c": [1, 2, 4, 8, 16]})
 
     def estimate(c: Columns) -> np.ndarray:
         return cycles(add_loops(rows, out_bytes, c, dim), hardware)
@@ -86,60 +62,62 @@ def _add_additions(builder: SpaceBuilder, workload: Workload, hardware: Hardware
 # matrix products
 
 
-def _add_gemms(
-    builder: SpaceBuilder, workload: Workload, hardware: Hardware, bounds: Bounds, flow: str, *, single: bool
-) -> None:
+def _add_gemms(builder: SpaceBuilder, workload: Workload, hardware: Hardware, flow: str, *, single: bool) -> None:
     """``single``: no other dataflow is considered. Otherwise sums stay only where there are several to add up."""
     nowhere = {t.name: HbmTensor("", 0, (), "int8") for t in (*workload.inputs, workload.output)}
     p = gemm_problem(workload, nowhere)
-    shape = GemmShape(p.batch, p.m, p.n, p.k, p.bias is not None, 4 if p.epilogue.out_dtype == "int32" else 1)
-    dim, os = bounds.dim, flow == "os"
-    most = bounds.acc_rows // dim
-    tiles = product({
-        "mb": divisions(p.m, dim, most), "nb": divisions(p.n, dim, most),
-        "kb": divisions(p.k, dim) if os else [k for k in (1, 2) if k <= ceil_div(p.k, dim)],
+    dim, os, acc_rows = hardware.dim, flow == "os", hardware.memory("acc").rows
+    most = acc_rows // dim
+    tiles = tables.product({
+        "mb": tables.divisions(p.m, dim, most), "nb": tables.divisions(p.n, dim, most),
+        "kb": tables.divisions(p.k, dim) if os else [k for k in (1, 2) if k <= ceil_div(p.k, dim)],
     })
     alone = tiles["kb"] == 1 if os and not single and p.k > dim else np.zeros(len(tiles["kb"]), bool)
-    tiles = select(tiles, (tiles["mb"] * tiles["nb"] <= most) & ~alone)
-    choices = product({
+    tiles = tables.select(tiles, (tiles["mb"] * tiles["nb"] <= most) & ~alone)
+    choices = tables.product({
         "m_outer": [0, 1], "level_a": [STREAM, HOIST, INTERLEAVE], "level_b": [STREAM, HOIST, INTERLEAVE],
     })
     # the operand that the outer loop does not index stays for all of it, or is streamed
     inner = np.where(choices["m_outer"], choices["level_b"], choices["level_a"])
-    choices = select(choices, inner != INTERLEAVE)
-    columns = crossed(tiles, choices)
+    choices = tables.select(choices, inner != INTERLEAVE)
+    columns = tables.crossed(tiles, choices)
     columns |= {f"t{d}": np.minimum(columns[f"{d}b"] * dim, ceil_div(e, dim) * dim)
                 for d, e in (("m", p.m), ("n", p.n), ("k", p.k))}
     # more places for sums are never slower; where stores stand is tried with the best
-    columns["slots_c"] = _most_fitting((4, 2), columns["mb"] * columns["nb"] * dim, bounds.acc_rows)
+    columns["slots_c"] = _most_fitting((4, 2), columns["mb"] * columns["nb"] * dim, acc_rows)
     columns["interleave"] = np.zeros(len(columns["tm"]), np.int64)
     r = gemm_residency(p.m, p.n, p.k, columns["tm"], columns["tn"], columns["tk"], columns["m_outer"],
                        columns["level_a"] == STREAM, columns["level_b"] == STREAM, dim)
-    _gemm_slots(columns, shape, np.asarray(r.a_rows), np.asarray(r.b_rows), bounds)
+    _gemm_slots(columns, p, np.asarray(r.a_rows), np.asarray(r.b_rows), hardware)
     spad = r.a_rows * columns["slots_a"] + r.b_rows * columns["slots_b"]
     builder.add(Table(
         columns, {SPAD: np.asarray(spad), ACC: np.asarray(r.c_rows * columns["slots_c"])},
-        lambda c: cycles(gemm_loops(shape, c, flow, hardware), hardware), lambda c, i: _gemm_mapping(c, i, flow),
+        lambda c: cycles(gemm_loops(p, c, flow, hardware), hardware), lambda c, i: _gemm_mapping(c, i, flow),
         family=("mb", "nb", "kb"),
     ))
 
 
 def _gemm_slots(
-    columns: dict[str, np.ndarray], shape: GemmShape, a_rows: np.ndarray, b_rows: np.ndarray, bounds: Bounds
+    columns: dict[str, np.ndarray], shape: GemmProblem, a_rows: np.ndarray, b_rows: np.ndarray, hardware: Hardware
 ) -> None:
     """Slots of A and B: streamed ones as many as hide the latency, hoisted ones two where a next tile follows."""
-    dim = bounds.dim
+    dim, spad_rows = hardware.dim, hardware.memory("spad").rows
     chunk = (columns["tm"] // dim) * (columns["tn"] // dim) * (columns["tk"] // dim) * dim
-    wanted = places(bounds.load_latency, chunk)
+    wanted = places(_load_latency(hardware), chunk)
     for name, mine, rows, other in (("a", columns["m_outer"] == 1, a_rows, b_rows),
                                     ("b", columns["m_outer"] == 0, b_rows, a_rows)):
         extent, tile = (shape.m, columns["tm"]) if name == "a" else (shape.n, columns["tn"])
         single = np.where(mine, tile >= extent, shape.batch == 1)
         slots = np.where(columns[f"level_{name}"] == STREAM, wanted, np.where(single, 1, 2))
-        room = np.maximum(1, (bounds.spad_rows - other * np.minimum(2, wanted)) // np.maximum(rows, 1))
+        room = np.maximum(1, (spad_rows - other * np.minimum(2, wanted)) // np.maximum(rows, 1))
         while (over := slots > room).any() and (slots[over] > 1).any():
             slots = np.where(over & (slots > 1), slots // 2, slots)
         columns[f"slots_{name}"] = slots
+
+
+def _load_latency(hardware: Hardware) -> int:
+    """Cycles until a load has arrived."""
+    return hardware.memory("hbm").read_latency_cycles + int(hardware.latency_columns("mvin", {"rows": hardware.dim}))
 
 
 def _most_fitting(counts: tuple[int, ...], rows: np.ndarray, room: int) -> np.ndarray:
@@ -162,12 +140,10 @@ def _gemm_mapping(c: Columns, i: int, flow: str) -> Mapping:
 # convolutions
 
 
-def _add_convs(
-    builder: SpaceBuilder, workload: Workload, hardware: Hardware, bounds: Bounds, flow: str, *, single: bool
-) -> None:
+def _add_convs(builder: SpaceBuilder, workload: Workload, hardware: Hardware, flow: str, *, single: bool) -> None:
     """``single``: no other dataflow is considered. Otherwise sums stay only where a chunk has several to add up."""
     nowhere = {t.name: HbmTensor("", 0, (), "int8") for t in workload.inputs}
-    picture = image(workload, nowhere, bounds.dim)
+    picture = image(workload, nowhere, hardware.dim)
     schemes: list[tuple[str, Scheme]] = [("channels", Channels(picture))]
     packed = KernelRow(picture)
     if picture.packs_kernel_rows and packed.chunks < schemes[0][1].chunks * schemes[0][1].steps:
@@ -175,41 +151,39 @@ def _add_convs(
     for packing, scheme in schemes:
         if flow == "os" and not single and scheme.steps == 1:
             continue
-        columns = _conv_columns(workload, scheme, bounds)
+        columns = _conv_columns(workload, scheme, hardware)
         if not len(columns["o"]):
             continue
-        builder.add(_conv_table(workload, scheme, packing, hardware, bounds, columns, flow))
+        builder.add(_conv_table(workload, scheme, packing, hardware, columns, flow))
 
 
-def _conv_columns(
-    workload: Workload, scheme: Scheme, bounds: Bounds
-) -> dict[str, np.ndarray]:
+def _conv_columns(workload: Workload, scheme: Scheme, hardware: Hardware) -> dict[str, np.ndarray]:
     """Tiles that the accumulator may hold, with all ways to load and keep them."""
-    picture, dim = scheme.image, bounds.dim
+    picture, dim, acc_rows = scheme.image, hardware.dim, hardware.memory("acc").rows
     pooled = workload.epilogue.pool is not None
-    heights = divisions(picture.rows.outputs, 1, limit=16)
-    widths = divisions(picture.cols.outputs, 1, limit=8)
+    heights = tables.divisions(picture.rows.outputs, 1, limit=16)
+    widths = tables.divisions(picture.cols.outputs, 1, limit=8)
     stats_h = [_axis_stats(picture.rows, int(t), dim, scheme) for t in heights]
     stats_w = [_axis_stats(picture.cols, int(t), dim, scheme) for t in widths]
-    blocks = divisions(picture.o, dim, bounds.acc_rows)
-    tiles = product({"h": range(len(heights)), "w": range(len(widths)), "ob": blocks})
+    blocks = tables.divisions(picture.o, dim, acc_rows)
+    tiles = tables.product({"h": range(len(heights)), "w": range(len(widths)), "ob": blocks})
     sums = np.array([s["most"] for s in stats_h])[tiles["h"]] * np.array([s["most"] for s in stats_w])[tiles["w"]]
-    fits = sums * tiles["ob"] <= bounds.acc_rows
+    fits = sums * tiles["ob"] <= acc_rows
     if not fits.any():
         fits = sums * tiles["ob"] == (sums * tiles["ob"]).min()
     if pooled:
         extents = [np.array([s["most"] for s in stats])[tiles[d]] for d, stats in (("h", stats_h), ("w", stats_w))]
         fits &= (extents[0] <= MOST_POOL_EXTENT) & (extents[1] <= MOST_POOL_EXTENT)
-    tiles = select(tiles, fits)
-    choices = product({"o_outer": [0, 1], "level_x": [STREAM, HOIST, INTERLEAVE], "level_w": [STREAM, HOIST],
+    tiles = tables.select(tiles, fits)
+    choices = tables.product({"o_outer": [0, 1], "level_x": [STREAM, HOIST, INTERLEAVE], "level_w": [STREAM, HOIST],
                        "slots_x": [1, 2]})
-    choices = select(choices, (choices["o_outer"] == 0) | (choices["level_x"] == STREAM))
-    columns = crossed(tiles, choices)
+    choices = tables.select(choices, (choices["o_outer"] == 0) | (choices["level_x"] == STREAM))
+    columns = tables.crossed(tiles, choices)
     columns["oh"], columns["ow"] = heights[columns["h"]], widths[columns["w"]]
     columns["o"] = np.minimum(columns["ob"] * dim, ceil_div(picture.o, dim) * dim)
     columns |= _tile_stats(stats_h, stats_w, columns, scheme)
     # more places for sums are never slower
-    columns["slots_c"] = _most_fitting((2,), columns["most_h"] * columns["most_w"] * columns["ob"], bounds.acc_rows)
+    columns["slots_c"] = _most_fitting((2,), columns["most_h"] * columns["most_w"] * columns["ob"], acc_rows)
     return columns
 
 
@@ -262,21 +236,22 @@ def _tile_stats(
 
 
 def _conv_table(
-    workload: Workload, scheme: Scheme, packing: str, hardware: Hardware, bounds: Bounds,
+    workload: Workload, scheme: Scheme, packing: str, hardware: Hardware,
     columns: dict[str, np.ndarray], flow: str,
 ) -> Table:
     picture, epilogue = scheme.image, workload.epilogue
     shape = ConvShape(_phases(scheme), workload.extent("n"), picture.c, picture.o, epilogue.bias,
                       4 if epilogue.out_dtype == "int32" else 1)
-    dim, o_blocks, o_tiles = bounds.dim, ceil_div(columns["o"], bounds.dim), ceil_div(picture.o, columns["o"])
-    slots = places(bounds.load_latency, columns["sums"] / columns["tiles"] * o_blocks)
+    dim, o_tiles = hardware.dim, ceil_div(picture.o, columns["o"])
+    o_blocks = ceil_div(columns["o"], dim)
+    slots = places(_load_latency(hardware), columns["sums"] / columns["tiles"] * o_blocks)
     columns["slots_w"] = np.where(columns["level_w"] == STREAM, slots, np.where(
         (columns["o_outer"] == 1) & (o_tiles > 1), 2, 1))
     heights, of_height = np.unique(columns["most_h"], return_inverse=True)
     widths, of_width = np.unique(columns["most_w"], return_inverse=True)
     rows = np.array([[scheme.input_rows(h, w) for w in widths.tolist()] for h in heights.tolist()])
     x_chunk = rows[of_height, of_width]
-    r = conv_residency(
+    x_rows, w_rows, c_rows = conv_residency(
         x_chunk, dim, columns["most_h"] * columns["most_w"], scheme.chunks, scheme.steps, o_tiles, o_blocks,
         columns["level_x"] == STREAM, columns["level_w"] == STREAM, columns["o_outer"] == 1, flow == "os",
     )
@@ -287,8 +262,8 @@ def _conv_table(
 
     return Table(
         columns, {
-            SPAD: np.asarray(r.x_rows * columns["slots_x"] + r.w_rows * columns["slots_w"]),
-            ACC: np.asarray(r.c_rows * columns["slots_c"]),
+            SPAD: np.asarray(x_rows * columns["slots_x"] + w_rows * columns["slots_w"]),
+            ACC: np.asarray(c_rows * columns["slots_c"]),
         }, estimate, lambda c, i: _conv_mapping(c, i, flow, packing, dim), family=("oh", "ow", "ob"),
     )
 

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from archloom.mapper import workload as wl
-from archloom.tvm_backend.compiled import OptionValue
+from archloom.mapper.options import OptionValue
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets.backend import Lowered
 from archloom.tvm_backend.targets.layouts import NHWC
+from archloom.uma_targets.gemmini.predicates import isa_parameters
 from archloom.uma_targets.kit import strategies
 
 
@@ -27,7 +28,7 @@ def conv2d(op: QuantizedOp, options: Mapping[str, OptionValue]) -> Lowered:
         return strategies.conv2d(op)
     n, channels, h, w = op.operands[0].shape
     o, c, kh, kw = kernel.shape
-    blocks = merged_groups(groups, max(c, o // groups), array_size(options))
+    blocks = merged_groups(groups, max(c, o // groups), isa_parameters(options)["dim"])
     top, left, bottom, right = op.attrs["padding"]
     sh, sw = op.attrs["strides"]
     dh, dw = op.attrs["dilation"]
@@ -39,13 +40,6 @@ def conv2d(op: QuantizedOp, options: Mapping[str, OptionValue]) -> Lowered:
     weights = np.ascontiguousarray(diagonal(kernel.array, groups, blocks)).reshape(work.inputs[1].shape)
     base = "conv2d" if groups == 1 else "depthwise_conv2d" if c == 1 else "grouped_conv2d"
     return Lowered(work, strategies.label(base, op), (("X", 0),), {"W": weights, **strategies.bias(op)}, NHWC)
-
-
-def array_size(options: Mapping[str, OptionValue]) -> int:
-    """Rows and columns of the array at these options."""
-    from archloom.uma_targets.gemmini.accelerator import GEMMINI
-
-    return dict(GEMMINI.isa(options).parameters)["dim"]
 
 
 def merged_groups(groups: int, channels: int, dim: int) -> int:

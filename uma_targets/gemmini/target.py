@@ -9,7 +9,7 @@ from archloom.tvm_backend.targets.backend import UMABackend
 from archloom.uma_targets.gemmini import predicates
 from archloom.uma_targets.gemmini.accelerator import GEMMINI
 from archloom.uma_targets.gemmini.strategies import conv2d
-from archloom.uma_targets.kit import strategies, sums
+from archloom.uma_targets.kit import rules, strategies, sums
 from archloom.uma_targets.kit.patterns import fused
 
 FUSED = {"pool": ("conv2d",), "activation": ("conv2d", "matmul", "add"), "plain": ("conv2d", "matmul", "add")}
@@ -24,10 +24,10 @@ class Gemmini(UMABackend):
 
     def __init__(self) -> None:
         super().__init__()
-        conv = predicates.all_of("nn.conv2d", predicates.CONV2D, predicates.CONV2D_SIZED)
-        matmul = predicates.all_of("matmul", predicates.MATMUL)
-        add = predicates.all_of("add", predicates.ADD)
-        taken: dict[str, tuple[predicates.AllOf, Any]] = {
+        conv = rules.AllOf("nn.conv2d", predicates.CONV2D, predicates.CONV2D_SIZED)
+        matmul = rules.AllOf("matmul", rules.INT8_MATMUL)
+        add = rules.AllOf("add", predicates.ADD)
+        taken: dict[str, tuple[rules.AllOf, Any]] = {
             "conv2d": (conv, conv2d), "matmul": (matmul, strategies.matmul), "add": (add, strategies.add)}
         for form, anchors in FUSED.items():
             for anchor in anchors:
@@ -40,8 +40,8 @@ class Gemmini(UMABackend):
     def _offer_sums(self) -> None:
         """What one factor for all sums and zero points of 0 are not enough for: the host makes the results."""
         for anchor, own, strategy in (
-            ("conv2d", predicates.all_of("nn.conv2d", sums.SUMS_CONV2D), sums.with_sums(conv2d)),
-            ("matmul", predicates.all_of("matmul", sums.SUMS_MATMUL),
+            ("conv2d", rules.AllOf("nn.conv2d", sums.SUMS_CONV2D), sums.with_sums(conv2d)),
+            ("matmul", rules.AllOf("matmul", sums.SUMS_MATMUL),
              sums.with_sums(lambda op, options: strategies.matmul(op))),
         ):
             for form, pattern in WIDE.items():

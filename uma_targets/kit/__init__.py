@@ -23,25 +23,15 @@ A target states a graph (``acadl_models/``), an ISA (``oracle/isas/``), an emiss
 and one line in ``archloom.tvm_backend.targets.registry.BUILT_IN`` (or an entry point of the group ``archloom.targets``
 in another package). With it ``targets``, ``describe``, ``estimate``, ``compile``, ``run`` and ``check`` work.
 
-Numbers. ``numbers="int8"`` (the default): A, B and C lie in HBM as int8, the bias as int32. The ISA adds up exactly
-(32 bits), then stores ``saturate(round_half_even(float32(sum) * scale))``, and with ReLU the maximum of that and 0:
-the factor's bits (:attr:`Gemm.scale_bits`) are an attribute of the storing (or of a configuring) instruction. Then
-results equal onnxruntime's. An accelerator of wider integers widens bytes in its loads. ``numbers="float32"``: all
-four are float32 and the network is taken as it is, without calibration.
-
-The mapping that the emission gets has ``mapping.size("m" | "n" | "k")`` in elements, ``mapping.order`` (loops over
-tiles, outermost first) and ``mapping.dataflow`` where the tiling offers several. Candidates are ranked by an estimate
-of traffic and multiplications, or by what the loops of the emission issue where the tiling declares them (``loops``,
-:mod:`archloom.mapper.pipeline`); the
-first are simulated and the fastest is taken and kept, as for every target.
-
-The worked example is :mod:`archloom.uma_targets.oma`; ``docs/writing_a_target.md`` explains it.
+The worked example is :mod:`archloom.uma_targets.oma`; ``docs/writing_a_target.md`` explains it, and says which
+numbers lie where, what a mapping has, and how candidates are ranked.
 """
 
+from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
-from archloom.mapper.options import Option
+from archloom.mapper.options import GraphOptions, Option
 from archloom.mapper.pipeline import Issue, Loop
-from archloom.mapper.space import divided
+from archloom.mapper.space import Columns, divided
 from archloom.mapper.tiling import Shape, Tiling, square_tiles, tile_loads
 from archloom.oracle.stream import Instr
 from archloom.uma_targets.kit.gemm import EmitGemm, Gemm
@@ -49,6 +39,7 @@ from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, 
 from archloom.uma_targets.kit.target import GemmKit, KitTarget
 
 __all__ = [
-    "EmitGemm", "Gemm", "GemmKit", "Instr", "Issue", "KitTarget", "Loop", "Nodes", "Option", "Piece", "Shape",
-    "TileMapping", "Tiling", "ceil_div", "divided", "each", "pieces", "repeat", "square_tiles", "tile_loads",
+    "Columns", "EmitGemm", "Gemm", "GemmKit", "GraphOptions", "Hardware", "Instr", "Issue", "KitTarget", "Loop",
+    "Nodes", "Option", "Piece", "Shape", "TileMapping", "Tiling", "ceil_div", "divided", "each", "pieces", "repeat",
+    "square_tiles", "tile_loads",
 ]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from archloom.mapper import workload as wl
+from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.space import Space
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.ir.attention import AttentionShape
@@ -19,10 +21,6 @@ from archloom.tvm_backend.passes.attention import LOWEST
 from archloom.tvm_backend.targets.backend import Lowered, Verdict
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 from archloom.uma_targets.kit.nest import Nodes, float_bits, repeat
-
-if TYPE_CHECKING:
-    from archloom.mapper.hardware import Hardware
-    from archloom.mapper.space import Space
 
 Options: TypeAlias = Mapping[str, Any]
 ITEM = 4

@@ -60,15 +60,12 @@ class Gemm:
         return self.k * self.item, self.n * self.item, self.n * self.out_item
 
     def a_at(self, m: Affine | int, k: Affine | int) -> Affine:
-        """Byte address of A[m, k]."""
         return self.a + Affine.of(m) * (self.k * self.item) + Affine.of(k) * self.item
 
     def b_at(self, k: Affine | int, n: Affine | int) -> Affine:
-        """Byte address of B[k, n]."""
         return self.b + Affine.of(k) * (self.n * self.item) + Affine.of(n) * self.item
 
     def c_at(self, m: Affine | int, n: Affine | int) -> Affine:
-        """Byte address of C[m, n]."""
         return self.c + Affine.of(m) * (self.n * self.out_item) + Affine.of(n) * self.out_item
 
     def bias_at(self, n: Affine | int) -> Affine:
@@ -101,21 +98,17 @@ class GemmEmitter:
 
     def emit(self, workload: Workload, mapping: TileMapping) -> Stream:
         """The stream; arguments and results are named, shaped and ordered as the workload's tensors."""
-        if workload.kind == "attention" and self.attention is not None:
-            return self._emit_attention(workload, mapping, self.attention)
-        batch, m, n, k = sizes_of(workload)
-        memory, parameters = Memory.of(workload), dict(self.isa_parameters)
+        memory, parameters, more = Memory.of(workload), dict(self.isa_parameters), 0
         addresses = {t.name: t.address for t in memory.tensors}
-        body = repeat("batch", batch, lambda b: self.write(
-            gemm_of(workload, addresses, memory.end, b), mapping, parameters))
-        more = 0 if self.workspace_bytes is None else self.workspace_bytes(m, n, k, mapping)
+        if workload.kind == "attention" and self.attention is not None:
+            body = emit_heads(workload, self.attention, mapping, parameters, addresses)
+        else:
+            batch, m, n, k = sizes_of(workload)
+            body = repeat("batch", batch, lambda b: self.write(
+                gemm_of(workload, addresses, memory.end, b), mapping, parameters))
+            if self.workspace_bytes is not None:
+                more = self.workspace_bytes(m, n, k, mapping)
         return memory.stream(self.isa, self.isa_parameters, body, more)
-
-    def _emit_attention(self, workload: Workload, mapping: TileMapping, kernel: AttentionKernel) -> Stream:
-        memory = Memory.of(workload)
-        body = emit_heads(
-            workload, kernel, mapping, dict(self.isa_parameters), {t.name: t.address for t in memory.tensors})
-        return memory.stream(self.isa, self.isa_parameters, body)
 
 
 def gemm_of(workload: Workload, addresses: Mapping[str, int], workspace: int, batch: Affine) -> Gemm:

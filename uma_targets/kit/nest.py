@@ -107,7 +107,6 @@ class Memory:
 
     @property
     def by_name(self) -> dict[str, HbmTensor]:
-        """The tensors by their names."""
         return {t.name: t for t in self.tensors}
 
     @property

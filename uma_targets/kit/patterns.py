@@ -18,7 +18,6 @@ Form: TypeAlias = Callable[[DFPattern], DFPattern]
 
 
 def dequantized() -> DFPattern:
-    """A dequantized operand."""
     return is_op("relax.dequantize")(wildcard(), is_const(), is_const())
 
 
@@ -83,11 +82,6 @@ FORMS: Mapping[str, Form] = {
 }
 
 
-def fused(anchor: str, form: str) -> DFPattern:
-    """An operator of a quantized network in one of :data:`FORMS`."""
-    return FORMS[form](ANCHORS[anchor]())
-
-
 # float networks -----------------------------------------------------------------------------------------------------
 
 
@@ -96,26 +90,19 @@ def float_biased(value: DFPattern) -> DFPattern:
     return is_op("relax.add")(value, is_const()) | is_op("relax.add")(is_const(), value) | value
 
 
-def float_matmul() -> DFPattern:
-    """Dense and batched matmul, with or without bias (constants are transposed before)."""
-    return float_biased(is_op("relax.matmul")(wildcard(), wildcard()))
-
-
-def float_conv2d() -> DFPattern:
-    """A convolution with a constant kernel, with or without bias."""
-    return float_biased(is_op("relax.nn.conv2d")(wildcard(), is_const()))
-
-
 def attention() -> DFPattern:
     """Attention as one operator, with or without what is added to its scores."""
     three = [wildcard() for _ in range(3)]
     return is_op("relax.nn.attention")(*three) | is_op("relax.nn.attention_bias")(*[wildcard() for _ in range(4)])
 
 
-FLOAT_ANCHORS: Mapping[str, Anchor] = {"conv2d": float_conv2d, "matmul": float_matmul}
+FLOAT_ANCHORS: Mapping[str, Anchor] = {
+    "conv2d": lambda: float_biased(is_op("relax.nn.conv2d")(wildcard(), is_const())),  # with a constant kernel
+    "matmul": lambda: float_biased(is_op("relax.matmul")(wildcard(), wildcard())),  # constants are transposed before
+}
 FLOAT_FORMS: Mapping[str, Form] = {"plain": lambda value: value, "activation": clipped}
 
 
-def float_fused(anchor: str, form: str) -> DFPattern:
-    """An operator of a float network in one of :data:`FLOAT_FORMS`."""
-    return FLOAT_FORMS[form](FLOAT_ANCHORS[anchor]())
+def fused(anchor: str, form: str, *, floats: bool = False) -> DFPattern:
+    """An operator of a quantized network in one of :data:`FORMS`, or of one of ``floats`` in :data:`FLOAT_FORMS`."""
+    return FLOAT_FORMS[form](FLOAT_ANCHORS[anchor]()) if floats else FORMS[form](ANCHORS[anchor]())

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from archloom.tvm_backend.compiled import OptionValue
+from archloom.mapper.options import OptionValue
 from archloom.tvm_backend.ir.match import QuantizedOp, Stage
 from archloom.tvm_backend.targets.backend import Verdict
 
@@ -209,9 +209,7 @@ QUANTIZATION: tuple[Rule, ...] = (
 INT8_MATMUL: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_matmul)
 INT8_CONV2D: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_convolution, pointwise_convolution)
 FLOAT_MATMUL: tuple[Rule, ...] = (float32_operands, float32_bias, plain_matmul, relu_only)
-FLOAT_CONV2D: tuple[Rule, ...] = (
-    float32_operands, float32_bias, plain_convolution, pointwise_convolution, relu_only,
-)
+FLOAT_CONV2D: tuple[Rule, ...] = (float32_operands, float32_bias, plain_convolution, pointwise_convolution, relu_only)
 
 
 @dataclass(frozen=True)
@@ -244,21 +242,14 @@ def stated(rule: Callable[..., str | None]) -> str:
     return " ".join((rule.__doc__ or rule.__name__).strip().split("\n\n")[0].split())
 
 
-def all_of(anchor: str, rules: tuple[Rule, ...], sized: tuple[SizedRule, ...] = ()) -> AllOf:
-    """See :class:`AllOf`."""
-    return AllOf(anchor, rules, sized)
-
-
 # numbers of an operator ---------------------------------------------------------------------------------------------
 
 
 def scalar(scale: np.ndarray) -> np.float32:
-    """The single value of a scale."""
     return np.float32(scale.reshape(-1)[0])
 
 
 def result_scale(op: QuantizedOp) -> np.float32:
-    """Scale of the requantized result."""
     last = next(s for s in reversed(op.stages) if s.kind == "quantize")
     assert last.scale is not None
     return scalar(last.scale)

@@ -20,9 +20,7 @@ def matmul(op: QuantizedOp) -> Lowered:
     n = b.read_shape[-1]
     batched = len(b.read_shape) > 2 and b.read_shape[:-2] == a.read_shape[:-2]
     rows, batch = (m, math.prod(lead)) if batched else (m * math.prod(lead), 1)
-    work = wl.gemm(
-        rows, n, k, batch=batch, epilogue=epilogue(op), shared_b=not batched, name=op.name, dtype=a.dtype
-    )
+    work = wl.gemm(rows, n, k, batch=batch, epilogue=epilogue(op), shared_b=not batched, name=op.name, dtype=a.dtype)
     constants = bias(op)
     inputs: tuple[tuple[str, int], ...] = (("A", 0), ("B", 1))
     if b.array is not None:
@@ -98,12 +96,5 @@ def bias(op: QuantizedOp) -> dict[str, np.ndarray]:
 
 
 def label(base: str, op: QuantizedOp) -> str:
-    """``base`` with what is fused to it."""
-    parts = [base]
-    if op.bias is not None:
-        parts.append("bias")
-    if has_relu(op):
-        parts.append("relu")
-    if pool_stage(op) is not None:
-        parts.append("max_pool")
-    return "+".join(parts)
+    fused = {"bias": op.bias is not None, "relu": has_relu(op), "max_pool": pool_stage(op) is not None}
+    return "+".join([base, *(name for name, there in fused.items() if there)])

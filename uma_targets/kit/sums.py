@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from archloom.tvm_backend.compiled import OptionValue
+from archloom.mapper.options import OptionValue
 from archloom.tvm_backend.host.output_stage import FLIPPED, OutputStage
 from archloom.tvm_backend.ir.match import QTensor, QuantizedOp, Stage
 from archloom.tvm_backend.targets.backend import Lowered
@@ -95,7 +95,6 @@ SUMS_CONV2D: tuple[Rule, ...] = (*SUMS, constant_kernel)
 
 
 def channels(op: QuantizedOp) -> int:
-    """Output channels of the operator."""
     return op.operands[1].shape[0] if op.anchor == "nn.conv2d" else op.operands[1].read_shape[-1]
 
 

@@ -9,10 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from archloom.mapper.accelerator import Accelerator
+from archloom.mapper.hardware import Hardware
 from archloom.mapper.options import Option
-from archloom.mapper.tiling import square_tiles
+from archloom.mapper.space import Space
+from archloom.mapper.tiling import Shape, Tiling, space_of, square_tiles
+from archloom.mapper.workload import Workload
+from archloom.oracle import taidl
 from archloom.tvm_backend.compiled import Refuse
-from archloom.tvm_backend.ir.numbers import is_quantized
+from archloom.tvm_backend.ir.attention import attention_shape
+from archloom.tvm_backend.ir.expressions import IRModule
+from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
+from archloom.tvm_backend.ir.patterns import DFPattern
+from archloom.tvm_backend.passes.attention import as_attention
+from archloom.tvm_backend.passes.products import as_products
 from archloom.tvm_backend.targets.backend import Strategy, UMABackend, UMAPhase
 from archloom.uma_targets.kit import attention, patterns, rules, strategies
 from archloom.uma_targets.kit.attention import AttentionKernel
@@ -20,13 +29,6 @@ from archloom.uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.mapper.hardware import Hardware
-    from archloom.mapper.space import Space
-    from archloom.mapper.tiling import Shape, Tiling
-    from archloom.mapper.workload import Workload
-    from archloom.tvm_backend.ir.expressions import IRModule
-    from archloom.tvm_backend.ir.numbers import Numbers
-    from archloom.tvm_backend.ir.patterns import DFPattern
 
 Options = Mapping[str, Any]
 
@@ -35,9 +37,9 @@ Options = Mapping[str, Any]
 class GemmKit:
     """An accelerator of matrix products.
 
-    ``graph``: options → architecture graph. ``isa`` names a ``.taidl`` description (or is the path of
-    one: that of another package), whose parameters
-    ``isa_parameters`` reads off the graph (by default the graph's own). ``emit``: product, mapping, parameters →
+    ``graph``: options → architecture graph. ``isa`` names a ``.taidl`` description (or is the path of one:
+    that of another package), whose parameters ``isa_parameters`` reads off the
+    graph (by default the graph's own). ``emit``: product, mapping, parameters →
     instructions. ``tiling``: shape, hardware, options → the tiles to choose from (by default one of the option ``dim``
     each way). ``macs_per_cycle``: the peak of a graph, for utilization (by default ``dim`` squared).
     ``workspace_bytes``: memory that a mapping needs beside the operands (``Gemm.workspace``).
@@ -55,10 +57,10 @@ class GemmKit:
     emit: EmitGemm = field(repr=False)
     isa_parameters: Callable[["ArchitectureGraph"], Mapping[str, int]] = field(
         default=lambda graph: graph.parameters, repr=False)
-    tiling: Callable[["Shape", "Hardware", Options], "Tiling"] = field(default=square_tiles, repr=False)
+    tiling: Callable[[Shape, Hardware, Options], Tiling] = field(default=square_tiles, repr=False)
     macs_per_cycle: Callable[["ArchitectureGraph"], int] = field(
         default=lambda graph: int(graph.parameters["dim"]) ** 2, repr=False)
-    numbers: "Numbers" = "int8"
+    numbers: Numbers = "int8"
     bias: bool = True
     relu: bool = True
     workspace_bytes: WorkspaceBytes | None = field(default=None, repr=False)
@@ -70,21 +72,16 @@ class GemmKit:
         """Name of the ISA; a description of another package is made known under it."""
         if isinstance(self.isa, str):
             return self.isa
-        from archloom.oracle import taidl
-
         return taidl.register(self.isa)
 
     @cached_property
     def accelerator(self) -> Accelerator:
-        """The accelerator as the mapper sees it."""
         isa = self.isa_name
 
         def emitter(parameters: Mapping[str, int]) -> GemmEmitter:
             return GemmEmitter(isa, tuple(parameters.items()), self.emit, self.workspace_bytes, self.attention)
 
-        def space(workload: "Workload", hardware: "Hardware", options: Options) -> "Space":
-            from archloom.mapper.tiling import Shape, space_of
-
+        def space(workload: Workload, hardware: Hardware, options: Options) -> Space:
             if workload.kind == "attention" and self.attention is not None:
                 return self.attention.space(workload, hardware, options)
             shape, peak = Shape.of(workload), self.macs_per_cycle(made.graph(options))
@@ -105,7 +102,7 @@ class Described(Protocol):
     @property
     def description(self) -> str: ...
     @property
-    def numbers(self) -> "Numbers": ...
+    def numbers(self) -> Numbers: ...
     @property
     def options(self) -> tuple[Option, ...]: ...
     @property
@@ -130,7 +127,7 @@ class DescribedTarget(UMABackend):
         return self.kit.description
 
     @property
-    def numbers(self) -> "Numbers":
+    def numbers(self) -> Numbers:
         return self.kit.numbers
 
 
@@ -141,7 +138,7 @@ class KitTarget(DescribedTarget):
 
     def __init__(self) -> None:
         super().__init__()
-        fused = patterns.fused if is_quantized(self.kit.numbers) else patterns.float_fused
+        fused = partial(patterns.fused, floats=not is_quantized(self.kit.numbers))
         for anchor, strategy in (("matmul", strategies.matmul), ("conv2d", strategies.pointwise)):
             predicate = _predicate(self.kit, anchor)
             for form in (*(("activation",) if self.kit.relu else ()), "plain"):
@@ -154,18 +151,12 @@ class KitTarget(DescribedTarget):
             self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, takes_options=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
 
-    def _offer(
-        self, name: str, pattern: "Callable[[], DFPattern]", predicate: rules.AllOf, strategy: Strategy
-    ) -> None:
+    def _offer(self, name: str, pattern: "Callable[[], DFPattern]", predicate: rules.AllOf, strategy: Strategy) -> None:
         self._register_pattern(name, pattern, predicate)
         self._register_operator_strategy(name, strategy)
 
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
         """Attention as one operator where the target takes it so; else, and convolutions, as products of matrices."""
-        from archloom.tvm_backend.ir.attention import attention_shape
-        from archloom.tvm_backend.passes.attention import as_attention
-        from archloom.tvm_backend.passes.products import as_products
-
         kernel = self.kit.attention
         if kernel is None:
             return as_products(module)
@@ -182,4 +173,4 @@ def _predicate(kit: GemmKit, anchor: str) -> rules.AllOf:
     else:
         base = rules.FLOAT_CONV2D if float32 else rules.INT8_CONV2D
     extra = (*(() if kit.bias else (rules.no_bias,)), *(() if kit.relu else (rules.no_activation,)))
-    return rules.all_of("matmul" if anchor == "matmul" else "nn.conv2d", (*base, *extra))
+    return rules.AllOf("matmul" if anchor == "matmul" else "nn.conv2d", (*base, *extra))

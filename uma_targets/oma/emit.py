@@ -38,7 +38,9 @@ def emit(gemm: Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nod
 
     def loops(depth: int, at: Mapping[str, tuple[Affine, Piece]]) -> Nodes:
         if depth == len(mapping.order):
-            return list(_product(gemm, _tile(mapping, at)))
+            tile = _tile(mapping, at)
+            return repeat("i", tile.size["m"], lambda i: repeat("j", tile.size["n"], lambda j: _element(
+                gemm, tile, tile.first["m"] + i, tile.first["n"] + j)))
         d = mapping.order[depth]
         edges = d == "k"
         runs = pieces(extents[d], mapping.size(d), peel_first=edges, peel_last=edges)
@@ -57,11 +59,6 @@ def _tile(mapping: TileMapping, at: Mapping[str, tuple[Affine, Piece]]) -> _Tile
     sizes = {d: run.size for d, (_, run) in at.items()}
     k = at["k"][1]
     return _Tile(first, sizes, k.is_first, k.is_last)
-
-
-def _product(gemm: Gemm, tile: _Tile) -> Iterator[Node]:
-    yield from repeat("i", tile.size["m"], lambda i: repeat(
-        "j", tile.size["n"], lambda j: list(_element(gemm, tile, tile.first["m"] + i, tile.first["n"] + j))))
 
 
 def _element(gemm: Gemm, tile: _Tile, i: Affine, j: Affine) -> Iterator[Node]:

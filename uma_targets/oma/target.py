@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from archloom.acadl_models.oma import oma
 from archloom.mapper.lines import Cache, misses
-from archloom.mapper.options import GraphOptions, Option
-from archloom.mapper.reuse import ceil_div
-from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
+from archloom.uma_targets import kit
+from archloom.uma_targets.kit import Issue, Loop, Tiling, ceil_div, divided
 from archloom.uma_targets.oma.emit import emit, workspace_bytes
 
-if TYPE_CHECKING:
-    from archloom.mapper.hardware import Hardware
-    from archloom.mapper.space import Columns
-    from archloom.uma_targets.kit import Shape
-
-GRAPH = GraphOptions(oma)
+GRAPH = kit.GraphOptions(oma)
 ORDERS = tuple(itertools.permutations("mnk"))
 
 
-def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
+def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
     """Any tiles; without a cache nothing is reused and only the number of passes over k matters."""
     sizes = {}
     for d, extent in (("m", shape.m), ("n", shape.n), ("k", shape.k)):
@@ -32,7 +26,7 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
     return Tiling(sizes, orders, loops=lambda c: _loops(shape, c, hardware, orders))
 
 
-def _loops(shape: "Shape", c: "Columns", hardware: "Hardware", orders: tuple[tuple[str, ...], ...]) -> Loop:
+def _loops(shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware, orders: tuple[tuple[str, ...], ...]) -> Loop:
     """Elements of C in passes over tiles of k: two loads and a product after the other, and what misses the cache."""
     cache = Cache.of(hardware)
     near = cache.hit_cycles if cache else hardware.memory("hbm").read_latency_cycles
@@ -42,17 +36,17 @@ def _loops(shape: "Shape", c: "Columns", hardware: "Hardware", orders: tuple[tup
     return Loop(1, (sums,), waits=missing)
 
 
-OMA = GemmKit(
+OMA = kit.GemmKit(
     name="oma",
     description="one multiply-accumulate at a time behind a data cache: scalar, int8 (ACADL paper)",
     options=GRAPH.options({"registers": [
-        *(Option(f"tile_{d}", int, None, f"tile of {d}; by default the fastest of a few", 1, 1 << 24) for d in "mnk"),
-        Option("order", str, "auto", "loops over tiles, outermost first",
-               choices=("auto", *("".join(o) for o in ORDERS))),
+        *(kit.Option(f"tile_{d}", int, None, f"tile of {d}; by default the fastest of a few", 1, 1 << 24)
+          for d in "mnk"),
+        kit.Option("order", str, "auto", "loops over tiles, outermost first",
+                   choices=("auto", *("".join(o) for o in ORDERS))),
     ]}),
     isa="oma",
     graph=GRAPH.graph,
-    isa_parameters=lambda graph: graph.parameters,
     emit=emit,
     tiling=_tiling,
     macs_per_cycle=lambda graph: 1,
@@ -60,7 +54,7 @@ OMA = GemmKit(
 )
 
 
-class Oma(KitTarget):
+class Oma(kit.KitTarget):
     """OMA: one multiply-accumulate at a time behind a data cache."""
 
     kit = OMA

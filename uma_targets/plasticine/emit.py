@@ -147,11 +147,7 @@ class Tile:
 
     def _number(self, depth: Depth) -> int:
         """How many pieces come before, which decides the slot."""
-        count = 0
-        for other in self._depths():
-            if other.first < depth.first:
-                count += other.count
-        return count
+        return sum(other.count for other in self._depths() if other.first < depth.first)
 
     def _fold(self, depth: Depth, after: Depth | None) -> Nodes:
         number = self._number(depth)
@@ -166,7 +162,6 @@ class Tile:
         return within + step(Affine(depth.count - 1), after, Affine(0))
 
     def _bias(self) -> Nodes:
-        """The bias as every row of the sums."""
         bias = self.gemm.bias
         if bias is None:
             return []

@@ -24,7 +24,6 @@ class Machine:
 
     @staticmethod
     def of(parameters: Mapping[str, int]) -> "Machine":
-        """From the parameters of the ISA."""
         return Machine(parameters["units"], parameters["lanes"], parameters["vectors"])
 
     def groups(self, words: int) -> int:
@@ -75,18 +74,9 @@ def check(tiling: Tiling, machine: Machine) -> None:
         raise MappingError(f"tiling of {tiling} needs " + "; ".join(broken))
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Blocks to choose from: rows, vectors and depths."""
-
-    m: tuple[int, ...]
-    n: tuple[int, ...]
-    k: tuple[int, ...]
-
-
-def sizes(m: int, n: int, k: int, machine: Machine) -> Sizes:
-    """Candidates for ``A[m, k] . B[k, n]``."""
-    return Sizes(_cuts(m, 256), _cuts(machine.groups(n), 64), _depths(k, machine.lanes))
+def sizes(m: int, n: int, k: int, machine: Machine) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Candidates of blocks for ``A[m, k] . B[k, n]``: rows, vectors and depths."""
+    return _cuts(m, 256), _cuts(machine.groups(n), 64), _depths(k, machine.lanes)
 
 
 def _cuts(extent: int, bound: int) -> tuple[int, ...]:

@@ -4,47 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from archloom.acadl_models.plasticine import isa_parameters, plasticine
 from archloom.mapper.mapping import Mapping as TileMapping
-from archloom.mapper.options import GraphOptions
+from archloom.mapper.pipeline import Number
+from archloom.uma_targets import kit
 from archloom.uma_targets.kit import Gemm as KitGemm
-from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Nodes, Shape, Tiling
+from archloom.uma_targets.kit import Issue, Loop, Nodes, Tiling
 from archloom.uma_targets.kit.spans import kinds
 from archloom.uma_targets.plasticine.emit import Gemm
 from archloom.uma_targets.plasticine.plan import WORD_BYTES, Column, Machine, demand, sizes, tiling_of, tilings
 
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.mapper.hardware import Hardware
-    from archloom.mapper.pipeline import Number
-    from archloom.mapper.space import Columns
+GRAPH = kit.GraphOptions(plasticine)
 
-GRAPH = GraphOptions(plasticine)
 
 def emit(gemm: KitGemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:
     """The instructions of one product; the mapping's tile is the block of one pair of units."""
     machine = Machine.of(parameters)
     block = mapping.size("m"), machine.groups(mapping.size("n")), mapping.size("k")
     tiling = tiling_of(gemm.m, gemm.n, block, machine)
-    return Gemm(
-        gemm.m, gemm.n, gemm.k, gemm.a, gemm.b, gemm.c, tiling, machine, bias=gemm.bias, relu=gemm.relu
-    ).nodes()
+    return Gemm(gemm.m, gemm.n, gemm.k, gemm.a, gemm.b, gemm.c, tiling, machine, bias=gemm.bias, relu=gemm.relu).nodes()
 
 
-def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
+def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
     """Blocks that fit into a PMU, ranked by compute against DRAM."""
     machine = Machine.of(isa_parameters(GRAPH.graph(options)))
-    found = sizes(shape.m, shape.n, shape.k, machine)
+    rows, vectors, depths = sizes(shape.m, shape.n, shape.k, machine)
 
-    def block(c: "Columns") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def block(c: kit.Columns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return c["m"], -(-c["n"] // machine.lanes), c["k"]
 
     return Tiling(
-        {"m": found.m, "n": [n * machine.lanes for n in found.n], "k": found.k},
+        {"m": rows, "n": [n * machine.lanes for n in vectors], "k": depths},
         demand={"pmu": lambda c: demand(machine, *block(c))}, room={"pmu": machine.vectors},
         loops=lambda c: _loops(shape, block(c), machine),
         help="a larger pmu_kib",
@@ -59,7 +53,7 @@ class Run(NamedTuple):
     blocks: np.ndarray
 
 
-def _loops(shape: Shape, block: tuple[Column, Column, Column], machine: Machine) -> Loop:
+def _loops(shape: kit.Shape, block: tuple[Column, Column, Column], machine: Machine) -> Loop:
     """Tiles of C, one for each group of rows and each of columns, as they are cut: those that are alike are counted.
 
     They are parts of one loop, as all but the very first overlap what is before them, however few are alike.
@@ -92,7 +86,7 @@ def _last(runs: list[Run]) -> Run:
 
 
 def _tile(
-    shape: Shape, machine: Machine, k: Column, sums: Column, rows: Run, columns: Run, lacks: np.ndarray
+    shape: kit.Shape, machine: Machine, k: Column, sums: Column, rows: Run, columns: Run, lacks: np.ndarray
 ) -> Loop:
     """A tile of all pairs of units, ``lacks`` vectors less broad: while a step of k is folded, the next blocks come."""
     lanes, rest = machine.lanes, shape.k % k
@@ -124,12 +118,7 @@ def _fold(machine: Machine, deep: Number, rows: Run, columns: Run) -> Issue:
                  values={"k": deep, "n": columns.size}, beats=words)
 
 
-def _peak(graph: "ArchitectureGraph") -> int:
-    """A vector of products a cycle in every PCU: what the port of its PMU feeds."""
-    return graph.parameters["units"] * graph.parameters["lanes"]
-
-
-PLASTICINE = GemmKit(
+PLASTICINE = kit.GemmKit(
     name="plasticine",
     description="checkerboard of SIMD pipelines and scratchpads for parallel patterns, float32 (Plasticine)",
     options=GRAPH.options(),
@@ -138,12 +127,13 @@ PLASTICINE = GemmKit(
     isa_parameters=isa_parameters,
     emit=emit,
     tiling=_tiling,
-    macs_per_cycle=_peak,
+    # a vector of products a cycle in every PCU: what the port of its PMU feeds
+    macs_per_cycle=lambda graph: graph.parameters["units"] * graph.parameters["lanes"],
     numbers="float32",
 )
 
 
-class Plasticine(KitTarget):
+class Plasticine(kit.KitTarget):
     """Plasticine: pattern compute and memory units in a checkerboard."""
 
     kit = PLASTICINE

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.pipeline import Issue, Loop, Number, cycles
 from archloom.mapper.space import Columns, Space, SpaceBuilder, Table, product
@@ -22,9 +23,6 @@ from archloom.oracle.stream import Instr
 from archloom.tvm_backend.ir.attention import AttentionShape
 from archloom.uma_targets.kit.attention import ITEM, AttentionKernel, Head, Matrix, rows_of, shape_of
 from archloom.uma_targets.kit.nest import Nodes, Piece, each, pieces
-
-if TYPE_CHECKING:
-    from archloom.mapper.hardware import Hardware
 
 SETS, SLOTS = (2, 1), (16, 8, 4, 2)
 """Sets of rows for tiles of queries, and tiles of keys and values at hand: what there is to choose."""
@@ -53,7 +51,7 @@ def fits(shape: AttentionShape, options: Mapping[str, Any]) -> tuple[str, str] |
             "else its two products, with softmax on the host")
 
 
-def space(workload: Workload, hardware: "Hardware", options: Mapping[str, Any]) -> Space:
+def space(workload: Workload, hardware: Hardware, options: Mapping[str, Any]) -> Space:
     """All sets and rings that fit; MappingError if none does."""
     shape, dim = shape_of(workload), options["dim"]
     columns = product({"sets": SETS, "slots": SLOTS})
@@ -87,8 +85,7 @@ def _loops(shape: AttentionShape, bias: bool, c: Columns, dim: int) -> Loop:
     # rows of a turn are free as soon as they are done with: those of queries after the scores, those of scores, which
     # may begin with the bias, after the shares, those of the sums of values once they are stored
     products, mixed = replace(gemm, times=deep * long), replace(gemm, times=long * wide)
-    rings = tuple((ring, sets) for ring in (
-        (queries[0], products), (queries[1], products, softmax), (mixed, store)))
+    rings = tuple((ring, sets) for ring in ((queries[0], products), (queries[1], products, softmax), (mixed, store)))
     tile = Loop(shape.batch * shape.heads * tiles, (scores, Loop(1, (), first=(softmax,)), sums), first=queries,
                 last=(store,), rings=rings)
     return Loop(1, (tile,), alone=(gemm, store))

@@ -47,7 +47,6 @@ class Emission:
 
     @cached_property
     def deep(self) -> int:
-        """Tiles along k."""
         return ceil_div(self.gemm.k, self.dim)
 
     def body(self) -> Nodes:

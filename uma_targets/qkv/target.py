@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from archloom.acadl_models.qkv import qkv
-from archloom.mapper.options import GraphOptions
-from archloom.mapper.reuse import ceil_div
-from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
+from archloom.uma_targets import kit
+from archloom.uma_targets.kit import Issue, Loop, Tiling, ceil_div, divided
 from archloom.uma_targets.qkv.attention import ATTENTION, moved
 from archloom.uma_targets.qkv.emit import FLOWS, emit, operand_tiles
 
-if TYPE_CHECKING:
-    from archloom.mapper.hardware import Hardware
-    from archloom.mapper.space import Columns
-    from archloom.uma_targets.kit import Shape
+GRAPH = kit.GraphOptions(qkv)
 
-GRAPH = GraphOptions(qkv)
 
-def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
+def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
     """Blocks of rows, with all of their part of A in the operands, or with two tiles of it in turn."""
     dim, deep = options["dim"], int(ceil_div(shape.k, options["dim"]))
     operands, sums = hardware.memory("operands").rows, hardware.memory("sums").rows
@@ -35,7 +30,7 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
     )
 
 
-def _loops(shape: "Shape", c: "Columns", dim: int, deep: int, sum_rows: int) -> Loop:
+def _loops(shape: kit.Shape, c: kit.Columns, dim: int, deep: int, sum_rows: int) -> Loop:
     """Blocks of rows, columns of tiles, steps of k; a tile of A is loaded for its block or for each column.
 
     Tiles of B take turns, and so do those of A that are streamed; so do sums of a column where two blocks fit. Sizes
@@ -55,22 +50,20 @@ def _loops(shape: "Shape", c: "Columns", dim: int, deep: int, sum_rows: int) -> 
     return Loop(1, (tiles,), alone=(gemm, store))
 
 
-QKV = GemmKit(
+QKV = kit.GemmKit(
     name="qkv",
     description="a small float32 attention accelerator for tutorials: load, gemm, softmax, store",
     options=GRAPH.options(),
     isa="qkv",
     graph=GRAPH.graph,
-    isa_parameters=lambda graph: graph.parameters,
     emit=emit,
     tiling=_tiling,
-    macs_per_cycle=lambda graph: graph.parameters["dim"] ** 2,
     numbers="float32",
     attention=ATTENTION,
 )
 
 
-class Qkv(KitTarget):
+class Qkv(kit.KitTarget):
     """QKV: load, gemm, softmax, store on float32."""
 
     kit = QKV

@@ -106,5 +106,4 @@ def folds(problem: Problem, design: Design, body: Callable[[Fold], Iterable[Node
 
 
 def last(extent: int, tile: int) -> int:
-    """The size of the last tile."""
     return (extent - 1) % tile + 1

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from archloom.acadl_models.systolic_array import Design, graph_of
-from archloom.mapper.options import GraphOptions
-from archloom.mapper.reuse import ceil_div
-from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
+from archloom.uma_targets import kit
+from archloom.uma_targets.kit import Issue, Loop, Tiling, ceil_div, divided
 from archloom.uma_targets.systolic_array.emit import emit
 
-if TYPE_CHECKING:
-    from archloom.mapper.hardware import Hardware
-    from archloom.mapper.space import Columns
-    from archloom.uma_targets.kit import Shape
+GRAPH = kit.GraphOptions(Design, {"rows": 16, "columns": 16, "dataflow": "ws", "convention": "equeue"})
 
-GRAPH = GraphOptions(Design, {"rows": 16, "columns": 16, "dataflow": "ws", "convention": "equeue"})
 
-def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
+def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
     """Whole folds; two tiles of each operand and of the sums fit into their memories."""
     rows, columns, dataflow = options["rows"], options["columns"], options["dataflow"]
     units = {
@@ -41,7 +36,7 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
     )
 
 
-def _loops(shape: "Shape", c: "Columns", dataflow: str, array: tuple[int, int]) -> Loop:
+def _loops(shape: kit.Shape, c: kit.Columns, dataflow: str, array: tuple[int, int]) -> Loop:
     """Tiles of C, steps of k; A stays for a row of tiles where k is one tile. Folds follow each other on the array.
 
     Their order is the dataflow's definition, not a choice (:mod:`archloom.uma_targets.systolic_array.folds`).
@@ -61,9 +56,7 @@ def _loops(shape: "Shape", c: "Columns", dataflow: str, array: tuple[int, int]) 
     return Loop(1, (rows,), alone=(save,))
 
 
-def _folds(
-    dataflow: str, m: np.ndarray, n: np.ndarray, k: np.ndarray, array: tuple[int, int]
-) -> tuple[Issue, ...]:
+def _folds(dataflow: str, m: np.ndarray, n: np.ndarray, k: np.ndarray, array: tuple[int, int]) -> tuple[Issue, ...]:
     """What the folds of a product of tiles issue."""
     rows, columns = array
     over_rows, over_columns = (m if dataflow == "os" else k), (m if dataflow == "is" else n)
@@ -78,20 +71,19 @@ def _folds(
     return Issue("preload", k * across), Issue("stream", folds * steps), drain
 
 
-SYSTOLIC_ARRAY = GemmKit(
+SYSTOLIC_ARRAY = kit.GemmKit(
     name="systolic_array",
     description="systolic array of any shape: output-, weight- or input-stationary, int8 (ACADL paper)",
     options=GRAPH.options(),
     isa="systolic_array",
     graph=lambda options: graph_of(Design.of(**GRAPH.arguments(options))),
-    isa_parameters=lambda graph: graph.parameters,
     emit=emit,
     tiling=_tiling,
     macs_per_cycle=lambda graph: graph.parameters["rows"] * graph.parameters["columns"],
 )
 
 
-class SystolicArray(KitTarget):
+class SystolicArray(kit.KitTarget):
     """A systolic array of any shape in one of three dataflows."""
 
     kit = SYSTOLIC_ARRAY

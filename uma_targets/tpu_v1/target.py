@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from archloom.acadl_models.tpu_v1 import isa_parameters, tpu_v1
-from archloom.mapper.options import GraphOptions
-from archloom.mapper.reuse import ceil_div
-from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Tiling, divided
+from archloom.uma_targets import kit
+from archloom.uma_targets.kit import Issue, Loop, Tiling, ceil_div, divided
 from archloom.uma_targets.tpu_v1.emit import emit, panels_of
 
-if TYPE_CHECKING:
-    from archloom.mapper.hardware import Hardware
-    from archloom.mapper.space import Columns
-    from archloom.uma_targets.kit import Shape
+GRAPH = kit.GraphOptions(tpu_v1)
 
-GRAPH = GraphOptions(tpu_v1)
 
-def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
+def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
     """Blocks of rows: the more, the less often the weights come; two blocks of sums, or one."""
     dim, acc, buffer = options["dim"], hardware.memory("accumulator").rows, hardware.memory("unified_buffer").rows
     room = max(1, min(acc, buffer // panels_of(shape.k, dim)))
@@ -33,7 +28,7 @@ def _tiling(shape: "Shape", hardware: "Hardware", options: Mapping[str, Any]) ->
     )
 
 
-def _loops(shape: "Shape", c: "Columns", dim: int, acc_rows: int, fifo: int) -> Loop:
+def _loops(shape: kit.Shape, c: kit.Columns, dim: int, acc_rows: int, fifo: int) -> Loop:
     """Blocks of rows from the host; columns of weight tiles through the FIFO; columns take turns in the accumulators
     where two fit, and blocks in the Unified Buffer. Sizes are those of mean tiles.
     """
@@ -49,7 +44,7 @@ def _loops(shape: "Shape", c: "Columns", dim: int, acc_rows: int, fifo: int) -> 
     return Loop(1, (Loop(blocks, (written,), first=(host,), slots=2),), alone=(write,))
 
 
-TPU_V1 = GemmKit(
+TPU_V1 = kit.GemmKit(
     name="tpu_v1",
     description="256 x 256 weight-stationary int8 array with a Unified Buffer and a weight FIFO (Jouppi et al.)",
     options=GRAPH.options(),
@@ -58,11 +53,10 @@ TPU_V1 = GemmKit(
     isa_parameters=isa_parameters,
     emit=emit,
     tiling=_tiling,
-    macs_per_cycle=lambda graph: graph.parameters["dim"] ** 2,
 )
 
 
-class TpuV1(KitTarget):
+class TpuV1(kit.KitTarget):
     """TPU v1: a weight-stationary array behind a weight FIFO."""
 
     kit = TPU_V1

@@ -5,31 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from archloom.acadl_models.ultratrail import ultratrail
 from archloom.mapper.accelerator import Accelerator, Emitter
-from archloom.mapper.options import GraphOptions
-from archloom.mapper.reuse import ceil_div
-from archloom.uma_targets.kit import GemmKit, Issue, KitTarget, Loop, Shape, Tiling, divided, rules
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.space import Space
+from archloom.mapper.tiling import Demand
+from archloom.mapper.workload import Workload
+from archloom.oracle.stream import Stream
+from archloom.tvm_backend.ir.patterns import DFPattern
+from archloom.tvm_backend.targets.backend import Strategy
+from archloom.uma_targets import kit
+from archloom.uma_targets.kit import Issue, Loop, Tiling, ceil_div, divided, rules, strategies
 from archloom.uma_targets.ultratrail import temporal
 from archloom.uma_targets.ultratrail.emit import demand, emit, room
 
-if TYPE_CHECKING:
-    from archloom.mapper.hardware import Hardware
-    from archloom.mapper.mapping import Mapping as TileMapping
-    from archloom.mapper.space import Columns, Space
-    from archloom.mapper.tiling import Demand
-    from archloom.mapper.workload import Workload
-    from archloom.oracle.stream import Stream
-    from archloom.tvm_backend.ir.patterns import DFPattern
-    from archloom.tvm_backend.targets.backend import Strategy
+GRAPH = kit.GraphOptions(ultratrail)
 
-GRAPH = GraphOptions(ultratrail)
 
-def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> Tiling:
+def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
     dim, have = options["dim"], room(options)
     most = {"m": min(have["fmem"], have["lmem"]), "n": dim * have["wmem"], "k": dim * have["wmem"]}
     sizes = {d: divided(e, 1 if d == "m" else dim, most=most[d]) for d, e in
@@ -43,7 +40,7 @@ def _tiling(shape: Shape, hardware: "Hardware", options: Mapping[str, Any]) -> T
                   help="larger memories (features, weights, sums)")
 
 
-def _loops(shape: Shape, c: "Columns", dim: int) -> Loop:
+def _loops(shape: kit.Shape, c: kit.Columns, dim: int) -> Loop:
     """Columns of tiles of C; weights come for all of them where k is one tile, else for each; all memories take turns.
 
     Sizes are those of mean tiles.
@@ -74,20 +71,20 @@ class _Emitter:
     isa_parameters: tuple[tuple[str, int], ...]
     products: Emitter
 
-    def emit(self, workload: "Workload", mapping: "TileMapping") -> "Stream":
+    def emit(self, workload: Workload, mapping: TileMapping) -> Stream:
         if workload.kind == "conv2d":
             return temporal.emit(workload, mapping, self.isa_parameters)
         return self.products.emit(workload, mapping)
 
 
-class _TemporalKit(GemmKit):
+class _TemporalKit(kit.GemmKit):
     """A kit whose accelerator takes temporal convolutions, too."""
 
     @cached_property
     def accelerator(self) -> Accelerator:
         made = super().accelerator
 
-        def space(workload: "Workload", hardware: "Hardware", options: Mapping[str, Any]) -> "Space":
+        def space(workload: Workload, hardware: kit.Hardware, options: Mapping[str, Any]) -> Space:
             if workload.kind == "conv2d":
                 return temporal.space(workload, hardware, options)
             return made.make_space(workload, hardware, options)
@@ -106,18 +103,15 @@ ULTRATRAIL = _TemporalKit(
     graph=GRAPH.graph,
     emit=emit,
     tiling=_tiling,
-    macs_per_cycle=lambda graph: graph.parameters["dim"] ** 2,
 )
 
 
-class UltraTrail(KitTarget):
+class UltraTrail(kit.KitTarget):
     """UltraTrail: an array of multipliers for temporal convolutions."""
 
     kit = ULTRATRAIL
 
-    def _offer(
-        self, name: str, pattern: "Callable[[], DFPattern]", predicate: rules.AllOf, strategy: "Strategy"
-    ) -> None:
+    def _offer(self, name: str, pattern: "Callable[[], DFPattern]", predicate: rules.AllOf, strategy: Strategy) -> None:
         if name.startswith("conv2d"):  # before the convolution that is a matrix product
-            super()._offer(f"temporal_{name}", pattern, temporal.TAKEN, temporal.convolution)
+            super()._offer(f"temporal_{name}", pattern, temporal.TAKEN, strategies.conv2d)
         super()._offer(name, pattern, predicate, strategy)

@@ -8,30 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from archloom.mapper import workload as wl
+from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.options import OptionValue
 from archloom.mapper.pipeline import Issue, Loop, cycles
 from archloom.mapper.space import Space, SpaceBuilder, Table, divided
 from archloom.mapper.workload import Workload
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import HbmTensor, Instr, Stream
-from archloom.tvm_backend.compiled import OptionValue
 from archloom.tvm_backend.ir.match import QuantizedOp
-from archloom.tvm_backend.targets.backend import Lowered
-from archloom.tvm_backend.targets.layouts import NHWC
-from archloom.uma_targets.kit import rules, strategies
+from archloom.uma_targets.kit import rules
 from archloom.uma_targets.kit.gemm import LOWEST
 from archloom.uma_targets.kit.nest import Memory, Nodes, Piece, ceil_div, each, float_bits, pieces, repeat
 from archloom.uma_targets.ultratrail.emit import NONE, room
 from archloom.uma_targets.ultratrail.windows import Windows
-
-if TYPE_CHECKING:
-    from archloom.mapper.hardware import Hardware
 
 
 @dataclass(frozen=True)
@@ -100,23 +96,8 @@ def fits(op: QuantizedOp, options: Mapping[str, OptionValue]) -> str | None:
             f"{work.windows.count} results do not fit")
 
 
-TAKEN = rules.all_of(
-    "nn.conv2d", (*rules.QUANTIZATION, rules.int32_bias, rules.plain_convolution, one_axis), (fits,)
-)
+TAKEN = rules.AllOf("nn.conv2d", (*rules.QUANTIZATION, rules.int32_bias, rules.plain_convolution, one_axis), (fits,))
 """What is taken as a temporal convolution."""
-
-
-def convolution(op: QuantizedOp) -> Lowered:
-    """NCHW in the network, channels last in memory; the OIHW kernel becomes [kh, kw, c, o]."""
-    data, kernel = op.operands
-    n, c, h, w = data.shape
-    o, _, kh, kw = kernel.shape
-    (sh, sw), (top, left, bottom, right) = op.attrs["strides"], op.attrs["padding"]
-    assert kernel.array is not None
-    work = wl.conv2d(n, h, w, c, o, kh, kw, stride=(sh, sw), padding=(top, left, bottom, right),
-                     epilogue=strategies.epilogue(op), name=op.name)
-    constants = {"W": np.ascontiguousarray(kernel.array.transpose(2, 3, 1, 0)), **strategies.bias(op)}
-    return Lowered(work, strategies.label("conv2d", op), (("X", 0),), constants, NHWC)
 
 
 def temporal_of(workload: Workload) -> Temporal:
@@ -128,7 +109,7 @@ def temporal_of(workload: Workload) -> Temporal:
     return found
 
 
-def space(workload: Workload, hardware: "Hardware", parameters: Mapping[str, int]) -> Space:
+def space(workload: Workload, hardware: Hardware, parameters: Mapping[str, int]) -> Space:
     """Output channels at a time that fit the memories; MappingError if none does."""
     work, dim = temporal_of(workload), parameters["dim"]
     if max(work.windows.before, work.windows.after) >= work.windows.kernel:
@@ -194,7 +175,6 @@ class _Writer:
         return ceil_div(self.work.channels, self.dim)
 
     def one(self, batch: Affine) -> Nodes:
-        """The convolution of one input."""
         w, dim = self.work, self.dim
         row = batch % 2 * self.parameters["features"]
         start = batch * (w.windows.positions * w.channels) + self.memory["X"].address

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from archloom.mapper.mapping import LEVELS, STORES, Mapping
+from archloom.mapper.mapping import LEVELS, Mapping
 from archloom.mapper.workload import Epilogue, Pool, Workload, add, conv2d, gemm
 from archloom.oracle import interpreter, taidl
 from archloom.oracle.taidl.isa import Isa
@@ -56,7 +56,8 @@ def gemms(draw: st.DrawFn, dataflow: str) -> tuple[Workload, Mapping, int]:
                  for name, extent in (("m", m), ("n", n), ("k", k)))
     levels = tuple((name, draw(st.sampled_from(LEVELS))) for name in "AB")
     order = draw(st.sampled_from([("m", "n"), ("n", "m")]))
-    mapping = Mapping("gemm", dataflow, tile, order, levels, draw(slots("A", "B", "C")), draw(st.sampled_from(STORES)))  # type: ignore[arg-type]
+    mapping = Mapping("gemm", dataflow, tile, order, levels, draw(slots("A", "B", "C")),
+                      draw(st.sampled_from(("after", "interleave"))))  # type: ignore[arg-type]
     return workload, mapping, dim
 
 

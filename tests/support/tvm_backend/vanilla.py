@@ -39,8 +39,6 @@ class VanillaInt8(UMABackend):
         self.seen: list[str] = []
         self._register_target_attr("variant", "version1")
         self._register_relax_pass(UMAPhase.PRE_PARTITIONING, lambda m: (self.seen.append("before"), m)[1])
-        self._register_relax_pass(UMAPhase.POST_PARTITIONING_0, lambda m: (self.seen.append("composites"), m)[1])
-        self._register_relax_pass(UMAPhase.POST_PARTITIONING_1, lambda m: (self.seen.append("regions"), m)[1])
         self._register_pattern("conv2d", conv2d_pattern, unit_strides)
         self._register_operator_strategy("conv2d", strategies.conv2d)
         self._register_codegen("stream", lambda: GEMMINI)

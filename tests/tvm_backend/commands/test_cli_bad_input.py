@@ -249,7 +249,7 @@ def test_interruption_exits_with_130(monkeypatch: pytest.MonkeyPatch, capsys: py
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("archloom.tvm_backend.targets.registry.targets", interrupt)
+    monkeypatch.setattr("archloom.tvm_backend.commands.targets.targets", interrupt)
     assert cli.main(["targets"]) == 130
     assert "interrupted" in capsys.readouterr().err
 

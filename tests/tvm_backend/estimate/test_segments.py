@@ -11,7 +11,6 @@ import numpy as np
 import onnx
 import pytest
 
-from archloom.tvm_backend import compile as compiling
 from archloom.tvm_backend.compiled import Partition
 from archloom.tvm_backend.estimate import network as estimate
 from archloom.tvm_backend.estimate import segments
@@ -109,14 +108,14 @@ def test_random_networks_of_a_search_share_segments() -> None:
 
 
 def test_a_segment_is_partitioned_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    request, partition = request_of(dim=8), compiling.partition_model
+    request, partition = request_of(dim=8), segments.partition_model
     asked: list[object] = []
 
     def counted(model: Model, *rest: Any) -> Partition:
         asked.append(model)
         return partition(model, *rest)
 
-    monkeypatch.setattr(compiling, "partition_model", counted)
+    monkeypatch.setattr(segments, "partition_model", counted)
     found = [network(residual(name=name), request).in_segments() for name in ("b", "other")]
     assert len(asked) == len(segments._known) and None not in found
     assert [layer.name for layer in found[1].layers if layer.name.startswith("other")]  # type: ignore[union-attr]

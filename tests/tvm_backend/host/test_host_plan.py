@@ -104,7 +104,9 @@ def test_machine_code_is_left_aside_or_not_of_this_machine(
         loaded = archloom.load_compiled(tmp_path / "net.loom", programs=given)
         found = loaded.run(x)
         assert all(np.array_equal(found[name], expected[name]) for name in expected)
-        assert [f.where for f in loaded.fallbacks] == ["machine code of the artifact"] * given
+        own = network.fallbacks  # what its streams do in another way than meant, which the artifact keeps
+        assert {*own} <= {*loaded.fallbacks} and any(f.where.startswith("a: ") for f in own)
+        assert [f.where for f in loaded.fallbacks if f not in own] == ["machine code of the artifact"] * given
 
 
 def test_caches_keep_programs(

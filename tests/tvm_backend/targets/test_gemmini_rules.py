@@ -15,6 +15,7 @@ from archloom.tvm_backend.ir.match import QTensor, QuantizedOp, Stage
 from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.tvm_backend.quantization.scheme import Scheme
 from archloom.uma_targets.gemmini import predicates
+from archloom.uma_targets.kit import rules as kit_rules
 from tests.support.tvm_backend.networks import Net, executable, quantized, residual_cnn, samples, split
 from tests.support.tvm_backend.reference import ReferenceExecutor
 
@@ -71,38 +72,38 @@ def clipped(low: float, high: float, scale: float) -> QuantizedOp:
 
 
 @pytest.mark.parametrize(("op", "rules"), [
-    (CONV, predicates.CONV2D), (POOLED, predicates.CONV2D), (MATMUL, predicates.MATMUL), (ADD, predicates.ADD),
+    (CONV, predicates.CONV2D), (POOLED, predicates.CONV2D), (MATMUL, kit_rules.INT8_MATMUL), (ADD, predicates.ADD),
     (clipped(0, 6, 6 / 127), predicates.CONV2D), (clipped(0, 6, 0.01), predicates.CONV2D),
     (pool(padding=(0, 0, 0, 0), pool_size=(2, 2)), predicates.CONV2D),
-    (operands(MATMUL, 1, shape=(3, 4), permutation=(1, 0)), predicates.MATMUL),
-    (replace(MATMUL, operands=(tensor(2, 5, 4), tensor(2, 4, 3))), predicates.MATMUL),
+    (operands(MATMUL, 1, shape=(3, 4), permutation=(1, 0)), kit_rules.INT8_MATMUL),
+    (replace(MATMUL, operands=(tensor(2, 5, 4), tensor(2, 4, 3))), kit_rules.INT8_MATMUL),
 ])
-def test_accepted(op: QuantizedOp, rules: tuple[predicates.Rule, ...]) -> None:
-    verdict = predicates.all_of(op.anchor, rules)(op, {})
+def test_accepted(op: QuantizedOp, rules: tuple[kit_rules.Rule, ...]) -> None:
+    verdict = kit_rules.AllOf(op.anchor, rules)(op, {})
     assert verdict.ok, verdict.seen
 
 
 @pytest.mark.parametrize(("rule", "op", "seen"), [
-    (predicates.int8_operands, operands(CONV, 0, dtype="uint8"), "operand 0 is uint8"),
-    (predicates.int8_operands, operands(CONV, 1, zero_point=np.asarray(3, np.int8)), "operand 1 has zero point 3"),
-    (predicates.per_tensor_scales, operands(CONV, 1, scale=np.full(8, SCALE)), "operand 1 has 8 scales"),
-    (predicates.int8_result, replace(CONV, stages=(quantize_stage(1, dtype="uint8"),)), "quantized to uint8"),
-    (predicates.int8_result, replace(CONV, stages=(quantize_stage(1, zero=-5),)), "the result has zero point -5"),
-    (predicates.one_requantization,
+    (kit_rules.int8_operands, operands(CONV, 0, dtype="uint8"), "operand 0 is uint8"),
+    (kit_rules.int8_operands, operands(CONV, 1, zero_point=np.asarray(3, np.int8)), "operand 1 has zero point 3"),
+    (kit_rules.per_tensor_scales, operands(CONV, 1, scale=np.full(8, SCALE)), "operand 1 has 8 scales"),
+    (kit_rules.int8_result, replace(CONV, stages=(quantize_stage(1, dtype="uint8"),)), "quantized to uint8"),
+    (kit_rules.int8_result, replace(CONV, stages=(quantize_stage(1, zero=-5),)), "the result has zero point -5"),
+    (kit_rules.one_requantization,
      replace(CONV, stages=(quantize_stage(1, scale=0.1), quantize_stage(1, kind="dequantize", scale=0.1),
                            Stage("relu", (1,)), quantize_stage(1, scale=0.2))), r"different scales \(0.1, 0.2\)"),
-    (predicates.int32_bias, replace(CONV, bias=tensor(8, constant=True, dtype="int32", scale=0.5)), "has scale 0.5"),
-    (predicates.int32_bias, replace(CONV, bias=tensor(4, constant=True, dtype="int32", scale=SCALE * SCALE)),
+    (kit_rules.int32_bias, replace(CONV, bias=tensor(8, constant=True, dtype="int32", scale=0.5)), "has scale 0.5"),
+    (kit_rules.int32_bias, replace(CONV, bias=tensor(4, constant=True, dtype="int32", scale=SCALE * SCALE)),
      "4 values for 8 channels"),
-    (predicates.int32_bias, replace(CONV, bias_shape=(1, 1, 1, 8)), r"\(1, 1, 1, 8\), not along the channels"),
-    (predicates.activation_saturates, clipped(-1, 6, 0.01), "it clips from -1, not from 0"),
-    (predicates.activation_saturates, clipped(0, 6, 0.1), "clips at 6, which is 60.0 in units"),
-    (predicates.constant_kernel, replace(CONV, attrs={**CONV_ATTRS, "data_layout": "NHWC"}), "layouts are NHWC"),
-    (predicates.constant_kernel, operands(CONV, 1, array=None), "the kernel is not constant"),
-    (predicates.plain_matmul, replace(MATMUL, operands=(tensor(2, 5, 4), tensor(3, 4, 3))), "dimensions differ"),
-    (predicates.plain_matmul, operands(MATMUL, 0, array=np.ones((2, 5, 4), np.int8)), "the first operand is constant"),
-    (predicates.plain_matmul, operands(MATMUL, 0, permutation=(0, 2, 1)), "the first operand is transposed"),
-    (predicates.plain_matmul, operands(MATMUL, 1, array=None, permutation=(1, 0)), "transposed and not constant"),
+    (kit_rules.int32_bias, replace(CONV, bias_shape=(1, 1, 1, 8)), r"\(1, 1, 1, 8\), not along the channels"),
+    (kit_rules.activation_saturates, clipped(-1, 6, 0.01), "it clips from -1, not from 0"),
+    (kit_rules.activation_saturates, clipped(0, 6, 0.1), "clips at 6, which is 60.0 in units"),
+    (kit_rules.constant_kernel, replace(CONV, attrs={**CONV_ATTRS, "data_layout": "NHWC"}), "layouts are NHWC"),
+    (kit_rules.constant_kernel, operands(CONV, 1, array=None), "the kernel is not constant"),
+    (kit_rules.plain_matmul, replace(MATMUL, operands=(tensor(2, 5, 4), tensor(3, 4, 3))), "dimensions differ"),
+    (kit_rules.plain_matmul, operands(MATMUL, 0, array=np.ones((2, 5, 4), np.int8)), "the first operand is constant"),
+    (kit_rules.plain_matmul, operands(MATMUL, 0, permutation=(0, 2, 1)), "the first operand is transposed"),
+    (kit_rules.plain_matmul, operands(MATMUL, 1, array=None, permutation=(1, 0)), "transposed and not constant"),
     (predicates.tied_addition, operands(ADD, 1, shape=(1, 8, 1, 1)), r"shapes \(1, 8, 6, 6\) and \(1, 8, 1, 1\)"),
     (predicates.tied_addition, operands(ADD, 1, scale=np.float32(0.2)), "scales 0.1 and 0.2"),
     (predicates.tied_addition, operands(ADD, 1, array=np.ones(1)), "an operand is constant"),
@@ -113,14 +114,14 @@ def test_accepted(op: QuantizedOp, rules: tuple[predicates.Rule, ...]) -> None:
     (predicates.pool_in_mvout, replace(POOLED, shape=(1, 8, 256, 6)), "256 x 6 is larger than 255"),
     (predicates.pool_in_mvout, replace(POOLED, stages=POOLED.stages[1:]), "no ReLU precedes it"),
 ])
-def test_refused(rule: predicates.Rule, op: QuantizedOp, seen: str) -> None:
+def test_refused(rule: kit_rules.Rule, op: QuantizedOp, seen: str) -> None:
     found = rule(op)
     assert found is not None
     assert re.search(seen, found), found
 
 
 def test_every_rule_states_itself() -> None:
-    for rule in {*predicates.CONV2D, *predicates.MATMUL, *predicates.ADD}:
+    for rule in {*predicates.CONV2D, *kit_rules.INT8_MATMUL, *predicates.ADD}:
         assert rule.__doc__ and rule.__doc__.splitlines()[0].endswith(".")
 
 
@@ -219,4 +220,4 @@ def test_requantization_follows_onnxruntime_in_its_order_of_rounding() -> None:
     for sx, sw, sy in rng.uniform(1e-4, 1, (50, 3)).astype(np.float32):
         op = replace(CONV, operands=(replace(CONV.operands[0], scale=sx), replace(CONV.operands[1], scale=sw)),
                      stages=(quantize_stage(1, scale=sy),))
-        assert predicates.requantization_scale(op) == float(np.float32(np.float32(sx * sw) / sy))
+        assert kit_rules.requantization_scale(op) == float(np.float32(np.float32(sx * sw) / sy))

@@ -1,1 +1,0 @@
-"""Mesh: UMA target (:mod:`~archloom.uma_targets.mesh.target`) of a generic mesh of cores."""
