@@ -125,8 +125,8 @@ def test_the_place_of_an_operand_bounds_the_loads_ahead_of_it() -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "rows", "max(rows, take * dim)", "cdiv(rows, 4) * 2 - 1", "rows // 3 + rows % 3", "not take",
-    "1 if rows > 5 and take else rows", "-rows + min(rows, dim, 7)", "rows == dim or take != 1",
+    "rows", "max(rows, take * dim)", "cdiv(rows, 4) * 2 - 1", "rows // 3 + rows % 3", "!take",
+    "select(rows > 5 && take == 1, 1, rows)", "-rows + min(rows, dim, 7)", "rows == dim || take != 1",
 ])
 @given(rows=st.lists(st.integers(1, 40), min_size=1, max_size=5), take=st.integers(0, 1))
 def test_latencies_of_columns_are_those_of_each_entry(text: str, rows: list[int], take: int) -> None:

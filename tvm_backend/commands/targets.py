@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from archloom.models import catalogue, zoo
+from archloom.models import catalogue
 from archloom.oracle.errors import GraphError, InputError, TargetError
 from archloom.oracle.taidl.isa import Isa
 from archloom.tvm_backend.commands import Outcome, arguments
@@ -78,6 +78,8 @@ def run_describe(args: argparse.Namespace) -> Outcome:
 
 
 def run_networks(args: argparse.Namespace) -> Outcome:
+    from archloom.models import zoo  # which loads onnx
+
     found = catalogue.BY_NAME.values()
     rows = [[n.name, n.summary, " ".join(f"{k}={v}" for k, v in n.sizes.items())] for n in found]
     text = render((Column("network"), Column(""), Column("sizes")), rows)

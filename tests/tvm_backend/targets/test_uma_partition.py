@@ -13,7 +13,7 @@ import archloom
 from archloom import load
 from archloom.tvm_backend.ir import compat, expressions
 from archloom.tvm_backend.targets import registry
-from archloom.tvm_backend.targets.backend import UMABackend, UMAPhase
+from archloom.tvm_backend.targets.backend import UMABackend
 from archloom.tvm_backend.targets.choice import only
 from archloom.tvm_backend.targets.partition import partition
 from tests.support.tvm_backend.networks import Net, quantized, samples, split
@@ -28,8 +28,8 @@ class Borrowed(UMABackend):
         for pattern in self._source.patterns:
             self._register_pattern(pattern.name, pattern.make, pattern.predicate)
             self._register_operator_strategy(pattern.name, self._source.strategy(pattern.name))
-        for relax_pass in self._source._passes:
-            self._register_relax_pass(UMAPhase.PRE_PARTITIONING, relax_pass, takes_options=True)
+        for phase, relax_pass in self._source._passes:
+            self._register_relax_pass(phase, relax_pass, takes_options=True)
         self._register_codegen("stream", lambda: self._source.accelerator)
 
     @property
