@@ -11,6 +11,9 @@ from archloom.oracle.errors import InputError, Position, render, suggest
 
 _TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z_]\w*)|(?P<number>[+-]?\d+(?:\.\d*)?)|(?P<sign>[(),=]))")
 
+_DIGITS = 300
+"""Digits that a number may have: Python refuses to read many more."""
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -75,7 +78,7 @@ class Spelling:
             self._next("sign", "'='", "=")
             text, start = self._next("number", f"an integer for {name!r}")
             least, most = parameters[name].least, parameters[name].most
-            if "." in text or not least <= int(text) <= most:
+            if "." in text or len(text) > _DIGITS or not least <= int(text) <= most:
                 self.fail(f"{name} must be an integer from {least} to {most}, found {text}", start)
             values[name] = int(text)
             if self._next("sign", "',' or ')'", ",)")[0] == ")":

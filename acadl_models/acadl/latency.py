@@ -24,7 +24,8 @@ from archloom.oracle.taidl.expressions import parse_expression
 Latency: TypeAlias = Union[int, str]
 
 LARGEST = 1 << 40
-"""The largest number in a latency: what is computed from two of them must fit into 64 bits, or nearly so."""
+"""The largest number in a latency: 18 minutes at 1 GHz, beyond what any instruction takes. Sums of many of them fit
+into the 64 bits of the timing engine."""
 
 BAD_DIVISOR = "divides by a number that is not positive"
 FALSE, TRUE = ast.Number(0), ast.Number(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,7 +116,7 @@ class Source:
 def _kind(given: Any) -> Kind:
     if isinstance(given, Model):
         return "model"
-    if isinstance(given, str) and not Path(given).exists():
+    if isinstance(given, str) and not os.path.exists(given):  # as a Path would raise for what is too long
         if named_networks.is_named(given):
             return "name"
         if operators.looks_like_operator(given):

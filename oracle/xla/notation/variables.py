@@ -47,7 +47,8 @@ class Bound(Variable):
 
 
 class GuardedAxis(Variable):
-    """The axis on which a constraint of a padded tensor, by whose number it goes, lies while that is computed."""
+    """Stands for the axis of one constraint of a padded tensor while the tensor is computed; its number is the
+    constraint's."""
 
 
 class Fresh(Variable):

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archloom.oracle.errors import InputError
+import archloom
+from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.sources import operators
 from archloom.tvm_backend.sources.operator_network import onnx_model
 
@@ -31,6 +32,7 @@ def test_defaults_and_blanks() -> None:
     ("gemm(m=0,n=1,k=1)", r"operator:1:8: m must be an integer from 1 to 16777216, found 0"),
     ("gemm(m=3.5,n=1,k=1)", r"operator:1:8: m must be an integer .* found 3.5"),
     ("gemm(m=-2,n=1,k=1)", r"operator:1:8: m must be an integer .* found -2"),
+    pytest.param(f"gemm(m={'9' * 5000},n=1,k=1)", r"operator:1:8: m must be an integer .* found 999", id="many digits"),
     ("gemmm(m=1)", r"unknown operator 'gemmm'; did you mean 'gemm'\? \(valid: add, conv2d, gemm\)"),
     ("gemm(mm=1)", r"operator:1:6: unknown parameter 'mm' of gemm; did you mean 'm'"),
     ("gemm(m=1,n=1)", r"gemm needs k \(parameters: m, n, k"),
@@ -94,3 +96,10 @@ def _run(operator: operators.Operator) -> np.ndarray:
     feeds = {i.name: rng.standard_normal(i.shape).astype(np.float32) for i in session.get_inputs()}
     result: np.ndarray = session.run(None, feeds)[0]
     return result
+
+
+def test_a_text_longer_than_names_of_files_is_an_operator() -> None:
+    with pytest.raises(InputError, match=r"operator:1:8: m must be an integer"):
+        archloom.estimate(f"gemm(m={'9' * 5000},n=1,k=1)")
+    with pytest.raises(ModelError, match="no such file"):
+        archloom.estimate("9" * 5000)

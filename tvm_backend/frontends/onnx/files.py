@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def _meant(path: Path) -> str:
 
 def read_onnx(path: Path) -> onnx.ModelProto:
     """Read and check an ONNX file with its external data."""
-    if not path.exists():
+    if not os.path.exists(path):
         raise ModelError(f"{path}: no such file{_meant(path)}")
     if path.is_dir():
         raise ModelError(f"{path}: expected an ONNX file, found a directory")

@@ -13,6 +13,7 @@ import importlib
 import io
 import json
 import logging
+import os
 import pickle
 import warnings
 import zipfile
@@ -40,7 +41,7 @@ def read_program(path: Path) -> torch.export.ExportedProgram:
     Raises :class:`~archloom.oracle.errors.ModelError` for anything else, and for programs with pickled or custom
     objects, or with sizes that are not static.
     """
-    if not path.exists():
+    if not os.path.exists(path):
         raise ModelError(f"{path}: no such file")
     if path.is_dir():
         raise ModelError(f"{path}: expected a .pt2 file, found a directory")
