@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.support.golden_vectors import AMX, exo, tiled_matmul
 
@@ -78,6 +79,7 @@ def test_an_unknown_suite_is_refused() -> None:
     assert run.returncode == 1 and "there is no suite" in run.stderr and "tiled" in run.stderr
 
 
+@pytest.mark.slow
 def test_the_oracle_s_benchmark_checks_and_times_a_kernel() -> None:
     script = str(ROOT / "benchmarks" / "oracle" / "oracle.py")
     run = subprocess.run(

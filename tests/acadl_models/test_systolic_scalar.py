@@ -38,6 +38,7 @@ def last_fold_has_left(log: list[InstanceLog]) -> int:
     return max(log, key=lambda entry: entry.number).finished - FETCH_CYCLES
 
 
+@pytest.mark.slow
 @examples(40, 600)
 @given(designs, problems)
 @example(Design(1, 1, "os", "scalar"), Problem(1, 1, 1))

@@ -19,6 +19,7 @@ from archloom.uma_targets.oma.target import OMA
 from archloom.uma_targets.plasticine.target import PLASTICINE
 from archloom.uma_targets.qkv.target import QKV
 from archloom.uma_targets.tpu_v1.target import TPU_V1
+from tests.support.examples import slow
 
 LOAD = {"rows": 16}
 """On qkv: a load of 16 rows takes the unit 16 cycles, and a transfer of 16 x 64 bytes as many; a product 16."""
@@ -153,7 +154,8 @@ def test_a_cache_that_holds_everything_misses_each_line_once() -> None:
     assert cut > whole
 
 
-@pytest.mark.parametrize("kit, sizes", [(GAMMA, (20, 24, 40)), (PLASTICINE, (40, 40, 36)), (QKV, (40, 48, 33))])
+@pytest.mark.parametrize("kit, sizes", [
+    slow(GAMMA, (20, 24, 40)), (PLASTICINE, (40, 40, 36)), slow(QKV, (40, 48, 33))])
 def test_what_is_taken_is_within_a_tenth_of_the_best_of_all(kit, sizes) -> None:  # type: ignore[no-untyped-def]
     floats = kit.numbers == "float32"
     work = gemm(*sizes, dtype="float32" if floats else "int8",

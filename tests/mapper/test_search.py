@@ -24,7 +24,7 @@ from archloom.uma_targets.gemmini.emit import GemminiEmitter
 from archloom.uma_targets.gemmini.emit_conv import ConvEmission
 from archloom.uma_targets.gemmini.emit_gemm import GemmEmission
 from archloom.uma_targets.gemmini.space import ACC, SPAD
-from tests.support.examples import every
+from tests.support.examples import every, often
 from tests.support.mapper import mapped
 
 PLAIN = Epilogue(True, 0.5, True, "int8")
@@ -72,7 +72,7 @@ LITTLE = {
 }
 
 
-@pytest.mark.parametrize("name", every(2, LITTLE))
+@pytest.mark.parametrize("name", often(LITTLE, {"gemm"}))
 def test_search_comes_close_to_the_best_of_all(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a space cut to some dozen candidates, all of which are simulated."""
     configuration = GEMMINI.configure(SMALL)

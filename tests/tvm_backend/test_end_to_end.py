@@ -128,6 +128,7 @@ def test_check_finds_a_wrong_stream(proto: onnx.ModelProto, monkeypatch: pytest.
     assert any("layer logits: differs from the interpreter by up to 1" in f for f in result.failures)
 
 
+@pytest.mark.slow
 def test_check_of_a_network_without_onnx(proto: onnx.ModelProto) -> None:
     model = dataclasses.replace(archloom.load(proto), onnx=None)
     result = check(model, "gemmini", OPTIONS, count=2)

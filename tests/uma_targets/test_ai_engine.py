@@ -133,6 +133,7 @@ def test_limited_streams_stall_the_cores_in_three_cycles_of_four():
         assert {op.mnemonic for op in done} == {"mac4_stream" if core else "mul4"}
 
 
+@pytest.mark.slow
 def test_the_trace_shows_what_the_cores_wait_for():
     """In a window of the steady state, the last core's track holds three cycles of a stalled instruction to one of
     work."""

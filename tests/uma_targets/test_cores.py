@@ -76,6 +76,7 @@ def test_layers_stay_in_tiles_between_each_other(target: str) -> None:
     assert compiled.report.cycles > 0 and compiled.report.offloaded_macs_share == 1
 
 
+@pytest.mark.slow
 def test_convolutions_gather_their_windows(tmp_path: Path) -> None:
     network, x = convolutions(), torch.randn(2, 3, 16, 16)
     compiled = archloom.compile(network, "mesh", SMALL["mesh"], example_inputs=x)
@@ -185,6 +186,7 @@ class Masked(nn.Module):
         return (result, key) if self.shown else result
 
 
+@pytest.mark.slow
 def test_heads_are_put_apart_within_a_region() -> None:
     network, x, mask = Masked().eval(), torch.randn(2, 40, 64), torch.randn(1, 1, 40, 40)
     compiled = archloom.compile(network, "mesh", {"x": 2, "y": 1}, example_inputs=(x, mask))
@@ -199,6 +201,7 @@ def test_heads_are_put_apart_within_a_region() -> None:
     assert checked.passed and all(layer.bit_exact and (layer.snr_db or 60) > 50 for layer in checked.layers)
 
 
+@pytest.mark.slow
 def test_heads_that_are_a_result_are_put_apart_by_the_host() -> None:
     network, x, mask = Masked(shown=True).eval(), torch.randn(1, 9, 64), torch.randn(1, 1, 9, 9)
     compiled = archloom.compile(network, "mesh", {"x": 1, "y": 1}, example_inputs=(x, mask))

@@ -67,6 +67,7 @@ def test_a_block_is_one_region(tmp_path: Path) -> None:
     np.testing.assert_array_equal(archloom.load_compiled(tmp_path / "net")(x), made(x))
 
 
+@pytest.mark.slow
 def test_images_stay_as_convolutions_store_them() -> None:
     class Residual(nn.Module):
         def __init__(self) -> None:
@@ -110,6 +111,7 @@ class Chains(nn.Module):
         return a, b, c, d, torch.abs(-x) + x.pow(3), torch.exp(x) @ torch.ones(40, 5)
 
 
+@pytest.mark.slow
 def test_chains_of_element_wise_operators() -> None:
     made = compiled(Chains(), torch.randn(2, 3, 40), torch.randn(2, 3, 40), options={"x": 2, "y": 1})
     assert not made.compiled.host.ops

@@ -135,6 +135,7 @@ def test_rows_longer_than_a_primitive_are_cut() -> None:
     np.testing.assert_array_equal(result, convolution(given_arguments, shape, result.dtype))
 
 
+@pytest.mark.slow
 def test_first_candidates_use_the_published_array_well() -> None:
     """Of AlexNet's third layer and of a large product, they are no worse than the paper's mapping."""
     made, _ = machine_of()

@@ -123,6 +123,7 @@ def test_options_out_of_range_are_all_named() -> None:
         assert part in message
 
 
+@pytest.mark.slow
 def test_search_finds_a_mapping_for_products_and_convolutions() -> None:
     options = {"rows": 6, "cols": 7, "glb_kib": 16}
     epilogue = Epilogue(True, 0.01, True, "int8")

@@ -24,7 +24,7 @@ from archloom.uma_targets.ultratrail.target import ULTRATRAIL
 from benchmarks.published import dsd22
 from benchmarks.published.temporal_networks import Block, Layer, Network, inference, network
 from examples.onnx_graph import OnnxGraph
-from tests.support.examples import examples
+from tests.support.examples import examples, slow
 
 Arrays = dict[str, np.ndarray]
 
@@ -184,7 +184,7 @@ def temporal_network(across: bool, channels: int = 6, made: int = 5, positions: 
     return quantize(model, [{"x": rng.standard_normal(shape_in).astype(np.float32)} for _ in range(3)])
 
 
-@pytest.mark.parametrize("across", [False, True])
+@pytest.mark.parametrize("across", [slow(False), True])
 def test_temporal_convolutions_of_a_network_are_offloaded_and_equal_onnxruntime(across):
     model = archloom.load(temporal_network(across))
     report = archloom.estimate(model, "ultratrail", {"dim": 4})

@@ -41,7 +41,7 @@ from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream
 from archloom.oracle.xla.oracle import compile_stream
-from tests.support.examples import every, examples
+from tests.support.examples import every, examples, slow
 from tests.support.mapper.queue_executor import Stuck, queue_by_meaning, run_in_any_order
 from tests.support.mapper.spatial_cases import Case, cases, mesh
 from tests.support.oracle.flat_trace import flat_trace
@@ -162,7 +162,7 @@ def test_plans_with_zeros_or_unknown_words_are_refused(name: str) -> None:
             emitted(work, other, Machine.of(mesh(2, 2, 9, 40)))
 
 
-@pytest.mark.parametrize("name", ["batch", "columns", "chain"])
+@pytest.mark.parametrize("name", ["batch", slow("columns"), slow("chain")])
 def test_the_oracle_has_the_same_bits_with_and_without(name: str) -> None:
     with_them, without = mesh(2, 2, 9, 40, WITH), mesh(2, 2, 9, 40)
     arguments, _ = results(name)

@@ -16,13 +16,14 @@ from archloom.mapper.spatial.timing import isa_of
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
 from benchmarks.cores import tl_network
+from tests.support.examples import slow
 from tests.support.mapper.queue_executor import run_in_any_order
 from tests.support.mapper.spatial_cases import mesh
 
 
 @pytest.mark.parametrize("plan", [
     Plan((2, 2, 2), (2, 1, 1), (1, 2, 1), "rows", "mn", ("row", "stream"), ("column", "stream")),
-    Plan((2, 2, 2), (2, 1, 1), (1, 2, 1), "rows", "mn", ("wave", "stream"), ("wave", "keep"), 2),
+    slow(Plan((2, 2, 2), (2, 1, 1), (1, 2, 1), "rows", "mn", ("wave", "stream"), ("wave", "keep"), 2)),
 ], ids=str)
 def test_rewritten_programs_give_the_product(plan: Plan) -> None:
     graph, gemm = mesh(2, 2, 9, 60), TileGemm(8, 7, 8)

@@ -92,6 +92,7 @@ def test_tiled_matmul_of_the_largest_sizes_is_one_product(dim: int, tiles: int, 
     assert kernel.report.results[0].operations == (f"dot {dim * tiles}x{dim}x{dim} int8 x int8 -> i32",)
 
 
+@pytest.mark.slow
 def test_tiled_matmul_at_dim_1024() -> None:
     kernel = tiled_matmul(1024, 2)
     given = inputs(kernel)

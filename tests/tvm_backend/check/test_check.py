@@ -55,6 +55,7 @@ def _holds(result: CheckResult, net: torch.nn.Module, split: data.Split, lost: f
     assert all(layer.snr_db is not None and layer.snr_db > 15 for layer in result.layers)
 
 
+@pytest.mark.slow
 def test_a_convolutional_network_trained_on_digits(split: data.Split) -> None:
     net = digits.train(split, digits.Training(epochs=4), width=4)
     result = _checked(digits_onnx.onnx_model(net), split)

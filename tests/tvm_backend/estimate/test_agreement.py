@@ -15,6 +15,7 @@ from archloom.tvm_backend import cli
 from archloom.tvm_backend.estimate import network as estimate
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.sources import named_networks
+from tests.support.examples import slow
 from tests.support.tvm_backend.small_networks import float_cnn
 
 SMALL = {"mesh": {"x": 2, "y": 2}, "triple_ring": {"rows": 2, "columns": 2}}
@@ -22,7 +23,7 @@ SMALL = {"mesh": {"x": 2, "y": 2}, "triple_ring": {"rows": 2, "columns": 2}}
 TARGETS = [info.name for info in archloom.targets()]
 VIT = "vit_base(image=16,patch=8,width=16,depth=1,heads=2,classes=4)"
 SAMPLE = [("gemm(m=8,n=8,k=16)", "gemmini"), ("gemm(m=8,n=8,k=16,bias=1)", "qkv"), (VIT, "qkv"), (VIT, "qkv,gemmini"),
-          ("mlp_mixer(image=16,patch=8,width=16,depth=1,tokens=8,channels=16,classes=4)", "gemmini")]
+          slow("mlp_mixer(image=16,patch=8,width=16,depth=1,tokens=8,channels=16,classes=4)", "gemmini")]
 
 
 @pytest.fixture(autouse=True)
@@ -80,8 +81,8 @@ def as_int8_is_as_quantized(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "bert_base(length=8,width=16,layers=1,vocabulary=50)", "unet(image=16,width=4,depth=1)",
-    "lstm_keywords(frames=4,features=8,hidden=8)"])
+    "bert_base(length=8,width=16,layers=1,vocabulary=50)", slow("unet(image=16,width=4,depth=1)"),
+    slow("lstm_keywords(frames=4,features=8,hidden=8)")])
 def test_a_float_network_is_estimated_as_it_would_be_quantized(text: str) -> None:
     as_int8_is_as_quantized(text)
 

@@ -91,6 +91,7 @@ def test_a_batch_gives_what_single_estimates_give(tmp_path: Path) -> None:
             (la.name, la.cycles, la.bytes) for la in single.layers]
 
 
+@pytest.mark.slow
 def test_a_batch_of_float_networks_gives_what_single_estimates_give(tmp_path: Path) -> None:
     onnx.save(network(5), tmp_path / "five.onnx")
     models = [network(3), tmp_path / "five.onnx", residual_cnn(), network(3)]

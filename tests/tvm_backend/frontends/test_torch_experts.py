@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 import transformers
 import transformers.integrations.moe  # registers torch.ops.transformers
@@ -20,6 +21,7 @@ def test_rows_by_experts() -> None:
     same(lambda x: torch.ops.transformers.grouped_mm_fallback(x, weight, offsets), random(10, 8))
 
 
+@pytest.mark.slow
 def test_mixtral(tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = transformers.MixtralConfig(

@@ -67,6 +67,7 @@ def test_transformer_block_keeps_its_attention_whole() -> None:
     assert all(op.engine == "xla" for op in split(model)[0].host.ops if op.macs)
 
 
+@pytest.mark.slow
 def test_an_encoder_and_a_decoder() -> None:
     """Its tuples of queries, keys and values cross the borders between host and accelerator."""
     torch.manual_seed(0)

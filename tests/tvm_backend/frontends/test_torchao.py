@@ -89,6 +89,7 @@ def test_dynamic_int8_keeps_its_integers(form: Any, tmp_path: Path) -> None:
     np.testing.assert_allclose(result(model)(x), module(x).detach().numpy(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_check_runs_what_only_tvm_can() -> None:
     """The reference of a network with operators that the host does not run on XLA (``full_like``)."""
     torch.manual_seed(0)
@@ -129,7 +130,7 @@ def quantized(module: nn.Module, x: torch.Tensor, kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind, network, form", [
-    ("x86", Cnn, as_program), ("xnnpack tensor", Cnn, as_file), ("xnnpack channels", Block, as_program),
+    ("x86", Cnn, as_program), ("xnnpack channels", Block, as_file), slow("xnnpack tensor", Cnn, as_file),
     slow("x86 dynamic", Block, as_file), slow("x86", Block, as_module), slow("xnnpack dynamic", Block, as_program),
 ])
 def test_pt2e(kind: str, network: Callable[[], nn.Module], form: Any, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from archloom.oracle.xla.oracle import Oracle
 from archloom.tvm_backend import programs
 from archloom.tvm_backend.host import network as host
 from archloom.tvm_backend.targets import regions
+from tests.support.examples import slow
 from tests.support.tvm_backend.artifacts import damage
 from tests.support.tvm_backend.networks import Net, attention, executable, quantized, residual_cnn, samples
 from tests.support.tvm_backend.reference import ReferenceExecutor
@@ -73,7 +74,7 @@ def model() -> onnx.ModelProto:
     return quantized(residual_cnn())
 
 
-@pytest.mark.parametrize("scheme", [{}, {"per_channel": True, "symmetric": False}])
+@pytest.mark.parametrize("scheme", [slow({}), {"per_channel": True, "symmetric": False}])
 def test_an_artifact_runs_without_compiling(
     scheme: dict[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,8 +105,8 @@ def test_convolutions_whose_weights_change_their_shapes(
     assert_same(quantize(proto, [sample]), "gemmini")
 
 
-LIGHT = ("bert_base", "gpt2_decode", "squeezenet")
-"""Gathers, masks, normalizations; caches, slices and splits; reshapes. Others of the catalogue are slow to export."""
+LIGHT = ("bert_base", "squeezenet")
+"""Gathers, masks, normalizations; reshapes. Others of the catalogue are slow to export."""
 
 
 @pytest.mark.parametrize("name", often(

@@ -12,6 +12,7 @@ from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.quantization.quantize import quantize, scale_groups
 from archloom.tvm_backend.quantization.scheme import Scheme
+from tests.support.examples import slow
 from tests.support.tvm_backend.networks import Net, quantized, residual_cnn, samples
 
 
@@ -121,7 +122,7 @@ def test_arrays_are_enough_for_a_single_input() -> None:
     assert by_name.SerializeToString() == by_array.SerializeToString()
 
 
-@pytest.mark.parametrize("method", ["entropy", "percentile"])
+@pytest.mark.parametrize("method", [slow("entropy"), "percentile"])
 def test_other_calibrations(method: str) -> None:
     model = residual_cnn()
     found = scales(quantize(model, samples(model, 8), Scheme(calibration=method)))  # type: ignore[arg-type]
