@@ -24,13 +24,13 @@ setup: $(STAMP)
 
 $(STAMP): setup.cfg pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[dev]'
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile $(PIP_FLAGS) -c constraints.txt -e '.[dev]'
 	$(PY) -c "from archloom.acadl_models.timing.engine import warmup; warmup()"
 	$(PY) -c "from archloom.acadl_models.acadl.graphviz import warmup; warmup()"
 	@touch $@
 
 $(DOCS_STAMP): $(STAMP)
-	$(PY) -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[docs]'
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile $(PIP_FLAGS) -c constraints.txt -e '.[docs]'
 	@touch $@
 
 demo: $(STAMP)
