@@ -6,25 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from archloom.acadl_models.acadl.latency import BAD_DIVISOR
 from archloom.acadl_models.timing import result
-from archloom.acadl_models.timing.engine import core
+from archloom.acadl_models.timing.engine import core, state
 from archloom.acadl_models.timing.engine.deadlock import deadlock_faults
 from archloom.acadl_models.timing.engine.layout import H
 from archloom.acadl_models.timing.engine.lowering.memories import stateful_drams
 from archloom.acadl_models.timing.engine.lowering.program import Lowered, bad_latency
 from archloom.acadl_models.timing.engine.machine import new_machine, new_memory, records_of
-from archloom.acadl_models.timing.engine.state import (
-    NO_DIVISOR,
-    Array,
-    Cache,
-    Dram,
-    Link,
-    M,
-    Port,
-    Stage,
-    Status,
-    Store,
-    Unit,
-)
+from archloom.acadl_models.timing.engine.state import Array, Cache, Dram, Link, M, Port, Stage, Status, Store, Unit
 from archloom.acadl_models.timing.tally import fetch_port
 from archloom.oracle.errors import GraphError
 
@@ -51,7 +39,7 @@ def raise_faults(lowered: Lowered, machine: Array) -> None:
     """Raise the GraphError for which a run has stopped, if any."""
     if machine[M.STATUS] == Status.BAD_LATENCY:
         value = int(machine[M.VALUE])
-        found = BAD_DIVISOR if value == NO_DIVISOR else f"is {value}"
+        found = BAD_DIVISOR if value == state.NO_DIVISOR else f"is {value}"
         raise bad_latency(lowered.program, lowered.owners[machine[M.OBJECT]], found)
     if machine[M.STATUS] == Status.DEADLOCK:
         raise GraphError(lowered.program.graph.name, deadlock_faults(lowered, machine))

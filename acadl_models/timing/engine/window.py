@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archloom.acadl_models.timing import log as steps
-from archloom.acadl_models.timing.engine import core
+from archloom.acadl_models.timing.engine import core, state
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.layout import H, LinkSpec, StoreKind, StoreSpec
 from archloom.acadl_models.timing.engine.lowering.program import Lowered
@@ -25,9 +25,6 @@ from archloom.acadl_models.timing.engine.state import (
     Phase,
     Request,
     Status,
-    Store,
-    Tail,
-    Unit,
 )
 from archloom.acadl_models.timing.log import Event, RunLog
 from archloom.oracle.errors import InputError
@@ -147,7 +144,7 @@ class _Watcher:
         elif phase == Phase.BUFFERED:
             yield Event(self.begin, steps.FETCHED, self.fetch, number)
         else:
-            unit = self.units[(int(m[slot + Instance.UNIT]) - int(m[M.UNITS])) // Unit.SIZE]
+            unit = self.units[(int(m[slot + Instance.UNIT]) - int(m[M.UNITS])) // state.Unit.SIZE]
             for step in _PHASES[phase]:
                 yield Event(self.begin, step, unit, number)
             yield from self._requests(m, slot, phase)
@@ -163,7 +160,7 @@ class _Watcher:
             finish = int(m[request + Request.FINISH])
             if finish < self.begin:
                 continue  # it has ended
-            store = self.stores[(int(m[request + Request.STORE]) - int(m[M.STORES])) // Store.SIZE]
+            store = self.stores[(int(m[request + Request.STORE]) - int(m[M.STORES])) // state.Store.SIZE]
             what = (
                 int(m[request + Request.BYTES]), int(m[request + Request.BEATS]), bool(m[request + Request.IS_READ])
             )
@@ -178,16 +175,16 @@ class _Watcher:
 
     def _looks_on(self, m: Array, slot: int, k: int, request: int) -> bool:
         """Whether a request with a slot is still at the lines of a cache, so that its end is not known."""
-        if self.t[m[m[request + Request.STORE] + Store.SPEC] + StoreSpec.KIND] != StoreKind.CACHED:
+        if self.t[m[m[request + Request.STORE] + state.Store.SPEC] + StoreSpec.KIND] != StoreKind.CACHED:
             return False
-        return bool(m[slot + self.t[H.SLOT_TAILS] + k * self.t[H.TAIL_SIZE] + Tail.DEPTH] > 0)
+        return bool(m[slot + self.t[H.SLOT_TAILS] + k * self.t[H.TAIL_SIZE] + state.Tail.DEPTH] > 0)
 
     def _carried(self, m: Array, request: int, number: int) -> Iterator[Event]:
         """The passage of a request over a link, if it comes over one."""
-        table = int(self.t[m[m[request + Request.STORE] + Store.SPEC] + StoreSpec.LINKS])
+        table = int(self.t[m[m[request + Request.STORE] + state.Store.SPEC] + StoreSpec.LINKS])
         if table == NONE:
             return
-        unit = (int(m[m[request + Request.OWNER] + Instance.UNIT]) - int(m[M.UNITS])) // Unit.SIZE
+        unit = (int(m[m[request + Request.OWNER] + Instance.UNIT]) - int(m[M.UNITS])) // state.Unit.SIZE
         link = int(self.t[table + 2 * unit + m[request + Request.IS_READ]])
         if link == NONE:
             return

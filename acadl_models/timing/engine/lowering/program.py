@@ -10,14 +10,10 @@ import numpy as np
 
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.layout import AccessSpec, Code, H, Instruction, OfferSpec, Route
+from archloom.acadl_models.timing.engine.lowering import expressions
 from archloom.acadl_models.timing.engine.lowering.accesses import AccessLowering, access_lists
 from archloom.acadl_models.timing.engine.lowering.accessing import Entry, classify, find_ranges
-from archloom.acadl_models.timing.engine.lowering.expressions import (
-    BadLatencyError,
-    Expressions,
-    Latencies,
-    LatencyOwner,
-)
+from archloom.acadl_models.timing.engine.lowering.expressions import Expressions, Latencies, LatencyOwner
 from archloom.acadl_models.timing.engine.lowering.forms import Shared
 from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables, graph_tables
 from archloom.acadl_models.timing.engine.lowering.loops import LoopLowering, LoopText
@@ -51,7 +47,7 @@ def lower(program: Program) -> Lowered:
     """Tables for :func:`core.run`; raises GraphError for a latency that cannot be computed."""
     try:
         return _Lowering(program).lowered()
-    except BadLatencyError as error:
+    except expressions.BadLatencyError as error:
         raise bad_latency(program, error.owner, error.found) from None
 
 
