@@ -8,10 +8,8 @@ from typing import Any
 
 from archloom.acadl_models.acadl import building
 from archloom.acadl_models.acadl.base import ACADLObject
-from archloom.acadl_models.acadl.caches import CacheInterface
-from archloom.acadl_models.acadl.links import Link
 from archloom.acadl_models.acadl.stages import ExecuteStage, InstructionFetchStage, PipelineStage
-from archloom.acadl_models.acadl.storages import DataStorage, RegisterFile
+from archloom.acadl_models.acadl.storages import CacheInterface, DataStorage, Link, RegisterFile
 from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryAccessUnit, MemoryAccessUnit
 
 
@@ -30,11 +28,7 @@ class EdgeKind(Enum):
     __hash__ = object.__hash__  # Enum's own is written in Python, and kinds are keys of large tables
 
 
-CONTAINS = EdgeKind.CONTAINS
-FORWARD = EdgeKind.FORWARD
-READ_DATA = EdgeKind.READ_DATA
-WRITE_DATA = EdgeKind.WRITE_DATA
-BACKED_BY = EdgeKind.BACKED_BY
+CONTAINS, FORWARD, READ_DATA, WRITE_DATA, BACKED_BY = EdgeKind
 
 
 def allowed(source: object, target: object, kind: EdgeKind) -> bool:
