@@ -66,8 +66,7 @@ def rows(graph: ArchitectureGraph, access: Access, buffer: Buffer) -> Rows | Non
     banks = graph.buffers.get(buffer.name, ())
     if len(banks) < 2:
         return None
-    width = place_width(graph, banks[0])
-    axes = word_axes(buffer, width)
+    axes = word_axes(buffer, graph[banks[0].storage].data_width)  # type: ignore[attr-defined]
     if axes is None:
         return None
     window = access.window
@@ -75,12 +74,6 @@ def rows(graph: ArchitectureGraph, access: Access, buffer: Buffer) -> Rows | Non
         linear(window.offsets[:axes], buffer.shape[:axes]), positions(window.dims, buffer.shape, axes),
         banks, graph.first_rows[buffer.name],
     )
-
-
-def place_width(graph: ArchitectureGraph, bank: Bank) -> int:
-    """Bits of a word of a bank or of a register."""
-    width: int = graph[bank.storage].data_width  # type: ignore[attr-defined]
-    return width
 
 
 def tell_apart(

@@ -77,18 +77,6 @@ class AccessPlan:
     place: Place
 
     @property
-    def tracked(self) -> bool:
-        return self.place.tracked
-
-    @property
-    def banks(self) -> tuple[Bank, ...]:
-        return self.place.banks
-
-    @property
-    def data_width(self) -> int:
-        return self.place.data_width
-
-    @property
     def is_read(self) -> bool:
         return self.access.kind == "read"
 
@@ -105,31 +93,30 @@ class AccessPlan:
     @cached_property
     def word_offset(self) -> Affine:
         """Address of the window's first word."""
-        axes = word_axes(self.buffer, self.data_width)
-        assert axes is not None
+        axes = word_axes(self.buffer, self.place.data_width)
         return linear(self.access.window.offsets[:axes], self.buffer.shape[:axes])
 
     @cached_property
     def words(self) -> NDArray[np.int64]:
         """Distinct word addresses relative to the first, ascending."""
-        axes = word_axes(self.buffer, self.data_width)
+        axes = word_axes(self.buffer, self.place.data_width)
         assert axes is not None
         return positions(self.access.window.dims, self.buffer.shape, axes)
 
     def requests(self, values: Mapping[str, int]) -> list[Request]:
         """The requests of the instance at these loop values, by ascending rows."""
-        if not self.banks:
+        place = self.place
+        if not place.banks:
             return []
         words = self.words + self.word_offset.evaluate(values)
         found = []
-        place = self.place
-        for bank, port_width, base, channels in zip(self.banks, place.port_widths, place.bases, place.channels):
+        for bank, port_width, base, channels in zip(place.banks, place.port_widths, place.bases, place.channels):
             inside = words[(words >= bank.start) & (words < (bank.stop or 0))]
             if len(inside):
                 runs = contiguous(inside + base)
                 whole = sum(-(-count // port_width) for _, count in runs)
                 beats = whole if channels is None else max(channels.beats(runs))
-                size = -(-len(inside) * self.data_width // 8)
+                size = -(-len(inside) * place.data_width // 8)
                 found.append(Request(bank.storage, self.is_read, len(inside), beats, size, runs))
         return found
 
@@ -152,10 +139,6 @@ class StaticInstruction:
     routed: frozenset[str]
     names: Mapping[str, Affine]
     fixed: tuple[tuple[str, Affine], ...] = ()
-
-    @property
-    def makes_requests(self) -> bool:
-        return any(plan.banks for plan in self.plans)
 
     def environment(self, parameters: Mapping[str, int], values: Mapping[str, int]) -> dict[str, int]:
         """What a latency may name: attributes before registers before the ISA's parameters."""

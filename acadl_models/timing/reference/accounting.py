@@ -52,8 +52,8 @@ def result(m: Machine) -> TimingResult:
         m.graph.name, m.program.stream.name, m.graph.clock_hz, m.now, m.total,
         tuple(_unit_timing(m, u) for u in m.units.values()), tuple(_stage_timing(m, s) for s in m.graph.stages),
         tuple(_storage_timings(m)), exact=True, links=m.tally.links([k.name for k in m.graph.links]),
-        loops=m.tally.loops(), caches=m.memories.cache_figures(), drams=m.memories.dram_figures(),
-        stepped_instructions=m.total,
+        loops=m.tally.loops(), caches=tuple(m.memories.caches[c.name].figures() for c in m.graph.caches),
+        drams=tuple(banks.figures() for banks in m.memories.banks.values()), stepped_instructions=m.total,
     )
 
 
