@@ -30,9 +30,6 @@ class Periods:
 
     def moves(self, expression: Affine) -> Moves:
         """The smallest period along each loop whose variable the expression contains."""
-        if len(expression.terms) == 1:
-            atom, coefficient = expression.terms[0]
-            return {v: (n, coefficient * shift) for v, (n, shift) in self._atom(atom).items()}
         found: Moves = {}
         for atom, coefficient in expression.terms:
             for variable, (iterations, shift) in self._atom(atom).items():

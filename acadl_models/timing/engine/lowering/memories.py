@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from archloom.acadl_models import acadl
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.layout import H, Policy, StoreKind
-from archloom.acadl_models.timing.engine.lowering.accessing import Entry
 from archloom.acadl_models.timing.engine.state import STEPS_PER_LEVEL, Tail, WayStep
 from archloom.acadl_models.timing.program import Place
 
@@ -66,9 +65,9 @@ class MemoryTables:
             record += [self.caches[name], latency(cache, "hit_latency"), latency(cache, "miss_latency")]
         return put(record)
 
-    def multiple(self, moves: Iterable[tuple[Entry, int]]) -> int:
-        """In how many periods of a loop caches and banks may repeat, given by how many words one moves each access."""
-        moving = [(path, words * e.form.place.data_width) for e, words in moves for path in e.form.place.paths]
+    def multiple(self, moves: Iterable[tuple[Place, int]]) -> int:
+        """In how many periods of a loop caches and banks may repeat, of which one moves accesses to places by words."""
+        moving = [(path, words * place.data_width) for place, words in moves for path in place.paths]
         placed = [(self.spaces[path[-1]], bits) for path, bits in moving if bits and path[-1] in self.spaces]
         found = [_times(self.grains[space], bits) for space, bits in placed]
         for name in self.caches:

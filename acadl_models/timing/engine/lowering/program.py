@@ -11,8 +11,7 @@ import numpy as np
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.layout import AccessSpec, Code, H, Instruction, OfferSpec, Route
 from archloom.acadl_models.timing.engine.lowering import expressions
-from archloom.acadl_models.timing.engine.lowering.accesses import AccessLowering, access_lists
-from archloom.acadl_models.timing.engine.lowering.accessing import Entry, classify, find_ranges
+from archloom.acadl_models.timing.engine.lowering.accesses import AccessLowering, Entry, access_lists, classify
 from archloom.acadl_models.timing.engine.lowering.expressions import Expressions, Latencies, LatencyOwner
 from archloom.acadl_models.timing.engine.lowering.forms import Shared
 from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables, graph_tables
@@ -24,6 +23,7 @@ from archloom.acadl_models.timing.log import Locator
 from archloom.acadl_models.timing.loops import TOP, LoopSites
 from archloom.acadl_models.timing.machine import latency_fault
 from archloom.acadl_models.timing.program import Program, StaticInstruction, StaticLoop, StaticNode, limits
+from archloom.oracle.affine import Bounds
 from archloom.oracle.errors import GraphError
 
 
@@ -93,9 +93,8 @@ class _Lowering:
     def lowered(self) -> Lowered:
         shared = self.graph.shared()
         entries: list[Entry] = []
-        of_static = [self._entries(k, entries, shared) for k in range(len(self.statics))]
         bounds = {loop.var: limits(loop.values) for loop in self.loops}
-        find_ranges(entries, bounds)
+        of_static = [self._entries(k, entries, shared, bounds) for k in range(len(self.statics))]
         classes = classify(entries)
         for e in entries:
             if e.axes not in e.form.lists:
@@ -123,17 +122,17 @@ class _Lowering:
         loops = LoopLowering(
             self.tables, self.expressions, self.latencies, entries, classes, places, self.sites, self.graph.memories
         )
-        d[H.LOOP_TABLE] = self.tables.put(loops.records(self._loop_texts(of_static)))
+        d[H.LOOP_TABLE] = self.tables.put([v for text in self._loop_texts(of_static) for v in loops.record(text)])
         d[H.VALUES] = len(self.loops) + len(self.expressions.atoms)
         d[H.ATOM_TABLE] = self.tables.put([v for a in self.expressions.atoms for v in a[:3]])
         return Lowered(self.program, self.tables.flat(), self.graph, tuple(self.latencies.owners), self.sites)
 
-    def _entries(self, k: int, before: list[Entry], shared: Shared) -> list[Entry]:
+    def _entries(self, k: int, before: list[Entry], shared: Shared, bounds: Bounds) -> list[Entry]:
         """The accesses of an instruction that the engine must know; they are appended to those ``before``."""
         first, around = len(before), self.around[k]
         for plan in self.statics[k].plans:
             if plan.place.tracked or plan.place.banks:
-                before.append(Entry(shared.form(plan), plan.access.window.offsets, k, around, len(before)))
+                before.append(Entry(shared.form(plan), plan.access.window.offsets, bounds, around, len(before)))
         return before[first:]
 
     def _loop_texts(self, of_static: list[list[Entry]]) -> list[LoopText]:
