@@ -22,6 +22,11 @@ def connect(
         acadl.ACADLEdge(unit, place, acadl.WRITE_DATA, None if isinstance(place, acadl.RegisterFile) else link)
 
 
+def registers(name: str, data_width: int, count: int, each: str = "") -> acadl.RegisterFile:
+    """So many registers, each named ``each`` (or as the file) and its number."""
+    return acadl.RegisterFile(name, data_width=data_width, registers={f"{each or name}{i}": 0 for i in range(count)})
+
+
 class Fetch(acadl.Template):
     """Fetches ``width`` instructions at a time, in ``latency`` cycles, into an issue buffer of ``entries``."""
 

@@ -22,10 +22,9 @@ from archloom.acadl_models.timing.program import StaticLoop
 
 @dataclass(frozen=True)
 class LoopText:
-    """A loop of the program text: its number, the loop around it, where its code and its accesses lie."""
+    """A loop of the program text: the loop around it, its instances, where its code and its accesses lie."""
 
     loop: StaticLoop
-    number: int
     parent: int
     body: int
     end: int
