@@ -100,8 +100,8 @@ class ACADLEdge:
         self.fault = edge_fault(source, target, kind) or link_fault(source, target, kind, link)
         if self.fault is not None:
             building.fault(self.fault)
-        else:
-            building.add_edge(self)
+        elif (builder := building.active()) is not None:
+            builder.edges.append(self)
 
     def __repr__(self) -> str:
         return f"ACADLEdge({self.source}, {self.target}, {self.kind})"
@@ -130,8 +130,8 @@ class ACADLDanglingEdge:
                 f"dangling {self.kind.name} edge: expected one ACADL object as source or target, "
                 f"found source {_show(self.source)} and target {_show(self.target)}"
             )
-        elif self.required:
-            building.require(self)
+        elif self.required and (builder := building.active()) is not None:
+            builder.open_ports[id(self)] = self
 
     def __str__(self) -> str:
         ends = f"{_show(self.source) if self.source else '?'} -> {_show(self.target) if self.target else '?'}"
@@ -168,8 +168,9 @@ def connect_dangling_edge(first: Any, second: Any) -> ACADLEdge | None:
     if len({id(link) for link in links}) > 1:
         building.fault(f"cannot connect {_label(first)} with {_label(second)}: they name different links")
         return None
-    for port in ports:
-        building.connected(port)
+    if (builder := building.active()) is not None:
+        for port in ports:
+            builder.open_ports.pop(id(port), None)
     edge = ACADLEdge(sources[0], targets[0], ports[0].kind, link=links[0] if links else None)
     return edge if edge.fault is None else None
 

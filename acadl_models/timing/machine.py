@@ -27,7 +27,7 @@ def bind(graph: ArchitectureGraph, stream: ResolvedStream) -> Program:
     if faults:
         raise GraphError(graph.name, faults)
     _check_capacity(graph, stream)
-    return Program(graph, stream, graph.fetch_stages[0], body, tuple(binder.instructions), forwarding_order(graph))
+    return Program(graph, stream, graph.fetch_stages[0], body, tuple(binder.instructions))
 
 
 def untimed(graph: ArchitectureGraph) -> Iterator[str]:

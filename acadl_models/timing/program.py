@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import TypeAlias, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
-from archloom.acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit, InstructionFetchStage, PipelineStage
+from archloom.acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit, InstructionFetchStage
 from archloom.acadl_models.timing.memories.channels import Interleaving
 from archloom.oracle.accesses import element_bits
 from archloom.oracle.affine import Affine
@@ -178,7 +180,6 @@ class Program:
     fetch: InstructionFetchStage
     body: tuple[StaticNode, ...]
     instructions: tuple[StaticInstruction, ...]
-    forwarding_order: tuple[PipelineStage, ...]
 
     @property
     def count(self) -> int:
@@ -188,6 +189,11 @@ class Program:
     @property
     def parameters(self) -> dict[str, int]:
         return dict(self.stream.parameters)
+
+    @cached_property
+    def names(self) -> "Locator":
+        """Finds instances by their number."""
+        return Locator(self.body)
 
     def instances(self) -> Iterator[tuple[StaticInstruction, dict[str, int]]]:
         """Every instance in program order with its loop values; for the reference simulator."""
@@ -208,3 +214,36 @@ def _instances(
         else:
             for value in node.values:
                 yield from _instances(node.body, {**values, node.var: value})
+
+
+class Locator:
+    """Finds the instance with a number in program order without walking the instances before it."""
+
+    def __init__(self, body: tuple[StaticNode, ...]) -> None:
+        self.body = body
+        self._inner = {k: Locator(n.body) for k, n in enumerate(body) if not isinstance(n, StaticInstruction)}
+        sizes = [self._size(k) for k in range(len(body))]
+        self._ends = list(accumulate(sizes))
+        self.size = self._ends[-1] if sizes else 0
+
+    def _size(self, k: int) -> int:
+        node = self.body[k]
+        return 1 if isinstance(node, StaticInstruction) else len(node.values) * self._inner[k].size
+
+    def find(self, number: int) -> tuple[StaticInstruction, Mapping[str, int]]:
+        """The instruction and the values of its loops; IndexError if there is no such number."""
+        static, values = self.walk(number)
+        return static, {**values, **{name: value.evaluate(values) for name, value in static.fixed}}
+
+    def walk(self, number: int) -> tuple[StaticInstruction, dict[str, int]]:
+        """The same without the values of loops that binding has taken apart."""
+        if not 0 <= number < self.size:
+            raise IndexError(number)
+        k = bisect_right(self._ends, number)
+        node = self.body[k]
+        if isinstance(node, StaticInstruction):
+            return node, {}
+        inner = self._inner[k]
+        iteration, rest = divmod(number - (self._ends[k] - len(node.values) * inner.size), inner.size)
+        static, values = inner.walk(rest)
+        return static, {node.var: node.values[iteration], **values}

@@ -178,7 +178,7 @@ def _waiters(m: Array, slot: int) -> Iterator[int]:
 
 def _name(lowered: Lowered, m: Array, slot: int) -> str:
     number = int(m[slot + state.Instance.SEQ])
-    static, values = lowered.locator.walk(number)
+    static, values = lowered.program.names.walk(number)
     where = ", ".join(f"{k}={v}" for k, v in values.items())
     return f"instruction {number} {static.node.mnemonic}" + (f" ({where})" if where else "")
 
@@ -186,7 +186,7 @@ def _name(lowered: Lowered, m: Array, slot: int) -> str:
 def _waits_for(lowered: Lowered, m: Array, slot: int, blockers: dict[int, int]) -> str:
     phase, unit = int(m[slot + state.Instance.PHASE]), int(m[slot + state.Instance.UNIT])
     if unit != NONE:
-        steps = {state.Phase.READING: "reading", state.Phase.PROCESSING: "processing", state.Phase.WRITING: "writing"}
+        steps = "buffered", "waiting", "reading", "processing", "writing"  # by phase
         waiting = phase == state.Phase.WAITING
         what = f"{_name(lowered, m, blockers[unit])} to finish" if waiting else f"{steps[phase]} to end"
         return f"{what}, in {lowered.graph.units[(unit - int(m[M.UNITS])) // Unit.SIZE]}"

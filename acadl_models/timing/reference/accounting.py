@@ -80,6 +80,6 @@ def _storage_timings(m: Machine) -> Iterator[StorageTiming]:
             port = fetch_port(f.fetched, f.memory.port_width, f.memory.data_width)
             yield StorageTiming(name, f.fetches, 0, port.bytes, 0, f.fetches, 0, f.fetched, 0, port)
         elif name in placed:
-            ports = m.tally.port(name, True), m.tally.port(name, False)
+            ports = (m.tally.ports[name, is_read].timing() for is_read in (True, False))
             yield StorageTiming(name, s.reads, s.writes, s.bytes_read, s.bytes_written, s.beats, s.queue_cycles,
                                 s.words_read, s.words_written, *ports)

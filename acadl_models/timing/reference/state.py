@@ -11,7 +11,7 @@ from typing import Any
 from archloom.acadl_models.acadl import DataStorage, FunctionalUnit, PipelineStage
 from archloom.acadl_models.acadl.latency import Expression
 from archloom.acadl_models.timing.log import Event
-from archloom.acadl_models.timing.machine import evaluate_latency, fetch_cycles
+from archloom.acadl_models.timing.machine import evaluate_latency, fetch_cycles, forwarding_order
 from archloom.acadl_models.timing.memories.serving import Memories
 from archloom.acadl_models.timing.program import Program, Request, StaticInstruction
 from archloom.acadl_models.timing.tally import Tally
@@ -178,7 +178,7 @@ class Machine:
             for s in self.graph.stages
             if s is not program.fetch
         }
-        self.forwarding_order = [self.stages[s.name] for s in program.forwarding_order if s is not program.fetch]
+        self.forwarding_order = [self.stages[s.name] for s in forwarding_order(self.graph) if s is not program.fetch]
         self.storages = {s.name: Storage(s) for s in self.graph.storages}
         self.memories = Memories(self.graph)
         self.fetcher = Fetcher(program)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from archloom.acadl_models import acadl
+from archloom.acadl_models.acadl.graph import per_graph
 from archloom.acadl_models.acadl.latency import Expression, parse
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.layout import FETCH, H, ReadsHold, StoreKind
@@ -16,7 +16,7 @@ from archloom.acadl_models.timing.engine.lowering.forms import Shared
 from archloom.acadl_models.timing.engine.lowering.memories import MemoryTables, memory_tables
 from archloom.acadl_models.timing.engine.lowering.tables import Array
 from archloom.acadl_models.timing.engine.state import group_words
-from archloom.acadl_models.timing.machine import fetch_cycles
+from archloom.acadl_models.timing.machine import fetch_cycles, forwarding_order
 from archloom.acadl_models.timing.program import Program
 
 READS_HOLD = {"finished": ReadsHold.UNTIL_FINISH, "started": ReadsHold.UNTIL_START, "ignored": ReadsHold.NEVER}
@@ -68,20 +68,11 @@ class GraphTables:
         return self._fetch_cycles[key]
 
 
-_known: WeakKeyDictionary[acadl.ArchitectureGraph, GraphTables] = WeakKeyDictionary()
-
-
-def graph_tables(program: Program) -> GraphTables:
-    """The tables of the program's graph."""
-    found = _known.get(program.graph)
-    if found is None:
-        found = _known[program.graph] = _build(program)
-    return found
-
-
-def _build(program: Program) -> GraphTables:
-    graph, fetch = program.graph, program.fetch
-    stages = tuple(s for s in program.forwarding_order if s is not fetch)
+@per_graph
+def graph_tables(graph: acadl.ArchitectureGraph) -> GraphTables:
+    """The tables of a graph."""
+    fetch = graph.fetch_stages[0]
+    stages = tuple(s for s in forwarding_order(graph) if s is not fetch)
     units = graph.functional_units
     placed = {bank.storage for banks in graph.buffers.values() for bank in banks}
     storages = tuple(s for s in graph.storages if s.name in placed or isinstance(s, acadl.CacheInterface))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from archloom.acadl_models.timing.engine.lowering.loops import LoopLowering, Loo
 from archloom.acadl_models.timing.engine.lowering.routes import SharedRoutes, first_record, linked, route_records
 from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
 from archloom.acadl_models.timing.engine.state import Access, Instance, Request
-from archloom.acadl_models.timing.log import Locator
 from archloom.acadl_models.timing.loops import TOP, LoopSites
 from archloom.acadl_models.timing.machine import latency_fault
 from archloom.acadl_models.timing.program import Program, StaticInstruction, StaticLoop, StaticNode, limits
@@ -35,11 +33,6 @@ class Lowered:
     owners: tuple[LatencyOwner, ...]
     sites: LoopSites
 
-    @cached_property
-    def locator(self) -> Locator:
-        """Finds instances by their number."""
-        return Locator(self.program.body)
-
 
 def lower(program: Program) -> Lowered:
     """Tables for :func:`core.run`; raises GraphError for a latency that cannot be computed."""
@@ -53,7 +46,7 @@ class _Lowering:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.sites = LoopSites(program)
-        self.graph = graph_tables(program)
+        self.graph = graph_tables(program.graph)
         self.shared = self.graph.shared()
         self.loops: list[StaticLoop] = []
         self.texts: dict[int, LoopText] = {}
