@@ -84,11 +84,9 @@ def fold(graph: ArchitectureGraph) -> Folded:
     _number(root, {})
     home: dict[str, str] = {}
     boxes = _boxes([root], "", home)
-    counts: dict[tuple[EdgeKind, str, str, str | None], int] = {}
-    for edge in graph.edges:
-        link = home[edge.link.name] if edge.link else None
-        key = edge.kind, home[edge.source.name], home[edge.target.name], link
-        counts[key] = counts.get(key, 0) + 1
+    counts = Counter(
+        (e.kind, home[e.source.name], home[e.target.name], home[e.link.name] if e.link else None) for e in graph.edges
+    )
     return Folded(graph, boxes, tuple(FoldedEdge(*key, count) for key, count in counts.items()), home)
 
 

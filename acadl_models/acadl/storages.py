@@ -237,6 +237,11 @@ class SetAssociativeCache(CacheInterface):
     sets: int = 1
     ways: int = 1
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all lines."""
+        return self.sets * self.ways * self.cache_line_size
+
     def faults(self) -> list[str]:
         return super().faults() + count(self, "sets") + count(self, "ways")
 

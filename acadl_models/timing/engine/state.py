@@ -526,6 +526,7 @@ class Memory(Record):
 
     LOOPS = control  # LoopMemory records
     SCRATCH = STATE_SIZE = control  # the state at hand, and the room for it
+    ADDRESSES = control  # words of addresses behind the state at hand
     RINGS = control  # Snapshot records of each loop that may repeat
     INDEX = control  # Transition records
     NEXT = control  # the next of them to be used

@@ -6,34 +6,22 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from archloom.acadl_models.timing import log as steps
 from archloom.acadl_models.timing.engine import core, state
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.layout import H, LinkSpec, StoreKind, StoreSpec
 from archloom.acadl_models.timing.engine.lowering.program import Lowered
+from archloom.acadl_models.timing.engine.lowering.tables import Array
 from archloom.acadl_models.timing.engine.machine import alive, held, new_machine, new_memory
 from archloom.acadl_models.timing.engine.run import most_in_flight, raise_faults
-from archloom.acadl_models.timing.engine.state import (
-    BEATS_ROOM,
-    Flight,
-    Instance,
-    Log,
-    Logged,
-    M,
-    Phase,
-    Request,
-    Status,
-)
+from archloom.acadl_models.timing.engine.state import BEATS_ROOM, Instance, Log, Logged, M, Phase, Request, Status
 from archloom.acadl_models.timing.log import Event, RunLog
 from archloom.oracle.errors import InputError
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
     from archloom.oracle.resolved import ResolvedStream
-
-Array = NDArray[np.int64]
 
 _STEPS = (
     steps.FETCH, steps.FETCHED, steps.ENTERED, steps.RECEIVED, steps.STARTED, steps.PROCESSING, steps.WRITING,
@@ -130,8 +118,8 @@ class _Watcher:
         if self.begin == 0:
             return
         for k in range(int(m[M.FETCHING])):
-            flight = int(m[M.FLIGHTS] + (m[M.FETCH_FIRST] + k) % self.t[H.FETCH_FLIGHTS] * Flight.SIZE)
-            end, count = int(m[flight + Flight.END]), int(m[flight + Flight.COUNT])
+            flight = int(m[M.FLIGHTS] + (m[M.FETCH_FIRST] + k) % self.t[H.FETCH_FLIGHTS] * state.Flight.SIZE)
+            end, count = int(m[flight + state.Flight.END]), int(m[flight + state.Flight.COUNT])
             yield Event(self.begin, steps.FETCH, self.fetch, -1, finish=end, instructions=count)
         stage_of = {slot: name for k, name in enumerate(self.stages) for slot in held(m, k)}
         for slot in alive(m):

@@ -107,6 +107,7 @@ def test_caches_and_memories_behind_them() -> None:
     graph = build(change)
     l1, l2 = graph.caches
     assert graph.backing(l1) is l2 and graph.path(l1) == (l1, l2, graph["far"])
+    assert l1.size_bytes == 128
 
 
 FAULTS: list[tuple[str, Callable[[SimpleNamespace], Any], str]] = [

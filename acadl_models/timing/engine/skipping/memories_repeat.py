@@ -18,7 +18,6 @@ from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, BufferPart, CacheSpec, DramSpec, H, StoreSpec
 from archloom.acadl_models.timing.engine.phases.memories import bank_of, tail_of
-from archloom.acadl_models.timing.engine.skipping.memories_state import address_words
 from archloom.acadl_models.timing.engine.skipping.moving import is_below, shifts_of
 from archloom.acadl_models.timing.engine.skipping.ranges import range_of, value_ranges
 from archloom.acadl_models.timing.engine.state import Bank, Cache, Instance, Live, Loop, M, Memory, Tail, WayStep
@@ -55,7 +54,7 @@ def word_shift(t, record, periods, order):
 @jit
 def addresses_moved(t, m, h, record, periods, old_end):
     """Whether the addresses in flight have moved with their accesses."""
-    old = old_end - address_words(t, m)
+    old = old_end - h[Memory.ADDRESSES]
     slot = m[M.OLDEST]
     while slot != NONE:
         request = slot + t[H.SLOT_REQUESTS]

@@ -57,9 +57,10 @@ def describe(t, m, h, base):
     if t[H.SPACES] + t[H.LINKS] > 0:
         at = describe_memories(t, m, h, at)
     length = at - base
-    at = describe_offsets(t, m, h, at)
+    at = addresses = describe_offsets(t, m, h, at)
     if t[H.SPACES] > 0:
         at = describe_addresses(t, m, h, at)
+    h[state.Memory.ADDRESSES] = at - addresses
     return length, at - length - base
 
 
