@@ -153,7 +153,7 @@ class Fetcher:
     def __init__(self, program: Program) -> None:
         self.stage = program.fetch
         self.memory = program.graph.instruction_memory(program.fetch)[1]
-        self.cycles = fetch_cycles(program)
+        self.cycles = fetch_cycles(program.graph, program.stream.parameters)
         self.left: Iterator[tuple[StaticInstruction, dict[str, int]]] = program.instances()
         self.upcoming = next(self.left, None)
         self.under_way: deque[tuple[int, int]] = deque()  # end and instructions of each fetch

@@ -18,44 +18,6 @@ Moves: TypeAlias = dict[str, tuple[int, int]]
 """For each variable ``(iterations, shift)``: ``expression(i + iterations) = expression(i) + shift`` for every ``i``."""
 
 
-class Periods:
-    """After how many iterations of a loop an expression has moved by a constant, whatever the other variables are.
-
-    ``steps`` gives the step of each loop's variable.
-    """
-
-    def __init__(self, steps: Mapping[str, int]) -> None:
-        self.steps = steps
-        self._atoms: dict[Atom, Moves] = {}
-
-    def moves(self, expression: Affine) -> Moves:
-        """The smallest period along each loop whose variable the expression contains."""
-        found: Moves = {}
-        for atom, coefficient in expression.terms:
-            for variable, (iterations, shift) in self._atom(atom).items():
-                if variable not in found:
-                    found[variable] = iterations, coefficient * shift
-                    continue
-                before, moved = found[variable]
-                both = math.lcm(before, iterations)
-                total = moved * (both // before) + coefficient * shift * (both // iterations)
-                found[variable] = both, total
-        return found
-
-    def _atom(self, atom: Atom) -> Moves:
-        if isinstance(atom, str):
-            return {atom: (1, self.steps[atom])}
-        known = self._atoms.get(atom)
-        if known is None:
-            known = self._atoms[atom] = {}
-            whole = isinstance(atom, Div)
-            for variable, (iterations, shift) in self.moves(atom.numerator).items():
-                # m periods move the numerator by a multiple of the divisor
-                m = atom.divisor // math.gcd(atom.divisor, shift)
-                known[variable] = m * iterations, m * shift // atom.divisor if whole else 0
-        return known
-
-
 @dataclass(frozen=True)
 class LatencyOwner:
     """Whose latency a program of the tables is: for the message about a bad value."""
@@ -85,7 +47,8 @@ class Expressions:
         self.values: dict[Atom, int] = {loop.var: k for k, loop in enumerate(loops)}
         self.loops = len(loops)
         self.atoms: list[tuple[int, int, int, frozenset[str]]] = []
-        self.periods = Periods({loop.var: loop.values.step for loop in loops})
+        self.steps = {loop.var: loop.values.step for loop in loops}
+        self._atom_moves: dict[Atom, Moves] = {}
         self._kept: list[Affine] = []
         self._by_id: dict[int, int] = {}
         self._moves: dict[int, tuple[tuple[str, int, int], ...]] = {}
@@ -114,13 +77,35 @@ class Expressions:
         """For each variable of an expression: after so many iterations of its loop it has moved by so much."""
         found = self._moves.get(id(e))
         if found is None:
-            steps = self.periods.steps
-            linear = [(a, 1, c * steps[a]) for a, c in e.terms if type(a) is str]
+            linear = [(a, 1, c * self.steps[a]) for a, c in e.terms if type(a) is str]
             if len(linear) < len(e.terms):
-                linear = [(v, *move) for v, move in self.periods.moves(e).items()]
+                linear = [(v, *move) for v, move in self._periods(e).items()]
             found = self._moves[id(e)] = tuple(linear)
             self._kept.append(e)
         return found
+
+    def _periods(self, expression: Affine) -> Moves:
+        """The smallest period along each loop whose variable the expression contains, whatever the others are."""
+        found: Moves = {}
+        for atom, coefficient in expression.terms:
+            for variable, (iterations, shift) in self._periods_of(atom).items():
+                before, moved = found.get(variable, (1, 0))
+                both = math.lcm(before, iterations)
+                found[variable] = both, moved * (both // before) + coefficient * shift * (both // iterations)
+        return found
+
+    def _periods_of(self, atom: Atom) -> Moves:
+        if isinstance(atom, str):
+            return {atom: (1, self.steps[atom])}
+        known = self._atom_moves.get(atom)
+        if known is None:
+            known = self._atom_moves[atom] = {}
+            whole = isinstance(atom, Div)
+            for variable, (iterations, shift) in self._periods(atom.numerator).items():
+                # m periods move the numerator by a multiple of the divisor
+                m = atom.divisor // math.gcd(atom.divisor, shift)
+                known[variable] = m * iterations, m * shift // atom.divisor if whole else 0
+        return known
 
 
 class Latencies:

@@ -16,8 +16,7 @@ from archloom.acadl_models.timing.engine.lowering.forms import Shared
 from archloom.acadl_models.timing.engine.lowering.memories import MemoryTables, memory_tables
 from archloom.acadl_models.timing.engine.lowering.tables import Array
 from archloom.acadl_models.timing.engine.state import group_words
-from archloom.acadl_models.timing.machine import fetch_cycles, forwarding_order
-from archloom.acadl_models.timing.program import Program
+from archloom.acadl_models.timing.machine import forwarding_order
 
 READS_HOLD = {"finished": ReadsHold.UNTIL_FINISH, "started": ReadsHold.UNTIL_START, "ignored": ReadsHold.NEVER}
 """By the value of ``write_after_read``."""
@@ -49,7 +48,6 @@ class GraphTables:
     words: Array
     most: int
     memories: MemoryTables
-    _fetch_cycles: dict[tuple[tuple[str, int], ...], int] = field(default_factory=dict)
     _shared: list[Shared] = field(default_factory=list)
 
     def shared(self) -> Shared:
@@ -59,13 +57,6 @@ class GraphTables:
             found = Shared(self)
             self._shared[:] = [found]
         return found
-
-    def fetch_cycles(self, program: Program) -> int:
-        """Cycles of a fetch, which may depend on the parameters of the ISA."""
-        key = tuple(program.stream.parameters)
-        if key not in self._fetch_cycles:
-            self._fetch_cycles[key] = fetch_cycles(program)
-        return self._fetch_cycles[key]
 
 
 @per_graph

@@ -18,7 +18,7 @@ from archloom.acadl_models.timing.engine.lowering.routes import SharedRoutes, fi
 from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
 from archloom.acadl_models.timing.engine.state import Access, Instance, Request
 from archloom.acadl_models.timing.loops import TOP, LoopSites
-from archloom.acadl_models.timing.machine import latency_fault
+from archloom.acadl_models.timing.machine import fetch_cycles, latency_fault
 from archloom.acadl_models.timing.program import Program, StaticInstruction, StaticLoop, StaticNode, limits
 from archloom.oracle.errors import GraphError
 
@@ -111,7 +111,7 @@ class _Lowering:
         for field, value in self.graph.header.items():
             d[field] = value
         d[H.STATICS], d[H.LOOPS], d[H.TOTAL] = len(self.statics), len(self.loops), self.total
-        d[H.FETCH_LATENCY] = self.graph.fetch_cycles(self.program)
+        d[H.FETCH_LATENCY] = fetch_cycles(self.program.graph, self.program.stream.parameters)
         flights = self.program.graph.semantics.fetches_in_flight
         d[H.FETCH_FLIGHTS] = min(flights, d[H.FETCH_LATENCY])  # at most one starts in a cycle
         d[H.CLASSES], d[H.MAX_AXES] = classes.count, max((len(e.axes) for e in entries), default=0)
