@@ -81,5 +81,5 @@ def _storage_timings(m: Machine) -> Iterator[StorageTiming]:
             yield StorageTiming(name, f.fetches, 0, port.bytes, 0, f.fetches, 0, f.fetched, 0, port)
         elif name in placed:
             ports = (m.tally.ports[name, is_read].timing() for is_read in (True, False))
-            yield StorageTiming(name, s.reads, s.writes, s.bytes_read, s.bytes_written, s.beats, s.queue_cycles,
-                                s.words_read, s.words_written, *ports)
+            requests, words, sizes = ((s.read[of], s.written[of]) for of in ("requests", "words", "bytes"))
+            yield StorageTiming(name, *requests, *sizes, s.beats, s.queue_cycles, *words, *ports)

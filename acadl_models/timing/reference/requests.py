@@ -44,7 +44,9 @@ def issue(m: Machine, instance: Instance, requests: list[Request]) -> None:
         else:
             storage.fifo.append(issued)
             _note(m, QUEUED, issued)
-        _count(storage, request)
+        storage.beats += request.beats
+        moved = storage.read if request.is_read else storage.written
+        moved.update(requests=1, words=request.words, bytes=request.bytes)
 
 
 def _grant(m: Machine, storage: Storage, issued: Issued) -> None:
@@ -90,15 +92,3 @@ def _storage_latency(m: Machine, storage: DataStorage, attribute: str, issued: I
     expression = storage.latencies()[attribute]
     values = {**issued.owner.environment, "words": issued.request.words, "bytes": issued.request.bytes}
     return evaluate_latency(m.graph, f"{storage}: {attribute}", expression, values, 1, issued.owner.mnemonic)
-
-
-def _count(storage: Storage, request: Request) -> None:
-    storage.beats += request.beats
-    if request.is_read:
-        storage.reads += 1
-        storage.bytes_read += request.bytes
-        storage.words_read += request.words
-    else:
-        storage.writes += 1
-        storage.bytes_written += request.bytes
-        storage.words_written += request.words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -131,12 +131,8 @@ class Storage:
     slots: list[Issued] = field(default_factory=list)
     fifo: deque[Issued] = field(default_factory=deque)
     port_free: int = 0
-    reads: int = 0
-    writes: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    words_read: int = 0
-    words_written: int = 0
+    read: Counter[str] = field(default_factory=Counter)  # requests, words and bytes
+    written: Counter[str] = field(default_factory=Counter)
     beats: int = 0
     queue_cycles: int = 0
 

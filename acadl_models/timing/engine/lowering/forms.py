@@ -199,7 +199,7 @@ def bank_records(
             lanes, moves = put(on_each), max(on_each)
         records += [
             number, bank.start, bank.stop or 0, moves, size, size // moves,
-            latency(bank.storage), base, way(path), graph.memories.space(path), lanes,
+            latency(bank.storage), base, way(path), graph.memories.spaces.get(path[-1], NONE), lanes,
         ]  # fmt: skip
     return records
 

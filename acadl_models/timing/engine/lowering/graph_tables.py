@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,7 +25,7 @@ MOST_SHARED = 1 << 16
 """When streams share so many words, a lowering begins again with none."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class GraphTables:
     """Objects in the tables' order, their numbers, what they take, and the words that follow the header.
 
@@ -48,14 +48,13 @@ class GraphTables:
     words: Array
     most: int
     memories: MemoryTables
-    _shared: list[Shared] = field(default_factory=list)
+    _shared: Shared | None = None
 
     def shared(self) -> Shared:
         """The words that streams share at present."""
-        found = self._shared[-1] if self._shared else None
+        found = self._shared
         if found is None or len(found) > MOST_SHARED:
-            found = Shared(self)
-            self._shared[:] = [found]
+            found = self._shared = Shared(self)
         return found
 
 
@@ -78,13 +77,9 @@ def graph_tables(graph: acadl.ArchitectureGraph) -> GraphTables:
 
     records: list[int] = []
     for stage in stages:
-        record = [stage.depth]
-        for numbers in (
-            [stage_numbers.get(p.name, FETCH) for p in graph.predecessors(stage)],
-            sorted(followers[stage_numbers[stage.name]]),
-        ):
-            record += [put(numbers), len(numbers)]
-        records += record
+        senders = [stage_numbers.get(p.name, FETCH) for p in graph.predecessors(stage)]
+        receivers = sorted(followers[stage_numbers[stage.name]])
+        records += stage.depth, put(senders), len(senders), put(receivers), len(receivers)
     memories = memory_tables(graph, storages, units, put)
     semantics = graph.semantics
     _, memory = graph.instruction_memory(fetch)

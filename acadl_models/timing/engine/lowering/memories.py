@@ -33,11 +33,6 @@ class MemoryTables:
     caches: Mapping[str, int]
     spaces: Mapping[str, int]
     grains: tuple[int, ...]
-    words: int
-
-    def space(self, path: Sequence[str]) -> int:
-        """The number of the memory at the end of a path that must know addresses, or NONE."""
-        return self.spaces.get(path[-1], NONE)
 
     def is_placed(self, place: Place) -> bool:
         """Whether accesses meet a cache or banks that must know where they lie."""
@@ -66,7 +61,7 @@ class MemoryTables:
         return put(record)
 
     def multiple(self, moves: Iterable[tuple[Place, int]]) -> int:
-        """In how many periods of a loop caches and banks may repeat, of which one moves accesses to places by words."""
+        """In how many periods of a loop caches and banks may repeat; ``moves``: places, and by how many words."""
         moving = [(path, words * place.data_width) for place, words in moves for path in place.paths]
         placed = [(self.spaces[path[-1]], bits) for path, bits in moving if bits and path[-1] in self.spaces]
         found = [_times(self.grains[space], bits) for space, bits in placed]
@@ -122,7 +117,7 @@ def memory_tables(
         elif isinstance(storage, acadl.DRAM) and storage in drams:
             kind, state = StoreKind.INTERLEAVED if storage.is_interleaved else StoreKind.BANKED, drams.index(storage)
         states.append((kind, state, _links(graph, storage, units, put)))
-    return MemoryTables(graph, header, tuple(states), numbers, spaces, grains, len(spaces))
+    return MemoryTables(graph, header, tuple(states), numbers, spaces, grains)
 
 
 def stateful_drams(graph: acadl.ArchitectureGraph) -> list[acadl.DRAM]:
