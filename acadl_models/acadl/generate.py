@@ -44,23 +44,19 @@ def generate(function: Callable[P, Any]) -> Callable[P, Generated]:
     def generating(*args: P.args, **kwargs: P.kwargs) -> Generated:
         builder = Builder(function.__name__)
         with building.collecting(builder):
-            value = _run(builder, lambda: function(*args, **kwargs))
+            try:
+                value = function(*args, **kwargs)
+            except Exception as error:  # after faults it may follow from them, and is listed behind them
+                if not builder.faults:
+                    raise
+                stopped = f"then {builder.name}() stopped: {type(error).__name__}: {error}"
+                faults = [*builder.faults, *check(builder.objects, builder.edges), stopped]
+                raise GraphError(builder.name, faults) from error
         generated = Generated(_graph(builder), value)
         _last.set(generated)
         return generated
 
     return generating
-
-
-def _run(builder: Builder, function: Callable[[], Any]) -> Any:
-    """Run the function; what it raises after faults may follow from them, and is listed behind them."""
-    try:
-        return function()
-    except Exception as error:
-        if not builder.faults:
-            raise
-        stopped = f"then {builder.name}() stopped: {type(error).__name__}: {error}"
-        raise GraphError(builder.name, [*builder.faults, *check(builder.objects, builder.edges), stopped]) from error
 
 
 def _graph(builder: Builder) -> ArchitectureGraph:

@@ -10,7 +10,7 @@ from archloom.acadl_models.timing.engine import core, state
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.layout import H, Instruction
 from archloom.acadl_models.timing.engine.lowering.memories import stateful_drams
-from archloom.acadl_models.timing.engine.lowering.program import Lowered, bad_latency
+from archloom.acadl_models.timing.engine.lowering.program import Lowered
 from archloom.acadl_models.timing.engine.machine import alive, held, new_machine, new_memory, records_of
 from archloom.acadl_models.timing.engine.state import Array, Cache, Dram, Link, M, Port, Stage, Status, Store, Unit
 from archloom.acadl_models.timing.machine import MOST_LISTED, more_faults
@@ -41,7 +41,7 @@ def raise_faults(lowered: Lowered, machine: Array) -> None:
     if machine[M.STATUS] == Status.BAD_LATENCY:
         value = int(machine[M.VALUE])
         found = BAD_DIVISOR if value == state.NO_DIVISOR else f"is {value}"
-        raise bad_latency(lowered.program, lowered.owners[machine[M.OBJECT]], found)
+        raise GraphError(lowered.program.graph.name, [lowered.owners[machine[M.OBJECT]].fault(found)])
     if machine[M.STATUS] == Status.DEADLOCK:
         raise GraphError(lowered.program.graph.name, deadlock_faults(lowered, machine))
 

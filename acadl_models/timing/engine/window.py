@@ -78,7 +78,7 @@ class _Watcher:
         events = list(self._state(m))
         # what has begun in the last cycle may only be known in the next one, such as a cache's transfer
         m[M.LOGGING], m[M.PAUSE] = 1, self.end + 1
-        m[M.LOG_ROOM] = m_room(m) - self._most_in_a_cycle()
+        m[M.LOG_ROOM] = (len(m) - m[M.LOG]) // Log.SIZE - self._most_in_a_cycle()
         nothing = np.empty(0, np.int64)
         while m[M.STATUS] == Status.PAUSED and m[M.TIME] <= self.end:
             core.run(self.t, m, nothing)
@@ -206,8 +206,3 @@ class _Watcher:
         if kind == Logged.ENTERED:
             return Event(time, step, self.stages[number], seq, finish=a)
         return Event(time, step, self.units[number], seq)
-
-
-def m_room(m: Array) -> int:
-    """Records for which the log of a machine has room."""
-    return (len(m) - int(m[M.LOG])) // Log.SIZE

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from archloom.acadl_models.acadl.latency import LARGEST, Expression, LatencyError
 from archloom.acadl_models.timing.engine.lowering.latencies import Names, compile_latency, lower_latency
 from archloom.acadl_models.timing.engine.lowering.tables import Tables
+from archloom.acadl_models.timing.machine import latency_fault
 from archloom.acadl_models.timing.program import StaticLoop
 from archloom.oracle.affine import Affine, Atom, Bounds, Div
 from archloom.oracle.taidl import ast
@@ -27,13 +28,13 @@ class LatencyOwner:
     mnemonic: str
     least: int
 
+    def fault(self, found: str) -> str:
+        """The message."""
+        return latency_fault(self.where, self.expression, self.mnemonic, found, self.least)
+
 
 class BadLatencyError(Exception):
-    """A latency that cannot be computed: its owner, and why."""
-
-    def __init__(self, owner: LatencyOwner, found: str) -> None:
-        super().__init__(found)
-        self.owner, self.found = owner, found
+    """A latency that cannot be computed; the text is the message."""
 
 
 class Expressions:
@@ -135,7 +136,7 @@ class Latencies:
         try:
             program = compile_latency(lowered, lambda e: self._place(e, around))
         except LatencyError as error:
-            raise BadLatencyError(owner, str(error)) from None
+            raise BadLatencyError(owner.fault(str(error))) from None
         self.owners.append(owner)
         flat = [v for pair in program for v in pair]
         return -1 - self.expressions.tables.put([least, len(self.owners) - 1, len(program), *flat])

@@ -18,7 +18,7 @@ from archloom.acadl_models.timing.engine.lowering.routes import SharedRoutes, fi
 from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
 from archloom.acadl_models.timing.engine.state import Access, Instance, Request
 from archloom.acadl_models.timing.loops import TOP, LoopSites
-from archloom.acadl_models.timing.machine import fetch_cycles, latency_fault
+from archloom.acadl_models.timing.machine import fetch_cycles
 from archloom.acadl_models.timing.program import Program, StaticInstruction, StaticLoop, StaticNode, limits
 from archloom.oracle.errors import GraphError
 
@@ -39,7 +39,7 @@ def lower(program: Program) -> Lowered:
     try:
         return _Lowering(program).lowered()
     except expressions.BadLatencyError as error:
-        raise bad_latency(program, error.owner, error.found) from None
+        raise GraphError(program.graph.name, [str(error)]) from None
 
 
 class _Lowering:
@@ -196,9 +196,3 @@ class _Lowering:
         d = self.tables.header
         d[H.SIGNATURES], d[H.SIGNATURE_TABLE], d[H.OFFERS] = len(found), self.tables.put(groups), self.tables.put(lists)
         return numbers
-
-
-def bad_latency(program: Program, owner: LatencyOwner, found: str) -> GraphError:
-    """The error about a latency without a legal value."""
-    fault = latency_fault(owner.where, owner.expression, owner.mnemonic, found, owner.least)
-    return GraphError(program.graph.name, [fault])
