@@ -7,13 +7,10 @@ otherwise.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
 
 from archloom.acadl_models.timing.loops import LoopSites
+from archloom.acadl_models.timing.program import Program, StaticInstruction
 from archloom.acadl_models.timing.result import LinkTiming, LoopTiming, PortTiming
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.timing.program import Program, StaticInstruction
 
 
 class Channel:

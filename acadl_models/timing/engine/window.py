@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.timing import log as steps
 from archloom.acadl_models.timing.engine import core, state
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.layout import H, LinkSpec, StoreKind, StoreSpec
-from archloom.acadl_models.timing.engine.lowering.program import Lowered
+from archloom.acadl_models.timing.engine.lowering.program import Lowered, lower
 from archloom.acadl_models.timing.engine.lowering.tables import Array
 from archloom.acadl_models.timing.engine.machine import alive, held, new_machine, new_memory
 from archloom.acadl_models.timing.engine.run import most_in_flight, raise_faults
 from archloom.acadl_models.timing.engine.state import BEATS_ROOM, Instance, Log, Logged, M, Phase, Request, Status
 from archloom.acadl_models.timing.log import Event, RunLog
+from archloom.acadl_models.timing.machine import bind
 from archloom.oracle.errors import InputError
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.oracle.resolved import ResolvedStream
+from archloom.oracle.resolved import ResolvedStream
 
 _STEPS = (
     steps.FETCH, steps.FETCHED, steps.ENTERED, steps.RECEIVED, steps.STARTED, steps.PROCESSING, steps.WRITING,
@@ -41,15 +39,12 @@ _PHASES: dict[int, tuple[str, ...]] = {
 """The steps that an instance in a unit has made, by its phase."""
 
 
-def log_window(graph: "ArchitectureGraph", resolved: "ResolvedStream", begin: int, cycles: int) -> RunLog:
+def log_window(graph: ArchitectureGraph, resolved: ResolvedStream, begin: int, cycles: int) -> RunLog:
     """The log of ``cycles`` cycles from ``begin`` on (fewer where the run ends before), exact to the cycle.
 
     InputError for a window that is empty, begins where the run has ended or has more than ``MOST_STEPS`` steps;
     GraphError as for :func:`simulate`.
     """
-    from archloom.acadl_models.timing.engine.lowering.program import lower
-    from archloom.acadl_models.timing.machine import bind
-
     if begin < 0:
         raise InputError(f"a window of the run begins at cycle 0 or later, not at {begin}")
     if cycles < 1:
