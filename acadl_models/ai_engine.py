@@ -28,7 +28,7 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, not_multiple, problems_of, refuse
-from archloom.acadl_models.parts import registers
+from archloom.acadl_models.parts import registers, row_memory
 
 LANES = 4
 """Complex values that an operation makes, an accumulator holds and a FIFO's place takes."""
@@ -63,10 +63,7 @@ class Core(acadl.Template):
     ) -> None:
         self.stream_bytes = stream_bytes
         self.files = Files("files", samples, coefficients, tile)
-        self.fifo = acadl.SRAM(
-            "fifo", data_width=_VALUE_BITS * LANES, max_concurrent_requests=2, read_write_ports=2,
-            address_ranges=[(number * fifo, (number + 1) * fifo)],
-        )
+        self.fifo = row_memory("fifo", _VALUE_BITS * LANES, fifo, requests=2, ports=2, first=number * fifo)
         input_a = acadl.MemoryAccessUnit(
             "input_a", {"read_samples", "read_coefficients", "read_a", "read_bias"}, latency=0)
         input_b = acadl.MemoryAccessUnit("input_b", {"read_b"}, latency=0)

@@ -49,10 +49,7 @@ class Scratchpad(acadl.Template):
 
     def __init__(self, name: str, first_row: int, rows: int, neighbours: int) -> None:
         # the load/store unit of its complex, and the compute units that it is shared by
-        self.sram = acadl.SRAM(
-            "sram", data_width=16 * LANES, max_concurrent_requests=2, read_write_ports=2 + neighbours,
-            address_ranges=[(first_row, first_row + rows)],
-        )
+        self.sram = parts.row_memory("sram", 16 * LANES, rows, requests=2, ports=2 + neighbours, first=first_row)
 
 
 class Compute(acadl.Template):
