@@ -28,6 +28,7 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, not_multiple, problems_of, refuse
+from archloom.acadl_models.parts import registers, row_memory
 
 LANES = 4
 """Complex values that an operation makes, an accumulator holds and a FIFO's place takes."""
@@ -45,12 +46,12 @@ class Files(acadl.Template):
     """The places of a core that cost its vector unit no time."""
 
     def __init__(self, name: str, samples: int, coefficients: int, tile: int) -> None:
-        self.x = _file("x", _VALUE_BITS, 2 * samples)
-        self.c = _file("c", _VALUE_BITS, coefficients)
-        self.acc = _file("acc", 2 * _VALUE_BITS * LANES, 2)
-        self.ta = _file("ta", 16 * tile * tile, 2)
-        self.tb = _file("tb", 16 * tile * tile, 2)
-        self.tc = _file("tc", 32 * tile * tile, 2)
+        self.x = registers("x", _VALUE_BITS, 2 * samples)
+        self.c = registers("c", _VALUE_BITS, coefficients)
+        self.acc = registers("acc", 2 * _VALUE_BITS * LANES, 2)
+        self.ta = registers("ta", 16 * tile * tile, 2)
+        self.tb = registers("tb", 16 * tile * tile, 2)
+        self.tc = registers("tc", 32 * tile * tile, 2)
 
 
 class Core(acadl.Template):
@@ -62,10 +63,7 @@ class Core(acadl.Template):
     ) -> None:
         self.stream_bytes = stream_bytes
         self.files = Files("files", samples, coefficients, tile)
-        self.fifo = acadl.SRAM(
-            "fifo", data_width=_VALUE_BITS * LANES, max_concurrent_requests=2, read_write_ports=2,
-            address_ranges=[(number * fifo, (number + 1) * fifo)],
-        )
+        self.fifo = row_memory("fifo", _VALUE_BITS * LANES, fifo, requests=2, ports=2, first=number * fifo)
         input_a = acadl.MemoryAccessUnit(
             "input_a", {"read_samples", "read_coefficients", "read_a", "read_bias"}, latency=0)
         input_b = acadl.MemoryAccessUnit("input_b", {"read_b"}, latency=0)
@@ -106,10 +104,6 @@ class Core(acadl.Template):
         acadl.ACADLEdge(self.output, after.fifo, acadl.WRITE_DATA, link=self.link(f"{path}stream_next"))
         if after is not self:
             acadl.ACADLEdge(self.files.acc, after.vector, acadl.READ_DATA)
-
-
-def _file(name: str, data_width: int, registers: int) -> acadl.RegisterFile:
-    return acadl.RegisterFile(name, data_width=data_width, registers={f"{name}{i}": 0 for i in range(registers)})
 
 
 def ai_engine(

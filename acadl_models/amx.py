@@ -20,7 +20,7 @@ from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.semantics import Semantics
 from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.options import Clock, Size, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, connect
+from archloom.acadl_models.parts import Fetch, connect, registers
 
 LINE_BYTES = 64
 ROWS = 16
@@ -75,8 +75,8 @@ def amx(
         l1 = _cache("l1", l1_kib, l1_ways, l1_cycles, requests=misses, ports=load_ports + 1)
         acadl.ACADLEdge(l2, memory, acadl.BACKED_BY)
         acadl.ACADLEdge(l1, l2, acadl.BACKED_BY)
-        tiles = _registers("tiles", 8 * ROWS * LINE_BYTES, "tmm", 8)
-        zmm = _registers("zmm", 8 * LINE_BYTES, "zmm", 32)
+        tiles = registers("tiles", 8 * ROWS * LINE_BYTES, 8, "tmm")
+        zmm = registers("zmm", 8 * LINE_BYTES, 32)
         fetch = Fetch("fetch", issue_entries, fetch_width)
 
         def station(name: str, *units: acadl.FunctionalUnit) -> None:
@@ -142,10 +142,6 @@ def _cache(name: str, kib: int, ways: int, cycles: int, *, requests: int, ports:
         cache_line_size=LINE_BYTES, hit_latency=cycles, miss_latency=cycles, max_concurrent_requests=requests,
         read_write_ports=ports,
     )
-
-
-def _registers(name: str, bits: int, each: str, count: int) -> acadl.RegisterFile:
-    return acadl.RegisterFile(name, data_width=bits, registers={f"{each}{i}": 0 for i in range(count)})
 
 
 def _check_options(options: dict[str, object]) -> None:

@@ -149,9 +149,10 @@ def _expressions(
     """The latencies that an instruction meets on its way to and in ``unit``, and the names added to the ISA's."""
     yield from ((*each, set()) for each in unit_latencies(unit, mnemonic))
     for is_read, buffers in ((True, touched.reads), (False, touched.writes)):
-        for storage in _served_by(graph, unit, buffers, is_read):
-            for where, expression in request_latencies(graph, storage, is_read):
-                yield where, expression, {"words", "bytes"}
+        for storage in (graph[name] for name in routing(graph).serving(unit.name, buffers, is_read)):
+            if isinstance(storage, DataStorage):
+                asked = request_latencies(graph, storage, is_read)
+                yield from ((where, expression, {"words", "bytes"}) for where, expression in asked)
     own = graph.stage_of(unit)
     if graph.semantics.stage_latency == "added":
         yield f"{own}: latency", own.latencies()["latency"], set()
@@ -161,11 +162,3 @@ def _expressions(
         if graph.predecessors(stage):  # the fetch stage has no latency
             yield f"{stage}: latency", stage.latencies()["latency"], set()
             work += graph.predecessors(stage)
-
-
-def _served_by(
-    graph: ArchitectureGraph, unit: FunctionalUnit, buffers: frozenset[str], is_read: bool
-) -> list[DataStorage]:
-    """The storages, memories or the caches before them, over which the unit reaches buffers."""
-    names = routing(graph).serving(unit.name, buffers, is_read)
-    return [s for name in names if isinstance(s := graph[name], DataStorage)]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from archloom.acadl_models import acadl
+from archloom.acadl_models import acadl, parts
 from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.options import Clock, Size, problems_of, refuse
 from archloom.acadl_models.parts import Fetch, Place, connect
@@ -49,20 +49,15 @@ class Scratchpad(acadl.Template):
 
     def __init__(self, name: str, first_row: int, rows: int, neighbours: int) -> None:
         # the load/store unit of its complex, and the compute units that it is shared by
-        self.sram = acadl.SRAM(
-            "sram", data_width=16 * LANES, max_concurrent_requests=2, read_write_ports=2 + neighbours,
-            address_ranges=[(first_row, first_row + rows)],
-        )
+        self.sram = parts.row_memory("sram", 16 * LANES, rows, requests=2, ports=2 + neighbours, first=first_row)
 
 
 class Compute(acadl.Template):
     """Vector registers, accumulators, the units for products and sums, and the access unit to the scratchpads."""
 
     def __init__(self, name: str, fetch: Fetch, queue: int, registers: int, accumulators: int, depth: int) -> None:
-        self.vectors = acadl.RegisterFile(
-            "vectors", data_width=16 * LANES, registers={f"v{i}": 0 for i in range(registers)})
-        self.sums = acadl.RegisterFile(
-            "sums", data_width=32 * LANES, registers={f"s{i}": 0 for i in range(accumulators * LANES)})
+        self.vectors = parts.registers("vectors", 16 * LANES, registers, "v")
+        self.sums = parts.registers("sums", 32 * LANES, accumulators * LANES, "s")
         # rows follow one another through a pipeline of so many stages
         latency: UnitLatency = dict.fromkeys(("gemm", "matmul"), f"rows + {depth}")
         self.matmul = acadl.FunctionalUnit(

@@ -33,7 +33,7 @@ from typing import Annotated
 from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.options import Clock, Flag, Size, check
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, registers
 from archloom.oracle.errors import TargetError
 
 NONE = 0xFFFFFFFF
@@ -111,7 +111,7 @@ def gemmini(
         load = _load(fetch, ld_queue, min(rs_ld, max_in_flight))
         connect(load.unit, [memory], [*spad, *acc])
         store = _store(fetch, st_queue, min(rs_st, max_in_flight))
-        statistics = {name: _registers(name, _NORM_STATS) for name in _STATISTICS}
+        statistics = {name: registers(name, 32, _NORM_STATS) for name in _STATISTICS}
         connect(store.unit, [*spad, *acc, *statistics.values()], [memory, *statistics.values()])
         execute = _execute(fetch, ex_queue, max(1, rs_ex // 2), spad_read_cycles)
         connect(execute.unit, spad, [*spad, *acc])
@@ -163,10 +163,6 @@ def _execute(fetch: Fetch, queue: int, in_flight: int, spad_read_cycles: int) ->
     others = {"preload", "config_ex", "flush", "fence"}
     return QueuedUnit("execute", fetch, {*rows, *others}, depth=queue, latency={**latency, "*": 1},
                       interval={**interval, "*": 1}, in_flight=in_flight)
-
-
-def _registers(name: str, number: int) -> acadl.RegisterFile:
-    return acadl.RegisterFile(name, data_width=32, registers={f"{name}{i}": 0 for i in range(number)})
 
 
 def _banks(name: str, rows: int, banks: int, data_width: int, shared_port: bool) -> list[acadl.SRAM]:

@@ -22,6 +22,19 @@ def connect(
         acadl.ACADLEdge(unit, place, acadl.WRITE_DATA, None if isinstance(place, acadl.RegisterFile) else link)
 
 
+def registers(name: str, data_width: int, count: int, each: str = "") -> acadl.RegisterFile:
+    """So many registers, each named ``each`` (or as the file) and its number."""
+    return acadl.RegisterFile(name, data_width=data_width, registers={f"{each or name}{i}": 0 for i in range(count)})
+
+
+def row_memory(name: str, data_width: int, rows: int, *, requests: int, ports: int, first: int = 0) -> acadl.SRAM:
+    """A memory of ``rows`` from ``first`` on that moves a row a cycle for each of ``requests`` streams of rows."""
+    return acadl.SRAM(
+        name, data_width=data_width, max_concurrent_requests=requests, read_write_ports=ports,
+        address_ranges=[(first, first + rows)],
+    )
+
+
 class Fetch(acadl.Template):
     """Fetches ``width`` instructions at a time, in ``latency`` cycles, into an issue buffer of ``entries``."""
 

@@ -15,7 +15,7 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, row_memory
 
 
 def qkv(
@@ -41,8 +41,8 @@ def qkv(
             "dram", data_width=8, port_width=bus_bytes, max_concurrent_requests=2 * in_flight, read_write_ports=2,
             read_latency=dram_cycles, write_latency=dram_cycles, address_ranges=[(0, dram_gib << 30)],
         )
-        operands = _memory("operands", dim, operand_rows)
-        sums = _memory("sums", dim, sum_rows)
+        operands = row_memory("operands", 32 * dim, operand_rows, requests=4, ports=4)
+        sums = row_memory("sums", 32 * dim, sum_rows, requests=4, ports=4)
         fetch = Fetch("fetch", issue_entries, 2)
 
         def unit(name: str, mnemonics: set[str], latency: str | int, interval: str | int, most: int) -> QueuedUnit:
@@ -63,13 +63,6 @@ def qkv(
         )
 
     return acadl.create_ag(build())
-
-
-def _memory(name: str, dim: int, rows: int) -> acadl.SRAM:
-    """Rows of dim numbers, a row a cycle for each of its streams."""
-    return acadl.SRAM(
-        name, data_width=32 * dim, max_concurrent_requests=4, read_write_ports=4, address_ranges=[(0, rows)]
-    )
 
 
 def _check_options(options: dict[str, object]) -> None:

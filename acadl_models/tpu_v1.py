@@ -24,7 +24,7 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, check, refuse
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, row_memory
 
 TILES = 4
 """Depth of the weight FIFO."""
@@ -67,17 +67,9 @@ def tpu_v1(
         )
         pcie = acadl.Link("pcie", bandwidth=host_bytes, latency=host_cycles)
         ddr3 = acadl.Link("ddr3", bandwidth=weight_bytes)
-        buffer = acadl.SRAM(
-            "unified_buffer", data_width=8 * dim, max_concurrent_requests=6, read_write_ports=4,
-            address_ranges=[(0, ub_rows)],
-        )
-        sums = acadl.SRAM(
-            "accumulators", data_width=32 * dim, max_concurrent_requests=4, read_write_ports=3,
-            address_ranges=[(0, acc_rows)],
-        )
-        fifo = acadl.SRAM(
-            "fifo", data_width=8 * dim * dim, max_concurrent_requests=2, read_write_ports=2, address_ranges=[(0, TILES)]
-        )
+        buffer = row_memory("unified_buffer", 8 * dim, ub_rows, requests=6, ports=4)
+        sums = row_memory("accumulators", 32 * dim, acc_rows, requests=4, ports=3)
+        fifo = row_memory("fifo", 8 * dim * dim, TILES, requests=2, ports=2)
         tile = acadl.RegisterFile("weights", data_width=8 * dim * dim, registers={"tile": 0})
         fetch = Fetch("fetch", issue_entries, 2)
 

@@ -21,7 +21,7 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, check
-from archloom.acadl_models.parts import connect
+from archloom.acadl_models.parts import connect, row_memory
 
 FEATURE_MEMORIES = 3
 """Input, output and residual of a layer lie in one each."""
@@ -61,10 +61,12 @@ def ultratrail(
             shared_port=True, read_latency=bus_latency, write_latency=bus_latency,
             address_ranges=[(0, memory_mib << 20)],
         )
-        fmem = [_memory(f"fmem[{i}]", 8 * dim, i * features, features, 3) for i in range(FEATURE_MEMORIES)]
-        wmem = _memory("wmem", 8 * dim * dim, 0, weights, 2)
-        bmem = _memory("bmem", 32 * dim, 0, biases, 2)
-        lmem = _memory("lmem", 32 * dim, 0, sums, 2)
+        # four streams each: a layer reads and writes at the same time
+        fmem = [row_memory(f"fmem[{i}]", 8 * dim, features, requests=4, ports=3, first=i * features)
+                for i in range(FEATURE_MEMORIES)]
+        wmem = row_memory("wmem", 8 * dim * dim, weights, requests=4, ports=2)
+        bmem = row_memory("bmem", 32 * dim, biases, requests=4, ports=2)
+        lmem = row_memory("lmem", 32 * dim, sums, requests=4, ports=2)
         pool = acadl.RegisterFile("pool", data_width=32 * dim, registers={"pool": 0})
         load = acadl.MemoryAccessUnit("load", {"load_features", "load_weights", "load_bias"}, latency=0)
         array = acadl.MemoryAccessUnit(
@@ -87,11 +89,3 @@ def ultratrail(
         )
 
     return acadl.create_ag(build())
-
-
-def _memory(name: str, data_width: int, start: int, rows: int, units: int) -> acadl.SRAM:
-    """A memory of one row a cycle for each of four streams of rows: a layer reads and writes at the same time."""
-    return acadl.SRAM(
-        name, data_width=data_width, max_concurrent_requests=4, read_write_ports=units,
-        address_ranges=[(start, start + rows)],
-    )

@@ -1,27 +1,27 @@
 """ACADL, the abstract computer architecture description language (arXiv:2402.00069): classes, edges and graphs."""
 
 from archloom.acadl_models.acadl.base import ACADLObject, Data, Instruction
-from archloom.acadl_models.acadl.caches import CacheInterface, ReplacementPolicy, SetAssociativeCache
 from archloom.acadl_models.acadl.describe import describe
 from archloom.acadl_models.acadl.draw import to_dot, to_svg
-from archloom.acadl_models.acadl.edges import (
-    BACKED_BY,
-    CONTAINS,
-    FORWARD,
-    READ_DATA,
-    WRITE_DATA,
-    ACADLDanglingEdge,
-    ACADLEdge,
-    EdgeKind,
-    connect_dangling_edge,
-)
+from archloom.acadl_models.acadl.edges import ACADLDanglingEdge, ACADLEdge, EdgeKind, connect_dangling_edge
 from archloom.acadl_models.acadl.generate import Generated, Template, architecture, create_ag, generate
 from archloom.acadl_models.acadl.graph import ArchitectureGraph, Bank
-from archloom.acadl_models.acadl.links import Link
 from archloom.acadl_models.acadl.semantics import Semantics
 from archloom.acadl_models.acadl.stages import ExecuteStage, InstructionFetchStage, PipelineStage
-from archloom.acadl_models.acadl.storages import DRAM, SRAM, DataStorage, MemoryInterface, RegisterFile
+from archloom.acadl_models.acadl.storages import (
+    DRAM,
+    SRAM,
+    CacheInterface,
+    DataStorage,
+    Link,
+    MemoryInterface,
+    RegisterFile,
+    ReplacementPolicy,
+    SetAssociativeCache,
+)
 from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryAccessUnit, MemoryAccessUnit
+
+CONTAINS, FORWARD, READ_DATA, WRITE_DATA, BACKED_BY = EdgeKind
 
 __all__ = [
     "ACADLDanglingEdge", "ACADLEdge", "ACADLObject", "ArchitectureGraph", "BACKED_BY", "Bank", "CONTAINS",

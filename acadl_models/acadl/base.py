@@ -93,7 +93,8 @@ class ACADLObject(metaclass=_ObjectType):
 
     def __post_init__(self) -> None:
         self._set("name", building.path(self.name) if isinstance(self.name, str) else self.name)
-        building.add_object(self)
+        if (builder := building.active()) is not None:
+            builder.objects.append(self)
 
     def _set(self, attribute: str, value: object) -> None:
         object.__setattr__(self, attribute, value)

@@ -75,30 +75,6 @@ def path(name: str) -> str:
     return ".".join([*builder.scope, name]) if builder else name
 
 
-def add_object(obj: ACADLObject) -> None:
-    """Let the object join the graph under construction."""
-    if (builder := _active.get()) is not None:
-        builder.objects.append(obj)
-
-
-def add_edge(edge: ACADLEdge) -> None:
-    """Let the edge join the graph under construction."""
-    if (builder := _active.get()) is not None:
-        builder.edges.append(edge)
-
-
-def require(port: ACADLDanglingEdge) -> None:
-    """Note a dangling edge that must be connected."""
-    if (builder := _active.get()) is not None:
-        builder.open_ports[id(port)] = port
-
-
-def connected(port: ACADLDanglingEdge) -> None:
-    """The dangling edge is connected at least once."""
-    if (builder := _active.get()) is not None:
-        builder.open_ports.pop(id(port), None)
-
-
 def fault(message: str) -> None:
     """Note a fault, to be reported with all others; outside of ``@generate`` it is raised at once."""
     builder = _active.get()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -54,9 +55,7 @@ def describe_json(graph: ArchitectureGraph) -> dict[str, Any]:
 
 
 def _head(graph: ArchitectureGraph) -> Iterator[str]:
-    kinds: dict[str, int] = {}
-    for obj in graph.objects.values():
-        kinds[type(obj).__name__] = kinds.get(type(obj).__name__, 0) + 1
+    kinds = Counter(type(obj).__name__ for obj in graph.objects.values())
     yield f"{graph.name}: {len(graph.objects)} objects, {len(graph.edges)} edges, clock {si_text(graph.clock_hz, 'Hz')}"
     yield "  " + ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     if graph.parameters:

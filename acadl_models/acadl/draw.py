@@ -11,15 +11,13 @@ import re
 from collections.abc import Iterator
 
 from archloom.acadl_models.acadl.base import ACADLObject
-from archloom.acadl_models.acadl.caches import CacheInterface
 from archloom.acadl_models.acadl.edges import EdgeKind
 from archloom.acadl_models.acadl.figures import figures, si_text, size_text
 from archloom.acadl_models.acadl.folding import Box, Folded, FoldedEdge, fold
 from archloom.acadl_models.acadl.graph import ArchitectureGraph
 from archloom.acadl_models.acadl.graphviz import render_svg
-from archloom.acadl_models.acadl.links import Link
 from archloom.acadl_models.acadl.stages import PipelineStage
-from archloom.acadl_models.acadl.storages import DataStorage, MemoryInterface, RegisterFile
+from archloom.acadl_models.acadl.storages import CacheInterface, DataStorage, Link, MemoryInterface, RegisterFile
 from archloom.acadl_models.acadl.units import FunctionalUnit
 
 _READ, _WRITE, _BOTH = "#1f5fbf", "#c0392b", "#7a3fa0"

@@ -8,10 +8,8 @@ from typing import Any
 
 from archloom.acadl_models.acadl import building
 from archloom.acadl_models.acadl.base import ACADLObject
-from archloom.acadl_models.acadl.caches import CacheInterface
-from archloom.acadl_models.acadl.links import Link
 from archloom.acadl_models.acadl.stages import ExecuteStage, InstructionFetchStage, PipelineStage
-from archloom.acadl_models.acadl.storages import DataStorage, RegisterFile
+from archloom.acadl_models.acadl.storages import CacheInterface, DataStorage, Link, RegisterFile
 from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryAccessUnit, MemoryAccessUnit
 
 
@@ -30,11 +28,7 @@ class EdgeKind(Enum):
     __hash__ = object.__hash__  # Enum's own is written in Python, and kinds are keys of large tables
 
 
-CONTAINS = EdgeKind.CONTAINS
-FORWARD = EdgeKind.FORWARD
-READ_DATA = EdgeKind.READ_DATA
-WRITE_DATA = EdgeKind.WRITE_DATA
-BACKED_BY = EdgeKind.BACKED_BY
+CONTAINS, FORWARD, READ_DATA, WRITE_DATA, BACKED_BY = EdgeKind
 
 
 def allowed(source: object, target: object, kind: EdgeKind) -> bool:
@@ -106,8 +100,8 @@ class ACADLEdge:
         self.fault = edge_fault(source, target, kind) or link_fault(source, target, kind, link)
         if self.fault is not None:
             building.fault(self.fault)
-        else:
-            building.add_edge(self)
+        elif (builder := building.active()) is not None:
+            builder.edges.append(self)
 
     def __repr__(self) -> str:
         return f"ACADLEdge({self.source}, {self.target}, {self.kind})"
@@ -136,8 +130,8 @@ class ACADLDanglingEdge:
                 f"dangling {self.kind.name} edge: expected one ACADL object as source or target, "
                 f"found source {_show(self.source)} and target {_show(self.target)}"
             )
-        elif self.required:
-            building.require(self)
+        elif self.required and (builder := building.active()) is not None:
+            builder.open_ports[id(self)] = self
 
     def __str__(self) -> str:
         ends = f"{_show(self.source) if self.source else '?'} -> {_show(self.target) if self.target else '?'}"
@@ -174,8 +168,9 @@ def connect_dangling_edge(first: Any, second: Any) -> ACADLEdge | None:
     if len({id(link) for link in links}) > 1:
         building.fault(f"cannot connect {_label(first)} with {_label(second)}: they name different links")
         return None
-    for port in ports:
-        building.connected(port)
+    if (builder := building.active()) is not None:
+        for port in ports:
+            builder.open_ports.pop(id(port), None)
     edge = ACADLEdge(sources[0], targets[0], ports[0].kind, link=links[0] if links else None)
     return edge if edge.fault is None else None
 

@@ -84,11 +84,9 @@ def fold(graph: ArchitectureGraph) -> Folded:
     _number(root, {})
     home: dict[str, str] = {}
     boxes = _boxes([root], "", home)
-    counts: dict[tuple[EdgeKind, str, str, str | None], int] = {}
-    for edge in graph.edges:
-        link = home[edge.link.name] if edge.link else None
-        key = edge.kind, home[edge.source.name], home[edge.target.name], link
-        counts[key] = counts.get(key, 0) + 1
+    counts = Counter(
+        (e.kind, home[e.source.name], home[e.target.name], home[e.link.name] if e.link else None) for e in graph.edges
+    )
     return Folded(graph, boxes, tuple(FoldedEdge(*key, count) for key, count in counts.items()), home)
 
 
@@ -117,21 +115,18 @@ def _boxes(nodes: Sequence[_Node], path: str, home: dict[str, str]) -> tuple[Box
     return tuple(found)
 
 
-_INDEXED = re.compile(r"(.*?)((?:\[\d+\])+)$")
-
-
 def _groups(children: Mapping[str, _Node]) -> list[list[str]]:
     """Names of children that fold together, in order of the first of each group."""
-    groups: dict[object, list[str]] = {}
+    groups: dict[tuple[str, int, int], list[str]] = {}
     for name, node in children.items():
-        match = _INDEXED.match(name)
-        groups.setdefault((match.group(1), match.group(2).count("["), node.kind) if match else name, []).append(name)
+        base = _base(name)
+        groups.setdefault((base, name.count("[", len(base)), node.kind), []).append(name)
     return list(groups.values())
 
 
 def _base(name: str) -> str:
-    match = _INDEXED.match(name)
-    return match.group(1) if match else name
+    """A name without its indices."""
+    return re.sub(r"(\[\d+\])+$", "", name)
 
 
 def _label(names: Sequence[str], alone: bool) -> str:
@@ -141,14 +136,13 @@ def _label(names: Sequence[str], alone: bool) -> str:
     """
     if len(names) == 1:
         return names[0]
-    match = _INDEXED.match(names[0])
-    assert match is not None
-    indices = [tuple(map(int, re.findall(r"\d+", name[len(match.group(1)):]))) for name in names]
+    base = _base(names[0])
+    indices = [tuple(map(int, re.findall(r"\d+", name[len(base):]))) for name in names]
     axes = [sorted({index[axis] for index in indices}) for axis in range(len(indices[0]))]
     whole = all(axis == list(range(len(axis))) for axis in axes)
     full = math.prod(map(len, axes))
     if alone and whole and full == len(names):
-        return f"{match.group(1)}[{'x'.join(str(len(axis)) for axis in axes)}]"
+        return f"{base}[{'x'.join(str(len(axis)) for axis in axes)}]"
     ranges = "".join(f"[{axis[0]}]" if len(axis) == 1 else f"[{axis[0]}..{axis[-1]}]" for axis in axes)
     exact = full == len(names) and all(axis[-1] - axis[0] + 1 == len(axis) for axis in axes)
-    return f"{match.group(1)}{ranges}" + ("" if exact else f" ({len(names)})")
+    return f"{base}{ranges}" + ("" if exact else f" ({len(names)})")

@@ -11,12 +11,10 @@ from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 from archloom.acadl_models.acadl.base import ACADLObject
-from archloom.acadl_models.acadl.caches import CacheInterface
 from archloom.acadl_models.acadl.edges import ACADLEdge, EdgeKind
-from archloom.acadl_models.acadl.links import Link
 from archloom.acadl_models.acadl.semantics import Semantics
 from archloom.acadl_models.acadl.stages import InstructionFetchStage, PipelineStage
-from archloom.acadl_models.acadl.storages import DataStorage, RegisterFile
+from archloom.acadl_models.acadl.storages import CacheInterface, DataStorage, Link, RegisterFile
 from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryAccessUnit
 
 R = TypeVar("R")

@@ -7,18 +7,73 @@ was found and what would be right. ``check`` applies them all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import TypeVar
 
-from archloom.acadl_models.acadl import storage_rules
+from archloom.acadl_models.acadl import edges
 from archloom.acadl_models.acadl.base import ACADLObject
-from archloom.acadl_models.acadl.edges import CONTAINS, FORWARD, READ_DATA, ACADLDanglingEdge, ACADLEdge, EdgeKind
-from archloom.acadl_models.acadl.sketch import Sketch, listed
+from archloom.acadl_models.acadl.edges import BACKED_BY, CONTAINS, FORWARD, READ_DATA, WRITE_DATA, EdgeKind
 from archloom.acadl_models.acadl.stages import InstructionFetchStage, PipelineStage
-from archloom.acadl_models.acadl.storages import DataStorage
-from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryAccessUnit
+from archloom.acadl_models.acadl.storages import CacheInterface, DataStorage, Link, RegisterFile
+from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryAccessUnit, MemoryAccessUnit
+
+O = TypeVar("O", bound=ACADLObject)
+
+
+class Sketch:
+    """Objects and edges by identity: names may still clash."""
+
+    def __init__(
+        self, objects: Sequence[ACADLObject], edges: Sequence[edges.ACADLEdge],
+        unconnected: Sequence[edges.ACADLDanglingEdge],
+    ) -> None:
+        self.objects = objects
+        self.edges = edges
+        self.unconnected = unconnected
+        self._out: dict[tuple[EdgeKind, int], list[ACADLObject]] = {}
+        self._in: dict[tuple[EdgeKind, int], list[ACADLObject]] = {}
+        for edge in edges:
+            self._out.setdefault((edge.kind, id(edge.source)), []).append(edge.target)
+            self._in.setdefault((edge.kind, id(edge.target)), []).append(edge.source)
+
+    def targets(self, kind: EdgeKind, source: ACADLObject) -> list[ACADLObject]:
+        return self._out.get((kind, id(source)), [])
+
+    def sources(self, kind: EdgeKind, target: ACADLObject) -> list[ACADLObject]:
+        return self._in.get((kind, id(target)), [])
+
+    def of(self, *kinds: type[O]) -> list[O]:
+        """The objects of some classes."""
+        return [o for o in self.objects if isinstance(o, kinds)]
+
+    @cached_property
+    def known(self) -> set[int]:
+        """The identities of the graph's objects."""
+        return {id(o) for o in self.objects}
+
+    @cached_property
+    def faults(self) -> dict[int, list[str]]:
+        """The faults of objects in themselves, by identity; sound objects are left out."""
+        return {id(o): faults for o in self.objects if (faults := o.faults())}
+
+    def sound(self, obj: ACADLObject) -> bool:
+        """Whether the attributes of an object, also of one from elsewhere, can be relied on."""
+        return id(obj) not in self.faults and (id(obj) in self.known or not obj.faults())
+
+
+_SHOWN = 8
+
+
+def listed(objects: Iterable[ACADLObject]) -> str:
+    """Objects by name and class, those after the first few counted; or ``nothing``."""
+    names = [str(o) for o in objects]
+    more = [f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+    return ", ".join([*names[:_SHOWN], *more]) or "nothing"
 
 
 def check(
-    objects: Sequence[ACADLObject], edges: Sequence[ACADLEdge], unconnected: Sequence[ACADLDanglingEdge] = ()
+    objects: Sequence[ACADLObject], edges: Sequence[edges.ACADLEdge],
+    unconnected: Sequence[edges.ACADLDanglingEdge] = (),
 ) -> list[str]:
     """All faults of all rules, in the order of :data:`RULES`; ``unconnected``: required dangling edges left open."""
     sketch = Sketch(objects, edges, unconnected)
@@ -161,10 +216,103 @@ def ports_connected(g: Sketch) -> Iterable[str]:
     return (f"{port} was never connected, and is required" for port in g.unconnected)
 
 
+# --- storages, caches and links --------------------------------------------------------------------------------
+def ports(g: Sketch) -> Iterable[str]:
+    """At most ``read_write_ports`` memory access units are attached to a storage."""
+    for storage in g.of(DataStorage):
+        if g.sound(storage):
+            attached = [*g.targets(READ_DATA, storage), *g.sources(WRITE_DATA, storage)]
+            units = {id(u): u for u in attached if isinstance(u, MemoryAccessUnit)}
+            if len(units) > storage.read_write_ports:
+                yield (
+                    f"{storage}: {len(units)} memory access units are attached ({listed(units.values())}) "
+                    f"but read_write_ports is {storage.read_write_ports}"
+                )
+
+
+def connected_storages(g: Sketch) -> Iterable[str]:
+    """Every register file and storage is read or written by a unit, or backs a cache."""
+    for o in g.of(RegisterFile, DataStorage):
+        if not (g.targets(READ_DATA, o) or g.sources(WRITE_DATA, o) or g.sources(BACKED_BY, o)):
+            yield f"{o} is connected to no functional unit: add a READ_DATA or WRITE_DATA edge, or remove it"
+
+
+def storage_access(g: Sketch) -> Iterable[str]:
+    """A MemoryAccessUnit that is no instruction fetcher has at least one edge to a data storage."""
+    for unit in g.of(MemoryAccessUnit):
+        if not isinstance(unit, InstructionMemoryAccessUnit):
+            attached = [*g.sources(READ_DATA, unit), *g.targets(WRITE_DATA, unit)]
+            if not any(isinstance(s, DataStorage) for s in attached):
+                yield (
+                    f"{unit} reads and writes no DataStorage: add READ_DATA or WRITE_DATA edges, "
+                    "or make it a FunctionalUnit"
+                )
+
+
+def caches_backed(g: Sketch) -> Iterable[str]:
+    """A cache is backed by exactly one storage, and the hierarchy has no cycle."""
+    for cache in g.of(CacheInterface):
+        behind = g.targets(BACKED_BY, cache)
+        if len(behind) != 1:
+            yield f"{cache} is backed by {listed(behind)}: expected exactly one BACKED_BY edge to a DataStorage"
+            continue
+        seen: list[ACADLObject] = [cache]
+        while behind and behind[0] not in seen:
+            seen.append(behind[0])
+            behind = g.targets(BACKED_BY, behind[0])
+        if behind and behind[0] is cache:
+            yield f"BACKED_BY edges form a cycle: {' -> '.join(o.name for o in [*seen, cache])}"
+
+
+def links_inside(g: Sketch) -> Iterable[str]:
+    """Every link is one of this graph and carries an edge."""
+    used = {id(e.link): e.link for e in g.edges if e.link is not None}
+    for link in g.of(Link):
+        if id(link) not in used:
+            yield f"{link} carries no edge: name it as the link of a READ_DATA or WRITE_DATA edge, or remove it"
+    for key, link in used.items():
+        if key not in g.known:
+            yield f"{link} was not made inside this @generate function"
+
+
+def cache_words(g: Sketch) -> Iterable[str]:
+    """A cache has the words of the storage behind it, whole bytes, and its lines are whole words."""
+    for cache in filter(g.sound, g.of(CacheInterface)):
+        for behind in g.targets(BACKED_BY, cache):
+            if isinstance(behind, DataStorage) and behind.data_width != cache.data_width:
+                yield (
+                    f"{cache}: data_width is {cache.data_width}, but {behind} behind it has words of "
+                    f"{behind.data_width} bits: a cache has the words of what backs it"
+                )
+        if cache.data_width % 8:
+            yield f"{cache}: data_width {cache.data_width} is no whole number of bytes, in which lines are counted"
+        elif cache.cache_line_size % (cache.data_width // 8):
+            yield (
+                f"{cache}: cache_line_size {cache.cache_line_size} bytes is no whole number of its words of "
+                f"{cache.data_width} bits"
+            )
+
+
+def one_way(g: Sketch) -> Iterable[str]:
+    """A unit is attached to a cache or to what lies behind it, not to both for the same kind of access."""
+    for cache in g.of(CacheInterface):
+        seen: list[ACADLObject] = [cache]
+        while (behind := g.targets(BACKED_BY, seen[-1])) and behind[0] not in seen:
+            seen.append(behind[0])
+        for kind, find in ((READ_DATA, g.targets), (WRITE_DATA, g.sources)):
+            near = {id(u) for u in find(kind, cache)}
+            for place in seen[1:]:
+                for unit in find(kind, place):
+                    if id(unit) in near:
+                        yield (
+                            f"{unit} has {kind.name} edges to {cache} and to {place} behind it: "
+                            "it must reach a storage in one way"
+                        )
+
+
 Rule = Callable[[Sketch], Iterable[str]]
 RULES: tuple[Rule, ...] = (
     attributes, unique_names, edges_inside, has_fetch, contained_once, one_instruction_memory, fetch_fits, acyclic,
-    reachable, leads_somewhere, ports_connected, storage_rules.ports, storage_rules.connected_storages,
-    storage_rules.storage_access, storage_rules.caches_backed, storage_rules.cache_words, storage_rules.one_way,
-    storage_rules.links_inside,
+    reachable, leads_somewhere, ports_connected, ports, connected_storages, storage_access, caches_backed, cache_words,
+    one_way, links_inside,
 )

@@ -1,9 +1,14 @@
-"""Register files and memories (section 3): what holds data."""
+"""Register files, memories and caches (section 3): what holds data; links (*added*): over what units reach it.
+
+A cache is attached to access units like a storage, and backed by one. Links are what EQueue calls connections
+(arXiv:2202.00739, section 3): an edge between a data storage and a unit may run over one, and several may share one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, ClassVar
 
 from archloom.acadl_models.acadl.base import ACADLObject, count, flag, latency, mapping, range_faults, tuples
@@ -184,3 +189,90 @@ def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             found.append((start, stop))
     return found
+
+
+# --- caches ----------------------------------------------------------------------------------------------------
+class ReplacementPolicy(Enum):
+    """Which line of a set a cache gives up."""
+
+    LRU = "least recently used"
+    FIFO = "first in, first out"
+    MRU = "most recently used"
+    RANDOM = "random"
+
+
+@dataclass(frozen=True, eq=False)
+class CacheInterface(DataStorage):
+    """Virtual: the attributes that caches share.
+
+    ``cache_line_size`` is in bytes. ``seed`` (*added*) starts the generator of the policy ``RANDOM``.
+    """
+
+    virtual: ClassVar[bool] = True
+    latency_attributes: ClassVar[tuple[str, ...]] = ("miss_latency", "hit_latency")
+
+    write_allocate: bool = True
+    write_back: bool = True
+    miss_latency: Latency = 1
+    hit_latency: Latency = 1
+    cache_line_size: int = 1
+    replacement_policy: ReplacementPolicy = ReplacementPolicy.LRU
+    seed: int = 0
+
+    def faults(self) -> list[str]:
+        faults = super().faults() + count(self, "cache_line_size") + count(self, "seed", 0)
+        faults += flag(self, "write_allocate") + flag(self, "write_back")
+        if not isinstance(self.replacement_policy, ReplacementPolicy):
+            valid = ", ".join(f"ReplacementPolicy.{p.name}" for p in ReplacementPolicy)
+            faults.append(f"replacement_policy must be one of {valid}, not {self.replacement_policy!r}")
+        return faults
+
+
+@dataclass(frozen=True, eq=False)
+class SetAssociativeCache(CacheInterface):
+    """A cache of ``sets`` sets with ``ways`` lines each."""
+
+    virtual: ClassVar[bool] = False
+
+    sets: int = 1
+    ways: int = 1
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all lines."""
+        return self.sets * self.ways * self.cache_line_size
+
+    def faults(self) -> list[str]:
+        return super().faults() + count(self, "sets") + count(self, "ways")
+
+
+# --- links -----------------------------------------------------------------------------------------------------
+MODES = ("streaming", "window")
+
+
+@dataclass(frozen=True, eq=False)
+class Link(ACADLObject):
+    """Carries ``bandwidth`` bytes in a cycle, each ``latency`` cycles long.
+
+    ``"streaming"``: reads and writes have a channel each; ``"window"``: one channel for both, and a request holds the
+    storage alone while it is under way. ``joules_per_byte``: energy of each byte that is carried.
+    """
+
+    virtual: ClassVar[bool] = False
+    physical: ClassVar[tuple[str, ...]] = ("joules_per_byte", *ACADLObject.physical)
+
+    bandwidth: int = 1
+    mode: str = "streaming"
+    latency: int = 0
+    joules_per_byte: float | None = field(default=None, kw_only=True)
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether a request over the link has its storage to itself."""
+        return self.mode == "window"
+
+    def faults(self) -> list[str]:
+        faults = super().faults() + count(self, "bandwidth") + count(self, "latency", 0)
+        if self.mode not in MODES:
+            faults.append(f"mode must be one of {', '.join(map(repr, MODES))}, not {self.mode!r}")
+        return faults

@@ -31,7 +31,6 @@ from typing import Annotated, Any, TypeAlias
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.mesh import sizes
-from archloom.acadl_models.mesh.energies import joules
 from archloom.acadl_models.mesh.parts import Core, Ring, Router, Tree
 from archloom.acadl_models.mesh.semaphores import Semaphores
 from archloom.acadl_models.options import Flag, Size
@@ -49,8 +48,6 @@ _FETCHED = 64
 AHEAD = 12
 """Instructions of each core that may be handed out before they can start."""
 
-PITCH_MM = 1.0
-"""From a core to the next: a round figure, as all of the generic mesh."""
 
 def mesh(
     x: Annotated[int, Size(1, 32, "columns of cores")] = 4,
@@ -92,7 +89,7 @@ def mesh(
     port = l1_bytes_per_cycle if l1_bytes_per_cycle < 2 * noc_bytes_per_cycle else 0
     of_core = sizes.Sizes(
         sizes.operand_tiles(l1_bytes, sums, stats), sums, stats, noc_bytes_per_cycle, port, product_cycles,
-        block_cycles, vector_cycles, vector_width, array, joules(PITCH_MM), (x + y) / 2, semaphores)
+        block_cycles, vector_cycles, vector_width, array, sizes.joules(pitch_mm=1.0), (x + y) / 2, semaphores)
     chip = Chip(
         name, y, x, of_core, dram_bytes_per_cycle, dram_latency_cycles, dram_bytes, launch_cycles, clock_hz,
         dram_channels)

@@ -76,35 +76,17 @@ class Design:
         }
 
     @classmethod
-    def of_parameters(cls, parameters: Mapping[str, int], level: str = "tensor") -> "Design":
-        """The design whose ISA has these parameters (memories of whole KiB); what a program depends on."""
+    def of_parameters(cls, parameters: Mapping[str, int]) -> "Design":
+        """The design at tensor level whose ISA has these parameters: what a program depends on."""
         return cls(
-            parameters["rows"], parameters["columns"], DATAFLOWS[parameters["dataflow"]], level,
-            tuple(CONVENTIONS)[parameters["convention"]],
-        )  # fmt: skip
+            parameters["rows"], parameters["columns"], DATAFLOWS[parameters["dataflow"]],
+            convention=tuple(CONVENTIONS)[parameters["convention"]],
+        )
 
     def drain_steps(self, height: int, width: int) -> int:
         """Steps in which the array runs empty after a fold of ``height`` × ``width`` PEs."""
         whole = self.charging.whole_array
         return (self.rows + self.columns if whole else height + width) - 2 + self.charging.hops
-
-    def counted(self, cycles: int, last_fold: tuple[int, int]) -> int:
-        """What the convention counts of a run of ``cycles`` whose last fold uses ``last_fold`` rows and columns.
-
-        The first instruction starts when it is fetched, which no convention counts. Without hops, the way from memory
-        and to memory does not count either. At tensor level reading is part of a step, and only an array that needs no
-        drain ends with the writing. At scalar level operands that do not stay come in one cycle before the first PE
-        works, and the sum of the last PE, if the fold uses it, is stored in the cycle after it.
-        """
-        cycles -= FETCH_CYCLES + int(self.charging.last_index)
-        if self.charging.hops:
-            return cycles
-        if self.level == "tensor":
-            return cycles if self.drain_steps(self.rows, self.columns) else cycles - 1
-        height, width = last_fold
-        if self.dataflow == "os":
-            return cycles - 1 - int(height == self.rows and width == self.columns)
-        return cycles - int(width == self.columns)
 
 
 OPTIONS = tuple(f.name for f in fields(Design))

@@ -85,9 +85,9 @@ def build(design: Design) -> acadl.ArchitectureGraph:
         for i in range(rows):
             west = Mover(f"west[{i}]", fetch, {"load_west", "clear_west"}, {"load_west": 0, "clear_west": 1})
             connect(west.unit, [memories.left, sync], [grid.pes[i][0].registers])
-        loads, clears = {"load_north", "load_own"}, {"clear_north", "clear_own"}
+        cycles = {"load_north": 0, "load_own": 0, "clear_north": 1, "clear_own": 1}
         for j in range(columns):
-            north = Mover(f"north[{j}]", fetch, loads | clears, {**dict.fromkeys(loads, 0), **dict.fromkeys(clears, 1)})
+            north = Mover(f"north[{j}]", fetch, set(cycles), cycles)
             connect(north.unit, [memories.top, sync], [grid.pes[0][j].registers, sync])
             for name, registers in grid.results(j, apart):
                 connect(Mover(name, fetch, {"store_own", "store_sum"}).unit, registers, [memories.out, sync])

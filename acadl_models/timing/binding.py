@@ -292,9 +292,9 @@ class Binder:
         bounds: dict[str, tuple[int, int]],
     ) -> tuple[StaticNode, ...]:
         var, at = nest.loop.var, {**indices, nest.loop.var: piece.index}
-        if piece.count == 1:
+        if len(piece.values) == 1:
             return self._emit(nest.body, known.extended(var, base + piece.values[0]), at, bounds)
-        whole = piece.count == nest.loop.extent
+        whole = len(piece.values) == nest.loop.extent
         name = self.names.same(var) if whole else self.names.new(var)
         body = self._emit(
             nest.body, known.extended(var, base + Affine.variable(name)), at, {**bounds, name: limits(piece.values)}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from archloom.acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit, RegisterFile
+from archloom.acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit
 from archloom.acadl_models.timing.program import word_axes
 from archloom.acadl_models.timing.routing import Need, Routing
 from archloom.oracle.affine import Affine, Bounds
@@ -66,8 +66,7 @@ def rows(graph: ArchitectureGraph, access: Access, buffer: Buffer) -> Rows | Non
     banks = graph.buffers.get(buffer.name, ())
     if len(banks) < 2:
         return None
-    width = place_width(graph, banks[0])
-    axes = word_axes(buffer, width)
+    axes = word_axes(buffer, graph[banks[0].storage].data_width)  # type: ignore[attr-defined]
     if axes is None:
         return None
     window = access.window
@@ -75,12 +74,6 @@ def rows(graph: ArchitectureGraph, access: Access, buffer: Buffer) -> Rows | Non
         linear(window.offsets[:axes], buffer.shape[:axes]), positions(window.dims, buffer.shape, axes),
         banks, graph.first_rows[buffer.name],
     )
-
-
-def place_width(graph: ArchitectureGraph, bank: Bank) -> int:
-    """Bits of a word of a bank or of a register."""
-    width: int = graph[bank.storage].data_width  # type: ignore[attr-defined]
-    return width
 
 
 def tell_apart(
@@ -158,32 +151,20 @@ def _joined(
     chosen = np.empty(len(firsts), np.int64)
     for k, first in enumerate(firsts.tolist()):
         index = np.unravel_index(first, extents) if extents else ()
-        needs = frozenset(constant).union(*(_at(own, choice, sets, names, index) for own, choice, sets in varying))
+        at = dict(zip(names, map(int, index)))
+        met = (sets[int(choice[tuple(at[v] for v in own)])] for own, choice, sets in varying)
+        needs = frozenset(constant).union(*met)
         taker = routing.takers(node.mnemonic, needs)
         if not taker:
-            faults.append(_untaken(routing, node, needs, names, index, loops))
+            where = ", ".join(f"{v}={loops[v].values[k]}" for v, k in at.items())
+            why = routing.refusals(node.mnemonic, needs)
+            faults.append(f"no unit processes {node.mnemonic!r}{where and f' where {where}'}: {why}")
         if id(taker) not in numbers:
             numbers[id(taker)] = len(takers)
             takers.append(taker)
         chosen[k] = numbers[id(taker)]
     names, choice = _needed(names, chosen[inverse].reshape(extents))
     return Table(names, choice, tuple(takers)), faults
-
-
-def _at(
-    own: tuple[str, ...], choice: Array, sets: list[frozenset[Need]], names: tuple[str, ...], index: Sequence[int]
-) -> frozenset[Need]:
-    place = dict(zip(names, index))
-    return sets[int(choice[tuple(place[v] for v in own)])]
-
-
-def _untaken(
-    routing: Routing, node: ResolvedInstr, needs: frozenset[Need], names: tuple[str, ...], index: Sequence[int],
-    loops: Mapping[str, ResolvedLoop],
-) -> str:
-    where = ", ".join(f"{v}={loops[v].values[int(k)]}" for v, k in zip(names, index))
-    at = f" where {where}" if where else ""
-    return f"no unit processes {node.mnemonic!r}{at}: {routing.refusals(node.mnemonic, needs)}"
 
 
 def _check_size(node: ResolvedInstr, extents: Sequence[int]) -> None:
@@ -193,10 +174,3 @@ def _check_size(node: ResolvedInstr, extents: Sequence[int]) -> None:
             f"the unit that takes {node.mnemonic!r} depends on {count} combinations of loop values; at most "
             f"{MOST_INSTANCES} can be told apart: connect its units to all banks, or split the loops"
         )
-
-
-def holds_alone(graph: ArchitectureGraph, name: str) -> bool:
-    """Whether one unit alone reaches a register file, so that its pipeline orders all accesses."""
-    place = graph[name]
-    assert isinstance(place, RegisterFile)
-    return len({u.name for u in (*graph.readers(place), *graph.writers(place))}) < 2

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import accumulate
 from typing import NamedTuple
 
-from archloom.acadl_models.timing.program import Program, StaticInstruction, StaticNode
+from archloom.acadl_models.timing.program import Program
 
 FETCH = "fetch"
 """A fetch of so many ``instructions`` begins and ends at ``finish``."""
@@ -62,41 +58,3 @@ class RunLog:
     events: tuple[Event, ...]
     fetched: int
     cycles: int | None
-
-    @cached_property
-    def names(self) -> "Locator":
-        """Finds the instructions of the events."""
-        return Locator(self.program.body)
-
-
-class Locator:
-    """Finds the instance with a number in program order without walking the instances before it."""
-
-    def __init__(self, body: tuple[StaticNode, ...]) -> None:
-        self.body = body
-        self._inner = {k: Locator(n.body) for k, n in enumerate(body) if not isinstance(n, StaticInstruction)}
-        sizes = [self._size(k) for k in range(len(body))]
-        self._ends = list(accumulate(sizes))
-        self.size = self._ends[-1] if sizes else 0
-
-    def _size(self, k: int) -> int:
-        node = self.body[k]
-        return 1 if isinstance(node, StaticInstruction) else len(node.values) * self._inner[k].size
-
-    def find(self, number: int) -> tuple[StaticInstruction, Mapping[str, int]]:
-        """The instruction and the values of its loops; IndexError if there is no such number."""
-        static, values = self.walk(number)
-        return static, {**values, **{name: value.evaluate(values) for name, value in static.fixed}}
-
-    def walk(self, number: int) -> tuple[StaticInstruction, dict[str, int]]:
-        """The same without the values of loops that binding has taken apart."""
-        if not 0 <= number < self.size:
-            raise IndexError(number)
-        k = bisect_right(self._ends, number)
-        node = self.body[k]
-        if isinstance(node, StaticInstruction):
-            return node, {}
-        inner = self._inner[k]
-        iteration, rest = divmod(number - (self._ends[k] - len(node.values) * inner.size), inner.size)
-        static, values = inner.walk(rest)
-        return static, {node.var: node.values[iteration], **values}

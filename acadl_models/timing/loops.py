@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from archloom.acadl_models.timing.program import Program, StaticInstruction, StaticNode
 from archloom.acadl_models.timing.result import LoopTiming
@@ -12,15 +12,15 @@ TOP = -1
 """The site of what lies in no loop."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class LoopSite:
     """A loop of the stream's text; copies of it that the binder made count as one. ``parent``: the site around it."""
 
     source: int
     path: tuple[str, ...]
     parent: int
-    executions: int
-    iterations: int
+    executions: int = 0
+    iterations: int = 0
 
 
 class LoopSites:
@@ -52,11 +52,9 @@ class LoopSites:
     def _enter(self, source: int, parent: int, path: tuple[str, ...], executions: int, iterations: int) -> int:
         number = self._numbers.setdefault((parent, source), len(self.sites))
         if number == len(self.sites):
-            self.sites.append(LoopSite(source, path, parent, executions, iterations))
-        else:
-            old = self.sites[number]
-            executions, iterations = old.executions + executions, old.iterations + iterations
-            self.sites[number] = replace(old, executions=executions, iterations=iterations)
+            self.sites.append(LoopSite(source, path, parent))
+        self.sites[number].executions += executions
+        self.sites[number].iterations += iterations
         return number
 
     def timings(self, own_cycles: Sequence[int], stepped: Sequence[int]) -> tuple[LoopTiming, ...]:

@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Iterator, Mapping
 
 from archloom.acadl_models.acadl import ArchitectureGraph, MemoryInterface, PipelineStage
+from archloom.acadl_models.acadl.graph import per_graph
 from archloom.acadl_models.acadl.latency import Expression, LatencyError
 from archloom.acadl_models.timing.binding import Binder
 from archloom.acadl_models.timing.program import Program
@@ -27,7 +28,7 @@ def bind(graph: ArchitectureGraph, stream: ResolvedStream) -> Program:
     if faults:
         raise GraphError(graph.name, faults)
     _check_capacity(graph, stream)
-    return Program(graph, stream, graph.fetch_stages[0], body, tuple(binder.instructions), forwarding_order(graph))
+    return Program(graph, stream, graph.fetch_stages[0], body, tuple(binder.instructions))
 
 
 def untimed(graph: ArchitectureGraph) -> Iterator[str]:
@@ -67,12 +68,16 @@ def _check_capacity(graph: ArchitectureGraph, stream: ResolvedStream) -> None:
         )
 
 
-def fetch_cycles(program: Program) -> int:
-    """Cycles from the start to the end of a fetch; GraphError for an unknown name or a value below its least."""
-    fetcher, memory = program.graph.instruction_memory(program.fetch)
+@per_graph
+def fetch_cycles(graph: ArchitectureGraph, parameters: tuple[tuple[str, int], ...]) -> int:
+    """Cycles from the start to the end of a fetch; GraphError for an unknown name or a value below its least.
+
+    ``parameters``: those of the ISA.
+    """
+    fetcher, memory = graph.instruction_memory(graph.fetch_stages[0])
     assert isinstance(memory, MemoryInterface)
     words = memory.port_width
-    values = {**program.parameters, "words": words, "bytes": -(-words * memory.data_width // 8)}
+    values = {**dict(parameters), "words": words, "bytes": -(-words * memory.data_width // 8)}
     cycles = 0
     for where, expression, least in (
         (f"{memory}: read_latency", memory.latencies()["read_latency"], 1),
@@ -82,8 +87,8 @@ def fetch_cycles(program: Program) -> int:
         if unknown:
             known = ", ".join(sorted(values))
             fault = f"{where} {expression.text!r} names {', '.join(unknown)}, unknown for a fetch (known: {known})"
-            raise GraphError(program.graph.name, [fault])
-        cycles += evaluate_latency(program.graph, where, expression, values, least, "fetch")
+            raise GraphError(graph.name, [fault])
+        cycles += evaluate_latency(graph, where, expression, values, least, "fetch")
     return cycles
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.graph import per_graph
 from archloom.acadl_models.acadl.latency import Expression
-from archloom.acadl_models.timing.instances import holds_alone
 from archloom.acadl_models.timing.memories.channels import Interleaving
 from archloom.acadl_models.timing.program import Place, word_axes
 from archloom.acadl_models.timing.routing import request_latencies, routes, routing, unit_latencies
@@ -39,21 +38,17 @@ def places(
         return _indivisible(buffer, {s.name: s.data_width for s in served})
     found = tuple(acadl.Bank(storage.name, bank.start, bank.stop) for bank, storage in zip(ordered, served))
     paths = tuple(tuple(place.name for place in graph.path(storage)) for storage in served)
-    bases = tuple(base_of(graph, bank.storage, buffer.name) for bank in ordered)
+    bases = tuple(_bases(graph).get((bank.storage, buffer.name), 0) for bank in ordered)
     for bank, base, storage in zip(ordered, bases, served):
         if isinstance(storage, acadl.DRAM) and storage.has_bank_state and not _held(storage, bank, base):
             where = f"words {bank.start + base} .. {(bank.stop or 0) + base - 1}"
             return f"buffer {buffer.name!r}, of which {where} lie in no bank of {storage}"
     ports = tuple(s.port_width for s in served)
-    channels = tuple(interleaving(s) for s in served)
+    channels = tuple(
+        Interleaving(s.channels, s.channel_words, s.port_width)
+        if isinstance(s, acadl.DRAM) and s.is_interleaved else None for s in served
+    )
     return Place(buffer.name, True, found, served[0].data_width, ports, paths, bases, channels)
-
-
-def interleaving(storage: acadl.DataStorage) -> Interleaving | None:
-    """How the words of a storage are dealt out to channels, if they are."""
-    if not isinstance(storage, acadl.DRAM) or not storage.is_interleaved:
-        return None
-    return Interleaving(storage.channels, storage.channel_words, storage.port_width)
 
 
 def _held(memory: acadl.DRAM, bank: acadl.Bank, base: int) -> bool:
@@ -69,7 +64,8 @@ def _registers(
     """Registers take no requests; what one unit alone reaches is ordered by its pipeline, and not tracked."""
     if spread and word_axes(buffer, first.data_width) is None:
         return _indivisible(buffer, {first.name: first.data_width})
-    shared = not all(holds_alone(graph, b.storage) for b in banks)
+    files = [file for b in banks if isinstance(file := graph[b.storage], acadl.RegisterFile)]
+    shared = any(len({u.name for u in (*graph.readers(file), *graph.writers(file))}) > 1 for file in files)
     return Place(buffer.name, shared, (), first.data_width)
 
 
@@ -140,18 +136,13 @@ def _stage(graph: acadl.ArchitectureGraph, name: str) -> acadl.PipelineStage:
     return stage
 
 
-# --- addresses -------------------------------------------------------------------------------------------------
-def base_of(graph: acadl.ArchitectureGraph, memory: str, buffer: str) -> int:
-    """What is added to a row of ``buffer`` in ``memory`` for its word address there.
+@per_graph
+def _bases(graph: acadl.ArchitectureGraph) -> dict[tuple[str, str], int]:
+    """By memory and buffer: what is added to a row of the buffer for its word address in the memory.
 
     A buffer that has the memory to itself keeps its row numbers, those of the memory's ``address_ranges``; of several
     buffers each lies behind the ones before it in the order of the ``buffers`` table.
     """
-    return _bases(graph).get((memory, buffer), 0)
-
-
-@per_graph
-def _bases(graph: acadl.ArchitectureGraph) -> dict[tuple[str, str], int]:
     ends: dict[str, int] = {}
     bases: dict[tuple[str, str], int] = {}
     for buffer, banks in graph.buffers.items():

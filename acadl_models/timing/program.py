@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import TypeAlias, Union
 
 import numpy as np
 from numpy.typing import NDArray
 
-from archloom.acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit, InstructionFetchStage, PipelineStage
+from archloom.acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit, InstructionFetchStage
 from archloom.acadl_models.timing.memories.channels import Interleaving
 from archloom.oracle.accesses import element_bits
 from archloom.oracle.affine import Affine
@@ -77,18 +79,6 @@ class AccessPlan:
     place: Place
 
     @property
-    def tracked(self) -> bool:
-        return self.place.tracked
-
-    @property
-    def banks(self) -> tuple[Bank, ...]:
-        return self.place.banks
-
-    @property
-    def data_width(self) -> int:
-        return self.place.data_width
-
-    @property
     def is_read(self) -> bool:
         return self.access.kind == "read"
 
@@ -105,31 +95,30 @@ class AccessPlan:
     @cached_property
     def word_offset(self) -> Affine:
         """Address of the window's first word."""
-        axes = word_axes(self.buffer, self.data_width)
-        assert axes is not None
+        axes = word_axes(self.buffer, self.place.data_width)
         return linear(self.access.window.offsets[:axes], self.buffer.shape[:axes])
 
     @cached_property
     def words(self) -> NDArray[np.int64]:
         """Distinct word addresses relative to the first, ascending."""
-        axes = word_axes(self.buffer, self.data_width)
+        axes = word_axes(self.buffer, self.place.data_width)
         assert axes is not None
         return positions(self.access.window.dims, self.buffer.shape, axes)
 
     def requests(self, values: Mapping[str, int]) -> list[Request]:
         """The requests of the instance at these loop values, by ascending rows."""
-        if not self.banks:
+        place = self.place
+        if not place.banks:
             return []
         words = self.words + self.word_offset.evaluate(values)
         found = []
-        place = self.place
-        for bank, port_width, base, channels in zip(self.banks, place.port_widths, place.bases, place.channels):
+        for bank, port_width, base, channels in zip(place.banks, place.port_widths, place.bases, place.channels):
             inside = words[(words >= bank.start) & (words < (bank.stop or 0))]
             if len(inside):
                 runs = contiguous(inside + base)
                 whole = sum(-(-count // port_width) for _, count in runs)
                 beats = whole if channels is None else max(channels.beats(runs))
-                size = -(-len(inside) * self.data_width // 8)
+                size = -(-len(inside) * place.data_width // 8)
                 found.append(Request(bank.storage, self.is_read, len(inside), beats, size, runs))
         return found
 
@@ -152,10 +141,6 @@ class StaticInstruction:
     routed: frozenset[str]
     names: Mapping[str, Affine]
     fixed: tuple[tuple[str, Affine], ...] = ()
-
-    @property
-    def makes_requests(self) -> bool:
-        return any(plan.banks for plan in self.plans)
 
     def environment(self, parameters: Mapping[str, int], values: Mapping[str, int]) -> dict[str, int]:
         """What a latency may name: attributes before registers before the ISA's parameters."""
@@ -195,7 +180,6 @@ class Program:
     fetch: InstructionFetchStage
     body: tuple[StaticNode, ...]
     instructions: tuple[StaticInstruction, ...]
-    forwarding_order: tuple[PipelineStage, ...]
 
     @property
     def count(self) -> int:
@@ -205,6 +189,11 @@ class Program:
     @property
     def parameters(self) -> dict[str, int]:
         return dict(self.stream.parameters)
+
+    @cached_property
+    def names(self) -> "Locator":
+        """Finds instances by their number."""
+        return Locator(self.body)
 
     def instances(self) -> Iterator[tuple[StaticInstruction, dict[str, int]]]:
         """Every instance in program order with its loop values; for the reference simulator."""
@@ -225,3 +214,36 @@ def _instances(
         else:
             for value in node.values:
                 yield from _instances(node.body, {**values, node.var: value})
+
+
+class Locator:
+    """Finds the instance with a number in program order without walking the instances before it."""
+
+    def __init__(self, body: tuple[StaticNode, ...]) -> None:
+        self.body = body
+        self._inner = {k: Locator(n.body) for k, n in enumerate(body) if not isinstance(n, StaticInstruction)}
+        sizes = [self._size(k) for k in range(len(body))]
+        self._ends = list(accumulate(sizes))
+        self.size = self._ends[-1] if sizes else 0
+
+    def _size(self, k: int) -> int:
+        node = self.body[k]
+        return 1 if isinstance(node, StaticInstruction) else len(node.values) * self._inner[k].size
+
+    def find(self, number: int) -> tuple[StaticInstruction, Mapping[str, int]]:
+        """The instruction and the values of its loops; IndexError if there is no such number."""
+        static, values = self.walk(number)
+        return static, {**values, **{name: value.evaluate(values) for name, value in static.fixed}}
+
+    def walk(self, number: int) -> tuple[StaticInstruction, dict[str, int]]:
+        """The same without the values of loops that binding has taken apart."""
+        if not 0 <= number < self.size:
+            raise IndexError(number)
+        k = bisect_right(self._ends, number)
+        node = self.body[k]
+        if isinstance(node, StaticInstruction):
+            return node, {}
+        inner = self._inner[k]
+        iteration, rest = divmod(number - (self._ends[k] - len(node.values) * inner.size), inner.size)
+        static, values = inner.walk(rest)
+        return static, {node.var: node.values[iteration], **values}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from typing import TypeAlias
 
@@ -68,11 +69,8 @@ class Routing:
         """How many of the banks of a buffer each unit reaches; units that reach none are left out."""
         key = buffer, is_read
         if key not in self._coverage:
-            found: dict[str, int] = {}
-            for bank in self.graph.buffers.get(buffer, ()):
-                for unit in self.ways.get((bank.storage, is_read), ()):
-                    found[unit] = found.get(unit, 0) + 1
-            self._coverage[key] = found
+            banks = self.graph.buffers.get(buffer, ())
+            self._coverage[key] = Counter(u for bank in banks for u in self.ways.get((bank.storage, is_read), ()))
         return self._coverage[key]
 
     def reaching(self, mnemonic: str, needs: Collection[Need]) -> dict[str, acadl.FunctionalUnit]:

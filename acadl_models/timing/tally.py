@@ -6,14 +6,11 @@ otherwise.
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING
+from collections import Counter, defaultdict
 
 from archloom.acadl_models.timing.loops import LoopSites
+from archloom.acadl_models.timing.program import Program, StaticInstruction
 from archloom.acadl_models.timing.result import LinkTiming, LoopTiming, PortTiming
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.timing.program import Program, StaticInstruction
 
 
 class Channel:
@@ -28,11 +25,6 @@ class Channel:
         each, more = divmod(size, beats)
         for k in range(beats):
             self.cycles[finish - beats + k] += each + (k < more)
-
-    def spread_alone(self, beats: int, size: int) -> None:
-        """``size`` bytes in ``beats`` cycles of their own, which no other request shares."""
-        self.alone -= beats
-        self.spread(self.alone + beats, beats, size)
 
     def fill(self, first: int, size: int, bandwidth: int) -> None:
         """``size`` bytes from the cycle ``first`` on, ``bandwidth`` in each, the rest in the last."""
@@ -52,21 +44,20 @@ class Tally:
     def __init__(self, program: Program) -> None:
         self.sites = LoopSites(program)
         self.own_cycles: Counter[int] = Counter()
-        self.ports: dict[tuple[str, bool], Channel] = {}
-        self.channels: dict[tuple[str, bool], Channel] = {}
+        self.ports: defaultdict[tuple[str, bool], Channel] = defaultdict(Channel)
+        self.channels: defaultdict[tuple[str, bool], Channel] = defaultdict(Channel)
         self.link_waits: Counter[str] = Counter()
 
     def transfer(self, storage: str, is_read: bool, finish: int, beats: int, size: int, alone: bool) -> None:
         """A request moves its bytes before it finishes; ``alone``: counted as if no other did at the same time."""
-        channel = self.ports.setdefault((storage, is_read), Channel())
-        if alone:
-            channel.spread_alone(beats, size)
-        else:
-            channel.spread(finish, beats, size)
+        channel = self.ports[storage, is_read]
+        if alone:  # in cycles of its own, which no other request shares
+            channel.alone -= beats
+        channel.spread(channel.alone + beats if alone else finish, beats, size)
 
     def link(self, link: str, is_read: bool, first: int, size: int, bandwidth: int, waited: int) -> None:
         """A link carries a request from the cycle ``first`` on; it ``waited`` for its channel."""
-        self.channels.setdefault((link, is_read), Channel()).fill(first, size, bandwidth)
+        self.channels[link, is_read].fill(first, size, bandwidth)
         self.link_waits[link] += waited
 
     def cycle(self, oldest: StaticInstruction | None) -> None:
@@ -74,18 +65,10 @@ class Tally:
         if oldest is not None:
             self.own_cycles[self.sites.home[oldest.index]] += 1
 
-    def port(self, storage: str, is_read: bool) -> PortTiming:
-        """The figures of one direction of a storage."""
-        return self.ports.get((storage, is_read), Channel()).timing()
-
     def links(self, names: list[str]) -> tuple[LinkTiming, ...]:
         """The figures of all links."""
-        none = Channel()
-        return tuple(
-            LinkTiming(name, self.channels.get((name, True), none).timing(),
-                       self.channels.get((name, False), none).timing(), self.link_waits[name])
-            for name in names
-        )
+        read, write = ([self.channels[name, is_read].timing() for name in names] for is_read in (True, False))
+        return tuple(map(LinkTiming, names, read, write, (self.link_waits[name] for name in names)))
 
     def loops(self) -> tuple[LoopTiming, ...]:
         """The figures of all loops; every iteration was stepped."""

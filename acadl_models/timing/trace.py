@@ -98,7 +98,7 @@ class _Writer:
         if found.number < 0:
             return {}
         if found.number not in self.attributes:
-            static, values = self.log.names.find(found.number)
+            static, values = self.log.program.names.find(found.number)
             attributes = {name: e.evaluate(values) for name, e in static.node.attributes}
             self.attributes[found.number] = {
                 "instruction": found.number, "mnemonic": static.node.mnemonic, **attributes,

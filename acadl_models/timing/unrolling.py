@@ -20,17 +20,13 @@ Array = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a loop: its values as ``value`` over ``count`` iterations of a new variable, or one fixed value.
+    """A part of a loop: its values as iterations of a new variable, or one fixed value.
 
     ``index`` is the index of one of the iterations, which stands for all of them.
     """
 
     values: range
     index: int
-
-    @property
-    def count(self) -> int:
-        return len(self.values)
 
 
 @dataclass(frozen=True)

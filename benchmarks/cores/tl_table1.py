@@ -15,6 +15,7 @@ ten figures and of its five speedups. Nothing but this table enters.
 from __future__ import annotations
 
 import argparse
+import inspect
 import math
 import sys
 from dataclasses import dataclass, replace
@@ -80,7 +81,7 @@ def main() -> None:
         Measured(int(row["config"].rsplit("=", 1)[1]), row["TL"], row["dram_only"])
         for row in reference(args.data)["results"]["table1_tflops"]
     ]
-    from archloom.acadl_models.wormhole import figures
+    from archloom.acadl_models.wormhole import wormhole
 
     rows = _table(table)
     errors = [abs(r[name] / r[f"{name}_measured"] - 1) for r in rows for name in ("tl", "dram_only")]
@@ -88,7 +89,8 @@ def main() -> None:
         "mean_error": sum(errors) / len(errors), "worst_error": max(errors),
         "worst_speedup_error": max(abs(r["speedup"] / r["speedup_measured"] - 1) for r in rows),
         "same_order": _same_order(rows), "fitted": {
-            "launch_cycles": figures.LAUNCH_CYCLES, "sums": figures.SUMS, "block_cycles": figures.BLOCK_CYCLES,
+            name: inspect.signature(wormhole).parameters[name].default
+            for name in ("launch_cycles", "sums", "block_cycles")
         }, **({"fit": _fit(table)} if args.fit else {}), "rows": rows,
     })
 

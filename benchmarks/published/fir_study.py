@@ -114,6 +114,6 @@ def operations(case: Case, logger: Logger = whole_run) -> Operations:
     cores: list[list[Operation]] = [[] for _ in units]
     for e in log.events:
         if e.step == FINISHED and e.place in units:
-            mnemonic = log.names.find(e.number)[0].node.mnemonic
+            mnemonic = log.program.names.find(e.number)[0].node.mnemonic
             cores[units[e.place]].append(Operation(mnemonic, starts[e.number] - begin, e.time - begin))
     return Operations(tuple(map(tuple, cores)), log.cycles)

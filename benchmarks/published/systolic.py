@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from archloom.acadl_models.systolic_array import Design, graph_of
+from archloom.acadl_models.systolic_array.design import FETCH_CYCLES
 from archloom.oracle.collector import paused
 from archloom.oracle.errors import TargetError
 from archloom.oracle.stream import Instr, Stream
@@ -48,6 +49,24 @@ class Problem(folds.Problem):
     def last_fold(self, design: Design) -> tuple[int, int]:
         """Rows and columns that the last fold uses."""
         return folds.last(self.over_rows(design), design.rows), folds.last(self.over_columns(design), design.columns)
+
+    def counted(self, design: Design, cycles: int) -> int:
+        """What the convention counts of a run of ``cycles`` that ends with this product.
+
+        The first instruction starts when it is fetched, which no convention counts. Without hops, the way from memory
+        and to memory does not count either. At tensor level reading is part of a step, and only an array that needs no
+        drain ends with the writing. At scalar level operands that do not stay come in one cycle before the first PE
+        works, and the sum of the last PE, if the last fold uses it, is stored in the cycle after it.
+        """
+        cycles -= FETCH_CYCLES + int(design.charging.last_index)
+        if design.charging.hops:
+            return cycles
+        if design.level == "tensor":
+            return cycles if design.drain_steps(design.rows, design.columns) else cycles - 1
+        height, width = self.last_fold(design)
+        if design.dataflow == "os":
+            return cycles - 1 - int(height == design.rows and width == design.columns)
+        return cycles - int(width == design.columns)
 
 
 @dataclass(frozen=True)
@@ -118,8 +137,7 @@ class Machine:
             )
         with paused():
             timing = simulate(self.graph, resolve(self.network(problems), self.isa))
-        last = problems[-1].last_fold(self.design)
-        return design.counted(timing.cycles, last) - (len(problems) - 1) * int(design.charging.last_index)
+        return problems[-1].counted(design, timing.cycles) - (len(problems) - 1) * int(design.charging.last_index)
 
 
 @lru_cache(maxsize=64)
@@ -139,7 +157,7 @@ class Measured:
     @property
     def cycles(self) -> int:
         """Cycles as the convention counts them."""
-        return self.design.counted(self.timing.cycles, self.problem.last_fold(self.design))
+        return self.problem.counted(self.design, self.timing.cycles)
 
     @property
     def left_reads(self) -> int:

@@ -30,7 +30,7 @@ def step_by_step(design: Design, problem: Problem) -> tuple[int, list[InstanceLo
     """The counted cycles of the step-by-step simulator, and its log."""
     made, log = machine(design), []  # type: ignore[var-annotated]
     timing = simulate_logged(made.graph, resolve(made.stream(problem), made.isa), log)
-    return design.counted(timing.cycles, problem.last_fold(design)), log
+    return problem.counted(design, timing.cycles), log
 
 
 def last_fold_has_left(log: list[InstanceLog]) -> int:
@@ -49,7 +49,7 @@ def test_every_pe_for_itself_takes_the_cycles_of_the_array_as_one_unit(design: D
     tensor = replace(design, level="tensor")
     made = machine(tensor)
     timing = simulate_reference(made.graph, resolve(made.stream(problem), made.isa))
-    one_unit = tensor.counted(timing.cycles, problem.last_fold(tensor))
+    one_unit = problem.counted(tensor, timing.cycles)
     assert one_unit == expected(tensor, problem)
     if design.charging.sums_overlap and design.dataflow == "os":
         # this count ends with the last fold, also where a larger one before it is still on its way

@@ -19,20 +19,11 @@ if _scipy is None:  # Numba loads SciPy's linear algebra to see whether it is th
 try:
     import numba
     import numba.np.arraymath as _arrays  # loaded in any case when something is compiled; here, without SciPy
-    from numba import types
+    from numba import extending, types
     from numba.core import cgutils
     from numba.core.imputils import lower_constant
     from numba.core.typing.templates import AttributeTemplate
     from numba.cpython.unsafe.numbers import trailing_zeros as trailing_zeros
-    from numba.extending import (
-        infer_getattr,
-        intrinsic,
-        lower_builtin,
-        lower_getattr_generic,
-        models,
-        register_model,
-        typeof_impl,
-    )
 finally:
     if _scipy is None:
         del sys.modules["scipy"]
@@ -116,15 +107,15 @@ class RecordClass(types.Opaque):  # type: ignore[misc]
         self.record = record
 
 
-register_model(RecordClass)(models.OpaqueModel)
+extending.register_model(RecordClass)(extending.models.OpaqueModel)
 
 
-@typeof_impl.register(RecordType)
+@extending.typeof_impl.register(RecordType)
 def _record_class(record: RecordType, _context: Any) -> RecordClass:
     return RecordClass(record)
 
 
-@infer_getattr
+@extending.infer_getattr
 class RecordAttributes(AttributeTemplate):  # type: ignore[misc]
     """Fields are integers."""
 
@@ -139,7 +130,7 @@ def _no_value(context: Any, _builder: Any, _type: Any, _record: Any) -> Any:
     return context.get_dummy_value()
 
 
-@lower_getattr_generic(RecordClass)
+@extending.lower_getattr_generic(RecordClass)
 def _field(context: Any, _builder: Any, record: RecordClass, _value: Any, field: str) -> Any:
     return context.get_constant(types.int64, getattr(record.record, field))
 
@@ -152,17 +143,17 @@ class ConstantPointer(types.CPointer):  # type: ignore[misc]
         self.name: str = f"constant {dtype}*"
 
 
-register_model(ConstantPointer)(models.PointerModel)
+extending.register_model(ConstantPointer)(extending.models.PointerModel)
 
 
-@lower_builtin(operator.getitem, ConstantPointer, types.Integer)
+@extending.lower_builtin(operator.getitem, ConstantPointer, types.Integer)
 def _load(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
     word = builder.load(builder.gep(arguments[0], [arguments[1]]))
     word.set_metadata("invariant.load", builder.module.add_metadata([]))
     return word
 
 
-@intrinsic
+@extending.intrinsic
 def pointer(_context: Any, array: Any) -> Any:
     """The address of an array's first element.
 
@@ -172,13 +163,13 @@ def pointer(_context: Any, array: Any) -> Any:
     return types.CPointer(array.dtype)(array), _address
 
 
-@intrinsic
+@extending.intrinsic
 def constant_pointer(_context: Any, array: Any) -> Any:
     """The same of an array that is only read."""
     return ConstantPointer(array.dtype)(array), _address
 
 
-@intrinsic
+@extending.intrinsic
 def copy_words(_context: Any, target: Any, to: Any, source: Any, begin: Any, count: Any) -> Any:
     """``target[to + k] = source[begin + k]`` for each ``k < count``; the two places have nothing in common."""
 

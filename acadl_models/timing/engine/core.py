@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from archloom.acadl_models.timing.engine.fields import FOREVER
-from archloom.acadl_models.timing.engine.jit import constant_pointer, entry, pointer, prepare
+from archloom.acadl_models.timing.engine.jit import constant_pointer, entry, pointer
 from archloom.acadl_models.timing.engine.layout import H
-from archloom.acadl_models.timing.engine.phases import meeting
 from archloom.acadl_models.timing.engine.phases.accounting import note_front, note_hunger, settle
 from archloom.acadl_models.timing.engine.phases.agenda import next_time
 from archloom.acadl_models.timing.engine.phases.completing import complete
@@ -58,9 +57,3 @@ def run(tables, machine, memory):
             m[M.STATUS] = Status.DEADLOCK
             return
         m[M.TIME] = after
-
-
-def compile_all() -> None:
-    """Compile :func:`run` and what lowering needs, or load it from the cache on disk."""
-    meeting.compile_all()
-    prepare(run, "void(int64[::1], int64[::1], int64[::1])")

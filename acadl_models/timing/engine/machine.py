@@ -7,43 +7,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from archloom.acadl_models.timing.engine.fields import NONE, PLAIN_MODE, Kind, Record, place, state
+from archloom.acadl_models.timing.engine import fields, state
+from archloom.acadl_models.timing.engine.fields import NONE, PLAIN_MODE, Kind, Record
 from archloom.acadl_models.timing.engine.jit import python_of
 from archloom.acadl_models.timing.engine.layout import CacheSpec, H, StageSpec, StoreSpec, UnitSpec
 from archloom.acadl_models.timing.engine.skipping.snapshot import state_words
-from archloom.acadl_models.timing.engine.state import (
-    LEAST_STATE_WORDS,
-    MOST_STATE_WORDS,
-    PARTS,
-    SNAPSHOT_WORDS,
-    SNAPSHOTS,
-    TRANSITION_WORDS,
-    TRANSITIONS,
-    Access,
-    Array,
-    Cache,
-    Instance,
-    Log,
-    LoopMemory,
-    M,
-    Memory,
-    Request,
-    Room,
-    Snapshot,
-    Stage,
-    Store,
-    Tail,
-    Transition,
-    Unit,
-    WayStep,
-)
+from archloom.acadl_models.timing.engine.state import PARTS, Array, M, Memory, Room, Stage, Unit
 from archloom.acadl_models.timing.memories.cache import MODULUS
 
 
 def new_machine(t: Array, log: int = 0) -> Array:
     """The state before the first cycle; ``log``: records for which the log has room."""
     sizes = [len(part.kinds) * part.number(t) for part in PARTS]
-    sizes[-1] = log * Log.SIZE
+    sizes[-1] = log * state.Log.SIZE
     m = np.zeros(M.SIZE + sum(sizes), np.int64)
     m[: M.SIZE] = M.initial
     position = int(M.SIZE)
@@ -53,19 +29,19 @@ def new_machine(t: Array, log: int = 0) -> Array:
             m[position : position + size].reshape(-1, len(part.initial))[:] = part.initial
         position += size
     stages, units = records_of(m, M.STAGES, t[H.STAGES], Stage), records_of(m, M.UNITS, t[H.UNITS], Unit)
-    stores = records_of(m, M.STORES, t[H.STORES], Store)
+    stores = records_of(m, M.STORES, t[H.STORES], state.Store)
     stages[:, Stage.NUMBER] = np.arange(len(stages))
     stages[:, Stage.SPEC] = t[H.STAGE_TABLE] + StageSpec.SIZE * stages[:, Stage.NUMBER]
     units[:, Unit.SPEC] = t[H.UNIT_TABLE] + UnitSpec.SIZE * np.arange(len(units))
     units[:, Unit.DOING] = Unit.IDLE
     containing = records_of(t, H.UNIT_TABLE, t[H.UNITS], UnitSpec)[:, UnitSpec.STAGE]
     units[:, Unit.STAGE] = m[M.STAGES] + Stage.SIZE * containing
-    stores[:, Store.SPEC] = t[H.STORE_TABLE] + StoreSpec.SIZE * np.arange(len(stores))
+    stores[:, state.Store.SPEC] = t[H.STORE_TABLE] + StoreSpec.SIZE * np.arange(len(stores))
     line = m[M.CACHE_LINES]
     specs = records_of(t, H.CACHE_TABLE, t[H.CACHES], CacheSpec)
-    for cache, spec in zip(records_of(m, M.CACHES, t[H.CACHES], Cache), specs):
-        cache[Cache.GENERATOR] = spec[CacheSpec.SEED] % (MODULUS - 1) + 1
-        cache[Cache.LINES] = line
+    for cache, spec in zip(records_of(m, M.CACHES, t[H.CACHES], state.Cache), specs):
+        cache[state.Cache.GENERATOR] = spec[CacheSpec.SEED] % (MODULUS - 1) + 1
+        cache[state.Cache.LINES] = line
         line += spec[CacheSpec.SETS] * spec[CacheSpec.WAYS]
     m[M.ROOM], m[M.WIDE] = t[H.ISSUE_SIZE], t[H.STAGES] > 64
     m[M.LEFT], m[M.FRONT] = t[H.TOTAL], t[H.SITES]
@@ -82,16 +58,16 @@ def new_memory(t: Array, m: Array, skip: bool) -> Array:
     if not skip:
         return np.empty(0, np.int64)
     bound = int(python_of(state_words)(t, int(t[H.POOL])))
-    state_size = min(max(bound, LEAST_STATE_WORDS), MOST_STATE_WORDS)
+    state_size = min(max(bound, state.LEAST_STATE_WORDS), state.MOST_STATE_WORDS)
     rest = int(m[M.REST])
     sizes = {
-        Memory.LOOPS: int(t[H.LOOPS]) * LoopMemory.SIZE,
-        Memory.INDEX: TRANSITIONS * Transition.SIZE,
+        Memory.LOOPS: int(t[H.LOOPS]) * state.LoopMemory.SIZE,
+        Memory.INDEX: state.TRANSITIONS * state.Transition.SIZE,
         Memory.SCRATCH: state_size,
         Memory.MACHINE: rest,
-        Memory.RINGS: int(t[H.HISTORIES]) * SNAPSHOTS * Snapshot.SIZE,
-        Memory.SNAPSHOTS + Room.BEGIN: max(SNAPSHOT_WORDS, 4 * (state_size + rest)),
-        Memory.TRANSITIONS + Room.BEGIN: TRANSITION_WORDS,
+        Memory.RINGS: int(t[H.HISTORIES]) * state.SNAPSHOTS * state.Snapshot.SIZE,
+        Memory.SNAPSHOTS + Room.BEGIN: max(state.SNAPSHOT_WORDS, 4 * (state_size + rest)),
+        Memory.TRANSITIONS + Room.BEGIN: state.TRANSITION_WORDS,
     }
     h = _room(Memory.SIZE + sum(sizes.values()))
     h[: Memory.SIZE] = 0
@@ -103,7 +79,7 @@ def new_memory(t: Array, m: Array, skip: bool) -> Array:
     for room in (Memory.SNAPSHOTS, Memory.TRANSITIONS):
         h[room + Room.WORDS] = sizes[room + Room.BEGIN]
     h[h[Memory.LOOPS] : h[Memory.SCRATCH]] = 0
-    records_of(h, Memory.LOOPS, t[H.LOOPS], LoopMemory)[:] = LoopMemory.initial
+    records_of(h, Memory.LOOPS, t[H.LOOPS], state.LoopMemory)[:] = state.LoopMemory.initial
     return h
 
 
@@ -124,7 +100,7 @@ def alive(m: Array) -> Iterator[int]:
     slot = int(m[M.OLDEST])
     while slot != NONE:
         yield slot
-        slot = int(m[slot + Instance.YOUNGER])
+        slot = int(m[slot + state.Instance.YOUNGER])
 
 
 def held(m: Array, number: int) -> Iterator[int]:
@@ -133,7 +109,7 @@ def held(m: Array, number: int) -> Iterator[int]:
     slot = int(m[stage + Stage.HEAD])
     for _ in range(int(m[stage + Stage.COUNT])):
         yield slot
-        slot = int(m[slot + Instance.LINK])
+        slot = int(m[slot + state.Instance.LINK])
 
 
 # --- names of the words ----------------------------------------------------------------------------------------
@@ -145,7 +121,7 @@ def machine_words(t: Array, m: Array) -> list[tuple[str, Kind]]:
         if part.position == M.SLOTS:
             words += _slot_words(t) * int(t[H.POOL])
         elif part.position == M.LOG:
-            words += _words_of(Log) * ((len(m) - len(words)) // Log.SIZE)
+            words += _words_of(state.Log) * ((len(m) - len(words)) // state.Log.SIZE)
         else:
             each = [("", part.contents)] if isinstance(part.contents, Kind) else _words_of(part.contents)
             words += each * part.number(t)
@@ -155,13 +131,14 @@ def machine_words(t: Array, m: Array) -> list[tuple[str, Kind]]:
 def _slot_words(t: Array) -> list[tuple[str, Kind]]:
     """Names and kinds of the words of an instance with all that follows it, as far as there is room for it."""
     levels = int(t[H.LEVELS])
-    steps = (int(t[H.TAIL_SIZE]) - Tail.SIZE - 2 * levels) // WayStep.SIZE
-    accesses = _words_of(Access) + [("", place)] * int(t[H.ACCESS_SIZE] - Access.SIZE)
-    tails = _words_of(Tail) + [("", state)] * 2 * levels + _words_of(WayStep) * steps if t[H.TAIL_SIZE] else []
+    steps = (int(t[H.TAIL_SIZE]) - state.Tail.SIZE - 2 * levels) // state.WayStep.SIZE
+    accesses = _words_of(state.Access) + [("", fields.place)] * int(t[H.ACCESS_SIZE] - state.Access.SIZE)
+    latency = [("", fields.state)]
+    tail = _words_of(state.Tail) + latency * 2 * levels + _words_of(state.WayStep) * steps
     requests = int(t[H.MAX_REQUESTS])
     return [
-        *_words_of(Instance), *accesses * int(t[H.MAX_ACCESSES]), *_words_of(Request) * requests,
-        *[("", state)] * int(t[H.MAX_LATENCIES]), *tails * requests,
+        *_words_of(state.Instance), *accesses * int(t[H.MAX_ACCESSES]), *_words_of(state.Request) * requests,
+        *latency * int(t[H.MAX_LATENCIES]), *tail * (requests if t[H.TAIL_SIZE] else 0),
     ]  # fmt: skip
 
 

@@ -6,25 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from archloom.acadl_models.acadl.latency import BAD_DIVISOR
 from archloom.acadl_models.timing import result
-from archloom.acadl_models.timing.engine import core
-from archloom.acadl_models.timing.engine.deadlock import deadlock_faults
-from archloom.acadl_models.timing.engine.layout import H
+from archloom.acadl_models.timing.engine import core, state
+from archloom.acadl_models.timing.engine.fields import NONE
+from archloom.acadl_models.timing.engine.layout import H, Instruction
 from archloom.acadl_models.timing.engine.lowering.memories import stateful_drams
-from archloom.acadl_models.timing.engine.lowering.program import Lowered, bad_latency
-from archloom.acadl_models.timing.engine.machine import new_machine, new_memory, records_of
-from archloom.acadl_models.timing.engine.state import (
-    NO_DIVISOR,
-    Array,
-    Cache,
-    Dram,
-    Link,
-    M,
-    Port,
-    Stage,
-    Status,
-    Store,
-    Unit,
-)
+from archloom.acadl_models.timing.engine.lowering.program import Lowered
+from archloom.acadl_models.timing.engine.machine import alive, held, new_machine, new_memory, records_of
+from archloom.acadl_models.timing.engine.state import Array, Cache, Dram, Link, M, Port, Stage, Status, Store, Unit
+from archloom.acadl_models.timing.machine import MOST_LISTED, more_faults
 from archloom.acadl_models.timing.tally import fetch_port
 from archloom.oracle.errors import GraphError
 
@@ -51,8 +40,8 @@ def raise_faults(lowered: Lowered, machine: Array) -> None:
     """Raise the GraphError for which a run has stopped, if any."""
     if machine[M.STATUS] == Status.BAD_LATENCY:
         value = int(machine[M.VALUE])
-        found = BAD_DIVISOR if value == NO_DIVISOR else f"is {value}"
-        raise bad_latency(lowered.program, lowered.owners[machine[M.OBJECT]], found)
+        found = BAD_DIVISOR if value == state.NO_DIVISOR else f"is {value}"
+        raise GraphError(lowered.program.graph.name, [lowered.owners[machine[M.OBJECT]].fault(found)])
     if machine[M.STATUS] == Status.DEADLOCK:
         raise GraphError(lowered.program.graph.name, deadlock_faults(lowered, machine))
 
@@ -163,3 +152,46 @@ def _links(lowered: Lowered, m: Array) -> Iterator[result.LinkTiming]:
     for link, record in zip(links, records_of(m, M.LINKS, len(links), Link).tolist()):
         write, read = (_port(record[Link.BYTES + k], record[Link.PORTS + k * Port.SIZE :]) for k in (0, 1))
         yield result.LinkTiming(link.name, read, write, record[Link.WAIT])
+
+
+# --- what a machine that can do nothing more is waiting for, in words ------------------------------------------------
+def deadlock_faults(lowered: Lowered, m: Array) -> list[str]:
+    """The cycle, how many instructions are left, and what each instruction in flight waits for."""
+    total = lowered.program.count
+    left = total - int(m[M.FINISHED])
+    idle = int(m[M.TIME]) + int(m[M.CHANGED] == m[M.TIME])
+    faults = [f"deadlock in cycle {idle}: {left} of {total} instructions are left"]
+    in_flight = list(alive(m))
+    blockers = {unit: slot for slot in in_flight for unit in _waiters(m, slot)}
+    for slot in in_flight[:MOST_LISTED]:
+        faults.append(f"{_name(lowered, m, slot)} waits for {_waits_for(lowered, m, slot, blockers)}")
+    return faults + more_faults(len(in_flight))
+
+
+def _waiters(m: Array, slot: int) -> Iterator[int]:
+    """The units whose instances wait for this one."""
+    unit = int(m[slot + state.Instance.WAITERS])
+    while unit != NONE:
+        yield unit
+        unit = int(m[unit + Unit.NEXT])
+
+
+def _name(lowered: Lowered, m: Array, slot: int) -> str:
+    number = int(m[slot + state.Instance.SEQ])
+    static, values = lowered.program.names.walk(number)
+    where = ", ".join(f"{k}={v}" for k, v in values.items())
+    return f"instruction {number} {static.node.mnemonic}" + (f" ({where})" if where else "")
+
+
+def _waits_for(lowered: Lowered, m: Array, slot: int, blockers: dict[int, int]) -> str:
+    phase, unit = int(m[slot + state.Instance.PHASE]), int(m[slot + state.Instance.UNIT])
+    if unit != NONE:
+        steps = "buffered", "waiting", "reading", "processing", "writing"  # by phase
+        waiting = phase == state.Phase.WAITING
+        what = f"{_name(lowered, m, blockers[unit])} to finish" if waiting else f"{steps[phase]} to end"
+        return f"{what}, in {lowered.graph.units[(unit - int(m[M.UNITS])) // Unit.SIZE]}"
+    stage = next((s for k, s in enumerate(lowered.graph.stages) if slot in held(m, k)), lowered.program.fetch)
+    number = (int(m[slot + state.Instance.STATIC]) - int(lowered.tables[H.STATIC_TABLE])) // Instruction.SIZE
+    routed = lowered.program.instructions[number].routed
+    after = [s for s in lowered.program.graph.successors(stage) if s.name in routed]
+    return f"room in {' or '.join(map(str, after)) or 'no stage at all'}, in {stage}"

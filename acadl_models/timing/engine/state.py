@@ -486,14 +486,7 @@ def group_words() -> list[int]:
 
 def listed(t: Array) -> int:
     """Fields of all groups."""
-    return sum(fields * int(t[count]) for count, fields in _LISTED.items())
-
-
-_LISTED: dict[int, int] = {}
-"""Fields of all groups in one record of the parts that an H field counts."""
-for _part, _offsets in (found for group in _GROUPS for found in group):
-    assert isinstance(_part.count, int), _part
-    _LISTED[_part.count] = _LISTED.get(_part.count, 0) + len(_offsets)
+    return sum(part.number(t) * len(offsets) for group in _GROUPS for part, offsets in group)
 
 
 # --- h: what is remembered of the run --------------------------------------------------------------------------
@@ -533,6 +526,7 @@ class Memory(Record):
 
     LOOPS = control  # LoopMemory records
     SCRATCH = STATE_SIZE = control  # the state at hand, and the room for it
+    ADDRESSES = control  # words of addresses behind the state at hand
     RINGS = control  # Snapshot records of each loop that may repeat
     INDEX = control  # Transition records
     NEXT = control  # the next of them to be used

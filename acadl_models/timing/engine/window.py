@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.timing import log as steps
-from archloom.acadl_models.timing.engine import core
+from archloom.acadl_models.timing.engine import core, state
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.layout import H, LinkSpec, StoreKind, StoreSpec
-from archloom.acadl_models.timing.engine.lowering.program import Lowered
+from archloom.acadl_models.timing.engine.lowering.program import Lowered, lower
+from archloom.acadl_models.timing.engine.lowering.tables import Array
 from archloom.acadl_models.timing.engine.machine import alive, held, new_machine, new_memory
 from archloom.acadl_models.timing.engine.run import most_in_flight, raise_faults
-from archloom.acadl_models.timing.engine.state import (
-    BEATS_ROOM,
-    Flight,
-    Instance,
-    Log,
-    Logged,
-    M,
-    Phase,
-    Request,
-    Status,
-    Store,
-    Tail,
-    Unit,
-)
+from archloom.acadl_models.timing.engine.state import BEATS_ROOM, Instance, Log, Logged, M, Phase, Request, Status
 from archloom.acadl_models.timing.log import Event, RunLog
+from archloom.acadl_models.timing.machine import bind
 from archloom.oracle.errors import InputError
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.oracle.resolved import ResolvedStream
-
-Array = NDArray[np.int64]
+from archloom.oracle.resolved import ResolvedStream
 
 _STEPS = (
     steps.FETCH, steps.FETCHED, steps.ENTERED, steps.RECEIVED, steps.STARTED, steps.PROCESSING, steps.WRITING,
@@ -56,15 +39,12 @@ _PHASES: dict[int, tuple[str, ...]] = {
 """The steps that an instance in a unit has made, by its phase."""
 
 
-def log_window(graph: "ArchitectureGraph", resolved: "ResolvedStream", begin: int, cycles: int) -> RunLog:
+def log_window(graph: ArchitectureGraph, resolved: ResolvedStream, begin: int, cycles: int) -> RunLog:
     """The log of ``cycles`` cycles from ``begin`` on (fewer where the run ends before), exact to the cycle.
 
     InputError for a window that is empty, begins where the run has ended or has more than ``MOST_STEPS`` steps;
     GraphError as for :func:`simulate`.
     """
-    from archloom.acadl_models.timing.engine.lowering.program import lower
-    from archloom.acadl_models.timing.machine import bind
-
     if begin < 0:
         raise InputError(f"a window of the run begins at cycle 0 or later, not at {begin}")
     if cycles < 1:
@@ -93,7 +73,7 @@ class _Watcher:
         events = list(self._state(m))
         # what has begun in the last cycle may only be known in the next one, such as a cache's transfer
         m[M.LOGGING], m[M.PAUSE] = 1, self.end + 1
-        m[M.LOG_ROOM] = m_room(m) - self._most_in_a_cycle()
+        m[M.LOG_ROOM] = (len(m) - m[M.LOG]) // Log.SIZE - self._most_in_a_cycle()
         nothing = np.empty(0, np.int64)
         while m[M.STATUS] == Status.PAUSED and m[M.TIME] <= self.end:
             core.run(self.t, m, nothing)
@@ -133,8 +113,8 @@ class _Watcher:
         if self.begin == 0:
             return
         for k in range(int(m[M.FETCHING])):
-            flight = int(m[M.FLIGHTS] + (m[M.FETCH_FIRST] + k) % self.t[H.FETCH_FLIGHTS] * Flight.SIZE)
-            end, count = int(m[flight + Flight.END]), int(m[flight + Flight.COUNT])
+            flight = int(m[M.FLIGHTS] + (m[M.FETCH_FIRST] + k) % self.t[H.FETCH_FLIGHTS] * state.Flight.SIZE)
+            end, count = int(m[flight + state.Flight.END]), int(m[flight + state.Flight.COUNT])
             yield Event(self.begin, steps.FETCH, self.fetch, -1, finish=end, instructions=count)
         stage_of = {slot: name for k, name in enumerate(self.stages) for slot in held(m, k)}
         for slot in alive(m):
@@ -147,7 +127,7 @@ class _Watcher:
         elif phase == Phase.BUFFERED:
             yield Event(self.begin, steps.FETCHED, self.fetch, number)
         else:
-            unit = self.units[(int(m[slot + Instance.UNIT]) - int(m[M.UNITS])) // Unit.SIZE]
+            unit = self.units[(int(m[slot + Instance.UNIT]) - int(m[M.UNITS])) // state.Unit.SIZE]
             for step in _PHASES[phase]:
                 yield Event(self.begin, step, unit, number)
             yield from self._requests(m, slot, phase)
@@ -163,7 +143,7 @@ class _Watcher:
             finish = int(m[request + Request.FINISH])
             if finish < self.begin:
                 continue  # it has ended
-            store = self.stores[(int(m[request + Request.STORE]) - int(m[M.STORES])) // Store.SIZE]
+            store = self.stores[(int(m[request + Request.STORE]) - int(m[M.STORES])) // state.Store.SIZE]
             what = (
                 int(m[request + Request.BYTES]), int(m[request + Request.BEATS]), bool(m[request + Request.IS_READ])
             )
@@ -178,16 +158,16 @@ class _Watcher:
 
     def _looks_on(self, m: Array, slot: int, k: int, request: int) -> bool:
         """Whether a request with a slot is still at the lines of a cache, so that its end is not known."""
-        if self.t[m[m[request + Request.STORE] + Store.SPEC] + StoreSpec.KIND] != StoreKind.CACHED:
+        if self.t[m[m[request + Request.STORE] + state.Store.SPEC] + StoreSpec.KIND] != StoreKind.CACHED:
             return False
-        return bool(m[slot + self.t[H.SLOT_TAILS] + k * self.t[H.TAIL_SIZE] + Tail.DEPTH] > 0)
+        return bool(m[slot + self.t[H.SLOT_TAILS] + k * self.t[H.TAIL_SIZE] + state.Tail.DEPTH] > 0)
 
     def _carried(self, m: Array, request: int, number: int) -> Iterator[Event]:
         """The passage of a request over a link, if it comes over one."""
-        table = int(self.t[m[m[request + Request.STORE] + Store.SPEC] + StoreSpec.LINKS])
+        table = int(self.t[m[m[request + Request.STORE] + state.Store.SPEC] + StoreSpec.LINKS])
         if table == NONE:
             return
-        unit = (int(m[m[request + Request.OWNER] + Instance.UNIT]) - int(m[M.UNITS])) // Unit.SIZE
+        unit = (int(m[m[request + Request.OWNER] + Instance.UNIT]) - int(m[M.UNITS])) // state.Unit.SIZE
         link = int(self.t[table + 2 * unit + m[request + Request.IS_READ]])
         if link == NONE:
             return
@@ -221,8 +201,3 @@ class _Watcher:
         if kind == Logged.ENTERED:
             return Event(time, step, self.stages[number], seq, finish=a)
         return Event(time, step, self.units[number], seq)
-
-
-def m_room(m: Array) -> int:
-    """Records for which the log of a machine has room."""
-    return (len(m) - int(m[M.LOG])) // Log.SIZE

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from archloom.acadl_models.acadl.caches import ReplacementPolicy
+from archloom.acadl_models.acadl.storages import ReplacementPolicy
 from archloom.acadl_models.timing.result import CacheTiming
 
 MULTIPLIER, MODULUS = 48271, 2**31 - 1

@@ -52,8 +52,8 @@ def result(m: Machine) -> TimingResult:
         m.graph.name, m.program.stream.name, m.graph.clock_hz, m.now, m.total,
         tuple(_unit_timing(m, u) for u in m.units.values()), tuple(_stage_timing(m, s) for s in m.graph.stages),
         tuple(_storage_timings(m)), exact=True, links=m.tally.links([k.name for k in m.graph.links]),
-        loops=m.tally.loops(), caches=m.memories.cache_figures(), drams=m.memories.dram_figures(),
-        stepped_instructions=m.total,
+        loops=m.tally.loops(), caches=tuple(m.memories.caches[c.name].figures() for c in m.graph.caches),
+        drams=tuple(banks.figures() for banks in m.memories.banks.values()), stepped_instructions=m.total,
     )
 
 
@@ -80,6 +80,6 @@ def _storage_timings(m: Machine) -> Iterator[StorageTiming]:
             port = fetch_port(f.fetched, f.memory.port_width, f.memory.data_width)
             yield StorageTiming(name, f.fetches, 0, port.bytes, 0, f.fetches, 0, f.fetched, 0, port)
         elif name in placed:
-            ports = m.tally.port(name, True), m.tally.port(name, False)
-            yield StorageTiming(name, s.reads, s.writes, s.bytes_read, s.bytes_written, s.beats, s.queue_cycles,
-                                s.words_read, s.words_written, *ports)
+            ports = (m.tally.ports[name, is_read].timing() for is_read in (True, False))
+            requests, words, sizes = ((s.read[of], s.written[of]) for of in ("requests", "words", "bytes"))
+            yield StorageTiming(name, *requests, *sizes, s.beats, s.queue_cycles, *words, *ports)

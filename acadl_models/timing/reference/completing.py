@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from archloom.acadl_models.timing import log
 from archloom.acadl_models.timing.reference.fetching import arrive
-from archloom.acadl_models.timing.reference.recording import note
 from archloom.acadl_models.timing.reference.requests import end_requests, fill_slots, issue
 from archloom.acadl_models.timing.reference.state import Instance, Machine, State
 
@@ -23,10 +22,10 @@ def complete(m: Machine) -> None:
 def process(m: Machine, instance: Instance) -> None:
     """From reading to processing; through it where it takes no time."""
     unit = instance.unit.spec
-    least = 0 if instance.static.makes_requests else 1
+    least = 0 if any(plan.place.banks for plan in instance.static.plans) else 1
     latency = m.latency(f"{unit}: latency", unit.latency_of(instance.mnemonic), instance, least)
     instance.state, instance.end = State.PROCESSING, m.now + latency
-    note(m, log.PROCESSING, unit.name, instance.number)
+    m.note(log.PROCESSING, unit.name, instance.number)
     m.changed = True
     if latency == 0:
         _write(m, instance)
@@ -44,7 +43,7 @@ def _move_on(m: Machine, instance: Instance) -> None:
 
 def _write(m: Machine, instance: Instance) -> None:
     instance.state = State.WRITING
-    note(m, log.WRITING, instance.unit.spec.name, instance.number)
+    m.note(log.WRITING, instance.unit.spec.name, instance.number)
     issue(m, instance, instance.writes)
     if not instance.pending:
         _finish(m, instance)
@@ -52,7 +51,7 @@ def _write(m: Machine, instance: Instance) -> None:
 
 def _finish(m: Machine, instance: Instance) -> None:
     instance.state = State.FINISHED
-    note(m, log.FINISHED, instance.unit.spec.name, instance.number)
+    m.note(log.FINISHED, instance.unit.spec.name, instance.number)
     instance.unit.inside.remove(instance)
     m.alive.remove(instance)
     m.finished += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from archloom.acadl_models.timing.log import FETCH, FETCHED
-from archloom.acadl_models.timing.reference.recording import note
 from archloom.acadl_models.timing.reference.state import Instance, Machine
 
 
@@ -15,7 +14,7 @@ def fetch(m: Machine) -> None:
     room = f.stage.issue_buffer_size - len(f.buffer) - reserved
     if len(f.under_way) < m.semantics.fetches_in_flight and 0 < count <= room:
         f.under_way.append((m.now + f.cycles, count))
-        note(m, FETCH, f.stage.name, -1, m.now + f.cycles, count)
+        m.note(FETCH, f.stage.name, -1, m.now + f.cycles, instructions=count)
         f.requested += count
         f.fetches += 1
         m.changed = True
@@ -39,7 +38,7 @@ def _append_next(m: Machine) -> None:
     instance = Instance(f.fetched, static, values, environment)
     for plan in static.plans:
         (instance.reads if plan.is_read else instance.writes).extend(plan.requests(values))
-    note(m, FETCHED, f.stage.name, f.fetched)
+    m.note(FETCHED, f.stage.name, f.fetched)
     f.fetched += 1
     f.buffer.append(instance)
     m.alive.append(instance)

@@ -7,7 +7,6 @@ from typing import TypeAlias
 
 from archloom.acadl_models.acadl import PipelineStage
 from archloom.acadl_models.timing.log import ENTERED, RECEIVED
-from archloom.acadl_models.timing.reference.recording import note
 from archloom.acadl_models.timing.reference.state import Instance, Machine, Stage, State
 
 Offer: TypeAlias = tuple[Instance, "list[Instance] | deque[Instance]"]
@@ -71,7 +70,7 @@ def _receive(m: Machine, stage: Stage, instance: Instance) -> None:
         return
     latency = m.latency(f"{stage.spec}: latency", stage.spec.latencies()["latency"], instance, 1)
     instance.leave = m.now + latency
-    note(m, ENTERED, stage.spec.name, instance.number, instance.leave)
+    m.note(ENTERED, stage.spec.name, instance.number, instance.leave)
     if taken:
         stage.incoming = instance
     else:
@@ -84,5 +83,5 @@ def _hand_over(m: Machine, stage: Stage, instance: Instance) -> None:
     unit.waiting = instance
     unit.taken += 1
     instance.state, instance.taken_by = State.WAITING, unit
-    note(m, RECEIVED, unit.spec.name, instance.number)
+    m.note(RECEIVED, unit.spec.name, instance.number)
     m.changed = True

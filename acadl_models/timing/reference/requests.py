@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from archloom.acadl_models.acadl import DataStorage, Link
-from archloom.acadl_models.timing.log import GRANTED, QUEUED, TRANSFER
+from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA, DataStorage, Link
+from archloom.acadl_models.timing.log import CARRIED, GRANTED, QUEUED, TRANSFER
 from archloom.acadl_models.timing.machine import evaluate_latency
-from archloom.acadl_models.timing.memories.serving import Load
 from archloom.acadl_models.timing.program import Request
-from archloom.acadl_models.timing.reference.recording import note_carried, note_request
 from archloom.acadl_models.timing.reference.state import Instance, Issued, Machine, Storage
 
 
@@ -37,7 +35,7 @@ def issue(m: Machine, instance: Instance, requests: list[Request]) -> None:
     first = 0 if requests is instance.reads else len(instance.reads)
     for number, request in enumerate(requests, first):
         storage = m.storages[request.storage]
-        link = m.memories.link(storage.spec, instance.unit.spec, request.is_read)
+        link = m.graph.link(storage.spec, instance.unit.spec, READ_DATA if request.is_read else WRITE_DATA)
         issued = Issued(request, instance, number, exclusive=link is not None and link.exclusive)
         issued.passage = _passage(m, storage, issued, link)
         instance.pending.append(issued)
@@ -45,8 +43,10 @@ def issue(m: Machine, instance: Instance, requests: list[Request]) -> None:
             _grant(m, storage, issued)
         else:
             storage.fifo.append(issued)
-            note_request(m, QUEUED, issued)
-        _count(storage, request)
+            _note(m, QUEUED, issued)
+        storage.beats += request.beats
+        moved = storage.read if request.is_read else storage.written
+        moved.update(requests=1, words=request.words, bytes=request.bytes)
 
 
 def _grant(m: Machine, storage: Storage, issued: Issued) -> None:
@@ -58,11 +58,9 @@ def _grant(m: Machine, storage: Storage, issued: Issued) -> None:
 def _passage(m: Machine, storage: Storage, issued: Issued, link: Link | None) -> Iterator[int]:
     """The times until which a request waits from its grant on: for its lines, if any, and for its end."""
     request = issued.request
-    note_request(m, GRANTED, issued)
-    runs = tuple((at, at + count) for at, count in request.runs)
-    load = Load(runs, request.is_read, request.beats, request.bytes)
+    _note(m, GRANTED, issued)
     ready = first = yield from m.memories.ready(
-        storage.spec, load, lambda s, attribute: _storage_latency(m, s, attribute, issued), m.now
+        storage.spec, request, lambda s, attribute: _storage_latency(m, s, attribute, issued), m.now
     )
     interleaved = m.memories.interleaved.get(request.storage)
     if storage.spec.shared_port and interleaved is None:
@@ -73,28 +71,24 @@ def _passage(m: Machine, storage: Storage, issued: Issued, link: Link | None) ->
         start, arrival = m.memories.channels[link.name].send(request.bytes, request.is_read, ready)
         m.tally.link(link.name, request.is_read, start, request.bytes, link.bandwidth, start - ready)
         finish = max(finish, arrival)
-        note_carried(m, link, issued, start, start - ready)
+        m.note(CARRIED, link.name, issued.owner.number, size=request.bytes, is_read=request.is_read, begin=start,
+               bandwidth=link.bandwidth, waited=start - ready)
     issued.finish = finish
-    note_request(m, TRANSFER, issued, finish)
+    _note(m, TRANSFER, issued, finish)
     # a miss that ends without the latency of a hit has moved its words before its end was known
     alone = m.semantics.cache_miss_end == "after_miss" and request.storage in m.memories.caches
     m.tally.transfer(request.storage, request.is_read, finish, request.beats, request.bytes, alone)
     yield finish
 
 
+def _note(m: Machine, step: str, issued: Issued, finish: int = -1) -> None:
+    """A request passes a step now."""
+    r = issued.request
+    m.note(step, r.storage, issued.owner.number, finish, request=issued.number, size=r.bytes, beats=r.beats,
+           is_read=r.is_read)
+
+
 def _storage_latency(m: Machine, storage: DataStorage, attribute: str, issued: Issued) -> int:
     expression = storage.latencies()[attribute]
     values = {**issued.owner.environment, "words": issued.request.words, "bytes": issued.request.bytes}
     return evaluate_latency(m.graph, f"{storage}: {attribute}", expression, values, 1, issued.owner.mnemonic)
-
-
-def _count(storage: Storage, request: Request) -> None:
-    storage.beats += request.beats
-    if request.is_read:
-        storage.reads += 1
-        storage.bytes_read += request.bytes
-        storage.words_read += request.words
-    else:
-        storage.writes += 1
-        storage.bytes_written += request.bytes
-        storage.words_written += request.words

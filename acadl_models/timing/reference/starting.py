@@ -10,7 +10,6 @@ import numpy as np
 from archloom.acadl_models.timing.log import STARTED
 from archloom.acadl_models.timing.program import AccessPlan, StaticInstruction
 from archloom.acadl_models.timing.reference.completing import process
-from archloom.acadl_models.timing.reference.recording import note
 from archloom.acadl_models.timing.reference.requests import issue
 from archloom.acadl_models.timing.reference.state import Instance, Machine, State, Unit
 
@@ -37,7 +36,7 @@ def _begin(m: Machine, unit: Unit, instance: Instance) -> None:
     if interval is not None:
         unit.ready_from = m.now + m.latency(f"{unit.spec}: interval", interval, instance, 1)
     instance.state = State.READING
-    note(m, STARTED, unit.spec.name, instance.number)
+    m.note(STARTED, unit.spec.name, instance.number)
     issue(m, instance, instance.reads)
     m.changed = True
     if not instance.reads:
@@ -62,7 +61,7 @@ def _ordered(earlier: StaticInstruction, later: StaticInstruction) -> list[tuple
     """The accesses that must keep their order where they meet."""
     return [
         (a, b) for a in earlier.plans for b in later.plans
-        if a.tracked and b.tracked and a.buffer.name == b.buffer.name
+        if a.place.tracked and b.place.tracked and a.buffer.name == b.buffer.name
         and (a.access.kind != b.access.kind or a.access.kind == "write")
     ]
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Any
 
 from archloom.acadl_models.acadl import DataStorage, FunctionalUnit, PipelineStage
 from archloom.acadl_models.acadl.latency import Expression
-from archloom.acadl_models.timing.machine import evaluate_latency, fetch_cycles
+from archloom.acadl_models.timing.log import Event
+from archloom.acadl_models.timing.machine import evaluate_latency, fetch_cycles, forwarding_order
 from archloom.acadl_models.timing.memories.serving import Memories
 from archloom.acadl_models.timing.program import Program, Request, StaticInstruction
 from archloom.acadl_models.timing.tally import Tally
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.timing.log import Event
 
 
 class State(StrEnum):
@@ -32,7 +30,7 @@ class State(StrEnum):
 
 @dataclass(eq=False)
 class Issued:
-    """A request on its way: ``finish`` is the time of its next step once it has a slot, the last one of its end.
+    """A request on its way: ``finish`` is the time of its next step, the last one of its end; -1 until it has a slot.
 
     ``number`` counts the requests of its instruction, reads first. ``exclusive``: it comes over a windowed link.
     ``passage`` has the times that are left after ``finish``.
@@ -44,11 +42,6 @@ class Issued:
     exclusive: bool
     finish: int = -1
     passage: Iterator[int] = field(default_factory=lambda: iter(()))
-
-    @property
-    def granted(self) -> bool:
-        """Whether it has a slot."""
-        return self.finish >= 0
 
 
 @dataclass(eq=False)
@@ -99,7 +92,7 @@ class Unit:
 
     def queued(self) -> bool:
         """Whether a request of an instruction in the unit waits for a slot."""
-        return any(not p.granted for i in self.inside for p in i.pending)
+        return any(p.finish < 0 for i in self.inside for p in i.pending)
 
     def ready(self, now: int) -> bool:
         """Whether the unit can take an instruction (phase 1c)."""
@@ -108,7 +101,7 @@ class Unit:
         if self.spec.interval is None:
             return not self.inside
         last = self.last
-        reading = last is not None and last.state is State.READING and any(not p.granted for p in last.pending)
+        reading = last is not None and last.state is State.READING and any(p.finish < 0 for p in last.pending)
         return now >= self.ready_from and not reading and len(self.inside) < self.spec.in_flight
 
 
@@ -138,12 +131,8 @@ class Storage:
     slots: list[Issued] = field(default_factory=list)
     fifo: deque[Issued] = field(default_factory=deque)
     port_free: int = 0
-    reads: int = 0
-    writes: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    words_read: int = 0
-    words_written: int = 0
+    read: Counter[str] = field(default_factory=Counter)  # requests, words and bytes
+    written: Counter[str] = field(default_factory=Counter)
     beats: int = 0
     queue_cycles: int = 0
 
@@ -160,7 +149,7 @@ class Fetcher:
     def __init__(self, program: Program) -> None:
         self.stage = program.fetch
         self.memory = program.graph.instruction_memory(program.fetch)[1]
-        self.cycles = fetch_cycles(program)
+        self.cycles = fetch_cycles(program.graph, program.stream.parameters)
         self.left: Iterator[tuple[StaticInstruction, dict[str, int]]] = program.instances()
         self.upcoming = next(self.left, None)
         self.under_way: deque[tuple[int, int]] = deque()  # end and instructions of each fetch
@@ -185,7 +174,7 @@ class Machine:
             for s in self.graph.stages
             if s is not program.fetch
         }
-        self.forwarding_order = [self.stages[s.name] for s in program.forwarding_order if s is not program.fetch]
+        self.forwarding_order = [self.stages[s.name] for s in forwarding_order(self.graph) if s is not program.fetch]
         self.storages = {s.name: Storage(s) for s in self.graph.storages}
         self.memories = Memories(self.graph)
         self.fetcher = Fetcher(program)
@@ -197,3 +186,8 @@ class Machine:
     def latency(self, where: str, expression: Expression, instance: Instance, least: int) -> int:
         """The value of a latency of an object for an instruction; GraphError if it is below ``least``."""
         return evaluate_latency(self.graph, where, expression, instance.environment, least, instance.mnemonic)
+
+    def note(self, step: str, place: str, number: int, finish: int = -1, **more: Any) -> None:
+        """An instruction, or a request of it, passes a step now: written down for traces, if they are asked for."""
+        if self.events is not None:
+            self.events.append(Event(self.now, step, place, number, finish=finish, **more))

@@ -19,10 +19,9 @@ from archloom.acadl_models.acadl import (
 )
 from archloom.acadl_models.acadl.latency import parse
 from archloom.acadl_models.timing import simulate
-from archloom.acadl_models.timing.energy import Energy, energy, has_energy
+from archloom.acadl_models.timing.energy import Energy, Nests, energy, has_energy
 from archloom.acadl_models.timing.machine import bind
 from archloom.acadl_models.timing.program import Program
-from archloom.acadl_models.timing.sums import Nests
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
 from archloom.oracle.resolved import ResolvedLoop
@@ -63,7 +62,7 @@ def one_by_one(program: Program, log: list[InstanceLog]) -> tuple[Counter[str], 
         for plan in static.plans:
             for request in plan.requests(values):
                 events[request.storage] += request.words
-            for bank in graph.buffers[plan.buffer.name] if not plan.banks else ():
+            for bank in graph.buffers[plan.buffer.name] if not plan.place.banks else ():
                 rows = plan.words + plan.word_offset.evaluate(values)
                 size = len(rows) if bank.stop is None else int(((rows >= bank.start) & (rows < bank.stop)).sum())
                 events[bank.storage] += size

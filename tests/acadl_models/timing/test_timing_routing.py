@@ -280,7 +280,7 @@ def _bound(graph: ArchitectureGraph) -> Binder:
 
 def test_a_cache_serves_what_lies_behind_it() -> None:
     read, write = _bound(_cached()).instructions[0].plans
-    assert [b.storage for b in read.banks] == [b.storage for b in write.banks] == ["l1"]
+    assert [b.storage for b in read.place.banks] == [b.storage for b in write.place.banks] == ["l1"]
     assert read.place.paths == (("l1", "dram"),) and read.place.port_widths == (2,)
     assert [(q.storage, q.words, q.beats, q.bytes, q.runs) for q in read.requests({})] == [("l1", 6, 3, 24, ((4, 6),))]
 

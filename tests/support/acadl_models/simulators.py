@@ -40,7 +40,7 @@ def simulate_logged(graph: ArchitectureGraph, stream: ResolvedStream, found: lis
         if event.step in STEPS:
             times[event.number].append(event.time)
         if event.step == log.FINISHED:
-            static, values = run.names.find(event.number)
+            static, values = run.program.names.find(event.number)
             entry = event.number, static.node.mnemonic, values, event.place, *times.pop(event.number)
             found.append(InstanceLog(*entry))
     return simulate_reference(graph, stream)

@@ -1,26 +1,144 @@
-"""Lowering accesses: where in which storages they lie, and which of them may meet."""
+"""Lowering accesses: where in which storages they lie, axes that decide about conflicts, and which may meet."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from archloom.acadl_models.acadl import DataStorage
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.layout import AccessKind, AccessSpec, H, ReadsHold
-from archloom.acadl_models.timing.engine.lowering.accessing import Classes, Entry
 from archloom.acadl_models.timing.engine.lowering.expressions import Expressions, Latencies
-from archloom.acadl_models.timing.engine.lowering.forms import bank_records, constant_latency
+from archloom.acadl_models.timing.engine.lowering.forms import Form, bank_records, constant_latency
 from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables
 from archloom.acadl_models.timing.engine.lowering.patterns import words
 from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
+from archloom.acadl_models.timing.engine.phases.meeting import connect, list_pairs
 from archloom.acadl_models.timing.engine.state import Access, Ends
 from archloom.acadl_models.timing.program import StaticInstruction
-from archloom.oracle.affine import Affine
+from archloom.oracle.affine import Affine, Bounds
 
 
+class Entry:
+    """One access of one instruction of the program text.
+
+    ``offsets`` has one expression for each axis, of the smallest element that is touched; ``word`` is the first word
+    address. ``low`` and ``high``: the smallest and the largest element that is touched along each axis, over all
+    iterations. ``conflict_class`` and ``axes`` (those that decide) are found by :func:`classify`.
+    """
+
+    __slots__ = ("axes", "conflict_class", "form", "high", "kind", "loops", "low", "offsets", "order", "word")
+
+    def __init__(self, form: Form, offsets: tuple[Affine, ...], bounds: Bounds, loops: tuple[str, ...], order: int):
+        self.form, self.kind, self.order, self.loops = form, form.kind, order, loops
+        if form.is_moved:
+            offsets = tuple([o + s.origin for o, s in zip(offsets, form.patterns)])
+        self.offsets = offsets
+        whole = form.strides == (1,)
+        self.word = offsets[0] if whole else sum((o * s for o, s in zip(offsets, form.strides)), Affine(0))
+        ranges = [(o.constant, o.constant) if not o.terms else o.range(bounds) for o in offsets]
+        self.low = [low for low, _ in ranges]
+        self.high = [high + span for (_, high), span in zip(ranges, form.spans)]
+        self.conflict_class = NONE
+        self.axes: tuple[int, ...] = ()
+
+
+LARGEST_CLASS = 128
+"""Accesses of a class that are compared one by one before the run; in larger ones whatever meets."""
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """Which accesses may meet; those that meet nothing have no class.
+
+    ``count`` classes; ``met``: for each class of at most ``LARGEST_CLASS`` members a square table, by their ranks,
+    whether two of them may meet; ``rows`` and ``ranks`` by order: where the row of an access lies in ``met`` (NONE in
+    larger classes), and its rank. All int64.
+    """
+
+    count: int
+    met: Array
+    rows: list[int]
+    ranks: list[int]
+    _columns: tuple[Array, ...]
+    _orders: list[int]
+    _pairs: int
+
+    def pairs(self) -> tuple[Array, Array]:
+        """The pairs of accesses that may meet, by their orders, int64 [pairs]: the smaller first and ascending."""
+        first, second = np.empty(self._pairs, np.int64), np.empty(self._pairs, np.int64)
+        nowhere = np.full(len(self._orders), NONE)
+        list_pairs(*self._columns, nowhere, nowhere, _NOTHING, first, second)
+        orders = np.array(self._orders, np.int64)
+        a, b = orders[first], orders[second]
+        ascending = np.argsort(np.minimum(a, b), kind="stable")
+        return np.minimum(a, b)[ascending], np.maximum(a, b)[ascending]
+
+
+_NOTHING = np.zeros(0, np.int64)
+
+
+def classify(entries: list[Entry]) -> Classes:
+    """Find the accesses that may meet, and give each connected part of them a conflict class."""
+    groups: dict[str, list[Entry]] = {}
+    for e in entries:
+        if e.form.place.tracked:
+            groups.setdefault(e.form.place.buffer, []).append(e)
+    flat: list[Entry] = []
+    ends: list[int] = []
+    sweeps: list[int] = []
+    for group in groups.values():
+        if group[0].kind != AccessKind.WRITE and len({e.kind for e in group}) == 1:
+            continue
+        distinct = [len({e.low[axis] for e in group}) for axis in range(len(group[0].low))]
+        sweep = distinct.index(max(distinct))
+        flat += sorted(group, key=lambda e: e.low[sweep])
+        ends += [len(flat)] * len(group)
+        sweeps += [sweep] * len(group)
+    columns = _columns(flat, ends, sweeps)
+    label, related = np.empty(len(flat), np.int64), np.empty(len(flat), np.int64)
+    pairs = connect(*columns, label, related)
+    parts: dict[int, list[Entry]] = {}
+    for e, number, meets in zip(flat, label.tolist(), related.tolist()):
+        if meets:
+            parts.setdefault(number, []).append(e)
+    rows, ranks, size = [NONE] * len(entries), [0] * len(entries), 0
+    for number, part in enumerate(parts.values()):
+        # axes along which all start at one fixed place decide nothing: any two of them have it in common
+        axes = tuple([
+            a for a, low in enumerate(part[0].low) if any(e.offsets[a].terms or e.low[a] != low for e in part)
+        ])
+        for e in part:
+            e.conflict_class, e.axes = number, axes
+        if len(part) <= LARGEST_CLASS:
+            for rank, e in enumerate(part):
+                rows[e.order], ranks[e.order] = size, rank
+                size += len(part)
+    met = np.zeros(size, np.int64)
+    orders = [e.order for e in flat]
+    mine = np.array([rows[k] for k in orders], np.int64), np.array([ranks[k] for k in orders], np.int64)
+    list_pairs(*columns, *mine, met, _NOTHING, _NOTHING)
+    met[[rows[e.order] + ranks[e.order] for e in flat if e.kind == AccessKind.WRITE and rows[e.order] != NONE]] = 1
+    return Classes(len(parts), met, rows, ranks, columns, orders, int(pairs))
+
+
+def _columns(flat: list[Entry], ends: list[int], sweeps: list[int]) -> tuple[Array, ...]:
+    """What :mod:`.meeting` is told about accesses; axes that a buffer does not have are the same for all."""
+    axes = max([len(e.low) for e in flat], default=1)
+    low, high = np.zeros((len(flat), axes), np.int64), np.zeros((len(flat), axes), np.int64)
+    by_axes: dict[int, list[int]] = {}
+    for k, e in enumerate(flat):
+        by_axes.setdefault(len(e.low), []).append(k)
+    for count, where in by_axes.items():
+        low[where, :count] = [flat[k].low for k in where]
+        high[where, :count] = [flat[k].high for k in where]
+    kinds = np.array([e.kind for e in flat], np.int64)
+    return kinds, low, high, np.array(ends, np.int64), np.array(sweeps, np.int64)
+
+
+# --- records ---------------------------------------------------------------------------------------------------
 class AccessLowering:
     """Makes the records of accesses; the table of ``classes`` lies from ``place`` on."""
 
@@ -58,35 +176,26 @@ class AccessLowering:
 
     def _banks(self, e: Entry, static: StaticInstruction) -> list[int]:
         """The BufferPart records of an access for which names decide latencies."""
-        form = e.form
-        count = words(form.word_shape) if len(form.place.banks) == 1 else None
+        form, graph, put = e.form, self.graph, self.tables.put
+        count = words(form.word_shape)
+        names = {n: v for n, v in static.names.items() if n not in ("words", "bytes")}
 
         def code(storage: DataStorage, attribute: str) -> int:
-            return self._code(e, static, count, storage, attribute)
+            """A latency of a storage for the requests: cycles, or ``-1 - position`` of a program."""
+            size = Affine(-(-count * storage.data_width // 8))
+            known = names | {"words": Affine(count), "bytes": size} if len(form.place.banks) == 1 else names
+            expression, where = storage.latencies()[attribute], f"{storage}: {attribute}"
+            return self.latencies.code(expression, known, static.node.mnemonic, 1, where, e.loops)
 
         def latency(name: str) -> int:
-            storage = self.graph.storages[self.graph.storage_numbers[name]]
+            storage = graph.storages[graph.storage_numbers[name]]
             attribute = "read_latency" if e.kind == AccessKind.READ else "write_latency"
-            return constant_latency(self.graph, e.kind, name) or code(storage, attribute)
+            return constant_latency(graph, e.kind, name) or code(storage, attribute)
 
         def way(path: tuple[str, ...]) -> int:
-            return self.graph.memories.way(path, self.tables.put, code)
+            return graph.memories.way(path, put, code)
 
-        return bank_records(self.graph, form.place, form.word_shape, latency, way, self.tables.put)
-
-    def _code(
-        self, e: Entry, static: StaticInstruction, count: int | None, storage: DataStorage, attribute: str
-    ) -> int:
-        """A latency of a storage for the requests of an access: cycles, or ``-1 - position`` of a program.
-
-        ``count``: their words, where all have as many.
-        """
-        expression = storage.latencies()[attribute]
-        known = {n: v for n, v in static.names.items() if n not in ("words", "bytes")}
-        if count is not None:
-            known |= {"words": Affine(count), "bytes": Affine(-(-count * storage.data_width // 8))}
-        where = f"{storage}: {attribute}"
-        return self.latencies.code(expression, known, static.node.mnemonic, 1, where, e.loops)
+        return bank_records(graph, form.place, form.word_shape, latency, way, put)
 
 
 # --- lists of conflicts and requests ---------------------------------------------------------------------------
@@ -128,7 +237,7 @@ def access_lists(
     return np.stack((*nodes, *checks, *parts), axis=1)
 
 
-def _put(tables: Tables, records: Array, static: NDArray[np.int64], statics: int) -> tuple[Array, Array]:
+def _put(tables: Tables, records: Array, static: Array, statics: int) -> tuple[Array, Array]:
     """Put records that come instruction by instruction; returns where those of each begin, and how many it has."""
     counts = np.bincount(static, minlength=statics)
     position = tables.put(records.reshape(-1).tolist())

@@ -10,53 +10,13 @@ from typing import TypeAlias
 from archloom.acadl_models.acadl.latency import LARGEST, Expression, LatencyError
 from archloom.acadl_models.timing.engine.lowering.latencies import Names, compile_latency, lower_latency
 from archloom.acadl_models.timing.engine.lowering.tables import Tables
+from archloom.acadl_models.timing.machine import latency_fault
 from archloom.acadl_models.timing.program import StaticLoop
 from archloom.oracle.affine import Affine, Atom, Bounds, Div
 from archloom.oracle.taidl import ast
 
 Moves: TypeAlias = dict[str, tuple[int, int]]
 """For each variable ``(iterations, shift)``: ``expression(i + iterations) = expression(i) + shift`` for every ``i``."""
-
-
-class Periods:
-    """After how many iterations of a loop an expression has moved by a constant, whatever the other variables are.
-
-    ``steps`` gives the step of each loop's variable.
-    """
-
-    def __init__(self, steps: Mapping[str, int]) -> None:
-        self.steps = steps
-        self._atoms: dict[Atom, Moves] = {}
-
-    def moves(self, expression: Affine) -> Moves:
-        """The smallest period along each loop whose variable the expression contains."""
-        if len(expression.terms) == 1:
-            atom, coefficient = expression.terms[0]
-            return {v: (n, coefficient * shift) for v, (n, shift) in self._atom(atom).items()}
-        found: Moves = {}
-        for atom, coefficient in expression.terms:
-            for variable, (iterations, shift) in self._atom(atom).items():
-                if variable not in found:
-                    found[variable] = iterations, coefficient * shift
-                    continue
-                before, moved = found[variable]
-                both = math.lcm(before, iterations)
-                total = moved * (both // before) + coefficient * shift * (both // iterations)
-                found[variable] = both, total
-        return found
-
-    def _atom(self, atom: Atom) -> Moves:
-        if isinstance(atom, str):
-            return {atom: (1, self.steps[atom])}
-        known = self._atoms.get(atom)
-        if known is None:
-            known = self._atoms[atom] = {}
-            whole = isinstance(atom, Div)
-            for variable, (iterations, shift) in self.moves(atom.numerator).items():
-                # m periods move the numerator by a multiple of the divisor
-                m = atom.divisor // math.gcd(atom.divisor, shift)
-                known[variable] = m * iterations, m * shift // atom.divisor if whole else 0
-        return known
 
 
 @dataclass(frozen=True)
@@ -68,13 +28,13 @@ class LatencyOwner:
     mnemonic: str
     least: int
 
+    def fault(self, found: str) -> str:
+        """The message."""
+        return latency_fault(self.where, self.expression, self.mnemonic, found, self.least)
+
 
 class BadLatencyError(Exception):
-    """A latency that cannot be computed: its owner, and why."""
-
-    def __init__(self, owner: LatencyOwner, found: str) -> None:
-        super().__init__(found)
-        self.owner, self.found = owner, found
+    """A latency that cannot be computed; the text is the message."""
 
 
 class Expressions:
@@ -88,7 +48,8 @@ class Expressions:
         self.values: dict[Atom, int] = {loop.var: k for k, loop in enumerate(loops)}
         self.loops = len(loops)
         self.atoms: list[tuple[int, int, int, frozenset[str]]] = []
-        self.periods = Periods({loop.var: loop.values.step for loop in loops})
+        self.steps = {loop.var: loop.values.step for loop in loops}
+        self._atom_moves: dict[Atom, Moves] = {}
         self._kept: list[Affine] = []
         self._by_id: dict[int, int] = {}
         self._moves: dict[int, tuple[tuple[str, int, int], ...]] = {}
@@ -117,13 +78,35 @@ class Expressions:
         """For each variable of an expression: after so many iterations of its loop it has moved by so much."""
         found = self._moves.get(id(e))
         if found is None:
-            steps = self.periods.steps
-            linear = [(a, 1, c * steps[a]) for a, c in e.terms if type(a) is str]
+            linear = [(a, 1, c * self.steps[a]) for a, c in e.terms if type(a) is str]
             if len(linear) < len(e.terms):
-                linear = [(v, *move) for v, move in self.periods.moves(e).items()]
+                linear = [(v, *move) for v, move in self._periods(e).items()]
             found = self._moves[id(e)] = tuple(linear)
             self._kept.append(e)
         return found
+
+    def _periods(self, expression: Affine) -> Moves:
+        """The smallest period along each loop whose variable the expression contains, whatever the others are."""
+        found: Moves = {}
+        for atom, coefficient in expression.terms:
+            for variable, (iterations, shift) in self._periods_of(atom).items():
+                before, moved = found.get(variable, (1, 0))
+                both = math.lcm(before, iterations)
+                found[variable] = both, moved * (both // before) + coefficient * shift * (both // iterations)
+        return found
+
+    def _periods_of(self, atom: Atom) -> Moves:
+        if isinstance(atom, str):
+            return {atom: (1, self.steps[atom])}
+        known = self._atom_moves.get(atom)
+        if known is None:
+            known = self._atom_moves[atom] = {}
+            whole = isinstance(atom, Div)
+            for variable, (iterations, shift) in self._periods(atom.numerator).items():
+                # m periods move the numerator by a multiple of the divisor
+                m = atom.divisor // math.gcd(atom.divisor, shift)
+                known[variable] = m * iterations, m * shift // atom.divisor if whole else 0
+        return known
 
 
 class Latencies:
@@ -153,7 +136,7 @@ class Latencies:
         try:
             program = compile_latency(lowered, lambda e: self._place(e, around))
         except LatencyError as error:
-            raise BadLatencyError(owner, str(error)) from None
+            raise BadLatencyError(owner.fault(str(error))) from None
         self.owners.append(owner)
         flat = [v for pair in program for v in pair]
         return -1 - self.expressions.tables.put([least, len(self.owners) - 1, len(program), *flat])

@@ -16,18 +16,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from archloom.acadl_models.acadl import FunctionalUnit
-from archloom.acadl_models.acadl.latency import Expression
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.layout import AccessKind, AccessSpec, H
-from archloom.acadl_models.timing.engine.lowering.patterns import (
-    NOTHING,
-    Pattern,
-    beats,
-    pattern,
-    patterns,
-    runs,
-    words,
-)
+from archloom.acadl_models.timing.engine.lowering.patterns import Pattern, beats, pattern, patterns, runs, words
 from archloom.acadl_models.timing.engine.lowering.tables import Array
 from archloom.acadl_models.timing.program import AccessPlan, Place, word_axes
 from archloom.oracle.resolved import Buffer, WindowDim
@@ -150,7 +141,7 @@ class Shared:
         window, place = plan.access.window, plan.place
         shapes = patterns(window.dims, len(window.offsets))
         strides: tuple[int, ...] = ()
-        word_shape = NOTHING
+        word_shape = pattern(())
         if place.banks:
             strides = _word_strides(plan.buffer.shape, plan.buffer.dtype, place.data_width)
             progressions = tuple((stride * s, n) for stride, shape in zip(strides, shapes) for s, n in shape.dims)
@@ -185,13 +176,8 @@ class Shared:
 
 def constant_latency(graph: GraphTables, kind: int, storage: str) -> int:
     """The latency of requests to a storage if it is a number that is legal, else 0."""
-    root = request_expression(graph, kind, storage).root
+    root = graph.storage_latencies[graph.storage_numbers[storage]][int(kind != AccessKind.READ)].root
     return max(0, int(root.value)) if isinstance(root, ast.Number) else 0
-
-
-def request_expression(graph: GraphTables, kind: int, storage: str) -> Expression:
-    """The latency of requests to a storage."""
-    return graph.storage_latencies[graph.storage_numbers[storage]][int(kind != AccessKind.READ)]
 
 
 def bank_records(
@@ -213,7 +199,7 @@ def bank_records(
             lanes, moves = put(on_each), max(on_each)
         records += [
             number, bank.start, bank.stop or 0, moves, size, size // moves,
-            latency(bank.storage), base, way(path), graph.memories.space(path), lanes,
+            latency(bank.storage), base, way(path), graph.memories.spaces.get(path[-1], NONE), lanes,
         ]  # fmt: skip
     return records
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
+from dataclasses import dataclass
 
 import numpy as np
 
 from archloom.acadl_models import acadl
+from archloom.acadl_models.acadl.graph import per_graph
 from archloom.acadl_models.acadl.latency import Expression, parse
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.layout import FETCH, H, ReadsHold, StoreKind
@@ -16,8 +16,7 @@ from archloom.acadl_models.timing.engine.lowering.forms import Shared
 from archloom.acadl_models.timing.engine.lowering.memories import MemoryTables, memory_tables
 from archloom.acadl_models.timing.engine.lowering.tables import Array
 from archloom.acadl_models.timing.engine.state import group_words
-from archloom.acadl_models.timing.machine import fetch_cycles
-from archloom.acadl_models.timing.program import Program
+from archloom.acadl_models.timing.machine import forwarding_order
 
 READS_HOLD = {"finished": ReadsHold.UNTIL_FINISH, "started": ReadsHold.UNTIL_START, "ignored": ReadsHold.NEVER}
 """By the value of ``write_after_read``."""
@@ -26,7 +25,7 @@ MOST_SHARED = 1 << 16
 """When streams share so many words, a lowering begins again with none."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class GraphTables:
     """Objects in the tables' order, their numbers, what they take, and the words that follow the header.
 
@@ -49,39 +48,21 @@ class GraphTables:
     words: Array
     most: int
     memories: MemoryTables
-    _fetch_cycles: dict[tuple[tuple[str, int], ...], int] = field(default_factory=dict)
-    _shared: list[Shared] = field(default_factory=list)
+    _shared: Shared | None = None
 
     def shared(self) -> Shared:
         """The words that streams share at present."""
-        found = self._shared[-1] if self._shared else None
+        found = self._shared
         if found is None or len(found) > MOST_SHARED:
-            found = Shared(self)
-            self._shared[:] = [found]
+            found = self._shared = Shared(self)
         return found
 
-    def fetch_cycles(self, program: Program) -> int:
-        """Cycles of a fetch, which may depend on the parameters of the ISA."""
-        key = tuple(program.stream.parameters)
-        if key not in self._fetch_cycles:
-            self._fetch_cycles[key] = fetch_cycles(program)
-        return self._fetch_cycles[key]
 
-
-_known: WeakKeyDictionary[acadl.ArchitectureGraph, GraphTables] = WeakKeyDictionary()
-
-
-def graph_tables(program: Program) -> GraphTables:
-    """The tables of the program's graph."""
-    found = _known.get(program.graph)
-    if found is None:
-        found = _known[program.graph] = _build(program)
-    return found
-
-
-def _build(program: Program) -> GraphTables:
-    graph, fetch = program.graph, program.fetch
-    stages = tuple(s for s in program.forwarding_order if s is not fetch)
+@per_graph
+def graph_tables(graph: acadl.ArchitectureGraph) -> GraphTables:
+    """The tables of a graph."""
+    fetch = graph.fetch_stages[0]
+    stages = tuple(s for s in forwarding_order(graph) if s is not fetch)
     units = graph.functional_units
     placed = {bank.storage for banks in graph.buffers.values() for bank in banks}
     storages = tuple(s for s in graph.storages if s.name in placed or isinstance(s, acadl.CacheInterface))
@@ -96,13 +77,9 @@ def _build(program: Program) -> GraphTables:
 
     records: list[int] = []
     for stage in stages:
-        record = [stage.depth]
-        for numbers in (
-            [stage_numbers.get(p.name, FETCH) for p in graph.predecessors(stage)],
-            sorted(followers[stage_numbers[stage.name]]),
-        ):
-            record += [put(numbers), len(numbers)]
-        records += record
+        senders = [stage_numbers.get(p.name, FETCH) for p in graph.predecessors(stage)]
+        receivers = sorted(followers[stage_numbers[stage.name]])
+        records += stage.depth, put(senders), len(senders), put(receivers), len(receivers)
     memories = memory_tables(graph, storages, units, put)
     semantics = graph.semantics
     _, memory = graph.instruction_memory(fetch)

@@ -11,7 +11,7 @@ import numpy as np
 
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.layout import H, LoopSpec
-from archloom.acadl_models.timing.engine.lowering.accessing import Classes, Entry
+from archloom.acadl_models.timing.engine.lowering.accesses import Classes, Entry
 from archloom.acadl_models.timing.engine.lowering.expressions import Expressions, Latencies
 from archloom.acadl_models.timing.engine.lowering.memories import MemoryTables
 from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
@@ -22,10 +22,9 @@ from archloom.acadl_models.timing.program import StaticLoop
 
 @dataclass(frozen=True)
 class LoopText:
-    """A loop of the program text: its number, the loop around it, where its code and its accesses lie."""
+    """A loop of the program text: the loop around it, its instances, where its code and its accesses lie."""
 
     loop: StaticLoop
-    number: int
     parent: int
     body: int
     end: int
@@ -58,14 +57,8 @@ class LoopLowering:
             for variable in atom[3]:
                 self.atoms.setdefault(variable, []).append(expressions.loops + k)
 
-    def records(self, loops: Sequence[LoopText]) -> list[int]:
-        """The LoopSpec records of loops; rings of snapshots are counted in the header."""
-        records: list[int] = []
-        for text in loops:
-            records += self._record(text)
-        return records
-
-    def _record(self, text: LoopText) -> list[int]:
+    def record(self, text: LoopText) -> list[int]:
+        """The LoopSpec record of a loop; rings of snapshots are counted in the header."""
         values, extent = text.loop.values, len(text.loop.values)
         period, shifts = self._shifts(text)
         every = period * self._multiple(text, shifts)
@@ -96,7 +89,7 @@ class LoopLowering:
         """Of how many periods one must be in which caches and banks may repeat."""
         if not self.memories.spaces:
             return 1
-        below = self.entries[text.first : text.first + text.below]
+        below = (e.form.place for e in self.entries[text.first : text.first + text.below])
         return self.memories.multiple(zip(below, shifts[self.width - 1 :: self.width]))
 
     def _shifts(self, text: LoopText) -> tuple[int, list[int]]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from archloom.acadl_models import acadl
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.layout import H, Policy, StoreKind
-from archloom.acadl_models.timing.engine.lowering.accessing import Entry
 from archloom.acadl_models.timing.engine.state import STEPS_PER_LEVEL, Tail, WayStep
 from archloom.acadl_models.timing.program import Place
 
@@ -34,11 +33,6 @@ class MemoryTables:
     caches: Mapping[str, int]
     spaces: Mapping[str, int]
     grains: tuple[int, ...]
-    words: int
-
-    def space(self, path: Sequence[str]) -> int:
-        """The number of the memory at the end of a path that must know addresses, or NONE."""
-        return self.spaces.get(path[-1], NONE)
 
     def is_placed(self, place: Place) -> bool:
         """Whether accesses meet a cache or banks that must know where they lie."""
@@ -66,9 +60,9 @@ class MemoryTables:
             record += [self.caches[name], latency(cache, "hit_latency"), latency(cache, "miss_latency")]
         return put(record)
 
-    def multiple(self, moves: Iterable[tuple[Entry, int]]) -> int:
-        """In how many periods of a loop caches and banks may repeat, given by how many words one moves each access."""
-        moving = [(path, words * e.form.place.data_width) for e, words in moves for path in e.form.place.paths]
+    def multiple(self, moves: Iterable[tuple[Place, int]]) -> int:
+        """In how many periods of a loop caches and banks may repeat; ``moves``: places, and by how many words."""
+        moving = [(path, words * place.data_width) for place, words in moves for path in place.paths]
         placed = [(self.spaces[path[-1]], bits) for path, bits in moving if bits and path[-1] in self.spaces]
         found = [_times(self.grains[space], bits) for space, bits in placed]
         for name in self.caches:
@@ -123,7 +117,7 @@ def memory_tables(
         elif isinstance(storage, acadl.DRAM) and storage in drams:
             kind, state = StoreKind.INTERLEAVED if storage.is_interleaved else StoreKind.BANKED, drams.index(storage)
         states.append((kind, state, _links(graph, storage, units, put)))
-    return MemoryTables(graph, header, tuple(states), numbers, spaces, grains, len(spaces))
+    return MemoryTables(graph, header, tuple(states), numbers, spaces, grains)
 
 
 def stateful_drams(graph: acadl.ArchitectureGraph) -> list[acadl.DRAM]:

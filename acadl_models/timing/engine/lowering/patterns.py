@@ -41,7 +41,7 @@ def patterns(dims: tuple[WindowDim, ...], axes: int) -> tuple[Pattern, ...]:
 
 @lru_cache(maxsize=8192)
 def pattern(progressions: tuple[tuple[int, int], ...]) -> Pattern:
-    """The pattern of progressions (stride, extent) of any sign and order."""
+    """The pattern of progressions (stride, extent) of any sign and order; without any, that of a single value."""
     origin = sum(s * (n - 1) for s, n in progressions if s < 0)
     dims = tuple(sorted((abs(s), n) for s, n in progressions if s and n > 1))
     if len(dims) > MAX_DIMS // 2:
@@ -54,10 +54,6 @@ def pattern(progressions: tuple[tuple[int, int], ...]) -> Pattern:
             break
         reach += stride * (extent - 1)
     return Pattern(dims, sum(s * (n - 1) for s, n in dims), reach >= 0, origin)
-
-
-NOTHING = pattern(())
-"""The pattern of a single value."""
 
 
 @lru_cache(maxsize=8192)

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.layout import AccessSpec, Code, H, Instruction, OfferSpec, Route
-from archloom.acadl_models.timing.engine.lowering.accesses import AccessLowering, access_lists
-from archloom.acadl_models.timing.engine.lowering.accessing import Entry, classify, find_ranges
-from archloom.acadl_models.timing.engine.lowering.expressions import (
-    BadLatencyError,
-    Expressions,
-    Latencies,
-    LatencyOwner,
-)
-from archloom.acadl_models.timing.engine.lowering.forms import Shared
+from archloom.acadl_models.timing.engine.lowering import expressions
+from archloom.acadl_models.timing.engine.lowering.accesses import AccessLowering, Entry, access_lists, classify
+from archloom.acadl_models.timing.engine.lowering.expressions import Expressions, Latencies, LatencyOwner
 from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables, graph_tables
 from archloom.acadl_models.timing.engine.lowering.loops import LoopLowering, LoopText
 from archloom.acadl_models.timing.engine.lowering.routes import SharedRoutes, first_record, linked, route_records
 from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
 from archloom.acadl_models.timing.engine.state import Access, Instance, Request
-from archloom.acadl_models.timing.log import Locator
 from archloom.acadl_models.timing.loops import TOP, LoopSites
-from archloom.acadl_models.timing.machine import latency_fault
+from archloom.acadl_models.timing.machine import fetch_cycles
 from archloom.acadl_models.timing.program import Program, StaticInstruction, StaticLoop, StaticNode, limits
 from archloom.oracle.errors import GraphError
 
@@ -41,28 +33,27 @@ class Lowered:
     owners: tuple[LatencyOwner, ...]
     sites: LoopSites
 
-    @cached_property
-    def locator(self) -> Locator:
-        """Finds instances by their number."""
-        return Locator(self.program.body)
-
 
 def lower(program: Program) -> Lowered:
     """Tables for :func:`core.run`; raises GraphError for a latency that cannot be computed."""
     try:
         return _Lowering(program).lowered()
-    except BadLatencyError as error:
-        raise bad_latency(program, error.owner, error.found) from None
+    except expressions.BadLatencyError as error:
+        raise GraphError(program.graph.name, [str(error)]) from None
 
 
 class _Lowering:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.sites = LoopSites(program)
-        self.graph = graph_tables(program)
+        self.graph = graph_tables(program.graph)
+        self.shared = self.graph.shared()
         self.loops: list[StaticLoop] = []
-        self.loop_places: list[tuple[int, int, int, int, int, int]] = []  # parent, body, end, size, statics: first, end
+        self.texts: dict[int, LoopText] = {}
+        self.bounds: dict[str, tuple[int, int]] = {}
         self.statics: list[StaticInstruction] = []
+        self.entries: list[Entry] = []  # the accesses that the engine must know
+        self.of_static: list[list[Entry]] = []
         self.around: list[tuple[str, ...]] = []
         self.innermost: list[int] = []
         self.code: list[int] = []
@@ -73,81 +64,67 @@ class _Lowering:
         """Emit the code of the nest; returns its number of instances. Loops without instances vanish."""
         total = 0
         for node in nodes:
+            first = len(self.entries)
             if isinstance(node, StaticInstruction):
                 self.code += [Code.INSTRUCTION, len(self.statics)]
                 self.statics.append(node)
                 self.around.append(around)
                 self.innermost.append(parent)
+                for plan in node.plans:
+                    if plan.place.tracked or plan.place.banks:
+                        form, offsets = self.shared.form(plan), plan.access.window.offsets
+                        self.entries.append(Entry(form, offsets, self.bounds, around, len(self.entries)))
+                self.of_static.append(self.entries[first:])
                 total += 1
                 continue
-            number, begin, first = len(self.loops), len(self.code), len(self.statics)
+            number, begin, size = len(self.loops), len(self.code), 0
             self.loops.append(node)
-            self.loop_places.append((0, 0, 0, 0, 0, 0))
             self.code += [Code.LOOP, number]
-            size = len(node.values) and len(node.values) * self._walk(node.body, (*around, node.var), number)
+            if node.values:
+                self.bounds[node.var] = limits(node.values)
+                size = len(node.values) * self._walk(node.body, (*around, node.var), number)
             if size:
-                body, end = begin // 2 + 1, len(self.code) // 2
-                self.loop_places[number] = parent, body, end, size, first, len(self.statics)
+                body, end, below = begin // 2 + 1, len(self.code) // 2, len(self.entries) - first
+                self.texts[number] = LoopText(node, parent, body, end, size, first, below)
                 self.code += [Code.BACK, number]
             else:
-                del self.loops[number:], self.loop_places[number:], self.code[begin:]
+                del self.loops[number:], self.code[begin:]
             total += size
         return total
 
     def lowered(self) -> Lowered:
-        shared = self.graph.shared()
-        entries: list[Entry] = []
-        of_static = [self._entries(k, entries, shared) for k in range(len(self.statics))]
-        bounds = {loop.var: limits(loop.values) for loop in self.loops}
-        find_ranges(entries, bounds)
+        shared, entries = self.shared, self.entries
         classes = classify(entries)
         for e in entries:
             if e.axes not in e.form.lists:
                 shared.list_patterns(e.form, e.axes)
-        shared_routes = SharedRoutes(self.graph, shared, bounds, self.loops)
-        requests = [any(e.form.place.banks for e in found) for found in of_static]
+        shared_routes = SharedRoutes(self.graph, shared, self.bounds, self.loops)
+        requests = [any(e.form.place.banks for e in found) for found in self.of_static]
         routes = [shared_routes.find(*each) for each in zip(self.statics, requests, self.around)]
         known = shared.words()
         self.tables = Tables(self.graph.words, known, classes.met)
         self.expressions = Expressions(self.tables, self.loops)
-        self.latencies = Latencies(self.expressions, bounds)
+        self.latencies = Latencies(self.expressions, self.bounds)
         at = H.SIZE + len(self.graph.words) + len(known)
         self.accesses = AccessLowering(self.tables, self.graph, self.expressions, self.latencies, classes, at)
         d = self.tables.header
         for field, value in self.graph.header.items():
             d[field] = value
         d[H.STATICS], d[H.LOOPS], d[H.TOTAL] = len(self.statics), len(self.loops), self.total
-        d[H.FETCH_LATENCY] = self.graph.fetch_cycles(self.program)
+        d[H.FETCH_LATENCY] = fetch_cycles(self.program.graph, self.program.stream.parameters)
         flights = self.program.graph.semantics.fetches_in_flight
         d[H.FETCH_FLIGHTS] = min(flights, d[H.FETCH_LATENCY])  # at most one starts in a cycle
         d[H.CLASSES], d[H.MAX_AXES] = classes.count, max((len(e.axes) for e in entries), default=0)
         d[H.ACCESSES], d[H.SITES], d[H.SITE_COUNTERS] = len(entries), len(self.sites.sites), len(self.sites.sites) + 1
-        places = self._instruction_tables(of_static, requests, routes)
+        places = self._instruction_tables(requests, routes)
         d[H.PROGRAM], d[H.PLACES] = self.tables.put(self._program()), self.tables.put(places)
         loops = LoopLowering(
             self.tables, self.expressions, self.latencies, entries, classes, places, self.sites, self.graph.memories
         )
-        d[H.LOOP_TABLE] = self.tables.put(loops.records(self._loop_texts(of_static)))
+        d[H.LOOP_TABLE] = self.tables.put([v for k in range(len(self.loops)) for v in loops.record(self.texts[k])])
         d[H.VALUES] = len(self.loops) + len(self.expressions.atoms)
         d[H.ATOM_TABLE] = self.tables.put([v for a in self.expressions.atoms for v in a[:3]])
         return Lowered(self.program, self.tables.flat(), self.graph, tuple(self.latencies.owners), self.sites)
-
-    def _entries(self, k: int, before: list[Entry], shared: Shared) -> list[Entry]:
-        """The accesses of an instruction that the engine must know; they are appended to those ``before``."""
-        first, around = len(before), self.around[k]
-        for plan in self.statics[k].plans:
-            if plan.place.tracked or plan.place.banks:
-                before.append(Entry(shared.form(plan), plan.access.window.offsets, k, around, len(before)))
-        return before[first:]
-
-    def _loop_texts(self, of_static: list[list[Entry]]) -> list[LoopText]:
-        firsts = [0]
-        for found in of_static:
-            firsts.append(firsts[-1] + len(found))
-        return [
-            LoopText(loop, number, parent, body, end, size, firsts[first], firsts[last] - firsts[first])
-            for number, (loop, (parent, body, end, size, first, last)) in enumerate(zip(self.loops, self.loop_places))
-        ]
 
     def _program(self) -> list[int]:
         """The code of the nest with the positions of the instructions' records."""
@@ -157,11 +134,9 @@ class _Lowering:
         return code.reshape(-1).tolist()
 
     # --- instructions ------------------------------------------------------------------------------------------
-    def _instruction_tables(
-        self, of_static: list[list[Entry]], requests: list[bool], routes: list[tuple[int, int, int] | None]
-    ) -> list[int]:
+    def _instruction_tables(self, requests: list[bool], routes: list[tuple[int, int, int] | None]) -> list[int]:
         """Put the records of the instructions; returns the positions of the records of all accesses."""
-        d, put = self.tables.header, self.tables.put
+        d, put, of_static = self.tables.header, self.tables.put, self.of_static
         signatures, home, top = self._signatures(), self.sites.home, len(self.sites.sites)
         records: list[int] = []
         accesses: list[int] = []
@@ -188,8 +163,7 @@ class _Lowering:
         first = put(accesses)
         table = np.array(records, np.int64).reshape(-1, Instruction.NODES)
         table[:, Instruction.ACCESSES] += first
-        entries, counts = [e for found in of_static for e in found], [len(found) for found in of_static]
-        lists = access_lists(self.tables, entries, counts, first, accesses)
+        lists = access_lists(self.tables, self.entries, list(map(len, of_static)), first, accesses)
         places = list(range(first, first + len(accesses), AccessSpec.SIZE))
         d[H.STATIC_TABLE] = self.tables.put(np.hstack((table, lists)).reshape(-1).tolist())
         d[H.SLOT_LATENCIES] = d[H.SLOT_REQUESTS] + d[H.MAX_REQUESTS] * Request.SIZE
@@ -222,9 +196,3 @@ class _Lowering:
         d = self.tables.header
         d[H.SIGNATURES], d[H.SIGNATURE_TABLE], d[H.OFFERS] = len(found), self.tables.put(groups), self.tables.put(lists)
         return numbers
-
-
-def bad_latency(program: Program, owner: LatencyOwner, found: str) -> GraphError:
-    """The error about a latency without a legal value."""
-    fault = latency_fault(owner.where, owner.expression, owner.mnemonic, found, owner.least)
-    return GraphError(program.graph.name, [fault])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from archloom.acadl_models.timing.engine import state
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.jit import jit, jit_inline
 from archloom.acadl_models.timing.engine.layout import H, ReadsHold, Route, UnitSpec
@@ -15,19 +16,7 @@ from archloom.acadl_models.timing.engine.phases.program import advance, make_ins
 from archloom.acadl_models.timing.engine.phases.requests import end_request, grant_freed, issue, note_look, take_steps
 from archloom.acadl_models.timing.engine.phases.transfers import end_transfer, pass_edge
 from archloom.acadl_models.timing.engine.phases.values import latency_of
-from archloom.acadl_models.timing.engine.state import (
-    MOST_IN_FLIGHT,
-    Flight,
-    Instance,
-    Logged,
-    M,
-    Phase,
-    Request,
-    Stage,
-    Status,
-    Tag,
-    Unit,
-)
+from archloom.acadl_models.timing.engine.state import Flight, Instance, Logged, M, Phase, Request, Stage, Tag, Unit
 
 
 @jit
@@ -35,7 +24,7 @@ def complete(t, m):
     """What is due now: requests end, instances in units move on, stages offer their heads, a fetch ends."""
     now = m[M.TIME]
     m[M.MOVERS] = 0
-    m[M.ORIGIN] = m[M.SEQ] - MOST_IN_FLIGHT
+    m[M.ORIGIN] = m[M.SEQ] - state.MOST_IN_FLIGHT
     timer = agenda.due(m)
     while timer != NONE:
         record, tag = timer >> 3, timer & 7
@@ -164,7 +153,7 @@ def append_fetched(t, m, now):
     m[M.FETCH_END] = m[m[M.FLIGHTS] + first * Flight.SIZE + Flight.END] if m[M.FETCHING] > 0 else FOREVER
     for _ in range(count):
         slot = make_instance(t, m)
-        if m[M.STATUS] != Status.RUNNING:
+        if m[M.STATUS] != state.Status.RUNNING:
             return
         note(m, Logged.FETCHED, NONE, m[slot + Instance.SEQ], 0, 0, 0)
         arrive(t, m, slot)

@@ -8,17 +8,10 @@ What an access touches is the product over the axes.
 
 from __future__ import annotations
 
+from archloom.acadl_models.timing.engine import layout
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import jit
-from archloom.acadl_models.timing.engine.layout import (
-    MAX_DIMS,
-    AccessKind,
-    AccessSpec,
-    CheckSpec,
-    Instruction,
-    NodeSpec,
-    PatternSpec,
-)
+from archloom.acadl_models.timing.engine.layout import MAX_DIMS, AccessSpec, CheckSpec, Instruction, NodeSpec
 from archloom.acadl_models.timing.engine.phases.values import value_of
 from archloom.acadl_models.timing.engine.state import Access, Ends, Instance, M, Unit
 
@@ -37,7 +30,7 @@ def access_meets(t, m, a, b):
         return True
     for axis in range(axes):
         p, q = t[spans_a - axes + axis], t[spans_b - axes + axis]
-        target = m[b + Access.OFFSETS + axis] - m[a + Access.OFFSETS + axis] + t[q + PatternSpec.SPAN]
+        target = m[b + Access.OFFSETS + axis] - m[a + Access.OFFSETS + axis] + t[q + layout.PatternSpec.SPAN]
         if not is_sum(t, m, p, q, target):
             return False
     return True
@@ -61,8 +54,8 @@ def merge(t, m, p, q):
     """The progressions of two patterns by ascending stride, in the work space; those of equal stride become one."""
     strides = m[M.WORK]
     extents = strides + MAX_DIMS
-    i, j = p + PatternSpec.LIST, q + PatternSpec.LIST
-    end_i, end_j = i + 2 * t[p + PatternSpec.DIMS], j + 2 * t[q + PatternSpec.DIMS]
+    i, j = p + layout.PatternSpec.LIST, q + layout.PatternSpec.LIST
+    end_i, end_j = i + 2 * t[p + layout.PatternSpec.DIMS], j + 2 * t[q + layout.PatternSpec.DIMS]
     count = 0
     while i < end_i or j < end_j:
         if j >= end_j or (i < end_i and t[i] <= t[j]):
@@ -182,7 +175,7 @@ def leave_classes(t, m, slot, reads, others):
     entry = t[record + Instruction.NODES]
     end = entry + t[record + Instruction.NODE_COUNT] * NodeSpec.SIZE
     while entry < end:
-        if reads if t[t[entry + NodeSpec.ACCESS] + AccessSpec.KIND] == AccessKind.READ else others:
+        if reads if t[t[entry + NodeSpec.ACCESS] + AccessSpec.KIND] == layout.AccessKind.READ else others:
             leave_class(m, slot + t[entry + NodeSpec.NODE], m[M.CLASSES] + t[entry + NodeSpec.ENDS])
         entry += NodeSpec.SIZE
 

@@ -6,7 +6,7 @@ The accesses come group by group, one group for each buffer, in each by ascendin
 from __future__ import annotations
 
 from archloom.acadl_models.timing.engine.fields import NONE
-from archloom.acadl_models.timing.engine.jit import entry, jit, prepare
+from archloom.acadl_models.timing.engine.jit import entry, jit
 from archloom.acadl_models.timing.engine.layout import AccessKind
 
 
@@ -72,10 +72,3 @@ def list_pairs(kinds, low, high, ends, sweeps, rows, ranks, met, first, second):
                     met[rows[a] + ranks[b]] = 1
                     met[rows[b] + ranks[a]] = 1
             b += 1
-
-
-def compile_all() -> None:
-    """Compile both, or load them from the cache on disk."""
-    table, column = "int64[:, ::1]", "int64[::1]"
-    prepare(connect, f"int64({column}, {table}, {table}, {', '.join([column] * 4)})")
-    prepare(list_pairs, f"void({column}, {table}, {table}, {', '.join([column] * 7)})")

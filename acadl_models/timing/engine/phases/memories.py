@@ -6,37 +6,14 @@ a missing line at any cache on its way and go on from there.
 
 from __future__ import annotations
 
+from archloom.acadl_models.timing.engine import layout, state
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import jit
-from archloom.acadl_models.timing.engine.layout import (
-    AccessSpec,
-    BufferPart,
-    CacheSpec,
-    DramSpec,
-    H,
-    LatencySpec,
-    LinkSpec,
-    StoreKind,
-    StoreSpec,
-)
+from archloom.acadl_models.timing.engine.layout import AccessSpec, BufferPart, CacheSpec, DramSpec, H, LinkSpec
 from archloom.acadl_models.timing.engine.phases.lines import look_up, pass_on, put
 from archloom.acadl_models.timing.engine.phases.transfers import note_level
 from archloom.acadl_models.timing.engine.phases.values import fail, stands_for
-from archloom.acadl_models.timing.engine.state import (
-    Bank,
-    Cache,
-    Dram,
-    Instance,
-    Link,
-    M,
-    Port,
-    Request,
-    Store,
-    Tail,
-    Unit,
-    WayStep,
-    WayStepKind,
-)
+from archloom.acadl_models.timing.engine.state import Bank, Dram, Link, M, Port, Request, Tail, WayStep, WayStepKind
 
 
 # --- tails of requests -----------------------------------------------------------------------------------------
@@ -50,8 +27,8 @@ def tail_of(t, m, request):
 @jit
 def has_steps(t, m, request):
     """Whether a granted request has to look on in a cache."""
-    kind = t[m[m[request + Request.STORE] + Store.SPEC] + StoreSpec.KIND]
-    return kind == StoreKind.CACHED and m[tail_of(t, m, request) + Tail.DEPTH] > 0
+    kind = t[m[m[request + Request.STORE] + state.Store.SPEC] + layout.StoreSpec.KIND]
+    return kind == layout.StoreKind.CACHED and m[tail_of(t, m, request) + Tail.DEPTH] > 0
 
 
 @jit
@@ -59,7 +36,7 @@ def way_latency(t, m, tail, level, is_miss):
     """The latency of a hit or of a miss in a cache on the way of a request."""
     code = t[t[m[tail + Tail.BUFFER_PART] + BufferPart.WAY] + 1 + 3 * level + 1 + is_miss]
     value = m[tail + Tail.LATENCIES + 2 * level + is_miss]
-    if code < 0 and value < t[stands_for(code) + LatencySpec.LEAST]:
+    if code < 0 and value < t[stands_for(code) + layout.LatencySpec.LEAST]:
         return fail(t, m, stands_for(code), value)
     return value
 
@@ -113,7 +90,7 @@ def go_on(t, m, request, tail, now):
             m[tail + Tail.DEPTH] -= 1
             line = m[step + WayStep.FROM] // t[record + CacheSpec.LINE]
             if op == WayStepKind.FILL:
-                m[m[M.CACHES] + cache * Cache.SIZE + Cache.FROM_BACKING] += t[record + CacheSpec.LINE]
+                m[m[M.CACHES] + cache * state.Cache.SIZE + state.Cache.FROM_BACKING] += t[record + CacheSpec.LINE]
                 put(t, m, cache, line, 0)
             else:
                 write_parts(t, m, tail, cache, line, m[stack + WayStep.TO])
@@ -194,10 +171,10 @@ def write_parts(t, m, tail, cache, line, run):
 @jit
 def open_rows(t, m, store, tail, latency, now):
     """When the last word of a request that a DRAM grants now has moved: row by row, bank by bank."""
-    dram = t[m[store + Store.SPEC] + StoreSpec.STATE]
+    dram = t[m[store + state.Store.SPEC] + layout.StoreSpec.STATE]
     record = t[H.DRAM_TABLE] + dram * DramSpec.SIZE
     bank_record, access = m[tail + Tail.BUFFER_PART], m[tail + Tail.ACCESS]
-    port = t[m[store + Store.SPEC] + StoreSpec.PORT]
+    port = t[m[store + state.Store.SPEC] + layout.StoreSpec.PORT]
     time = finish = now
     bank = row = NONE
     beats = 0
@@ -257,10 +234,10 @@ def access_row(t, m, dram, record, bank, row, beats, latency, time, finish):
 @jit
 def link_of(t, m, store, request):
     """The link over which a request comes, or NONE."""
-    table = t[m[store + Store.SPEC] + StoreSpec.LINKS]
+    table = t[m[store + state.Store.SPEC] + layout.StoreSpec.LINKS]
     if table == NONE:
         return NONE
-    unit = (m[m[request + Request.OWNER] + Instance.UNIT] - m[M.UNITS]) // Unit.SIZE
+    unit = (m[m[request + Request.OWNER] + state.Instance.UNIT] - m[M.UNITS]) // state.Unit.SIZE
     return t[table + 2 * unit + m[request + Request.IS_READ]]
 
 

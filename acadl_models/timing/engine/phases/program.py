@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
+from archloom.acadl_models.timing.engine import layout
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import jit, jit_inline
-from archloom.acadl_models.timing.engine.layout import (
-    AccessKind,
-    AccessSpec,
-    AtomSpec,
-    BufferPart,
-    Code,
-    H,
-    Instruction,
-    LatencySpec,
-    LoopSpec,
-    Route,
-    StoreSpec,
-)
+from archloom.acadl_models.timing.engine.layout import AccessSpec, AtomSpec, BufferPart, Code, H, Instruction, LoopSpec
 from archloom.acadl_models.timing.engine.phases.channels import count_beats
 from archloom.acadl_models.timing.engine.phases.conflicts import enter_classes
 from archloom.acadl_models.timing.engine.phases.values import latency_program, stands_for, value_of
@@ -100,7 +89,7 @@ def take_slot(t, m):
 @jit_inline
 def before_routes(record):
     """The Route record of an instance in the issue buffer: of it only ``NEXT`` is read, and that is ``FIRST``."""
-    return record + Instruction.FIRST - Route.NEXT
+    return record + Instruction.FIRST - layout.Route.NEXT
 
 
 @jit
@@ -185,7 +174,7 @@ def split_request(t, m, slot, access, first):
         if low <= first and last <= high:
             add_whole(t, m, slot, access, bank)
             return
-        port = t[t[H.STORE_TABLE] + t[bank + BufferPart.STORE] * StoreSpec.SIZE + StoreSpec.PORT]
+        port = t[t[H.STORE_TABLE] + t[bank + BufferPart.STORE] * layout.StoreSpec.SIZE + layout.StoreSpec.PORT]
         words = beats = 0
         run = t[access + AccessSpec.RUNS]
         for _ in range(t[access + AccessSpec.RUN_COUNT]):
@@ -216,12 +205,12 @@ def add_request(t, m, slot, access, bank, words, beats, size, rate):
     m[slot + Instance.REQUESTS] = number + 1
     request = slot + t[H.SLOT_REQUESTS] + number * Request.SIZE
     store = m[M.STORES] + t[bank + BufferPart.STORE] * Store.SIZE
-    is_read = int(t[access + AccessSpec.KIND] == AccessKind.READ)
+    is_read = int(t[access + AccessSpec.KIND] == layout.AccessKind.READ)
     latency = t[bank + BufferPart.LATENCY]
     if latency < 0:
         program = stands_for(latency)
         latency = latency_program(t, m, program, words, size)
-        if latency < t[program + LatencySpec.LEAST]:
+        if latency < t[program + layout.LatencySpec.LEAST]:
             m[request + Request.ILLEGAL] = latency  # an error only if it is used: see grant()
             latency = stands_for(program)
     m[request + Request.FINISH] = 0

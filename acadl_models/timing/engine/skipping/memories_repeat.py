@@ -13,42 +13,21 @@ counterpart in the next, and everything that happens repeats with it, if
 
 from __future__ import annotations
 
+from archloom.acadl_models.timing.engine import layout, state
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import jit
-from archloom.acadl_models.timing.engine.layout import (
-    AccessSpec,
-    BufferPart,
-    CacheSpec,
-    DramSpec,
-    H,
-    LoopSpec,
-    StoreKind,
-    StoreSpec,
-)
+from archloom.acadl_models.timing.engine.layout import AccessSpec, BufferPart, CacheSpec, DramSpec, H, StoreSpec
 from archloom.acadl_models.timing.engine.phases.memories import bank_of, tail_of
-from archloom.acadl_models.timing.engine.skipping.memories_state import address_words
 from archloom.acadl_models.timing.engine.skipping.moving import is_below, shifts_of
 from archloom.acadl_models.timing.engine.skipping.ranges import range_of, value_ranges
-from archloom.acadl_models.timing.engine.state import (
-    Bank,
-    Cache,
-    Instance,
-    Live,
-    Loop,
-    M,
-    Memory,
-    Request,
-    Tail,
-    WayStep,
-    WayStepKind,
-)
+from archloom.acadl_models.timing.engine.state import Bank, Cache, Instance, Live, Loop, M, Memory, Tail, WayStep
 
 
 # --- proof -----------------------------------------------------------------------------------------------------
 @jit
 def repeatable(t, m, h, record, old, old_end, state, distance, times):
     """How many of the next ``times`` periods are proven to repeat the one since the machine at ``h[old]``."""
-    periods = distance // t[record + LoopSpec.REPEATS]
+    periods = distance // t[record + layout.LoopSpec.REPEATS]
     if not addresses_moved(t, m, h, record, periods, old_end):
         return 0
     now = m[state + Loop.ITERATION]
@@ -75,7 +54,7 @@ def word_shift(t, record, periods, order):
 @jit
 def addresses_moved(t, m, h, record, periods, old_end):
     """Whether the addresses in flight have moved with their accesses."""
-    old = old_end - address_words(t, m)
+    old = old_end - h[Memory.ADDRESSES]
     slot = m[M.OLDEST]
     while slot != NONE:
         request = slot + t[H.SLOT_REQUESTS]
@@ -91,12 +70,12 @@ def addresses_moved(t, m, h, record, periods, old_end):
             step = tail + Tail.LATENCIES + 2 * t[H.LEVELS]
             size = t[access + AccessSpec.DATA_WIDTH] // 8
             for _ in range(m[tail + Tail.DEPTH]):
-                to = m[step + WayStep.TO] if m[step + WayStep.OP] == WayStepKind.READ else m[step + WayStep.FROM]
+                to = m[step + WayStep.TO] if m[step + WayStep.OP] == state.WayStepKind.READ else m[step + WayStep.FROM]
                 if m[step + WayStep.FROM] - h[old] != shift * size or to - h[old + 1] != shift * size:
                     return False
                 old += 2
                 step += WayStep.SIZE
-            request += Request.SIZE
+            request += state.Request.SIZE
         slot = m[slot + Instance.YOUNGER]
     return True
 
@@ -126,8 +105,8 @@ def live_places(t, m, record, periods, begin, end):
     """
     value_ranges(t, m, record, begin, end)
     count = 0
-    first = t[record + LoopSpec.FIRST_ACCESS]
-    for order in range(first, first + t[record + LoopSpec.ACCESS_COUNT]):
+    first = t[record + layout.LoopSpec.FIRST_ACCESS]
+    for order in range(first, first + t[record + layout.LoopSpec.ACCESS_COUNT]):
         access = t[t[H.PLACES] + order]
         if t[access + AccessSpec.PLACE] == NONE:
             continue
@@ -145,7 +124,7 @@ def live_places(t, m, record, periods, begin, end):
             if shift != 0 and not keeps_whole(t, access, bank, space, shift * bits, low, high):
                 return NONE
             store = t[H.STORE_TABLE] + t[bank + BufferPart.STORE] * StoreSpec.SIZE
-            if t[store + StoreSpec.KIND] == StoreKind.INTERLEAVED:
+            if t[store + StoreSpec.KIND] == layout.StoreKind.INTERLEAVED:
                 continue  # what lies in which channel repeats, and channels hold nothing
             place = m[M.RANGES] + count * Live.SIZE
             grain = t[t[H.SPACE_TABLE] + space]
@@ -167,7 +146,7 @@ def with_flight(t, m, access, low, high, shift):
             if m[tail + Tail.ACCESS] == access:
                 low = min(low, m[tail + Tail.FIRST], m[tail + Tail.FIRST] - shift)
                 high = max(high, m[tail + Tail.FIRST], m[tail + Tail.FIRST] - shift)
-            request += Request.SIZE
+            request += state.Request.SIZE
         slot = m[slot + Instance.YOUNGER]
     return low, high
 
@@ -178,7 +157,7 @@ def keeps_whole(t, access, bank, space, shift, low, high):
     if shift % t[t[H.SPACE_TABLE] + space] != 0 or low < t[bank + BufferPart.FIRST] or high >= t[bank + BufferPart.END]:
         return False
     store = t[H.STORE_TABLE] + t[bank + BufferPart.STORE] * StoreSpec.SIZE
-    if t[store + StoreSpec.KIND] != StoreKind.BANKED:
+    if t[store + StoreSpec.KIND] != layout.StoreKind.BANKED:
         return True
     dram = t[H.DRAM_TABLE] + t[store + StoreSpec.STATE] * DramSpec.SIZE
     return bank_of(t, dram, low + t[bank + BufferPart.BASE]) == bank_of(t, dram, high + t[bank + BufferPart.BASE])
@@ -313,8 +292,8 @@ def move_addresses(t, m, record, periods):
                 step = tail + Tail.LATENCIES + 2 * t[H.LEVELS]
                 for _ in range(m[tail + Tail.DEPTH]):
                     m[step + WayStep.FROM] += shift * (t[access + AccessSpec.DATA_WIDTH] // 8)
-                    if m[step + WayStep.OP] == WayStepKind.READ:
+                    if m[step + WayStep.OP] == state.WayStepKind.READ:
                         m[step + WayStep.TO] += shift * (t[access + AccessSpec.DATA_WIDTH] // 8)
                     step += WayStep.SIZE
-            request += Request.SIZE
+            request += state.Request.SIZE
         slot = m[slot + Instance.YOUNGER]

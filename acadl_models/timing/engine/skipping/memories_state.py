@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from archloom.acadl_models.timing.engine import state
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import jit
 from archloom.acadl_models.timing.engine.layout import H
@@ -65,23 +66,9 @@ def describe_addresses(t, m, h, at):
 
 
 @jit
-def address_words(t, m):
-    """How many words :func:`describe_addresses` writes."""
-    count = 0
-    slot = m[M.OLDEST]
-    while slot != NONE and t[H.TAIL_SIZE] > 0:
-        request = slot + t[H.SLOT_REQUESTS]
-        for _ in range(m[slot + Instance.REQUESTS]):
-            count += 1 + 2 * m[tail_of(t, m, request) + Tail.DEPTH]
-            request += Request.SIZE
-        slot = m[slot + Instance.YOUNGER]
-    return count
-
-
-@jit
 def same_memories(t, m, h, begin, new_end, old_end):
     """Whether everything lies where it lay in an earlier machine, the addresses in flight included."""
-    for k in range(address_words(t, m)):
+    for k in range(h[state.Memory.ADDRESSES]):
         if h[new_end - 1 - k] != h[old_end - 1 - k]:
             return False
     for cache in range(m[M.CACHES], m[M.CACHES] + t[H.CACHES] * Cache.SIZE, Cache.SIZE):

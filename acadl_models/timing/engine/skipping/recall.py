@@ -15,6 +15,7 @@ The end of the transition is then the present, with times, program order, counte
 
 from __future__ import annotations
 
+from archloom.acadl_models.timing.engine import state
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import copy_words, jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction, LoopSpec
@@ -23,17 +24,7 @@ from archloom.acadl_models.timing.engine.phases.transfers import join_peaks
 from archloom.acadl_models.timing.engine.skipping import moving
 from archloom.acadl_models.timing.engine.skipping.memories_state import same_memories
 from archloom.acadl_models.timing.engine.skipping.ranges import bank_of, range_of, value_ranges
-from archloom.acadl_models.timing.engine.state import (
-    MOST_MACHINE_WORDS,
-    TRANSITIONS,
-    Access,
-    Instance,
-    Loop,
-    LoopMemory,
-    M,
-    Memory,
-    Transition,
-)
+from archloom.acadl_models.timing.engine.state import TRANSITIONS, Instance, Loop, LoopMemory, M, Memory, Transition
 
 
 # --- remembering -----------------------------------------------------------------------------------------------
@@ -70,7 +61,7 @@ def complete_transition(t, m, h, loop):
     number = h[memory + LoopMemory.PENDING]
     h[memory + LoopMemory.PENDING] = NONE
     words = m[M.SLOTS] + m[M.ACTIVE] * t[H.SLOT_SIZE]
-    if words > MOST_MACHINE_WORDS or t[H.TOTAL] - m[M.FETCHED] < t[H.FETCH_FLIGHTS] * t[H.FETCH_WIDTH]:
+    if words > state.MOST_MACHINE_WORDS or t[H.TOTAL] - m[M.FETCHED] < t[H.FETCH_FLIGHTS] * t[H.FETCH_WIDTH]:
         return
     index = h[Memory.INDEX] + number * Transition.SIZE
     h[index + Transition.VALID] = 1
@@ -251,7 +242,7 @@ def shift_instances(t, m, cycles, instances):
     while slot != NONE:
         moving.move_instance(t, m, slot, cycles, instances)
         static = m[slot + Instance.STATIC]
-        node = slot + t[H.SLOT_ACCESSES] + Access.OFFSETS
+        node = slot + t[H.SLOT_ACCESSES] + state.Access.OFFSETS
         for k in range(t[static + Instruction.ACCESS_COUNT]):
             access = t[static + Instruction.ACCESSES] + k * AccessSpec.SIZE
             if t[access + AccessSpec.CLASS] != NONE:

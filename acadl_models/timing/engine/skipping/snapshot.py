@@ -6,26 +6,13 @@ offsets of accesses follow in a part of their own: they need not be equal, but m
 
 from __future__ import annotations
 
-from archloom.acadl_models.timing.engine.fields import FOREVER, NONE, places, state, until
+from archloom.acadl_models.timing.engine import fields, state
+from archloom.acadl_models.timing.engine.fields import FOREVER, NONE, places, until
 from archloom.acadl_models.timing.engine.jit import for_each, jit, jit_inline, word
 from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction
 from archloom.acadl_models.timing.engine.phases.agenda import first_mark, next_mark
 from archloom.acadl_models.timing.engine.skipping.memories_state import describe_addresses, describe_memories
-from archloom.acadl_models.timing.engine.state import (
-    LEAST_STATE_WORDS,
-    Access,
-    Flight,
-    Group,
-    Instance,
-    M,
-    Memory,
-    Phase,
-    Queue,
-    Request,
-    Stage,
-    Store,
-    Unit,
-)
+from archloom.acadl_models.timing.engine.state import Flight, Group, Instance, M, Queue, Request, Stage, Store, Unit
 
 END = -1
 """Closes a list."""
@@ -43,9 +30,9 @@ def write_until(m, h, field, at, now):
     h[at] = END if m[field] == FOREVER else max(m[field] - now, 0)
 
 
-instance_states = for_each(places(Instance, state), write_state)
+instance_states = for_each(places(Instance, fields.state), write_state)
 instance_untils = for_each(places(Instance, until), write_until)
-request_states = for_each(places(Request, state), write_state)
+request_states = for_each(places(Request, fields.state), write_state)
 request_untils = for_each(places(Request, until), write_until)
 
 
@@ -55,7 +42,7 @@ def describe(t, m, h, base):
 
     Both are 0 if the state is too long.
     """
-    if words_in_flight(t, m) > h[Memory.STATE_SIZE]:
+    if words_in_flight(t, m) > h[state.Memory.STATE_SIZE]:
         return 0, 0
     number_instances(m)
     now = m[M.TIME]
@@ -70,9 +57,10 @@ def describe(t, m, h, base):
     if t[H.SPACES] + t[H.LINKS] > 0:
         at = describe_memories(t, m, h, at)
     length = at - base
-    at = describe_offsets(t, m, h, at)
+    at = addresses = describe_offsets(t, m, h, at)
     if t[H.SPACES] > 0:
         at = describe_addresses(t, m, h, at)
+    h[state.Memory.ADDRESSES] = at - addresses
     return length, at - length - base
 
 
@@ -88,7 +76,7 @@ def words_in_flight(t, m):
     make many more requests than all others."""
     count = in_flight(m)
     words = state_words(t, count)
-    if words <= LEAST_STATE_WORDS:  # there is room in any case
+    if words <= state.LEAST_STATE_WORDS:  # there is room in any case
         return words
     requests = 0
     slot = m[M.OLDEST]
@@ -127,7 +115,7 @@ def describe_offsets(t, m, h, at):
         record = m[slot + Instance.STATIC]
         for k in range(t[record + Instruction.ACCESS_COUNT]):
             for axis in range(t[t[record + Instruction.ACCESSES] + k * AccessSpec.SIZE + AccessSpec.AXES]):
-                h[at] = m[node + Access.OFFSETS + axis]
+                h[at] = m[node + state.Access.OFFSETS + axis]
                 at += 1
             node += t[H.ACCESS_SIZE]
         slot = m[slot + Instance.YOUNGER]
@@ -179,7 +167,7 @@ def describe_position(t, m, h, at, now):
 @jit
 def describe_instance(t, m, h, slot, at, now):
     """What an instance is, how far it has come, what it asks for and how long it takes."""
-    if m[slot + Instance.PHASE] < Phase.READING:  # it has not started: the other fields say nothing
+    if m[slot + Instance.PHASE] < state.Phase.READING:  # it has not started: the other fields say nothing
         h[at] = m[slot + Instance.STATIC]
         h[at + 1] = m[slot + Instance.PHASE]
         h[at + 2] = max(m[slot + Instance.LEAVE] - now, 0)

@@ -12,6 +12,7 @@ the same in all later periods, then these repeat cycle for cycle:
 
 from __future__ import annotations
 
+from archloom.acadl_models.timing.engine import state
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import copy_words, jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction, LoopSpec, PatternSpec
@@ -24,19 +25,7 @@ from archloom.acadl_models.timing.engine.skipping.memories_repeat import move_me
 from archloom.acadl_models.timing.engine.skipping.ranges import bank_of, range_of, value_ranges
 from archloom.acadl_models.timing.engine.skipping.recall import begin_transition, complete_transition, recall
 from archloom.acadl_models.timing.engine.skipping.snapshot import describe, hash_of, in_flight
-from archloom.acadl_models.timing.engine.state import (
-    MANY_IN_FLIGHT,
-    MOST_MACHINE_WORDS,
-    SNAPSHOTS,
-    Access,
-    Instance,
-    Loop,
-    LoopEvent,
-    LoopMemory,
-    M,
-    Memory,
-    Snapshot,
-)
+from archloom.acadl_models.timing.engine.state import SNAPSHOTS, Instance, Loop, LoopMemory, M, Memory, Snapshot
 
 PATIENCE = 4
 """After so many states without a match, one more instance is stepped before the next is compared."""
@@ -60,7 +49,7 @@ def skip_one(t, m, h):
     """Skip periods of one loop, or one transition; returns whether there may be more to skip at once."""
     described = False
     length = offsets = hashed = 0
-    state = h[Memory.SCRATCH]
+    words = h[Memory.SCRATCH]
     events, count = m[M.EVENTS], m[M.EVENT_COUNT]
     sort(m, events, count)  # outer loops come before inner ones
     for k in range(events, events + count):
@@ -70,21 +59,21 @@ def skip_one(t, m, h):
     for k in range(events, events + count):
         loop = m[k]
         event = m[m[M.LOOPS] + loop * Loop.SIZE + Loop.EVENT]
-        if event == LoopEvent.LEFT or not is_due(t, m, h, loop, event):
+        if event == state.LoopEvent.LEFT or not is_due(t, m, h, loop, event):
             continue
         if not described:
             described = True
             settle(t, m)
-            length, offsets = describe(t, m, h, state)
-            hashed = hash_of(h, state, length)
+            length, offsets = describe(t, m, h, words)
+            hashed = hash_of(h, words, length)
         if length == 0:
             h[h[Memory.LOOPS] + loop * LoopMemory.SIZE + LoopMemory.MISSES] += 1
             continue
         record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
-        if event & LoopEvent.CROSSED and t[record + LoopSpec.PERIOD] > 0:
+        if event & state.LoopEvent.CROSSED and t[record + LoopSpec.PERIOD] > 0:
             if skip_periods(t, m, h, loop, length, offsets, hashed):
                 return False
-        small = m[M.SLOTS] + m[M.ACTIVE] * t[H.SLOT_SIZE] <= MOST_MACHINE_WORDS
+        small = m[M.SLOTS] + m[M.ACTIVE] * t[H.SLOT_SIZE] <= state.MOST_MACHINE_WORDS
         if t[record + LoopSpec.WATCHED] == 1 and small:
             if recall(t, m, h, loop, length, offsets, hashed):
                 return True
@@ -99,12 +88,12 @@ def is_due(t, m, h, loop, event):
     record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
     period = t[record + LoopSpec.PERIOD]
     iteration = m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION]
-    repeats = event & LoopEvent.CROSSED and period > 0 and iteration % period == 0
+    repeats = event & state.LoopEvent.CROSSED and period > 0 and iteration % period == 0
     if not repeats and t[record + LoopSpec.WATCHED] == 0:
         return False
     memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
     wait = min(h[memory + LoopMemory.MISSES] // PATIENCE, LONGEST_WAIT)
-    if in_flight(m) > MANY_IN_FLIGHT:
+    if in_flight(m) > state.MANY_IN_FLIGHT:
         wait = max(wait, in_flight(m) // 2 * (2 + h[memory + LoopMemory.MISSES]) // 2)
     if m[M.STEPPED] - h[memory + LoopMemory.SAMPLED] < wait:
         return False
@@ -283,7 +272,7 @@ def move_instances(t, m, record, periods, cycles, instances):
     while slot != NONE:
         moving.move_instance(t, m, slot, cycles, instances)
         static = m[slot + Instance.STATIC]
-        node = slot + t[H.SLOT_ACCESSES] + Access.OFFSETS
+        node = slot + t[H.SLOT_ACCESSES] + state.Access.OFFSETS
         for k in range(t[static + Instruction.ACCESS_COUNT]):
             access = t[static + Instruction.ACCESSES] + k * AccessSpec.SIZE
             shifts = moving.shifts_of(t, record, t[access + AccessSpec.ORDER])

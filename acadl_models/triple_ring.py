@@ -1,4 +1,20 @@
-"""The triple ring as an ACADL architecture graph: cores, and how they are built, are those of :mod:`acadl_models.mesh`.
+"""The triple ring as an ACADL architecture graph: cores, and how they are built, are those of :mod:`.mesh`.
+
+Source of the figures: the TL paper (Li, Bai et al., "TL: Automatic End-to-End Compiler of Tile-Based Languages for
+Spatial Dataflow Architectures"), listing 9, "a 1D triple-ring topology similar to the IBM-Spyre accelerator". It prints
+rings of 8 for 32 cores, and a set of memories that nobody declares (``%memories``): read are rings of 32, and ``%L1``.
+
+* **Matrix unit**: ``throughput = 16384`` for 128 x 128 x 128 is its multiply-accumulates in a cycle, 128 x 128: it
+  takes 128 cycles for a product of that shape, 4 tiles of 32 along each side.
+* **Vector unit**: ``throughput = 128`` for 128 numbers: an operation in every cycle.
+* **L1**: 2 MiB and 128 bytes a cycle for the two cores of a column. As on Wormhole the matrix unit's cycles include the
+  reads of its operands; the 128 bytes are what the rings may write.
+* **Rings**: 32 bytes a cycle from a core to the next of its row, 256 from an L1 to the next.
+* **Memory**: two of 32 GiB with 512 bytes a cycle, at the first and the last L1. Everything that comes from memory to
+  the cores passes the large ring, whose 256 bytes limit, not memory's 512.
+* Assumed: clock, partial sums and statistics, cycles of a block and of a launch, latency of memory, and the pitch.
+
+How it is built:
 
 * The ``rows`` cores of a **column** share an L1, of which each has a part; what rings write into it goes through one
   port. A multicast to all cores of a column passes the port once.
@@ -17,44 +33,42 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from archloom.acadl_models.acadl import DRAM, ArchitectureGraph, Link
-from archloom.acadl_models.mesh import sizes
-from archloom.acadl_models.mesh.energies import joules
+from archloom.acadl_models.mesh import isa_parameters, sizes
 from archloom.acadl_models.mesh.graph import Chip, Cores, Units, assembled, handshakes
 from archloom.acadl_models.mesh.parts import Core, Ring, Router, Ways
 from archloom.acadl_models.mesh.semaphores import Semaphores
 from archloom.acadl_models.options import Size
 from archloom.acadl_models.parts import Fetch
-from archloom.acadl_models.triple_ring import figures
+
+__all__ = ["isa_parameters", "triple_ring"]
 
 
 def triple_ring(
     *,
-    rows: Annotated[int, Size(2, 4, "cores that share an L1")] = figures.ROWS,
-    columns: Annotated[int, Size(2, 64, "L1s on the large ring")] = figures.COLUMNS,
-    sums: sizes.Sums = figures.SUMS,
-    stats: sizes.Stats = figures.STATS,
-    l1_bytes: sizes.L1Bytes = figures.L1_BYTES,
+    rows: Annotated[int, Size(2, 4, "cores that share an L1")] = 2,
+    columns: Annotated[int, Size(2, 64, "L1s on the large ring")] = 32,
+    sums: sizes.Sums = 64,  # a block of 256 x 256, a quarter of a core's half of L1
+    stats: sizes.Stats = 256,
+    l1_bytes: sizes.L1Bytes = 2_097_152,  # of the cores of a column
     l1_bytes_per_cycle: Annotated[
         int, Size(1, 4096, "port through which networks write into an L1; 0: as much as comes", "bytes/cycle")
-    ] = figures.L1_BYTES_PER_CYCLE,
-    array: sizes.ArrayTiles = figures.ARRAY,
-    product_cycles: sizes.ProductCycles = figures.PRODUCT_CYCLES,
-    block_cycles: sizes.BlockCycles = figures.BLOCK_CYCLES,
-    vector_width: sizes.VectorWidth = figures.VECTOR_WIDTH,
-    vector_cycles: sizes.VectorCycles = figures.VECTOR_CYCLES,
-    small_ring_bytes_per_cycle: Annotated[
-        int, Size(1, 4096, "of the rings between neighbours", "bytes/cycle")
-    ] = figures.SMALL_RING_BYTES_PER_CYCLE,
+    ] = 128,
+    array: sizes.ArrayTiles = 4,
+    product_cycles: sizes.ProductCycles = 128,
+    block_cycles: sizes.BlockCycles = 128,  # filling the array
+    vector_width: sizes.VectorWidth = 128,
+    vector_cycles: sizes.VectorCycles = 1,
+    small_ring_bytes_per_cycle: Annotated[int, Size(1, 4096, "of the rings between neighbours", "bytes/cycle")] = 32,
     large_ring_bytes_per_cycle: Annotated[
         int, Size(1, 4096, "of the ring that joins all L1s and memory", "bytes/cycle")
-    ] = figures.LARGE_RING_BYTES_PER_CYCLE,
-    memories: Annotated[int, Size(1, 64, "at the ends of the large ring")] = figures.MEMORIES,
-    dram_bytes_per_cycle: sizes.DramBytesPerCycle = figures.DRAM_BYTES_PER_CYCLE,
-    dram_latency_cycles: sizes.DramLatencyCycles = figures.DRAM_LATENCY_CYCLES,
-    dram_bytes: sizes.DramBytes = figures.DRAM_BYTES,
-    launch_cycles: sizes.LaunchCycles = figures.LAUNCH_CYCLES,
+    ] = 256,
+    memories: Annotated[int, Size(1, 64, "at the ends of the large ring")] = 2,
+    dram_bytes_per_cycle: sizes.DramBytesPerCycle = 512,
+    dram_latency_cycles: sizes.DramLatencyCycles = 500,
+    dram_bytes: sizes.DramBytes = 34_359_738_368,
+    launch_cycles: sizes.LaunchCycles = 1000,
     semaphores: sizes.SemaphoreCount = 0,
-    clock_hz: sizes.ClockHz = figures.CLOCK_HZ,
+    clock_hz: sizes.ClockHz = 1e9,
     name: str = "triple_ring",
 ) -> ArchitectureGraph:
     """``columns`` L1s of ``l1_bytes`` on a ring, with ``rows`` cores each, and ``memories``, each of ``dram_bytes`` and
@@ -66,7 +80,7 @@ def triple_ring(
     _check_options(locals())
     core = sizes.Sizes(
         sizes.operand_tiles(l1_bytes // rows, sums, stats), sums, stats, small_ring_bytes_per_cycle, l1_bytes_per_cycle,
-        product_cycles, block_cycles, vector_cycles, vector_width, array, joules(figures.PITCH_MM),
+        product_cycles, block_cycles, vector_cycles, vector_width, array, sizes.joules(pitch_mm=2.0),
         semaphores=semaphores)
     chip = Chip(
         name, rows, columns, core, memories * dram_bytes_per_cycle, dram_latency_cycles, memories * dram_bytes,
