@@ -18,7 +18,7 @@ from archloom.mapper.search import KEPT, Plan, exhaustive, search
 from archloom.mapper.space import Table, divisions
 from archloom.mapper.workload import Epilogue, Pool, Workload, add, conv2d, gemm
 from archloom.oracle.errors import InputError, MappingError
-from archloom.uma_targets.eyeriss.accelerator import EYERISS
+from archloom.uma_targets.eyeriss.target import EYERISS
 from archloom.uma_targets.gemmini.accelerator import GEMMINI
 from archloom.uma_targets.gemmini.emit import GemminiEmitter
 from archloom.uma_targets.gemmini.emit_conv import ConvEmission

@@ -1,4 +1,5 @@
-"""A target of many cores from one description: its graph and its options; all else is the same for every mesh."""
+"""Targets of many cores (``mesh``, ``triple_ring``, ``wormhole``), each from one description: its graph and options;
+all else is the same for every mesh."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, NoReturn
 
 from archloom.acadl_models.acadl import ArchitectureGraph
-from archloom.acadl_models.mesh import isa_parameters
+from archloom.acadl_models.mesh import isa_parameters, mesh
+from archloom.acadl_models.triple_ring import triple_ring
+from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.options import GraphOptions, Option
 from archloom.mapper.spatial.layers import MeshPlanner
@@ -107,3 +110,26 @@ class CoresTarget(DescribedTarget):
         planner = self.kit.accelerator.configure(self._values(options)).planner
         assert planner is not None
         return planner.machine  # type: ignore[attr-defined,no-any-return]
+
+
+class Mesh(CoresTarget):
+    """Mesh: products on a generic mesh of cores."""
+
+    kit = CoresKit("mesh", "a generic mesh of cores on two networks, float16 with float32 sums", mesh)
+
+
+class TripleRing(CoresTarget):
+    """Triple ring: products on rings of cores."""
+
+    kit = CoresKit(
+        "triple_ring",
+        "the triple ring of the TL paper: columns of cores that share L1s on a ring, float16 with float32 sums",
+        triple_ring)
+
+
+class Wormhole(CoresTarget):
+    """Wormhole: products on a mesh of Tensix cores."""
+
+    kit = CoresKit(
+        "wormhole", "Tenstorrent Wormhole: a mesh of Tensix cores on two networks, float16 with float32 sums",
+        wormhole)

@@ -13,8 +13,8 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr
 from archloom.uma_targets.eyeriss.passes import Filters, Pass, Step
 from archloom.uma_targets.eyeriss.plan import Bounds, RowStationary, check, taps
-from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Problem, Product
-from archloom.uma_targets.kit.gemm import LOWEST
+from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Output, Problem, image
+from archloom.uma_targets.kit.gemm import LOWEST, Gemm
 from archloom.uma_targets.kit.nest import Nodes, each, pieces, repeat
 from archloom.uma_targets.kit.spans import Group, Span, groups, spans
 
@@ -209,13 +209,14 @@ class Block:
         )]))
 
 
-def product_nodes(product: Product, mapping: RowStationary, machine: Bounds) -> Nodes:
-    """The product as an image of ``mapping.f`` pixels in a row, and what is left of its rows as another."""
-    rows, rest = divmod(product.m, mapping.f)
-    nodes: Nodes = []
+def product_nodes(gemm: Gemm, mapping: RowStationary, machine: Bounds, *, scaled: bool = True) -> Nodes:
+    """The product as an image of ``mapping.f`` pixels in a row, and what is left of its rows as another; sums leave as
+    bytes where they are ``scaled``."""
+    rows, rest = divmod(gemm.m, mapping.f)
+    output, nodes = Output(gemm.relu, gemm.scale_bits if scaled else None), Nodes()
     if rows:
-        nodes += Emission(product.image(0, rows, mapping.f), mapping, machine).nodes()
+        nodes += Emission(image(gemm, 0, rows, mapping.f, output), mapping, machine).nodes()
     if rest:
         single = replace(mapping, f=rest, e=1, segments=1)
-        nodes += Emission(product.image(product.m - rest, 1, rest), single, machine).nodes()
+        nodes += Emission(image(gemm, gemm.m - rest, 1, rest, output), single, machine).nodes()
     return nodes

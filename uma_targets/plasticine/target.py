@@ -118,22 +118,12 @@ def _fold(machine: Machine, deep: Number, rows: Run, columns: Run) -> Issue:
                  values={"k": deep, "n": columns.size}, beats=words)
 
 
-PLASTICINE = kit.GemmKit(
-    name="plasticine",
-    description="checkerboard of SIMD pipelines and scratchpads for parallel patterns, float32 (Plasticine)",
-    options=GRAPH.options(),
-    isa="plasticine",
-    graph=GRAPH.graph,
-    isa_parameters=isa_parameters,
-    emit=emit,
-    tiling=_tiling,
-    # a vector of products a cycle in every PCU: what the port of its PMU feeds
-    macs_per_cycle=lambda graph: graph.parameters["units"] * graph.parameters["lanes"],
-    numbers="float32",
-)
-
-
 class Plasticine(kit.KitTarget):
     """Plasticine: pattern compute and memory units in a checkerboard."""
 
-    kit = PLASTICINE
+    kit = kit.GemmKit(
+        name="plasticine", isa="plasticine", graph=GRAPH.graph, options=GRAPH.options(), isa_parameters=isa_parameters,
+        description="checkerboard of SIMD pipelines and scratchpads for parallel patterns, float32 (Plasticine)",
+        emit=emit, tiling=_tiling, numbers="float32",
+        # a vector of products a cycle in every PCU: what the port of its PMU feeds
+        macs_per_cycle=lambda graph: graph.parameters["units"] * graph.parameters["lanes"])

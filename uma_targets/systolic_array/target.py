@@ -71,19 +71,11 @@ def _folds(dataflow: str, m: np.ndarray, n: np.ndarray, k: np.ndarray, array: tu
     return Issue("preload", k * across), Issue("stream", folds * steps), drain
 
 
-SYSTOLIC_ARRAY = kit.GemmKit(
-    name="systolic_array",
-    description="systolic array of any shape: output-, weight- or input-stationary, int8 (ACADL paper)",
-    options=GRAPH.options(),
-    isa="systolic_array",
-    graph=lambda options: graph_of(Design.of(**GRAPH.arguments(options))),
-    emit=emit,
-    tiling=_tiling,
-    macs_per_cycle=lambda graph: graph.parameters["rows"] * graph.parameters["columns"],
-)
-
-
 class SystolicArray(kit.KitTarget):
     """A systolic array of any shape in one of three dataflows."""
 
-    kit = SYSTOLIC_ARRAY
+    kit = kit.GemmKit(
+        name="systolic_array", isa="systolic_array", options=GRAPH.options(), emit=emit, tiling=_tiling,
+        description="systolic array of any shape: output-, weight- or input-stationary, int8 (ACADL paper)",
+        graph=lambda options: graph_of(Design.of(**GRAPH.arguments(options))),
+        macs_per_cycle=lambda graph: graph.parameters["rows"] * graph.parameters["columns"])

@@ -95,21 +95,12 @@ class _TemporalKit(kit.GemmKit):
         return replace(made, make_emitter=emitter, make_space=space)
 
 
-ULTRATRAIL = _TemporalKit(
-    name="ultratrail",
-    description="Tübingen's keyword-spotting accelerator: 8×8 multipliers for temporal convolutions, int8",
-    options=GRAPH.options(),
-    isa="ultratrail",
-    graph=GRAPH.graph,
-    emit=emit,
-    tiling=_tiling,
-)
-
-
 class UltraTrail(kit.KitTarget):
     """UltraTrail: an array of multipliers for temporal convolutions."""
 
-    kit = ULTRATRAIL
+    kit = _TemporalKit(
+        name="ultratrail", isa="ultratrail", graph=GRAPH.graph, options=GRAPH.options(), emit=emit, tiling=_tiling,
+        description="Tübingen's keyword-spotting accelerator: 8×8 multipliers for temporal convolutions, int8")
 
     def _offer(self, name: str, pattern: "Callable[[], DFPattern]", predicate: rules.AllOf, strategy: Strategy) -> None:
         if name.startswith("conv2d"):  # before the convolution that is a matrix product
