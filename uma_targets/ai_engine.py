@@ -35,7 +35,8 @@ def emit(gemm: Gemm, mapping: kit.TileMapping, parameters: Mapping[str, int]) ->
         raise MappingError(f"{mapping}: expected tiles of at most {parameters['tile']} elements and a dataflow such as "
                            f"2x4 of at most {parameters['cores']} cores")
     return [node for m in bands(gemm.m, sizes["m"], rows) for n in bands(gemm.n, sizes["n"], columns)
-            for node in _rounds(gemm, sizes, columns, m, n)]
+            for node in repeat("mt", m.rounds, lambda i, m=m, n=n: repeat(  # type: ignore[misc]
+                "nt", n.rounds, lambda j: _Round(gemm, sizes, columns, m, n, i, j).nodes()))]
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,6 @@ def bands(extent: int, size: int, ways: int) -> list[Band]:
         found += [Band(0, rounds, 0, ways, size)] if rounds else []
         found += [Band(rounds * ways, 1, 0, left, size)] if left else []
     return found
-
-
-def _rounds(gemm: Gemm, sizes: Mapping[str, int], columns: int, m: Band, n: Band) -> Nodes:
-    """All rounds of two bands."""
-    return repeat("mt", m.rounds, lambda i: repeat("nt", n.rounds, lambda j: _Round(
-        gemm, sizes, columns, m, n, i, j).nodes()))
 
 
 @dataclass(frozen=True)

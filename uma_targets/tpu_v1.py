@@ -69,7 +69,7 @@ class Emission:
             self._column(first, source, block.size, n, column.size)))
 
     def _column(self, first: Affine, source: Affine, rows: int, n: Affine, cols: int) -> Iterator[Node]:
-        at = n * self.dim
+        at, strip = n * self.dim, 2 * self.dim
         sets = 2 if 2 * self.rows <= self.acc_rows else 1
         acc, result = n % sets * self.rows, n % 2 * self.rows + 2 * self.deep * self.rows
         if self.gemm.bias is not None:
@@ -77,18 +77,15 @@ class Emission:
         yield from each("kt", pieces(self.gemm.k, self.dim, peel_first=self.gemm.bias is None), lambda k, step: [
             Instr.make("read_weights_strided", addr=self.gemm.b_at(k * self.dim, at), rows=step.size, cols=cols,
                        stride=self.gemm.strides[1]),
-            *self._products(source + k * self.rows, acc, rows, step.is_first and self.gemm.bias is None),
+            # a weight tile for all rows, in strips: while the sums of one come out, the next is on its way
+            *each("r", pieces(rows, strip, peel_first=True), lambda r, run: [Instr.make(
+                "matrix_multiply", ub=source + k * self.rows + r * strip, acc=acc + r * strip, rows=run.size,
+                take=int(run.is_first), accumulate=int(not step.is_first or self.gemm.bias is not None))]),
         ])
         yield Instr.make("activate", acc=acc, ub=result, rows=rows, function=RELU if self.gemm.relu else NONE,
                          scale=self.gemm.scale_bits)
         yield Instr.make("write_host_memory", addr=self.gemm.c_at(first, at), ub=result, rows=rows, cols=cols,
                          stride=self.gemm.strides[2])
-
-    def _products(self, source: Affine, acc: Affine, rows: int, starts: bool) -> Nodes:
-        """A weight tile for all rows, in strips: while the sums of one come out, the next is on its way."""
-        return each("r", pieces(rows, 2 * self.dim, peel_first=True), lambda r, strip: [Instr.make(
-            "matrix_multiply", ub=source + r * (2 * self.dim), acc=acc + r * (2 * self.dim), rows=strip.size,
-            take=int(strip.is_first), accumulate=int(not starts))])
 
 
 def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:

@@ -129,7 +129,9 @@ class Pass:
         slot = (self.turn + n) % 2
         found = self._ifmaps(n, slot)
         if self.step.accumulates:
-            found += self._sets(lambda pe, y, o: self._sum_in(n, slot, pe, y, o), 0)
+            found += self._sets(lambda pe, y, o: [Instr.make(
+                "psum_in", **self._sums(n, y, o), pe=pe, slot=slot, p=self.filters.group.each,
+                f=self.block.strip.cols.size)], 0)
         found += self._rows(slot)
         if self.step.accumulates:
             found += self._sets(lambda pe, y, o: [Instr.make("accumulate_in", pe=pe, slot=slot, words=self._words)], 0)
@@ -187,11 +189,6 @@ class Pass:
 
         # no loop: a sum that loop iterations pass on is a recurrence, a few rows of sums are one contraction
         return [node for row in range(1, self.used) for node in self._sets(add, row)]
-
-    def _sum_in(self, n: Affine, slot: Affine, pe: Affine, y: Affine, o: Affine) -> Nodes:
-        return [Instr.make(
-            "psum_in", **self._sums(n, y, o), pe=pe, slot=slot, p=self.filters.group.each, f=self.block.strip.cols.size
-        )]
 
     def _sums(self, n: Affine, y: Affine, o: Affine) -> dict[str, Affine | int]:
         """Where the partial sums of row ``y`` of the strip and filters from ``o`` of the group on are."""

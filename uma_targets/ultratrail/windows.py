@@ -38,11 +38,9 @@ class Windows:
         for window in range(self.count):
             # where taps fall into the padding, the first one moves against the window
             regular = self.taps(window) == (0, self.kernel) and window not in alone
-            if regular and found and self._joins(found[-1], alone):
+            if regular and found and self.taps(found[-1][0]) == (0, self.kernel) and (
+                    found[-1][0] not in alone):
                 found[-1] = found[-1][0], found[-1][1] + 1
             else:
                 found.append((window, 1))
         return found
-
-    def _joins(self, run: tuple[int, int], alone: Collection[int]) -> bool:
-        return self.taps(run[0]) == (0, self.kernel) and run[0] not in alone

@@ -402,11 +402,6 @@ def _gather(node: Node) -> Any:
     return call("take", data, _along(node, axis), axis=axis, mode="fast")
 
 
-def _gather_elements(node: Node) -> Any:
-    axis = node.attrs.get("axis", 0)
-    return call("gather_elements", node.inputs[0], _along(node, axis), axis=axis)
-
-
 def _gather_nd(node: Node) -> Any:
     data, indices, batch = node.inputs[0], node.inputs[1], node.attrs.get("batch_dims", 0)
     _int64(indices)
@@ -499,7 +494,9 @@ def _resize(node: Node) -> Any:
 CONVERTERS: Mapping[str, Converter] = {
     "Shape": _shape, "Flatten": _flatten, "Reshape": _reshape, "Transpose": _transpose, "Unsqueeze": _unsqueeze,
     "Squeeze": _squeeze, "Cast": _cast, "Concat": _concat, "Split": _split, "Slice": _slice, "Gather": _gather,
-    "GatherElements": _gather_elements, "GatherND": _gather_nd, "Expand": _expand,
+    "GatherElements": lambda node: call(
+        "gather_elements", node.inputs[0], _along(node, node.attrs.get("axis", 0)), axis=node.attrs.get("axis", 0)),
+    "GatherND": _gather_nd, "Expand": _expand,
     "ConstantOfShape": _constant_of_shape, "DepthToSpace": _depth_to_space, "Resize": _resize,
     "QuantizeLinear": _quantization("quantize"), "DequantizeLinear": _quantization("dequantize"), "Conv": _conv,
     "MaxPool": _pool("nn.max_pool2d"), "AveragePool": _pool("nn.avg_pool2d"),

@@ -15,14 +15,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from archloom.tvm_backend.frontends.onnx.editor import (
-    Editor,
-    Shape,
-    attributes_of,
-    has_operators,
-    rewrite,
-    with_attributes,
-)
+from archloom.tvm_backend.frontends.onnx import editor as edit
+from archloom.tvm_backend.frontends.onnx.editor import Editor, Shape
 
 ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 """The recurrent operators, with their activations."""
@@ -34,18 +28,13 @@ LENGTHS, STATE, CELL, PEEPHOLES = 4, 5, 6, 7
 """Positions among the inputs."""
 
 
-def frames_first(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The network with the frames first (``layout=0``) in its recurrent layers.
-
-    onnxruntime does not run layers with the batch first either.
-    """
-    return rewrite(model, dict.fromkeys(ACTIVATIONS, _frames_first))
-
-
-def _frames_first(node: onnx.NodeProto, editor: Editor) -> bool:
+@edit.rewriting(*ACTIVATIONS)
+def frames_first(node: onnx.NodeProto, editor: Editor) -> bool:
+    """Put the frames first (``layout=0``) in recurrent layers; onnxruntime does not run layers with the batch first
+    either."""
     if not any(a.name == "layout" and a.i for a in node.attribute):
         return False
-    layer = with_attributes(node, without=["layout"])
+    layer = edit.with_attributes(node, without=["layout"])
     for position in (0, STATE, CELL):
         if len(node.input) > position and (name := node.input[position]):
             layer.input[position] = editor.node(
@@ -61,11 +50,12 @@ def _frames_first(node: onnx.NodeProto, editor: Editor) -> bool:
 
 def frame_by_frame(model: onnx.ModelProto) -> onnx.ModelProto:
     """The network with its recurrent layers written out."""
-    if not has_operators(model, ACTIVATIONS):
+    if not edit.has_operators(model, ACTIVATIONS):
         return model
-    return rewrite(onnx.shape_inference.infer_shapes(model), dict.fromkeys(ACTIVATIONS, _written_out))
+    return _written_out(onnx.shape_inference.infer_shapes(model))
 
 
+@edit.rewriting(*ACTIVATIONS)
 def _written_out(node: onnx.NodeProto, editor: Editor) -> bool:
     if (layer := _Layer.of(node, editor)) is not None:
         layer.write()
@@ -94,7 +84,7 @@ class _Layer:
     @staticmethod
     def of(node: onnx.NodeProto, editor: Editor) -> "_Layer | None":
         """The layer, or None for one that stays as it is."""
-        attributes = attributes_of(node)
+        attributes = edit.attributes_of(node)
         inputs = [*node.input, *[""] * (8 - len(node.input))]
         shape = editor.shapes.get(inputs[0], ())
         if len(shape) != 3 or any(attributes.get(key) for key in (*REFUSED, "layout")):

@@ -181,12 +181,6 @@ def _places(indices: Sequence[Any], extents: Sequence[int], site: Site) -> Any:
     return place
 
 
-def _scatter_add(site: Site) -> Any:
-    """TVM 0.27 has the operator, but no converter."""
-    x, axis, index, source = site.first("self", "dim", "index", "src")
-    return site.emit("scatter_elements", x, index, source, axis=int(axis), reduction="add")
-
-
 def _arange(site: Site) -> Any:
     """Numbers in equal steps; TVM 0.27 counts wrong where they go down."""
     result, args = site.node.meta["val"], site.node.args
@@ -207,7 +201,9 @@ def _triangle(name: str) -> Callable[[Site], Any]:
 _CONVERTERS: Mapping[str, Callable[[Site], Any]] = {
     "select.int": _select,
     "index.Tensor": _index,
-    "scatter_add.default": _scatter_add,
+    "scatter_add.default": lambda site: site.emit(  # TVM 0.27 has the operator, but no converter
+        "scatter_elements", site.at(0, "self"), site.at(2, "index"), site.at(3, "src"), axis=int(site.at(1, "dim")),
+        reduction="add"),
     "tril_indices.default": _triangle("tril_indices"),
     "triu_indices.default": _triangle("triu_indices"),
     **dict.fromkeys(("arange.default", "arange.start", "arange.start_step"), _arange),
