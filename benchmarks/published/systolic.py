@@ -14,7 +14,7 @@ from archloom.oracle.collector import paused
 from archloom.oracle.errors import TargetError
 from archloom.oracle.stream import Instr, Stream
 from archloom.uma_targets.kit.nest import Nodes, place, repeat
-from archloom.uma_targets.systolic_array import folds, tensor
+from archloom.uma_targets.systolic_array import emit, folds
 from archloom.uma_targets.systolic_array.emit import load
 from archloom.uma_targets.systolic_array.folds import Matrix, Number, Operands
 from benchmarks.published import systolic_scalar
@@ -191,7 +191,7 @@ def streamed(problem: Problem, dataflow: str) -> Operands:
 
 def level_of(design: Design) -> ModuleType:
     """What emits products at the level of ``design``."""
-    return tensor if design.level == "tensor" else systolic_scalar
+    return emit if design.level == "tensor" else systolic_scalar
 
 
 def load_operands(

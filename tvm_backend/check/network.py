@@ -14,7 +14,6 @@ from archloom.oracle.errors import InputError
 from archloom.tvm_backend import datasets, samples
 from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers
 from archloom.tvm_backend.check.tensors import is_quantized, quantization_steps
-from archloom.tvm_backend.check.tolerances import FLOAT_TOLERANCE, LEAST_COSINE, MOST_STEPS
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.targets.choice import backends
 
@@ -25,6 +24,15 @@ if TYPE_CHECKING:
 
 SCHEMA = "archloom.check/1"
 DEFAULT_SAMPLES = 4
+
+# what counts as correct where results are not equal to the last bit, by what is compared
+LEAST_COSINE = 0.999
+"""For outputs of floating-point host operators, which have no quantization step to be compared within."""
+MOST_STEPS = 1.5
+"""Quantization steps by which outputs may differ: whole steps, up to the rounding of float32."""
+FLOAT_TOLERANCE: Mapping[str, float] = {"float32": 1e-4, "float16": 1e-2}
+"""For outputs of targets that compute in floats, against the same network: part of the largest magnitude, since sums
+have another order, and operands and results of float16 are rounded to 11 bits."""
 
 Reference = Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
 

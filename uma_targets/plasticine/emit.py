@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr
+from archloom.uma_targets.kit.gemm import Gemm
 from archloom.uma_targets.kit.nest import Nodes, repeat
 from archloom.uma_targets.kit.spans import Group, groups
 from archloom.uma_targets.plasticine.plan import WORD_BYTES, Machine, Tiling, check
@@ -41,19 +42,11 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Gemm:
-    """``C[m, n] = A[m, k] . B[k, n] (+ bias[n])`` at these addresses, dense and row-major."""
+class Tiled(Gemm):
+    """A product, how it is tiled, and the machine."""
 
-    m: int
-    n: int
-    k: int
-    a: Affine
-    b: Affine
-    c: Affine
     tiling: Tiling
     machine: Machine
-    bias: Affine | None = None
-    relu: bool = False
 
     def nodes(self) -> Nodes:
         """All tiles of C. MappingError if the tiling does not fit."""
@@ -88,7 +81,7 @@ class Gemm:
 class Tile:
     """A tile of C: rows from ``m0`` and vectors from ``n0`` on."""
 
-    gemm: Gemm
+    gemm: Tiled
     rows: Group
     cols: Group
     m0: Affine

@@ -12,21 +12,20 @@ from archloom.acadl_models.plasticine import isa_parameters, plasticine
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.pipeline import Number
 from archloom.uma_targets import kit
-from archloom.uma_targets.kit import Gemm as KitGemm
 from archloom.uma_targets.kit import Issue, Loop, Nodes, Tiling
 from archloom.uma_targets.kit.spans import kinds
-from archloom.uma_targets.plasticine.emit import Gemm
+from archloom.uma_targets.plasticine.emit import Tiled
 from archloom.uma_targets.plasticine.plan import WORD_BYTES, Column, Machine, demand, sizes, tiling_of, tilings
 
 GRAPH = kit.GraphOptions(plasticine)
 
 
-def emit(gemm: KitGemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:
+def emit(gemm: kit.Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:
     """The instructions of one product; the mapping's tile is the block of one pair of units."""
     machine = Machine.of(parameters)
     block = mapping.size("m"), machine.groups(mapping.size("n")), mapping.size("k")
     tiling = tiling_of(gemm.m, gemm.n, block, machine)
-    return Gemm(gemm.m, gemm.n, gemm.k, gemm.a, gemm.b, gemm.c, tiling, machine, bias=gemm.bias, relu=gemm.relu).nodes()
+    return Tiled(**vars(gemm), tiling=tiling, machine=machine).nodes()
 
 
 def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
