@@ -56,10 +56,8 @@ class CompiledNetwork:
         return (*self.compiled.fallbacks, *self.programs.fallbacks, *noted, *self._fallbacks)
 
     def __call__(self, *args: Any, **named: Any) -> np.ndarray | tuple[np.ndarray, ...]:
-        """Run on NumPy arrays or torch tensors, by position, by name, or as one mapping; gives NumPy arrays.
-
-        One result is an array, several a tuple in the network's order.
-        """
+        """Run on NumPy arrays or torch tensors, by position, by name, or as one mapping; gives NumPy arrays. One result
+        is an array, several a tuple in the network's order."""
         if len(args) == 1 and not named and isinstance(args[0], Mapping):
             inputs: Mapping[str, Any] = args[0]
         else:

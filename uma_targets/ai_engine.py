@@ -123,7 +123,8 @@ class _Round:
 
 def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
     tile, cores = options["tile"], options["rows"] * options["columns"]
-    ways = _ways(cores)
+    # rows and columns as which the cores may be taken: all that leave none over
+    ways = np.array([(rows, cores // rows) for rows in range(1, cores + 1) if cores % rows == 0])
     sizes = {d: divided(e, most=tile) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k))}
     def loops(c: kit.Columns) -> Loop:
         """Rounds of tiles on all cores; for each step of k two streams and a product; operands and sums take turns."""
@@ -144,11 +145,6 @@ def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]
         return Loop(1, (tiles,), alone=tuple(replace(i, times=1) for i in (mmul, write)))
 
     return Tiling(sizes, dataflows=tuple(f"{rows}x{columns}" for rows, columns in ways), loops=loops)
-
-
-def _ways(cores: int) -> np.ndarray:
-    """Rows and columns as which the cores may be taken: all that leave none over."""
-    return np.array([(rows, cores // rows) for rows in range(1, cores + 1) if cores % rows == 0])
 
 
 class AiEngine(kit.KitTarget):

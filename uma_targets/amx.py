@@ -121,10 +121,8 @@ class Emission:
         return each("pk", groups, lambda r, group: self._pack_rows(block, mask, r * SETS + first, group.size, bytes_))
 
     def _pack_rows(self, block: Affine, mask: int, row: Affine, rows: int, count: int) -> Iterator[Node]:
-        """Some packed rows of 16 columns: of each ``count`` rows of B, zeros for those that are missing of four.
-
-        Step by step for all rows, so that one need not wait for the other.
-        """
+        """Some packed rows of 16 columns: of each ``count`` rows of B, zeros for those that are missing of four. Step
+        by step for all rows, so that one need not wait for the other."""
         sets = [PACKED + 4 * r for r in range(rows)]
         if not count:
             yield from (_vector("vpxord", first, first, first) for first in sets)
@@ -222,8 +220,7 @@ def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]
 
 def _loops(shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware) -> Loop:
     """Blocks of C; for each tile of k loads of rows and columns and their products; then rows of each tile, a few at a
-    time. There is one set of tiles for operands and one of registers for rows; all lines come from the first cache.
-    """
+    time. There is one set of tiles for operands and one of registers for rows; all lines come from the first cache."""
     tall, wide = (np.asarray(ceil_div(e, c[d])) for e, d in ((shape.m, "m"), (shape.n, "n")))
     rows, columns = ceil_div(shape.m, ROWS) / tall, ceil_div(shape.n, LANES) / wide  # tiles of a mean block
     near = (cache.hit_cycles if (cache := Cache.of(hardware)) else 0)

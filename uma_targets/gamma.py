@@ -284,10 +284,8 @@ def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]
 def _loops(
     shape: kit.Shape, c: kit.Columns, complexes: int, registers: int, orders: tuple[tuple[str, ...], ...]
 ) -> Loop:
-    """Tiles of all complexes at a time; in a panel of k, each loads its own blocks of 8 x 8, and the shared ones.
-
-    Sums, panels and operands take turns, results in the registers that operands leave. Sizes are those of mean tiles.
-    """
+    """Tiles of all complexes at a time; in a panel of k, each loads its own blocks of 8 x 8, and the shared ones. Sums,
+    panels and operands take turns, results in the registers that operands leave. Sizes are those of mean tiles."""
     by_n = np.array([o[0] == "n" for o in orders])[c["order"]]
     extents = {"m": shape.m, "n": shape.n, "k": shape.k}
     tiles = {d: np.asarray(ceil_div(e, c[d])) for d, e in extents.items()}

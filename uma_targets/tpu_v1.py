@@ -102,8 +102,7 @@ def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]
 
 def _loops(shape: kit.Shape, c: kit.Columns, dim: int, acc_rows: int, fifo: int) -> Loop:
     """Blocks of rows from the host; columns of weight tiles through the FIFO; columns take turns in the accumulators
-    where two fit, and blocks in the Unified Buffer. Sizes are those of mean tiles.
-    """
+    where two fit, and blocks in the Unified Buffer. Sizes are those of mean tiles."""
     blocks, deep, wide = (np.asarray(ceil_div(e, t)) for e, t in ((shape.m, c["m"]), (shape.k, dim), (shape.n, dim)))
     rows, depth, columns = shape.m / blocks, shape.k / deep, shape.n / wide
     host = Issue("read_host_memory", deep, depth * shape.item, rows)

@@ -218,10 +218,8 @@ def _cosine(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _top1(a: np.ndarray, b: np.ndarray, rank: int) -> float | None:
-    """Share of rows with the same largest element.
-
-    Equal largest elements, which int8 logits often have, count as the same if one of them is the other's choice.
-    """
+    """Share of rows with the same largest element. Equal largest elements, which int8 logits often have, count as the
+    same if one of them is the other's choice."""
     if rank < 2 or a.shape[-1] < 2:
         return None
     a, b = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])

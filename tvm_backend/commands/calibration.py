@@ -48,11 +48,8 @@ def _batches(inputs: list[TensorSpec], spec: str) -> list[samples.Batch]:
 def _inputs(proto: "onnx.ModelProto") -> list[TensorSpec]:
     from onnx import helper
 
-    weights = {t.name for t in proto.graph.initializer}
-    found = []
-    for info in proto.graph.input:
-        if info.name not in weights:
-            tensor = info.type.tensor_type
-            dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type)).name
-            found.append(TensorSpec(info.name, tuple(d.dim_value for d in tensor.shape.dim), dtype))
-    return found
+    from archloom.tvm_backend.frontends.onnx.editor import inputs_of
+
+    kinds = {info.name: info.type.tensor_type for info in inputs_of(proto.graph)}
+    return [TensorSpec(name, tuple(d.dim_value for d in kind.shape.dim),
+                       np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type)).name) for name, kind in kinds.items()]

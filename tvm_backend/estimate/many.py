@@ -93,10 +93,8 @@ class _Waiting:
 
 @dataclass(eq=False)
 class _Batch:
-    """The networks of one call, whose reports are made in their order.
-
-    ``stop``: raise the first error; ``ahead``: how many networks may be with the processes as a whole at a time.
-    """
+    """The networks of one call, whose reports are made in their order. ``stop``: raise the first error; ``ahead``: how
+    many networks may be with the processes as a whole at a time."""
 
     request: Request
     shapes: Mapping[str, Sequence[int]] | None

@@ -388,9 +388,7 @@ def _joined(
     pieces: Sequence[Piece], segments: Sequence[Segment], proto: "onnx.ModelProto", target: "Chosen", title: str
 ) -> Chain:
     """The network's partition: all segments but the last have one region, which goes on in the next one's first.
-
-    Undivided where parts of operators would have to be numbered, since others have their names.
-    """
+    Undivided where parts of operators would have to be numbered, since others have their names."""
     named = [piece.named(name) for piece, segment in zip(pieces, segments, strict=True) for name in segment.parts]
     named += [rename(node.name).replace(".", "_") for node in proto.graph.node]
     if len(set(named)) < len(named):

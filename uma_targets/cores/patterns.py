@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 
 from archloom.tvm_backend.ir.operators import ACTIVATIONS, BINARY, UNARY
 from archloom.tvm_backend.ir.patterns import DFPattern, is_const, is_op, wildcard
@@ -12,10 +13,7 @@ from archloom.uma_targets.kit.patterns import FLOAT_ANCHORS, Anchor, Form, clipp
 
 def _finished(value: DFPattern) -> DFPattern:
     """An activation of ``value``."""
-    found = clipped(value)
-    for name in ACTIVATIONS:
-        found = found | is_op(f"relax.{name}")(value)
-    return found
+    return reduce(or_, (is_op(f"relax.{name}")(value) for name in ACTIVATIONS), clipped(value))
 
 
 def _swapped() -> DFPattern:
@@ -70,8 +68,6 @@ def elementwise(count: int) -> DFPattern:
 
 def rows() -> DFPattern:
     """Normalizations and softmax of rows, and reductions."""
-    found: DFPattern = is_op("relax.nn.layer_norm")(wildcard(), wildcard(), wildcard())
-    found = found | is_op("relax.nn.rms_norm")(wildcard(), wildcard())
-    for name in ("nn.softmax", "mean", "sum", "max", "nn.adaptive_avg_pool2d"):
-        found = found | is_op(f"relax.{name}")(wildcard())
-    return found
+    operands = {"nn.layer_norm": 3, "nn.rms_norm": 2, **dict.fromkeys(
+        ("nn.softmax", "mean", "sum", "max", "nn.adaptive_avg_pool2d"), 1)}
+    return reduce(or_, (is_op(f"relax.{name}")(*(wildcard() for _ in range(n))) for name, n in operands.items()))

@@ -32,7 +32,8 @@ HELP = "a larger glb_kib, filter_glb_kib or row_words"
 def convolutions(name: str, shape: Shape, machine: Machine, tensors: Tensors = DENSE) -> Space:
     """Mappings of a convolution; MappingError if none fits."""
     builder = SpaceBuilder(name, _room(machine), HELP)
-    builder.add(_table("conv2d", shape, machine, _widths(shape.f), tensors, 1.0))
+    even = {-(-shape.f // parts) for parts in (1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256) if parts <= shape.f}
+    builder.add(_table("conv2d", shape, machine, tuple(sorted(even)), tensors, 1.0))
     if not builder.tables:
         builder.add(_table("conv2d", shape, machine, _NARROW, tensors, 1.0))
     return builder.build()
@@ -85,10 +86,6 @@ _FAMILY = ("p", "down", "across", "segments", "buffers")
 
 _NARROW = (1, 2, 4, 8, 16)
 """Widths that are tried where no even part of a row fits."""
-
-
-def _widths(f: int) -> tuple[int, ...]:
-    return tuple(sorted({-(-f // parts) for parts in (1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256) if parts <= f}))
 
 
 @lru_cache(maxsize=1 << 16)

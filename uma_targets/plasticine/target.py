@@ -54,9 +54,7 @@ class Run(NamedTuple):
 
 def _loops(shape: kit.Shape, block: tuple[Column, Column, Column], machine: Machine) -> Loop:
     """Tiles of C, one for each group of rows and each of columns, as they are cut: those that are alike are counted.
-
-    They are parts of one loop, as all but the very first overlap what is before them, however few are alike.
-    """
+    They are parts of one loop, as all but the very first overlap what is before them, however few are alike."""
     m, n, k = block
     down, across, sums = tilings(shape.m, shape.n, block, machine)
     one, vectors = np.ones_like(m), machine.groups(shape.n)

@@ -120,11 +120,9 @@ def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]
 
 
 def _loops(shape: kit.Shape, c: kit.Columns, dim: int, deep: int, sum_rows: int) -> Loop:
-    """Blocks of rows, columns of tiles, steps of k; a tile of A is loaded for its block or for each column.
-
-    Tiles of B take turns, and so do those of A that are streamed; so do sums of a column where two blocks fit. Sizes
-    are those of mean tiles.
-    """
+    """Blocks of rows, columns of tiles, steps of k; a tile of A is loaded for its block or for each column. Tiles of B
+    take turns, and so do those of A that are streamed; so do sums of a column where two blocks fit. Sizes are those of
+    mean tiles."""
     tall, wide, resident = int(ceil_div(shape.m, dim)), int(ceil_div(shape.n, dim)), c["dataflow"] == 0
     blocks = np.asarray(ceil_div(shape.m, c["m"]))
     block, rows, depth, columns = tall / blocks, shape.m / tall, shape.k / deep, shape.n / wide

@@ -37,9 +37,7 @@ def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]
 
 def _loops(shape: kit.Shape, c: kit.Columns, dim: int) -> Loop:
     """Columns of tiles of C; weights come for all of them where k is one tile, else for each; all memories take turns.
-
-    Sizes are those of mean tiles.
-    """
+    Sizes are those of mean tiles."""
     wide, tall, deep = (np.asarray(ceil_div(e, c[d])) for d, e in (("n", shape.n), ("m", shape.m), ("k", shape.k)))
     rows, cols, depth = shape.m / tall, ceil_div(shape.n, dim) / wide, ceil_div(shape.k, dim) / deep
     inputs, outputs = shape.k / ceil_div(shape.k, dim), shape.n / ceil_div(shape.n, dim)

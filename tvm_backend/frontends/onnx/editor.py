@@ -88,6 +88,12 @@ def known_shapes(model: onnx.ModelProto) -> dict[str, Shape]:
     return shapes
 
 
+def inputs_of(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
+    """A graph's inputs, but for those that only name its constants."""
+    constants = {tensor.name for tensor in graph.initializer}
+    return [info for info in graph.input if info.name not in constants]
+
+
 def read_counts(model: onnx.ModelProto) -> Counter[str]:
     """How often each tensor is read, by nodes and as a result."""
     return Counter([*(name for node in model.graph.node for name in node.input), *(o.name for o in model.graph.output)])

@@ -43,10 +43,8 @@ def to_qdq(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _operands(node: onnx.NodeProto, labels: str, editor: Editor, axis: int | None = None) -> list[str]:
-    """The numbers that the first operands stand for, each a tensor of integers with its scale and zero point.
-
-    ``axis``: that along which the second has a scale for each channel, where there are several.
-    """
+    """The numbers that the first operands stand for, each a tensor of integers with its scale and zero point. ``axis``:
+    that along which the second has a scale for each channel, where there are several."""
     found = []
     for i, label in enumerate(labels):
         tensor = node.input[3 * i:3 * i + 3]

@@ -136,10 +136,8 @@ def _select(site: Site) -> Any:
 
 def _index(site: Site) -> Any:
     """``x[i, :, j]``: indices are broadcast to one another and belong together, those below zero count from the end.
-
     What they choose stands where they stood, or first if an axis without an index is between them. TVM 0.27 takes what
-    lies before the tensor for negative indices, and every combination of some pairs of indices.
-    """
+    lies before the tensor for negative indices, and every combination of some pairs of indices."""
     x, node = site.at(0, "self"), site.node
     shape, rank = ir.shape_of(x), len(ir.shape_of(x))
     given = {axis: site.importer.env[index] for axis, index in enumerate(node.args[1]) if index is not None}
