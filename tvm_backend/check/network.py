@@ -6,21 +6,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import onnx
 
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import datasets, samples
 from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers
+from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.check.tensors import is_quantized, quantization_steps
+from archloom.tvm_backend.executable import build
+from archloom.tvm_backend.frontends.onnx.files import read_onnx
+from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.targets.choice import backends
-
-if TYPE_CHECKING:
-    import onnx
-
-    from archloom.tvm_backend.model import Model
 
 SCHEMA = "archloom.check/1"
 DEFAULT_SAMPLES = 4
@@ -118,8 +118,6 @@ def check(
     network (path or proto) that ``model`` was quantized from, for its accuracy and as what layers are compared with.
     Every layer is checked on the first batch.
     """
-    from archloom.tvm_backend.executable import build
-
     given, named_labels = _batches(model, inputs, count)
     labels = named_labels if labels is None else labels
     floats = _float_network(reference, model)
@@ -182,8 +180,6 @@ def _reference(model: "Model") -> Reference:
 
 
 def _float_network(reference: "str | Path | onnx.ModelProto | None", model: "Model") -> "onnx.ModelProto | None":
-    from archloom.tvm_backend.frontends.onnx.files import read_onnx
-
     if reference is None:
         return model.floats
     proto = read_onnx(Path(reference)) if isinstance(reference, str | Path) else reference
@@ -194,8 +190,6 @@ def _float_network(reference: "str | Path | onnx.ModelProto | None", model: "Mod
 
 
 def _onnx_reference(proto: "onnx.ModelProto") -> Reference:
-    from archloom.tvm_backend.check.reference import integer_session, run
-
     session = integer_session(proto)
     return lambda batch: list(run(session, batch).values())
 

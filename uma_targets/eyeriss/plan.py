@@ -8,14 +8,11 @@ and ``m`` filters for which partial sums lie in the global buffer.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper.hardware import Hardware
 from archloom.oracle.errors import MappingError
 from archloom.uma_targets.eyeriss.problem import Shape
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
 
 
 @dataclass(frozen=True)

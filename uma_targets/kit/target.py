@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.options import Option
@@ -26,9 +27,6 @@ from archloom.tvm_backend.targets.backend import Strategy, UMABackend, UMAPhase
 from archloom.uma_targets.kit import attention, patterns, rules, strategies
 from archloom.uma_targets.kit.attention import AttentionKernel, Kernel
 from archloom.uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
 
 Options = Mapping[str, Any]
 
