@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.compile import compile_model
 from archloom.tvm_backend.compiled import CompiledModel, Step
 from archloom.tvm_backend.executors import Executor, InterpreterExecutor, XlaExecutor
+from archloom.tvm_backend.host.network import Host, PlannedHost
 from archloom.tvm_backend.host.output_stage import OutputStages
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.programs import Programs, Stored
@@ -22,9 +23,6 @@ from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.report.build import of_compiled
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.runtime import Capture, checked, run_region
-
-if TYPE_CHECKING:
-    from archloom.tvm_backend.host.network import Host, PlannedHost
 
 
 class CompiledNetwork:
@@ -139,8 +137,6 @@ class CompiledNetwork:
 
     @cached_property
     def _host(self) -> "Host | PlannedHost":
-        from archloom.tvm_backend.host.network import Host, PlannedHost
-
         plan = self.compiled.host.plan
         symbols = [region.symbol for region in self.compiled.regions]
         return Host(self.compiled.host, symbols) if plan is None else PlannedHost(plan, self.programs)
