@@ -14,9 +14,8 @@ from archloom.oracle.collector import paused
 from archloom.oracle.errors import TargetError
 from archloom.oracle.stream import Instr, Stream
 from archloom.uma_targets.kit.nest import Nodes, place, repeat
-from archloom.uma_targets.systolic_array import emit, folds
-from archloom.uma_targets.systolic_array.emit import load
-from archloom.uma_targets.systolic_array.folds import Matrix, Number, Operands
+from archloom.uma_targets.systolic_array import emit
+from archloom.uma_targets.systolic_array.emit import Matrix, Number, Operands, load
 from benchmarks.published import systolic_scalar
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Problem(folds.Problem):
+class Problem(emit.Problem):
     """A product with what is counted of it."""
 
     @property
@@ -47,7 +46,7 @@ class Problem(folds.Problem):
 
     def last_fold(self, design: Design) -> tuple[int, int]:
         """Rows and columns that the last fold uses."""
-        return folds.last(self.over_rows(design), design.rows), folds.last(self.over_columns(design), design.columns)
+        return emit.last(self.over_rows(design), design.rows), emit.last(self.over_columns(design), design.columns)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from archloom.tvm_backend.targets.backend import Lowered, UMABackend, UMAPhase, 
 from archloom.tvm_backend.targets.choice import choose
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 from archloom.tvm_backend.targets.partition import partition
-from archloom.uma_targets.gemmini.accelerator import GEMMINI
+from archloom.uma_targets.gemmini.target import GEMMINI
 from archloom.uma_targets.kit.patterns import fused
 from archloom.uma_targets.kit.strategies import conv2d
 from tests.support.tvm_backend.networks import Net, only, quantized, residual_cnn, split

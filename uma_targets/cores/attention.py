@@ -19,7 +19,7 @@ from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.passes.attention import BARRED
 from archloom.tvm_backend.targets.backend import InTiles, Lowered
 from archloom.tvm_backend.targets.layouts import DTYPE, HEADS, SIDE
-from archloom.uma_targets.cores.constants import packed
+from archloom.uma_targets.cores.sweeps import packed
 from archloom.uma_targets.kit.attention import sizes
 from archloom.uma_targets.kit.rules import AllOf
 

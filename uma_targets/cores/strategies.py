@@ -20,9 +20,8 @@ from archloom.tvm_backend.ir.operators import ACTIVATIONS
 from archloom.tvm_backend.targets.backend import Gridded, InTiles, Lowered
 from archloom.tvm_backend.targets.grids import common
 from archloom.tvm_backend.targets.layouts import BATCH, DTYPE, PIXELS, SIDE, TILES, Layout, PixelGrid, Places, Windows
-from archloom.uma_targets.cores.constants import made_in, packed
-from archloom.uma_targets.cores.rules import SIX
-from archloom.uma_targets.cores.sweeps import keeps_zero
+from archloom.uma_targets.cores.patterns import SIX
+from archloom.uma_targets.cores.sweeps import keeps_zero, made_in, packed
 from archloom.uma_targets.kit.rules import has_relu
 from archloom.uma_targets.kit.strategies import label
 

@@ -18,8 +18,7 @@ from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.ir.match import QTensor, QuantizedOp
 from archloom.tvm_backend.ir.sweeps import ELEMENTWISE, Applied
 from archloom.tvm_backend.targets.backend import InTiles, Lowered, Verdict
-from archloom.tvm_backend.targets.layouts import PIXELS, ROW, SIDE, TILES, Layout, Matrices, Shape
-from archloom.uma_targets.cores.constants import packed
+from archloom.tvm_backend.targets.layouts import DTYPE, PIXELS, ROW, SIDE, TILES, Layout, Matrices, Shape
 
 LARGEST = float(np.finfo(np.float16).max)
 NEEDS = ("one tensor that has the result's shape; others of that shape, or one number for each column (of images: for "
@@ -251,3 +250,19 @@ def _reduction(op: QuantizedOp) -> Lowered:
     work = Columns(rows, columns, kind)  # type: ignore[arg-type]
     return Lowered(wl.sweep(work, name=op.name), f"column_{kind}", (("X", 0),), {}, result,
                    tiles=InTiles({"X": layout}, ("rows",), ("X",), {"X": ("rows",)}))
+
+
+# constants of operators as they lie in tiles
+
+
+def made_in(array: np.ndarray, shape: tuple[int, ...], pack: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """A constant in tiles of ``shape``; one without numbers takes no room."""
+    if array.size > 1 and not any(array.strides):
+        return np.broadcast_to(array[(0,) * array.ndim].astype(DTYPE), shape)
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(pack(array.astype(DTYPE)))
+
+
+def packed(array: np.ndarray, layout: Layout) -> np.ndarray:
+    """A constant in tiles; a weight without numbers, as estimates read it, takes no room here either."""
+    return made_in(array, layout.stored_shape(array.shape), layout.pack)

@@ -25,7 +25,7 @@ from archloom.tvm_backend.passes.composites import fuse_composites
 from archloom.tvm_backend.passes.products import as_products
 from archloom.tvm_backend.passes.weights import fold_scales, without_batch_norms
 from archloom.tvm_backend.targets.backend import UMAPhase
-from archloom.uma_targets.cores import attention, chains, patterns, rules, strategies, sweeps
+from archloom.uma_targets.cores import attention, chains, patterns, strategies, sweeps
 from archloom.uma_targets.kit.patterns import attention as attention_pattern
 from archloom.uma_targets.kit.rules import AllOf
 from archloom.uma_targets.kit.target import DescribedTarget
@@ -77,9 +77,9 @@ class CoresTarget(DescribedTarget):
     def __init__(self) -> None:
         super().__init__()
         swapped = ("swapped_both", "swapped_second", "swapped_first")
-        for name, kept, strategy in (*((name, rules.MATMUL, strategies.matmul) for name in swapped),
-                                     ("matmul", rules.MATMUL, strategies.matmul),
-                                     ("conv2d", rules.CONV2D, strategies.conv2d)):
+        for name, kept, strategy in (*((name, patterns.MATMUL, strategies.matmul) for name in swapped),
+                                     ("matmul", patterns.MATMUL, strategies.matmul),
+                                     ("conv2d", patterns.CONV2D, strategies.conv2d)):
             residual = () if name.startswith("swapped") else ("residual_activation", "residual")
             for form in (*residual, "activation", "plain"):
                 self._register_pattern(f"{name}_{form}", partial(patterns.fused, name, form), AllOf(

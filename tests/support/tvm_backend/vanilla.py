@@ -9,7 +9,7 @@ from typing import Any
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.ir.patterns import DFPattern
 from archloom.tvm_backend.targets.backend import UMABackend, UMAPhase, Verdict
-from archloom.uma_targets.gemmini.accelerator import GEMMINI
+from archloom.uma_targets.gemmini.target import GEMMINI
 from archloom.uma_targets.kit import KitTarget, strategies
 from archloom.uma_targets.qkv.target import Qkv
 
