@@ -4,7 +4,7 @@ compiler: options, graph, ISA, mapping space and emission."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -42,21 +42,15 @@ class EyerissEmitter:
 
     parameters: tuple[tuple[str, int], ...]
 
-    @property
-    def machine(self) -> Bounds:
-        """What the emission depends on."""
-        known = {f.name for f in fields(Bounds)}
-        return Bounds(**{name: value for name, value in self.parameters if name in known})
-
     def emit(self, workload: Workload, mapping: TileMapping) -> Stream:
         """The stream; tensors are named, shaped and ordered as the workload's. MappingError if it does not fit."""
-        memory, chosen = Memory.of(workload), row_stationary(mapping)
+        memory, chosen, machine = Memory.of(workload), row_stationary(mapping), Bounds(**dict(self.parameters))
         addresses = {t.name: t.address for t in memory.tensors}
         if mapping.kind == "gemm":
             body = repeat("batch", sizes_of(workload)[0], lambda b: product_nodes(
-                gemm_of(workload, addresses, memory.end, b), chosen, self.machine))
+                gemm_of(workload, addresses, memory.end, b), chosen, machine))
         else:
-            body = Emission(_problem(workload, addresses), chosen, self.machine).nodes()
+            body = Emission(_problem(workload, addresses), chosen, machine).nodes()
         return memory.stream(ISA, self.parameters, (Instr.make("config", fraction_bits=0), *body))
 
 
@@ -96,7 +90,7 @@ def _space(workload: Workload, hardware: Hardware, options: Mapping[str, Any]) -
     return convolutions(workload.name, shape_of(workload), machine, tensors)
 
 
-def _graph(options: Mapping[str, Any]) -> "ArchitectureGraph":
+def _graph(options: Mapping[str, Any]) -> ArchitectureGraph:
     mac = options["mac_picojoules"]
     return eyeriss(psum_bits=PSUM_BITS, mac_joules=None if mac is None else mac * 1e-12, **GRAPH.arguments(options))
 
