@@ -17,7 +17,7 @@ from archloom.uma_targets.ai_engine import AiEngine
 from archloom.uma_targets.gamma import Gamma
 from archloom.uma_targets.oma import Oma
 from archloom.uma_targets.plasticine.target import Plasticine
-from archloom.uma_targets.qkv.target import Qkv
+from archloom.uma_targets.qkv import Qkv
 from archloom.uma_targets.tpu_v1 import TpuV1
 
 LOAD = {"rows": 16}

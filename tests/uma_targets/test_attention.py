@@ -26,8 +26,7 @@ from archloom.oracle.xla import compile_stream
 from archloom.tvm_backend.artifact import workload_json
 from archloom.tvm_backend.ir.attention import AttentionShape
 from archloom.uma_targets.oma import Oma
-from archloom.uma_targets.qkv.attention import emit, fits
-from archloom.uma_targets.qkv.target import Qkv
+from archloom.uma_targets.qkv import Qkv, emit_head, fits
 from tests.support.examples import often, slow
 from tests.support.oracle.flat_trace import flat_trace
 
@@ -278,7 +277,7 @@ def test_what_the_kernel_refuses() -> None:
         search(workload(1, 1, 16, 1024, 64, 64, False), Qkv.kit.accelerator, {}, use_cache=False)
     mapping = Mapping("attention", "", (("q", 4), ("k", 4)), buffers=(("Q", 2), ("K", 16)))
     with pytest.raises(MappingError, match="2 turns and a ring of 16 tiles need 224 operand_rows, of 64, and"):
-        emit(_head(), mapping, PARAMETERS)
+        emit_head(_head(), mapping, PARAMETERS)
     with pytest.raises(MappingError, match="expected a matrix product or a 1x1 convolution, found attention"):
         search(workload(1, 1, 4, 4, 4, 4, False), Oma.kit.accelerator)
 

@@ -17,7 +17,7 @@ from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Stream
 from archloom.oracle.xla import compile_stream
 from archloom.uma_targets.kit.gemm import GemmEmitter
-from archloom.uma_targets.qkv.target import FLOWS, Qkv, emit
+from archloom.uma_targets.qkv import FLOWS, Qkv, emit
 from examples.qkv_kernels import attention
 
 PARAMETERS = {"dim": 4, "operand_rows": 64, "sum_rows": 32}

@@ -17,9 +17,9 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -76,15 +76,10 @@ def estimate_many(
         return _Batch(request, input_shapes, on_error == "raise", pool, AHEAD * count).outcomes_of(models)
 
 
-@contextmanager
-def _shared_cache() -> Iterator[str]:
+def _shared_cache() -> AbstractContextManager[str]:
     """The folder in which processes share what they find."""
     plans = directory()
-    if plans is not None:
-        yield str(plans.parent)
-        return
-    with tempfile.TemporaryDirectory(prefix="archloom-") as folder:
-        yield folder
+    return tempfile.TemporaryDirectory(prefix="archloom-") if plans is None else nullcontext(str(plans.parent))
 
 
 @dataclass(frozen=True, eq=False)

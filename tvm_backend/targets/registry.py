@@ -38,7 +38,7 @@ BUILT_IN = {
     "mesh": "archloom.uma_targets.cores.target:Mesh",
     "oma": "archloom.uma_targets.oma:Oma",
     "plasticine": "archloom.uma_targets.plasticine.target:Plasticine",
-    "qkv": "archloom.uma_targets.qkv.target:Qkv",
+    "qkv": "archloom.uma_targets.qkv:Qkv",
     "systolic_array": "archloom.uma_targets.systolic_array.target:SystolicArray",
     "tpu_v1": "archloom.uma_targets.tpu_v1:TpuV1",
     "triple_ring": "archloom.uma_targets.cores.target:TripleRing",

@@ -25,7 +25,7 @@ from archloom.tvm_backend.passes.composites import fuse_composites
 from archloom.tvm_backend.passes.products import as_products
 from archloom.tvm_backend.passes.weights import fold_scales, without_batch_norms
 from archloom.tvm_backend.targets.backend import UMAPhase
-from archloom.uma_targets.cores import attention, chains, patterns, strategies, sweeps
+from archloom.uma_targets.cores import attention, patterns, strategies, sweeps
 from archloom.uma_targets.kit.patterns import attention as attention_pattern
 from archloom.uma_targets.kit.rules import AllOf
 from archloom.uma_targets.kit.target import DescribedTarget
@@ -93,7 +93,7 @@ class CoresTarget(DescribedTarget):
             self._register_operator_strategy(f"elementwise_{count}", sweeps.lowered)
         self._register_pattern("rows", patterns.rows, taken)
         self._register_operator_strategy("rows", sweeps.lowered)
-        self._register_join(lambda first, second, options: chains.weighed(
+        self._register_join(lambda first, second, options: strategies.weighed(
             first, second, self.kit.accelerator, self._values(options)))
         self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, takes_options=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)

@@ -11,7 +11,7 @@ from archloom.tvm_backend.ir.patterns import DFPattern
 from archloom.tvm_backend.targets.backend import UMABackend, UMAPhase, Verdict
 from archloom.uma_targets.gemmini.target import GEMMINI
 from archloom.uma_targets.kit import KitTarget, strategies
-from archloom.uma_targets.qkv.target import Qkv
+from archloom.uma_targets.qkv import Qkv
 
 
 class VanillaAccelerator(KitTarget):

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Stream
 from archloom.uma_targets.kit.nest import align, place
-from archloom.uma_targets.plasticine.emit import Tiled
 from archloom.uma_targets.plasticine.plan import WORD_BYTES, Machine, Tiling
+from archloom.uma_targets.plasticine.target import Tiled
 
 
 def gemm_stream(
