@@ -154,10 +154,12 @@ def network_int8(name: str) -> Path:
         import onnx
 
         from archloom.models import catalogue
-        from archloom.tvm_backend.sources.named_networks import quantized
+        from archloom.tvm_backend.quantization.quantize import quantize
+        from archloom.tvm_backend.sources.named_networks import CALIBRATION, float_onnx
 
+        built = catalogue.build(name)
         BUILD.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")
-        onnx.save(quantized(catalogue.build(name)), part)
+        onnx.save(quantize(float_onnx(built), built.samples(CALIBRATION)), part)
         part.rename(path)
     return path

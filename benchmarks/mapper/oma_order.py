@@ -17,7 +17,7 @@ from archloom.acadl_models.timing import simulate
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.workload import Epilogue, gemm
 from archloom.oracle.resolve import resolve
-from archloom.uma_targets.oma.target import OMA, ORDERS
+from archloom.uma_targets.oma import ORDERS, Oma
 from benchmarks.common import arguments, finish
 from benchmarks.figures import RECORDED, Figure, Figures
 
@@ -31,7 +31,7 @@ def _more(parser: argparse.ArgumentParser) -> None:
 def measure(size: int) -> list[dict[str, Any]]:
     """A row for each order and tile size: misses of the data cache, hit rate, cycles."""
     workload = gemm(size, size, size, epilogue=Epilogue(True, 0.01, True, "int8"))
-    graph, isa, emitter = OMA.accelerator.graph(), OMA.accelerator.isa(), OMA.accelerator.emitter()
+    graph, isa, emitter = Oma.kit.accelerator.graph(), Oma.kit.accelerator.isa(), Oma.kit.accelerator.emitter()
     rows = []
     for tile in [t for t in TILES if t <= size]:
         for order in ORDERS:

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benc
 
 from archloom.models import catalogue
 from archloom.oracle.errors import ArchloomError
-from archloom.tvm_backend.check.tolerances import LEAST_COSINE, MOST_STEPS, NETWORK_FLOAT_TOLERANCE
+from archloom.tvm_backend.check.network import LEAST_COSINE, MOST_STEPS
 from benchmarks import common
 from benchmarks.figures import RECORDED, Figure, Figures, at_least, at_most, equals
 
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 TARGETS = "gemmini,qkv"
 INTERPRETED_MACS = 2_000_000
+NETWORK_FLOAT_TOLERANCE = {"float32": 1e-3, "float16": 1e-2}
+"""Part of the largest magnitude by which whole networks of any depth may differ from PyTorch or onnxruntime, which fuse
+and order sums in ways of their own."""
 """Layers of more multiply-accumulates are not run by the interpreter, which needs minutes for a whole network."""
 MODULES = (
     "torch", "torch.export", "torch.onnx._internal.exporter._core", "onnxscript", "onnxruntime.quantization",
@@ -150,7 +153,8 @@ class _Clock:
 
 def prepared(text: str, target: str) -> "tuple[Callable[[], Model], References, dict[str, np.ndarray]]":
     """What imports the network in the target's numbers, what computes it otherwise, and inputs."""
-    from archloom.tvm_backend.sources import named_networks
+    from archloom.tvm_backend.quantization.quantize import quantize
+    from archloom.tvm_backend.sources.named_networks import CALIBRATION, float_onnx
     from archloom.tvm_backend.targets import registry
 
     built = catalogue.build(text)
@@ -163,7 +167,7 @@ def prepared(text: str, target: str) -> "tuple[Callable[[], Model], References, 
     from archloom import load
     from archloom.tvm_backend.check.reference import integer_session, run
 
-    proto = named_networks.quantized(built)
+    proto = quantize(float_onnx(built), built.samples(CALIBRATION))
 
     def reference(fused: bool) -> Reference:
         return lambda x: list(run(integer_session(proto, 1, fused=fused), x).values())

@@ -9,8 +9,9 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.stream import HbmTensor, Instr, Stream
 from archloom.uma_targets.eyeriss.emit import ISA, Emission, product_nodes
 from archloom.uma_targets.eyeriss.plan import Machine, RowStationary
-from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Output, Problem, Product, Shape, Strides
+from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Output, Problem, Shape, Strides
 from archloom.uma_targets.eyeriss.space import convolutions, products, row_stationary
+from archloom.uma_targets.kit.gemm import Gemm
 from archloom.uma_targets.kit.nest import Nodes, align, place
 
 
@@ -50,9 +51,9 @@ def gemm_stream(
     out = VALUE_BYTES * machine.psum_words
     placed = _place([("A", (m, k), "int16"), ("B", (k, n), "int16"), ("C", (m, n), f"int{8 * out}")])
     a, b, c = (Affine(t.address) for t in placed)
-    product = Product(m, n, k, a, b, c, out_item=out)
+    product = Gemm(m, n, k, a, b, None, c, VALUE_BYTES, out, out, False, 1.0, Affine(0))
     chosen = mapping or row_stationary(products(name, (m, n, k), machine).first()[0])
-    return _stream(name, parameters, placed, 0, product_nodes(product, chosen, machine))
+    return _stream(name, parameters, placed, 0, product_nodes(product, chosen, machine, scaled=False))
 
 
 def _place(tensors: Sequence[tuple[str, tuple[int, ...], str]]) -> list[HbmTensor]:

@@ -15,9 +15,8 @@ from archloom.oracle.collector import paused
 from archloom.oracle.errors import TargetError
 from archloom.oracle.stream import Instr, Stream
 from archloom.uma_targets.kit.nest import Nodes, place, repeat
-from archloom.uma_targets.systolic_array import folds, tensor
-from archloom.uma_targets.systolic_array.emit import load
-from archloom.uma_targets.systolic_array.folds import Matrix, Number, Operands
+from archloom.uma_targets.systolic_array import emit
+from archloom.uma_targets.systolic_array.emit import Matrix, Number, Operands, load
 from benchmarks.published import systolic_scalar
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Problem(folds.Problem):
+class Problem(emit.Problem):
     """A product with what is counted of it."""
 
     @property
@@ -48,7 +47,7 @@ class Problem(folds.Problem):
 
     def last_fold(self, design: Design) -> tuple[int, int]:
         """Rows and columns that the last fold uses."""
-        return folds.last(self.over_rows(design), design.rows), folds.last(self.over_columns(design), design.columns)
+        return emit.last(self.over_rows(design), design.rows), emit.last(self.over_columns(design), design.columns)
 
     def counted(self, design: Design, cycles: int) -> int:
         """What the convention counts of a run of ``cycles`` that ends with this product.
@@ -209,7 +208,7 @@ def streamed(problem: Problem, dataflow: str) -> Operands:
 
 def level_of(design: Design) -> ModuleType:
     """What emits products at the level of ``design``."""
-    return tensor if design.level == "tensor" else systolic_scalar
+    return emit if design.level == "tensor" else systolic_scalar
 
 
 def load_operands(

@@ -13,7 +13,7 @@ from archloom.acadl_models.systolic_array import Design
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr
 from archloom.uma_targets.kit.nest import Nodes, repeat
-from archloom.uma_targets.systolic_array.folds import Fold, Matrix, Operands, Problem, folds
+from archloom.uma_targets.systolic_array.emit import Fold, Matrix, Operands, Problem, folds
 
 
 def product(design: Design, problem: Problem, operands: Operands) -> Nodes:

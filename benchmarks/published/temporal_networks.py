@@ -16,7 +16,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import HbmTensor, Instr, Node, Stream
 from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, place, repeat
-from archloom.uma_targets.ultratrail.windows import Windows
+from archloom.uma_targets.ultratrail.temporal import Windows
 
 NONE = 0xFFFFFFFF
 

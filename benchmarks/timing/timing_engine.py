@@ -85,9 +85,9 @@ def oma(shape: tuple[int, int, int]) -> tuple[Any, Any]:
     from archloom.mapper.search import search
     from archloom.mapper.workload import Epilogue, gemm
     from archloom.oracle.resolve import resolve
-    from archloom.uma_targets.oma.target import OMA
+    from archloom.uma_targets.oma import Oma
 
-    accelerator, options = OMA.accelerator, {"cache": True}
+    accelerator, options = Oma.kit.accelerator, {"cache": True}
     work = gemm(*shape, epilogue=Epilogue(bias=True, scale=0.01, relu=False, out_dtype="int8"))
     stream = search(work, accelerator, options, top_k=1).stream
     return accelerator.graph(options), resolve(stream, accelerator.isa(options))

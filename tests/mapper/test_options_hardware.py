@@ -11,7 +11,7 @@ from archloom.acadl_models.options import Clock, Flag, Size, Word, check
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.options import GraphOptions, Option, resolve_options
 from archloom.oracle.errors import TargetError
-from archloom.uma_targets.gemmini.accelerator import GEMMINI
+from archloom.uma_targets.gemmini.target import GEMMINI
 
 
 @pytest.mark.parametrize(("values", "message"), [

@@ -15,7 +15,7 @@ import pytest
 from archloom.mapper import cache, parallel, search
 from archloom.mapper.workload import Epilogue, Workload, add, gemm
 from archloom.oracle.errors import InputError
-from archloom.uma_targets.gemmini.accelerator import GEMMINI
+from archloom.uma_targets.gemmini.target import GEMMINI
 
 PLAIN = Epilogue(bias=False, scale=0.5, relu=False, out_dtype="int8")
 WORKS = [gemm(8 * i, 16, 24, epilogue=PLAIN, name=f"g{i}") for i in range(1, 6)] + [add(64, epilogue=PLAIN)]

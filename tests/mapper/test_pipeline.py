@@ -13,12 +13,12 @@ from archloom.mapper.pipeline import CLOSE, Issue, Loop, cycles
 from archloom.mapper.search import exhaustive, search
 from archloom.mapper.tiling import Shape
 from archloom.mapper.workload import Epilogue, gemm
-from archloom.uma_targets.ai_engine.target import AI_ENGINE
-from archloom.uma_targets.gamma.target import GAMMA
-from archloom.uma_targets.oma.target import OMA
-from archloom.uma_targets.plasticine.target import PLASTICINE
-from archloom.uma_targets.qkv.target import QKV
-from archloom.uma_targets.tpu_v1.target import TPU_V1
+from archloom.uma_targets.ai_engine import AiEngine
+from archloom.uma_targets.gamma import Gamma
+from archloom.uma_targets.oma import Oma
+from archloom.uma_targets.plasticine.target import Plasticine
+from archloom.uma_targets.qkv import Qkv
+from archloom.uma_targets.tpu_v1 import TpuV1
 from tests.support.examples import slow
 
 LOAD = {"rows": 16}
@@ -26,7 +26,7 @@ LOAD = {"rows": 16}
 
 
 def qkv(nest: Loop) -> list[float]:
-    return [float(c) for c in np.atleast_1d(cycles(nest, QKV.accelerator.hardware()))]
+    return [float(c) for c in np.atleast_1d(cycles(nest, Qkv.kit.accelerator.hardware()))]
 
 
 def test_an_iteration_takes_as_long_as_the_unit_with_most_to_do() -> None:
@@ -85,11 +85,11 @@ def test_few_places_ahead_leave_the_latency_uncovered() -> None:
 
 
 def test_links_and_shared_ports_are_those_of_the_graph() -> None:
-    hardware = TPU_V1.accelerator.hardware()
+    hardware = TpuV1.kit.accelerator.hardware()
     weights = cycles(Loop(1, (Issue("read_weights_strided", moves=256 * 256),)), hardware)
     assert weights == np.ceil(256 * 256 / 46)
     assert hardware.way("read_host_memory")[0] != hardware.way("read_weights")[0]
-    plasticine = PLASTICINE.accelerator.hardware()
+    plasticine = Plasticine.kit.accelerator.hardware()
     # four generators share one port to memory
     alone = cycles(Loop(1, (Issue("load", 100, 51, 100),)), plasticine)
     assert alone == 100 * 100
@@ -101,7 +101,7 @@ def test_links_and_shared_ports_are_those_of_the_graph() -> None:
 
 
 def test_a_link_moves_the_whole_of_a_request_and_memory_its_pieces() -> None:
-    engine = AI_ENGINE.accelerator.hardware()  # streams of 4 bytes a cycle, memory of 64
+    engine = AiEngine.kit.accelerator.hardware()  # streams of 4 bytes a cycle, memory of 64
     assert cycles(Loop(1, (Issue("read_a", moves=21, pieces=20, units=1),)), engine) == 21 * 20 / 4 + 1
     assert cycles(Loop(1, (Issue("read_a", moves=1, pieces=20, units=1),)), engine) == 20 + 1
 
@@ -138,8 +138,8 @@ def test_latencies_of_columns_are_those_of_each_entry(text: str, rows: list[int]
 
 
 def test_a_cache_that_holds_everything_misses_each_line_once() -> None:
-    cache = Cache.of(OMA.accelerator.hardware())
-    assert cache is not None and Cache.of(OMA.accelerator.hardware({"cache": False})) is None
+    cache = Cache.of(Oma.kit.accelerator.hardware())
+    assert cache is not None and Cache.of(Oma.kit.accelerator.hardware({"cache": False})) is None
     large = Cache(1 << 12, 8, cache.line_bytes, 1, 10)
     shape = Shape(1, 64, 64, 64, 1, 1, True)
     columns = {d: np.array([64, 8]) for d in "mnk"} | {"order": np.zeros(2, int)}
@@ -155,7 +155,7 @@ def test_a_cache_that_holds_everything_misses_each_line_once() -> None:
 
 
 @pytest.mark.parametrize("kit, sizes", [
-    slow(GAMMA, (20, 24, 40)), (PLASTICINE, (40, 40, 36)), slow(QKV, (40, 48, 33))])
+    slow(Gamma.kit, (20, 24, 40)), (Plasticine.kit, (40, 40, 36)), slow(Qkv.kit, (40, 48, 33))])
 def test_what_is_taken_is_within_a_tenth_of_the_best_of_all(kit, sizes) -> None:  # type: ignore[no-untyped-def]
     floats = kit.numbers == "float32"
     work = gemm(*sizes, dtype="float32" if floats else "int8",

@@ -18,12 +18,12 @@ from archloom.mapper.search import KEPT, Plan, exhaustive, search
 from archloom.mapper.space import Table, divisions
 from archloom.mapper.workload import Epilogue, Pool, Workload, add, conv2d, gemm
 from archloom.oracle.errors import InputError, MappingError
-from archloom.uma_targets.eyeriss.accelerator import EYERISS
-from archloom.uma_targets.gemmini.accelerator import GEMMINI
+from archloom.uma_targets.eyeriss.target import EYERISS
 from archloom.uma_targets.gemmini.emit import GemminiEmitter
 from archloom.uma_targets.gemmini.emit_conv import ConvEmission
 from archloom.uma_targets.gemmini.emit_gemm import GemmEmission
 from archloom.uma_targets.gemmini.space import ACC, SPAD
+from archloom.uma_targets.gemmini.target import GEMMINI
 from tests.support.examples import every, often
 from tests.support.mapper import mapped
 

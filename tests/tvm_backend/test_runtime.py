@@ -11,9 +11,8 @@ import pytest
 
 from archloom.oracle.errors import InputError, MappingError
 from archloom.tvm_backend.compiled import HostPart, Step
-from archloom.tvm_backend.executable import CompiledNetwork
+from archloom.tvm_backend.executable import CompiledNetwork, run_region
 from archloom.tvm_backend.host.network import Host
-from archloom.tvm_backend.runtime import run_region
 from tests.support.tvm_backend.networks import executable, quantized, residual_cnn, samples
 from tests.support.tvm_backend.reference import ReferenceExecutor, evaluate
 

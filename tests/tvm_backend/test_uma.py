@@ -15,13 +15,13 @@ from archloom.tvm_backend.ir import compat, expressions
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.backend import Lowered, UMABackend, UMAPhase, Verdict
-from archloom.tvm_backend.targets.choice import choose, only
+from archloom.tvm_backend.targets.choice import choose
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 from archloom.tvm_backend.targets.partition import partition
-from archloom.uma_targets.gemmini.accelerator import GEMMINI
+from archloom.uma_targets.gemmini.target import GEMMINI
 from archloom.uma_targets.kit.patterns import fused
 from archloom.uma_targets.kit.strategies import conv2d
-from tests.support.tvm_backend.networks import Net, quantized, residual_cnn, split
+from tests.support.tvm_backend.networks import Net, only, quantized, residual_cnn, split
 from tests.support.tvm_backend.registered import forget, forgotten_after
 
 

@@ -21,7 +21,7 @@ from archloom.oracle import interpreter, taidl
 from archloom.oracle.errors import MappingError, TargetError
 from archloom.oracle.resolve import resolve
 from archloom.oracle.xla import compile_stream
-from archloom.uma_targets.ai_engine.target import AI_ENGINE
+from archloom.uma_targets.ai_engine import AiEngine
 from benchmarks.published.fir import Fir, fir
 from benchmarks.published.fir_study import CASES, measure, operations
 from tests.support.examples import examples
@@ -195,7 +195,7 @@ def test_options_out_of_range_are_listed_at_once():
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (13, 11, 17), (24, 16, 40)], ids=str)
 def test_engine_equals_reference_on_products(shape):
-    accelerator, options = AI_ENGINE.accelerator, {"rows": 2, "columns": 3, "tile": 8}
+    accelerator, options = AiEngine.kit.accelerator, {"rows": 2, "columns": 3, "tile": 8}
     work = gemm(*shape, epilogue=Epilogue(bias=True, scale=0.01, relu=False, out_dtype="int8"))
     stream = search(work, accelerator, options).stream
     graph, resolved = accelerator.graph(options), resolve(stream, accelerator.isa(options))

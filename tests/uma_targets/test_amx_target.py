@@ -10,15 +10,15 @@ from archloom.mapper.workload import Epilogue, gemm
 from archloom.oracle import interpreter, taidl
 from archloom.oracle.stream import Stream
 from archloom.oracle.xla import compile_stream
-from archloom.uma_targets.amx.target import AMX, emit
+from archloom.uma_targets.amx import Amx, emit
 from archloom.uma_targets.kit.gemm import GemmEmitter
 from tests.support.examples import slow
 
 
 def product(m: int, n: int, k: int) -> Stream:
     workload = gemm(m, n, k, epilogue=Epilogue(True, 0.0123, False, "int8"))
-    mapping = search(workload, AMX.accelerator, {}).mapping
-    return GemmEmitter("amx", (), emit, AMX.workspace_bytes).emit(workload, mapping)
+    mapping = search(workload, Amx.kit.accelerator, {}).mapping
+    return GemmEmitter("amx", (), emit, Amx.kit.workspace_bytes).emit(workload, mapping)
 
 
 @pytest.mark.parametrize("size", [

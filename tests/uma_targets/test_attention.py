@@ -25,9 +25,8 @@ from archloom.oracle.resolve import resolve
 from archloom.oracle.xla import compile_stream
 from archloom.tvm_backend.artifact import workload_json
 from archloom.tvm_backend.ir.attention import AttentionShape
-from archloom.uma_targets.oma.target import OMA
-from archloom.uma_targets.qkv.attention import emit, fits
-from archloom.uma_targets.qkv.target import QKV
+from archloom.uma_targets.oma import Oma
+from archloom.uma_targets.qkv import Qkv, emit_head, fits
 from tests.support.examples import often, slow
 from tests.support.oracle.flat_trace import flat_trace
 
@@ -221,8 +220,8 @@ def test_the_kernel_equals_its_mathematics(sizes: Any, turns: int, slots: int) -
     work = workload(*sizes)
     mapping = Mapping("attention", "", (("q", 4), ("k", 4)), buffers=(("Q", turns), ("K", slots)))
     assert Mapping.from_json(mapping.to_json()) == mapping
-    options = {**QKV.accelerator.resolve_options({"dim": 4}), "operand_rows": 64 + 16, "sum_rows": 64}
-    stream = QKV.accelerator.emitter(options).emit(work, mapping)
+    options = {**Qkv.kit.accelerator.resolve_options({"dim": 4}), "operand_rows": 64 + 16, "sum_rows": 64}
+    stream = Qkv.kit.accelerator.emitter(options).emit(work, mapping)
     isa = taidl.load("qkv", **dict(stream.parameters))
     rng = np.random.default_rng(0)
     tensors = {t.name: rng.standard_normal(t.shape).astype(np.float32) for t in work.inputs}
@@ -233,7 +232,7 @@ def test_the_kernel_equals_its_mathematics(sizes: Any, turns: int, slots: int) -
 
 
 def test_the_engine_equals_the_simulator_that_steps() -> None:
-    plan = search(workload(1, 2, 9, 10, 5, 6, True), QKV.accelerator, {"dim": 4}, use_cache=False)
+    plan = search(workload(1, 2, 9, 10, 5, 6, True), Qkv.kit.accelerator, {"dim": 4}, use_cache=False)
     graph, isa = qkv(dim=4), taidl.load("qkv", **dict(plan.stream.parameters))
     resolved = resolve(plan.stream, isa)
     assert simulate(graph, resolved).cycles == step_by_step(graph, resolved).cycles == plan.timing.cycles
@@ -241,7 +240,7 @@ def test_the_engine_equals_the_simulator_that_steps() -> None:
 
 def test_tiles_of_keys_and_values_take_turns_over_scores_tiles_of_queries_and_heads() -> None:
     mapping = Mapping("attention", "", (("q", 4), ("k", 4)), buffers=(("Q", 2), ("K", 8)))
-    stream = QKV.accelerator.emitter({"dim": 4}).emit(workload(1, 2, 9, 5, 8, 4, False), mapping)
+    stream = Qkv.kit.accelerator.emitter({"dim": 4}).emit(workload(1, 2, 9, 5, 8, 4, False), mapping)
     rows = [values["row"] for name, values in flat_trace(stream) if name == "load" and values["row"] < 8 * 4]
     assert len(rows) == 2 * 3 * (2 * 2 + 2)  # heads, tiles of queries; those of K, and of V
     assert rows == [n % 8 * 4 for n in range(len(rows))]
@@ -249,7 +248,7 @@ def test_tiles_of_keys_and_values_take_turns_over_scores_tiles_of_queries_and_he
 
 @pytest.mark.parametrize("sizes", [(1, 2, 64, 16, 128, 16, True), (1, 2, 80, 32, 16, 64, False)])
 def test_attention_is_ranked_as_it_is_simulated(sizes: Any) -> None:
-    work, configuration = workload(*sizes), QKV.accelerator.configure({})
+    work, configuration = workload(*sizes), Qkv.kit.accelerator.configure({})
     estimated, mapping_of = configuration.space(work).ranked()
     cycles = np.array([simulated_cycles(work, mapping_of(i), configuration) for i in range(len(estimated))])
     assert cycles[np.argmin(estimated)] == cycles.min()
@@ -259,7 +258,7 @@ def test_attention_is_ranked_as_it_is_simulated(sizes: Any) -> None:
 
 def test_attention_is_faster_than_its_products_and_uses_the_array() -> None:
     work = workload(1, 4, 128, 128, 64, 64, False)
-    plan = search(work, QKV.accelerator, {})
+    plan = search(work, Qkv.kit.accelerator, {})
     assert work.macs == 2 * 4 * 128 * 128 * 64
     assert work.macs / (plan.timing.cycles * 256) > 0.5
 
@@ -270,18 +269,18 @@ def test_workloads_are_kept_in_artifacts() -> None:
 
 
 def test_what_the_kernel_refuses() -> None:
-    options = QKV.accelerator.resolve_options({"dim": 16})
+    options = Qkv.kit.accelerator.resolve_options({"dim": 16})
     assert fits(AttentionShape(1, 12, 512, 512, 64, 64), options) is None
     misfit = fits(AttentionShape(1, 12, 1024, 1024, 64, 64), options)
     assert misfit is not None and misfit[0] == (
         "attention to 1024 keys of depth 64 needs 1120 operand_rows, of 1024 and 1088 sum_rows, of 1024")
     with pytest.raises(MappingError, match="none of 8 mappings fits; the smallest needs 1120 operand_rows"):
-        search(workload(1, 1, 16, 1024, 64, 64, False), QKV.accelerator, {}, use_cache=False)
+        search(workload(1, 1, 16, 1024, 64, 64, False), Qkv.kit.accelerator, {}, use_cache=False)
     mapping = Mapping("attention", "", (("q", 4), ("k", 4)), buffers=(("Q", 2), ("K", 16)))
     with pytest.raises(MappingError, match="2 turns and a ring of 16 tiles need 224 operand_rows, of 64, and"):
-        emit(_head(), mapping, PARAMETERS)
+        emit_head(_head(), mapping, PARAMETERS)
     with pytest.raises(MappingError, match="expected a matrix product or a 1x1 convolution, found attention"):
-        search(workload(1, 1, 4, 4, 4, 4, False), OMA.accelerator)
+        search(workload(1, 1, 4, 4, 4, 4, False), Oma.kit.accelerator)
 
 
 def _head() -> Any:

@@ -20,7 +20,7 @@ from archloom.mapper.workload import Epilogue, gemm
 from archloom.oracle.errors import MappingError, TargetError
 from archloom.tvm_backend.artifact import workload_json
 from archloom.tvm_backend.host.conversions import conversions
-from archloom.uma_targets.cores.machines import Wormhole
+from archloom.uma_targets.cores.target import Wormhole
 from tests.support.examples import slow
 
 SMALL: Mapping[str, Mapping[str, Any]] = {

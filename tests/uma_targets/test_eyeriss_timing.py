@@ -17,9 +17,9 @@ from archloom.oracle import taidl
 from archloom.oracle.errors import GraphError, TargetError
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Instr, Stream
-from archloom.uma_targets.eyeriss.accelerator import EYERISS
 from archloom.uma_targets.eyeriss.plan import Machine, RowStationary
 from archloom.uma_targets.eyeriss.problem import conv_shape
+from archloom.uma_targets.eyeriss.target import EYERISS
 from benchmarks.published.eyeriss_kernels import conv_stream, gemm_stream
 
 SMALL = {"rows": 4, "cols": 3, "glb_kib": 4, "filter_glb_kib": 1, "lookahead": 64}

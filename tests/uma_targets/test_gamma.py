@@ -20,8 +20,7 @@ from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Stream
 from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.xla import compile_stream
-from archloom.uma_targets.gamma.emit import emit
-from archloom.uma_targets.gamma.target import GAMMA
+from archloom.uma_targets.gamma import Gamma, emit
 from archloom.uma_targets.kit.gemm import GemmEmitter
 from tests.support.examples import examples
 
@@ -132,15 +131,15 @@ def _check(stream: Stream, isa: Isa, epilogue: Epilogue) -> None:
 def test_sums_beyond_16_bits_are_exact() -> None:
     """1,000 products of -128 and -128 need 24 bits."""
     workload = gemm(2, 3, 1000, epilogue=Epilogue(False, 2.0**-17, False, "int8"))
-    stream = search(workload, GAMMA.accelerator).stream
+    stream = search(workload, Gamma.kit.accelerator).stream
     inputs = {t.name: np.full(t.shape, -128, np.int8) for t in workload.inputs}
-    found = interpreter.run(stream, GAMMA.accelerator.isa(), inputs)["C"]
+    found = interpreter.run(stream, Gamma.kit.accelerator.isa(), inputs)["C"]
     assert (found == np.rint(np.float32(1000 * 128 * 128) * np.float32(2.0**-17))).all() and found[0, 0, 0] == 125
 
 
 def test_complexes_work_at_the_same_time() -> None:
     workload = gemm(64, 64, 64, epilogue=Epilogue(True, 0.01, True, "int8"))
-    alone, four = (search(workload, GAMMA.accelerator, {"complexes": c}) for c in (1, 4))
+    alone, four = (search(workload, Gamma.kit.accelerator, {"complexes": c}) for c in (1, 4))
     assert four.timing.cycles * 3 < alone.timing.cycles
     products = [u.instructions for u in four.timing.units if u.name.endswith("matMulFu")]
     assert products == [128] * 4
@@ -150,8 +149,8 @@ def test_complexes_work_at_the_same_time() -> None:
 def test_engine_and_step_by_step_simulator_agree() -> None:
     workload = gemm(17, 20, 19, epilogue=Epilogue(True, 0.01, False, "int8"))
     options = {"complexes": 3, "dram_cycles": 7, "queue": 2}
-    plan = search(workload, GAMMA.accelerator, options)
-    graph, isa = GAMMA.accelerator.graph(options), GAMMA.accelerator.isa(options)
+    plan = search(workload, Gamma.kit.accelerator, options)
+    graph, isa = Gamma.kit.accelerator.graph(options), Gamma.kit.accelerator.isa(options)
     assert step_by_step(graph, resolve(plan.stream, isa)).cycles == plan.timing.cycles
 
 
@@ -161,7 +160,7 @@ def test_options_out_of_range_are_listed() -> None:
     with pytest.raises(TargetError, match=r"issue_entries \(8\) must hold a fetch of fetch_width \(16\)"):
         gamma(issue_entries=8, fetch_width=16)
     with pytest.raises(MappingError, match=r"none of \d+ mappings fits; the smallest needs 40 registers, of which"):
-        search(gemm(8, 8, 8, epilogue=Epilogue(False, 1.0, False, "int8")), GAMMA.accelerator, {"registers": 32})
+        search(gemm(8, 8, 8, epilogue=Epilogue(False, 1.0, False, "int8")), Gamma.kit.accelerator, {"registers": 32})
 
 
 def test_the_isa_takes_its_sizes_from_the_graph() -> None:

@@ -18,7 +18,7 @@ from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.ir.match import QTensor, QuantizedOp, Stage
 from archloom.uma_targets.kit import Tiling, divided, rules, tile_loads
 from archloom.uma_targets.kit.gemm import gemm_of, sizes_of
-from archloom.uma_targets.oma.target import OMA
+from archloom.uma_targets.oma import Oma
 from tests.support.uma_targets.lanes import LANES, Lanes
 
 PLAIN = Epilogue(False, 0.01, False, "int8")
@@ -53,7 +53,7 @@ def _number(value: int):  # type: ignore[no-untyped-def]
 def test_results_that_are_not_requantized_are_refused() -> None:
     wide = gemm(2, 2, 2, epilogue=Epilogue(False, 1.0, False, "int32"))
     with pytest.raises(MappingError, match="expected a result of int8 or int8, found int32"):
-        search(wide, OMA.accelerator)
+        search(wide, Oma.kit.accelerator)
 
 
 def test_divided_is_even_and_bounded() -> None:
@@ -72,7 +72,7 @@ def test_tiles_are_loaded_again_in_loops_around_them() -> None:
 
 def test_tiles_that_do_not_fit_are_pruned_and_an_empty_space_says_why() -> None:
     work = gemm(64, 64, 64, epilogue=PLAIN)
-    hardware = OMA.accelerator.hardware()
+    hardware = Oma.kit.accelerator.hardware()
     tiling = Tiling({d: [8, 16, 64] for d in "mnk"}, demand={"pad": lambda c: c["m"] * c["k"]}, room={"pad": 128})
     space = space_of(work, Shape.of(work), tiling, hardware, 1)
     _, mapping_of = space.ranked()
@@ -88,8 +88,8 @@ def test_tiles_that_do_not_fit_are_pruned_and_an_empty_space_says_why() -> None:
 def test_what_the_search_takes_is_near_the_best_of_all(sizes: tuple[int, int, int]) -> None:
     options = {"cache": False, "tile_n": 2}
     work = gemm(*sizes, epilogue=PLAIN)
-    found = search(work, OMA.accelerator, options, use_cache=False)
-    _, best = exhaustive(work, OMA.accelerator, options)
+    found = search(work, Oma.kit.accelerator, options, use_cache=False)
+    _, best = exhaustive(work, Oma.kit.accelerator, options)
     assert best <= found.timing.cycles <= 1.05 * best
 
 
@@ -99,7 +99,7 @@ def test_a_mapping_without_a_dataflow_prints_and_parses_back() -> None:
 
 
 def test_code_of_another_package_is_part_of_the_key(tmp_path: Path) -> None:
-    assert cache.origin_fingerprint(OMA.graph) == ""
+    assert cache.origin_fingerprint(Oma.kit.graph) == ""
     file = tmp_path / "theirs.py"
     file.write_text("def graph(options):\n    return 1\n")
     spec = importlib.util.spec_from_file_location("theirs", file)

@@ -19,7 +19,7 @@ from archloom.oracle import interpreter
 from archloom.oracle.errors import MappingError, TargetError
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Stream
-from archloom.uma_targets.oma.target import OMA, ORDERS
+from archloom.uma_targets.oma import ORDERS, Oma
 from tests.support.examples import examples
 from tests.support.oracle.flat_trace import flat_trace
 
@@ -29,7 +29,7 @@ CACHE = {"cache_sets": 4, "cache_ways": 2, "cache_line_bytes": 16}
 
 def stream_of(workload: Workload, tile: tuple[int, int, int], order: str) -> Stream:
     mapping = Mapping("gemm", "", tuple(zip("mnk", tile, strict=True)), tuple(order))
-    return OMA.accelerator.emitter().emit(workload, mapping)
+    return Oma.kit.accelerator.emitter().emit(workload, mapping)
 
 
 @examples(12, 125)
@@ -45,7 +45,7 @@ def test_any_tiles_in_any_order_give_the_exact_integers(data: st.DataObject) -> 
               for t in workload.inputs}
     sums = inputs["A"].astype(np.int64) @ inputs["B"] + inputs.get("bias", 0)
     expected = np.rint(sums.astype(np.float32) * np.float32(0.02)).clip(-128, 127).astype(np.int8)
-    found = interpreter.run(stream, OMA.accelerator.isa(), inputs, poison=1)["C"]
+    found = interpreter.run(stream, Oma.kit.accelerator.isa(), inputs, poison=1)["C"]
     np.testing.assert_array_equal(found, np.maximum(expected, 0) if epilogue.relu else expected)
 
 
@@ -72,7 +72,7 @@ def plain_misses(stream: Stream) -> int:
 def test_the_order_of_execution_changes_the_misses() -> None:
     """B is larger than the cache: tiles of it that stay while A goes by are worth their partial sums."""
     workload = gemm(12, 16, 20, epilogue=Epilogue(False, 0.01, False, "int8"))
-    graph, isa = oma(**CACHE), OMA.accelerator.isa()  # type: ignore[arg-type]
+    graph, isa = oma(**CACHE), Oma.kit.accelerator.isa()  # type: ignore[arg-type]
     found: dict[str, tuple[int, int]] = {}
     for name, tile, order in (
         ("whole", (12, 16, 20), "mnk"), ("columns first", (1, 1, 20), "nmk"), ("rows first", (1, 1, 20), "mnk"),
@@ -91,7 +91,7 @@ def test_the_order_of_execution_changes_the_misses() -> None:
 @pytest.mark.parametrize("order", ["mnk", "knm"])
 def test_engine_and_step_by_step_simulator_agree(order: str) -> None:
     workload = gemm(3, 5, 4, epilogue=Epilogue(True, 0.01, True, "int8"))
-    resolved = resolve(stream_of(workload, (2, 3, 2), order), OMA.accelerator.isa())
+    resolved = resolve(stream_of(workload, (2, 3, 2), order), Oma.kit.accelerator.isa())
     for options in ({**CACHE, "replacement": "fifo"}, {"cache": False, "memory_cycles": 7}, {"mac_cycles": 3}):
         graph = oma(**options)  # type: ignore[arg-type]
         assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
@@ -99,7 +99,7 @@ def test_engine_and_step_by_step_simulator_agree(order: str) -> None:
 
 def test_one_operation_at_a_time() -> None:
     workload = gemm(4, 4, 8, epilogue=Epilogue(False, 0.01, False, "int8"))
-    timing = simulate(oma(mac_cycles=5), resolve(stream_of(workload, (4, 4, 8), "mnk"), OMA.accelerator.isa()))
+    timing = simulate(oma(mac_cycles=5), resolve(stream_of(workload, (4, 4, 8), "mnk"), Oma.kit.accelerator.isa()))
     units = {u.name: u for u in timing.units}
     assert units["fu0"].instructions + units["mau0"].instructions == timing.instructions
     assert sum(u.busy_cycles for u in units.values()) <= timing.cycles
@@ -110,7 +110,7 @@ def test_every_order_is_offered() -> None:
     from archloom.mapper.search import search
 
     workload = gemm(6, 5, 7, epilogue=Epilogue(False, 0.01, False, "int8"))
-    plan = search(workload, OMA.accelerator, {"order": "knm", "tile_m": 2, "tile_n": 5, "tile_k": 3})
+    plan = search(workload, Oma.kit.accelerator, {"order": "knm", "tile_m": 2, "tile_n": 5, "tile_k": 3})
     assert (plan.mapping.order, plan.mapping.tile) == (("k", "n", "m"), (("m", 2), ("n", 5), ("k", 3)))
 
 

@@ -18,7 +18,7 @@ from archloom.oracle.stream import HbmTensor, Instr, Stream
 from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.xla import compile_stream
 from archloom.uma_targets.plasticine.plan import Machine, Tiling, check, demand, sizes, tiling_of
-from archloom.uma_targets.plasticine.target import PLASTICINE
+from archloom.uma_targets.plasticine.target import Plasticine
 from tests.support.examples import examples
 from tests.support.uma_targets.convolutions import arguments
 from tests.support.uma_targets.plasticine_streams import gemm_stream
@@ -149,7 +149,7 @@ def test_tiling_that_does_not_fit_names_every_bound() -> None:
 def test_the_mapper_tiles_a_large_product_over_all_units() -> None:
     machine = Machine(units=64, lanes=16, vectors=4096)
     work = gemm(1024, 1024, 1024, epilogue=Epilogue(False, 1.0, False, "float32"), dtype="float32")
-    best, _ = PLASTICINE.accelerator.configure().space(work).first()
+    best, _ = Plasticine.kit.accelerator.configure().space(work).first()
     tiling = tiling_of(1024, 1024, (best.size("m"), best.size("n") // machine.lanes, best.size("k")), machine)
     assert tiling.down * tiling.across == 64
     assert tiling.vectors(machine) <= 4096

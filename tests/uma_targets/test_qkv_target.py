@@ -17,8 +17,7 @@ from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Stream
 from archloom.oracle.xla import compile_stream
 from archloom.uma_targets.kit.gemm import GemmEmitter
-from archloom.uma_targets.qkv.emit import FLOWS, emit
-from archloom.uma_targets.qkv.target import QKV
+from archloom.uma_targets.qkv import FLOWS, Qkv, emit
 from examples.qkv_kernels import attention
 
 PARAMETERS = {"dim": 4, "operand_rows": 64, "sum_rows": 32}
@@ -66,7 +65,7 @@ def test_softmax_works_beside_the_array() -> None:
 def test_a_stays_where_it_fits() -> None:
     def flow(**options: int) -> str:
         workload = gemm(128, 256, 128, epilogue=Epilogue(False, 1.0, False, "float32"), dtype="float32")
-        return search(workload, QKV.accelerator, {"bus_bytes": 16, **options}).mapping.dataflow
+        return search(workload, Qkv.kit.accelerator, {"bus_bytes": 16, **options}).mapping.dataflow
 
     assert flow() == "resident" and flow(operand_rows=64) == "streamed"
 

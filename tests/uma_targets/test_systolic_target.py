@@ -14,7 +14,7 @@ from archloom.oracle import interpreter
 from archloom.oracle.errors import MappingError, TargetError
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.quantization.quantize import quantize
-from archloom.uma_targets.systolic_array.target import SYSTOLIC_ARRAY
+from archloom.uma_targets.systolic_array.target import SystolicArray
 from examples.onnx_graph import OnnxGraph
 from tests.support.examples import examples
 
@@ -33,7 +33,7 @@ def test_any_tiles_give_the_product(
 ) -> None:
     m, n, k = shape
     workload = gemm(m, n, k, epilogue=Epilogue(bias, 0.0123, relu, "int8"))
-    accelerator = SYSTOLIC_ARRAY.accelerator
+    accelerator = SystolicArray.kit.accelerator
     options = {"rows": rows, "columns": columns, "dataflow": dataflow, "convention": convention, **SMALL}
     mapping = Mapping("gemm", "", tuple(zip("mnk", tile)), ("m", "n", "k"))
     stream = accelerator.emitter(options).emit(workload, mapping)

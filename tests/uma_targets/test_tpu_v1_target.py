@@ -16,8 +16,7 @@ from archloom.oracle.errors import MappingError, TargetError
 from archloom.oracle.resolve import resolve
 from archloom.oracle.xla import compile_stream
 from archloom.uma_targets.kit.gemm import GemmEmitter
-from archloom.uma_targets.tpu_v1.emit import emit
-from archloom.uma_targets.tpu_v1.target import TPU_V1
+from archloom.uma_targets.tpu_v1 import TpuV1, emit
 from examples.tpu_v1_kernels import gemm as by_hand
 from examples.tpu_v1_kernels import mlp
 
@@ -80,7 +79,7 @@ def test_blocks_of_rows_and_columns(rows: int, bias: bool) -> None:
 
 def test_more_rows_are_chosen_where_weights_are_slow() -> None:
     workload = gemm(4096, 512, 512, epilogue=Epilogue(False, 0.02, False, "int8"))
-    plan = search(workload, TPU_V1.accelerator, {"weight_bytes": 4})
+    plan = search(workload, TpuV1.kit.accelerator, {"weight_bytes": 4})
     assert plan.mapping.size("m") >= 2048
 
 

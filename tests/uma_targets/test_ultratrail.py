@@ -20,7 +20,7 @@ from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Stream
 from archloom.oracle.xla import compile_stream
 from archloom.tvm_backend.quantization.quantize import quantize
-from archloom.uma_targets.ultratrail.target import ULTRATRAIL
+from archloom.uma_targets.ultratrail.target import UltraTrail
 from benchmarks.published import dsd22
 from benchmarks.published.temporal_networks import Block, Layer, Network, inference, network
 from examples.onnx_graph import OnnxGraph
@@ -148,7 +148,7 @@ def test_options_out_of_range_are_listed_at_once():
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (13, 11, 17), (24, 16, 40)], ids=str)
 def test_engine_equals_reference_on_products(shape):
-    accelerator, options = ULTRATRAIL.accelerator, {"dim": 4, "features": 16, "weights": 16, "sums": 16}
+    accelerator, options = UltraTrail.kit.accelerator, {"dim": 4, "features": 16, "weights": 16, "sums": 16}
     work = gemm(*shape, epilogue=Epilogue(bias=True, scale=0.01, relu=False, out_dtype="int8"))
     stream = search(work, accelerator, options).stream
     graph, resolved = accelerator.graph(options), resolve(stream, accelerator.isa(options))
@@ -203,18 +203,18 @@ def test_random_temporal_convolutions_equal_numpy(n, w, c, o, kernel, stride, le
     work = conv2d(n, 1, w, c, o, 1, kernel, stride=(1, stride), padding=(0, left, 0, right),
                   epilogue=Epilogue(bias=bias, scale=0.01, relu=True, out_dtype="int8"))
     options = {"dim": 4, "weights": 64, "sums": 64, "features": 64}
-    plan = search(work, ULTRATRAIL.accelerator, options, use_cache=False)
+    plan = search(work, UltraTrail.kit.accelerator, options, use_cache=False)
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     limits = {"int8": 128, "int32": 1 << 12}
     given_ = {t.name: rng.integers(-limits[t.dtype], limits[t.dtype], t.shape).astype(t.dtype) for t in work.inputs}
-    got = interpreter.run(plan.stream, ULTRATRAIL.accelerator.isa(options), given_)["Y"]
+    got = interpreter.run(plan.stream, UltraTrail.kit.accelerator.isa(options), given_)["Y"]
     x = np.pad(given_["X"].astype(np.int64), ((0, 0), (0, 0), (left, right), (0, 0)))[:, 0]
     sums = np.stack([np.einsum("nkc,kco->no", x[:, p * stride:p * stride + kernel], given_["W"][0].astype(np.int64))
                      for p in range(got.shape[2])], 1) + (given_["bias"] if bias else 0)
     want = np.clip(np.rint(sums.astype(np.float32) * np.float32(0.01)), 0, 127).astype(np.int8)
     assert np.array_equal(got[:, 0], want)
     if data.draw(st.integers(0, 3)) == 0:
-        graph, isa = ULTRATRAIL.accelerator.graph(options), ULTRATRAIL.accelerator.isa(options)
+        graph, isa = UltraTrail.kit.accelerator.graph(options), UltraTrail.kit.accelerator.isa(options)
         resolved = resolve(plan.stream, isa)
         assert plan.timing.cycles == simulate_reference(graph, resolved).cycles
 

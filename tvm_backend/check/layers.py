@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 
 from archloom.tvm_backend.check.tensors import Expected, expected_layers
+from archloom.tvm_backend.check.workload_reference import evaluate
+from archloom.tvm_backend.compiled import Step, Value
+from archloom.tvm_backend.executable import CompiledNetwork
+from archloom.tvm_backend.executors import InterpreterExecutor
+from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.targets.layouts import HEADS, unpacked
-
-if TYPE_CHECKING:
-    import onnx
-
-    from archloom.tvm_backend.compiled import Step, Value
-    from archloom.tvm_backend.executable import CompiledNetwork
-    from archloom.tvm_backend.model import Model
 
 MOST_DECIBELS = 300.0
 """What stands for no noise at all: beyond what float64 resolves."""
@@ -61,8 +59,6 @@ def check_layers(
     floats: "onnx.ModelProto | None", progress: Progress | None = None,
 ) -> Iterable[LayerCheck]:
     """The layers of one run of ``exe`` on ``batch``; ``floats`` is the network that ``model`` was quantized from."""
-    from archloom.tvm_backend.executors import InterpreterExecutor
-
     interpreter = InterpreterExecutor(exe.compiled)
     if progress:
         progress("computing references of the layers", 0, len(runs))
@@ -81,8 +77,6 @@ def check_layers(
 
 def _integers(run: LayerRun) -> tuple[float | None, bool]:
     """Largest difference to the operator in integers, and whether there is none."""
-    from archloom.tvm_backend.check.workload_reference import evaluate
-
     if run.step.workload.inputs[0].dtype != "int8":
         return None, True
     return _difference(run.output, evaluate(run.step.workload, {**run.arguments, **run.step.constants}))

@@ -6,25 +6,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+import onnx
 
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import datasets, samples
 from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers
+from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.check.tensors import is_quantized, quantization_steps
-from archloom.tvm_backend.check.tolerances import FLOAT_TOLERANCE, LEAST_COSINE, MOST_STEPS
+from archloom.tvm_backend.executable import build
+from archloom.tvm_backend.frontends.onnx.files import read_onnx
+from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.targets.choice import backends
 
-if TYPE_CHECKING:
-    import onnx
-
-    from archloom.tvm_backend.model import Model
-
 SCHEMA = "archloom.check/1"
 DEFAULT_SAMPLES = 4
+
+# what counts as correct where results are not equal to the last bit, by what is compared
+LEAST_COSINE = 0.999
+"""For outputs of floating-point host operators, which have no quantization step to be compared within."""
+MOST_STEPS = 1.5
+"""Quantization steps by which outputs may differ: whole steps, up to the rounding of float32."""
+FLOAT_TOLERANCE: Mapping[str, float] = {"float32": 1e-4, "float16": 1e-2}
+"""For outputs of targets that compute in floats, against the same network: part of the largest magnitude, since sums
+have another order, and operands and results of float16 are rounded to 11 bits."""
 
 Reference = Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
 
@@ -110,8 +118,6 @@ def check(
     network (path or proto) that ``model`` was quantized from, for its accuracy and as what layers are compared with.
     Every layer is checked on the first batch.
     """
-    from archloom.tvm_backend.executable import build
-
     given, named_labels = _batches(model, inputs, count)
     labels = named_labels if labels is None else labels
     floats = _float_network(reference, model)
@@ -174,8 +180,6 @@ def _reference(model: "Model") -> Reference:
 
 
 def _float_network(reference: "str | Path | onnx.ModelProto | None", model: "Model") -> "onnx.ModelProto | None":
-    from archloom.tvm_backend.frontends.onnx.files import read_onnx
-
     if reference is None:
         return model.floats
     proto = read_onnx(Path(reference)) if isinstance(reference, str | Path) else reference
@@ -186,8 +190,6 @@ def _float_network(reference: "str | Path | onnx.ModelProto | None", model: "Mod
 
 
 def _onnx_reference(proto: "onnx.ModelProto") -> Reference:
-    from archloom.tvm_backend.check.reference import integer_session, run
-
     session = integer_session(proto)
     return lambda batch: list(run(session, batch).values())
 
@@ -210,10 +212,8 @@ def _cosine(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _top1(a: np.ndarray, b: np.ndarray, rank: int) -> float | None:
-    """Share of rows with the same largest element.
-
-    Equal largest elements, which int8 logits often have, count as the same if one of them is the other's choice.
-    """
+    """Share of rows with the same largest element. Equal largest elements, which int8 logits often have, count as the
+    same if one of them is the other's choice."""
     if rank < 2 or a.shape[-1] < 2:
         return None
     a, b = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])

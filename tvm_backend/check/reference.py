@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
 
 from archloom.oracle.errors import ModelError
-
-if TYPE_CHECKING:
-    import onnx
 
 
 def integer_session(model: "onnx.ModelProto", threads: int = 0, *, fused: bool = True) -> Any:

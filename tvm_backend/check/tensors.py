@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
+from onnx import helper, numpy_helper
 
-if TYPE_CHECKING:
-    import onnx
-
-    from archloom.tvm_backend.model import Model
+from archloom.tvm_backend.check.reference import integer_session, run
+from archloom.tvm_backend.frontends.onnx.editor import Editor
+from archloom.tvm_backend.frontends.onnx.integers import to_qdq
+from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.conversion import rename
+from archloom.tvm_backend.model import Model
 
 Batch = Mapping[str, np.ndarray]
 QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger"})
@@ -40,15 +44,11 @@ def is_quantized(model: "Model") -> bool:
     """Whether the network quantizes anything."""
     if model.onnx is not None:
         return any(n.op_type in QUANTIZING or n.op_type.startswith(("QLinear", "QGemm")) for n in model.onnx.graph.node)
-    from archloom.tvm_backend.ir import expressions as ir
-
     return any(ir.op_name(b.value) in ("quantize", "dequantize") for b in ir.bindings(model.module["main"]))
 
 
 def quantization_steps(proto: "onnx.ModelProto") -> dict[str, float]:
     """For each graph output that is dequantized with one scale, that scale: the smallest possible difference."""
-    from onnx import numpy_helper
-
     constants = {t.name: t for t in proto.graph.initializer}
     makers = {name: node for node in proto.graph.node for name in node.output}
     steps = {}
@@ -84,8 +84,6 @@ def expected_layers(
 def _of_onnx(
     proto: "onnx.ModelProto", results: Mapping[str, str], batch: Batch, reference: "onnx.ModelProto | None"
 ) -> dict[str, Expected]:
-    from archloom.tvm_backend.frontends.onnx.integers import to_qdq
-    from archloom.tvm_backend.quantization.float_form import without_activation_quantization
     from archloom.tvm_backend.quantization.quantize import prepare
 
     qdq = to_qdq(proto)
@@ -110,8 +108,6 @@ def _of_onnx(
 
 def _tensors(proto: "onnx.ModelProto", results: Mapping[str, str]) -> dict[str, str]:
     """The tensor of each step's result: variables are called after nodes."""
-    from archloom.tvm_backend.ir.conversion import rename
-
     named: dict[str, str] = {}
     twice = set()
     for node in proto.graph.node:
@@ -152,8 +148,6 @@ def _activated(tensor: str, floats: "onnx.ModelProto", quantized: "onnx.ModelPro
 
 def _parameters(tensor: str, makers: Mapping[str, Any], proto: "onnx.ModelProto") -> tuple[float, int]:
     """Scale and zero point of a tensor of integers; 1 and 0 for others."""
-    from onnx import numpy_helper
-
     node = _before_all(makers.get(tensor), ("MaxPool", "Relu", "Reshape", "Transpose"), makers)
     if node is None or node.op_type != "QuantizeLinear":
         return 1.0, 0
@@ -165,11 +159,6 @@ def _parameters(tensor: str, makers: Mapping[str, Any], proto: "onnx.ModelProto"
 
 def _values(proto: "onnx.ModelProto", tensors: set[str], batch: Batch) -> dict[str, np.ndarray]:
     """Tensors of a network by name, as onnxruntime computes them."""
-    import onnx
-    from onnx import helper
-
-    from archloom.tvm_backend.check.reference import integer_session, run
-
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     there = {o.name for o in copy.graph.output}
@@ -180,8 +169,6 @@ def _values(proto: "onnx.ModelProto", tensors: set[str], batch: Batch) -> dict[s
 def _of_relax(model: "Model", results: Mapping[str, str], batch: Batch) -> dict[str, Expected]:
     """By the imported network itself, on the host."""
     from archloom.tvm_backend.host.network import whole
-    from archloom.tvm_backend.ir import expressions as ir
-    from archloom.tvm_backend.quantization.float_form import plain_floats
 
     main = model.module["main"]
     bound = {b.var.name: b for b in ir.bindings(main)}
@@ -204,3 +191,63 @@ def _of_relax(model: "Model", results: Mapping[str, str], batch: Batch) -> dict[
             scale, zero = (ir.const_value(a).reshape(-1)[0] for a in call.args[1:3])
         found[step] = Expected(None if value.dtype.kind == "f" else value, real[name], float(scale), int(zero))
     return found
+
+
+# a quantized network without the quantization of its activations: the floats that its layers stand for
+
+
+def without_activation_quantization(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of a QDQ network in which activations pass ``QuantizeLinear`` and ``DequantizeLinear`` unchanged.
+
+    Weights keep the values that they were quantized to, so that what differs is what rounding activations does.
+    """
+    editor = Editor(model)
+    real: set[str] = set()
+    for node in model.graph.node:
+        first = node.input[0] if node.input else ""
+        if node.op_type == "QuantizeLinear" and first not in editor.constants:
+            real.add(node.output[0])
+            # quantizers drop a ReLU where the range begins with 0
+            passing = "Relu" if _begins_with_zero(node, editor) else "Identity"
+            editor.node(passing, [first], node.output[0], node.name)
+        elif node.op_type == "DequantizeLinear" and first in real:
+            editor.node("Identity", [first], node.output[0], node.name)
+        else:
+            if any(name in real for name in node.input):  # operators that pass integers on
+                real.update(node.output)
+            editor.keep(node)
+    result = editor.done()
+    if result is not model:
+        del result.graph.value_info[:]  # types that were of integers
+    return result
+
+
+def _begins_with_zero(node: onnx.NodeProto, editor: Editor) -> bool:
+    """Whether the least number of a quantization is 0."""
+    if len(node.input) < 3 or node.input[2] not in editor.constants:
+        return False
+    zero = editor.value(node.input[2])
+    return bool((zero == np.iinfo(zero.dtype).min).all())
+
+
+def plain_floats(function: Any, names: list[str]) -> Any:
+    """A Relax function whose results are the variables ``names``, with activations that are not quantized."""
+    replaced: dict[Any, Any] = {}
+    real: dict[Any, Any] = {}
+    body, found = [], {}
+    for binding in ir.bindings(function):
+        var, value, op = binding.var, binding.value, ir.op_name(binding.value)
+        if op == "dequantize" and ir.is_var(value.args[0]) and value.args[0] in real:
+            replaced[var] = real[value.args[0]]
+        else:
+            value = ir.substitute(value, replaced)
+            body.append(ir.bind(var, value))
+            if op == "quantize" and ir.is_var(value.args[0]):
+                real[var] = value.args[0]
+            elif op == "clip" and ir.is_var(value.args[0]) and value.args[0] in real:
+                real[var] = real[value.args[0]]  # a narrower range of integers
+        if var.name in names:
+            found[var.name] = replaced.get(var, real.get(var, var))
+    results = [found[name] for name in names] or [
+        replaced.get(r, r) if ir.is_var(r) else r for r in ir.outputs_of(function)]
+    return ir.rebuild(function, body, results)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 
 import numpy as np
 
@@ -36,17 +37,10 @@ def convolution(
     """NHWC by [kh, kw, c, o]; padding is top, left, bottom, right."""
     top, left, bottom, right = padding
     x = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)))
-    kh, kw, _, o = kernel.shape
-    reach = [(k - 1) * d + 1 for k, d in zip((kh, kw), dilation, strict=True)]
-    oh, ow = (x.shape[1] - reach[0]) // stride[0] + 1, (x.shape[2] - reach[1]) // stride[1] + 1
-    sums = np.zeros((x.shape[0], oh, ow, o), np.float64)  # exact: sums stay far below 2**53
-    for i in range(kh):
-        for j in range(kw):
-            top, left = i * dilation[0], j * dilation[1]
-            rows = slice(top, top + (oh - 1) * stride[0] + 1, stride[0])
-            window = x[:, rows, left : left + (ow - 1) * stride[1] + 1 : stride[1]]
-            sums += _product(window, kernel[i, j])
-    return sums.astype(np.int64)
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel.shape[:2], dilation, strict=True)]
+    windows = np.lib.stride_tricks.sliding_window_view(x, reach, (1, 2))[
+        :, :: stride[0], :: stride[1], :, :: dilation[0], :: dilation[1]]
+    return reduce(np.add, (_product(windows[..., i, j], kernel[i, j]) for i, j in np.ndindex(*kernel.shape[:2])))
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,8 +151,6 @@ def run_estimate(args: argparse.Namespace) -> Outcome:
 
 
 def run_calibrate_host(args: argparse.Namespace) -> Outcome:
-    from dataclasses import asdict
-
     from archloom.tvm_backend.host.calibration import calibrate
     from archloom.tvm_backend.host.profile import save
 
@@ -170,8 +170,6 @@ def run_report(args: argparse.Namespace) -> Outcome:
 
 
 def _report_outcome(report: "Report", args: argparse.Namespace) -> Outcome:
-    import json
-
     data = report.to_json()
     if args.csv and args.json and args.output is None:
         raise InputError("--csv and --json: choose one, or write the CSV to a file with --output")

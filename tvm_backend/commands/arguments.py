@@ -8,17 +8,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from archloom.oracle.errors import InputError, suggest
+from archloom.tvm_backend import datasets, samples
+from archloom.tvm_backend.compiled import TensorSpec
 from archloom.tvm_backend.sources import named_networks
 from archloom.tvm_backend.targets.choice import choose, named_options, spelled
 
 if TYPE_CHECKING:
+    import onnx
+
     from archloom.tvm_backend.model import Model
     from archloom.tvm_backend.quantization.scheme import Scheme
     from archloom.tvm_backend.sources.source import Source
 
 Command = Callable[[argparse.Namespace], Any]
 MODEL_HELP = 'an .onnx or .pt2 file, a network of the catalogue (archloom networks), or "gemm(m=512,n=512,k=512)"'
+_RANDOM_SAMPLES, _DATA_SET_SAMPLES = 8, 128
 
 
 def command(subparsers: Any, name: str, run: Command, summary: str, details: str = "") -> argparse.ArgumentParser:
@@ -125,12 +132,36 @@ def load_model(args: argparse.Namespace) -> "Model":
     found = source(args)
     if args.calibrate is None:
         return found.load_for(args.target)
-    from archloom.tvm_backend.commands.calibration import quantized
-    from archloom.tvm_backend.frontends.onnx.load import load_proto
+    from archloom.tvm_backend.frontends.onnx.files import read_onnx
+    from archloom.tvm_backend.frontends.onnx.load import load_proto, with_static_inputs
+    from archloom.tvm_backend.quantization.quantize import quantize
 
     path = Path(args.model)
-    proto, floats = quantized(path, shapes(args.input_shape), args.calibrate, how)
+    floats = with_static_inputs(read_onnx(path), str(path), shapes(args.input_shape))
+    proto = quantize(floats, _batches(_inputs(floats), args.calibrate), how)
     return replace(load_proto(proto, path.stem), floats=floats)
+
+
+def _batches(inputs: list[TensorSpec], spec: str) -> list[samples.Batch]:
+    """What ``--calibrate`` names: an array file, a data set (``digits[:N]``) or ``random[:N]``."""
+    word, colon, number = spec.partition(":")
+    if (word != "random" and not datasets.is_named(word)) or Path(spec).exists():
+        return samples.batches(samples.read(Path(spec), inputs), inputs, spec)
+    if colon and not (number.isascii() and number.isdecimal() and int(number)):
+        raise InputError(f"--calibrate {spec!r}: expected {word}:N with N at least 1")
+    if word == "random":
+        return samples.random(inputs, int(number or _RANDOM_SAMPLES))
+    return samples.batches(datasets.training(word, inputs, int(number or _DATA_SET_SAMPLES)).inputs, inputs, spec)
+
+
+def _inputs(proto: "onnx.ModelProto") -> list[TensorSpec]:
+    from onnx import helper
+
+    from archloom.tvm_backend.frontends.onnx.editor import inputs_of
+
+    kinds = {info.name: info.type.tensor_type for info in inputs_of(proto.graph)}
+    return [TensorSpec(name, tuple(d.dim_value for d in kind.shape.dim),
+                       np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type)).name) for name, kind in kinds.items()]
 
 
 def scheme(args: argparse.Namespace) -> "Scheme":

@@ -7,6 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from archloom.oracle.errors import InputError
 from archloom.oracle.fallbacks import titled
 from archloom.tvm_backend import samples
@@ -84,8 +86,6 @@ def _explained(args: argparse.Namespace) -> Outcome:
 
 def run_run(args: argparse.Namespace) -> Outcome:
     """Run an artifact on the arrays of a file; several batches along the first axis run one after the other."""
-    import numpy as np
-
     from archloom.tvm_backend.executable import open_artifact
 
     network = open_artifact(args.artifact)

@@ -64,17 +64,15 @@ def run_describe(args: argparse.Namespace) -> Outcome:
         isa = load(args.target, options)
         return Outcome(f"{_isa_text(isa)}\n\n{written(isa, 'taidl')}", described(isa))
     if path.suffix == ".df":
-        graph = df_graph(path, options)
-        return _df_outcome(graph) if args.df else _graph_outcome(graph, args.dot, args.svg)
+        return _graph_outcome(df_graph(path, options), args)
     if path.suffix == ".py":
         ran = registry.run_file(path)
         if ran.targets:
-            return _target_outcome(registry.target_in(args.target), options, args.dot, args.svg, args.df)
+            return _target_outcome(registry.target_in(args.target), options, args)
         if options:
             raise InputError("--option: a graph of your own has no options; change the file")
-        graph = graph_of(path, ran.values)
-        return _df_outcome(graph) if args.df else _graph_outcome(graph, args.dot, args.svg)
-    return _target_outcome(args.target, options, args.dot, args.svg, args.df)
+        return _graph_outcome(graph_of(path, ran.values), args)
+    return _target_outcome(args.target, options, args)
 
 
 def run_networks(args: argparse.Namespace) -> Outcome:
@@ -108,32 +106,26 @@ def df_graph(path: Path, options: dict[str, str]) -> "ArchitectureGraph":
         raise TargetError(f"{path}: {error}") from error
 
 
-def _df_outcome(graph: "ArchitectureGraph", isa: "Isa | None" = None) -> Outcome:
-    from archloom.mapper.spatial.view import described
-
-    text = str(described(graph, isa))
-    return Outcome(text.rstrip("\n"), {"name": graph.name, "df": text})
-
-
-def _target_outcome(name: str, options: dict[str, str], dot: bool, svg: Path | None, df: bool = False) -> Outcome:
+def _target_outcome(name: str, options: dict[str, str], args: argparse.Namespace) -> Outcome:
     from archloom.acadl_models.acadl.describe import describe
 
     target, backend = info(name), registry.get(name)
     (chosen,) = choose(backend, options)
     values, own = chosen.options, chosen.accelerator_options
     graph, isa = backend.accelerator.graph(own), backend.accelerator.isa(own)
-    if df:
-        return _df_outcome(graph, isa)
-    if dot:
-        return _graph_outcome(graph, dot, svg)
-    _draw(graph, svg)
+    if args.df or args.dot:
+        return _graph_outcome(graph, args, isa)
+    _draw(graph, args.svg)
     rows = [[o.name, "auto" if values[o.name] is None else str(values[o.name]), o.unit, o.expected, o.help]
             for o in target.options]
     columns = (Column("option"), Column("value", "right"), Column("unit"), Column("expected"), Column("", limit=80))
     takes = _rules(backend)
     taken = [line for operator, rules in takes.items()
              for line in (f"takes {operator} where", *(f"  - {rule}" for rule in rules))]
-    data = {**target.to_json(), "values": values, "takes": takes, "isa": _isa_data(isa), "graph": _graph_data(graph)}
+    data = {**target.to_json(), "values": values, "takes": takes, "graph": _graph_data(graph), "isa": {
+        "name": isa.name, "parameters": dict(isa.parameters),
+        "buffers": [{"name": b.name, "shape": list(b.shape), "dtype": b.dtype} for b in isa.buffers],
+        "instructions": [{"name": i.name, "attributes": list(i.attributes)} for i in isa.instructions.values()]}}
     return Outcome("\n\n".join([
         f"{name}: {target.description}", render(columns, rows), "\n".join(taken), describe(graph),
         _isa_text(isa)]), data)
@@ -151,14 +143,6 @@ def _rules(backend: "UMABackend") -> dict[str, list[str]]:
         if same is None:
             found[anchor if anchor not in found else f"{anchor}, or"] = stated
     return found
-
-
-def _isa_data(isa: "Isa") -> dict[str, Any]:
-    return {
-        "name": isa.name, "parameters": dict(isa.parameters),
-        "buffers": [{"name": b.name, "shape": list(b.shape), "dtype": b.dtype} for b in isa.buffers],
-        "instructions": [{"name": i.name, "attributes": list(i.attributes)} for i in isa.instructions.values()],
-    }
 
 
 def _isa_text(isa: "Isa") -> str:
@@ -185,12 +169,16 @@ def graph_of(path: Path, variables: Mapping[str, Any]) -> "ArchitectureGraph":
     return graphs[0]
 
 
-def _graph_outcome(graph: "ArchitectureGraph", dot: bool, svg: Path | None) -> Outcome:
+def _graph_outcome(graph: "ArchitectureGraph", args: argparse.Namespace, isa: "Isa | None" = None) -> Outcome:
     from archloom.acadl_models.acadl.describe import describe
     from archloom.acadl_models.acadl.draw import to_dot
+    from archloom.mapper.spatial.view import described
 
-    _draw(graph, svg)
-    return Outcome(to_dot(graph) if dot else describe(graph), _graph_data(graph))
+    if args.df:
+        text = str(described(graph, isa))
+        return Outcome(text.rstrip("\n"), {"name": graph.name, "df": text})
+    _draw(graph, args.svg)
+    return Outcome(to_dot(graph) if args.dot else describe(graph), _graph_data(graph))
 
 
 def _graph_data(graph: "ArchitectureGraph") -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,8 +105,6 @@ def _of_network(
     args: argparse.Namespace, backend: "UMABackend", options: dict[str, Any]
 ) -> "tuple[ArchitectureGraph, ResolvedStream]":
     """Map one layer of a network, or an operator."""
-    from dataclasses import replace
-
     from archloom.tvm_backend.estimate.network import partition_operator
 
     chosen, operator = choose(backend, options), arguments.source(args).operator

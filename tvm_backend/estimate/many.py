@@ -5,27 +5,34 @@ This process draws the networks and reads them without their weights. Where they
 known yet is given to one of the other processes, once, as it turns up, and reports are made when all plans of a network
 are there. Other networks go to those processes as a whole. What these find of kernels they share in the cache on disk,
 where each distinct workload is searched for once; where the user turned that cache off, in a folder that is removed at
-the end.
+the end. A process is a Python of its own (:mod:`archloom.tvm_backend.estimate.worker`), fed by a thread; those of
+:mod:`concurrent.futures` would run the user's script again.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
+import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, TypeVar
 
 from archloom.mapper import cache, search
-from archloom.mapper.cache import Entry, directory
+from archloom.mapper.accelerator import Configuration
+from archloom.mapper.cache import ENVIRONMENT, Entry, directory
+from archloom.mapper.parallel import ENVIRONMENT as PROCESSES
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import ArchloomError, InputError, MappingError, ModelError, StreamError, TargetError
 from archloom.tvm_backend.estimate.network import OnnxNetwork, Request, refuse_int8, report_of
-from archloom.tvm_backend.estimate.pool import Pool
 from archloom.tvm_backend.estimate.segments import Chain, Undivided
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.ir.nodes import Unsupported
@@ -33,11 +40,10 @@ from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.sources.source import Source
 from archloom.tvm_backend.targets.choice import choose, named_options
 
-if TYPE_CHECKING:
-    from archloom.mapper.accelerator import Configuration
-
 Outcome = Report | ArchloomError
 Asked = Report | ArchloomError | None
+T = TypeVar("T")
+_Worker = tuple["subprocess.Popen[bytes]", "Connection[Any, Any]"]
 
 PLAIN = (ModelError, MappingError, TargetError, InputError, StreamError)
 """Errors that are made of nothing but a message."""
@@ -70,15 +76,10 @@ def estimate_many(
         return _Batch(request, input_shapes, on_error == "raise", pool, AHEAD * count).outcomes_of(models)
 
 
-@contextmanager
-def _shared_cache() -> Iterator[str]:
+def _shared_cache() -> AbstractContextManager[str]:
     """The folder in which processes share what they find."""
     plans = directory()
-    if plans is not None:
-        yield str(plans.parent)
-        return
-    with tempfile.TemporaryDirectory(prefix="archloom-") as folder:
-        yield folder
+    return tempfile.TemporaryDirectory(prefix="archloom-") if plans is None else nullcontext(str(plans.parent))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +94,8 @@ class _Waiting:
 
 @dataclass(eq=False)
 class _Batch:
-    """The networks of one call, whose reports are made in their order.
-
-    ``stop``: raise the first error; ``ahead``: how many networks may be with the processes as a whole at a time.
-    """
+    """The networks of one call, whose reports are made in their order. ``stop``: raise the first error; ``ahead``: how
+    many networks may be with the processes as a whole at a time."""
 
     request: Request
     shapes: Mapping[str, Sequence[int]] | None
@@ -201,6 +200,52 @@ def _is_there(begun: "Outcome | _Waiting") -> bool:
     if not isinstance(begun, _Waiting):
         return True
     return all(f.done() for f in begun.kernels.values()) and (begun.whole is None or begun.whole.done())
+
+
+class Pool:
+    """``count`` processes that share the cache of ``folder``; each starts when it has something to do."""
+
+    def __init__(self, folder: str, count: int) -> None:
+        self._folder = folder
+        self._threads = ThreadPoolExecutor(count)
+        self._workers: dict[int, _Worker] = {}
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """What nobody has begun with is dropped."""
+        self._threads.shutdown(cancel_futures=True)
+        for process, connection in self._workers.values():
+            connection.close()
+            process.wait()
+
+    def ask(self, function: Callable[..., T], *arguments: Any) -> "Future[T]":
+        """What a function of a module gives for arguments that can be pickled; ArchloomError if the process dies."""
+        return self._threads.submit(self._asked, function, *arguments)
+
+    def _asked(self, *question: Any) -> Any:
+        thread = threading.get_ident()
+        process, connection = self._workers.get(thread) or self._workers.setdefault(thread, self._started())
+        try:
+            connection.send(question)
+            return connection.recv()
+        except (OSError, EOFError) as error:
+            del self._workers[thread]
+            connection.close()
+            raise ArchloomError(f"a process that estimates networks ended with status {process.wait()} "
+                                f"({str(error) or 'no answer'})") from error
+
+    def _started(self) -> _Worker:
+        root = str(Path(__file__).absolute().parents[3])  # the folder of the package archloom
+        path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        here, there = Pipe()
+        with there:
+            return subprocess.Popen(
+                [sys.executable, "-m", "archloom.tvm_backend.estimate.worker", str(there.fileno())],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[there.fileno()],
+                env={**os.environ, **threads, "PYTHONPATH": path, ENVIRONMENT: self._folder, PROCESSES: "1"}), here
 
 
 # by the processes -----------------------------------------------------------------------------------------------------

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
+
+import numpy as np
+import onnx
+from onnx import helper, version_converter
 
 from archloom.oracle.collector import paused
 from archloom.oracle.errors import ArchloomError, ArtifactError, InputError
@@ -26,6 +31,7 @@ from archloom.tvm_backend.estimate import segments
 from archloom.tvm_backend.estimate.segments import Chain, Undivided
 from archloom.tvm_backend.frontends.onnx import skeleton
 from archloom.tvm_backend.frontends.onnx.editor import opset_of
+from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.guard import Stumbled, without_weights
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, parse
 from archloom.tvm_backend.ir.nodes import Unsupported
@@ -39,9 +45,6 @@ from archloom.tvm_backend.sources.source import Source
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.choice import Chosen, choose, names_of
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
-
-if TYPE_CHECKING:
-    import onnx
 
 LEAST_OPERATOR_SET = 13
 """Of ONNX: the first that quantizes by channels; older networks are converted."""
@@ -220,13 +223,6 @@ def _imported(source: Source, request: Request, progress: Progress | None, reaso
 
 def _as_int8(given: "Path | onnx.ModelProto") -> "onnx.ModelProto":
     """The quantized form of a whole network, with zeros for the weights that it leaves out: TVM demands some."""
-    import math
-
-    import numpy as np
-    from onnx import helper, version_converter
-
-    from archloom.tvm_backend.frontends.onnx.files import read_onnx
-
     proto = read_onnx(given) if isinstance(given, Path) else given
     if opset_of(proto) < LEAST_OPERATOR_SET:
         proto = version_converter.convert_version(proto, LEAST_OPERATOR_SET)

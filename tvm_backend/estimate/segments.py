@@ -15,7 +15,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import onnx
+from onnx import helper
 
 from archloom.mapper.search import Plan
 from archloom.mapper.workload import Workload
@@ -32,9 +35,6 @@ from archloom.tvm_backend.quantization.quantized_form import quantized_form
 from archloom.tvm_backend.quantization.scheme import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE, OPERATORS
 from archloom.tvm_backend.targets.choice import Chosen
 from archloom.tvm_backend.targets.layouts import NHWC
-
-if TYPE_CHECKING:
-    import onnx
 
 MAKERS = frozenset({"Conv", "Relu", "Clip", "Add"})
 """Operators behind whose results a network may be cut."""
@@ -307,8 +307,6 @@ def _segment(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chos
 
 def _alone(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chosen") -> tuple[Partition, list[str]]:
     """The partition of a piece as a network of its own, and the names of its variables."""
-    import onnx
-
     from archloom.tvm_backend.frontends.onnx.load import read_skeleton
 
     try:
@@ -328,9 +326,6 @@ def _alone(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chosen
 
 def _network(piece: Piece, proto: "onnx.ModelProto", shape: Shape) -> "onnx.ModelProto":
     """A piece under names by number."""
-    import onnx
-    from onnx import helper
-
     network = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import)
     graph = network.graph
     graph.name = "segment"
@@ -388,9 +383,7 @@ def _joined(
     pieces: Sequence[Piece], segments: Sequence[Segment], proto: "onnx.ModelProto", target: "Chosen", title: str
 ) -> Chain:
     """The network's partition: all segments but the last have one region, which goes on in the next one's first.
-
-    Undivided where parts of operators would have to be numbered, since others have their names.
-    """
+    Undivided where parts of operators would have to be numbered, since others have their names."""
     named = [piece.named(name) for piece, segment in zip(pieces, segments, strict=True) for name in segment.parts]
     named += [rename(node.name).replace(".", "_") for node in proto.graph.node]
     if len(set(named)) < len(named):

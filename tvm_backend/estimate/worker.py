@@ -1,4 +1,4 @@
-"""A process of :mod:`archloom.tvm_backend.estimate.pool`: answers one question after another, until the end."""
+"""A process of :mod:`archloom.tvm_backend.estimate.many`: answers one question after another, until the end."""
 
 from __future__ import annotations
 

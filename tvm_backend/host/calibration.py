@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from archloom.tvm_backend.host.profile import FLOAT_BYTES, HostProfile
 
 ELEMENTS = 1 << 20
@@ -26,7 +28,6 @@ def calibrate(name: str, *, elements: int = ELEMENTS, runs: int = RUNS) -> HostP
     """Measure all classes of operators; takes some seconds."""
     import jax
     import jax.numpy as jnp
-    import numpy as np
 
     rng = np.random.default_rng(0)
     x = jnp.asarray(rng.standard_normal(elements, np.float32)).reshape(-1, 256)

@@ -8,12 +8,9 @@ that reads it in another layout. Each of these is an operator of the host, liste
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from archloom.tvm_backend.compiled import HostOp, Partition, Region
-
-if TYPE_CHECKING:
-    from archloom.tvm_backend.targets.layouts import Layout
+from archloom.tvm_backend.targets.layouts import Layout
 
 RETILED = "retile"
 

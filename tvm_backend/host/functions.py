@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -37,11 +36,9 @@ def translate(function: ir.Function) -> Translated:
     return _Translator(function).program()
 
 
-@dataclass(eq=False)
 class _Translator:
-    source: ir.Function
-
-    def __post_init__(self) -> None:
+    def __init__(self, source: ir.Function) -> None:
+        self.source = source
         self.constants: list[np.ndarray] = []
         self.slots: dict[Any, int] = {p: i for i, p in enumerate(self.source.params)}
         self.bound = ir.bound_in(self.source)

@@ -15,6 +15,7 @@ from archloom.oracle.errors import ArtifactError
 from archloom.tvm_backend.compiled import HostPart
 from archloom.tvm_backend.executors import COMPILING_AT_A_TIME, on_device
 from archloom.tvm_backend.host.plan import HostPlan, HostProgram
+from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.operators import operator
 from archloom.tvm_backend.programs import Programs, host_key
 
@@ -161,8 +162,6 @@ class Host:
 
 def split(module: "IRModule") -> "tuple[IRModule, dict[str, Piece]]":
     """``main`` alone, and the pieces that XLA runs by their symbols."""
-    from archloom.tvm_backend.ir import expressions as ir
-
     pieces = {gv.name_hint: jitted(f) for gv, f in module.functions.items() if ir.codegen_of(f) == "xla"}
     return ir.of(module).keep_functions(module, lambda f: ir.codegen_of(f) is None), pieces
 

@@ -17,8 +17,8 @@ import numpy as np
 from jax import lax
 
 from archloom.oracle.taidl.operators.carriers import uncontracted
-from archloom.tvm_backend.host import layers as host_layers
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir import resizing
 from archloom.tvm_backend.ir.attention import attention_scale, causal_diagonal
 from archloom.tvm_backend.ir.operators import operator, slices
 
@@ -144,13 +144,6 @@ def _product(a: Any, b: Any) -> Any:
     return uncontracted(product) if jnp.issubdtype(product.dtype, jnp.floating) else product
 
 
-def _adaptive_average(call: ir.Call, x: Any) -> Any:
-    layout = ir.attr(call, "layout")
-    if all(ir.shape_of(call)[layout.index(letter)] == 1 for letter in "HW"):
-        return jnp.mean(x, axis=(layout.index("H"), layout.index("W")), keepdims=True)
-    return host_layers.adaptive_average(call, x)
-
-
 def _attention(call: ir.Call, query: Any, key: Any, value: Any, bias: Any = None) -> Any:
     """[batch, length, heads, depth] each; ``bias`` is added to the scores."""
     scores = jnp.einsum("bsnh,btnh->bnst", query, key) * attention_scale(call)
@@ -223,6 +216,109 @@ def _take(call: ir.Call, x: Any, indices: Any) -> Any:
     return jnp.take(x.reshape(-1) if axis is None else x, indices, axis=0 if axis is None else int(axis), mode="clip")
 
 
+# transposed convolutions, normalizations, resizing -----------------------------------------------------------------
+
+
+def _conv_transpose(call: ir.Call, x: Any, kernel: Any) -> Any:
+    """A convolution over the data with ``stride - 1`` zeros between their elements, with the kernel mirrored."""
+    pads = ir.attr_ints(call, "padding")
+    spatial = len(pads) // 2
+    strides, dilation = ir.attr_ints(call, "strides"), ir.attr_ints(call, "dilation")
+    extra, groups = ir.attr_ints(call, "output_padding"), int(ir.attr(call, "groups"))
+    axes = tuple(range(2, 2 + spatial))  # layouts are NC… and IO…: see :mod:`archloom.tvm_backend.host.rules`
+    inputs, outputs = kernel.shape[:2]
+    mirrored = jnp.flip(kernel, axes).reshape(groups, inputs // groups, outputs, *kernel.shape[2:])
+    mirrored = jnp.swapaxes(mirrored, 1, 2).reshape(groups * outputs, inputs // groups, *kernel.shape[2:])
+    reach = [(kernel.shape[2 + i] - 1) * dilation[i] for i in range(spatial)]
+    padding = [(reach[i] - pads[i], reach[i] - pads[i + spatial] + extra[i]) for i in range(spatial)]
+    letters = "DHW"[3 - spatial:]
+    return lax.conv_general_dilated(
+        x, mirrored, (1,) * spatial, padding, lhs_dilation=strides, rhs_dilation=dilation, feature_group_count=groups,
+        dimension_numbers=(f"NC{letters}", f"OI{letters}", f"NC{letters}"),
+        preferred_element_type=jnp.dtype(ir.dtype_of(call)),
+    )
+
+
+def _group_norm(call: ir.Call, x: Any, gamma: Any, beta: Any) -> Any:
+    """Normalization over groups of channels and the axes of ``axes``."""
+    channel, groups = int(ir.attr(call, "channel_axis")) % x.ndim, int(ir.attr(call, "num_groups"))
+    axes = [a % x.ndim for a in ir.attr_ints(call, "axes")]
+    parts = x.reshape(*x.shape[:channel], groups, x.shape[channel] // groups, *x.shape[channel + 1:])
+    over = (channel + 1, *(a + (a >= channel) for a in axes))
+    return _scaled(call, _standardized(call, parts, over).reshape(x.shape), gamma, beta, channel)
+
+
+def _standardized(call: ir.Call, x: Any, axes: Any) -> Any:
+    """``(x - mean) / sqrt(variance + epsilon)`` along ``axes``."""
+    mean = jnp.mean(x, axes, keepdims=True)
+    variance = jnp.mean(jnp.square(x - mean), axes, keepdims=True)
+    return (x - mean) * lax.rsqrt(variance + float(ir.attr(call, "epsilon")))
+
+
+def _scaled(call: ir.Call, y: Any, gamma: Any, beta: Any, channel: int) -> Any:
+    """``y * gamma + beta`` along an axis, as far as the call asks for it."""
+    shape = [1] * y.ndim
+    shape[channel] = -1
+    y = y * gamma.reshape(shape) if ir.attr(call, "scale") else y
+    return y + beta.reshape(shape) if ir.attr(call, "center") else y
+
+
+def _instance_norm(call: ir.Call, x: Any, gamma: Any, beta: Any) -> Any:
+    """Normalization of each channel of each sample."""
+    y = _standardized(call, x, ir.attr_ints(call, "axes"))
+    return _scaled(call, y, gamma, beta, int(ir.attr(call, "channel_axis")))
+
+
+def _layer_norm(call: ir.Call, x: Any, gamma: Any, beta: Any) -> Any:
+    """Normalization along ``axes``, of which each element has its own factor and shift."""
+    y = _standardized(call, x, ir.attr_ints(call, "axes"))
+    y = y * gamma if ir.attr(call, "scale") else y
+    return y + beta if ir.attr(call, "center") else y
+
+
+def _batch_norm(call: ir.Call, x: Any, gamma: Any, beta: Any, mean: Any, variance: Any) -> Any:
+    """Normalization by given means and variances; those are results, too."""
+    shape = [1] * x.ndim
+    shape[axis := int(ir.attr(call, "axis"))] = -1
+    y = (x - mean.reshape(shape)) * lax.rsqrt(variance.reshape(shape) + float(ir.attr(call, "epsilon")))
+    return _scaled(call, y, gamma, beta, axis), mean, variance
+
+
+def _rms_norm(call: ir.Call, x: Any, gamma: Any) -> Any:
+    """``x / sqrt(mean(x²) + epsilon) * gamma``"""
+    square = jnp.mean(jnp.square(x), ir.attr_ints(call, "axes"), keepdims=True)
+    return x * lax.rsqrt(square + float(ir.attr(call, "epsilon"))) * gamma
+
+
+def _adaptive_average(call: ir.Call, x: Any) -> Any:
+    """Means of windows from ⌊i·extent/outputs⌋ to ⌈(i+1)·extent/outputs⌉ along height and width."""
+    layout = ir.attr(call, "layout")
+    if all(ir.shape_of(call)[layout.index(letter)] == 1 for letter in "HW"):
+        return jnp.mean(x, axis=(layout.index("H"), layout.index("W")), keepdims=True)
+    for letter in "HW":
+        axis, outputs = layout.index(letter), ir.shape_of(call)[layout.index(letter)]
+        extent = x.shape[axis]
+        windows = [(i * extent // outputs, -(-(i + 1) * extent // outputs)) for i in range(outputs)]
+        parts = [jnp.mean(lax.slice_in_dim(x, low, high, axis=axis), axis, keepdims=True) for low, high in windows]
+        x = jnp.concatenate(parts, axis)
+    return x
+
+
+def _resize(call: ir.Call, x: Any, *_: Any) -> Any:
+    """``image.resize2d`` by the nearest pixel, or linearly between two along each axis."""
+    layout = ir.attr(call, "layout")
+    for letter in "HW":
+        axis = layout.index(letter)
+        old, new = x.shape[axis], ir.shape_of(call)[axis]
+        if ir.attr(call, "method") == "nearest_neighbor":
+            x = jnp.take(x, resizing.nearest(call, old, new), axis)
+            continue
+        low, high, share = resizing.neighbours(call, old, new)
+        weight = share.reshape([-1 if a == axis else 1 for a in range(x.ndim)])
+        x = jnp.take(x, low, axis) * (1 - weight) + jnp.take(x, high, axis) * weight
+    return x
+
+
 OWN: dict[str, Translation] = {
     # element by element
     "square": lambda c, x: x * x, "product": lambda c, a, b: _product(a, b),
@@ -240,12 +336,12 @@ OWN: dict[str, Translation] = {
     "cumsum": lambda c, x: jnp.cumsum(x, ir.attr(c, "axis")),
     "softmax": lambda c, x: jax.nn.softmax(x, axis=int(ir.attr(c, "axis"))),
     "log_softmax": lambda c, x: jax.nn.log_softmax(x, axis=int(ir.attr(c, "axis"))),
-    "layer_norm": host_layers.layer_norm, "batch_norm": host_layers.batch_norm, "group_norm": host_layers.group_norm,
-    "instance_norm": host_layers.instance_norm, "rms_norm": host_layers.rms_norm,
+    "layer_norm": _layer_norm, "batch_norm": _batch_norm, "group_norm": _group_norm,
+    "instance_norm": _instance_norm, "rms_norm": _rms_norm,
     # contractions and windows
     "matmul": lambda c, a, b: jnp.matmul(a, b, preferred_element_type=jnp.dtype(ir.dtype_of(c))),
-    "convolution": _convolution, "conv_transpose": host_layers.conv_transpose, "attention": _attention,
-    "max_pool": _max_pool, "avg_pool": _avg_pool, "adaptive_average": _adaptive_average, "resize": host_layers.resize,
+    "convolution": _convolution, "conv_transpose": _conv_transpose, "attention": _attention,
+    "max_pool": _max_pool, "avg_pool": _avg_pool, "adaptive_average": _adaptive_average, "resize": _resize,
     # shapes
     "reshaped": lambda c, x, *_: x.reshape(ir.shape_of(c)),
     "broadcast": lambda c, x, s: jnp.broadcast_to(x, ir.shape_of(c)),

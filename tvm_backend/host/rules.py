@@ -10,6 +10,10 @@ from archloom.tvm_backend.ir import resizing
 from archloom.tvm_backend.ir.attention import ATTENTION, attention_shape
 from archloom.tvm_backend.ir.operators import operator
 
+CONVOLUTIONS = {"nn.conv1d": "O", "nn.conv2d": "O", "nn.conv3d": "O", "nn.conv1d_transpose": "I",
+                "nn.conv2d_transpose": "I"}
+"""Each with the axis of its kernel that its result (O) or its input (I) has, whose elements each take all the rest."""
+
 
 def translatable(expr: Any) -> bool:
     """Whether XLA can run the operator: its translation exists and all shapes are static."""
@@ -39,12 +43,8 @@ def macs(call: ir.Call) -> int:
     name = ir.op_name(call)
     if name == "matmul" and ir.is_tensor(call) and ir.is_tensor(call.args[0]):
         return math.prod(ir.shape_of(call)) * ir.shape_of(call.args[0])[-1]
-    if name in ("nn.conv1d", "nn.conv2d", "nn.conv3d") and ir.is_tensor(call):
-        kernel = ir.shape_of(call.args[1])
-        layout = ir.attr(call, "kernel_layout")
-        return math.prod(ir.shape_of(call)) * math.prod(kernel) // kernel[layout.index("O")]
-    if name in ("nn.conv1d_transpose", "nn.conv2d_transpose") and ir.is_tensor(call):
-        kernel = ir.shape_of(call.args[1])
-        layout = ir.attr(call, "kernel_layout")
-        return math.prod(ir.shape_of(call.args[0])) * math.prod(kernel) // kernel[layout.index("I")]
+    if name in CONVOLUTIONS and ir.is_tensor(call):
+        kernel, axis = ir.shape_of(call.args[1]), CONVOLUTIONS[name]
+        of = call if axis == "O" else call.args[0]
+        return math.prod(ir.shape_of(of)) * math.prod(kernel) // kernel[ir.attr(call, "kernel_layout").index(axis)]
     return attention_shape(call).macs if name in ATTENTION and ir.is_tensor(call) else 0

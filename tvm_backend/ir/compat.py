@@ -12,7 +12,7 @@ import io
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -375,15 +375,6 @@ def from_exported_program(program: Any, converters: Mapping[str, Callable[[Any, 
 # Running -----------------------------------------------------------------------------------------------------------
 
 
-def packed_functions(functions: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
-    """See :func:`compile_vm`."""
-    for name, function in functions.items():
-        tvm_ffi.register_global_func(name, function, override=True)
-    yield
-    for name in functions:
-        tvm_ffi.registry.remove_global_func(name)
-
-
 def build(module: IRModule) -> Any:
     """Compile the host module with TVM's LLVM: an executable for :func:`compile_vm`."""
     target = tvm.target.Target("llvm")
@@ -397,8 +388,13 @@ def compile_vm(executable: Any, functions: Mapping[str, Callable[..., Any]]) -> 
     A virtual machine looks its packed functions up once, when it is made: they are registered under a lock for just
     that long, so that networks never see each other's.
     """
-    with _registry_lock, contextlib.contextmanager(packed_functions)(functions):
-        return relax.VirtualMachine(executable, tvm.cpu())["main"]
+    with _registry_lock:
+        for name, function in functions.items():
+            tvm_ffi.register_global_func(name, function, override=True)
+        main = relax.VirtualMachine(executable, tvm.cpu())["main"]
+        for name in functions:
+            tvm_ffi.registry.remove_global_func(name)
+    return main
 
 
 def to_tvm(array: Any) -> tvm.runtime.Tensor:

@@ -34,9 +34,9 @@ class Operator:
 
     ``type`` gives a plain call's type; ``fold`` computes the call on arrays, shapes and numbers with NumPy, up to the
     type and shape of the :class:`Result`. ``xla`` names its translation: a function of :mod:`jax` by its path, or one
-    of :mod:`archloom.tvm_backend.host.operators` and :mod:`archloom.tvm_backend.host.layers`. ``heavy``: TVM's untuned
-    code for it is much slower than XLA's. ``vector``: what a vector unit makes of it, applied one after the other, to
-    one tensor or (``binary``) to two; ``rows``: a vector unit's operator of rows or columns. ``stage``: it may follow a
+    of :mod:`archloom.tvm_backend.host.operators`. ``heavy``: TVM's untuned code for it is much slower
+    than XLA's. ``vector``: what a vector unit makes of it, applied one after the other, to one tensor or (``binary``)
+    to two; ``rows``: a vector unit's operator of rows or columns. ``stage``: it may follow a
     product, and treats all elements alike.
     """
 

@@ -17,14 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from archloom.tvm_backend.compiled import Refuse
+from archloom.tvm_backend.ir import attention
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.attention import (
-    ATTENTION,
-    HEADS_SWAPPED,
-    AttentionShape,
-    attention_scale,
-    causal_diagonal,
-)
 from archloom.tvm_backend.ir.rewriter import Rewriter
 
 BARRED = -1e4
@@ -33,7 +27,7 @@ LOWEST = np.float32(-1e37)
 """Stands for what is barred: finite, so that a row without any key has equal shares and not none."""
 
 
-Fits: TypeAlias = Callable[[AttentionShape], "tuple[str, str] | None"]
+Fits: TypeAlias = Callable[[attention.AttentionShape], "tuple[str, str] | None"]
 """None where the target takes attention of these sizes, else what it saw and what it takes."""
 
 
@@ -70,10 +64,10 @@ class _Form:
     softmax: str
 
     @property
-    def shape(self) -> AttentionShape:
+    def shape(self) -> attention.AttentionShape:
         *lead, queries, depth = self.query.shape
         batch, heads = (*lead, 1)[:2] if len(lead) < 2 else lead
-        return AttentionShape(batch, heads, queries, self.key.shape[-2], depth, self.value.shape[-1])
+        return attention.AttentionShape(batch, heads, queries, self.key.shape[-2], depth, self.value.shape[-1])
 
 
 class _Attention(Rewriter):
@@ -89,7 +83,7 @@ class _Attention(Rewriter):
         """Take over one binding, as it is or as the last one of an attention."""
         name = ir.op_name(value)
         form = self._decomposed(value) if name == "matmul" else None
-        if name in ATTENTION:
+        if name in attention.ATTENTION:
             form = self._fused(var, value)
         if form is not None:
             misfit = self.fits(form.shape)
@@ -165,27 +159,25 @@ class _Attention(Rewriter):
             inner, factor = _factor(value, name) if name in ("multiply", "divide") else (None, 1.0)
             if inner is None:
                 break
-            below = self._view(inner)
-            view, scale = _Permuted(below.source, tuple(below.axes[i] for i in view.axes)), scale * factor
+            view, scale = self._view(inner).in_order(view.axes), scale * factor
         return view, scale
 
     def _view(self, expr: Any) -> _Permuted:
-        axes = tuple(range(len(ir.shape_of(expr))))
-        while ir.is_var(expr) and ir.op_name(self.values.get(expr)) == "permute_dims":
-            inner = self.values[expr]
-            order = _axes(inner, len(axes))
-            axes, expr = tuple(order[i] for i in axes), inner.args[0]
-        return _Permuted(expr, axes)
+        view = _Permuted(expr, tuple(range(len(ir.shape_of(expr)))))
+        while ir.is_var(view.source) and ir.op_name(self.values.get(view.source)) == "permute_dims":
+            inner = self.values[view.source]
+            view = _Permuted(inner.args[0], _axes(inner, len(view.axes))).in_order(view.axes)
+        return view
 
     def _fused(self, var: ir.Var, call: ir.Call) -> _Form:
         """An attention operator as it is, seen as [batch, heads, length, depth]."""
-        query, key, value = (self._view(a).in_order(HEADS_SWAPPED) for a in call.args[:3])
+        query, key, value = (self._view(a).in_order(attention.HEADS_SWAPPED) for a in call.args[:3])
         biases = [(call.args[3], 1.0)] if len(call.args) > 3 else []
-        diagonal = causal_diagonal(call)
+        diagonal = attention.causal_diagonal(call)
         if diagonal is not None:
             seen = np.tril(np.ones((query.shape[-2], key.shape[-2]), bool), diagonal)
             biases.append((np.where(seen, np.float32(0), LOWEST), 1.0))
-        return _Form(query, key, value, tuple(biases), attention_scale(call), f"{var.name}.softmax")
+        return _Form(query, key, value, tuple(biases), attention.attention_scale(call), f"{var.name}.softmax")
 
     # emission
 
@@ -201,22 +193,21 @@ class _Attention(Rewriter):
             return result
         if len(ir.shape_of(var)) == 3:
             return self.emit("reshape", result, ir.shape_of(var), label="reshaped")
-        return self._written(_Permuted(result, HEADS_SWAPPED), f"{var.name}.heads_first")
+        return self._written(_Permuted(result, attention.HEADS_SWAPPED), f"{var.name}.heads_first")
 
     def _heads_last(self, view: _Permuted) -> Any:
         if len(view.axes) == 3:
             plain = self._written(view, "operand")
             n, length, depth = ir.shape_of(plain)
             return self.emit("reshape", plain, (n, length, 1, depth), label="reshaped")
-        return self._written(view.in_order(HEADS_SWAPPED), "operand")
+        return self._written(view.in_order(attention.HEADS_SWAPPED), "operand")
 
     def _written(self, view: _Permuted, label: str) -> Any:
         """A variable (or constant) in the view's order."""
         source = self.new(view.source)
         below = self.permuted.get(source) if ir.is_var(source) else None
         if below is not None:
-            view = _Permuted(below.source, tuple(below.axes[i] for i in view.axes))
-            source = view.source
+            view, source = below.in_order(view.axes), below.source
         if view.axes == tuple(range(len(view.axes))):
             return source
         if ir.is_constant(source):

@@ -168,14 +168,11 @@ class _Products(Rewriter):
         shapes = [ir.shape_of(x) for x in sides]
         if min(map(len, shapes)) != 1 or any(0 in shape for shape in shapes):
             return False
-        for side, axis in ((0, 0), (1, 1)):
-            if len(shapes[side]) == 1:
-                matrix = (1, *shapes[side]) if axis == 0 else (*shapes[side], 1)
-                if ir.is_constant(sides[side]):
-                    changed = ir.const_value(sides[side]).reshape(matrix)
-                    sides[side] = ir.constant_like(changed, sides[side])
-                else:
-                    sides[side] = self.emit("reshape", sides[side], matrix)
+        for side, (x, shape) in enumerate(zip(sides, shapes, strict=True)):
+            if len(shape) == 1:
+                matrix = (1, *shape) if side == 0 else (*shape, 1)
+                sides[side] = self.emit("reshape", x, matrix) if not ir.is_constant(x) else ir.constant_like(
+                    ir.const_value(x).reshape(matrix), x)
         sums = self.emit("matmul", *sides, label=var.name)
         self.replaced[var] = self.emit("reshape", sums, ir.shape_of(var))
         return True

@@ -29,7 +29,7 @@ from onnx import numpy_helper, version_converter
 
 from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.frontends.onnx import rewrites
-from archloom.tvm_backend.frontends.onnx.editor import Editor, known_shapes, opset_of, read_counts, rewrite
+from archloom.tvm_backend.frontends.onnx.editor import Editor, inputs_of, known_shapes, opset_of, read_counts, rewrite
 from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
 from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
@@ -185,8 +185,7 @@ def _calibrate(model: onnx.ModelProto, samples: Iterable[Sample], scheme: Scheme
         "minmax": CalibrationMethod.MinMax, "entropy": CalibrationMethod.Entropy,
         "percentile": CalibrationMethod.Percentile,
     }
-    constants = {i.name for i in model.graph.initializer}
-    reader = _Reader(samples, [i.name for i in model.graph.input if i.name not in constants])
+    reader = _Reader(samples, [i.name for i in inputs_of(model.graph)])
     CalibrationDataReader.register(_Reader)
     with tempfile.TemporaryDirectory(prefix="archloom-quantize-") as folder, _quiet():
         path = Path(folder) / "float.onnx"
@@ -225,10 +224,7 @@ def _within(ranges: Any, seen: Mapping[str, tuple[Any, Any]]) -> None:
 
 def _without_float_additions(model: onnx.ModelProto) -> onnx.ModelProto:
     """The network with additions that stay in floats written otherwise: a - (-b). Only what is quantized is then
-    calibrated.
-
-    Histograms cannot hold the masks of attention, whose values are the least that there are.
-    """
+    calibrated. Histograms cannot hold the masks of attention, whose values are the least that there are."""
     in_floats = float_additions(model)
 
     def as_difference(node: onnx.NodeProto, editor: Editor) -> bool:

@@ -15,13 +15,7 @@ import onnx
 from onnx import helper
 
 from archloom.tvm_backend.frontends.onnx.editor import Editor, copied, has_operators, known_shapes, read_counts
-from archloom.tvm_backend.quantization.quantize import (
-    AFTER_FOLDING,
-    BEFORE_FOLDING,
-    applied,
-    float_additions,
-    scale_groups,
-)
+from archloom.tvm_backend.quantization import quantize
 from archloom.tvm_backend.quantization.scheme import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE, OPERATORS
 
 WITH_BIAS = frozenset({"Conv", "Gemm"})
@@ -33,8 +27,8 @@ UNKNOWN = 0
 def quantized_form(model: onnx.ModelProto) -> onnx.ModelProto:
     """``model`` with int8 quantization around its operators; weights of the result have no data where those of
     ``model`` have none, else they are zeros."""
-    model = _without_normalization(applied(BEFORE_FOLDING, model))
-    return _Form(applied(AFTER_FOLDING, _with_shapes(model))).model()
+    model = _without_normalization(quantize.applied(quantize.BEFORE_FOLDING, model))
+    return _Form(quantize.applied(quantize.AFTER_FOLDING, _with_shapes(model))).model()
 
 
 def _without_normalization(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -75,7 +69,7 @@ class _Form:
         self.editor = Editor(source)
         self.constants = self.editor.constants
         self.outputs = {o.name for o in source.graph.output}
-        self.in_floats = float_additions(source)
+        self.in_floats = quantize.float_additions(source)
         graph = source.graph
         self.others = {info.name for info in [*graph.input, *graph.value_info, *graph.output]
                        if info.type.tensor_type.elem_type not in (UNKNOWN, FLOAT)}
@@ -127,7 +121,7 @@ class _Form:
         """One value for each group of tensors that share a scale."""
         names = list(quantized)
         value = {name: SMALLEST_SCALE * (1 + i / (4 * len(names))) for i, name in enumerate(names)}
-        for members, _ in scale_groups(self.source):
+        for members, _ in quantize.scale_groups(self.source):
             known = [name for name in members if name in value]
             value.update((name, value[known[0]]) for name in known)
         self.value = value

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+from archloom.mapper.accelerator import Configuration
+from archloom.mapper.search import Plan
 from archloom.tvm_backend.compiled import CompiledModel, HostOp, Partition, Region, Step
 from archloom.tvm_backend.host.conversions import conversions
+from archloom.tvm_backend.host.profile import HostProfile
 from archloom.tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report, TargetShare
 from archloom.tvm_backend.report.uses import EnergyUse, uses_of
 from archloom.tvm_backend.targets.choice import Chosen, choose
 from archloom.tvm_backend.version import VERSION
-
-if TYPE_CHECKING:
-    from archloom.mapper.accelerator import Configuration
-    from archloom.mapper.search import Plan
-    from archloom.tvm_backend.host.profile import HostProfile
 
 
 def of_compiled(compiled: CompiledModel) -> Report:

@@ -112,15 +112,13 @@ def _port(port: "PortTiming", cycles: int) -> PortUse:
 def uses_from_json(item: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a layer that hold objects of this module; those that are not there are left out."""
     found: dict[str, Any] = {}
-    for name, kind in (("units", UnitUse), ("stages", StageUse), ("storages", StorageUse), ("links", LinkUse)):
+    kinds: dict[str, Any] = {"units": UnitUse, "stages": StageUse, "storages": StorageUse, "links": LinkUse}
+    for name, kind in kinds.items():
         if name in item:
-            found[name] = {key: kind(**_ports(use)) for key, use in item[name].items()}
+            found[name] = {key: kind(**{k: PortUse(**v) if k in ("read", "write") else v for k, v in use.items()})
+                           for key, use in item[name].items()}
     if "loops" in item:
         found["loops"] = tuple(LoopUse(**loop) for loop in item["loops"])
     if item.get("energy") is not None:
         found["energy"] = EnergyUse(**item["energy"])
     return found
-
-
-def _ports(use: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: PortUse(**v) if k in ("read", "write") else v for k, v in use.items()}

@@ -67,13 +67,6 @@ def float_onnx(built: "Built") -> "onnx.ModelProto":
     return to_onnx(built.module, tuple(built.inputs.values()), built.name, list(built.inputs))
 
 
-def quantized(built: "Built") -> "onnx.ModelProto":
-    """A network of the catalogue in QDQ form, calibrated on random inputs."""
-    from archloom.tvm_backend.quantization.quantize import quantize
-
-    return quantize(float_onnx(built), built.samples(CALIBRATION))
-
-
 def refuse_options(text: str, **given: object) -> None:
     """A network by name takes its sizes in parentheses, not options of files."""
     for option, value in given.items():

@@ -6,15 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from archloom.oracle.errors import InputError, ModelError
+from archloom.tvm_backend.ir.numbers import Numbers
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.sources import named_networks, operators
 from archloom.tvm_backend.sources.operators import Operator
-
-if TYPE_CHECKING:
-    from archloom.tvm_backend.ir.numbers import Numbers
 
 Shapes = Mapping[str, Sequence[int]]
 Kind: TypeAlias = Literal["model", "name", "operator", "onnx", "program", "module", "relax"]

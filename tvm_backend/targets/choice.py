@@ -42,11 +42,6 @@ class Chosen:
         return {k: v for k, v in self.options.items() if k not in self.backend.attributes}
 
 
-def only(backend: UMABackend, options: Mapping[str, OptionValue] | None = None) -> tuple[Chosen, ...]:
-    """One target with these options and no others."""
-    return (Chosen(backend, dict(options or {})),)
-
-
 def names_of(target: "str | Sequence[str]") -> tuple[str, ...]:
     """The names of a choice, in order; TargetError where it is empty, or names a target twice.
 

@@ -102,20 +102,19 @@ class ChannelsLast(Layout):
 class Matrices(Layout):
     """Matrices in tiles: one after the other, each tile by tile along its rows of tiles."""
 
-    keeps_order: ClassVar[bool] = True
-    """Whether the numbers of a tensor keep their order within the matrices."""
+    axes: ClassVar[tuple[int, ...] | None] = None
+    """The order in which matrices have a tensor's axes, where that is another than the tensor's."""
+    batched: ClassVar[bool] = False
+    """Whether the last two of these axes are a matrix, and not all of them."""
 
-    @abstractmethod
+    def ordered(self, shape: Shape) -> Shape:
+        """The shape of a tensor with its axes in the order in which matrices have them."""
+        return shape if self.axes is None else tuple(shape[i] for i in self.axes)
+
     def matrices(self, shape: Shape) -> tuple[int, int, int]:
         """How many matrices a tensor of ``shape`` is, and the rows and columns of each."""
-
-    def ordered(self, x: Any) -> Any:
-        """The tensor with its axes in the order in which matrices have them."""
-        return x
-
-    def restored(self, matrices: Any, shape: Shape) -> Any:
-        """Inverse of :meth:`ordered`, of all numbers in any shape."""
-        return matrices.reshape(shape)
+        *lead, columns = self.ordered(shape)
+        return (math.prod(lead[:-1]), lead[-1], columns) if self.batched else (1, math.prod(lead), columns)
 
     def stored_shape(self, shape: Shape) -> Shape:
         count, rows, columns = self.matrices(shape)
@@ -124,7 +123,7 @@ class Matrices(Layout):
     def pack(self, x: Any) -> Any:
         count, rows, columns = self.matrices(x.shape)
         _, high, wide, _, _ = self.stored_shape(x.shape)
-        x = self.ordered(x).reshape(count, rows, columns).astype(DTYPE)
+        x = (x if self.axes is None else x.transpose(self.axes)).reshape(count, rows, columns).astype(DTYPE)
         x = _padded(x, ((0, 0), (0, high * SIDE - rows), (0, wide * SIDE - columns)))
         return x.reshape(count, high, SIDE, wide, SIDE).transpose(0, 1, 3, 2, 4)
 
@@ -132,7 +131,8 @@ class Matrices(Layout):
         count, rows, columns = self.matrices(shape)
         _, high, wide, _, _ = stored.shape
         x = stored.transpose(0, 1, 3, 2, 4).reshape(count, high * SIDE, wide * SIDE)[:, :rows, :columns]
-        return self.restored(x, shape).astype(dtype)
+        x = x.reshape(self.ordered(shape))
+        return (x if self.axes is None else x.transpose(tuple(map(self.axes.index, range(x.ndim))))).astype(dtype)
 
     def ragged(self, shape: Shape) -> frozenset[str]:
         _, rows, columns = self.matrices(shape)
@@ -142,7 +142,7 @@ class Matrices(Layout):
         if not isinstance(other, Matrices):
             return False
         one, another = self.matrices(shape), other.matrices(other_shape)
-        if self.keeps_order and other.keeps_order:  # rows of whole tiles are those of one matrix, too
+        if self.axes is None and other.axes is None:  # rows of whole tiles are those of one matrix, too
             whole = not (one[1] % SIDE or another[1] % SIDE) and one[0] * one[1] == another[0] * another[1]
             return one == another or (whole and one[2] == another[2])
         return one == another and self == other
@@ -153,53 +153,23 @@ class OneMatrix(Matrices):
 
     name = "tiles"
 
-    def matrices(self, shape: Shape) -> tuple[int, int, int]:
-        return 1, math.prod(shape[:-1]), shape[-1]
-
 
 class MatrixBatch(Matrices):
     """A batch of matrices, of the last two axes."""
 
-    name = "tile-batch"
-
-    def matrices(self, shape: Shape) -> tuple[int, int, int]:
-        return math.prod(shape[:-2]), shape[-2], shape[-1]
+    name, batched = "tile-batch", True
 
 
 class HeadMatrices(Matrices):
     """Of [batch, length, heads, depth] for each head a matrix [length, depth]."""
 
-    name = "tile-heads"
-    keeps_order = False
-
-    def matrices(self, shape: Shape) -> tuple[int, int, int]:
-        batch, length, heads, depth = shape
-        return batch * heads, length, depth
-
-    def ordered(self, x: Any) -> Any:
-        return x.transpose(0, 2, 1, 3)
-
-    def restored(self, matrices: Any, shape: Shape) -> Any:
-        batch, length, heads, depth = shape
-        return matrices.reshape(batch, heads, length, depth).transpose(0, 2, 1, 3)
+    name, batched, axes = "tile-heads", True, (0, 2, 1, 3)
 
 
 class PixelMatrix(Matrices):
     """Of images NCHW one matrix, whose rows are pixels and whose columns channels."""
 
-    name = "tile-pixels"
-    keeps_order = False
-
-    def matrices(self, shape: Shape) -> tuple[int, int, int]:
-        n, c, h, w = shape
-        return 1, n * h * w, c
-
-    def ordered(self, x: Any) -> Any:
-        return x.transpose(0, 2, 3, 1)
-
-    def restored(self, matrices: Any, shape: Shape) -> Any:
-        n, c, h, w = shape
-        return matrices.reshape(n, h, w, c).transpose(0, 3, 1, 2)
+    name, axes = "tile-pixels", (0, 2, 3, 1)
 
 
 @dataclass(frozen=True)

@@ -92,13 +92,11 @@ class _Reading:
 
 @dataclass(eq=False)
 class _RegionLowering:
-    """One function of a target on its way to a region.
-
-    ``values`` are the region's tensors by name and ``lies_in`` says in which of them a variable lies; ``read_as`` has
-    the layouts in which steps read a tensor, by its name. ``readings`` are the matches by the variable of their result.
-    ``transposed``: variables whose tensor lies with the heads behind the length, [batch, length, heads, depth], and
-    that stand for it the other way: results of products of batches that are only read so, and what such products read.
-    """
+    """One function of a target on its way to a region. ``values`` are the region's tensors by name and ``lies_in`` says
+    in which of them a variable lies; ``read_as`` has the layouts in which steps read a tensor, by its name.
+    ``readings`` are the matches by the variable of their result. ``transposed``: variables whose tensor lies with the
+    heads behind the length, [batch, length, heads, depth], and that stand for it the other way: results of products of
+    batches that are only read so, and what such products read."""
 
     module: ir.IRModule
     function: ir.Function

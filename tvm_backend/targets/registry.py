@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 GROUP = "archloom.targets"
 ENVIRONMENT = "ARCHLOOM_TARGETS"
 BUILT_IN = {
-    "ai_engine": "archloom.uma_targets.ai_engine.target:AiEngine",
-    "amx": "archloom.uma_targets.amx.target:Amx",
+    "ai_engine": "archloom.uma_targets.ai_engine:AiEngine",
+    "amx": "archloom.uma_targets.amx:Amx",
     "eyeriss": "archloom.uma_targets.eyeriss.target:Eyeriss",
-    "gamma": "archloom.uma_targets.gamma.target:Gamma",
+    "gamma": "archloom.uma_targets.gamma:Gamma",
     "gemmini": "archloom.uma_targets.gemmini.target:Gemmini",
-    "mesh": "archloom.uma_targets.cores.machines:Mesh",
-    "oma": "archloom.uma_targets.oma.target:Oma",
+    "mesh": "archloom.uma_targets.cores.target:Mesh",
+    "oma": "archloom.uma_targets.oma:Oma",
     "plasticine": "archloom.uma_targets.plasticine.target:Plasticine",
-    "qkv": "archloom.uma_targets.qkv.target:Qkv",
+    "qkv": "archloom.uma_targets.qkv:Qkv",
     "systolic_array": "archloom.uma_targets.systolic_array.target:SystolicArray",
-    "tpu_v1": "archloom.uma_targets.tpu_v1.target:TpuV1",
-    "triple_ring": "archloom.uma_targets.cores.machines:TripleRing",
+    "tpu_v1": "archloom.uma_targets.tpu_v1:TpuV1",
+    "triple_ring": "archloom.uma_targets.cores.target:TripleRing",
     "ultratrail": "archloom.uma_targets.ultratrail.target:UltraTrail",
-    "wormhole": "archloom.uma_targets.cores.machines:Wormhole",
+    "wormhole": "archloom.uma_targets.cores.target:Wormhole",
 }
 
 RESERVED = frozenset({"host", "llvm", "xla"})

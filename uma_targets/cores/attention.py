@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from archloom.mapper import workload as wl
 from archloom.mapper.options import OptionValue
+from archloom.mapper.spatial.attention import Attention, AttentionPlan, check
+from archloom.mapper.spatial.machine import Machine
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.ir import expressions
 from archloom.tvm_backend.ir.attention import AttentionShape, attention_scale, attention_shape
@@ -17,19 +19,13 @@ from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.passes.attention import BARRED
 from archloom.tvm_backend.targets.backend import InTiles, Lowered
 from archloom.tvm_backend.targets.layouts import DTYPE, HEADS, SIDE
-from archloom.uma_targets.cores.constants import packed
+from archloom.uma_targets.cores.sweeps import packed
 from archloom.uma_targets.kit.attention import sizes
 from archloom.uma_targets.kit.rules import AllOf
-
-if TYPE_CHECKING:
-    from archloom.mapper.spatial.machine import Machine
-
 
 
 def misfit(shape: AttentionShape, machine: "Machine") -> tuple[str, str] | None:
     """None where attention of these sizes fits into a core; else what was seen, and what would be taken."""
-    from archloom.mapper.spatial.attention import Attention, AttentionPlan, check
-
     if shape.depth != shape.values:
         return (f"keys have {shape.depth} numbers and values {shape.values}",
                 "attention whose keys and values have as many numbers")

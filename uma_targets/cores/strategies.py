@@ -10,19 +10,23 @@ from typing import Any
 import numpy as np
 
 from archloom.mapper import workload as wl
+from archloom.mapper.accelerator import Accelerator
+from archloom.mapper.options import OptionValue
+from archloom.mapper.search import search
+from archloom.mapper.spatial import epilogue as epilogues
+from archloom.mapper.spatial.chain import Chain
 from archloom.mapper.spatial.convolution import Convolution
-from archloom.mapper.spatial.layers import convolution
+from archloom.mapper.spatial.layers import convolution, product_of
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.ir import expressions
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.ir.operators import ACTIVATIONS
-from archloom.tvm_backend.targets.backend import Gridded, InTiles, Lowered
+from archloom.tvm_backend.targets.backend import Gridded, InTiles, Joined, Lowered
 from archloom.tvm_backend.targets.grids import common
 from archloom.tvm_backend.targets.layouts import BATCH, DTYPE, PIXELS, SIDE, TILES, Layout, PixelGrid, Places, Windows
-from archloom.uma_targets.cores.constants import made_in, packed
-from archloom.uma_targets.cores.rules import SIX
-from archloom.uma_targets.cores.sweeps import keeps_zero
+from archloom.uma_targets.cores.patterns import SIX
+from archloom.uma_targets.cores.sweeps import keeps_zero, made_in, packed
 from archloom.uma_targets.kit.rules import has_relu
 from archloom.uma_targets.kit.strategies import label
 
@@ -167,3 +171,61 @@ def _bias(op: QuantizedOp) -> dict[str, np.ndarray]:
     if op.bias is None or op.bias.array is None:
         return {}
     return {"bias": packed(op.bias.array.reshape(1, -1), TILES)[0, :, :, 0]}
+
+
+# two products with an activation between them as one program, where that is faster than two
+
+
+def weighed(
+    first: QuantizedOp, second: QuantizedOp, accelerator: Accelerator, options: Mapping[str, OptionValue]
+) -> Joined | None:
+    """Both as a chain, if its plan takes fewer cycles than those of the two products; None where they make no chain.
+
+    All three are searched for as layers of a network are, and kept: what is taken is not searched for again.
+    """
+    if first.anchor != "matmul" or second.anchor != "matmul" or first.shape != second.operands[0].shape:
+        return None
+    parts = matmul(first), matmul(second)
+    chain = chain_of(*parts)
+    if chain is None:
+        return None
+    op = replace(second, anchor="chain", operands=(*first.operands, *second.operands[1:]))
+    lowered = _chained(chain, op, parts)
+    apart = sum(_cycles(part.workload, accelerator, options) for part in parts)
+    both = " and ".join(part.op for part in parts)
+    try:
+        joined = _cycles(lowered.workload, accelerator, options)
+    except MappingError as error:
+        return Joined(op, None, f"two layers ({both}) of {apart:,} cycles: as one they do not fit, {error}")
+    if joined >= apart:
+        return Joined(op, None, f"two layers ({both}) of {apart:,} cycles; as one they would take {joined:,}")
+    return Joined(op, lowered, f"one layer of {joined:,} cycles; as two ({both}) it would take {apart:,}")
+
+
+def chain_of(first: Lowered, second: Lowered) -> Chain | None:
+    """Products of rows with a constant matrix each, the second of which ends with a bias and a residual at most; None
+    for anything else."""
+    if "B" not in first.constants or "B" not in second.constants:
+        return None
+    up, down = product_of(first.workload), product_of(second.workload)
+    if any(p.batch > 1 or not p.shared or p.transposed_a or p.transposed_b for p in (up, down)):
+        return None
+    activation = up.epilogue.activation
+    if up.epilogue.residual or down.epilogue.activation or (activation and activation not in epilogues.ACTIVATIONS):
+        return None
+    return Chain(up.m, up.k, up.n, down.n, activation, (up.epilogue.bias, down.epilogue.bias), down.epilogue.residual)
+
+
+def _chained(chain: Chain, op: QuantizedOp, parts: tuple[Lowered, Lowered]) -> Lowered:
+    """The chain with the constants of both products, which are one matrix and one row of tiles each."""
+    names = {f"{name}{number}": (part, own) for number, part in enumerate(parts, start=1)
+             for name, own in (("W", "B"), ("bias", "bias")) if own in part.constants}
+    residual = (("residual", len(op.operands) - 1),) if chain.residual else ()
+    return Lowered(
+        wl.chain(chain, name=op.name), "+".join(part.op for part in parts), (("A", 0), *residual),
+        {name: part.constants[own][0] for name, (part, own) in names.items()}, TILES,
+        tiles=replace(parts[1].tiles, layouts={}, zero_edges={"A": parts[0].tiles.zero_edges["A"]}))
+
+
+def _cycles(workload: Workload, accelerator: Accelerator, options: Mapping[str, OptionValue]) -> int:
+    return search(workload, accelerator, options).timing.cycles

@@ -18,8 +18,7 @@ from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.ir.match import QTensor, QuantizedOp
 from archloom.tvm_backend.ir.sweeps import ELEMENTWISE, Applied
 from archloom.tvm_backend.targets.backend import InTiles, Lowered, Verdict
-from archloom.tvm_backend.targets.layouts import PIXELS, ROW, SIDE, TILES, Layout, Matrices, Shape
-from archloom.uma_targets.cores.constants import packed
+from archloom.tvm_backend.targets.layouts import DTYPE, PIXELS, ROW, SIDE, TILES, Layout, Matrices, Shape
 
 LARGEST = float(np.finfo(np.float16).max)
 NEEDS = ("one tensor that has the result's shape; others of that shape, or one number for each column (of images: for "
@@ -87,7 +86,7 @@ def _elementwise(op: QuantizedOp) -> Lowered:
     beyond = _at_zero(made)
     if beyond is None and layout.ragged(op.shape):
         raise Unfit(f"{op.shape} do not fill tiles of {SIDE} x {SIDE}, and it would divide by the zeros beyond")
-    high, wide = _extents(op.shape, layout)
+    _, high, wide = layout.matrices(op.shape)
 
     def in_tiles(stored: Shape) -> wl.Workload:
         return wl.sweep(Elementwise(math.prod(stored[:-4]) * stored[-4] * SIDE, stored[-3] * SIDE, made), name=op.name)
@@ -134,11 +133,6 @@ def _layout(shape: Shape, axes: set[int]) -> Matrices:
     raise Unfit(f"an operand has numbers along axis {axis} of {len(shape)}")
 
 
-def _extents(shape: Shape, layout: Matrices) -> tuple[int, int]:
-    _, rows, columns = layout.matrices(shape)
-    return rows, columns
-
-
 def _is_row(tensor: QTensor, shape: Shape) -> bool:
     """Whether an operand has to be a row: it is smaller than the result, and no constant that could be repeated."""
     given = (1,) * (len(shape) - len(tensor.shape)) + tensor.shape
@@ -157,25 +151,20 @@ def _row_axis(tensor: QTensor, shape: Shape) -> int:
         raise Unfit(f"an operand has {tensor.shape}, the result {shape}")
     if along:
         return along[0]
-    if tensor.is_constant:
-        return 1 if len(shape) == 4 else len(shape) - 1
     axis = 1 if len(shape) == 4 else len(shape) - 1
-    if shape[axis] > 1:
+    if not tensor.is_constant and shape[axis] > 1:
         raise Unfit("an operand is a single number that is not constant")
     return axis
 
 
 def _constant(array: np.ndarray, shape: Shape, is_row: bool, layout: Matrices) -> np.ndarray:
     """A constant operand as it lies in memory."""
+    wide, stored = ((layout.matrices(shape)[2],), ROW) if is_row else (shape, layout)
     if array.size > 1 and not any(array.strides):  # without its numbers
-        return packed(np.broadcast_to(array.reshape(-1)[0], (_extents(shape, layout)[1],) if is_row else shape),
-                      ROW if is_row else layout)
+        return packed(np.broadcast_to(array.reshape(-1)[0], wide), stored)
     if array.size and not float(np.abs(array).max()) <= LARGEST:
         raise Unfit("a constant has numbers beyond float16")
-    if not is_row:
-        return packed(np.ascontiguousarray(np.broadcast_to(array, shape)), layout)
-    columns = _extents(shape, layout)[1]
-    return packed(np.ascontiguousarray(np.broadcast_to(array.reshape(-1), (columns,))), ROW)
+    return packed(np.ascontiguousarray(np.broadcast_to(array.reshape(-1) if is_row else array, wide)), stored)
 
 
 AT: Mapping[str, Callable[[float], float]] = {
@@ -225,7 +214,7 @@ def _norm(op: QuantizedOp) -> Lowered:
         if tensor.array is None or tensor.array.size != op.shape[-1]:
             raise Unfit(f"{name} is not constant, with a number for each column")
         constants[name] = _constant(tensor.array, op.shape, True, TILES)
-    rows, columns = _extents(op.shape, TILES)
+    _, rows, columns = TILES.matrices(op.shape)
     work = Rows(rows, columns, kind, epsilon=op.attrs.get("epsilon", 1e-5))  # type: ignore[arg-type]
     return Lowered(
         wl.sweep(work, name=op.name), kind, (("X", 0),), constants, TILES,
@@ -241,7 +230,7 @@ def _reduction(op: QuantizedOp) -> Lowered:
     shape, kind = x.shape, op.anchor
     last = len(shape) - 1
     if axes == (last,):
-        rows, columns = _extents(shape, TILES)
+        _, rows, columns = TILES.matrices(shape)
         if not op.attrs["keepdims"]:
             raise Unfit("it drops the axis that it reduces: its numbers would lie in another order")
         work: Sweep = Rows(rows, columns, kind)  # type: ignore[arg-type]
@@ -256,10 +245,24 @@ def _reduction(op: QuantizedOp) -> Lowered:
     if math.prod(shape[:axes[0]]) != (shape[1] if layout == PIXELS else 1) or (
             layout == PIXELS and shape[0] != 1):
         raise Unfit(f"it reduces parts of a batch of {shape[0]}")
-    rows, columns = _extents(shape, layout)
+    _, rows, columns = layout.matrices(shape)
     result = PIXELS if layout == PIXELS and op.attrs["keepdims"] else TILES
     work = Columns(rows, columns, kind)  # type: ignore[arg-type]
     return Lowered(wl.sweep(work, name=op.name), f"column_{kind}", (("X", 0),), {}, result,
                    tiles=InTiles({"X": layout}, ("rows",), ("X",), {"X": ("rows",)}))
 
 
+# constants of operators as they lie in tiles
+
+
+def made_in(array: np.ndarray, shape: tuple[int, ...], pack: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """A constant in tiles of ``shape``; one without numbers takes no room."""
+    if array.size > 1 and not any(array.strides):
+        return np.broadcast_to(array[(0,) * array.ndim].astype(DTYPE), shape)
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(pack(array.astype(DTYPE)))
+
+
+def packed(array: np.ndarray, layout: Layout) -> np.ndarray:
+    """A constant in tiles; a weight without numbers, as estimates read it, takes no room here either."""
+    return made_in(array, layout.stored_shape(array.shape), layout.pack)

@@ -1,4 +1,5 @@
-"""A target of many cores from one description: its graph and its options; all else is the same for every mesh."""
+"""Targets of many cores (``mesh``, ``triple_ring``, ``wormhole``), each from one description: its graph and options;
+all else is the same for every mesh."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, NoReturn
 
 from archloom.acadl_models.acadl import ArchitectureGraph
-from archloom.acadl_models.mesh import isa_parameters
+from archloom.acadl_models.mesh import isa_parameters, mesh
+from archloom.acadl_models.triple_ring import triple_ring
+from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.options import GraphOptions, Option
 from archloom.mapper.spatial.layers import MeshPlanner
@@ -22,7 +25,7 @@ from archloom.tvm_backend.passes.composites import fuse_composites
 from archloom.tvm_backend.passes.products import as_products
 from archloom.tvm_backend.passes.weights import fold_scales, without_batch_norms
 from archloom.tvm_backend.targets.backend import UMAPhase
-from archloom.uma_targets.cores import attention, chains, patterns, rules, strategies, sweeps
+from archloom.uma_targets.cores import attention, patterns, strategies, sweeps
 from archloom.uma_targets.kit.patterns import attention as attention_pattern
 from archloom.uma_targets.kit.rules import AllOf
 from archloom.uma_targets.kit.target import DescribedTarget
@@ -74,9 +77,9 @@ class CoresTarget(DescribedTarget):
     def __init__(self) -> None:
         super().__init__()
         swapped = ("swapped_both", "swapped_second", "swapped_first")
-        for name, kept, strategy in (*((name, rules.MATMUL, strategies.matmul) for name in swapped),
-                                     ("matmul", rules.MATMUL, strategies.matmul),
-                                     ("conv2d", rules.CONV2D, strategies.conv2d)):
+        for name, kept, strategy in (*((name, patterns.MATMUL, strategies.matmul) for name in swapped),
+                                     ("matmul", patterns.MATMUL, strategies.matmul),
+                                     ("conv2d", patterns.CONV2D, strategies.conv2d)):
             residual = () if name.startswith("swapped") else ("residual_activation", "residual")
             for form in (*residual, "activation", "plain"):
                 self._register_pattern(f"{name}_{form}", partial(patterns.fused, name, form), AllOf(
@@ -90,7 +93,7 @@ class CoresTarget(DescribedTarget):
             self._register_operator_strategy(f"elementwise_{count}", sweeps.lowered)
         self._register_pattern("rows", patterns.rows, taken)
         self._register_operator_strategy("rows", sweeps.lowered)
-        self._register_join(lambda first, second, options: chains.weighed(
+        self._register_join(lambda first, second, options: strategies.weighed(
             first, second, self.kit.accelerator, self._values(options)))
         self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, takes_options=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
@@ -107,3 +110,26 @@ class CoresTarget(DescribedTarget):
         planner = self.kit.accelerator.configure(self._values(options)).planner
         assert planner is not None
         return planner.machine  # type: ignore[attr-defined,no-any-return]
+
+
+class Mesh(CoresTarget):
+    """Mesh: products on a generic mesh of cores."""
+
+    kit = CoresKit("mesh", "a generic mesh of cores on two networks, float16 with float32 sums", mesh)
+
+
+class TripleRing(CoresTarget):
+    """Triple ring: products on rings of cores."""
+
+    kit = CoresKit(
+        "triple_ring",
+        "the triple ring of the TL paper: columns of cores that share L1s on a ring, float16 with float32 sums",
+        triple_ring)
+
+
+class Wormhole(CoresTarget):
+    """Wormhole: products on a mesh of Tensix cores."""
+
+    kit = CoresKit(
+        "wormhole", "Tenstorrent Wormhole: a mesh of Tensix cores on two networks, float16 with float32 sums",
+        wormhole)

@@ -220,10 +220,8 @@ def loops(c: Columns, shape: Shape, machine: Machine, tensors: Tensors, *, after
 
 def _reduce(sizes: _Sizes, passes: list[_Pass], times: list[Number], between: Number, left: Number) -> Loop:
     """Passes of a block over one group of channels, of which as many as are ``between`` follow before the first sums
-    are needed again; of the filter rows the share that is ``left`` comes from DRAM.
-
-    They follow closely on one another, so an iteration is a mean one of them.
-    """
+    are needed again; of the filter rows the share that is ``left`` comes from DRAM. They follow closely on one another,
+    so an iteration is a mean one of them."""
     images, total = sizes.images, sum(times)
     mean = [(t / np.maximum(total, 1e-9), one) for t, one in zip(times, passes, strict=True)]
     alone = tuple(Loop(t, (), rings=(

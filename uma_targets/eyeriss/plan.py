@@ -8,14 +8,12 @@ and ``m`` filters for which partial sums lie in the global buffer.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.eyeriss import bus_words, isa_parameters
 from archloom.mapper.hardware import Hardware
 from archloom.oracle.errors import MappingError
 from archloom.uma_targets.eyeriss.problem import Shape
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
 
 
 @dataclass(frozen=True)
@@ -48,8 +46,6 @@ class Machine(Bounds):
     @staticmethod
     def of(graph: "ArchitectureGraph") -> "Machine":
         """Every figure from the graph."""
-        from archloom.acadl_models.eyeriss import bus_words, isa_parameters
-
         return Machine(**isa_parameters(graph), **bus_words(graph), hardware=Hardware.from_graph(graph))
 
 

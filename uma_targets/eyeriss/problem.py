@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from archloom.oracle.affine import Affine
+from archloom.uma_targets.kit.gemm import Gemm
 
 VALUE_BYTES = 2
 """16-bit fixed point."""
@@ -91,31 +92,14 @@ def conv_shape(
     return Shape(n, c, h, w, m, r, s, e, f, stride, top, left)
 
 
-@dataclass(frozen=True)
-class Product:
-    """``C[m, n] = A[m, k] . B[k, n] (+ bias[n])`` at these byte addresses; elements of C have ``out_item`` bytes."""
-
-    m: int
-    n: int
-    k: int
-    a: Affine
-    b: Affine
-    c: Affine
-    bias: Affine | None = None
-    output: Output = Output()
-    item: int = VALUE_BYTES
-    out_item: int = VALUE_BYTES
-
-    def image(self, first: int, rows: int, width: int) -> Problem:
-        """``rows * width`` rows from ``first`` on, as an image of ``rows`` x ``width`` pixels under 1 x 1 filters."""
-        row_bytes, out_bytes = self.k * self.item, self.n * self.out_item
-        return Problem(
-            image_shape(rows, width, self.n, self.k),
-            Strides(self.a + first * row_bytes, (0, width * row_bytes, row_bytes, self.item)),
-            Strides(self.b, (self.item, self.n * self.item, 0, 0)),
-            Strides(self.c + first * out_bytes, (0, width * out_bytes, out_bytes, self.out_item)),
-            self.bias, self.output, self.item,
-        )
+def image(gemm: Gemm, first: int, rows: int, width: int, output: Output) -> Problem:
+    """``rows * width`` rows of a product from ``first`` on, as an image of ``rows`` x ``width`` pixels under 1 x 1
+    filters."""
+    (row, column, out), item = gemm.strides, gemm.item
+    return Problem(
+        image_shape(rows, width, gemm.n, gemm.k), Strides(gemm.a + first * row, (0, width * row, row, item)),
+        Strides(gemm.b, (item, column, 0, 0)), Strides(gemm.c + first * out, (0, width * out, out, gemm.out_item)),
+        gemm.bias, output, item)
 
 
 def image_shape(rows: int, width: int, n: int, k: int) -> Shape:

@@ -26,13 +26,15 @@ PRODUCT_WIDTHS = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 DENSE, ROWS = Tensors(), Tensors(channels_last=True)
 """Values of 16 bits without a bias: pixels, and channels, are neighbours in DRAM."""
 
-HELP = "a larger glb_kib, filter_glb_kib or row_words"
+_BUFFERS = ("words of the global buffer (glb_kib)", "words of a primitive (row_words)",
+            "words of the filter buffer (filter_glb_kib)")
 
 
 def convolutions(name: str, shape: Shape, machine: Machine, tensors: Tensors = DENSE) -> Space:
     """Mappings of a convolution; MappingError if none fits."""
-    builder = SpaceBuilder(name, _room(machine), HELP)
-    builder.add(_table("conv2d", shape, machine, _widths(shape.f), tensors, 1.0))
+    builder = _builder(name, machine)
+    even = {-(-shape.f // parts) for parts in (1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256) if parts <= shape.f}
+    builder.add(_table("conv2d", shape, machine, tuple(sorted(even)), tensors, 1.0))
     if not builder.tables:
         builder.add(_table("conv2d", shape, machine, _NARROW, tensors, 1.0))
     return builder.build()
@@ -43,11 +45,16 @@ def products(
 ) -> Space:
     """Mappings of ``batch`` products of m, n, k, as images of any width; MappingError if none fits."""
     m, n, k = sizes
-    builder = SpaceBuilder(name, _room(machine), HELP)
+    builder = _builder(name, machine)
     for width in sorted({w for w in PRODUCT_WIDTHS if w <= m} | {m}):
         whole, rest = divmod(m, width)
         builder.add(_table("gemm", image_shape(whole, width, n, k), machine, (width,), tensors, batch, rest))
     return builder.build()
+
+
+def _builder(name: str, machine: Machine) -> SpaceBuilder:
+    room = dict(zip(_BUFFERS, (machine.glb_words, machine.row_words, machine.fglb_words)))
+    return SpaceBuilder(name, room, "a larger glb_kib, filter_glb_kib or row_words")
 
 
 def row_stationary(mapping: Mapping) -> RowStationary:
@@ -85,10 +92,6 @@ _FAMILY = ("p", "down", "across", "segments", "buffers")
 
 _NARROW = (1, 2, 4, 8, 16)
 """Widths that are tried where no even part of a row fits."""
-
-
-def _widths(f: int) -> tuple[int, ...]:
-    return tuple(sorted({-(-f // parts) for parts in (1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256) if parts <= f}))
 
 
 @lru_cache(maxsize=1 << 16)
@@ -131,19 +134,7 @@ def _needs(table: Columns, shape: Shape, machine: Machine) -> Columns:
     _, s_taps = taps(shape, machine)
     streams = np.maximum(table["p"] * table["f"], table["q"] * ((table["f"] - 1) * shape.stride + s_taps))
     ifmap, sums = _buffered(table, shape, machine)
-    return {
-        "words of the global buffer (glb_kib)": ifmap + sums,
-        "words of a primitive (row_words)": streams,
-        "words of the filter buffer (filter_glb_kib)": table["p"] * table["q"] * s_taps,
-    }
-
-
-def _room(machine: Machine) -> dict[str, int]:
-    return {
-        "words of the global buffer (glb_kib)": machine.glb_words,
-        "words of a primitive (row_words)": machine.row_words,
-        "words of the filter buffer (filter_glb_kib)": machine.fglb_words,
-    }
+    return dict(zip(_BUFFERS, (ifmap + sums, streams, table["p"] * table["q"] * s_taps)))
 
 
 def _buffered(table: Columns, shape: Shape, machine: Machine) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

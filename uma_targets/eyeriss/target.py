@@ -1,14 +1,109 @@
-"""The UMA target ``eyeriss``: convolutions and products of quantized networks."""
+"""The UMA target ``eyeriss``: convolutions and products of quantized networks; and Eyeriss as an accelerator of the
+compiler: options, graph, ISA, mapping space and emission."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.eyeriss import eyeriss, isa_parameters
+from archloom.mapper.accelerator import Accelerator
+from archloom.mapper.hardware import Hardware
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.options import GraphOptions, Option
+from archloom.mapper.space import Space
+from archloom.mapper.workload import Workload
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import Instr, Stream
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets.backend import UMABackend
-from archloom.uma_targets.eyeriss.accelerator import EYERISS
+from archloom.uma_targets.eyeriss.emit import ISA, Emission, product_nodes
+from archloom.uma_targets.eyeriss.loops import Tensors
+from archloom.uma_targets.eyeriss.plan import Bounds, Machine
+from archloom.uma_targets.eyeriss.problem import Output, Problem, Shape, Strides, conv_shape
+from archloom.uma_targets.eyeriss.space import convolutions, products, row_stationary
 from archloom.uma_targets.kit import rules, strategies
+from archloom.uma_targets.kit.gemm import gemm_of, sizes_of
+from archloom.uma_targets.kit.nest import Memory, float_bits, repeat
 from archloom.uma_targets.kit.patterns import fused
+
+GRAPH = GraphOptions(eyeriss)
+PSUM_BITS = 32
+"""Width of partial sums in the compiler's Eyeriss: quantized networks add 8-bit products exactly."""
+
+
+@dataclass(frozen=True)
+class EyerissEmitter:
+    """Streams for one set of the ISA's parameters."""
+
+    parameters: tuple[tuple[str, int], ...]
+
+    def emit(self, workload: Workload, mapping: TileMapping) -> Stream:
+        """The stream; tensors are named, shaped and ordered as the workload's. MappingError if it does not fit."""
+        memory, chosen, machine = Memory.of(workload), row_stationary(mapping), Bounds(**dict(self.parameters))
+        addresses = {t.name: t.address for t in memory.tensors}
+        if mapping.kind == "gemm":
+            body = repeat("batch", sizes_of(workload)[0], lambda b: product_nodes(
+                gemm_of(workload, addresses, memory.end, b), chosen, machine))
+        else:
+            body = Emission(_problem(workload, addresses), chosen, machine).nodes()
+        return memory.stream(ISA, self.parameters, (Instr.make("config", fraction_bits=0), *body))
+
+
+def _problem(workload: Workload, addresses: Mapping[str, int]) -> Problem:
+    """A ``conv2d`` workload, its operands bytes with their channels last."""
+    shape, epilogue, out = shape_of(workload), workload.epilogue, workload.output.item_bytes
+    bits = float_bits(epilogue.scale) if epilogue.out_dtype == "int8" else None
+    at = {name: Affine(address) for name, address in addresses.items()}
+    c, o = shape.c, shape.m
+    return Problem(
+        shape, Strides(at["X"], (shape.h * shape.w * c, shape.w * c, c, 1)),
+        Strides(at["W"], (1, o, shape.s * c * o, c * o)),
+        Strides(at["Y"], (shape.e * shape.f * o * out, shape.f * o * out, o * out, out)),
+        at["bias"] if epilogue.bias else None, Output(epilogue.relu, bits), 1)
+
+
+def shape_of(workload: Workload) -> Shape:
+    """The shape of a ``conv2d`` workload; MappingError for one that the dataflow does not run."""
+    if workload.kind != "conv2d":
+        raise MappingError(f"{workload.name}: expected a gemm or a conv2d, found {workload.kind}")
+    n, h, w, c = workload.inputs[0].shape
+    kh, kw, _, o = workload.inputs[1].shape
+    if workload.stride[0] != workload.stride[1]:
+        raise MappingError(f"{workload.name}: stride {workload.stride} differs along rows and columns")
+    if workload.epilogue.pool is not None:
+        raise MappingError(f"{workload.name}: no pooling follows a convolution here")
+    return conv_shape(n, c, h, w, o, kh, kw, workload.stride[0], workload.padding)
+
+
+def _space(workload: Workload, hardware: Hardware, options: Mapping[str, Any]) -> Space:
+    machine = Machine.of(EYERISS.graph(options))
+    tensors = Tensors(item=1, out_item=workload.output.item_bytes, channels_last=True, bias=workload.epilogue.bias)
+    # as a matrix product its image may have any width
+    if workload.kind == "gemm" or (workload.is_pointwise and workload.epilogue.out_dtype == "int8"):
+        batch, m, n, k = sizes_of(workload)
+        return products(workload.name, (m, n, k), machine, tensors, batch=batch)
+    return convolutions(workload.name, shape_of(workload), machine, tensors)
+
+
+def _graph(options: Mapping[str, Any]) -> ArchitectureGraph:
+    mac = options["mac_picojoules"]
+    return eyeriss(psum_bits=PSUM_BITS, mac_joules=None if mac is None else mac * 1e-12, **GRAPH.arguments(options))
+
+
+EYERISS = Accelerator(
+    "eyeriss", "row-stationary array of PEs for convolutions, int8 networks on 16-bit PEs (Eyeriss v1)",
+    GRAPH.options({"lookahead": [Option(
+        "mac_picojoules", float, None, "energy of a multiply-accumulate; what memories cost follows from it by the "
+        "published ratios. By default no energy is stated", 0.0, 1e6, unit="pJ")]}),
+    ISA, _graph, isa_parameters, lambda parameters: EyerissEmitter(tuple(parameters.items())), _space,
+    macs_per_cycle=lambda graph: graph.parameters["rows"] * graph.parameters["cols"],  # one in every PE
+    patience=5,
+)
 
 
 def equal_strides(op: QuantizedOp) -> str | None:

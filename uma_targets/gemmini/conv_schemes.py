@@ -305,11 +305,8 @@ class KernelRow:
         return (inside[0], inside[-1] + 1) if inside else (0, 0)
 
     def _load_row(self, tile: PixelTile, row: Affine, segment: Segment, base: Affine) -> Nodes:
-        """One segment for all sums of a row.
-
-        Sums that reach over the right edge are loaded one by one, what is missing as zeros; those that reach over the
-        left edge are loaded with the others, and get their zeros afterwards.
-        """
+        """One segment for all sums of a row. Sums that reach over the right edge are loaded one by one, what is missing
+        as zeros; those that reach over the left edge are loaded with the others, and get their zeros afterwards."""
         image, cols, dim = self.image, tile.cols, self.image.dim
         step, reach = image.cols.stride * image.c, segment.offset + segment.size
         pixel = row * image.cols.extent + cols.sum_start(tile.col) * image.cols.stride - image.cols.pad
@@ -328,9 +325,7 @@ class KernelRow:
 
     def _clips(self, tile: PixelTile, segment: Segment) -> list[tuple[int, int]]:
         """For each sum of a row the elements begin..end of the segment inside of the image, the same for tiles alike.
-
-        ``end`` never grows along the row, so that the sums which reach over the right edge come last.
-        """
+        ``end`` never grows along the row, so that the sums which reach over the right edge come last."""
         cols, c = tile.cols, self.image.c
         clips = []
         for q in range(cols.sums):

@@ -15,12 +15,13 @@ from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.space import Space
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import Stream
 from archloom.tvm_backend.ir.attention import AttentionShape
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.passes.attention import LOWEST
 from archloom.tvm_backend.targets.backend import Lowered, Verdict
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
-from archloom.uma_targets.kit.nest import Nodes, float_bits, repeat
+from archloom.uma_targets.kit.nest import Memory, Nodes, float_bits, repeat
 
 Options: TypeAlias = Mapping[str, Any]
 ITEM = 4
@@ -66,6 +67,15 @@ class Head:
 
 
 @dataclass(frozen=True)
+class Kernel:
+    """How a target runs workloads of one kind that are no products: the stream of one for a mapping and the ISA's
+    parameters, and the mappings (of workload, hardware and options)."""
+
+    stream: Callable[[wl.Workload, TileMapping, tuple[tuple[str, int], ...]], Stream]
+    space: Callable[[wl.Workload, Hardware, Options], Space]
+
+
+@dataclass(frozen=True)
 class AttentionKernel:
     """How a target computes attention as one operator.
 
@@ -86,12 +96,13 @@ def shape_of(workload: wl.Workload) -> AttentionShape:
     return AttentionShape(*(workload.extent(d) for d in ("b", "h", "q", "k", "d", "e")))
 
 
-def emit_heads(
-    workload: wl.Workload, kernel: AttentionKernel, mapping: TileMapping, parameters: Mapping[str, int],
-    addresses: Mapping[str, int],
-) -> Nodes:
-    """All heads of a workload whose tensors lie at ``addresses``, [batch, length, heads, depth] each."""
-    s = shape_of(workload)
+def stream_of(
+    isa: str, kernel: AttentionKernel, workload: wl.Workload, mapping: TileMapping,
+    isa_parameters: tuple[tuple[str, int], ...],
+) -> Stream:
+    """The stream of all heads of a workload, whose tensors are [batch, length, heads, depth] each."""
+    s, memory, parameters = shape_of(workload), Memory.of(workload), dict(isa_parameters)
+    addresses = {t.name: t.address for t in memory.tensors}
 
     def matrix(name: str, length: int, width: int, batch: Affine, head: Affine) -> Matrix:
         row = s.heads * width * ITEM
@@ -108,7 +119,8 @@ def emit_heads(
             matrix("O", s.queries, s.values, batch, head), bias, workload.epilogue.scale, batch * s.heads + head),
             mapping, parameters)
 
-    return repeat("batch", s.batch, lambda b: repeat("head", s.heads, lambda h: one(b, h)))
+    return memory.stream(isa, isa_parameters, repeat("batch", s.batch, lambda b: repeat(
+        "head", s.heads, lambda h: one(b, h))))
 
 
 def sizes(op: QuantizedOp) -> AttentionShape:

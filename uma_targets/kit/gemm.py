@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from archloom.mapper.mapping import Mapping as TileMapping
@@ -12,7 +12,7 @@ from archloom.mapper.workload import Workload
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Stream
-from archloom.uma_targets.kit.attention import AttentionKernel, emit_heads
+from archloom.uma_targets.kit.attention import Kernel
 from archloom.uma_targets.kit.nest import Memory, Nodes, float_bits, repeat
 
 LOWEST = -128
@@ -88,26 +88,24 @@ WorkspaceBytes: TypeAlias = Callable[[int, int, int, TileMapping], int]
 
 @dataclass(frozen=True)
 class GemmEmitter:
-    """Streams of one ISA with one set of parameters; ``write`` emits each product."""
+    """Streams of one ISA with one set of parameters; ``write`` emits each product, ``kernels`` what is none."""
 
     isa: str
     isa_parameters: tuple[tuple[str, int], ...]
     write: EmitGemm
     workspace_bytes: WorkspaceBytes | None = None
-    attention: AttentionKernel | None = None
+    kernels: Mapping[str, Kernel] = field(default_factory=dict)
 
     def emit(self, workload: Workload, mapping: TileMapping) -> Stream:
         """The stream; arguments and results are named, shaped and ordered as the workload's tensors."""
-        memory, parameters, more = Memory.of(workload), dict(self.isa_parameters), 0
+        if workload.kind in self.kernels:
+            return self.kernels[workload.kind].stream(workload, mapping, self.isa_parameters)
+        memory, parameters = Memory.of(workload), dict(self.isa_parameters)
         addresses = {t.name: t.address for t in memory.tensors}
-        if workload.kind == "attention" and self.attention is not None:
-            body = emit_heads(workload, self.attention, mapping, parameters, addresses)
-        else:
-            batch, m, n, k = sizes_of(workload)
-            body = repeat("batch", batch, lambda b: self.write(
-                gemm_of(workload, addresses, memory.end, b), mapping, parameters))
-            if self.workspace_bytes is not None:
-                more = self.workspace_bytes(m, n, k, mapping)
+        batch, m, n, k = sizes_of(workload)
+        body = repeat("batch", batch, lambda b: self.write(
+            gemm_of(workload, addresses, memory.end, b), mapping, parameters))
+        more = 0 if self.workspace_bytes is None else self.workspace_bytes(m, n, k, mapping)
         return memory.stream(self.isa, self.isa_parameters, body, more)
 
 

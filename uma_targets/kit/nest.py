@@ -9,12 +9,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from archloom.mapper.reuse import ceil_div
+from archloom.mapper.reuse import ceil_div as ceil_div
 from archloom.mapper.workload import Workload
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import HbmTensor, Loop, Node, Stream
-
-__all__ = ["Memory", "Nodes", "Piece", "align", "ceil_div", "each", "float_bits", "pieces", "place", "repeat"]
 
 Nodes: TypeAlias = list[Node]
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.options import Option
@@ -24,11 +25,8 @@ from archloom.tvm_backend.passes.attention import as_attention
 from archloom.tvm_backend.passes.products import as_products
 from archloom.tvm_backend.targets.backend import Strategy, UMABackend, UMAPhase
 from archloom.uma_targets.kit import attention, patterns, rules, strategies
-from archloom.uma_targets.kit.attention import AttentionKernel
+from archloom.uma_targets.kit.attention import AttentionKernel, Kernel
 from archloom.uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
 
 Options = Mapping[str, Any]
 
@@ -44,7 +42,8 @@ class GemmKit:
     each way). ``macs_per_cycle``: the peak of a graph, for utilization (by default ``dim`` squared).
     ``workspace_bytes``: memory that a mapping needs beside the operands (``Gemm.workspace``).
     ``numbers``: ``int8`` takes operators of quantized networks, from int8 to requantized int8; ``float32`` those of
-    networks as they are. ``attention``: how attention of float32 is computed as one operator, where it is.
+    networks as they are. ``attention``: how attention of float32 is computed as one operator, where it is; ``kernels``:
+    how workloads of other kinds are run.
     ``bias`` and ``relu`` say what the emission fuses; without them such operators are refused. ``patience``: how much
     more a search simulates (``Accelerator.patience``).
     """
@@ -65,6 +64,7 @@ class GemmKit:
     relu: bool = True
     workspace_bytes: WorkspaceBytes | None = field(default=None, repr=False)
     attention: AttentionKernel | None = field(default=None, repr=False)
+    kernels: Mapping[str, Kernel] = field(default_factory=dict, repr=False)
     patience: int = 1
 
     @cached_property
@@ -76,14 +76,16 @@ class GemmKit:
 
     @cached_property
     def accelerator(self) -> Accelerator:
-        isa = self.isa_name
+        isa, kernels = self.isa_name, dict(self.kernels)
+        if self.attention is not None:
+            kernels["attention"] = Kernel(partial(attention.stream_of, isa, self.attention), self.attention.space)
 
         def emitter(parameters: Mapping[str, int]) -> GemmEmitter:
-            return GemmEmitter(isa, tuple(parameters.items()), self.emit, self.workspace_bytes, self.attention)
+            return GemmEmitter(isa, tuple(parameters.items()), self.emit, self.workspace_bytes, kernels)
 
         def space(workload: Workload, hardware: Hardware, options: Options) -> Space:
-            if workload.kind == "attention" and self.attention is not None:
-                return self.attention.space(workload, hardware, options)
+            if workload.kind in kernels:
+                return kernels[workload.kind].space(workload, hardware, options)
             shape, peak = Shape.of(workload), self.macs_per_cycle(made.graph(options))
             return space_of(workload, shape, self.tiling(shape, hardware, options), hardware, peak)
 
@@ -138,16 +140,21 @@ class KitTarget(DescribedTarget):
 
     def __init__(self) -> None:
         super().__init__()
-        fused = partial(patterns.fused, floats=not is_quantized(self.kit.numbers))
-        for anchor, strategy in (("matmul", strategies.matmul), ("conv2d", strategies.pointwise)):
-            predicate = _predicate(self.kit, anchor)
+        floats = not is_quantized(self.kit.numbers)
+        fused = partial(patterns.fused, floats=floats)
+        more = (*(() if self.kit.bias else (rules.no_bias,)), *(() if self.kit.relu else (rules.no_activation,)))
+        for anchor, operator, kept, strategy in (
+            ("matmul", "matmul", rules.FLOAT_MATMUL if floats else rules.INT8_MATMUL, strategies.matmul),
+            ("conv2d", "nn.conv2d", rules.FLOAT_CONV2D if floats else rules.INT8_CONV2D, strategies.pointwise),
+        ):
+            predicate = rules.AllOf(operator, (*kept, *more))
             for form in (*(("activation",) if self.kit.relu else ()), "plain"):
                 self._offer(f"{anchor}_{form}", partial(fused, anchor, form), predicate, strategy)
         if self.kit.attention is not None:
             self._register_pattern("attention", patterns.attention, attention.predicate(
                 self.kit.attention, self._values({})))
             self._register_operator_strategy("attention", attention.strategy)
-        if not is_quantized(self.kit.numbers):
+        if floats:
             self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, takes_options=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
 
@@ -163,14 +170,3 @@ class KitTarget(DescribedTarget):
         values = self._values(options)
         module = as_attention(module, lambda shape: kernel.fits(shape, values), refuse)
         return as_products(module, lambda call: kernel.fits(attention_shape(call), values) is None)
-
-
-def _predicate(kit: GemmKit, anchor: str) -> rules.AllOf:
-    """All rules for the operators that a kit's target takes."""
-    float32 = not is_quantized(kit.numbers)
-    if anchor == "matmul":
-        base = rules.FLOAT_MATMUL if float32 else rules.INT8_MATMUL
-    else:
-        base = rules.FLOAT_CONV2D if float32 else rules.INT8_CONV2D
-    extra = (*(() if kit.bias else (rules.no_bias,)), *(() if kit.relu else (rules.no_activation,)))
-    return rules.AllOf("matmul" if anchor == "matmul" else "nn.conv2d", (*base, *extra))

@@ -22,7 +22,7 @@ def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]
     units = {
         "os": {"m": rows, "n": columns, "k": 1}, "ws": {"m": 1, "n": columns, "k": rows},
         "is": {"m": columns, "n": 1, "k": rows},
-    }[dataflow]  # fmt: skip
+    }[dataflow]
     sizes = {d: divided(e, units[d]) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k))}
     a, b = ("top", "left") if dataflow == "is" else ("left", "top")
     return Tiling(
@@ -38,9 +38,7 @@ def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]
 
 def _loops(shape: kit.Shape, c: kit.Columns, dataflow: str, array: tuple[int, int]) -> Loop:
     """Tiles of C, steps of k; A stays for a row of tiles where k is one tile. Folds follow each other on the array.
-
-    Their order is the dataflow's definition, not a choice (:mod:`archloom.uma_targets.systolic_array.folds`).
-    """
+    Their order is the dataflow's definition, not a choice (:mod:`archloom.uma_targets.systolic_array.emit`)."""
     tall, wide, deep = (np.asarray(ceil_div(e, c[d])) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k)))
     m, n, k = shape.m / tall, shape.n / wide, shape.k / deep  # of a mean tile: the last ones are smaller
     a, b = ("load_top", "load_left") if dataflow == "is" else ("load_left", "load_top")
@@ -71,19 +69,11 @@ def _folds(dataflow: str, m: np.ndarray, n: np.ndarray, k: np.ndarray, array: tu
     return Issue("preload", k * across), Issue("stream", folds * steps), drain
 
 
-SYSTOLIC_ARRAY = kit.GemmKit(
-    name="systolic_array",
-    description="systolic array of any shape: output-, weight- or input-stationary, int8 (ACADL paper)",
-    options=GRAPH.options(),
-    isa="systolic_array",
-    graph=lambda options: graph_of(Design.of(**GRAPH.arguments(options))),
-    emit=emit,
-    tiling=_tiling,
-    macs_per_cycle=lambda graph: graph.parameters["rows"] * graph.parameters["columns"],
-)
-
-
 class SystolicArray(kit.KitTarget):
     """A systolic array of any shape in one of three dataflows."""
 
-    kit = SYSTOLIC_ARRAY
+    kit = kit.GemmKit(
+        name="systolic_array", isa="systolic_array", options=GRAPH.options(), emit=emit, tiling=_tiling,
+        description="systolic array of any shape: output-, weight- or input-stationary, int8 (ACADL paper)",
+        graph=lambda options: graph_of(Design.of(**GRAPH.arguments(options))),
+        macs_per_cycle=lambda graph: graph.parameters["rows"] * graph.parameters["columns"])

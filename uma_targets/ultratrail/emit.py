@@ -102,23 +102,20 @@ class _Writer:
 
         return [*each("kt", pieces(self.gemm.k, size, peel_first=True), step), *self._store(tile)]
 
-    def _blocks(self, extent: int) -> tuple[Piece, ...]:
-        return pieces(extent, self.dim)
-
     def _features(self, tile: _Tile, k: Affine, depth: int, row: Affine) -> Nodes:
-        return each("kb", self._blocks(depth), lambda b, run: [Instr.make(
+        return each("kb", pieces(depth, self.dim), lambda b, run: [Instr.make(
             "load_features", dram=self.gemm.a_at(tile.m, k + b * self.dim), row=row + b * tile.rows, count=tile.rows,
             step=self.gemm.strides[0], channels=run.size, channel_step=1)])
 
     def _weights(self, k: Affine, depth: int, n: Affine, cols: int, row: Affine) -> Nodes:
         dim, count = self.dim, ceil_div(depth, self.dim)
-        return each("nb", self._blocks(cols), lambda nb, outputs: each("kb", self._blocks(depth), lambda kb, inputs: [
+        return each("nb", pieces(cols, dim), lambda nb, outputs: each("kb", pieces(depth, dim), lambda kb, inputs: [
             Instr.make(
                 "load_weights", dram=self.gemm.b_at(k + kb * dim, n + nb * dim), row=row + nb * count + kb, count=1,
                 step=0, inputs=inputs.size, input_step=self.gemm.strides[1], outputs=outputs.size, output_step=1)]))
 
     def _bias(self, n: Affine, cols: int, row: Affine) -> Nodes:
-        return each("nb", self._blocks(cols), lambda b, run: [Instr.make(
+        return each("nb", pieces(cols, self.dim), lambda b, run: [Instr.make(
             "load_bias", dram=self.gemm.bias_at(n + b * self.dim), row=row + b, channels=run.size)])
 
     def _macs(self, tile: _Tile, run: Piece, features: Affine, weights: Affine) -> Nodes:
@@ -132,6 +129,6 @@ class _Writer:
 
     def _store(self, tile: _Tile) -> Nodes:
         g = self.gemm
-        return each("nb", self._blocks(tile.cols), lambda nb, run: [Instr.make(
+        return each("nb", pieces(tile.cols, self.dim), lambda nb, run: [Instr.make(
             "store_sums", dram=g.c_at(tile.m, tile.n + nb * self.dim), row=tile.sums + nb * tile.rows, count=tile.rows,
             step=g.strides[2], channels=run.size, scale=g.scale_bits, low=g.lowest)])

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from archloom.acadl_models.ultratrail import ultratrail
-from archloom.mapper.accelerator import Accelerator, Emitter
-from archloom.mapper.mapping import Mapping as TileMapping
-from archloom.mapper.space import Space
 from archloom.mapper.tiling import Demand
-from archloom.mapper.workload import Workload
-from archloom.oracle.stream import Stream
 from archloom.tvm_backend.ir.patterns import DFPattern
 from archloom.tvm_backend.targets.backend import Strategy
 from archloom.uma_targets import kit
 from archloom.uma_targets.kit import Issue, Loop, Tiling, ceil_div, divided, rules, strategies
+from archloom.uma_targets.kit.attention import Kernel
 from archloom.uma_targets.ultratrail import temporal
 from archloom.uma_targets.ultratrail.emit import demand, emit, room
 
@@ -42,9 +37,7 @@ def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]
 
 def _loops(shape: kit.Shape, c: kit.Columns, dim: int) -> Loop:
     """Columns of tiles of C; weights come for all of them where k is one tile, else for each; all memories take turns.
-
-    Sizes are those of mean tiles.
-    """
+    Sizes are those of mean tiles."""
     wide, tall, deep = (np.asarray(ceil_div(e, c[d])) for d, e in (("n", shape.n), ("m", shape.m), ("k", shape.k)))
     rows, cols, depth = shape.m / tall, ceil_div(shape.n, dim) / wide, ceil_div(shape.k, dim) / deep
     inputs, outputs = shape.k / ceil_div(shape.k, dim), shape.n / ceil_div(shape.n, dim)
@@ -64,52 +57,13 @@ def _loops(shape: kit.Shape, c: kit.Columns, dim: int) -> Loop:
     return Loop(1, (columns,), alone=(macs, replace(store, times=1)))
 
 
-@dataclass(frozen=True)
-class _Emitter:
-    """Matrix products as the kit has them, and temporal convolutions."""
-
-    isa_parameters: tuple[tuple[str, int], ...]
-    products: Emitter
-
-    def emit(self, workload: Workload, mapping: TileMapping) -> Stream:
-        if workload.kind == "conv2d":
-            return temporal.emit(workload, mapping, self.isa_parameters)
-        return self.products.emit(workload, mapping)
-
-
-class _TemporalKit(kit.GemmKit):
-    """A kit whose accelerator takes temporal convolutions, too."""
-
-    @cached_property
-    def accelerator(self) -> Accelerator:
-        made = super().accelerator
-
-        def space(workload: Workload, hardware: kit.Hardware, options: Mapping[str, Any]) -> Space:
-            if workload.kind == "conv2d":
-                return temporal.space(workload, hardware, options)
-            return made.make_space(workload, hardware, options)
-
-        def emitter(parameters: Mapping[str, int]) -> _Emitter:
-            return _Emitter(tuple(parameters.items()), made.make_emitter(parameters))
-
-        return replace(made, make_emitter=emitter, make_space=space)
-
-
-ULTRATRAIL = _TemporalKit(
-    name="ultratrail",
-    description="Tübingen's keyword-spotting accelerator: 8×8 multipliers for temporal convolutions, int8",
-    options=GRAPH.options(),
-    isa="ultratrail",
-    graph=GRAPH.graph,
-    emit=emit,
-    tiling=_tiling,
-)
-
-
 class UltraTrail(kit.KitTarget):
     """UltraTrail: an array of multipliers for temporal convolutions."""
 
-    kit = ULTRATRAIL
+    kit = kit.GemmKit(
+        name="ultratrail", isa="ultratrail", graph=GRAPH.graph, options=GRAPH.options(), emit=emit, tiling=_tiling,
+        description="Tübingen's keyword-spotting accelerator: 8×8 multipliers for temporal convolutions, int8",
+        kernels={"conv2d": Kernel(temporal.emit, temporal.space)})
 
     def _offer(self, name: str, pattern: "Callable[[], DFPattern]", predicate: rules.AllOf, strategy: Strategy) -> None:
         if name.startswith("conv2d"):  # before the convolution that is a matrix product

@@ -6,7 +6,7 @@ through the memory of partial sums and are scaled when they are stored, as those
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,46 @@ from archloom.uma_targets.kit import rules
 from archloom.uma_targets.kit.gemm import LOWEST
 from archloom.uma_targets.kit.nest import Memory, Nodes, Piece, ceil_div, each, float_bits, pieces, repeat
 from archloom.uma_targets.ultratrail.emit import NONE, room
-from archloom.uma_targets.ultratrail.windows import Windows
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows of ``kernel`` taps, ``stride`` positions apart, over ``positions`` padded ``before`` and ``after``."""
+
+    positions: int
+    kernel: int
+    stride: int
+    before: int
+    after: int
+
+    @property
+    def count(self) -> int:
+        return (self.positions + self.before + self.after - self.kernel) // self.stride + 1
+
+    def taps(self, window: int) -> tuple[int, int]:
+        """The first tap of a window that is not in the padding, and how many are not."""
+        first = max(0, self.before - window * self.stride)
+        return first, min(self.kernel, self.positions + self.before - window * self.stride) - first
+
+    def first_position(self, window: int) -> int:
+        """The position under that tap."""
+        return window * self.stride + self.taps(window)[0] - self.before
+
+    def runs(self, alone: Collection[int] = ()) -> list[tuple[int, int]]:
+        """Windows as runs (first, count) through which the taps are the same and the position moves by the stride.
+
+        ``alone``: windows that are to be runs of their own.
+        """
+        found: list[tuple[int, int]] = []
+        for window in range(self.count):
+            # where taps fall into the padding, the first one moves against the window
+            regular = self.taps(window) == (0, self.kernel) and window not in alone
+            if regular and found and self.taps(found[-1][0]) == (0, self.kernel) and (
+                    found[-1][0] not in alone):
+                found[-1] = found[-1][0], found[-1][1] + 1
+            else:
+                found.append((window, 1))
+        return found
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,14 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from archloom import load
+from archloom.mapper.options import OptionValue
 from archloom.tvm_backend.compiled import CompiledModel, Partition
 from archloom.tvm_backend.executable import CompiledNetwork
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.backend import UMABackend
-from archloom.tvm_backend.targets.choice import only
+from archloom.tvm_backend.targets.choice import Chosen
 from archloom.tvm_backend.targets.lower import lower_host, lower_regions
 from archloom.tvm_backend.targets.partition import Partitioned, partition
 
@@ -112,6 +113,11 @@ def samples(model: onnx.ModelProto, count: int = 4, seed: int = 1) -> list[dict[
 
 def quantized(model: onnx.ModelProto) -> onnx.ModelProto:
     return quantize(model, samples(model))
+
+
+def only(backend: UMABackend, options: Mapping[str, OptionValue] | None = None) -> tuple[Chosen, ...]:
+    """One target with these options and no others."""
+    return (Chosen(backend, dict(options or {})),)
 
 
 def split(

@@ -9,15 +9,15 @@ from typing import Any
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.ir.patterns import DFPattern
 from archloom.tvm_backend.targets.backend import UMABackend, UMAPhase, Verdict
-from archloom.uma_targets.gemmini.accelerator import GEMMINI
+from archloom.uma_targets.gemmini.target import GEMMINI
 from archloom.uma_targets.kit import KitTarget, strategies
-from archloom.uma_targets.qkv.target import QKV
+from archloom.uma_targets.qkv import Qkv
 
 
 class VanillaAccelerator(KitTarget):
     """The vanilla accelerator: float32 convolutions and products."""
 
-    kit = replace(QKV, name="vanilla_accelerator", description="the vanilla accelerator of the UMA tests")
+    kit = replace(Qkv.kit, name="vanilla_accelerator", description="the vanilla accelerator of the UMA tests")
 
 
 def conv2d_pattern() -> DFPattern:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Stream
 from archloom.uma_targets.kit.nest import align, place
-from archloom.uma_targets.plasticine.emit import Gemm
 from archloom.uma_targets.plasticine.plan import WORD_BYTES, Machine, Tiling
+from archloom.uma_targets.plasticine.target import Tiled
 
 
 def gemm_stream(
@@ -19,7 +19,8 @@ def gemm_stream(
     shapes = (("A", (m, k)), ("B", (k, n)), ("C", (m, n)))
     placed = place((name, dims, "float32", dims[0] * dims[1] * WORD_BYTES) for name, dims in shapes)
     a, b, c = (Affine(t.address) for t in placed)
-    body = Gemm(m, n, k, a, b, c, tiling, machine).nodes()
+    sizes = WORD_BYTES, WORD_BYTES, WORD_BYTES
+    body = Tiled(m, n, k, a, b, None, c, *sizes, False, 1.0, Affine(0), tiling, machine).nodes()
     end = align(placed[2].address + m * n * WORD_BYTES)
     return Stream(
         "plasticine", tuple(sorted(parameters.items())), tuple(placed[:2]), (placed[2],), end, tuple(body), name)

@@ -73,7 +73,7 @@ def as_int8_is_as_quantized(text: str) -> None:
     """What runs on the accelerator is the same, in the same cycles; onnxruntime folds some more of the host's work."""
     built = catalogue.build(text)
     assumed = archloom.estimate(named_networks.float_onnx(built), as_int8=True)
-    measured = archloom.estimate(named_networks.quantized(built))
+    measured = archloom.estimate(archloom.quantize(named_networks.float_onnx(built), built.samples(4)))
     layers = [sorted((la.op, la.macs, la.cycles or 0) for la in report.accelerator_layers)
               for report in (assumed, measured)]
     assert layers[0] == layers[1]

@@ -140,14 +140,15 @@ def test_what_only_tvm_can_read_takes_its_way() -> None:
     assert isinstance(other, Report) and other.cycles == report.cycles
 
 
-@pytest.mark.parametrize("place", ["frontends.onnx.importer._Importer._node", "frontends.onnx.rewrites._with_axis"])
+@pytest.mark.parametrize("place", ["frontends.onnx.importer._Importer._node", "frontends.onnx.editor.rewrite"])
 def test_a_fault_of_a_program_is_told_as_one(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(*_: object) -> None:
         raise AttributeError("no such field")
 
+    model = int8_cnn()
     monkeypatch.setattr(f"archloom.tvm_backend.{place}", wrong)
     with pytest.raises(AttributeError, match="no such field"):
-        archloom.estimate(int8_cnn(), options=DIM)
+        archloom.estimate(model, options=DIM)
 
 
 def test_as_int8_of_an_old_operator_set() -> None:

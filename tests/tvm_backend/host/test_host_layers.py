@@ -12,7 +12,7 @@ from archloom.tvm_backend.host.network import jitted
 
 
 class Layers(nn.Module):
-    """Every layer that :mod:`archloom.tvm_backend.host.layers` computes, on one image of 4 channels."""
+    """Every layer that :mod:`archloom.tvm_backend.host.operators` computes, on one image of 4 channels."""
 
     def __init__(self) -> None:
         super().__init__()

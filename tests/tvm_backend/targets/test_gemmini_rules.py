@@ -14,7 +14,7 @@ from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.ir.match import QTensor, QuantizedOp, Stage
 from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.tvm_backend.quantization.scheme import Scheme
-from archloom.uma_targets.gemmini import predicates
+from archloom.uma_targets.gemmini import target as gemmini
 from archloom.uma_targets.kit import rules as kit_rules
 from tests.support.tvm_backend.networks import Net, executable, quantized, residual_cnn, samples, split
 from tests.support.tvm_backend.reference import ReferenceExecutor
@@ -72,9 +72,9 @@ def clipped(low: float, high: float, scale: float) -> QuantizedOp:
 
 
 @pytest.mark.parametrize(("op", "rules"), [
-    (CONV, predicates.CONV2D), (POOLED, predicates.CONV2D), (MATMUL, kit_rules.INT8_MATMUL), (ADD, predicates.ADD),
-    (clipped(0, 6, 6 / 127), predicates.CONV2D), (clipped(0, 6, 0.01), predicates.CONV2D),
-    (pool(padding=(0, 0, 0, 0), pool_size=(2, 2)), predicates.CONV2D),
+    (CONV, gemmini.CONV2D), (POOLED, gemmini.CONV2D), (MATMUL, kit_rules.INT8_MATMUL), (ADD, gemmini.ADD),
+    (clipped(0, 6, 6 / 127), gemmini.CONV2D), (clipped(0, 6, 0.01), gemmini.CONV2D),
+    (pool(padding=(0, 0, 0, 0), pool_size=(2, 2)), gemmini.CONV2D),
     (operands(MATMUL, 1, shape=(3, 4), permutation=(1, 0)), kit_rules.INT8_MATMUL),
     (replace(MATMUL, operands=(tensor(2, 5, 4), tensor(2, 4, 3))), kit_rules.INT8_MATMUL),
 ])
@@ -104,15 +104,15 @@ def test_accepted(op: QuantizedOp, rules: tuple[kit_rules.Rule, ...]) -> None:
     (kit_rules.plain_matmul, operands(MATMUL, 0, array=np.ones((2, 5, 4), np.int8)), "the first operand is constant"),
     (kit_rules.plain_matmul, operands(MATMUL, 0, permutation=(0, 2, 1)), "the first operand is transposed"),
     (kit_rules.plain_matmul, operands(MATMUL, 1, array=None, permutation=(1, 0)), "transposed and not constant"),
-    (predicates.tied_addition, operands(ADD, 1, shape=(1, 8, 1, 1)), r"shapes \(1, 8, 6, 6\) and \(1, 8, 1, 1\)"),
-    (predicates.tied_addition, operands(ADD, 1, scale=np.float32(0.2)), "scales 0.1 and 0.2"),
-    (predicates.tied_addition, operands(ADD, 1, array=np.ones(1)), "an operand is constant"),
-    (predicates.pool_in_mvout, pool(pool_size=(3, 2)), "not square"),
-    (predicates.pool_in_mvout, pool(pool_size=(4, 4)), "above 3"),
-    (predicates.pool_in_mvout, pool(padding=(3, 1, 1, 1)), "not below the window"),
-    (predicates.pool_in_mvout, pool(ceil_mode=True), "ceil_mode"),
-    (predicates.pool_in_mvout, replace(POOLED, shape=(1, 8, 256, 6)), "256 x 6 is larger than 255"),
-    (predicates.pool_in_mvout, replace(POOLED, stages=POOLED.stages[1:]), "no ReLU precedes it"),
+    (gemmini.tied_addition, operands(ADD, 1, shape=(1, 8, 1, 1)), r"shapes \(1, 8, 6, 6\) and \(1, 8, 1, 1\)"),
+    (gemmini.tied_addition, operands(ADD, 1, scale=np.float32(0.2)), "scales 0.1 and 0.2"),
+    (gemmini.tied_addition, operands(ADD, 1, array=np.ones(1)), "an operand is constant"),
+    (gemmini.pool_in_mvout, pool(pool_size=(3, 2)), "not square"),
+    (gemmini.pool_in_mvout, pool(pool_size=(4, 4)), "above 3"),
+    (gemmini.pool_in_mvout, pool(padding=(3, 1, 1, 1)), "not below the window"),
+    (gemmini.pool_in_mvout, pool(ceil_mode=True), "ceil_mode"),
+    (gemmini.pool_in_mvout, replace(POOLED, shape=(1, 8, 256, 6)), "256 x 6 is larger than 255"),
+    (gemmini.pool_in_mvout, replace(POOLED, stages=POOLED.stages[1:]), "no ReLU precedes it"),
 ])
 def test_refused(rule: kit_rules.Rule, op: QuantizedOp, seen: str) -> None:
     found = rule(op)
@@ -121,7 +121,7 @@ def test_refused(rule: kit_rules.Rule, op: QuantizedOp, seen: str) -> None:
 
 
 def test_every_rule_states_itself() -> None:
-    for rule in {*predicates.CONV2D, *kit_rules.INT8_MATMUL, *predicates.ADD}:
+    for rule in {*gemmini.CONV2D, *kit_rules.INT8_MATMUL, *gemmini.ADD}:
         assert rule.__doc__ and rule.__doc__.splitlines()[0].endswith(".")
 
 
@@ -210,9 +210,9 @@ def test_overlapping_pools_are_taken_where_the_image_fits(size: int, fused: bool
 
 def test_the_accumulator_follows_the_options() -> None:
     big = replace(POOLED, shape=(1, 8, 30, 30))
-    assert predicates.pool_without_recomputation(big, {"dim": 16}) is not None
-    assert predicates.pool_without_recomputation(big, {"dim": 16, "accumulator_kib": 128}) is None
-    assert predicates.pool_without_recomputation(replace(pool(strides=(3, 3)), shape=(1, 8, 99, 99)), {}) is None
+    assert gemmini.pool_without_recomputation(big, {"dim": 16}) is not None
+    assert gemmini.pool_without_recomputation(big, {"dim": 16, "accumulator_kib": 128}) is None
+    assert gemmini.pool_without_recomputation(replace(pool(strides=(3, 3)), shape=(1, 8, 99, 99)), {}) is None
 
 
 def test_requantization_follows_onnxruntime_in_its_order_of_rounding() -> None:

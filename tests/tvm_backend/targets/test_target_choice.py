@@ -127,7 +127,7 @@ def test_what_is_no_choice(target: Any, options: dict[str, Any], message: str) -
 
 def test_no_target_is_named_like_a_part_of_the_host() -> None:
     from archloom.tvm_backend.targets import registry
-    from archloom.uma_targets.qkv.target import Qkv
+    from archloom.uma_targets.qkv import Qkv
 
     class Xla(Qkv):
         target_name = "xla"  # type: ignore[assignment]

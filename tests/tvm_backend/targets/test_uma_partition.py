@@ -14,9 +14,8 @@ from archloom import load
 from archloom.tvm_backend.ir import compat, expressions
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.backend import UMABackend
-from archloom.tvm_backend.targets.choice import only
 from archloom.tvm_backend.targets.partition import partition
-from tests.support.tvm_backend.networks import Net, quantized, samples, split
+from tests.support.tvm_backend.networks import Net, only, quantized, samples, split
 
 
 class Borrowed(UMABackend):

@@ -10,9 +10,8 @@ import pytest
 import archloom
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.ir import expressions
-from archloom.tvm_backend.targets.choice import only
 from archloom.tvm_backend.targets.partition import partition
-from tests.support.tvm_backend.networks import Net, quantized, samples
+from tests.support.tvm_backend.networks import Net, only, quantized, samples
 from tests.support.tvm_backend.relax import bound
 from tests.support.tvm_backend.vanilla import VanillaAccelerator, VanillaInt8
 

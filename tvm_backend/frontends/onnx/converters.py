@@ -10,18 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir import nodes
 from archloom.tvm_backend.ir.conversion import clip_bounds, is_blank
-from archloom.tvm_backend.ir.nodes import (
-    Call,
-    Constant,
-    Shape,
-    TensorType,
-    Tuple,
-    TupleGet,
-    Unsupported,
-    Var,
-    attributes,
-)
 from archloom.tvm_backend.ir.operators import type_of_call
 
 
@@ -36,7 +26,7 @@ class Node:
     attrs: Mapping[str, Any]
     opset: int
     outputs: int
-    unnamed: Callable[[Any], Var]
+    unnamed: Callable[[Any], nodes.Var]
 
     def at(self, index: int) -> Any:
         """An argument, or None."""
@@ -51,62 +41,62 @@ class Node:
 Converter: TypeAlias = Callable[[Node], Any]
 
 
-def call(op: str, *args: Any, **attrs: Any) -> Call:
+def call(op: str, *args: Any, **attrs: Any) -> nodes.Call:
     """A call whose type is found when it is bound."""
-    return Call(op, args, attributes(**attrs), None)
+    return nodes.Call(op, args, nodes.attributes(**attrs), None)
 
 
-def typed(expr: Any) -> TensorType:
+def typed(expr: Any) -> nodes.TensorType:
     """The type of a tensor expression, also of one that is not bound yet."""
     ty = expr.ty if expr is not None and expr.ty is not None else None
-    if ty is None and isinstance(expr, Call):
+    if ty is None and isinstance(expr, nodes.Call):
         ty = expr.ty = type_of_call(expr)
-    if not isinstance(ty, TensorType):
-        raise Unsupported("an operand that is no tensor")
+    if not isinstance(ty, nodes.TensorType):
+        raise nodes.Unsupported("an operand that is no tensor")
     return ty
 
 
 def integers(expr: Any, what: str) -> list[int]:
     """The numbers of a constant or a shape."""
-    if isinstance(expr, Shape):
+    if isinstance(expr, nodes.Shape):
         return list(expr.values)
-    if not isinstance(expr, Constant):
-        raise Unsupported(f"{what} that {'are' if what.endswith('s') else 'is'} not constant")
+    if not isinstance(expr, nodes.Constant):
+        raise nodes.Unsupported(f"{what} that {'are' if what.endswith('s') else 'is'} not constant")
     return [int(v) for v in expr.value.reshape(-1).tolist()]
 
 
-def scalar(value: float, like: Any) -> Constant:
+def scalar(value: float, like: Any) -> nodes.Constant:
     """A number as a tensor of the type of ``like``."""
-    return Constant(np.asarray(value, typed(like).dtype))
+    return nodes.Constant(np.asarray(value, typed(like).dtype))
 
 
-def computed(function: Callable[..., Any], *arrays: np.ndarray) -> Constant:
+def computed(function: Callable[..., Any], *arrays: np.ndarray) -> nodes.Constant:
     """``function`` of constants; of weights that were not read, only the shape and type are worked out."""
     result = np.asarray(function(*arrays))
     if any(is_blank(a) for a in arrays) and result.ndim:
         result = np.broadcast_to(np.zeros((), result.dtype), result.shape)
-    return Constant(result)
+    return nodes.Constant(result)
 
 
-def reshaped(array: np.ndarray, shape: Sequence[int]) -> Constant:
+def reshaped(array: np.ndarray, shape: Sequence[int]) -> nodes.Constant:
     """A constant in another shape; a blank one stays blank."""
     if is_blank(array):
         if math.prod(shape) != array.size:
-            raise Unsupported(f"a reshape of {array.shape} to {tuple(shape)}")
-        return Constant(np.broadcast_to(np.zeros((), array.dtype), tuple(shape)))
-    return Constant(array.reshape(tuple(shape)))
+            raise nodes.Unsupported(f"a reshape of {array.shape} to {tuple(shape)}")
+        return nodes.Constant(np.broadcast_to(np.zeros((), array.dtype), tuple(shape)))
+    return nodes.Constant(array.reshape(tuple(shape)))
 
 
 def constants(values: Sequence[Any]) -> list[np.ndarray] | None:
     """The arrays of values that are all constants."""
-    return [v.value for v in values] if all(isinstance(v, Constant) for v in values) else None
+    return [v.value for v in values] if all(isinstance(v, nodes.Constant) for v in values) else None
 
 
 def _quantization(op: str) -> Converter:
     def convert(node: Node) -> Any:
         x, scale, zero, attrs = node.inputs[0], node.inputs[1], node.at(2), node.attrs
         if any(attrs.get(name) for name in ("block_size", "output_dtype", "precision")) or zero is None:
-            raise Unsupported(f"{op} with further attributes or without zero point")
+            raise nodes.Unsupported(f"{op} with further attributes or without zero point")
         axis = attrs.get("axis", 1)
         axis = 0 if len(typed(x).shape) <= 1 and axis == 1 else axis
         out = typed(zero).dtype if op == "quantize" else "float32"
@@ -119,7 +109,7 @@ def _conv(node: Node) -> Any:
     data, kernel, bias, attrs = node.inputs[0], node.inputs[1], node.at(2), node.attrs
     n = len(typed(data).shape) - 2
     if n not in (1, 2) or node.text("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
-        raise Unsupported("a convolution of this rank or padding")
+        raise nodes.Unsupported("a convolution of this rank or padding")
     layout = "NCW" if n == 1 else "NCHW"
     result = call(
         f"nn.conv{n}d", data, kernel, strides=attrs.get("strides", (1,) * n), padding=attrs.get("pads", (0,) * (2 * n)),
@@ -129,7 +119,7 @@ def _conv(node: Node) -> Any:
     if bias is None:
         return result
     channels = typed(bias).shape[0]
-    return call("add", result, call("reshape", bias, Shape((1, channels, *(1,) * n))))
+    return call("add", result, call("reshape", bias, nodes.Shape((1, channels, *(1,) * n))))
 
 
 def _pool(op: str) -> Converter:
@@ -137,7 +127,7 @@ def _pool(op: str) -> Converter:
         attrs = node.attrs
         kernel = attrs.get("kernel_shape", ())
         if len(kernel) != 2 or node.text("auto_pad", "NOTSET") != "NOTSET" or attrs.get("storage_order"):
-            raise Unsupported("a pooling of this rank or padding")
+            raise nodes.Unsupported("a pooling of this rank or padding")
         return call(
             op, node.inputs[0], pool_size=kernel, strides=attrs.get("strides", (1, 1)),
             padding=attrs.get("pads", (0,) * 4), dilation=attrs.get("dilations", (1, 1)),
@@ -151,7 +141,7 @@ def _pool(op: str) -> Converter:
 def _gemm(node: Node) -> Any:
     a, b, c = node.inputs[0], node.inputs[1], node.at(2)
     if node.attrs.get("alpha", 1.0) != 1.0 or node.attrs.get("beta", 1.0) != 1.0:
-        raise Unsupported("Gemm with alpha or beta")
+        raise nodes.Unsupported("Gemm with alpha or beta")
     if node.attrs.get("transA", 0):
         a = call("permute_dims", a, axes=(1, 0))
     if node.attrs.get("transB", 0):
@@ -175,7 +165,7 @@ def _arithmetic(op: str, function: Callable[..., Any]) -> Converter:
 
     def of_type(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         if op == "divide" and a.dtype.kind in "iu" and b.dtype.kind in "iu":
-            raise Unsupported("a division of integer constants")
+            raise nodes.Unsupported("a division of integer constants")
         result = np.asarray(function(a, b))
         return result if a.dtype != b.dtype or result.dtype == bool else result.astype(a.dtype)
 
@@ -184,10 +174,10 @@ def _arithmetic(op: str, function: Callable[..., Any]) -> Converter:
 
 def _clip(node: Node) -> Any:
     if typed(node.inputs[0]).dtype != "float32":
-        raise Unsupported("Clip of other numbers than float32")
+        raise nodes.Unsupported("Clip of other numbers than float32")
     bounds = clip_bounds(node.inputs, node.attrs, "float32", ir.number_of)
     if bounds is None:
-        raise Unsupported("Clip to bounds that are not constant")
+        raise nodes.Unsupported("Clip to bounds that are not constant")
     return call("clip", node.inputs[0], *bounds)
 
 
@@ -201,7 +191,7 @@ def _reduction(op: str, as_input: int) -> Converter:
         else:
             axes = tuple(integers(node.inputs[1], "axes")) if node.at(1) is not None else ()
         if not axes:
-            raise Unsupported(f"{op} over all axes")
+            raise nodes.Unsupported(f"{op} over all axes")
         return call(op, node.inputs[0], axis=axes, keepdims=keep)
 
     return convert
@@ -210,7 +200,7 @@ def _reduction(op: str, as_input: int) -> Converter:
 def _hard_swish(node: Node) -> Any:
     x = node.inputs[0]
     if typed(x).dtype != "float32":
-        raise Unsupported("HardSwish of other numbers than float32")
+        raise nodes.Unsupported("HardSwish of other numbers than float32")
     return call("multiply", x, call("divide", call("clip", call("add", x, scalar(3, x)), 0.0, 6.0), scalar(6, x)))
 
 
@@ -223,7 +213,7 @@ def _hard_sigmoid(node: Node) -> Any:
 def _gelu(node: Node) -> Any:
     approximate = node.text("approximate", "none")
     if approximate not in ("none", "tanh"):
-        raise Unsupported(f"Gelu by {approximate}")
+        raise nodes.Unsupported(f"Gelu by {approximate}")
     return call("nn.gelu_tanh" if approximate == "tanh" else "nn.gelu", node.inputs[0])
 
 
@@ -232,16 +222,16 @@ def _layer_norm(node: Node) -> Any:
     shape, axis = typed(scale).shape, node.attrs.get("axis", -1)
     axes = [axis, *range(axis + 1, axis + 1 + len(shape) - 1)]
     if bias is None:
-        bias = Constant(np.zeros(shape, typed(scale).dtype))
+        bias = nodes.Constant(np.zeros(shape, typed(scale).dtype))
     result = call("nn.layer_norm", data, scale, bias, axes=tuple(axes), epsilon=node.attrs.get("epsilon", 1e-5),
                   center=True, scale=True)
-    return Tuple((node.unnamed(result), *(Constant(np.zeros((), np.float32)) for _ in range(2))))
+    return nodes.Tuple((node.unnamed(result), *(nodes.Constant(np.zeros((), np.float32)) for _ in range(2))))
 
 
 def _instance_norm(node: Node) -> Any:
     x, scale, shift = node.inputs
     rank = len(typed(x).shape)
-    axes, across = tuple(range(2, rank)), Shape((typed(scale).shape[0], *(1,) * (rank - 2)))
+    axes, across = tuple(range(2, rank)), nodes.Shape((typed(scale).shape[0], *(1,) * (rank - 2)))
     mean = call("mean", x, axis=axes, keepdims=True)
     deviation = call("sqrt", call("add", call("variance", x, axis=axes, keepdims=True),
                                   scalar(node.attrs.get("epsilon", 1e-5), x)))
@@ -251,17 +241,17 @@ def _instance_norm(node: Node) -> Any:
 
 def _batch_norm(node: Node) -> Any:
     if node.attrs.get("training_mode", 0) or len({typed(i).dtype for i in node.inputs}) > 1:
-        raise Unsupported("batch normalization in training or of several types")
+        raise nodes.Unsupported("batch normalization in training or of several types")
     result = node.unnamed(call(
         "nn.batch_norm", *node.inputs, axis=1, epsilon=node.attrs.get("epsilon", 1e-5), center=True, scale=True,
         momentum=node.attrs.get("momentum", 0.9), training=False))
-    return Tuple(tuple(node.unnamed(TupleGet(result, i)) for i in range(3)))
+    return nodes.Tuple(tuple(node.unnamed(nodes.TupleGet(result, i)) for i in range(3)))
 
 
 def _cumsum(node: Node) -> Any:
     axis = integers(node.inputs[1], "axes")
     if len(axis) != 1 or node.attrs.get("reverse") or node.attrs.get("exclusive"):
-        raise Unsupported("CumSum with further attributes")
+        raise nodes.Unsupported("CumSum with further attributes")
     return call("cumsum", node.inputs[0], axis=axis[0], exclusive=False, dtype=None)
 
 
@@ -270,55 +260,55 @@ def _cumsum(node: Node) -> Any:
 
 def _shape(node: Node) -> Any:
     shape = typed(node.inputs[0]).shape
-    return Shape(shape[slice(node.attrs.get("start", 0), node.attrs.get("end"))])
+    return nodes.Shape(shape[slice(node.attrs.get("start", 0), node.attrs.get("end"))])
 
 
 def _flatten(node: Node) -> Any:
     shape, axis = typed(node.inputs[0]).shape, node.attrs.get("axis", 1)
     axis += len(shape) if axis < 0 else 0
-    return call("reshape", node.inputs[0], Shape((math.prod(shape[:axis]), math.prod(shape[axis:]))))
+    return call("reshape", node.inputs[0], nodes.Shape((math.prod(shape[:axis]), math.prod(shape[axis:]))))
 
 
 def _reshape(node: Node) -> Any:
     data, exact = node.inputs[0], node.attrs.get("allowzero", 0)
     wanted = integers(node.inputs[1], "a shape")
-    if isinstance(data, Shape):
+    if isinstance(data, nodes.Shape):
         if wanted != [-1]:
-            raise Unsupported("a reshape of a shape")
+            raise nodes.Unsupported("a reshape of a shape")
         return data
     if exact and 0 in wanted:
-        raise Unsupported("an empty tensor")
+        raise nodes.Unsupported("an empty tensor")
     old = typed(data).shape
     shape = [old[i] if d == 0 else d for i, d in enumerate(wanted)]
     if -1 in shape:
         rest = math.prod(d for d in shape if d != -1)
         shape[shape.index(-1)] = math.prod(old) // max(rest, 1)
-    if isinstance(data, Constant):
+    if isinstance(data, nodes.Constant):
         return reshaped(data.value, shape)
-    return call("reshape", data, Shape(tuple(shape)))
+    return call("reshape", data, nodes.Shape(tuple(shape)))
 
 
 def _transpose(node: Node) -> Any:
     data, axes = node.inputs[0], node.attrs.get("perm")
-    if isinstance(data, Constant):
-        return Constant(np.transpose(data.value, axes))
+    if isinstance(data, nodes.Constant):
+        return nodes.Constant(np.transpose(data.value, axes))
     return call("permute_dims", data, axes=axes)
 
 
 def _axes(node: Node, rank: int) -> list[int]:
     found = [axis + rank if axis < 0 else axis for axis in integers(node.inputs[1], "axes")]
     if len(set(found)) != len(found) or not all(0 <= axis < rank for axis in found):
-        raise Unsupported(f"axes {found} of {rank}")
+        raise nodes.Unsupported(f"axes {found} of {rank}")
     return found
 
 
 def _unsqueeze(node: Node) -> Any:
     data = node.inputs[0]
-    if isinstance(data, Shape):
-        raise Unsupported("Unsqueeze of a shape")
+    if isinstance(data, nodes.Shape):
+        raise nodes.Unsupported("Unsqueeze of a shape")
     old = typed(data).shape
     axes = sorted(_axes(node, len(old) + len(integers(node.inputs[1], "axes"))))
-    if isinstance(data, Constant):
+    if isinstance(data, nodes.Constant):
         shape = list(old)
         for axis in axes:
             shape.insert(axis, 1)
@@ -330,16 +320,16 @@ def _unsqueeze(node: Node) -> Any:
 
 def _squeeze(node: Node) -> Any:
     data = node.inputs[0]
-    if isinstance(data, Shape):
-        raise Unsupported("Squeeze of a shape")
+    if isinstance(data, nodes.Shape):
+        raise nodes.Unsupported("Squeeze of a shape")
     old = typed(data).shape
     if node.at(1) is None:
         axes = [i for i, d in enumerate(old) if d == 1]
     else:
         axes = _axes(node, len(old))
         if any(old[axis] != 1 for axis in axes):
-            raise Unsupported("Squeeze of more than one element")
-    if isinstance(data, Constant):
+            raise nodes.Unsupported("Squeeze of more than one element")
+    if isinstance(data, nodes.Constant):
         return reshaped(data.value, [d for i, d in enumerate(old) if i not in axes])
     return call("squeeze", data, axis=None if node.at(1) is None else tuple(integers(node.inputs[1], "axes")))
 
@@ -348,26 +338,26 @@ def _cast(node: Node) -> Any:
     from onnx import helper
 
     data, dtype = node.inputs[0], str(helper.tensor_dtype_to_np_dtype(node.attrs["to"]))
-    if isinstance(data, Shape):
-        return Constant(np.asarray(data.values, dtype))
-    if isinstance(data, Constant):
+    if isinstance(data, nodes.Shape):
+        return nodes.Constant(np.asarray(data.values, dtype))
+    if isinstance(data, nodes.Constant):
         return computed(lambda a: a.astype(dtype), data.value)
     if np.dtype(dtype).kind in "iu" and np.dtype(typed(data).dtype).kind not in "iub":
-        raise Unsupported("a cast of floats to integers")
+        raise nodes.Unsupported("a cast of floats to integers")
     return call("astype", data, dtype=dtype)
 
 
 def _concat(node: Node) -> Any:
     axis, values = node.attrs.get("axis", 0), node.inputs
-    if all(isinstance(v, Shape) or (isinstance(v, Constant) and v.ty == TensorType((v.value.size,), "int64"))
-           for v in values):
-        return Shape(tuple(d for v in values for d in integers(v, "a shape")))
-    if any(isinstance(v, Shape) for v in values):
-        raise Unsupported("a concatenation of shapes and tensors")
+    if all(isinstance(v, nodes.Shape) or (
+            isinstance(v, nodes.Constant) and v.ty == nodes.TensorType((v.value.size,), "int64")) for v in values):
+        return nodes.Shape(tuple(d for v in values for d in integers(v, "a shape")))
+    if any(isinstance(v, nodes.Shape) for v in values):
+        raise nodes.Unsupported("a concatenation of shapes and tensors")
     known = constants(values)
     if known is not None:
         return computed(lambda *arrays: np.concatenate(arrays, axis), *known)
-    return call("concat", Tuple(tuple(values)), axis=axis)
+    return call("concat", nodes.Tuple(tuple(values)), axis=axis)
 
 
 def _split(node: Node) -> Any:
@@ -384,9 +374,9 @@ def _slice(node: Node) -> Any:
     axes = integers(node.inputs[3], "axes") if node.at(3) is not None else list(range(len(starts)))
     steps = integers(node.inputs[4], "steps") if node.at(4) is not None else [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
-        raise Unsupported("a slice whose parts do not fit")
-    if isinstance(data, Shape):
-        return Constant(np.asarray(data.values[starts[0]:ends[0]:steps[0]], np.int64))
+        raise nodes.Unsupported("a slice whose parts do not fit")
+    if isinstance(data, nodes.Shape):
+        return nodes.Constant(np.asarray(data.values[starts[0]:ends[0]:steps[0]], np.int64))
     rank = len(typed(data).shape)
     axes = [axis + rank if axis < 0 else axis for axis in axes]
     return call("strided_slice", data, tuple(axes), tuple(starts), tuple(ends), tuple(steps), assume_inbound=False)
@@ -397,14 +387,9 @@ def _gather(node: Node) -> Any:
     known = constants([data, indices])
     if known is not None:
         return computed(lambda a, i: np.take(a, i, axis), *known)
-    if isinstance(data, Shape) or isinstance(indices, Shape):
-        raise Unsupported("Gather of a shape")
+    if isinstance(data, nodes.Shape) or isinstance(indices, nodes.Shape):
+        raise nodes.Unsupported("Gather of a shape")
     return call("take", data, _along(node, axis), axis=axis, mode="fast")
-
-
-def _gather_elements(node: Node) -> Any:
-    axis = node.attrs.get("axis", 0)
-    return call("gather_elements", node.inputs[0], _along(node, axis), axis=axis)
 
 
 def _gather_nd(node: Node) -> Any:
@@ -417,7 +402,7 @@ def _gather_nd(node: Node) -> Any:
 
 def _int64(indices: Any) -> None:
     if typed(indices).dtype != "int64":
-        raise Unsupported("indices of another type than int64")
+        raise nodes.Unsupported("indices of another type than int64")
 
 
 def _shape_tensor(node: Node, data: Any) -> Any:
@@ -426,7 +411,7 @@ def _shape_tensor(node: Node, data: Any) -> Any:
 
 def _along(node: Node, axis: int) -> Any:
     """The second argument, indices of an axis of the first that may count from the end, as numbers from the front."""
-    place = Constant(np.asarray(axis, np.int64))
+    place = nodes.Constant(np.asarray(axis, np.int64))
     extent = call("take", _shape_tensor(node, node.inputs[0]), place, axis=0, mode="wrap")
     return _from_the_front(node, node.inputs[1], extent)
 
@@ -444,8 +429,8 @@ def _expand(node: Node) -> Any:
     old, wanted = (1,) * (rank - len(old)) + old, [1] * (rank - len(wanted)) + wanted
     shape = tuple(o if w in (-1, 1) and o != 1 else o if w == -1 else w for o, w in zip(old, wanted))
     if any(o not in (1, s) for o, s in zip(old, shape)):
-        raise Unsupported(f"Expand of {old} to {wanted}")
-    return call("broadcast_to", data, Shape(shape))
+        raise nodes.Unsupported(f"Expand of {old} to {wanted}")
+    return call("broadcast_to", data, nodes.Shape(shape))
 
 
 def _constant_of_shape(node: Node) -> Any:
@@ -455,10 +440,10 @@ def _constant_of_shape(node: Node) -> Any:
     value = node.attrs.get("value")
     filling = numpy_helper.to_array(value) if value is not None else np.zeros(1, np.float32)
     if len(shape) == 1:
-        return Constant(np.full(shape, filling, filling.dtype))
+        return nodes.Constant(np.full(shape, filling, filling.dtype))
     if filling.size != 1:
-        raise Unsupported("a filling of more than one element")
-    return call("broadcast_to", Constant(filling), Shape(tuple(shape)))
+        raise nodes.Unsupported("a filling of more than one element")
+    return call("broadcast_to", nodes.Constant(filling), nodes.Shape(tuple(shape)))
 
 
 def _depth_to_space(node: Node) -> Any:
@@ -468,28 +453,28 @@ def _depth_to_space(node: Node) -> Any:
         split, axes = (b, s, s, c // s**2, h, w), (0, 3, 4, 1, 5, 2)
     else:
         split, axes = (b, c // s**2, s, s, h, w), (0, 1, 4, 2, 5, 3)
-    apart = call("permute_dims", call("reshape", x, Shape(split)), axes=axes)
-    return call("reshape", apart, Shape((b, c // s**2, h * s, w * s)))
+    apart = call("permute_dims", call("reshape", x, nodes.Shape(split)), axes=axes)
+    return call("reshape", apart, nodes.Shape((b, c // s**2, h * s, w * s)))
 
 
 def _resize(node: Node) -> Any:
     x = node.inputs[0]
     shape = typed(x).shape
     roi = node.at(1)
-    if len(shape) != 4 or (roi is not None and not (isinstance(roi, Constant) and roi.value.size == 0)):
-        raise Unsupported("Resize of this rank or of a region")
+    if len(shape) != 4 or (roi is not None and not (isinstance(roi, nodes.Constant) and roi.value.size == 0)):
+        raise nodes.Unsupported("Resize of this rank or of a region")
     if any(node.attrs.get(name) for name in ("antialias", "axes")) or node.text(
             "keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise Unsupported("Resize with further attributes")
+        raise nodes.Unsupported("Resize with further attributes")
     scales = node.at(2)
-    if scales is not None and isinstance(scales, Constant) and scales.value.size:
+    if scales is not None and isinstance(scales, nodes.Constant) and scales.value.size:
         sizes = [int(np.int64(s * d)) for s, d in zip(scales.value, shape)][2:]
     else:
         sizes = integers(node.at(3), "sizes")[2:]
     mode = node.text("mode", "nearest")
     return call(
-        "image.resize2d", x, Shape(tuple(sizes)), roi=(0.0,) * 4, layout="NCHW", out_layout="NCHW", out_dtype=None,
-        method="nearest_neighbor" if mode == "nearest" else mode,
+        "image.resize2d", x, nodes.Shape(tuple(sizes)), roi=(0.0,) * 4, layout="NCHW", out_layout="NCHW",
+        out_dtype=None, method="nearest_neighbor" if mode == "nearest" else mode,
         coordinate_transformation_mode=node.text("coordinate_transformation_mode", "half_pixel"),
         rounding_method=node.text("nearest_mode", "round_prefer_floor"),
         cubic_alpha=node.attrs.get("cubic_coeff_a", -0.75), cubic_exclude=node.attrs.get("exclude_outside", 0),
@@ -499,7 +484,9 @@ def _resize(node: Node) -> Any:
 CONVERTERS: Mapping[str, Converter] = {
     "Shape": _shape, "Flatten": _flatten, "Reshape": _reshape, "Transpose": _transpose, "Unsqueeze": _unsqueeze,
     "Squeeze": _squeeze, "Cast": _cast, "Concat": _concat, "Split": _split, "Slice": _slice, "Gather": _gather,
-    "GatherElements": _gather_elements, "GatherND": _gather_nd, "Expand": _expand,
+    "GatherElements": lambda node: call(
+        "gather_elements", node.inputs[0], _along(node, node.attrs.get("axis", 0)), axis=node.attrs.get("axis", 0)),
+    "GatherND": _gather_nd, "Expand": _expand,
     "ConstantOfShape": _constant_of_shape, "DepthToSpace": _depth_to_space, "Resize": _resize,
     "QuantizeLinear": _quantization("quantize"), "DequantizeLinear": _quantization("dequantize"), "Conv": _conv,
     "MaxPool": _pool("nn.max_pool2d"), "AveragePool": _pool("nn.avg_pool2d"),

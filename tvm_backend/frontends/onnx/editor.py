@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -38,6 +38,11 @@ def rewrite(model: onnx.ModelProto, rules: Mapping[str, Rule], any_domain: bool 
         if rule is None or not rule(node, editor):
             editor.keep(node)
     return editor.done()
+
+
+def rewriting(*operators: str) -> Callable[[Rule], Callable[[onnx.ModelProto], onnx.ModelProto]]:
+    """Makes of a rule the rewrite of a network by it, at all nodes of these operators."""
+    return lambda rule: wraps(rule)(lambda model: rewrite(model, dict.fromkeys(operators, rule)))
 
 
 def has_operators(model: onnx.ModelProto, operators: "Mapping[str, Any] | frozenset[str]") -> bool:
@@ -81,6 +86,12 @@ def known_shapes(model: onnx.ModelProto) -> dict[str, Shape]:
         if tensor.HasField("shape") and all(d > 0 for d in dims):
             shapes[info.name] = tuple(dims)
     return shapes
+
+
+def inputs_of(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
+    """A graph's inputs, but for those that only name its constants."""
+    constants = {tensor.name for tensor in graph.initializer}
+    return [info for info in graph.input if info.name not in constants]
 
 
 def read_counts(model: onnx.ModelProto) -> Counter[str]:

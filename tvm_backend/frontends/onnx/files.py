@@ -62,8 +62,6 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
 
 def _refuse_external(proto: onnx.ModelProto, path: Path, tensors: Sequence[onnx.TensorProto]) -> None:
     """Check a network by its file, and demand memory for its tensors; nothing of them has been read yet."""
-    import os
-
     refuse_empty(proto, str(path))
     size = sum(math.prod(t.dims) for t in tensors)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 import onnx
@@ -94,7 +94,8 @@ def with_known_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
                 asked = {a.name: a.i for a in node.attribute}
                 found = [np.array(shapes[node.input[0]][asked.get("start", 0):asked.get("end")], np.int64)]
             elif len(node.output) and all(name in values for name in node.input if name) and not any(
-                    a.HasField("g") for a in node.attribute) and not _may_be_large(node, shapes):
+                    a.HasField("g") for a in node.attribute) and not (node.op_type in GROWING and any(
+                        name not in shapes or math.prod(shapes[name]) > MOST_FOLDED for name in node.output)):
                 given = {name: numpy_helper.to_array(values[name]) for name in node.input if name}
                 found = ReferenceEvaluator(_alone(node, model)).run(None, given)
             if found is None or any(x is None or np.size(x) > MOST_FOLDED for x in found):
@@ -107,12 +108,6 @@ def with_known_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
             return _without_unread(model)
         del model.graph.node[:]
         model.graph.node.extend(kept)
-
-
-def _may_be_large(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether a node makes of small tensors one that is larger than what is computed."""
-    return node.op_type in GROWING and any(
-        name not in shapes or math.prod(shapes[name]) > MOST_FOLDED for name in node.output)
 
 
 def _without_unread(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -20,6 +20,7 @@ from archloom.tvm_backend.frontends.onnx.skeleton import is_weight
 from archloom.tvm_backend.ir import nodes
 from archloom.tvm_backend.ir.conversion import NAMED_OPERATORS, rename
 from archloom.tvm_backend.ir.operators import type_of_call
+from archloom.tvm_backend.ir.plain import ensure_dataflow
 
 UNNAMED = "lv"
 """The name of what a converter binds on its way, and of tuples: TVM numbers these, which nothing depends on."""
@@ -139,8 +140,6 @@ class _Importer:
 
 def _finished(params: list[nodes.Var], body: list[nodes.Binding], results: list[nodes.Var]) -> nodes.Module:
     """A module in TVM's canonical form: the one result is the variable ``gv``."""
-    from archloom.tvm_backend.ir.plain import ensure_dataflow
-
     result = results[0] if len(results) == 1 else nodes.Tuple(tuple(results))
     out = nodes.Var("gv", result.ty)
     main = nodes.Function(tuple(params), (*body, nodes.Binding(out, result)), out)

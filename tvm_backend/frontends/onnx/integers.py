@@ -19,15 +19,8 @@ import onnx
 from onnx import helper, version_converter
 
 from archloom.oracle.errors import ModelError
-from archloom.tvm_backend.frontends.onnx.editor import (
-    OWN_DOMAINS,
-    Editor,
-    Rule,
-    attributes_of,
-    has_operators,
-    opset_of,
-    rewrite,
-)
+from archloom.tvm_backend.frontends.onnx import editor as edit
+from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, Editor, Rule, attributes_of, opset_of
 
 OPSET = 13
 """The first in which scales may go by channels."""
@@ -38,9 +31,9 @@ INT32 = 6
 
 def to_qdq(model: onnx.ModelProto) -> onnx.ModelProto:
     """Replace the operators of :data:`OPERATORS`; the operator set becomes one with QDQ."""
-    if not has_operators(model, OPERATORS):
+    if not edit.has_operators(model, OPERATORS):
         return model
-    model = rewrite(model, OPERATORS, any_domain=True)
+    model = edit.rewrite(model, OPERATORS, any_domain=True)
     domains = {node.domain for node in model.graph.node} | {"", "ai.onnx"}
     kept = [o for o in model.opset_import if o.domain in domains]
     del model.opset_import[:]
@@ -50,10 +43,8 @@ def to_qdq(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _operands(node: onnx.NodeProto, labels: str, editor: Editor, axis: int | None = None) -> list[str]:
-    """The numbers that the first operands stand for, each a tensor of integers with its scale and zero point.
-
-    ``axis``: that along which the second has a scale for each channel, where there are several.
-    """
+    """The numbers that the first operands stand for, each a tensor of integers with its scale and zero point. ``axis``:
+    that along which the second has a scale for each channel, where there are several."""
     found = []
     for i, label in enumerate(labels):
         tensor = node.input[3 * i:3 * i + 3]
@@ -147,14 +138,10 @@ OPERATORS: dict[str, Rule] = {
 """What each operator becomes; all but the first two are of domain ``com.microsoft``."""
 
 
-def integer_products(model: onnx.ModelProto) -> onnx.ModelProto:
+@edit.rewriting(*INTEGER_PRODUCTS)
+def integer_products(node: onnx.NodeProto, editor: Editor) -> bool:
     """Replace the operators of :data:`INTEGER_PRODUCTS`, but for those whose second operand has a zero point that is
     computed or differs from channel to channel."""
-    return rewrite(model, dict.fromkeys(INTEGER_PRODUCTS, _product))
-
-
-def _product(node: onnx.NodeProto, editor: Editor) -> bool:
-    """Write a product as others; False where that cannot be."""
     x, w, x_zero, w_zero = [*node.input, "", ""][:4]
     constant = {name for name in (x, w, x_zero, w_zero) if name in editor.constants}
     if w_zero and (w_zero not in constant or np.unique(editor.value(w_zero)).size > 1):

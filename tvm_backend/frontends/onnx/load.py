@@ -12,7 +12,7 @@ import onnx
 from archloom.oracle.errors import InputError, ModelError, suggest
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.frontends.onnx import guard, rewrites
-from archloom.tvm_backend.frontends.onnx.editor import copied, has_operators
+from archloom.tvm_backend.frontends.onnx.editor import copied, has_operators, inputs_of
 from archloom.tvm_backend.frontends.onnx.files import check_onnx, read_onnx
 from archloom.tvm_backend.frontends.onnx.importer import from_onnx
 from archloom.tvm_backend.ir.nodes import Unsupported
@@ -122,8 +122,7 @@ def rewritten(proto: onnx.ModelProto, label: str) -> tuple[onnx.ModelProto, Fall
 
 def _border(proto: onnx.ModelProto) -> tuple[list[str], list[str]]:
     """Names of the inputs and outputs."""
-    constants = {i.name for i in proto.graph.initializer}
-    return [i.name for i in proto.graph.input if i.name not in constants], [o.name for o in proto.graph.output]
+    return [i.name for i in inputs_of(proto.graph)], [o.name for o in proto.graph.output]
 
 
 def _first_line(error: BaseException) -> str:
@@ -134,8 +133,7 @@ def _first_line(error: BaseException) -> str:
 def with_static_inputs(proto: onnx.ModelProto, label: str, input_shapes: Shapes | None) -> onnx.ModelProto:
     """A copy of the network whose inputs have the shapes asked for; refuses dimensions that stay open."""
     copy = copied(proto)
-    constants = {i.name for i in copy.graph.initializer}
-    inputs = [i for i in copy.graph.input if i.name not in constants]
+    inputs = inputs_of(copy.graph)
     wanted = dict(input_shapes or {})
     names = [i.name for i in inputs]
     for key in wanted:

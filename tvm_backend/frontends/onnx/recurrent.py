@@ -15,14 +15,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from archloom.tvm_backend.frontends.onnx.editor import (
-    Editor,
-    Shape,
-    attributes_of,
-    has_operators,
-    rewrite,
-    with_attributes,
-)
+from archloom.tvm_backend.frontends.onnx import editor as edit
+from archloom.tvm_backend.frontends.onnx.editor import Editor, Shape
 
 ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 """The recurrent operators, with their activations."""
@@ -34,18 +28,13 @@ LENGTHS, STATE, CELL, PEEPHOLES = 4, 5, 6, 7
 """Positions among the inputs."""
 
 
-def frames_first(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The network with the frames first (``layout=0``) in its recurrent layers.
-
-    onnxruntime does not run layers with the batch first either.
-    """
-    return rewrite(model, dict.fromkeys(ACTIVATIONS, _frames_first))
-
-
-def _frames_first(node: onnx.NodeProto, editor: Editor) -> bool:
+@edit.rewriting(*ACTIVATIONS)
+def frames_first(node: onnx.NodeProto, editor: Editor) -> bool:
+    """Put the frames first (``layout=0``) in recurrent layers; onnxruntime does not run layers with the batch first
+    either."""
     if not any(a.name == "layout" and a.i for a in node.attribute):
         return False
-    layer = with_attributes(node, without=["layout"])
+    layer = edit.with_attributes(node, without=["layout"])
     for position in (0, STATE, CELL):
         if len(node.input) > position and (name := node.input[position]):
             layer.input[position] = editor.node(
@@ -61,11 +50,12 @@ def _frames_first(node: onnx.NodeProto, editor: Editor) -> bool:
 
 def frame_by_frame(model: onnx.ModelProto) -> onnx.ModelProto:
     """The network with its recurrent layers written out."""
-    if not has_operators(model, ACTIVATIONS):
+    if not edit.has_operators(model, ACTIVATIONS):
         return model
-    return rewrite(onnx.shape_inference.infer_shapes(model), dict.fromkeys(ACTIVATIONS, _written_out))
+    return _written_out(onnx.shape_inference.infer_shapes(model))
 
 
+@edit.rewriting(*ACTIVATIONS)
 def _written_out(node: onnx.NodeProto, editor: Editor) -> bool:
     if (layer := _Layer.of(node, editor)) is not None:
         layer.write()
@@ -94,7 +84,7 @@ class _Layer:
     @staticmethod
     def of(node: onnx.NodeProto, editor: Editor) -> "_Layer | None":
         """The layer, or None for one that stays as it is."""
-        attributes = attributes_of(node)
+        attributes = edit.attributes_of(node)
         inputs = [*node.input, *[""] * (8 - len(node.input))]
         shape = editor.shapes.get(inputs[0], ())
         if len(shape) != 3 or any(attributes.get(key) for key in (*REFUSED, "layout")):
@@ -126,13 +116,13 @@ class _Layer:
             every.append([self._within(frame, h, "", f"{h}.shown") for frame, (h, *_) in enumerate(states)])
         outputs = [*self.node.output, *[""] * (3 - len(self.node.output))]
         if outputs[0]:
-            rows = [self._shaped(every[way][frame], (1, 1, batch, hidden), f"{name}.{way}.{frame}.row")
+            rows = [self.editor.reshaped(every[way][frame], f"{name}.{way}.{frame}.row", (1, 1, batch, hidden))
                     for frame in range(frames) for way in range(len(ways))]
             flat = self._add("Concat", rows, f"{name}.rows", axis=0)
-            self._shaped(flat, (frames, len(ways), batch, hidden), outputs[0])
+            self.editor.reshaped(flat, outputs[0], (frames, len(ways), batch, hidden))
         for position, output in enumerate(outputs[1:]):
             if output:
-                parts = [self._shaped(end[position], (1, batch, hidden), f"{output}.{way}")
+                parts = [self.editor.reshaped(end[position], f"{output}.{way}", (1, batch, hidden))
                          for way, end in enumerate(ends)]
                 self._add("Concat", parts, output, axis=0)
 
@@ -144,10 +134,10 @@ class _Layer:
         entering_bias, state_bias = np.split(b, 2)
         if kind != "GRU":
             entering_bias, state_bias = entering_bias + state_bias, np.zeros_like(state_bias)
-        rows = self._shaped(self.inputs[0], (frames * batch, width), f"{name}.frames")
+        rows = self.editor.reshaped(self.inputs[0], f"{name}.frames", (frames * batch, width))
         entering = self._add("Gemm", [rows, self.editor.constant(f"{name}.w", w.T), self.editor.constant(
             f"{name}.b", entering_bias)], f"{name}.entering")
-        entering = self._shaped(entering, (frames, batch, gates * r.shape[1]), f"{name}.entering.frames")
+        entering = self.editor.reshaped(entering, f"{name}.entering.frames", (frames, batch, gates * r.shape[1]))
         weights = {"r": r.T} if kind != "GRU" else {"gates": r[:2 * r.shape[1]].T, "new": r[2 * r.shape[1]:].T}
         self.state_weights = {key: self.editor.constant(f"{name}.{key}", value) for key, value in weights.items()}
         self.state_bias = np.split(state_bias, gates)
@@ -205,7 +195,7 @@ class _Layer:
             self.masks.add(inside)
             place = self.editor.constant(f"{inside}.place", np.int32(frame))
             flat = self._add("Less", [place, self.inputs[LENGTHS]], f"{inside}.flat")
-            self._shaped(flat, (self.shape[1], 1), inside)
+            self.editor.reshaped(flat, inside, (self.shape[1], 1))
         if not old:
             old = self.editor.constant(f"{label}.nothing", np.zeros((1, 1), self.arrays[1].dtype))
         return self._add("Where", [inside, new, old], label)
@@ -242,9 +232,6 @@ class _Layer:
 
     def _sum(self, label: str, a: str, b: str) -> str:
         return self._add("Add", [a, b], label) if a and b else a or b
-
-    def _shaped(self, x: str, shape: Shape, output: str) -> str:
-        return self.editor.reshaped(x, output, shape)
 
     def _split(self, x: str, label: str, parts: int) -> list[str]:
         sizes = [self.arrays[1].shape[2]] * parts

@@ -14,26 +14,16 @@ from typing import Any
 import numpy as np
 import onnx
 
-from archloom.tvm_backend.frontends.onnx.editor import (
-    Editor,
-    Shape,
-    attributes_of,
-    has_operators,
-    read_counts,
-    rewrite,
-    with_attributes,
-)
+from archloom.tvm_backend.frontends.onnx import editor as edit
+from archloom.tvm_backend.frontends.onnx.editor import Editor, attributes_of, rewriting, with_attributes
 from archloom.tvm_backend.ir.windows import Phases, by_phases, dilated
 
 LAST = np.iinfo(np.int64).max
 
 
-def explicit_padding(model: onnx.ModelProto) -> onnx.ModelProto:
+@rewriting("Conv", "MaxPool", "AveragePool")
+def explicit_padding(node: onnx.NodeProto, editor: Editor) -> bool:
     """Replace ``auto_pad`` by ``pads`` wherever shapes are known (TVM would emit a separate pad)."""
-    return rewrite(model, dict.fromkeys(("Conv", "MaxPool", "AveragePool"), _padded))
-
-
-def _padded(node: onnx.NodeProto, editor: Editor) -> bool:
     if not any(a.name == "auto_pad" for a in node.attribute):
         return False
     attributes = attributes_of(node)
@@ -51,27 +41,21 @@ def _padded(node: onnx.NodeProto, editor: Editor) -> bool:
     return True
 
 
-def axes_within(model: onnx.ModelProto) -> onnx.ModelProto:
+@rewriting("QuantizeLinear", "DequantizeLinear")
+def axes_within(node: onnx.NodeProto, editor: Editor) -> bool:
     """Let ``QuantizeLinear`` and ``DequantizeLinear`` of vectors name axis 0; their default is axis 1.
 
     With one scale the axis means nothing, but TVM refuses one that is not there.
     """
-    return rewrite(model, dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _with_axis))
-
-
-def _with_axis(node: onnx.NodeProto, editor: Editor) -> bool:
     if any(a.name == "axis" for a in node.attribute) or len(editor.shapes.get(node.input[0], (0, 0))) > 1:
         return False
     editor.write(with_attributes(node, axis=0))
     return True
 
 
-def sums_to_additions(model: onnx.ModelProto) -> onnx.ModelProto:
+@rewriting("Sum")
+def sums_to_additions(node: onnx.NodeProto, editor: Editor) -> bool:
     """Replace ``Sum`` by additions: old networks write residuals so, and TVM would stack the operands."""
-    return rewrite(model, {"Sum": _sum})
-
-
-def _sum(node: onnx.NodeProto, editor: Editor) -> bool:
     total, result = node.input[0], node.output[0]
     if len(node.input) == 1:
         editor.node("Identity", [total], result, node.name)
@@ -99,7 +83,7 @@ def _pads(mode: str, image: tuple[int, ...], kernel: Any, attributes: dict[str, 
 
 def plain_convolutions(model: onnx.ModelProto) -> onnx.ModelProto:
     """Rewrite 1-D and transposed convolutions of constant weights; others stay as they are."""
-    return rewrite(model, {"Conv": _flat, "ConvTranspose": _phases})
+    return edit.rewrite(model, {"Conv": _flat, "ConvTranspose": _phases})
 
 
 def _flat(node: onnx.NodeProto, editor: Editor) -> bool:
@@ -176,15 +160,12 @@ def _has_one_scale(name: str, editor: Editor) -> bool:
     return node is None or math.prod(editor.constants[node.input[1]].dims) == 1
 
 
-def constants_second(model: onnx.ModelProto) -> onnx.ModelProto:
+@rewriting("MatMul")
+def constants_second(node: onnx.NodeProto, editor: Editor) -> bool:
     """Replace ``W X`` of a constant matrix W by ``(Xᵀ Wᵀ)ᵀ``, where X's shape is known or inferred.
 
     Accelerators keep the second operand's constant; few take one that comes first.
     """
-    return rewrite(model, {"MatMul": _constant_second})
-
-
-def _constant_second(node: onnx.NodeProto, editor: Editor) -> bool:
     first, x = node.input
     if first not in editor.constants or x in editor.constants or len(editor.constants[first].dims) != 2:
         return False
@@ -199,12 +180,9 @@ def _constant_second(node: onnx.NodeProto, editor: Editor) -> bool:
     return True
 
 
-def products_of_matrices(model: onnx.ModelProto) -> onnx.ModelProto:
+@rewriting("MatMul")
+def products_of_matrices(node: onnx.NodeProto, editor: Editor) -> bool:
     """Replace ``MatMul`` of a vector by one of a matrix of one row or column, where shapes are known."""
-    return rewrite(model, {"MatMul": _matrices})
-
-
-def _matrices(node: onnx.NodeProto, editor: Editor) -> bool:
     a, b = _operand_shapes(node, editor)
     name = node.output[0]
     if not a or not b or min(len(a), len(b)) > 1:
@@ -219,16 +197,13 @@ def _matrices(node: onnx.NodeProto, editor: Editor) -> bool:
     return True
 
 
-def equal_batches(model: onnx.ModelProto) -> onnx.ModelProto:
+@rewriting("MatMul")
+def equal_batches(node: onnx.NodeProto, editor: Editor) -> bool:
     """Give both operands of each ``MatMul`` of batches the same leading dimensions, where shapes are known.
 
     One that multiplies all of a batch (keys that several heads share) is repeated, but for a single matrix: that is
     multiplied by all rows at once.
     """
-    return rewrite(model, {"MatMul": _equal_batches})
-
-
-def _equal_batches(node: onnx.NodeProto, editor: Editor) -> bool:
     shapes = _operand_shapes(node, editor)
     leads = [shape[:-2] for shape in shapes]
     if leads[0] == leads[1] or math.prod(leads[1]) == 1 or not all(shapes):
@@ -243,23 +218,20 @@ def _equal_batches(node: onnx.NodeProto, editor: Editor) -> bool:
     return True
 
 
-def _operand_shapes(node: onnx.NodeProto, editor: Editor) -> list[Shape]:
+def _operand_shapes(node: onnx.NodeProto, editor: Editor) -> list[edit.Shape]:
     """Of the operands of a product, inferred where they are not stated; () for one that is not known."""
     if all(len(editor.shapes.get(name, ())) > 1 for name in node.input):
         return [editor.shapes[name] for name in node.input]
     return [editor.inferred.get(name, ()) for name in node.input]
 
 
-def plain_gemms(model: onnx.ModelProto) -> onnx.ModelProto:
+@rewriting("Gemm")
+def plain_gemms(node: onnx.NodeProto, editor: Editor) -> bool:
     """Give every ``Gemm`` the form ``A B + row`` with ``alpha`` and ``beta`` of 1, where B is a constant.
 
     Factors go into the constants, a transposed A becomes an operator of its own, and so does the addition of what is
     no constant row (onnxruntime's optimizer makes one ``Gemm`` of the two).
     """
-    return rewrite(model, {"Gemm": _plain_gemm})
-
-
-def _plain_gemm(node: onnx.NodeProto, editor: Editor) -> bool:
     (a, b), c = node.input[:2], node.input[2] if len(node.input) > 2 else ""
     if b not in editor.constants:
         return False
@@ -292,9 +264,9 @@ def biased_products(model: onnx.ModelProto) -> onnx.ModelProto:
     onnxruntime's quantizer gives the bias of a ``Gemm`` the scale of the sums, and that of ``MatMul`` and ``Add`` eight
     bits of its own. Shapes must be known; what is not is left alone.
     """
-    if not has_operators(model, frozenset({"MatMul"})):
+    if not edit.has_operators(model, frozenset({"MatMul"})):
         return model
-    readers = read_counts(model)
+    readers = edit.read_counts(model)
     products = {node.output[0]: node for node in model.graph.node if node.op_type == "MatMul"}
     editor = Editor(model)
     joined: dict[str, tuple[onnx.NodeProto, str]] = {}

@@ -11,10 +11,9 @@ import math
 import mmap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    import onnx
+import onnx
 
 WEIGHT_ELEMENTS = 1 << 14
 WEIGHT_TYPES = (1, 2, 3)
@@ -48,8 +47,6 @@ def of_file(path: Path) -> bytes:
 
 def of_proto(proto: "onnx.ModelProto") -> bytes:
     """The skeleton of a network in memory."""
-    import onnx
-
     if proto.functions or proto.training_info or proto.graph.sparse_initializer:
         raise NoSkeleton("functions, training or sparse tensors")
     result = onnx.ModelProto(ir_version=proto.ir_version, opset_import=proto.opset_import)
@@ -69,7 +66,6 @@ def of_proto(proto: "onnx.ModelProto") -> bytes:
 
 def parse(skeleton: bytes) -> "onnx.ModelProto":
     """The network that a skeleton stands for; its weights have no data."""
-    import onnx
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
 
     proto = onnx.ModelProto()

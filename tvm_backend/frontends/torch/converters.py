@@ -136,10 +136,8 @@ def _select(site: Site) -> Any:
 
 def _index(site: Site) -> Any:
     """``x[i, :, j]``: indices are broadcast to one another and belong together, those below zero count from the end.
-
     What they choose stands where they stood, or first if an axis without an index is between them. TVM 0.27 takes what
-    lies before the tensor for negative indices, and every combination of some pairs of indices.
-    """
+    lies before the tensor for negative indices, and every combination of some pairs of indices."""
     x, node = site.at(0, "self"), site.node
     shape, rank = ir.shape_of(x), len(ir.shape_of(x))
     given = {axis: site.importer.env[index] for axis, index in enumerate(node.args[1]) if index is not None}
@@ -181,12 +179,6 @@ def _places(indices: Sequence[Any], extents: Sequence[int], site: Site) -> Any:
     return place
 
 
-def _scatter_add(site: Site) -> Any:
-    """TVM 0.27 has the operator, but no converter."""
-    x, axis, index, source = site.first("self", "dim", "index", "src")
-    return site.emit("scatter_elements", x, index, source, axis=int(axis), reduction="add")
-
-
 def _arange(site: Site) -> Any:
     """Numbers in equal steps; TVM 0.27 counts wrong where they go down."""
     result, args = site.node.meta["val"], site.node.args
@@ -207,7 +199,9 @@ def _triangle(name: str) -> Callable[[Site], Any]:
 _CONVERTERS: Mapping[str, Callable[[Site], Any]] = {
     "select.int": _select,
     "index.Tensor": _index,
-    "scatter_add.default": _scatter_add,
+    "scatter_add.default": lambda site: site.emit(  # TVM 0.27 has the operator, but no converter
+        "scatter_elements", site.at(0, "self"), site.at(2, "index"), site.at(3, "src"), axis=int(site.at(1, "dim")),
+        reduction="add"),
     "tril_indices.default": _triangle("tril_indices"),
     "triu_indices.default": _triangle("triu_indices"),
     **dict.fromkeys(("arange.default", "arange.start", "arange.start_step"), _arange),

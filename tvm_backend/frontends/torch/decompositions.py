@@ -33,8 +33,10 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten._embedding_bag_forward_only.default: _embedding_bag,
         aten.floor_divide.default: _floor_divide,
         aten.histc.default: _histogram,
-        aten.index_add.default: _index_add,
-        aten.index_copy.default: _index_copy,
+        aten.index_add.default: lambda x, dim, index, source, *, alpha=1: _put(x.movedim(dim, 0), index, (
+            source if alpha == 1 else source * alpha).movedim(dim, 0), True).movedim(0, dim),
+        aten.index_copy.default: lambda x, dim, index, source: _put(
+            x.movedim(dim, 0), index, source.movedim(dim, 0), False).movedim(0, dim),
         aten.index_put.default: _index_put,
         aten.layer_norm.default: _layer_norm,
         aten.__lshift__.Scalar: lambda x, bits: x * 2 ** bits,
@@ -199,15 +201,6 @@ def _put(x: Tensor, places: Tensor, values: Tensor, accumulate: bool) -> Tensor:
     if accumulate:
         return torch.scatter_add(x, 0, wide, values)
     return torch.scatter(x, 0, wide, values)
-
-
-def _index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Any:
-    values = source if alpha == 1 else source * alpha
-    return _put(x.movedim(dim, 0), index, values.movedim(dim, 0), True).movedim(0, dim)
-
-
-def _index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
-    return _put(x.movedim(dim, 0), index, source.movedim(dim, 0), False).movedim(0, dim)
 
 
 def _layer_norm(

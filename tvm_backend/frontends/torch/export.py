@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from archloom.oracle.errors import InputError, ModelError
-from archloom.tvm_backend.frontends.torch.pt2_files import quiet
+from archloom.tvm_backend.frontends.torch.pt2_files import quiet, summary
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.model import Model, make_model
 
@@ -56,7 +56,7 @@ def export(module: torch.nn.Module, example_inputs: Any, name: str) -> Any:
         with torch.no_grad(), warnings.catch_warnings(action="ignore"):
             return torch.export.export(evaluated(module), inputs)
     except Exception as error:  # dynamo, functorch and the module's own code raise as they like
-        raise ModelError(f"{name}: torch.export fails: {_summary(error)}") from error
+        raise ModelError(f"{name}: torch.export fails: {summary(error)}") from error
 
 
 def example_tensors(example_inputs: Any, name: str) -> tuple[Any, ...]:
@@ -89,7 +89,7 @@ def load_program(program: torch.export.ExportedProgram, name: str, input_names: 
             decomposed = _promoted(program.run_decompositions(table))
             module = compat.from_exported_program(quantized.with_values(decomposed), converters.table())
     except compat.IMPORT_ERRORS as error:
-        raise ModelError(f"{name}: cannot be imported from torch: {_summary(error)}") from error
+        raise ModelError(f"{name}: cannot be imported from torch: {summary(error)}") from error
     outputs = [str(o) for o in program.graph_signature.user_outputs if o is not None]
     results = len(ir.outputs_of(module["main"]))
     labels = outputs if len(outputs) == results else [f"output{i}" for i in range(results)]
@@ -124,11 +124,5 @@ def to_onnx(
             program = torch.onnx.export(evaluated(module), inputs, dynamo=True, verbose=False, input_names=input_names)
         proto: onnx.ModelProto = program.model_proto
     except Exception as error:  # any converter, the module's own code, or a missing onnxscript
-        raise ModelError(f"{name}: torch.onnx cannot export it: {_summary(error)}") from error
+        raise ModelError(f"{name}: torch.onnx cannot export it: {summary(error)}") from error
     return proto
-
-
-def _summary(error: BaseException) -> str:
-    """The lines of an exception of torch that say something."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {' '.join(lines)[:400]}"

@@ -59,8 +59,13 @@ def read_program(path: Path) -> torch.export.ExportedProgram:
         program.state_dict.update({name: torch.nn.Parameter(t, requires_grad=False) for name, t in tensors.items()})
         return program
     except Exception as error:  # torch raises whatever its parts raise
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise ModelError(f"{path}: torch cannot load it: {type(error).__name__}: {' '.join(lines)[:300]}") from error
+        raise ModelError(f"{path}: torch cannot load it: {summary(error, 300)}") from error
+
+
+def summary(error: BaseException, most: int = 400) -> str:
+    """The lines of an exception of torch that say something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {' '.join(lines)[:most]}"
 
 
 def _register_operators(of_transformers: bool) -> None:

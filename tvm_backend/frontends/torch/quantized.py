@@ -47,11 +47,6 @@ def _parameter(value: Any, dtype: str) -> Any:
     return value if hasattr(value, "ty") else constant(value, dtype)
 
 
-def _integer_product(site: Site) -> Any:
-    """``_int_mm``, int32 from bytes, in the form in which targets recognize products of bytes."""
-    return site.emit("astype", site.emit("matmul", _real(site, site.at(0)), _real(site, site.at(1))), "int32")
-
-
 def _real(site: Site, x: Any) -> Any:
     """Bytes as floats of the same values."""
     one, zero = constant(1, "float32"), constant(0, ir.dtype_of(x))
@@ -153,7 +148,9 @@ def _quantize_computed(x: Tensor, scale: Tensor, zero: Tensor, low: Any, high: A
 
 
 CONVERTERS: Mapping[str, Callable[[Site], Any]] = {
-    "_int_mm.default": _integer_product,
+    # int32 from bytes, in the form in which targets recognize products of bytes
+    "_int_mm.default": lambda site: site.emit(
+        "astype", site.emit("matmul", _real(site, site.at(0)), _real(site, site.at(1))), "int32"),
     "quantize_per_tensor.default": _quantize,
     "dequantize_per_tensor.default": _dequantize,
     "dequantize_per_channel.default": _dequantize_channels,

@@ -1,4 +1,5 @@
-"""GEMM of signed bytes on AMX: B is packed by AVX-512, tiles are multiplied, sums are requantized by AVX-512.
+"""The UMA target ``amx``: GEMM of signed bytes on the matrix unit of an x86 core. B is packed by AVX-512, tiles are
+multiplied, sums are requantized by AVX-512.
 
 *Packing.* A tile of B holds four rows of it side by side, byte by byte in turn (VNNI). Four loads widen bytes to words,
 shifts and ors put them together, and a row of 16 words goes to the workspace; columns and rows that B has not are zero.
@@ -16,14 +17,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-from archloom.acadl_models.amx import LINE_BYTES, ROWS
-from archloom.mapper.mapping import Mapping as TileMapping
+import numpy as np
+
+from archloom.acadl_models.amx import LINE_BYTES, MACS_PER_CYCLE, ROWS, amx
+from archloom.mapper.lines import Cache
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr, Node
-from archloom.uma_targets.kit import Gemm, Nodes, Piece, ceil_div, each, pieces, repeat
+from archloom.uma_targets import kit
+from archloom.uma_targets.kit import Gemm, Issue, Loop, Nodes, Piece, Tiling, ceil_div, each, pieces, repeat
 from archloom.uma_targets.kit.nest import float_bits
+
+GRAPH = kit.GraphOptions(amx)
 
 LANES = 16
 TILE = ROWS * LINE_BYTES
@@ -41,7 +48,7 @@ GROUP = 8
 """Rows of C that are requantized at a time."""
 
 
-def emit(gemm: Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:
+def emit(gemm: Gemm, mapping: kit.TileMapping, parameters: Mapping[str, int]) -> Nodes:
     """The instructions of one product."""
     return Emission(gemm, mapping).body()
 
@@ -52,7 +59,7 @@ def depth_of(k: int) -> tuple[int, int]:
     return tiles, 4 * ceil_div(ceil_div(k, tiles), 4)
 
 
-def workspace_bytes(m: int, n: int, k: int, mapping: TileMapping) -> int:
+def workspace_bytes(m: int, n: int, k: int, mapping: kit.TileMapping) -> int:
     """Bytes for all of B, packed, and a block of C."""
     tiles, depth = depth_of(k)
     return ceil_div(n, LANES) * tiles * depth // 4 * LINE_BYTES + 4 * TILE
@@ -63,7 +70,7 @@ class Emission:
     """Writes the instructions of one product."""
 
     gemm: Gemm
-    mapping: TileMapping
+    mapping: kit.TileMapping
 
     @cached_property
     def depth(self) -> tuple[int, int]:
@@ -114,10 +121,8 @@ class Emission:
         return each("pk", groups, lambda r, group: self._pack_rows(block, mask, r * SETS + first, group.size, bytes_))
 
     def _pack_rows(self, block: Affine, mask: int, row: Affine, rows: int, count: int) -> Iterator[Node]:
-        """Some packed rows of 16 columns: of each ``count`` rows of B, zeros for those that are missing of four.
-
-        Step by step for all rows, so that one need not wait for the other.
-        """
+        """Some packed rows of 16 columns: of each ``count`` rows of B, zeros for those that are missing of four. Step
+        by step for all rows, so that one need not wait for the other."""
         sets = [PACKED + 4 * r for r in range(rows)]
         if not count:
             yield from (_vector("vpxord", first, first, first) for first in sets)
@@ -205,3 +210,33 @@ def _parts(size: int) -> list[int]:
 
 def _mask(columns: int) -> int:
     return WHOLE if columns == LANES else EDGE
+
+
+def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
+    """Blocks of one or two tiles each way; all of k at once."""
+    sizes = {d: [s for s in (LANES, MOST) if s == LANES or e > LANES] for d, e in (("m", shape.m), ("n", shape.n))}
+    return Tiling({**sizes, "k": [shape.k]}, loops=lambda c: _loops(shape, c, hardware))
+
+
+def _loops(shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware) -> Loop:
+    """Blocks of C; for each tile of k loads of rows and columns and their products; then rows of each tile, a few at a
+    time. There is one set of tiles for operands and one of registers for rows; all lines come from the first cache."""
+    tall, wide = (np.asarray(ceil_div(e, c[d])) for e, d in ((shape.m, "m"), (shape.n, "n")))
+    rows, columns = ceil_div(shape.m, ROWS) / tall, ceil_div(shape.n, LANES) / wide  # tiles of a mean block
+    near = (cache.hit_cycles if (cache := Cache.of(hardware)) else 0)
+    tiles, group = rows * columns, shape.m / tall / rows / ceil_div(min(shape.m, ROWS), GROUP)
+    step = Loop(depth_of(shape.k)[0], (Issue("tdpbssd", tiles),), first=(
+        Issue("tileloadd", rows + columns, beats=near + ROWS),), slots=1)
+    finish = Loop(ceil_div(min(shape.m, ROWS), GROUP) * tiles, tuple(Issue(name, group) for name in (
+        "vcvtdq2ps", "vmulps", "vmaxps", "vminps", "vcvtps2dq")), first=(Issue("vmovups_load", group, beats=near),),
+        last=(Issue("vpmovsdb_m", group, beats=near),), slots=1)
+    return Loop(tall * wide, (step, Issue("tilestored", tiles, beats=near + ROWS), finish))
+
+
+class Amx(kit.KitTarget):
+    """Intel AMX: products of tiles of bytes."""
+
+    kit = kit.GemmKit(
+        name="amx", isa="amx", graph=GRAPH.graph, options=GRAPH.options(), emit=emit, tiling=_tiling,
+        description="an x86 core's matrix unit with tiles of 16 x 64 bytes and AVX-512 around it (Intel AMX)",
+        macs_per_cycle=lambda graph: MACS_PER_CYCLE, workspace_bytes=workspace_bytes)

@@ -1,28 +1,32 @@
-"""Matrix products on the AI Engine: tiles of C spread over the cores, each core with its own tiles of A and B.
+"""The UMA target ``ai_engine``: matrix products of int8 networks on all cores, with 16-bit multiplications.
 
-The mapping's dataflow ``RxC`` takes the cores as R rows of C: tiles along m go to the rows in turn, tiles along n to
-the columns. What the cores do at one time is a round; within it, all take the same step of k before the next one, so
-that they work side by side.
+Tiles of C are spread over the cores, each core with its own tiles of A and B. The mapping's dataflow ``RxC`` takes the
+cores as R rows of C: tiles along m go to the rows in turn, tiles along n to the columns. What the cores do at one time
+is a round; within it, all take the same step of k before the next one, so that they work side by side.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
-from archloom.mapper.mapping import Mapping as TileMapping
+import numpy as np
+
+from archloom.acadl_models.ai_engine import PRODUCTS_PER_CYCLE, ai_engine
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr
-from archloom.uma_targets.kit.gemm import Gemm
-from archloom.uma_targets.kit.nest import Nodes, Piece, each, pieces, repeat
+from archloom.uma_targets import kit
+from archloom.uma_targets.kit import Gemm, Issue, Loop, Nodes, Piece, Tiling, ceil_div, divided, each, pieces, repeat
+
+GRAPH = kit.GraphOptions(ai_engine)
 
 CoreBody: TypeAlias = Callable[[Affine, Affine, Affine], Nodes]
 
 
-def emit(gemm: Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:
+def emit(gemm: Gemm, mapping: kit.TileMapping, parameters: Mapping[str, int]) -> Nodes:
     """The instructions of one product; MappingError if a tile is larger than a core's or the cores are too few."""
     sizes = {d: mapping.size(d) for d in "mnk"}
     ways = re.fullmatch(r"(\d+)x(\d+)", mapping.dataflow)
@@ -31,7 +35,8 @@ def emit(gemm: Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nod
         raise MappingError(f"{mapping}: expected tiles of at most {parameters['tile']} elements and a dataflow such as "
                            f"2x4 of at most {parameters['cores']} cores")
     return [node for m in bands(gemm.m, sizes["m"], rows) for n in bands(gemm.n, sizes["n"], columns)
-            for node in _rounds(gemm, sizes, columns, m, n)]
+            for node in repeat("mt", m.rounds, lambda i, m=m, n=n: repeat(  # type: ignore[misc]
+                "nt", n.rounds, lambda j: _Round(gemm, sizes, columns, m, n, i, j).nodes()))]
 
 
 @dataclass(frozen=True)
@@ -56,12 +61,6 @@ def bands(extent: int, size: int, ways: int) -> list[Band]:
         found += [Band(0, rounds, 0, ways, size)] if rounds else []
         found += [Band(rounds * ways, 1, 0, left, size)] if left else []
     return found
-
-
-def _rounds(gemm: Gemm, sizes: Mapping[str, int], columns: int, m: Band, n: Band) -> Nodes:
-    """All rounds of two bands."""
-    return repeat("mt", m.rounds, lambda i: repeat("nt", n.rounds, lambda j: _Round(
-        gemm, sizes, columns, m, n, i, j).nodes()))
 
 
 @dataclass(frozen=True)
@@ -120,3 +119,38 @@ class _Round:
             "write_c", core=core, dram=gemm.c_at(row, column), pitch=gemm.strides[2], slot=self.slot, rows=self.m.size,
             cols=self.n.size, scale=gemm.scale_bits, low=gemm.lowest,
         )]
+
+
+def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
+    tile, cores = options["tile"], options["rows"] * options["columns"]
+    # rows and columns as which the cores may be taken: all that leave none over
+    ways = np.array([(rows, cores // rows) for rows in range(1, cores + 1) if cores % rows == 0])
+    sizes = {d: divided(e, most=tile) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k))}
+    def loops(c: kit.Columns) -> Loop:
+        """Rounds of tiles on all cores; for each step of k two streams and a product; operands and sums take turns."""
+        m, n, k = (c[d] for d in "mnk")
+        tall, wide = (np.asarray(ceil_div(e, t)) for e, t in ((shape.m, m), (shape.n, n)))
+        rows, columns = ways[c["dataflow"], 0], ways[c["dataflow"], 1]
+        rounds = ceil_div(tall, rows) * ceil_div(wide, columns)
+        many = tall * wide / rounds
+        deep = np.asarray(ceil_div(shape.k, k))
+        depth = shape.k / deep
+        read = Issue("read_a", many, depth * shape.item, m, units=many)
+        mmul = Issue("mmul", many, units=many, values={"m": m, "n": n, "k": depth})
+        write = Issue("write_c", many, n * shape.out_item, m, units=many)
+        bias = replace(read, mnemonic="read_bias", moves=4 * n, pieces=1)
+        step = Loop(deep, (mmul,), first=(read, replace(read, mnemonic="read_b", moves=n * shape.item, pieces=depth)),
+                    slots=2)
+        tiles = Loop(rounds, (step,), first=(bias,) if shape.bias else (), last=(write,), slots=2)
+        return Loop(1, (tiles,), alone=tuple(replace(i, times=1) for i in (mmul, write)))
+
+    return Tiling(sizes, dataflows=tuple(f"{rows}x{columns}" for rows, columns in ways), loops=loops)
+
+
+class AiEngine(kit.KitTarget):
+    """Versal AI Engine cores joined by streams."""
+
+    kit = kit.GemmKit(
+        name="ai_engine", isa="ai_engine", graph=GRAPH.graph, options=GRAPH.options(), emit=emit, tiling=_tiling,
+        description="Versal AI Engine cores joined by 32-bit streams: FIR filters, and int8 GEMM with 16-bit products",
+        macs_per_cycle=lambda graph: PRODUCTS_PER_CYCLE * graph.parameters["cores"], patience=5)

@@ -1,1 +1,0 @@
-"""Intel AMX with AVX-512: UMA target (:mod:`~archloom.uma_targets.amx.target`) and emission."""

@@ -1,1 +1,0 @@
-"""OMA, the One MAC Accelerator: UMA target (:mod:`~archloom.uma_targets.oma.target`) and emission."""

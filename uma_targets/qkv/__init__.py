@@ -1,1 +1,0 @@
-"""QKV: UMA target (:mod:`~archloom.uma_targets.qkv.target`) and emission of products; attention is in examples."""
