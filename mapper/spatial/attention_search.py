@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper.objective import Objective
 from archloom.mapper.spatial.attention import Attention, AttentionPlan, faults_of
 from archloom.mapper.spatial.attention_cost import attention_cycles
@@ -13,9 +13,6 @@ from archloom.mapper.spatial.attention_energy import attention_joules
 from archloom.mapper.spatial.attention_space import ANYTHING, AttentionRules, AttentionSpace, attention_space
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.trials import TOP_K, Found, Kind, Measured, Wishes
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
 
 
 def search_attention(

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.errors import StreamError
 from archloom.oracle.resolved import Read, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream, Window, Write
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
 
 ENUMERATED = 1 << 22
 """Instances of an instruction whose addresses are looked at one by one; ranges decide nearly always before that."""

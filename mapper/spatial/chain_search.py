@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper.objective import Objective
 from archloom.mapper.spatial.chain import Chain, ChainPlan, faults_of
 from archloom.mapper.spatial.chain_cost import chain_cycles
@@ -13,9 +13,6 @@ from archloom.mapper.spatial.chain_energy import chain_joules
 from archloom.mapper.spatial.chain_space import ChainSpace, chain_space
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.trials import TOP_K, Found, Kind, Measured, Wishes
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
 
 
 def search_chain(

@@ -11,7 +11,6 @@ from archloom.mapper.spatial.bounds import check
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.placing import Shapes, placed, program
 from archloom.mapper.spatial.plan import Plan, TileGemm
-from archloom.mapper.spatial.signalling import signalled
 from archloom.mapper.spatial.zones import Wave, Zone, halves, waves
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream

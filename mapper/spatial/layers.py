@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper import cache
+from archloom.mapper import workload as wl
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.spatial.attention import Attention, AttentionPlan
 from archloom.mapper.spatial.batched import Product
@@ -19,13 +20,9 @@ from archloom.mapper.spatial.parts import Contraction, PartedPlan
 from archloom.mapper.spatial.plan import Plan
 from archloom.mapper.spatial.sweep import Sweep, SweepPlan
 from archloom.mapper.spatial.workloads import AnyPlan, AnyWork, emitted, search_workload
+from archloom.mapper.workload import Workload
 from archloom.oracle.errors import MappingError
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.mapper import workload as wl
-    from archloom.mapper.workload import Workload
-    from archloom.oracle.stream import Stream
+from archloom.oracle.stream import Stream
 
 
 def described(kind: str, spread: str) -> str:
@@ -126,8 +123,6 @@ def convolution(
 ) -> "Workload":
     """A ``conv2d`` in tiles; ``c`` and ``o`` are channels of each of ``groups``. MappingError for a ``grid`` on
     which it cannot lie."""
-    from archloom.mapper import workload as wl
-
     made = Convolution(n, h, w, c * groups, o * groups, (kh, kw), stride, padding, dilation, groups,
                        Epilogue(bias=epilogue.bias, residual=epilogue.residual), grid)
     return wl.tiled_conv2d(

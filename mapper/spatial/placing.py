@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper.spatial.machine import Machine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import HbmTensor, Node, Stream
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
 
 ISA = "wormhole"
 """Of every mesh."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper.explore import least
 from archloom.mapper.objective import Objective
 from archloom.mapper.spatial.cost import cycles
@@ -22,9 +22,6 @@ from archloom.mapper.spatial.plan import Plan, TileGemm
 from archloom.mapper.spatial.space import EVERYTHING, Rules, Space, risen, space
 from archloom.mapper.spatial.trials import TOP_K, Attempts, Found, Measured, Wishes, tried
 from archloom.oracle.errors import MappingError
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
 
 _RISEN = 400
 """Candidates for each that is simulated whose first steps are also tried at other depths."""

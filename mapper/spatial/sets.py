@@ -11,17 +11,24 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TypeAlias, Union
 
+from archloom.acadl_models.acadl import (
+    READ_DATA,
+    ArchitectureGraph,
+    DataStorage,
+    FunctionalUnit,
+    Link,
+    MemoryInterface,
+    RegisterFile,
+    SetAssociativeCache,
+)
 from archloom.mapper.compute import Compute, computes
 from archloom.mapper.hardware import Port
 from archloom.mapper.spatial.df import ComputeUnit, Cores, Item, Memories, Scalar
 from archloom.mapper.spatial.fitting import Point
 from archloom.oracle.errors import TargetError
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph, DataStorage, FunctionalUnit, Link, RegisterFile
-    from archloom.oracle.taidl.isa import Isa
+from archloom.oracle.taidl.isa import Isa
 
 HBM = "hbm"
 """The buffer that is the global memory."""
@@ -219,8 +226,6 @@ class Sets:
     @cached_property
     def ports(self) -> dict[str, "Link"]:
         """Links through which several units write a storage that is not read over them."""
-        from archloom.acadl_models.acadl import READ_DATA
-
         writers: dict[tuple[str, str], set[str]] = {}
         read, links = set(), {}
         for edge in self.graph.edges:
@@ -249,8 +254,6 @@ class Sets:
 
     @cached_property
     def _memories(self) -> dict[str, tuple[Place, Instances]]:
-        from archloom.acadl_models.acadl import READ_DATA
-
         known: dict[str, list[str]] = {}
         read = {edge.source.name for edge in self.graph.edges if edge.kind is READ_DATA}
         for name in (*self.holds, *(cache.name for cache in self.graph.caches)):
@@ -356,8 +359,6 @@ class Sets:
             yield Memories(made.name, made.dims, *self.port(mine[0][0], sizes.pop()))
 
     def size(self, name: str) -> int:
-        from archloom.acadl_models.acadl import MemoryInterface, RegisterFile, SetAssociativeCache
-
         place = self.graph[name]
         if isinstance(place, RegisterFile):
             return max(1, place.data_width * len(place.registers) // 8)
@@ -367,8 +368,6 @@ class Sets:
 
     def port(self, name: str, size: int) -> tuple[int, int | float | None, int | None, int | None]:
         """Bytes, bytes a cycle of a port (None: as many as it holds), ports, latency; of each of its channels."""
-        from archloom.acadl_models.acadl import DataStorage
-
         place = self.graph[name]
         if not isinstance(place, DataStorage):
             return size, None, None, None
@@ -384,6 +383,4 @@ class Sets:
 
     def path(self, storage: Storage) -> tuple[Storage, ...]:
         """The storage, and what lies behind a cache."""
-        from archloom.acadl_models.acadl import DataStorage
-
         return self.graph.path(storage) if isinstance(storage, DataStorage) else (storage,)

@@ -21,6 +21,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from archloom.mapper.spatial.deadlock import check_handshakes
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.nests import Box, Path, boxes, distributed, looped, unrolled
 from archloom.mapper.spatial.queues import QUEUES, pair_keys
@@ -43,8 +44,6 @@ _COUNT = len(QUEUES)
 def signalled(stream: Stream, machine: Machine, what: str) -> Stream:
     """``stream`` with signals and waits, which are checked. MappingError, with the name of the plan ``what``, if a core
     has too few semaphores, or if the program cannot have any."""
-    from archloom.mapper.spatial.deadlock import check_handshakes
-
     if not machine.semaphores:
         raise MappingError(f"{what} needs semaphores, of which a core has 0")
     program = _apart(_Program(stream, machine))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.queues import BUFFERS, core_name
+from archloom.oracle import taidl
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.resolve import resolve
@@ -112,8 +113,6 @@ class Touches:
 def touches(stream: Stream, machine: Machine) -> Touches:
     """Those of a stream's instructions but ``launch``; MappingError for one that is in no queue of a machine with
     semaphores."""
-    from archloom.oracle import taidl
-
     resolved = resolve(stream, taidl.load(stream.isa, **dict(stream.parameters)))
     parts: list[tuple[Numbers, ...]] = []
     far: list[_Runs] = []

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.timing.energy import has_energy
 from archloom.mapper.explore import Trial, explore, least, ranked
 from archloom.mapper.objective import OBJECTIVES, Objective, is_time, objective_of
 from archloom.mapper.spatial.machine import Machine
@@ -20,10 +22,7 @@ from archloom.mapper.spatial.placing import Shapes, check_memory
 from archloom.mapper.spatial.rates import Rates, measured_joules
 from archloom.mapper.spatial.timing import simulated
 from archloom.oracle.errors import MappingError
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.oracle.stream import Stream
+from archloom.oracle.stream import Stream
 
 TOP_K = 5
 """Candidates that are simulated, as in the paper."""
@@ -126,8 +125,6 @@ class Attempts(Generic[P]):
 
 def _rates(graph: "ArchitectureGraph", objective: Objective) -> Rates | None:
     """The energies of a graph; a function of one's own may do without."""
-    from archloom.acadl_models.timing.energy import has_energy
-
     return Rates.of(graph) if has_energy(graph) or objective in OBJECTIVES.values() else None
 
 

@@ -15,18 +15,18 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA, ACADLEdge, ArchitectureGraph, FunctionalUnit
 from archloom.acadl_models.fit import Traffic, traffic
 from archloom.mapper.spatial.affine_map import AffineMap
 from archloom.mapper.spatial.df import Description, Item, Links, SpatialDim
 from archloom.mapper.spatial.fitting import Pairs, Point, fitted
+from archloom.mapper.spatial.machine import is_mesh
 from archloom.mapper.spatial.sets import HBM, Instances, Place, Sets, Storage, family
-from archloom.oracle.errors import TargetError
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ACADLEdge, ArchitectureGraph, FunctionalUnit
-    from archloom.oracle.taidl.isa import Isa
+from archloom.mapper.spatial.timing import isa_of
+from archloom.oracle import taidl
+from archloom.oracle.errors import ArchloomError, TargetError
+from archloom.oracle.taidl.isa import Isa
 
 
 def described(graph: "ArchitectureGraph", isa: "Isa | None" = None) -> Description:
@@ -39,11 +39,6 @@ def described(graph: "ArchitectureGraph", isa: "Isa | None" = None) -> Descripti
 
 def isa_named(graph: "ArchitectureGraph") -> "Isa":
     """The ISA of a mesh of cores, or the one with the graph's name; TargetError if there is none."""
-    from archloom.mapper.spatial.machine import is_mesh
-    from archloom.mapper.spatial.timing import isa_of
-    from archloom.oracle import taidl
-    from archloom.oracle.errors import ArchloomError
-
     if is_mesh(graph):
         return isa_of(graph)
     try:
@@ -87,8 +82,6 @@ class _View(Sets):
 
     @cached_property
     def _edges(self) -> dict[str, list[tuple[Storage, "ACADLEdge"]]]:
-        from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA
-
         found: dict[str, list[tuple[Storage, ACADLEdge]]] = {}
         for edge in self.graph.edges:
             if edge.kind in (READ_DATA, WRITE_DATA):

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper.objective import Objective
 from archloom.mapper.spatial import sweep
 from archloom.mapper.spatial.attention import Attention, AttentionPlan
@@ -35,17 +36,13 @@ from archloom.mapper.spatial.parts_emit import PartedEmitter, emit_parts
 from archloom.mapper.spatial.plan import Plan, TileGemm
 from archloom.mapper.spatial.rates import Rates
 from archloom.mapper.spatial.search import nothing_fits, search
-from archloom.mapper.spatial.signalling import signalled
 from archloom.mapper.spatial.space import EVERYTHING, Rules, Space, space
 from archloom.mapper.spatial.sweep import Sweep, SweepPlan, SweepSpace, sweep_cycles, sweep_space
 from archloom.mapper.spatial.sweep_emit import emit_sweep
 from archloom.mapper.spatial.sweep_energy import sweep_joules
 from archloom.mapper.spatial.trials import TOP_K, Found, Kind, Measured, Wishes
 from archloom.oracle.errors import MappingError
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.oracle.stream import Stream
+from archloom.oracle.stream import Stream
 
 EMITTERS: dict[type[Contraction], type[PartedEmitter]] = {
     Product: ProductEmitter, Convolution: ConvolutionEmitter,
