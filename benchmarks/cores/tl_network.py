@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from archloom.mapper.spatial.emit import Emitter, Nodes, Place, _pairs, operands, repeat
+from archloom.mapper.spatial.emit import Emitter, Nodes, Place, _pairs, repeat, tensors_of
 from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.placing import program
+from archloom.mapper.spatial.placing import placed, program
 from archloom.mapper.spatial.plan import Plan, TileGemm
 from archloom.mapper.spatial.zones import Wave
 from archloom.oracle.affine import Affine
@@ -106,9 +106,9 @@ class Gathering(Emitter):
 
 def gathered(gemm: TileGemm, plan: Plan, machine: Machine) -> Stream | None:
     """The program with collected results; None where a core has no room for them beside its operands."""
-    tensors = a, b, c = operands(gemm)
-    emitter = Gathering(gemm, plan, machine, a.address, b.address, c.address, False)
+    tensors = a, b, c = placed(tensors_of(gemm))
+    emitter = Gathering(gemm, plan, machine, a.address, b.address, c.address)
     block = plan.block[0] * plan.block[1]
     if emitter.region(0) + emitter.region(1) + block * (1 + plan.columns[1]) > machine.tiles:
         return None
-    return program(machine, tensors, emitter.nodes(), "gathered")
+    return program(machine, tensors, [Instr.make("launch"), *emitter.nodes()], "gathered")

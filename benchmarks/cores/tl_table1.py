@@ -62,16 +62,15 @@ class Simulated:
 
 def simulated_row(size: int, graph: "ArchitectureGraph") -> Simulated:
     """The plan found with spatial reuse, and the same with a load of each core in place of every broadcast."""
-    from archloom.mapper.spatial.emit import emit
     from archloom.mapper.spatial.machine import Machine
     from archloom.mapper.spatial.plan import TileGemm
-    from archloom.mapper.spatial.search import search
     from archloom.mapper.spatial.timing import simulated
+    from archloom.mapper.spatial.workloads import emitted, search
 
     gemm = TileGemm.of(size, size, size)
     best = search(gemm, graph, rules=_rules(), refine=False).best
     apart = replace(best.plan, a=("none", best.plan.a[1]), b=("none", best.plan.b[1]))
-    return Simulated(best.cycles, simulated(emit(gemm, apart, Machine.of(graph)), graph).cycles, best.plan)
+    return Simulated(best.cycles, simulated(emitted(gemm, apart, Machine.of(graph)), graph).cycles, best.plan)
 
 
 def main() -> None:
@@ -101,7 +100,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _table(table: list[Measured]) -> list[dict[str, Any]]:
     from archloom.acadl_models.wormhole import wormhole
     from archloom.mapper.spatial.plan import TileGemm
-    from archloom.mapper.spatial.search import search
+    from archloom.mapper.spatial.workloads import search
 
     graph = wormhole()
     rows: list[dict[str, Any]] = []

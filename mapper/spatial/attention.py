@@ -9,10 +9,9 @@ the other, so that a block ends at few positions and its loop over keys can end 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,7 +19,8 @@ from numpy.typing import NDArray
 
 from archloom.mapper.spatial.arrays import from_tiles, to_tiles
 from archloom.mapper.spatial.machine import SIDE, Machine
-from archloom.mapper.spatial.plan import LEVELS, PATTERNS, Level, Pattern
+from archloom.mapper.spatial.placing import Shapes
+from archloom.mapper.spatial.plan import AttentionPlan
 from archloom.oracle.errors import MappingError
 
 Number: TypeAlias = Any
@@ -84,6 +84,15 @@ class Attention:
             rows = self.group * -(-self.queries // SIDE)
         return rows, -(-self.keys // SIDE), -(-self.width // SIDE)
 
+    def tensors(self) -> Shapes:
+        """Names and shapes in memory of all operands, the result O the last."""
+        queries, keys, width = self.tiles
+        shapes = {"Q": (queries, width), "K": (keys, width), "V": (keys, width)}
+        if self.bias:
+            shapes["B"] = queries, keys
+        shapes["O"] = queries, width
+        return tuple((label, (self.problems, *shape, SIDE, SIDE)) for label, shape in shapes.items())
+
     def seen(self, first: int, last: int) -> tuple[int, int]:
         """How many keys all queries of tiles ``first`` to ``last`` see, and how many any of them does."""
         if self.past is None:
@@ -135,54 +144,6 @@ class Attention:
         return whole.reshape(self.problems, self.group, self.queries, self.width)
 
 
-@dataclass(frozen=True, order=True)
-class AttentionPlan:
-    """``block``: tiles of queries and of keys that a core works on at a time.
-
-    ``rows``, ``columns``: how problems and queries are spread over each dimension of the mesh. ``keys``: how tiles of
-    keys and values reach the cores that share them, and whether a core keeps all of them while it goes on to its next
-    queries of the same problem. ``parts``: over how many cores along rows and columns the keys of a block of queries
-    are dealt out, whose results are merged over the network (flash decoding).
-    """
-
-    block: tuple[int, int]
-    rows: tuple[int, int]
-    columns: tuple[int, int]
-    keys: tuple[Pattern, Level]
-    parts: tuple[int, int] = (1, 1)
-
-    def spread(self, loop: int) -> int:
-        """Over how many cores problems (0), queries (1) or the keys of a block (2) are spread."""
-        if loop == 2:
-            return self.parts[0] * self.parts[1]
-        return self.rows[loop] * self.columns[loop]
-
-    def __str__(self) -> str:
-        """One line, such as ``4x5 rows p8 columns q8 K,V:row stream``."""
-        def spread(name: str, *over: int) -> str:
-            return f"{name} " + (" ".join(f"{x}{n}" for x, n in zip("pqk", over) if n > 1) or "-")
-
-        rows, columns = spread("rows", *self.rows, self.parts[0]), spread("columns", *self.columns, self.parts[1])
-        return f"{self.block[0]}x{self.block[1]} {rows} {columns} K,V:{' '.join(self.keys)}"
-
-    def to_json(self) -> str:
-        """Canonical JSON text; :meth:`from_json` gives the equal plan."""
-        return json.dumps(asdict(self), separators=(",", ":"))
-
-    @staticmethod
-    def from_json(text: str) -> "AttentionPlan":
-        """The plan written by :meth:`to_json`; MappingError for anything else."""
-        try:
-            fields = json.loads(text)
-            pairs = [tuple(int(v) for v in fields[name]) for name in ("block", "rows", "columns", "parts")]
-            pattern, level = fields["keys"]
-            if any(len(p) != 2 or min(p) < 1 for p in pairs) or pattern not in PATTERNS or level not in LEVELS:
-                raise ValueError("expected pairs of numbers of at least 1, a pattern and a level")
-            return AttentionPlan(pairs[0], pairs[1], pairs[2], (pattern, level), pairs[3])  # type: ignore[arg-type]
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise MappingError(f"expected the JSON of a plan of attention, found {text[:80]!r}: {error}") from error
-
-
 SCORE_SLOTS = 2
 """Blocks of scores, and of weights, in a core: the matrix unit makes the next while the vector unit turns one into
 weights."""
@@ -215,18 +176,11 @@ def footprint(attention: Attention, plan: AttentionPlan) -> tuple[int, int, int]
 
 def check(attention: Attention, plan: AttentionPlan, machine: Machine) -> None:
     """MappingError that names every bound which the plan breaks."""
-    faults = faults_of(attention, plan, machine)
-    if faults:
-        raise MappingError(faults)
+    plan.check(attention, faults_of(attention, plan, machine))
 
 
-def faults_of(attention: Attention, plan: AttentionPlan, machine: Machine) -> str:
-    """Every bound which the plan breaks; nothing if there is none."""
-    faults = list(_faults(attention, plan, machine))
-    return f"plan {plan} for {attention}: " + "; ".join(faults) if faults else ""
-
-
-def _faults(attention: Attention, plan: AttentionPlan, machine: Machine) -> Iterator[str]:
+def faults_of(attention: Attention, plan: AttentionPlan, machine: Machine) -> Iterator[str]:
+    """Every bound which the plan breaks."""
     for name, cores, extent in (("rows", math.prod(plan.rows) * plan.parts[0], machine.rows),
                                 ("columns", math.prod(plan.columns) * plan.parts[1], machine.columns)):
         if cores != extent:

@@ -12,48 +12,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from archloom.mapper.spatial.attention import OUT_SLOTS, SCORE_SLOTS, STREAM_SLOTS, Attention, AttentionPlan, check
+from archloom.mapper.spatial.attention import OUT_SLOTS, SCORE_SLOTS, STREAM_SLOTS, Attention
 from archloom.mapper.spatial.attention_steps import Part, Run, Turn, share, turns
 from archloom.mapper.spatial.emit import Nodes, bits, instructions, repeat
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from archloom.mapper.spatial.placing import Shapes, placed, program
+from archloom.mapper.spatial.plan import AttentionPlan
 from archloom.mapper.spatial.zones import Wave, Zone, halves, waves
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolve import MAX_INSTRUCTIONS
-from archloom.oracle.stream import Instr, Stream
+from archloom.oracle.stream import Instr
 
 
-def emit_attention(
-    attention: Attention, plan: AttentionPlan, machine: Machine, *, name: str = "attention"
-) -> Stream:
-    """The stream; Q, K, V, a bias B and the result O lie in tiles, problem by problem. MappingError if the plan does
-    not fit.
+def attention_nodes(
+    attention: Attention, plan: AttentionPlan, machine: Machine, places: Mapping[str, int]
+) -> Nodes:
+    """The program after the launch; Q, K, V, a bias B and the result O lie in tiles at ``places``, problem by problem.
 
     Under a causal mask blocks of queries that end at different keys are written out. Where that is more than is
     resolved, blocks end together by twos, fours, ..., which costs them some masked steps.
     """
-    check(attention, plan, machine)
-    tensors = placed(tensors_of(attention))
-    body = _short(attention, plan, machine, {tensor.name: tensor.address for tensor in tensors})
-    return program(machine, tensors, body, name)
-
-
-def tensors_of(attention: Attention) -> Shapes:
-    """Names and shapes in memory of all operands, the result O the last."""
-    queries, keys, width = attention.tiles
-    shapes = {"Q": (queries, width), "K": (keys, width), "V": (keys, width)}
-    if attention.bias:
-        shapes["B"] = queries, keys
-    shapes["O"] = queries, width
-    return tuple((label, (attention.problems, *shape, SIDE, SIDE)) for label, shape in shapes.items())
-
-
-def _short(attention: Attention, plan: AttentionPlan, machine: Machine, places: Mapping[str, int]) -> Nodes:
-    """The program in which as few blocks end together as the number of instructions that are resolved allows."""
     grain, blocks = 1, -(-attention.tiles[0] // plan.block[0])
     while True:
         body = _Emitter(attention, plan, machine, places, grain).nodes()
-        over = -(-instructions(body) // MAX_INSTRUCTIONS)
+        over = -(-(1 + instructions(body)) // MAX_INSTRUCTIONS)
         if over == 1 or grain >= blocks:
             return body
         grain <<= (over - 1).bit_length()
@@ -128,7 +109,7 @@ class _Emitter:
         return turns(self.attention, self.plan, self.grain)
 
     def nodes(self) -> Nodes:
-        found: Nodes = [Instr.make("launch")]
+        found: Nodes = []
         last = self.turns[-1]
         blocks, steps = last.first + last.count, last.before + last.count * last.steps
         for problem in waves(self.attention.problems, 1, self.plan.rows[0], self.plan.columns[0]):

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from archloom.mapper.spatial.attention import Attention, AttentionPlan, needs
+from archloom.mapper.spatial.attention import Attention, needs
 from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.plan import LEVELS, PATTERNS
+from archloom.mapper.spatial.plan import LEVELS, PATTERNS, AttentionPlan
 from archloom.mapper.spatial.space import Columns, crossed
 
 MOST_WAVES = 32

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from archloom.mapper.spatial.attention import Attention, AttentionPlan
+from archloom.mapper.spatial.attention import Attention
 from archloom.mapper.spatial.machine import SIDE
+from archloom.mapper.spatial.plan import AttentionPlan
 from archloom.mapper.spatial.zones import Wave, Zone, waves
 
 

@@ -9,10 +9,9 @@ keeps everything to itself.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +20,13 @@ from archloom.acadl_models.mesh.vector import UNARY
 from archloom.mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
 from archloom.mapper.spatial.epilogue import ACTIVATIONS, Epilogue
 from archloom.mapper.spatial.machine import SIDE, Machine
-from archloom.mapper.spatial.plan import LEVELS, Level, Pattern
+from archloom.mapper.spatial.plan import ChainPlan, Sent
 from archloom.oracle.errors import MappingError
 
 SLOTS = 2
 """Blocks of streamed weights, and of sums where they fit, in a core."""
 
-PATTERNS: tuple[Pattern, ...] = ("none", "row", "column", "down", "across")
+PATTERNS: tuple[Sent, ...] = get_args(Sent)
 
 Number: TypeAlias = Any
 """An integer, or a column of them."""
@@ -106,64 +105,6 @@ class Chain:
         return from_tiles(result[None], (self.m, self.n))[0]
 
 
-@dataclass(frozen=True, order=True)
-class ChainPlan:
-    """``block``: tiles of rows, of hidden columns, of columns of C, and of k, that a core works on at a time.
-
-    ``rows``, ``columns``: over how many cores along each dimension of the mesh rows of A, and the members of a team,
-    are spread. ``weights``: how those reach the cores that use the same, and whether they stay for the next rows.
-    ``shared``: whether the rows of A are loaded once for the members of a team in a row (or in its column).
-    ``together``: how many blocks of hidden columns a step of the second product takes; more than one only of a single
-    row of tiles, where they lie one after the other.
-    """
-
-    block: tuple[int, int, int, int]
-    rows: tuple[int, int]
-    columns: tuple[int, int]
-    weights: tuple[Pattern, Level]
-    shared: bool
-    together: int = 1
-
-    @property
-    def team(self) -> int:
-        """Cores that work on the same rows."""
-        return self.rows[1] * self.columns[1]
-
-    @property
-    def places(self) -> int:
-        """Teams."""
-        return self.rows[0] * self.columns[0]
-
-    def __str__(self) -> str:
-        """One line, such as ``4x12x3x8 rows m8 columns t8 W:column stream A:shared``."""
-        def spread(name: str, over: tuple[int, int]) -> str:
-            return f"{name} " + (" ".join(f"{x}{n}" for x, n in zip("mt", over) if n > 1) or "-")
-
-        return (f"{'x'.join(map(str, self.block))} {spread('rows', self.rows)} {spread('columns', self.columns)} "
-                f"W:{' '.join(self.weights)} A:{'shared' if self.shared else 'none'}"
-                + (f" *{self.together}" if self.together > 1 else ""))
-
-    def to_json(self) -> str:
-        """Canonical JSON text; :meth:`from_json` gives the equal plan."""
-        return json.dumps(asdict(self), separators=(",", ":"))
-
-    @staticmethod
-    def from_json(text: str) -> "ChainPlan":
-        """The plan written by :meth:`to_json`; MappingError for anything else."""
-        try:
-            fields = json.loads(text)
-            block, rows, columns = (tuple(int(v) for v in fields[name]) for name in ("block", "rows", "columns"))
-            pattern, level = fields["weights"]
-            together = int(fields["together"])
-            if (len(block), len(rows), len(columns)) != (4, 2, 2) or min(*block, *rows, *columns, together) < 1:
-                raise ValueError("expected a block of four and spreads of two numbers of at least 1")
-            if pattern not in PATTERNS or level not in LEVELS or not isinstance(fields["shared"], bool):
-                raise ValueError("expected a pattern and a level of weights, and whether A is shared")
-            return ChainPlan(block, rows, columns, (pattern, level), fields["shared"], together)  # type: ignore[arg-type]
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise MappingError(f"expected the JSON of a plan of a chain, found {text[:80]!r}: {error}") from error
-
-
 def needs(
     chain: Chain, block: tuple[Number, Number, Number, Number], team: Number, kept: Number, together: Number
 ) -> tuple[Any, Any]:
@@ -191,18 +132,11 @@ def footprint(chain: Chain, plan: ChainPlan) -> tuple[int, int]:
 
 def check(chain: Chain, plan: ChainPlan, machine: Machine) -> None:
     """MappingError that names every bound which the plan breaks."""
-    faults = faults_of(chain, plan, machine)
-    if faults:
-        raise MappingError(faults)
+    plan.check(chain, faults_of(chain, plan, machine))
 
 
-def faults_of(chain: Chain, plan: ChainPlan, machine: Machine) -> str:
-    """Every bound which the plan breaks; nothing if there is none."""
-    faults = list(_faults(chain, plan, machine))
-    return f"plan {plan} for {chain}: " + "; ".join(faults) if faults else ""
-
-
-def _faults(chain: Chain, plan: ChainPlan, machine: Machine) -> Iterator[str]:
+def faults_of(chain: Chain, plan: ChainPlan, machine: Machine) -> Iterator[str]:
+    """Every bound which the plan breaks."""
     for name, over, extent in (("rows", plan.rows, machine.rows), ("columns", plan.columns, machine.columns)):
         if over[0] * over[1] != extent:
             yield f"it spreads loops over {over[0] * over[1]} {name}, of which there are {extent}"

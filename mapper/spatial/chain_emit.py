@@ -6,28 +6,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from archloom.mapper.spatial.chain import SLOTS, Chain, ChainPlan, beside, check, footprint
+from archloom.mapper.spatial.chain import SLOTS, Chain, beside, footprint
 from archloom.mapper.spatial.emit import Nodes, repeat
 from archloom.mapper.spatial.epilogue import ACTIVATIONS, Beside, finished
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from archloom.mapper.spatial.placing import placed, program
+from archloom.mapper.spatial.plan import ChainPlan
 from archloom.mapper.spatial.zones import Wave, Zone, waves
 from archloom.oracle.affine import Affine
-from archloom.oracle.stream import Instr, Stream
+from archloom.oracle.stream import Instr
 
 
-def emit_chain(chain: Chain, plan: ChainPlan, machine: Machine, *, name: str = "chain") -> Stream:
-    """The stream; all tensors lie in tiles. MappingError if the plan does not fit."""
-    check(chain, plan, machine)
-    shapes = chain.tensors()
-    # biases, which are no whole tiles, lie behind what is
-    tensors = {tensor.name: tensor for tensor in placed(sorted(shapes, key=lambda tensor: len(tensor[1]) == 2))}
-    body = _Emitter(chain, plan, machine, {label: tensor.address for label, tensor in tensors.items()}).nodes()
-    return program(machine, [tensors[label] for label, _ in shapes], body, name)
-
-
-Cores = Callable[[Affine, Affine, Affine], Nodes]
-"""What to do on a core, given its number, its team's number and its number in the team."""
+def chain_nodes(chain: Chain, plan: ChainPlan, machine: Machine, places: Mapping[str, int]) -> Nodes:
+    """The program after the launch; all tensors lie in tiles at ``places``."""
+    return _Emitter(chain, plan, machine, places).nodes()
 
 
 @dataclass(frozen=True)
@@ -75,7 +66,7 @@ class _Emitter:
         return first, second, -(-self.tiles[1] // self.plan.block[3]), sum(run[1] for run in self.chunks)
 
     def nodes(self) -> Nodes:
-        found: Nodes = [Instr.make("launch")]
+        found: Nodes = []
         kept = self.plan.weights[1] == "keep"
         for wave in waves(self.tiles[0], self.plan.block[0], self.plan.rows[0], self.plan.columns[0]):
             for first, count, loads in _peeled(wave, kept):

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from archloom.mapper.spatial.chain import PATTERNS, Chain, ChainPlan, needs
+from archloom.mapper.spatial.chain import PATTERNS, Chain, needs
 from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.plan import LEVELS
+from archloom.mapper.spatial.plan import LEVELS, ChainPlan
 from archloom.mapper.spatial.space import DEPTHS, Columns, crossed
 
 NAMES = ("bm", "bh", "bn", "bk", "rm", "rt", "cm", "ct", "way", "keep", "shared", "together")

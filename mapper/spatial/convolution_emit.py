@@ -79,8 +79,7 @@ class ConvolutionEmitter(PartedEmitter):
             first += p.ys * row
 
     def nodes(self) -> Nodes:
-        launch, *rest = super().nodes()
-        return [launch, *self.around(), *rest]
+        return [*self.around(), *super().nodes()]
 
     def around(self) -> Nodes:
         """Zeros in the tiles before and behind the images of a result on a grid, from sums that are still zero."""

@@ -13,8 +13,9 @@ from archloom.acadl_models.mesh.vector import BINARY, UNARY
 from archloom.mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
 from archloom.mapper.spatial.epilogue import ACTIVATIONS
 from archloom.mapper.spatial.machine import SIDE
+from archloom.mapper.spatial.plan import Pair
 from archloom.mapper.spatial.space import Column
-from archloom.mapper.spatial.sweep import Numbers, Pair, Sweep
+from archloom.mapper.spatial.sweep import Numbers, Sweep
 from archloom.oracle.errors import MappingError
 
 FUNCTIONS: Mapping[str, str] = {

@@ -7,38 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from archloom.mapper.spatial.bounds import check
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from archloom.mapper.spatial.placing import Shapes, placed, program
+from archloom.mapper.spatial.placing import Shapes
 from archloom.mapper.spatial.plan import Plan, TileGemm
 from archloom.mapper.spatial.zones import Wave, Zone, halves, waves
 from archloom.oracle.affine import Affine
-from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream
+from archloom.oracle.stream import Instr, Loop, Node
 
 Nodes = list[Node]
 ZERO = Affine(0)
-
-
-def emit(
-    gemm: TileGemm, plan: Plan, machine: Machine, *, relu: bool = False, name: str = "gemm", semaphores: bool = False
-) -> Stream:
-    """The stream of ``C = A . B``, tiles of f16 in memory and sums of f32. MappingError if the plan does not fit.
-
-    With ``semaphores`` cores hand tiles to each other by explicit signals and waits
-    (:mod:`archloom.mapper.spatial.signalling`), which are checked for deadlocks and for blocks that overtake each other
-    (:mod:`archloom.mapper.spatial.deadlock`); without, by what they read and write.
-    """
-    check(gemm, plan, machine)
-    tensors = a, b, c = operands(gemm)
-    body = Emitter(gemm, plan, machine, a.address, b.address, c.address, relu).nodes()
-    stream = program(machine, tensors, body, name)
-    return signalled(stream, machine, f"plan {plan}") if semaphores else stream
-
-
-def operands(gemm: TileGemm) -> tuple[HbmTensor, HbmTensor, HbmTensor]:
-    """A, B and C, in tiles."""
-    a, b, c = placed(tensors_of(gemm))
-    return a, b, c
 
 
 def tensors_of(gemm: TileGemm) -> Shapes:
@@ -89,7 +66,6 @@ class Emitter:
     a: int
     b: int
     c: int
-    relu: bool
     turns: Affine = ZERO
     """Waves of blocks before."""
 
@@ -143,11 +119,7 @@ class Emitter:
         return waves(extent, self.plan.block[loop], slow, fast)
 
     def nodes(self) -> Nodes:
-        """The whole program."""
-        return [Instr.make("launch"), *self.blocks()]
-
-    def blocks(self) -> Nodes:
-        """All waves, the first iterations of kept operands' loops apart."""
+        """The program after the launch: all waves, the first iterations of kept operands' loops apart."""
         outer, inner = (0, 1) if self.plan.order == "mn" else (1, 0)
         kept = (self.plan.a[1] == "keep", self.plan.b[1] == "keep")
         found: Nodes = []
@@ -398,7 +370,7 @@ class Emitter:
         """What a core does with a block of finished sums at ``acc``: its ``first`` tile of C and its ``size``."""
         dram = (first[0] * self.gemm.n + first[1]) * TILE_BYTES + self.c
         return [Instr.make("store", acc=acc, dram=dram, rows=size[0], cols=size[1], h0=self.gemm.n * TILE_BYTES,
-                           relu=int(self.relu))]
+                           relu=0)]
 
 
 def _pairs(these: tuple[Wave, Wave]) -> Iterator[tuple[Zone, Zone]]:

@@ -9,25 +9,19 @@ from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper import cache
 from archloom.mapper import workload as wl
 from archloom.mapper.mapping import Mapping
-from archloom.mapper.spatial.attention import Attention, AttentionPlan
+from archloom.mapper.spatial.attention import Attention
 from archloom.mapper.spatial.batched import Product
-from archloom.mapper.spatial.chain import ChainPlan
 from archloom.mapper.spatial.convolution import Convolution
 from archloom.mapper.spatial.epilogue import Epilogue
 from archloom.mapper.spatial.grid import Grid
 from archloom.mapper.spatial.machine import SIDE, Machine
-from archloom.mapper.spatial.parts import Contraction, PartedPlan
-from archloom.mapper.spatial.plan import Plan
-from archloom.mapper.spatial.sweep import Sweep, SweepPlan
+from archloom.mapper.spatial.parts import Contraction
+from archloom.mapper.spatial.plan import PLANS, PartedPlan, Plan
+from archloom.mapper.spatial.sweep import Sweep
 from archloom.mapper.spatial.workloads import AnyPlan, AnyWork, emitted, search_workload
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Stream
-
-
-def described(kind: str, spread: str) -> str:
-    """The plan in a mapping's ``spread`` as one line."""
-    return str(_kind(kind).from_json(spread))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,17 +44,8 @@ class MeshPlanner:
 
     def emit(self, workload: "Workload", mapping: Mapping) -> "Stream":
         """The stream of a mapping that :meth:`find` gave; MappingError for another."""
-        plan = _kind(workload.kind).from_json(mapping.spread)
+        plan = PLANS.get(workload.kind, PartedPlan).from_json(mapping.spread)
         return replace(emitted(work_of(workload), plan, self.machine), name=workload.name)
-
-
-_PLANS: dict[str, "type[AttentionPlan | ChainPlan | SweepPlan]"] = {
-    "attention": AttentionPlan, "chain": ChainPlan, "sweep": SweepPlan}
-
-
-def _kind(kind: str) -> "type[AttentionPlan | ChainPlan | SweepPlan | PartedPlan]":
-    """The plans of workloads of a kind."""
-    return _PLANS.get(kind, PartedPlan)
 
 
 def _mapping(kind: str, plan: AnyPlan) -> Mapping:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
 from archloom.mapper.spatial.emit import ZERO, Emitter, Nodes, Place, repeat
 from archloom.mapper.spatial.epilogue import SLOTS, Beside, finished
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from archloom.mapper.spatial.parts import Contraction, PartedPlan, check_parts
-from archloom.mapper.spatial.placing import placed, program
+from archloom.mapper.spatial.parts import Contraction
+from archloom.mapper.spatial.plan import PartedPlan
 from archloom.mapper.spatial.zones import Wave, waves
 from archloom.oracle.affine import Affine
-from archloom.oracle.stream import Instr, Stream
+from archloom.oracle.stream import Instr
 
 _NO_WAVE = Wave(0, 0, ())
 
@@ -32,12 +32,12 @@ class PartedEmitter(Emitter):
     """Blocks of sums that a core has stored before."""
 
     def nodes(self) -> Nodes:
-        """The whole program: waves of products, each dealt out to the parts."""
-        found: Nodes = [Instr.make("launch")]
+        """The program after the launch: waves of products, each dealt out to the parts."""
+        found: Nodes = []
         turns = prod(last.first + last.count for last in (self.waves(0)[-1], self.waves(1)[-1]))
         for wave in waves(self.work.problems, 1, *self.parts):
-            found += repeat("wp", range(wave.first, wave.first + wave.count), lambda at, wave=wave: replace(  # type: ignore[misc]
-                self, wave_of=wave, at=at, turns=at * turns).blocks())
+            found += repeat("wp", range(wave.first, wave.first + wave.count), lambda at, wave=wave: Emitter.nodes(  # type: ignore[misc]
+                replace(self, wave_of=wave, at=at, turns=at * turns)))
         return found
 
     def each(self, spans: list[tuple[range, range]], body: Callable[[Place], Nodes]) -> Nodes:
@@ -74,14 +74,10 @@ class PartedEmitter(Emitter):
         return self.core(place) * self.machine.tiles + self.turn % SLOTS * room + (self.region(0) + self.region(1))
 
 
-def emit_parts(
-    work: Contraction, plan: PartedPlan, machine: Machine, emitter: type[PartedEmitter], name: str
-) -> Stream:
-    """The stream; all tensors lie in tiles. MappingError if the plan does not fit."""
-    check_parts(work, plan, machine)
-    tensors = placed(work.tensors())
-    where = {tensor.name: tensor.address for tensor in tensors}
-    body = emitter(
-        work.gemm, plan.plan, machine, where["A"], where["B"], where["C"], work.epilogue.relu, work=work,
-        parts=plan.parts, bias=where.get("bias", 0), residual=where.get("residual", 0)).nodes()
-    return program(machine, tensors, body, name)
+def parted_nodes(
+    work: Contraction, plan: PartedPlan, machine: Machine, where: Mapping[str, int], emitter: type[PartedEmitter]
+) -> Nodes:
+    """The program after the launch; all tensors lie in tiles."""
+    return emitter(
+        work.gemm, plan.plan, machine, where["A"], where["B"], where["C"], work=work, parts=plan.parts,
+        bias=where.get("bias", 0), residual=where.get("residual", 0)).nodes()

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from archloom.mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from archloom.mapper.spatial.plan import Pair
 from archloom.mapper.spatial.space import Column
-from archloom.mapper.spatial.sweep import Numbers, Pair, Step, Sweep
+from archloom.mapper.spatial.sweep import Numbers, Step, Sweep
 from archloom.oracle.errors import MappingError
 
 Reduced = Literal["sum", "mean", "max"]

@@ -31,14 +31,14 @@ each loop:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.plan import LEVELS, PATTERNS, Pattern, Plan, Spread, TileGemm
+from archloom.mapper.spatial.plan import LEVELS, PATTERNS, Pair, Pattern, Plan, Spread, TileGemm
 
 Column: TypeAlias = NDArray[np.int64]
 Columns: TypeAlias = dict[str, Column]
@@ -52,21 +52,17 @@ DEPTHS = (1, 2, 4, 8, 16, 32)
 
 @dataclass(frozen=True)
 class Rules:
-    """What plans may do: patterns of each operand, whether tiles may be kept, spreads; all by default.
+    """What plans may do: patterns of each operand, whether tiles may be kept; all by default.
 
-    ``spreads``: pairs of spreads over rows and columns; None: every one. ``outputs``: blocks of sums that a core may
+    ``outputs``: blocks of sums that a core may
     hold; ``rising``: whether the first steps may be shallower than the others.
     """
 
     a: frozenset[str] = frozenset(PATTERNS)
     b: frozenset[str] = frozenset(PATTERNS)
     levels: frozenset[str] = frozenset(LEVELS)
-    spreads: tuple[tuple[Spread, Spread], ...] | None = None
-    slots: tuple[int, ...] = SLOTS
     outputs: int = 2
     rising: bool = True
-    whole_blocks: bool = field(default=False)
-    """Whether a core's share of C must be as few blocks as fit, as fixed templates have it."""
     splits: tuple[int, ...] | None = None
     """Over how many cores the reduction may be spread; None: over any number that divides it."""
     depths: tuple[int, ...] = DEPTHS
@@ -129,7 +125,7 @@ def space(gemm: TileGemm, machine: Machine, rules: Rules = EVERYTHING) -> Space:
     """All candidates that fit the machine."""
     spreads: list[tuple[Spread, Spread, Literal["rows", "columns"]]] = []
     parts: list[Columns] = []
-    for rows, columns in rules.spreads or tuple(_spreads(gemm, machine, rules.splits)):
+    for rows, columns in _spreads(gemm, machine, rules.splits):
         both = any(r > 1 and c > 1 for r, c in zip(rows[:2], columns[:2]))
         outers: tuple[Literal["rows", "columns"], ...] = ("rows", "columns") if both else ("rows",)
         part = _candidates(gemm, machine, rules, rows, columns)
@@ -148,7 +144,7 @@ def _spreads(
 ) -> Iterator[tuple[Spread, Spread]]:
     """Ways to spread the loops; those that give some cores nothing to do only if that leaves less for the others."""
     found = [
-        (r, c) for r in _factors(machine.rows) for c in _factors(machine.columns)
+        (r, c) for r in triples(machine.rows) for c in triples(machine.columns)
         if gemm.k % (r[2] * c[2]) == 0 and (splits is None or r[2] * c[2] in splits)
     ]
     # sums are added up over the network only where the blocks of C are too few to keep the cores busy
@@ -169,23 +165,30 @@ def _share(gemm: TileGemm, rows: Spread, columns: Spread) -> tuple[int, tuple[in
     return k, (-(-gemm.m // m) * -(-gemm.n // n), m > gemm.m or n > gemm.n)
 
 
-def _factors(extent: int) -> list[Spread]:
-    divisors = [d for d in range(1, extent + 1) if extent % d == 0]
-    return [(m, n, extent // (m * n)) for m in divisors for n in divisors if extent % (m * n) == 0]
+def divisors(extent: int) -> list[int]:
+    return [d for d in range(1, extent + 1) if extent % d == 0]
 
 
-def _sizes(extent: int, cores: int, most: int, whole: bool) -> list[int]:
+def triples(extent: int) -> list[Spread]:
+    """Ways to spread three loops over a dimension of the mesh."""
+    return [(a, b, extent // (a * b)) for a in divisors(extent) for b in divisors(extent // a)]
+
+
+def pairs(extent: int) -> list[Pair]:
+    """Ways to spread two loops over a dimension of the mesh."""
+    return [(a, extent // a) for a in divisors(extent)]
+
+
+def sizes(extent: int, cores: int = 1) -> list[int]:
     """The smallest block for each number of waves in which ``cores`` cores do ``extent`` tiles."""
     share = -(-extent // cores)
-    found = sorted({-(-share // waves) for waves in range(1, share + 1)})
-    fitting = [size for size in found if size <= most]
-    return fitting[-1:] if whole else fitting
+    return sorted({-(-share // waves) for waves in range(1, share + 1)})
 
 
 def _candidates(gemm: TileGemm, machine: Machine, rules: Rules, rows: Spread, columns: Spread) -> Columns:
     share = [r * c for r, c in zip(rows, columns)]
     depth = gemm.k // share[2]
-    blocks = _blocks(gemm, machine, rules, share)
+    blocks = [(m, n) for m in sizes(gemm.m, share[0]) for n in sizes(gemm.n, share[1]) if m * n <= machine.sums]
     ways = [
         (a, b) for a in _ways(rows, columns, 1, share[1] == machine.cores, rules.a)
         for b in _ways(rows, columns, 0, share[0] == machine.cores, rules.b)
@@ -195,7 +198,7 @@ def _candidates(gemm: TileGemm, machine: Machine, rules: Rules, rows: Spread, co
               if ("keep" in rules.levels or not ka + kb) and ("stream" in rules.levels or ka * kb)]
     axes: dict[tuple[str, ...], Sequence[tuple[int, ...]]] = {
         ("bm", "bn"): blocks, ("bk",): [(d,) for d in depths], ("nm", "keep_a", "keep_b"): levels,
-        ("way_a", "way_b"): ways, ("slots",): [(s,) for s in rules.slots],
+        ("way_a", "way_b"): ways, ("slots",): [(s,) for s in SLOTS],
     }
     c = crossed(axes)
     keep = _fits(gemm, machine, rules, share, depth, c)
@@ -214,14 +217,6 @@ def crossed(axes: Mapping[tuple[str, ...], Sequence[tuple[int, ...]]]) -> Column
         name: table[number, i]
         for names, table, number in zip(axes, tables, numbers) for i, name in enumerate(names)
     }
-
-
-def _blocks(gemm: TileGemm, machine: Machine, rules: Rules, share: list[int]) -> list[tuple[int, int]]:
-    """Blocks of C that the sums hold."""
-    tall = _sizes(gemm.m, share[0], machine.sums, False)
-    wide = _sizes(gemm.n, share[1], machine.sums, False)
-    found = [(m, n) for m in tall for n in wide if m * n <= machine.sums]
-    return [max(found, key=lambda b: (b[0] * b[1], -abs(b[0] - b[1])))] if rules.whole_blocks else found
 
 
 def _ways(rows: Spread, columns: Spread, loop: int, all_share: bool, allowed: frozenset[str]) -> list[int]:

@@ -7,67 +7,23 @@ anyway, so that a plan is a block and how rows and columns of tiles are spread o
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from archloom.mapper.spatial.machine import TILE_BYTES, Machine
+from archloom.mapper.spatial.plan import Pair, SweepPlan
 from archloom.mapper.spatial.space import Column, Columns
-from archloom.oracle.errors import MappingError
-
-Pair = tuple[int, int]
 
 Numbers: TypeAlias = NDArray[Any]
 """Whole numbers or floats, one for each candidate."""
 
 _BETWEEN = 20
 """Cycles between a block's work and the next."""
-
-
-@dataclass(frozen=True, order=True)
-class SweepPlan:
-    """``block``: rows and columns of tiles that a core works on at a time; ``rows``, ``columns``: how rows and columns
-    of tiles are spread over the cores along each dimension of the mesh; ``slots``: blocks of operands in a core."""
-
-    block: Pair
-    rows: Pair
-    columns: Pair
-    slots: int = 2
-
-    def spread(self, loop: int) -> int:
-        """Over how many cores rows (0) or columns (1) of tiles are spread."""
-        return self.rows[loop] * self.columns[loop]
-
-    def __str__(self) -> str:
-        """One line, such as ``4x2 rows m8 columns n8 *2``."""
-        def over(name: str, pair: Pair) -> str:
-            return f"{name} " + (" ".join(f"{loop}{count}" for loop, count in zip("mn", pair) if count > 1) or "-")
-
-        block = f"{self.block[0]}x{self.block[1]}"
-        return f"{block} {over('rows', self.rows)} {over('columns', self.columns)} *{self.slots}"
-
-    def to_json(self) -> str:
-        """Canonical JSON text; :meth:`from_json` gives the equal plan."""
-        return json.dumps(asdict(self), separators=(",", ":"))
-
-    @staticmethod
-    def from_json(text: str) -> "SweepPlan":
-        """The plan written by :meth:`to_json`; MappingError for anything else."""
-        try:
-            fields: Any = json.loads(text)
-            (bm, bn), rows, columns = fields["block"], fields["rows"], fields["columns"]
-            found = SweepPlan((int(bm), int(bn)), (int(rows[0]), int(rows[1])), (int(columns[0]), int(columns[1])),
-                              int(fields["slots"]))
-            if set(fields) != set(asdict(found)) or min(*found.block, *found.rows, *found.columns, found.slots) < 1:
-                raise ValueError("block, rows and columns must be two numbers of at least 1, slots at least 1")
-            return found
-        except (ValueError, TypeError, KeyError, IndexError) as error:
-            raise MappingError(f"expected the JSON form of a plan of a sweep, found {text[:80]!r}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -206,9 +162,7 @@ def sweep_cycles(work: Sweep, machine: Machine, found: SweepSpace) -> NDArray[np
 
 def check_sweep(work: Sweep, plan: SweepPlan, machine: Machine) -> None:
     """MappingError that names every bound which the plan breaks."""
-    faults = list(_faults(work, plan, machine))
-    if faults:
-        raise MappingError(f"plan {plan} for {work}: " + "; ".join(faults))
+    plan.check(work, _faults(work, plan, machine))
 
 
 def _faults(work: Sweep, plan: SweepPlan, machine: Machine) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from archloom.acadl_models.timing.energy import has_energy
 from archloom.mapper.explore import Trial, explore, least, ranked
 from archloom.mapper.objective import OBJECTIVES, Objective, is_time, objective_of
 from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.placing import Shapes, check_memory
 from archloom.mapper.spatial.rates import Rates, measured_joules
 from archloom.mapper.spatial.timing import simulated
 from archloom.oracle.errors import MappingError
@@ -154,34 +153,3 @@ def tried(
         variants=variants, heard=wishes.progress)  # type: ignore[arg-type]
     measured = tuple(t for t in trials if isinstance(t, Measured))
     return Found(work, measured, len(found) if considered is None else considered)
-
-
-@dataclass(frozen=True)
-class Kind(Generic[W, P]):
-    """How workloads of a kind are planned: ``plan`` is the type of their plans, ``space`` takes rules (None:
-    everything), ``tensors`` are those of a workload in memory, ``nothing_fits`` says what is too small where there is
-    no candidate; :func:`tried` says the rest."""
-
-    plan: type[P]
-    space: Callable[[W, Machine, Any], Candidates[P]]
-    cycles: Callable[[W, Machine, Any], np.ndarray]
-    joules: Callable[[W, Machine, Rates, Any], np.ndarray]
-    emit: Callable[[W, P, Machine], "Stream"]
-    tensors: Callable[[W], Shapes]
-    nothing_fits: Callable[[W, Machine], str]
-    same: Callable[[P, float], Hashable] | None = None
-    alike: Callable[[P], Hashable] | None = None
-    variants: Callable[[P], Iterable[P]] | None = None
-
-    def search(self, work: W, graph: "ArchitectureGraph", rules: Any, wishes: Wishes[P]) -> Found[W, P]:
-        """Rank all plans, simulate the best; MappingError that says what is too small where none fits."""
-        attempts: Attempts[P] = Attempts(graph, wishes.objective, lambda plan, machine: self.emit(work, plan, machine))
-        machine = attempts.machine
-        check_memory(work, self.tensors(work), graph)
-        found = self.space(work, machine, rules)
-        if not len(found):
-            raise MappingError(self.nothing_fits(work, machine))
-        cycles = self.cycles(work, machine, found)
-        cost = attempts.cost(cycles, lambda rates: self.joules(work, machine, rates, found))
-        return tried(work, found, (cost, cycles), attempts, wishes, same=self.same, alike=self.alike,
-                     variants=self.variants)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 def misfit(shape: AttentionShape, machine: "Machine") -> tuple[str, str] | None:
     """None where attention of these sizes fits into a core; else what was seen, and what would be taken."""
-    from archloom.mapper.spatial.attention import Attention, AttentionPlan, check
+    from archloom.mapper.spatial.attention import Attention, check
+    from archloom.mapper.spatial.plan import AttentionPlan
 
     if shape.depth != shape.values:
         return (f"keys have {shape.depth} numbers and values {shape.values}",

@@ -32,8 +32,8 @@ from archloom.mapper.spatial.building import graph_of
 from archloom.mapper.spatial.df import RATES, Cores, Description, Links, Memories, read
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import TileGemm
-from archloom.mapper.spatial.search import search
 from archloom.mapper.spatial.view import described
+from archloom.mapper.spatial.workloads import search
 from archloom.oracle import taidl
 from archloom.oracle.errors import ArchloomError, TargetError
 from archloom.tvm_backend import cli
