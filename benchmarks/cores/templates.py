@@ -19,6 +19,7 @@ from archloom.mapper.spatial.attention import Attention
 from archloom.mapper.spatial.bounds import check
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import AttentionPlan, Pattern, Plan, TileGemm
+from archloom.mapper.spatial.space import divisors
 from archloom.oracle.errors import MappingError
 
 
@@ -58,7 +59,7 @@ def _largest(
     gemm: TileGemm, machine: Machine, share_m: int, share_n: int, plan_of: Callable[[int, int], Plan]
 ) -> Plan:
     """The plan with the largest block, the most square of equals, among those that divide a core's share and fit."""
-    blocks = [(m, n) for m in _divisors(share_m) for n in _divisors(share_n) if m * n <= machine.sums]
+    blocks = [(m, n) for m in divisors(share_m) for n in divisors(share_n) if m * n <= machine.sums]
     for bm, bn in sorted(blocks, key=lambda b: (-b[0] * b[1], max(b) / min(b))):
         plan = plan_of(bm, bn)
         try:
@@ -67,10 +68,6 @@ def _largest(
             continue
         return plan
     raise MappingError(f"no block of {gemm.m} x {gemm.n} x {gemm.k} tiles fits: a core holds {machine.tiles} tiles")
-
-
-def _divisors(extent: int) -> list[int]:
-    return [d for d in range(1, extent + 1) if extent % d == 0]
 
 
 def _divisor(extent: int, most: int) -> int:

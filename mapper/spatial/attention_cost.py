@@ -13,11 +13,10 @@ import numpy as np
 
 from archloom.acadl_models.mesh.vector import BINARY, SOFTMAX
 from archloom.mapper.spatial.attention import Attention
-from archloom.mapper.spatial.attention_space import AttentionSpace
 from archloom.mapper.spatial.attention_waves import Waves
 from archloom.mapper.spatial.machine import TILE_BYTES, Machine
-from archloom.mapper.spatial.plan import PATTERNS
-from archloom.mapper.spatial.space import Columns
+from archloom.mapper.spatial.plan import PATTERNS, AttentionPlan
+from archloom.mapper.spatial.space import Columns, Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +28,7 @@ class _Work:
     steps: np.ndarray
 
 
-def attention_cycles(attention: Attention, machine: Machine, found: AttentionSpace) -> np.ndarray:
+def attention_cycles(attention: Attention, machine: Machine, found: Table[AttentionPlan]) -> np.ndarray:
     """Estimated cycles of every candidate."""
     c = found.columns
     queries, every, d = attention.tiles

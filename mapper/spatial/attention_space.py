@@ -18,12 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from archloom.mapper.spatial.attention import Attention, needs
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import LEVELS, PATTERNS, AttentionPlan
-from archloom.mapper.spatial.space import Columns, crossed
+from archloom.mapper.spatial.space import Columns, Table, crossed, joined, sizes, triples
 
 MOST_WAVES = 32
 """Waves of queries with steps of their own that a program may have: it is written out for each of them."""
@@ -48,56 +47,33 @@ class AttentionRules:
 ANYTHING = AttentionRules()
 
 
-@dataclass(frozen=True, eq=False)
-class AttentionSpace:
-    """Candidates in columns: ``bq`` and ``bk``, ``rp``, ``rq``, ``rk``, ``cp``, ``cq``, ``ck`` (cores along rows and
-    columns of the mesh over which problems, queries and keys are spread), ``way`` (index into PATTERNS) and ``keep``.
-    """
-
-    columns: Columns
-
-    def __len__(self) -> int:
-        return len(self.columns["bq"])
-
-    def plan(self, i: int) -> AttentionPlan:
-        """Candidate ``i``."""
-        c = {name: int(column[i]) for name, column in self.columns.items()}
-        way = PATTERNS[c["way"]], "keep" if c["keep"] else "stream"
-        spread = (c["rp"], c["rq"]), (c["cp"], c["cq"])
-        return AttentionPlan((c["bq"], c["bk"]), *spread, way, (c["rk"], c["ck"]))  # type: ignore[arg-type]
-
-    def taken(self, rows: NDArray[np.bool_]) -> "AttentionSpace":
-        """Some of the candidates."""
-        return AttentionSpace({name: column[rows] for name, column in self.columns.items()})
-
-
 NAMES = ("bq", "bk", "rp", "rq", "rk", "cp", "cq", "ck", "way", "keep")
 
 
-def attention_space(attention: Attention, machine: Machine, rules: AttentionRules = ANYTHING) -> AttentionSpace:
-    """All candidates that fit the machine."""
+def attention_space(attention: Attention, machine: Machine, rules: AttentionRules = ANYTHING) -> Table[AttentionPlan]:
+    """All candidates that fit the machine.
+
+    Columns: ``bq`` and ``bk``, ``rp``, ``rq``, ``rk``, ``cp``, ``cq``, ``ck`` (cores along rows and columns of the mesh
+    over which problems, queries and keys are spread), ``way`` (index into PATTERNS) and ``keep``."""
     most = 1 if attention.past is not None else rules.most_parts or machine.cores
     keys = attention.tiles[1]
     parts = [
         _candidates(attention, machine, rules, rows, columns)
-        for rows in _triples(machine.rows) for columns in _triples(machine.columns)
+        for rows in triples(machine.rows) for columns in triples(machine.columns)
         for cores in [rows[2] * columns[2]]
         if cores <= most and -(-keys // -(-keys // cores)) == cores
         and (machine.rows != machine.columns or rows >= columns)
     ]
-    found = AttentionSpace({name: np.concatenate([part[name] for part in parts]) for name in NAMES})
-    if attention.past is None or not len(found):
-        return found
-    # as many waves as there are positions of blocks at most: those of a group's heads are alike
-    c = found.columns
-    waves = np.minimum(-(-attention.tiles[0] // (c["bq"] * c["rq"] * c["cq"])), attention.tiles[0] // attention.group)
-    return found.taken(waves <= max(MOST_WAVES, int(waves.min())))
-
-
-def _triples(extent: int) -> list[tuple[int, int, int]]:
-    """Ways to spread problems, queries and keys over a dimension of the mesh."""
-    return [(a, b, extent // (a * b)) for a in range(1, extent + 1) if extent % a == 0
-            for b in range(1, extent // a + 1) if extent // a % b == 0]
+    c = joined(parts, NAMES)
+    if attention.past is not None and len(c["bq"]):
+        # as many waves as there are positions of blocks at most: those of a group's heads are alike
+        waves = np.minimum(
+            -(-attention.tiles[0] // (c["bq"] * c["rq"] * c["cq"])), attention.tiles[0] // attention.group)
+        few = waves <= max(MOST_WAVES, int(waves.min()))
+        c = {name: column[few] for name, column in c.items()}
+    return Table(c, lambda c: AttentionPlan(
+        (c["bq"], c["bk"]), (c["rp"], c["rq"]), (c["cp"], c["cq"]),
+        (PATTERNS[c["way"]], "keep" if c["keep"] else "stream"), (c["rk"], c["ck"])))  # type: ignore[arg-type]
 
 
 def _candidates(
@@ -107,22 +83,19 @@ def _candidates(
     queries, keys, _ = attention.tiles
     keys = -(-keys // (rows[2] * columns[2]))
     share = -(-queries // (rows[1] * columns[1]))
-    tall = [size for size in _sizes(share) if size <= (rules.most_queries or share)]
+    tall = [size for size in sizes(share) if size <= (rules.most_queries or share)]
     ways = [PATTERNS.index(way) for way in _ways(rows[1], columns[1], machine) if way in rules.patterns]
     c = crossed({
         ("bq",): [(size,) for size in tall if size <= machine.sums],
-        ("bk",): [(size,) for size in _sizes(keys) if size <= machine.sums], ("way",): [(way,) for way in ways],
+        ("bk",): [(size,) for size in sizes(keys) if size <= machine.sums], ("way",): [(way,) for way in ways],
         ("keep",): [(LEVELS.index(level),) for level in LEVELS if level in rules.levels],
     })
     for name, value in zip(("rp", "rq", "rk", "cp", "cq", "ck"), (*rows, *columns)):
         c[name] = np.full(len(c["bq"]), value)
-    chosen = _fits(attention, machine, c) & ((c["keep"] == 0) | (c["bq"] < share))
+    tiles, sums, stats = needs(attention, c["bq"], c["bk"], c["keep"] == 1, c["rk"] * c["ck"])
+    chosen = (tiles <= machine.tiles) & (sums <= machine.sums) & (stats <= machine.stats)
+    chosen &= (c["keep"] == 0) | (c["bq"] < share)
     return {name: c[name][chosen] for name in NAMES}
-
-
-def _sizes(extent: int) -> list[int]:
-    """The smallest block for each number of blocks in which ``extent`` tiles can be done."""
-    return sorted({-(-extent // count) for count in range(1, extent + 1)})
 
 
 def _ways(rows: int, columns: int, machine: Machine) -> Iterator[str]:
@@ -130,9 +103,3 @@ def _ways(rows: int, columns: int, machine: Machine) -> Iterator[str]:
     yield "none"
     yield from ["row"] * (columns > 1) + ["column"] * (rows > 1)
     yield from ["down", "across"] * (rows > 1 and columns > 1 and rows * columns == machine.cores)
-
-
-def _fits(attention: Attention, machine: Machine, c: Columns) -> NDArray[np.bool_]:
-    tiles, sums, stats = needs(attention, c["bq"], c["bk"], c["keep"] == 1, c["rk"] * c["ck"])
-    fitting: NDArray[np.bool_] = (tiles <= machine.tiles) & (sums <= machine.sums) & (stats <= machine.stats)
-    return fitting

@@ -17,8 +17,9 @@ import numpy as np
 
 from archloom.acadl_models.mesh.graph import AHEAD
 from archloom.mapper.spatial.chain import PATTERNS, SLOTS, Chain
-from archloom.mapper.spatial.chain_space import ChainSpace
 from archloom.mapper.spatial.machine import TILE_BYTES, Machine
+from archloom.mapper.spatial.plan import ChainPlan
+from archloom.mapper.spatial.space import Table
 
 Numbers = np.ndarray
 
@@ -107,7 +108,7 @@ class _Steps:
     meanwhile: _Load
 
 
-def chain_cycles(chain: Chain, machine: Machine, found: ChainSpace) -> Numbers:
+def chain_cycles(chain: Chain, machine: Machine, found: Table[ChainPlan]) -> Numbers:
     """Estimated cycles of every candidate."""
     return _Estimate(chain, machine, found).cycles
 
@@ -115,7 +116,7 @@ def chain_cycles(chain: Chain, machine: Machine, found: ChainSpace) -> Numbers:
 class _Estimate:
     """What candidates take, in cycles."""
 
-    def __init__(self, chain: Chain, machine: Machine, found: ChainSpace) -> None:
+    def __init__(self, chain: Chain, machine: Machine, found: Table[ChainPlan]) -> None:
         self.chain, self.machine, self.c = chain, machine, found.columns
         c = self.c
         m, self.k, self.hidden, self.n = chain.tiles

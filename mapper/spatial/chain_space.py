@@ -6,14 +6,13 @@ Candidates are all ways to spread rows and teams over the mesh, all useful block
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from archloom.mapper.spatial.chain import PATTERNS, Chain, needs
 from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.plan import LEVELS, ChainPlan
-from archloom.mapper.spatial.space import DEPTHS, Columns, crossed
+from archloom.mapper.spatial.plan import ChainPlan
+from archloom.mapper.spatial.space import DEPTHS, Columns, Table, crossed, joined, pairs, sizes
 
 NAMES = ("bm", "bh", "bn", "bk", "rm", "rt", "cm", "ct", "way", "keep", "shared", "together")
 
@@ -22,53 +21,29 @@ TOGETHER = (1, 2, 4, 8, 16)
 """Blocks of hidden columns in a step of the second product."""
 
 
-@dataclass(frozen=True, eq=False)
-class ChainSpace:
-    """Candidates in columns: the block ``bm``, ``bh``, ``bn``, ``bk``; cores along rows (``rm``, ``rt``) and columns
-    (``cm``, ``ct``) over which rows of A and members of teams are spread; ``way`` (index into the patterns), ``keep``,
-    ``shared`` and ``together``."""
+def chain_space(chain: Chain, machine: Machine) -> Table[ChainPlan]:
+    """All candidates that fit the machine; those that leave cores without work only if there are no others.
 
-    columns: Columns
-
-    def __len__(self) -> int:
-        return len(self.columns["bm"])
-
-    def plan(self, i: int) -> ChainPlan:
-        """Candidate ``i``."""
-        c = {name: int(column[i]) for name, column in self.columns.items()}
-        block = c["bm"], c["bh"], c["bn"], c["bk"]
-        weights = PATTERNS[c["way"]], LEVELS[c["keep"]]
-        spread = (c["rm"], c["rt"]), (c["cm"], c["ct"])
-        return ChainPlan(block, *spread, weights, bool(c["shared"]), c["together"])  # type: ignore[arg-type]
-
-
-def chain_space(chain: Chain, machine: Machine) -> ChainSpace:
-    """All candidates that fit the machine; those that leave cores without work only if there are no others."""
+    Columns: the block ``bm``, ``bh``, ``bn``, ``bk``; cores along rows (``rm``, ``rt``) and columns (``cm``, ``ct``)
+    over which rows of A and members of teams are spread; ``way`` (index into the patterns), ``keep``, ``shared`` and
+    ``together``."""
     spreads = [
-        (rows, columns) for rows in _pairs(machine.rows) for columns in _pairs(machine.columns)
+        (rows, columns) for rows in pairs(machine.rows) for columns in pairs(machine.columns)
         if machine.rows != machine.columns or rows >= columns
     ]
     m, _, hidden, n = chain.tiles
     busy = [(r, c) for r, c in spreads if r[0] * c[0] <= m and r[1] * c[1] <= max(hidden, n)]
     parts = [_candidates(chain, machine, rows, columns) for rows, columns in busy or spreads]
-    return ChainSpace({name: np.concatenate([part[name] for part in parts]) for name in NAMES})
-
-
-def _pairs(extent: int) -> list[tuple[int, int]]:
-    return [(a, extent // a) for a in range(1, extent + 1) if extent % a == 0]
-
-
-def _sizes(extent: int, cores: int) -> list[int]:
-    """The smallest block for each number of rounds."""
-    share = -(-extent // cores)
-    return sorted({-(-share // count) for count in range(1, share + 1)})
+    return Table(joined(parts, NAMES), lambda c: ChainPlan(
+        (c["bm"], c["bh"], c["bn"], c["bk"]), (c["rm"], c["rt"]), (c["cm"], c["ct"]),
+        (PATTERNS[c["way"]], "keep" if c["keep"] else "stream"), bool(c["shared"]), c["together"]))
 
 
 def _candidates(chain: Chain, machine: Machine, rows: tuple[int, int], columns: tuple[int, int]) -> Columns:
     m, k, hidden, n = chain.tiles
     places, team = rows[0] * columns[0], rows[1] * columns[1]
     blocks = [
-        (bm, bh, bn) for bm in _sizes(m, places) for bh in _sizes(hidden, team) for bn in _sizes(n, team)
+        (bm, bh, bn) for bm in sizes(m, places) for bh in sizes(hidden, team) for bn in sizes(n, team)
         if bm * max(bh, bn) <= machine.sums
     ]
     c = crossed({

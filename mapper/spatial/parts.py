@@ -19,7 +19,7 @@ from archloom.mapper.spatial.cost import Around, cycles
 from archloom.mapper.spatial.epilogue import SLOTS, Epilogue
 from archloom.mapper.spatial.machine import SIDE, Machine
 from archloom.mapper.spatial.plan import PATTERNS, PartedPlan, TileGemm
-from archloom.mapper.spatial.space import EVERYTHING, Column, Columns, Rules, Space, space
+from archloom.mapper.spatial.space import EVERYTHING, Column, Columns, Rules, Space, divisors, space
 from archloom.oracle.errors import MappingError
 
 
@@ -137,7 +137,7 @@ class PartedSpace:
 def parted_space(work: Contraction, machine: Machine, rules: Rules = EVERYTHING) -> PartedSpace:
     """All candidates that fit; ways to cut the mesh that leave parts without a product only where there are no others.
     """
-    ways = [(r, c) for r in _divisors(machine.rows) for c in _divisors(machine.columns)
+    ways = [(r, c) for r in divisors(machine.rows) for c in divisors(machine.columns)
             if machine.rows != machine.columns or r >= c]
     used = [(r, c) for r, c in ways if r * c <= work.problems]
     if work.splits is not None:
@@ -149,10 +149,6 @@ def parted_space(work: Contraction, machine: Machine, rules: Rules = EVERYTHING)
         found = space(work.gemm, part_of(machine, parts), rules)
         spaces.append(Space(found.spreads, _allowed(work, parts, found)))
     return PartedSpace(machine, tuple(used), tuple(spaces))
-
-
-def _divisors(extent: int) -> list[int]:
-    return [d for d in range(1, extent + 1) if extent % d == 0]
 
 
 def _allowed(work: Contraction, parts: tuple[int, int], found: Space) -> Columns:

@@ -30,15 +30,17 @@ each loop:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import LEVELS, PATTERNS, Pair, Pattern, Plan, Spread, TileGemm
+
+P = TypeVar("P")
 
 Column: TypeAlias = NDArray[np.int64]
 Columns: TypeAlias = dict[str, Column]
@@ -108,6 +110,26 @@ class Space:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Table(Generic[P]):
+    """Candidates in columns, and the plan that a row of them stands for."""
+
+    columns: Columns
+    plan_of: Callable[[dict[str, int]], P]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def plan(self, i: int) -> P:
+        """Candidate ``i``."""
+        return self.plan_of({name: int(column[i]) for name, column in self.columns.items()})
+
+
+def joined(parts: Sequence[Columns], names: Iterable[str]) -> Columns:
+    """The rows of all parts, one after the other."""
+    return {name: np.concatenate([np.zeros(0, np.int64), *(part[name] for part in parts)]) for name in names}
+
+
 def risen(found: Space, rows: NDArray[np.int64]) -> Space:
     """The candidates ``rows``, each also with every depth of the first step that is less than that of the others."""
     leads = np.array((0, *LEADS), np.int64)
@@ -135,8 +157,7 @@ def space(gemm: TileGemm, machine: Machine, rules: Rules = EVERYTHING) -> Space:
                 spreads.append((rows, columns, outer))
     names = (
         "spread", "bm", "bn", "bk", "nm", "keep_a", "keep_b", "way_a", "way_b", "slots", "outputs", "lead")
-    joined = {n: np.concatenate([p[n] for p in parts]) if parts else np.zeros(0, np.int64) for n in names}
-    return Space(tuple(spreads), joined)
+    return Space(tuple(spreads), joined(parts, names))
 
 
 def _spreads(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from archloom.mapper.spatial.machine import TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import Pair, SweepPlan
-from archloom.mapper.spatial.space import Column, Columns
+from archloom.mapper.spatial.space import Column, Columns, Table, pairs, sizes
 
 Numbers: TypeAlias = NDArray[Any]
 """Whole numbers or floats, one for each candidate."""
@@ -95,23 +95,10 @@ class Sweep(ABC):
         """Names and shapes in memory of all operands, the result the last."""
 
 
-@dataclass(frozen=True, eq=False)
-class SweepSpace:
-    """Candidates in columns: ``rm``, ``rn``, ``cm``, ``cn`` (spreads over rows and columns), block and ``slots``."""
+def sweep_space(work: Sweep, machine: Machine) -> Table[SweepPlan]:
+    """All candidates that fit: every spread, every block that makes fewer waves than the next smaller one.
 
-    columns: Columns
-
-    def __len__(self) -> int:
-        return len(self.columns["bm"])
-
-    def plan(self, i: int) -> SweepPlan:
-        """Candidate ``i``."""
-        c = {name: int(column[i]) for name, column in self.columns.items()}
-        return SweepPlan((c["bm"], c["bn"]), (c["rm"], c["rn"]), (c["cm"], c["cn"]), c["slots"])
-
-
-def sweep_space(work: Sweep, machine: Machine) -> SweepSpace:
-    """All candidates that fit: every spread, every block that makes fewer waves than the next smaller one."""
+    Columns: ``rm``, ``rn``, ``cm``, ``cn`` (spreads over rows and columns), the block ``bm``, ``bn``, and ``slots``."""
     table = np.array([
         (rm, rn, cm, cn, bm, bn, slots)
         for rm, rn in _pairs(machine.rows, work) for cm, cn in _pairs(machine.columns, work)
@@ -120,25 +107,20 @@ def sweep_space(work: Sweep, machine: Machine) -> SweepSpace:
     c: Columns = dict(zip(("rm", "rn", "cm", "cn", "bm", "bn", "slots"), table.T))
     needs, holds = work.room(c["bm"], c["bn"], c["slots"]), (machine.tiles, machine.sums, machine.stats)
     keep = np.logical_and.reduce([need <= held for need, held in zip(needs, holds)])
-    return SweepSpace({name: column[keep] for name, column in c.items()})
+    return Table({name: column[keep] for name, column in c.items()}, lambda c: SweepPlan(
+        (c["bm"], c["bn"]), (c["rm"], c["rn"]), (c["cm"], c["cn"]), c["slots"]))
 
 
-def _pairs(extent: int, work: Sweep) -> Iterator[Pair]:
+def _pairs(extent: int, work: Sweep) -> list[Pair]:
     """Ways to spread rows and columns of tiles over a dimension of the mesh."""
-    for m in (d for d in range(1, extent + 1) if extent % d == 0):
-        pair = (m, extent // m)
-        if all(count == 1 or may for count, may in zip(pair, work.spreadable)):
-            yield pair
+    return [pair for pair in pairs(extent) if all(count == 1 or may for count, may in zip(pair, work.spreadable))]
 
 
 def _sizes(work: Sweep, loop: int, cores: int) -> list[int]:
-    share = -(-work.tiles[loop] // cores)
-    if work.fixed[loop]:
-        return [work.fixed[loop]]
-    return sorted({-(-share // waves) for waves in range(1, share + 1)})
+    return [work.fixed[loop]] if work.fixed[loop] else sizes(work.tiles[loop], cores)
 
 
-def sweep_cycles(work: Sweep, machine: Machine, found: SweepSpace) -> NDArray[np.float64]:
+def sweep_cycles(work: Sweep, machine: Machine, found: Table[SweepPlan]) -> NDArray[np.float64]:
     """Estimated cycles: those of memory, or of the core with the most blocks, whose first one comes when memory has
     brought those of the others."""
     c = found.columns

@@ -26,20 +26,18 @@ from archloom.mapper.spatial import sweep
 from archloom.mapper.spatial.attention import Attention
 from archloom.mapper.spatial.attention_cost import attention_cycles
 from archloom.mapper.spatial.attention_emit import attention_nodes
-from archloom.mapper.spatial.attention_energy import attention_joules
 from archloom.mapper.spatial.attention_space import ANYTHING, AttentionRules, attention_space
 from archloom.mapper.spatial.batched import Product, ProductEmitter
 from archloom.mapper.spatial.bounds import check
 from archloom.mapper.spatial.chain import Chain
 from archloom.mapper.spatial.chain_cost import chain_cycles
 from archloom.mapper.spatial.chain_emit import chain_nodes
-from archloom.mapper.spatial.chain_energy import chain_joules
 from archloom.mapper.spatial.chain_space import chain_space
 from archloom.mapper.spatial.convolution import Convolution
 from archloom.mapper.spatial.convolution_emit import ConvolutionEmitter
 from archloom.mapper.spatial.cost import cycles
 from archloom.mapper.spatial.emit import Emitter, Nodes, tensors_of
-from archloom.mapper.spatial.energy import joules, parted_joules
+from archloom.mapper.spatial.energy import attention_joules, chain_joules, joules, parted_joules, sweep_joules
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.parts import Contraction, check_parts, parted_cycles, parted_space
 from archloom.mapper.spatial.parts_emit import PartedEmitter, parted_nodes
@@ -49,7 +47,6 @@ from archloom.mapper.spatial.rates import Rates
 from archloom.mapper.spatial.space import EVERYTHING, Rules, Space, risen, space
 from archloom.mapper.spatial.sweep import Sweep
 from archloom.mapper.spatial.sweep_emit import sweep_nodes
-from archloom.mapper.spatial.sweep_energy import sweep_joules
 from archloom.mapper.spatial.trials import TOP_K, Attempts, Candidates, Found, Measured, P, W, Wishes, tried
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr, Stream
