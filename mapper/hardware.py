@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph, CacheInterface
     from archloom.acadl_models.acadl.storages import DataStorage
     from archloom.acadl_models.acadl.units import FunctionalUnit
-    from archloom.mapper.spatial.df import Description
-    from archloom.oracle.taidl.isa import Isa
 
 
 @dataclass(frozen=True)
@@ -78,8 +76,8 @@ class Hardware:
     """The view of one architecture graph. ``issue_entries``: instructions that the fetch stage holds;
     ``fetched_per_cycle``: as many instructions as come to it.
 
-    :meth:`described` is the whole of it as ``df`` text: cores, which memory each of them reaches, links, what units
-    compute. What the other attributes say is what the costs of single cores are made from.
+    What it says is what the costs of single cores are made from; the whole graph as ``df`` text is made by
+    :func:`archloom.mapper.spatial.view.described`.
     """
 
     name: str
@@ -97,13 +95,6 @@ class Hardware:
             graph.name, graph.clock_hz, _memories(graph), _units(graph),
             sum(s.issue_buffer_size for s in graph.fetch_stages), _fetched_per_cycle(graph), graph.fingerprint, graph,
         )
-
-    def described(self, isa: "Isa | None" = None) -> "Description":
-        """Cores, memories, links and compute units; ``isa``: what instructions mean, by default that of the graph's
-        name. TargetError for a graph without a view."""
-        from archloom.mapper.spatial.view import described
-
-        return described(self._graph, isa)
 
     @property
     def dim(self) -> int:

@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.result import TimingResult
 from archloom.mapper import cache
-from archloom.mapper.explore import Trial, explore, fewest_cycles, least, ranked
+from archloom.mapper.explore import (
+    OBJECTIVES,
+    Objective,
+    Trial,
+    explore,
+    fewest_cycles,
+    is_time,
+    least,
+    objective_of,
+    ranked,
+)
 from archloom.mapper.mapping import Mapping
-from archloom.mapper.objective import OBJECTIVES, Objective, is_time, objective_of
 from archloom.mapper.workload import Workload
 from archloom.oracle.collector import paused
 from archloom.oracle.errors import InputError, MappingError

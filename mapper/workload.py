@@ -120,7 +120,7 @@ class Workload:
     sweep: "Sweep | None" = None
     chain: "Chain | None" = None
     grid: tuple[int, int, int] | None = None
-    """on which the tensors of a ``conv2d`` in tiles lie (:mod:`archloom.mapper.spatial.grid`), if they do"""
+    """on which the tensors of a ``conv2d`` in tiles lie (:mod:`archloom.mapper.spatial.arrays`), if they do"""
 
     @property
     def tile(self) -> int:

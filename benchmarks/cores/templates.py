@@ -16,11 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from archloom.mapper.spatial.attention import Attention
-from archloom.mapper.spatial.bounds import check
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import AttentionPlan, Pattern, Plan, TileGemm
-from archloom.mapper.spatial.space import divisors
+from archloom.mapper.spatial.space import Rules, check, divisors
 from archloom.oracle.errors import MappingError
+
+PAPER = Rules(levels=("stream",), outputs=1, rising=False)
+"""What the TL paper's plans may do: nothing is kept, steps are all alike, and there is one block of sums."""
 
 
 def tt_1d(gemm: TileGemm, machine: Machine) -> Plan:

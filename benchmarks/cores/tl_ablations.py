@@ -61,10 +61,10 @@ def main() -> None:
 def _without() -> dict[str, "Rules"]:
     from archloom.mapper.spatial.space import EVERYTHING
 
-    alone = frozenset({"none"})
+    alone = ("none",)
     return {
         "spatial_reuse": replace(EVERYTHING, a=alone, b=alone),
-        "temporal_reuse": replace(EVERYTHING, levels=frozenset({"stream"})),
+        "temporal_reuse": replace(EVERYTHING, levels=("stream",)),
         "stores_beside_products": replace(EVERYTHING, outputs=1),
         "shallow_first_steps": replace(EVERYTHING, rising=False),
     }

@@ -107,8 +107,8 @@ def _workloads(recorded: Any, quick: bool, causal: bool = False) -> Any:
 
 def _rows(recorded: Any, quick: bool) -> Any:
     from archloom.acadl_models.wormhole import wormhole
+    from archloom.mapper.spatial.attention import AttentionRules, attention_space
     from archloom.mapper.spatial.attention_cost import attention_cycles
-    from archloom.mapper.spatial.attention_space import AttentionRules, attention_space
     from archloom.mapper.spatial.machine import Machine
     from archloom.mapper.spatial.timing import simulated
     from archloom.mapper.spatial.workloads import emitted, search_workload
@@ -116,7 +116,7 @@ def _rows(recorded: Any, quick: bool) -> Any:
 
     graph = wormhole()
     machine = Machine.of(graph)
-    again = AttentionRules(frozenset({"none"}), frozenset({"stream"}), most_parts=1)
+    again = AttentionRules(("none",), ("stream",), most_parts=1)
     narrow = AttentionRules(again.patterns, again.levels, 1, 1)
     print(f"{'heads':>5} {'length':>6} {'TFLOP/s':>8} {'busy':>5} {'of 32':>6} {'library':>8} {'reload':>7}  plan")
     for heads, length, attention in _workloads(recorded, quick):
@@ -202,8 +202,7 @@ def _grouped() -> Any:
 
 def _decoded() -> dict[str, Any]:
     from archloom.acadl_models.wormhole import wormhole
-    from archloom.mapper.spatial.attention import Attention
-    from archloom.mapper.spatial.attention_space import AttentionRules
+    from archloom.mapper.spatial.attention import Attention, AttentionRules
     from archloom.mapper.spatial.workloads import search_workload
 
     graph, found = wormhole(), {}

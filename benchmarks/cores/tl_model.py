@@ -103,11 +103,11 @@ def _quality(chosen: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def _rules(group: str) -> "Rules":
-    from dataclasses import replace
 
-    from archloom.mapper.spatial.space import EVERYTHING, PAPER
+    from archloom.mapper.spatial.space import EVERYTHING
+    from benchmarks.cores.templates import PAPER
 
-    return replace(PAPER, levels=frozenset({"stream"})) if group == "table 1" else EVERYTHING
+    return PAPER if group == "table 1" else EVERYTHING
 
 
 def _correlations(samples: int, pool: ProcessPoolExecutor) -> Iterator[tuple[str, float]]:

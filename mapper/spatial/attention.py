@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from archloom.mapper.spatial.arrays import from_tiles, to_tiles
 from archloom.mapper.spatial.machine import SIDE, Machine
 from archloom.mapper.spatial.placing import Shapes
-from archloom.mapper.spatial.plan import AttentionPlan
+from archloom.mapper.spatial.plan import LEVELS, PATTERNS, AttentionPlan
+from archloom.mapper.spatial.space import Columns, Table, crossed, joined, sizes, triples
 from archloom.oracle.errors import MappingError
 
 Number: TypeAlias = Any
@@ -200,3 +201,79 @@ def faults_of(attention: Attention, plan: AttentionPlan, machine: Machine) -> It
     for what, needed, held in zip(("tiles of operands", "sums", "rows of statistics"), needed_of, holds):
         if needed > held:
             yield f"it needs {needed} {what} in a core, which holds {held}"
+
+
+MOST_WAVES = 32
+"""Waves of queries with steps of their own that a program may have: it is written out for each of them."""
+
+
+@dataclass(frozen=True)
+class AttentionRules:
+    """What plans may do: patterns and levels of keys and values, how many tiles of queries a block may have, and over
+    how many cores its keys may be dealt out."""
+
+    patterns: tuple[str, ...] = PATTERNS
+    levels: tuple[str, ...] = LEVELS
+    most_queries: int | None = None
+    most_parts: int | None = None
+
+
+ANYTHING = AttentionRules()
+
+
+NAMES = ("bq", "bk", "rp", "rq", "rk", "cp", "cq", "ck", "way", "keep")
+
+
+def attention_space(attention: Attention, machine: Machine, rules: AttentionRules = ANYTHING) -> Table[AttentionPlan]:
+    """All candidates that fit the machine.
+
+    Columns: ``bq`` and ``bk``, ``rp``, ``rq``, ``rk``, ``cp``, ``cq``, ``ck`` (cores along rows and columns of the mesh
+    over which problems, queries and keys are spread), ``way`` (index into PATTERNS) and ``keep``."""
+    most = 1 if attention.past is not None else rules.most_parts or machine.cores
+    keys = attention.tiles[1]
+    parts = [
+        _candidates(attention, machine, rules, rows, columns)
+        for rows in triples(machine.rows) for columns in triples(machine.columns)
+        for cores in [rows[2] * columns[2]]
+        if cores <= most and -(-keys // -(-keys // cores)) == cores
+        and (machine.rows != machine.columns or rows >= columns)
+    ]
+    c = joined(parts, NAMES)
+    if attention.past is not None and len(c["bq"]):
+        # as many waves as there are positions of blocks at most: those of a group's heads are alike
+        waves = np.minimum(
+            -(-attention.tiles[0] // (c["bq"] * c["rq"] * c["cq"])), attention.tiles[0] // attention.group)
+        few = waves <= max(MOST_WAVES, int(waves.min()))
+        c = {name: column[few] for name, column in c.items()}
+    return Table(c, lambda c: AttentionPlan(
+        (c["bq"], c["bk"]), (c["rp"], c["rq"]), (c["cp"], c["cq"]),
+        (PATTERNS[c["way"]], "keep" if c["keep"] else "stream"), (c["rk"], c["ck"])))  # type: ignore[arg-type]
+
+
+def _candidates(
+    attention: Attention, machine: Machine, rules: AttentionRules, rows: tuple[int, int, int],
+    columns: tuple[int, int, int],
+) -> Columns:
+    queries, keys, _ = attention.tiles
+    keys = -(-keys // (rows[2] * columns[2]))
+    share = -(-queries // (rows[1] * columns[1]))
+    tall = [size for size in sizes(share) if size <= (rules.most_queries or share)]
+    ways = [PATTERNS.index(way) for way in _ways(rows[1], columns[1], machine) if way in rules.patterns]
+    c = crossed({
+        ("bq",): [(size,) for size in tall if size <= machine.sums],
+        ("bk",): [(size,) for size in sizes(keys) if size <= machine.sums], ("way",): [(way,) for way in ways],
+        ("keep",): [(LEVELS.index(level),) for level in LEVELS if level in rules.levels],
+    })
+    for name, value in zip(("rp", "rq", "rk", "cp", "cq", "ck"), (*rows, *columns)):
+        c[name] = np.full(len(c["bq"]), value)
+    tiles, sums, stats = needs(attention, c["bq"], c["bk"], c["keep"] == 1, c["rk"] * c["ck"])
+    chosen = (tiles <= machine.tiles) & (sums <= machine.sums) & (stats <= machine.stats)
+    chosen &= (c["keep"] == 0) | (c["bq"] < share)
+    return {name: c[name][chosen] for name in NAMES}
+
+
+def _ways(rows: int, columns: int, machine: Machine) -> Iterator[str]:
+    """Patterns for tiles that ``rows`` x ``columns`` cores share."""
+    yield "none"
+    yield from ["row"] * (columns > 1) + ["column"] * (rows > 1)
+    yield from ["down", "across"] * (rows > 1 and columns > 1 and rows * columns == machine.cores)

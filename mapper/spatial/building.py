@@ -14,8 +14,8 @@ from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.mesh import mesh
 from archloom.acadl_models.mesh.sizes import STAT_BYTES, TILE_BYTES
 from archloom.acadl_models.triple_ring import triple_ring
+from archloom.mapper.spatial.affine_map import Point
 from archloom.mapper.spatial.df import ComputeUnit, Cores, Description, Links, Memories, Scalar
-from archloom.mapper.spatial.fitting import Point
 from archloom.mapper.spatial.machine import SIDE
 from archloom.oracle.errors import TargetError
 

@@ -28,9 +28,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from archloom.mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, lengthened, padded, to_tiles
+from archloom.mapper.spatial.arrays import (
+    Grid,
+    check_arrays,
+    from_tiles,
+    in_tiles,
+    lengthened,
+    off_grid,
+    on_grid,
+    padded,
+    plane,
+    to_tiles,
+)
 from archloom.mapper.spatial.epilogue import NOTHING, Epilogue
-from archloom.mapper.spatial.grid import Grid, off_grid, on_grid, plane
 from archloom.mapper.spatial.machine import SIDE
 from archloom.mapper.spatial.parts import Contraction
 from archloom.mapper.spatial.plan import TileGemm

@@ -9,11 +9,11 @@ from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper import cache
 from archloom.mapper import workload as wl
 from archloom.mapper.mapping import Mapping
+from archloom.mapper.spatial.arrays import Grid
 from archloom.mapper.spatial.attention import Attention
 from archloom.mapper.spatial.batched import Product
 from archloom.mapper.spatial.convolution import Convolution
 from archloom.mapper.spatial.epilogue import Epilogue
-from archloom.mapper.spatial.grid import Grid
 from archloom.mapper.spatial.machine import SIDE, Machine
 from archloom.mapper.spatial.parts import Contraction
 from archloom.mapper.spatial.plan import PLANS, PartedPlan, Plan

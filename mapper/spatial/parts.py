@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from archloom.mapper.spatial.bounds import check, footprint
 from archloom.mapper.spatial.cost import Around, cycles
 from archloom.mapper.spatial.epilogue import SLOTS, Epilogue
 from archloom.mapper.spatial.machine import SIDE, Machine
 from archloom.mapper.spatial.plan import PATTERNS, PartedPlan, TileGemm
-from archloom.mapper.spatial.space import EVERYTHING, Column, Columns, Rules, Space, divisors, space
+from archloom.mapper.spatial.space import EVERYTHING, Column, Columns, Rules, Space, check, divisors, footprint, space
 from archloom.oracle.errors import MappingError
 
 

@@ -25,8 +25,8 @@ from archloom.acadl_models.acadl import (
 )
 from archloom.mapper.compute import Compute, computes
 from archloom.mapper.hardware import Port
+from archloom.mapper.spatial.affine_map import Point
 from archloom.mapper.spatial.df import ComputeUnit, Cores, Item, Memories, Scalar
-from archloom.mapper.spatial.fitting import Point
 from archloom.oracle.errors import TargetError
 from archloom.oracle.taidl.isa import Isa
 

@@ -60,9 +60,9 @@ class Rules:
     hold; ``rising``: whether the first steps may be shallower than the others.
     """
 
-    a: frozenset[str] = frozenset(PATTERNS)
-    b: frozenset[str] = frozenset(PATTERNS)
-    levels: frozenset[str] = frozenset(LEVELS)
+    a: tuple[str, ...] = PATTERNS
+    b: tuple[str, ...] = PATTERNS
+    levels: tuple[str, ...] = LEVELS
     outputs: int = 2
     rising: bool = True
     splits: tuple[int, ...] | None = None
@@ -72,16 +72,8 @@ class Rules:
     beside: tuple[int, int] = (0, 0)
     """Tiles of L1 for each column of tiles of a block of C, and for each tile of it, beside the operands."""
 
-    @property
-    def text(self) -> str:
-        """The same in every process for equal rules, and another one for others."""
-        values = (getattr(self, name) for name in self.__dataclass_fields__)
-        return repr([sorted(v) if isinstance(v, frozenset) else v for v in values])
-
 
 EVERYTHING = Rules()
-PAPER = Rules(outputs=1, rising=False)
-"""What the TL paper's plans may do: steps that are all alike, and one block of sums."""
 
 LEADS = (1, 2, 4, 8)
 """Depths of the first step in tiles, where it is shallower than the others."""
@@ -240,7 +232,7 @@ def crossed(axes: Mapping[tuple[str, ...], Sequence[tuple[int, ...]]]) -> Column
     }
 
 
-def _ways(rows: Spread, columns: Spread, loop: int, all_share: bool, allowed: frozenset[str]) -> list[int]:
+def _ways(rows: Spread, columns: Spread, loop: int, all_share: bool, allowed: tuple[str, ...]) -> list[int]:
     """Patterns for the tiles of an operand that the cores along ``loop`` share."""
     along_rows, along_columns = rows[loop], columns[loop]
     found = ["none"]
@@ -269,3 +261,45 @@ def _fits(
     used = ((c["keep_a"] == 0) | (waves_n > 1)) & ((c["keep_b"] == 0) | (waves_m > 1))
     ordered = (c["nm"] == 0) | ((waves_m > 1) & (waves_n > 1) & (c["keep_a"] + c["keep_b"] > 0))
     return (tiles <= machine.tiles) & used & ordered
+
+
+def footprint(gemm: TileGemm, plan: Plan) -> tuple[int, int]:
+    """Tiles of operands, and of sums, that the plan needs in a core."""
+    bm, bn, bk = plan.block
+    depth = gemm.k // plan.spread(2)
+    counts = (-(-gemm.m // (bm * plan.spread(0))), -(-gemm.n // (bn * plan.spread(1))))
+    tiles = 0
+    for size, (_, level), mine, outer in ((bm, plan.a, counts[0], "m"), (bn, plan.b, counts[1], "n")):
+        kept = depth * (1 if plan.order[0] == outer else mine)
+        tiles += size * (plan.slots * min(bk, depth) if level == "stream" else kept)
+    return tiles, bm * bn * plan.outputs
+
+
+def check(gemm: TileGemm, plan: Plan, machine: Machine) -> None:
+    """MappingError that names every bound which the plan breaks."""
+    faults = []
+    for name, over, extent in (("rows", plan.rows, machine.rows), ("columns", plan.columns, machine.columns)):
+        if over[0] * over[1] * over[2] != extent:
+            faults.append(f"it spreads loops over {over[0] * over[1] * over[2]} {name}, of which there are {extent}")
+    if gemm.k % plan.spread(2):
+        faults.append(f"{gemm.k} tiles of the reduction cannot be dealt out evenly to {plan.spread(2)} cores")
+    faults += _unconnected(plan)
+    whole = {"down", "across"}
+    for name, pattern, loop in (("A", plan.a[0], 1), ("B", plan.b[0], 0)):
+        if pattern in whole and plan.spread(loop) != machine.cores:
+            faults.append(f"{name} goes to all cores ({pattern}), but only {plan.spread(loop)} cores share its tiles")
+    if not faults:
+        tiles, sums = footprint(gemm, plan)
+        for what, needed, held in (("tiles of operands", tiles, machine.tiles), ("sums", sums, machine.sums)):
+            if needed > held:
+                faults.append(f"it needs {needed} {what} in a core, which holds {held}")
+    plan.check(f"{gemm.m} x {gemm.n} x {gemm.k} tiles", faults)
+
+
+def _unconnected(plan: Plan) -> Iterator[str]:
+    """Waves need cores that share tiles along one dimension of the mesh, each beside the next."""
+    for name, pattern, loop in (("A", plan.a[0], 1), ("B", plan.b[0], 0)):
+        if pattern == "wave":
+            along = [over for over in (plan.rows, plan.columns) if over[loop] > 1]
+            if len(along) != 1 or any(count > 1 for count in along[0][loop + 1:]):
+                yield f"{name} passes from core to core, but those that share its tiles are not in one line"

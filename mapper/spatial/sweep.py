@@ -15,7 +15,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from archloom.mapper.spatial.arrays import Half, check_arrays, packed
 from archloom.mapper.spatial.machine import TILE_BYTES, Machine
+from archloom.mapper.spatial.placing import Shapes
 from archloom.mapper.spatial.plan import Pair, SweepPlan
 from archloom.mapper.spatial.space import Column, Columns, Table, pairs, sizes
 
@@ -52,14 +54,14 @@ class Sweep(ABC):
         return -(-self.rows // 32), -(-self.columns // 32)
 
     @property
-    @abstractmethod
     def fixed(self) -> Pair:
         """Rows and columns of tiles that a block must have; 0: any."""
+        return 0, 0
 
     @property
-    @abstractmethod
     def spreadable(self) -> Pair:
         """Whether rows, and columns, of tiles may be dealt out to several cores, as 1."""
+        return 1, 1
 
     @abstractmethod
     def room(self, m: Column, n: Column, slots: Column) -> tuple[Column, Column, Column]:
@@ -91,8 +93,16 @@ class Sweep(ABC):
         return 1, 2, 3
 
     @abstractmethod
-    def tensors(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    def tensors(self) -> Shapes:
         """Names and shapes in memory of all operands, the result the last."""
+
+    @abstractmethod
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the operands as arrays."""
+
+    def pack(self, arrays: Mapping[str, Half]) -> dict[str, Half]:
+        """The operands as they lie in memory; MappingError for other names or shapes than :meth:`shapes`."""
+        return packed(check_arrays(self.shapes(), arrays))
 
 
 def sweep_space(work: Sweep, machine: Machine) -> Table[SweepPlan]:

@@ -15,8 +15,7 @@ import numpy as np
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.timing.energy import has_energy
-from archloom.mapper.explore import Trial, explore, least, ranked
-from archloom.mapper.objective import OBJECTIVES, Objective, is_time, objective_of
+from archloom.mapper.explore import OBJECTIVES, Objective, Trial, explore, is_time, least, objective_of, ranked
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.rates import Rates, measured_joules
 from archloom.mapper.spatial.timing import simulated
@@ -82,7 +81,7 @@ class Wishes(Generic[P]):
     """What is asked of a search.
 
     ``top_k``: candidates that are simulated. ``objective``: "time", "energy", "edp" or a function of seconds and joules
-    (:mod:`archloom.mapper.objective`). ``exhaustive``: every candidate is simulated, of which there may be at most
+    (:mod:`archloom.mapper.explore`). ``exhaustive``: every candidate is simulated, of which there may be at most
     MOST_EXHAUSTIVE. ``progress`` is told every trial.
     """
 

@@ -18,33 +18,28 @@ import numpy as np
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper import cache
-from archloom.mapper.explore import least
-from archloom.mapper.objective import Objective
+from archloom.mapper.explore import Objective, least
 from archloom.mapper.spatial import attention as attentions
 from archloom.mapper.spatial import chain as chains
 from archloom.mapper.spatial import sweep
-from archloom.mapper.spatial.attention import Attention
+from archloom.mapper.spatial.attention import ANYTHING, Attention, AttentionRules, attention_space
 from archloom.mapper.spatial.attention_cost import attention_cycles
 from archloom.mapper.spatial.attention_emit import attention_nodes
-from archloom.mapper.spatial.attention_space import ANYTHING, AttentionRules, attention_space
 from archloom.mapper.spatial.batched import Product, ProductEmitter
-from archloom.mapper.spatial.bounds import check
-from archloom.mapper.spatial.chain import Chain
+from archloom.mapper.spatial.chain import Chain, chain_space
 from archloom.mapper.spatial.chain_cost import chain_cycles
 from archloom.mapper.spatial.chain_emit import chain_nodes
-from archloom.mapper.spatial.chain_space import chain_space
 from archloom.mapper.spatial.convolution import Convolution
-from archloom.mapper.spatial.convolution_emit import ConvolutionEmitter
 from archloom.mapper.spatial.cost import cycles
 from archloom.mapper.spatial.emit import Emitter, Nodes, tensors_of
 from archloom.mapper.spatial.energy import attention_joules, chain_joules, joules, parted_joules, sweep_joules
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.parts import Contraction, check_parts, parted_cycles, parted_space
-from archloom.mapper.spatial.parts_emit import PartedEmitter, parted_nodes
+from archloom.mapper.spatial.parts_emit import ConvolutionEmitter, PartedEmitter, parted_nodes
 from archloom.mapper.spatial.placing import Shapes, check_memory, placed, program
 from archloom.mapper.spatial.plan import AttentionPlan, ChainPlan, PartedPlan, Plan, SweepPlan, TileGemm
 from archloom.mapper.spatial.rates import Rates
-from archloom.mapper.spatial.space import EVERYTHING, Rules, Space, risen, space
+from archloom.mapper.spatial.space import EVERYTHING, Rules, Space, check, risen, space
 from archloom.mapper.spatial.sweep import Sweep
 from archloom.mapper.spatial.sweep_emit import sweep_nodes
 from archloom.mapper.spatial.trials import TOP_K, Attempts, Candidates, Found, Measured, P, W, Wishes, tried
@@ -175,19 +170,6 @@ def forget() -> None:
     _KEPT.forget()
 
 
-def _read(fields: Any, kind: type[AnyPlan]) -> Planned:
-    return Planned(
-        kind.from_json(fields["plan"]), int(fields["cycles"]), float(fields["estimated"]), int(fields["considered"]),
-        None if fields["joules"] is None else float(fields["joules"]))
-
-
-def _written(found: Planned) -> dict[str, Any]:
-    return {
-        "plan": found.plan.to_json(), "cycles": found.cycles, "estimated": found.estimated_cycles,
-        "considered": found.considered, "joules": found.joules,
-    }
-
-
 def planned(
     work: AnyWork, graph: ArchitectureGraph, *, rules: AnyRules = None, top_k: int = TOP_K,
     objective: str | Objective = "time",
@@ -204,8 +186,10 @@ def planned(
         return find()
     key = cache.key_of([
         "spatial", cache.code_fingerprint("mapper", "acadl_models", "oracle"), graph.fingerprint, repr(work),
-        "" if rules is None else rules.text, str(top_k), objective])
-    return _KEPT.once(key, lambda fields: _read(fields, kind_of(work).plan), _written, find)
+        repr(rules), str(top_k), objective])
+    read = kind_of(work).plan.from_json
+    return _KEPT.once(key, lambda fields: Planned(**fields | {"plan": read(fields["plan"])}),
+                      lambda found: vars(found) | {"plan": found.plan.to_json()}, find)
 
 
 def search(

@@ -17,11 +17,10 @@ from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference.simulator import simulate_reference as step_by_step
 from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.spatial import workloads
-from archloom.mapper.spatial.bounds import check, footprint
 from archloom.mapper.spatial.cost import cycles
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import LEVELS, PATTERNS, Plan, TileGemm
-from archloom.mapper.spatial.space import Rules, space
+from archloom.mapper.spatial.space import Rules, check, footprint, space
 from archloom.mapper.spatial.timing import isa_of, simulated
 from archloom.mapper.spatial.workloads import emitted, planned, search
 from archloom.mapper.spatial.zones import waves
@@ -138,7 +137,7 @@ def test_the_search_is_within_a_hundredth_of_the_best_of_all(size: tuple[int, in
 
 def test_spatial_reuse_pays() -> None:
     graph, gemm = wormhole(rows=4, columns=2), TileGemm(16, 16, 8)
-    alone = search(gemm, graph, rules=Rules(frozenset({"none"}), frozenset({"none"}))).best
+    alone = search(gemm, graph, rules=Rules(("none",), ("none",))).best
     best = search(gemm, graph).best
     assert best.cycles < alone.cycles
     assert {best.plan.a[0], best.plan.b[0]} != {"none"}
@@ -188,7 +187,7 @@ def test_tiles_beyond_a_core_are_refused_by_the_simulation(monkeypatch: pytest.M
     machine, gemm = Machine.of(graph), TileGemm(4, 2, 8)
     plan = Plan((2, 2, 4), (1, 1, 1), (2, 1, 1), "rows", "mn", ("none", "stream"), ("none", "stream"))
     assert footprint(gemm, plan)[0] > machine.tiles
-    monkeypatch.setattr("archloom.mapper.spatial.emit.check", lambda *_: None)
+    monkeypatch.setattr("archloom.mapper.spatial.plan.Plan.check", lambda *_: None)
     stream = emitted(gemm, plan, machine)
     with pytest.raises((GraphError, StreamError)):
         simulated(stream, graph)

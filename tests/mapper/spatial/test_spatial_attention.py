@@ -17,9 +17,8 @@ from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.spatial import attention_emit, workloads
-from archloom.mapper.spatial.attention import Attention, check, footprint
+from archloom.mapper.spatial.attention import Attention, attention_space, check, footprint
 from archloom.mapper.spatial.attention_cost import attention_cycles
-from archloom.mapper.spatial.attention_space import attention_space
 from archloom.mapper.spatial.attention_steps import turns
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import LEVELS, AttentionPlan

@@ -6,11 +6,10 @@ import pytest
 
 from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.spatial.attention import Attention
-from archloom.mapper.spatial.bounds import footprint
-from archloom.mapper.spatial.capacity import check_capacity, parts
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import Pattern, Plan, TileGemm
-from archloom.mapper.spatial.timing import isa_of, simulated
+from archloom.mapper.spatial.space import footprint
+from archloom.mapper.spatial.timing import check_capacity, isa_of, parts, simulated
 from archloom.mapper.spatial.workloads import emitted, search_workload
 from archloom.oracle.errors import StreamError
 from archloom.oracle.resolve import resolve
@@ -27,7 +26,7 @@ def test_a_plan_that_is_too_large_is_found_in_the_simulation(
     gemm = TileGemm(2, 4, 8)  # the last row of cores has no work: beyond its memories there would be none at all
     plan = Plan((2, 2, 1), (2, 1, 1), (1, 2, 1), "rows", "mn", (pattern, "stream"), ("none", "stream"), 3)
     assert footprint(gemm, plan)[0] > MACHINE.tiles
-    monkeypatch.setattr("archloom.mapper.spatial.emit.check", lambda *_: None)
+    monkeypatch.setattr("archloom.mapper.spatial.plan.Plan.check", lambda *_: None)
     with pytest.raises(StreamError, match=r"gemm: instruction \d+ \w+ \(.*\) writes l1 \d+ to \d+.*: "
                        r"places \d+ to \d+ of core\[\d\]\[\d\]\.l1, which has 8"):
         simulated(emitted(gemm, plan, MACHINE), GRAPH)

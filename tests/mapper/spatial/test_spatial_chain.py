@@ -17,9 +17,8 @@ from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.spatial import workloads
 from archloom.mapper.spatial.batched import Product
-from archloom.mapper.spatial.chain import PATTERNS, Chain, check, footprint
+from archloom.mapper.spatial.chain import PATTERNS, Chain, chain_space, check, footprint
 from archloom.mapper.spatial.chain_cost import chain_cycles
-from archloom.mapper.spatial.chain_space import chain_space
 from archloom.mapper.spatial.epilogue import Epilogue
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import LEVELS, ChainPlan

@@ -17,9 +17,8 @@ from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial.attention import Attention
+from archloom.mapper.spatial.attention import Attention, attention_space
 from archloom.mapper.spatial.attention_cost import attention_cycles
-from archloom.mapper.spatial.attention_space import attention_space
 from archloom.mapper.spatial.cost import cycles
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import PATTERNS, Plan, TileGemm
