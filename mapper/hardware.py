@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA, ArchitectureGraph, CacheInterface, MemoryInterface
+from archloom.acadl_models.acadl.storages import DataStorage
+from archloom.acadl_models.acadl.units import FunctionalUnit
 from archloom.oracle.errors import TargetError
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph, CacheInterface
-    from archloom.acadl_models.acadl.storages import DataStorage
-    from archloom.acadl_models.acadl.units import FunctionalUnit
 
 
 @dataclass(frozen=True)
@@ -125,8 +123,6 @@ class Hardware:
     def way(self, mnemonic: str) -> tuple[str, float, float, int]:
         """How the unit that processes ``mnemonic`` reaches HBM: the link's name ("" without one), bytes that the memory
         moves in a cycle and that the link does, and cycles of latency beside those of the memory."""
-        from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA
-
         unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
         memory = self.memory("hbm")
         port = memory.words_per_cycle * memory.row_bytes
@@ -163,8 +159,6 @@ def _fetched_per_cycle(graph: "ArchitectureGraph") -> float:
 
 
 def _memories(graph: "ArchitectureGraph") -> tuple[Memory, ...]:
-    from archloom.acadl_models.acadl import MemoryInterface
-
     found = []
     for buffer, banks in graph.buffers.items():
         places = [p for b in banks if isinstance(p := graph[b.storage], MemoryInterface)]  # not register files

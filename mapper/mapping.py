@@ -8,7 +8,6 @@ from collections.abc import Mapping as MappingABC
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
-from archloom.mapper.spatial.plan import described
 from archloom.mapper.workload import Kind
 from archloom.oracle.errors import MappingError
 
@@ -69,6 +68,8 @@ class Mapping:
     def __str__(self) -> str:
         """One line, such as ``gemm ws m128 n64 k16 m>n A:stream*2 B:hoist*1 C*2 store after``."""
         if self.spread:
+            from archloom.mapper.spatial.plan import described
+
             return f"{self.kind} {described(self.kind, self.spread)}"
         levels = dict(self.loads)
         parts = [self.kind, *([self.dataflow] if self.dataflow else []), " ".join(f"{d}{s}" for d, s in self.tile)]

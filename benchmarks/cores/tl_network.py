@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 
-from archloom.mapper.spatial.emit import Emitter, Nodes, Place, _pairs, repeat, tensors_of
+from archloom.mapper.spatial.emit import Emitter, Nodes, Place, repeat, tensors_of
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.placing import placed, program
 from archloom.mapper.spatial.plan import Plan, TileGemm
@@ -74,7 +75,7 @@ class Gathering(Emitter):
         found: Nodes = []
         tiles, free = self.machine.tiles, self.region(0) + self.region(1)
         bm, bn, _ = self.plan.block
-        for zone, other in _pairs(these):
+        for zone, other in product(these[0].zones, these[1].zones):
             (down, along), size = self.ranges(1, other), zone.size * other.size
 
             def packed(place: Place, size: int = size) -> Nodes:

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from archloom.mapper.spatial.attention import OUT_SLOTS, SCORE_SLOTS, STREAM_SLOTS, Attention
 from archloom.mapper.spatial.attention_steps import Part, Run, Turn, share, turns
-from archloom.mapper.spatial.emit import Nodes, bits, instructions, repeat
+from archloom.mapper.spatial.emit import Nodes, bits, instructions, multicast, repeat, repeat_waves
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import AttentionPlan
 from archloom.mapper.spatial.zones import Wave, Zone, halves, waves
@@ -109,22 +109,20 @@ class _Emitter:
         return turns(self.attention, self.plan, self.grain)
 
     def nodes(self) -> Nodes:
-        found: Nodes = []
         last = self.turns[-1]
         blocks, steps = last.first + last.count, last.before + last.count * last.steps
-        for problem in waves(self.attention.problems, 1, self.plan.rows[0], self.plan.columns[0]):
-            def over(p: Affine, problem: Wave = problem) -> Nodes:
-                nodes: Nodes = []
-                for turn, these, loads in self.order():
-                    def one(q: Affine, turn: Turn = turn, loads: bool = loads) -> Nodes:
-                        step = p * steps + (q - turn.first) * turn.steps + turn.before
-                        return self.wave(_Block((p, q), problem.zones, turn, p * blocks + q, step, loads))
 
-                    nodes += repeat("wq", these, one)
-                return nodes
+        def one(p: Affine, problem: Wave) -> Nodes:
+            nodes: Nodes = []
+            for turn, these, loads in self.order():
+                def block(q: Affine, turn: Turn = turn, loads: bool = loads) -> Nodes:
+                    step = p * steps + (q - turn.first) * turn.steps + turn.before
+                    return self.wave(_Block((p, q), problem.zones, turn, p * blocks + q, step, loads))
 
-            found += repeat("wp", range(problem.first, problem.first + problem.count), over)
-        return found
+                nodes += repeat("wq", these, block)
+            return nodes
+
+        return repeat_waves("wp", waves(self.attention.problems, 1, self.plan.rows[0], self.plan.columns[0]), one)
 
     def order(self) -> Iterator[tuple[Turn, range, bool]]:
         """Waves of queries in the order in which they are done, and whether they load keys.
@@ -324,16 +322,8 @@ class _Emitter:
     def _load(self, block: _Block, step: _Step, which: int) -> Nodes:
         pattern, width = self.plan.keys[0], self.tiles[2]
         tiles, (high, wide) = self.machine.tiles, self.plan.parts
-        sent: dict[str, Affine | int] = {}
-        if pattern in ("row", "across"):
-            sent = {"n0": self.plan.columns[1], "s0": wide * tiles}
-        elif pattern in ("column", "down"):
-            sent = {"n0": self.plan.rows[1], "s0": high * self.machine.columns * tiles}
-        if pattern == "down":
-            sent |= {"n1": self.machine.columns, "s1": tiles}
-        elif pattern == "across":
-            sent |= {"n1": self.machine.rows, "s1": self.machine.columns * tiles}
-        alone = (pattern in ("column", "down", "across"), pattern in ("row", "down", "across"))
+        sent, alone = multicast(pattern, self.machine, (self.plan.columns[1], wide),
+                                (self.plan.rows[1], high * self.machine.columns))
 
         def one(core: _Core, loaded: int) -> Nodes:
             row = self._problem(block, core) * self.tiles[1] + self._first_key(core, step)

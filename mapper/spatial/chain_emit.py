@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from archloom.mapper.spatial.chain import SLOTS, Chain, beside, footprint
-from archloom.mapper.spatial.emit import Nodes, repeat
+from archloom.mapper.spatial.emit import Nodes, multicast, repeat, repeat_waves
 from archloom.mapper.spatial.epilogue import ACTIVATIONS, Beside, finished
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import ChainPlan
@@ -97,6 +97,11 @@ class _Emitter:
                 "ty", members[0], lambda y: repeat("tx", members[1], lambda x: core(r, c, y, x)))))
         return found
 
+    def having(self, at: _At, wave: Wave, body: Callable[[Affine, Affine, Affine, int, int], Nodes]) -> Nodes:
+        """``body`` on all cores that have a block in a round, with its tiles of rows and of columns."""
+        return [node for zone in wave.zones for node in self.each(
+            at.wave.zones, (zone.slow, zone.fast), lambda n, p, t, m, zone=zone: body(n, p, t, m, zone.size))]  # type: ignore[misc]
+
     def row_of(self, at: _At, team: Affine) -> Affine:
         return (at.number * self.plan.places + team) * self.plan.block[0]
 
@@ -143,24 +148,15 @@ class _Emitter:
 
     def clear(self, at: _At, wave: Wave, sums: Affine) -> Nodes:
         """Sums are cleared before a round: after one, the matrix unit would have to wait for the vector unit."""
-        found: Nodes = []
-        for zone in wave.zones:
-            def nothing(n: Affine, p: Affine, t: Affine, m: int, columns: int = zone.size) -> Nodes:
-                return [Instr.make("clear", acc=n * self.machine.sums + sums, count=m * columns)]
-
-            found += self.each(at.wave.zones, (zone.slow, zone.fast), nothing)
-        return found
+        return self.having(at, wave, lambda n, p, t, m, columns: [
+            Instr.make("clear", acc=n * self.machine.sums + sums, count=m * columns)])
 
     def multiply(self, at: _At, wave: Wave, rows: Affine, weights: Affine, sums: Affine, depth: int) -> Nodes:
         """A step of either product on all cores that have a block in a round."""
-        tiles, found = self.machine.tiles, Nodes()
-        for zone in wave.zones:
-            def product(n: Affine, p: Affine, t: Affine, m: int, columns: int = zone.size) -> Nodes:
-                return [Instr.make("matmul", a=n * tiles + rows, b=n * tiles + weights, c=n * self.machine.sums + sums,
-                                   m=m, n=columns, k=depth)]
-
-            found += self.each(at.wave.zones, (zone.slow, zone.fast), product)
-        return found
+        tiles = self.machine.tiles
+        return self.having(at, wave, lambda n, p, t, m, columns: [
+            Instr.make("matmul", a=n * tiles + rows, b=n * tiles + weights, c=n * self.machine.sums + sums,
+                       m=m, n=columns, k=depth)])
 
     # --- the first product ---------------------------------------------------------------------------------------
     def inner(self, at: _At) -> Nodes:
@@ -263,16 +259,8 @@ class _Emitter:
     ) -> Nodes:
         """``size``: tiles of a block, rows and columns, and columns of the whole."""
         pattern, tiles = self.plan.weights[0], self.machine.tiles
-        sent: dict[str, Affine | int] = {}
-        if pattern in ("row", "across"):
-            sent = {"n0": self.plan.columns[0], "s0": self.plan.columns[1] * tiles}
-        elif pattern in ("column", "down"):
-            sent = {"n0": self.plan.rows[0], "s0": self.plan.rows[1] * self.machine.columns * tiles}
-        if pattern == "down":
-            sent |= {"n1": self.machine.columns, "s1": tiles}
-        elif pattern == "across":
-            sent |= {"n1": self.machine.rows, "s1": self.machine.columns * tiles}
-        alone = (pattern in ("column", "down", "across"), pattern in ("row", "down", "across"))
+        (rows, down), (columns, along) = self.plan.rows, self.plan.columns
+        sent, alone = multicast(pattern, self.machine, (columns, along), (rows, down * self.machine.columns))
 
         def one(n: Affine, p: Affine, t: Affine, _: int) -> Nodes:
             block: dict[str, Affine | int] = {
@@ -287,13 +275,7 @@ class _Emitter:
     # --- the second product --------------------------------------------------------------------------------------
     def outer(self, at: _At) -> Nodes:
         """Columns of C, round by round."""
-        found: Nodes = []
-        for wave in self.rounds[1]:
-            def one(r: Affine, wave: Wave = wave) -> Nodes:
-                return self.outer_round(at, r, wave)
-
-            found += repeat("r", range(wave.first, wave.first + wave.count), one)
-        return found
+        return repeat_waves("r", self.rounds[1], lambda r, wave: self.outer_round(at, r, wave))
 
     def outer_round(self, at: _At, turn: Affine, wave: Wave) -> Nodes:
         bn, n_tiles = self.plan.block[2], self.tiles[3]
@@ -314,16 +296,14 @@ class _Emitter:
 
             found += repeat("h", range(count), step)
 
-        for zone in wave.zones:
-            def store(n: Affine, p: Affine, t: Affine, m: int, zone: Zone = zone) -> Nodes:
-                row, column = self.row_of(at, p), (turn * self.plan.team + t) * bn
-                dram = (row * n_tiles + column) * TILE_BYTES + self.places["C"]
-                return [*self.added(at, 1, turn, n, (row, column), (m, zone.size)),
-                        Instr.make("store", acc=n * self.machine.sums + sums, dram=dram, rows=m, cols=zone.size,
-                                   h0=n_tiles * TILE_BYTES, relu=0)]
+        def store(n: Affine, p: Affine, t: Affine, m: int, columns: int) -> Nodes:
+            row, column = self.row_of(at, p), (turn * self.plan.team + t) * bn
+            dram = (row * n_tiles + column) * TILE_BYTES + self.places["C"]
+            return [*self.added(at, 1, turn, n, (row, column), (m, columns)),
+                    Instr.make("store", acc=n * self.machine.sums + sums, dram=dram, rows=m, cols=columns,
+                               h0=n_tiles * TILE_BYTES, relu=0)]
 
-            found += self.each(at.wave.zones, (zone.slow, zone.fast), store)
-        return found
+        return found + self.having(at, wave, store)
 
 
 def _peeled(wave: Wave, peel: bool) -> Iterator[tuple[int, int, bool]]:

@@ -32,6 +32,30 @@ def repeat(var: str, values: range, body: Callable[[Affine], Nodes]) -> Nodes:
     return [Loop(var, values.start, values.stop, values.step, inner)] if inner else []
 
 
+def repeat_waves(var: str, found: Iterable[Wave], body: Callable[[Affine, Wave], Nodes]) -> Nodes:
+    """``body`` for the number of each of the waves, as loops over those that lie alike."""
+    return [node for wave in found for node in repeat(
+        var, range(wave.first, wave.first + wave.count), lambda at, wave=wave: body(at, wave))]  # type: ignore[misc]
+
+
+def multicast(
+    pattern: str, machine: Machine, along_row: tuple[int, int], along_column: tuple[int, int]
+) -> tuple[dict[str, Affine | int], tuple[bool, bool]]:
+    """To which cores what is loaded by a pattern goes, given how many share it along a row and along a column of the
+    mesh, and how many cores lie between two of them; and whether only the first one along rows, and along columns,
+    sends it."""
+    sent: dict[str, Affine | int] = {}
+    if pattern in ("row", "across"):
+        sent = {"n0": along_row[0], "s0": along_row[1] * machine.tiles}
+    elif pattern in ("column", "down"):
+        sent = {"n0": along_column[0], "s0": along_column[1] * machine.tiles}
+    if pattern == "down":
+        sent |= {"n1": machine.columns, "s1": machine.tiles}
+    elif pattern == "across":
+        sent |= {"n1": machine.rows, "s1": machine.columns * machine.tiles}
+    return sent, (pattern in ("column", "down", "across"), pattern in ("row", "down", "across"))
+
+
 def bits(value: float) -> int:
     """Of an f32, as attributes have them."""
     found: int = struct.unpack("<I", struct.pack("<f", value))[0]
@@ -199,6 +223,14 @@ class Emitter:
 
         return nest(flat, [])
 
+    def having(
+        self, these: tuple[Wave, Wave], along_k: tuple[range, range], body: Callable[[Place, int, int], Nodes]
+    ) -> Nodes:
+        """``body`` on the cores that have blocks in two waves, with their sizes."""
+        return [node for zone in these[0].zones for other in these[1].zones for node in self.each(
+            [self.ranges(0, zone), self.ranges(1, other), along_k],
+            lambda place, m=zone.size, n=other.size: body(place, m, n))]  # type: ignore[misc]
+
     # --- a step --------------------------------------------------------------------------------------------------
     def step(
         self, at: tuple[Affine, Affine], these: tuple[Wave, Wave], loads: tuple[bool, bool], k: Affine, depth: int,
@@ -209,14 +241,8 @@ class Emitter:
         for loop in (0, 1):
             if loads[loop]:
                 found += self.load(loop, at[loop], these, k, depth, where[loop])
-        for zone, other in _pairs(these):
-            spans = [self.ranges(0, zone), self.ranges(1, other), self.ranges(2, None)]
-
-            def product(place: Place, m: int = zone.size, n: int = other.size) -> Nodes:
-                return self.product(place, where[0], where[1], sums, (m, n, depth))
-
-            found += self.each(spans, product)
-        return found
+        return found + self.having(these, self.ranges(2, None), lambda place, m, n: self.product(
+            place, where[0], where[1], sums, (m, n, depth)))
 
     def product(self, place: Place, a: Affine, b: Affine, c: Affine, size: tuple[int, int, int]) -> Nodes:
         """A core's product of blocks that lie at ``a`` and ``b`` of its L1, added to its sums from ``c`` on."""
@@ -285,19 +311,10 @@ class Emitter:
     ) -> Nodes:
         shared = 1 - loop
         mine, theirs = self.ranges(loop, zone), self.ranges(shared, other)
-        alone = range(1)
-        sent: dict[str, Affine | int] = {}
-        along_row = self.step_between(shared, "columns") * self.machine.tiles
-        along_column = self.step_between(shared, "rows") * self.machine.tiles
-        if pattern in ("row", "across"):
-            theirs, sent = (theirs[0], alone), {"n0": len(theirs[1]), "s0": along_row}
-        elif pattern in ("column", "down"):
-            theirs, sent = (alone, theirs[1]), {"n0": len(theirs[0]), "s0": along_column}
-        if pattern == "down":
-            theirs, sent = (alone, alone), {**sent, "n1": self.machine.columns, "s1": self.machine.tiles}
-        elif pattern == "across":
-            theirs = (alone, alone)
-            sent = {**sent, "n1": self.machine.rows, "s1": self.machine.columns * self.machine.tiles}
+        sent, alone = multicast(
+            pattern, self.machine, (len(theirs[1]), self.step_between(shared, "columns")),
+            (len(theirs[0]), self.step_between(shared, "rows")))
+        theirs = range(1) if alone[0] else theirs[0], range(1) if alone[1] else theirs[1]
         spans = [mine, theirs] if loop == 0 else [theirs, mine]
         mnemonic = self.mnemonic(loop, pattern)
 
@@ -344,39 +361,30 @@ class Emitter:
             for distance, these_k in halves(count):
                 spans_k = list(alive)
                 spans_k[axis] = these_k
-                for zone, other in _pairs(these):
-                    def add(place: Place, size: int = zone.size * other.size, far: int = distance * between) -> Nodes:
-                        mine = self.core(place) * self.machine.sums + sums
-                        return [Instr.make("reduce", source=mine + far, target=mine, count=size),
-                                Instr.make("clear", acc=mine + far, count=size)]
 
-                    spans = [self.ranges(0, zone), self.ranges(1, other), (spans_k[0], spans_k[1])]
-                    found += self.each(spans, add)
+                def add(place: Place, m: int, n: int, far: int = distance * between) -> Nodes:
+                    mine = self.core(place) * self.machine.sums + sums
+                    return [Instr.make("reduce", source=mine + far, target=mine, count=m * n),
+                            Instr.make("clear", acc=mine + far, count=m * n)]
+
+                found += self.having(these, (spans_k[0], spans_k[1]), add)
         return found
 
     def store(self, at: tuple[Affine, Affine], these: tuple[Wave, Wave], sums: Affine) -> Nodes:
         bm, bn, _ = self.plan.block
-        found: Nodes = []
-        for zone, other in _pairs(these):
-            def out(place: Place, m: int = zone.size, n: int = other.size) -> Nodes:
-                row = (at[0] * self.plan.spread(0) + self.index(place, 0)) * bm
-                column = (at[1] * self.plan.spread(1) + self.index(place, 1)) * bn
-                return self.out(place, (row, column), (m, n), self.core(place) * self.machine.sums + sums)
 
-            found += self.each([self.ranges(0, zone), self.ranges(1, other), (range(1), range(1))], out)
-        return found
+        def out(place: Place, m: int, n: int) -> Nodes:
+            row = (at[0] * self.plan.spread(0) + self.index(place, 0)) * bm
+            column = (at[1] * self.plan.spread(1) + self.index(place, 1)) * bn
+            return self.out(place, (row, column), (m, n), self.core(place) * self.machine.sums + sums)
+
+        return self.having(these, (range(1), range(1)), out)
 
     def out(self, place: Place, first: tuple[Affine, Affine], size: tuple[int, int], acc: Affine) -> Nodes:
         """What a core does with a block of finished sums at ``acc``: its ``first`` tile of C and its ``size``."""
         dram = (first[0] * self.gemm.n + first[1]) * TILE_BYTES + self.c
         return [Instr.make("store", acc=acc, dram=dram, rows=size[0], cols=size[1], h0=self.gemm.n * TILE_BYTES,
                            relu=0)]
-
-
-def _pairs(these: tuple[Wave, Wave]) -> Iterator[tuple[Zone, Zone]]:
-    for zone in these[0].zones:
-        for other in these[1].zones:
-            yield zone, other
 
 
 def _peeled(found: tuple[Wave, ...], peel: bool) -> Iterator[tuple[Wave, bool]]:

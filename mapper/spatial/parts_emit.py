@@ -8,7 +8,7 @@ from functools import cached_property
 from math import prod
 
 from archloom.mapper.spatial.convolution import PIXEL, Convolution, Places
-from archloom.mapper.spatial.emit import ZERO, Emitter, Nodes, Place, repeat
+from archloom.mapper.spatial.emit import ZERO, Emitter, Nodes, Place, repeat, repeat_waves
 from archloom.mapper.spatial.epilogue import SLOTS, Beside, finished
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.parts import Contraction
@@ -35,12 +35,9 @@ class PartedEmitter(Emitter):
 
     def nodes(self) -> Nodes:
         """The program after the launch: waves of products, each dealt out to the parts."""
-        found: Nodes = []
         turns = prod(last.first + last.count for last in (self.waves(0)[-1], self.waves(1)[-1]))
-        for wave in waves(self.work.problems, 1, *self.parts):
-            found += repeat("wp", range(wave.first, wave.first + wave.count), lambda at, wave=wave: Emitter.nodes(  # type: ignore[misc]
-                replace(self, wave_of=wave, at=at, turns=at * turns)))
-        return found
+        return repeat_waves("wp", waves(self.work.problems, 1, *self.parts), lambda at, wave: Emitter.nodes(
+            replace(self, wave_of=wave, at=at, turns=at * turns)))
 
     def each(self, spans: list[tuple[range, range]], body: Callable[[Place], Nodes]) -> Nodes:
         """Loops over the cores of every part that has a product, whose places along m, n and k lie in ``spans``."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 from archloom.mapper.spatial.elementwise import FUNCTIONS, Elementwise, Operation
-from archloom.mapper.spatial.emit import Nodes, bits, repeat
+from archloom.mapper.spatial.emit import Nodes, bits, repeat, repeat_waves
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import Pair, SweepPlan
 from archloom.mapper.spatial.reduction import Columns, Rows
@@ -80,24 +80,17 @@ class ElementwiseEmitter(SweepEmitter):
     """Blocks of all operands together."""
 
     def nodes(self) -> Nodes:
-        found: Nodes = []
         last = self.waves[1][-1]
-        for wave in self.waves[0]:
-            def over(at: Affine, wave: Wave = wave) -> Nodes:
-                nodes: Nodes = []
-                for other in self.waves[1]:
-                    def one(to: Affine, other: Wave = other) -> Nodes:
-                        turn = at * (last.first + last.count) + to
-                        return [
-                            node for zone in wave.zones for beside in other.zones
-                            for node in self.each(zone, beside, lambda core, m, n, size=(zone.size, beside.size): (  # type: ignore[misc]
-                                self.block(core, self.tile((at, to), (m, n)), size, turn)))]
 
-                    nodes += repeat("wn", range(other.first, other.first + other.count), one)
-                return nodes
+        def one(at: Affine, wave: Wave, to: Affine, other: Wave) -> Nodes:
+            turn = at * (last.first + last.count) + to
+            return [
+                node for zone in wave.zones for beside in other.zones
+                for node in self.each(zone, beside, lambda core, m, n, size=(zone.size, beside.size): (  # type: ignore[misc]
+                    self.block(core, self.tile((at, to), (m, n)), size, turn)))]
 
-            found += repeat("wm", range(wave.first, wave.first + wave.count), over)
-        return found
+        return repeat_waves("wm", self.waves[0], lambda at, wave: repeat_waves(
+            "wn", self.waves[1], lambda to, other: one(at, wave, to, other)))
 
     def block(self, core: Affine, first: tuple[Affine, Affine], size: tuple[int, int], turn: Affine) -> Nodes:
         """All of a core's block."""
@@ -143,32 +136,26 @@ class ColumnsEmitter(SweepEmitter):
         return self.work.kind
 
     def nodes(self) -> Nodes:
-        found: Nodes = []
-        for other in self.waves[1]:
-            found += repeat("wn", range(other.first, other.first + other.count),
-                            lambda to, other=other: self.columns(to, other))  # type: ignore[misc]
-        return found
+        return repeat_waves("wn", self.waves[1], self.columns)
 
     def columns(self, to: Affine, other: Wave) -> Nodes:
         """All rows of the columns of a wave."""
-        found: Nodes = self.begun(other)
         last = self.waves[0][-1]
-        for wave in _last_apart(self.waves[0]):
-            def one(at: Affine, wave: Wave = wave) -> Nodes:
-                turn, nodes = to * (last.first + last.count) + at, []
-                for zone, valid in self._parts(wave):
-                    for beside in other.zones:
-                        def block(
-                            core: Affine, m: Affine, n: Affine, size: Pair = (zone.size, beside.size),
-                            valid: int = valid,
-                        ) -> Nodes:
-                            return self.block(core, self.tile((at, to), (m, n)), size, turn, valid)
 
-                        nodes += self.each(zone, beside, block)
-                return nodes
+        def one(at: Affine, wave: Wave) -> Nodes:
+            turn, nodes = to * (last.first + last.count) + at, Nodes()
+            for zone, valid in self._parts(wave):
+                for beside in other.zones:
+                    def block(
+                        core: Affine, m: Affine, n: Affine, size: Pair = (zone.size, beside.size), valid: int = valid,
+                    ) -> Nodes:
+                        return self.block(core, self.tile((at, to), (m, n)), size, turn, valid)
 
-            found += repeat("wm", range(wave.first, wave.first + wave.count), one)
-        return found + self.combined(other) + self.stored(to, other)
+                    nodes += self.each(zone, beside, block)
+            return nodes
+
+        rows = repeat_waves("wm", tuple(_last_apart(self.waves[0])), one)
+        return [*self.begun(other), *rows, *self.combined(other), *self.stored(to, other)]
 
     def _parts(self, wave: Wave) -> Iterator[tuple[Zone, int]]:
         """Zones with how many rows of numbers count in their blocks: fewer where the matrix ends within a tile."""
@@ -186,19 +173,17 @@ class ColumnsEmitter(SweepEmitter):
                 yield Zone(slow[-1:], fast[:-1], zone.size), zone.size * SIDE
             yield Zone(slow[-1:], fast[-1:], zone.size), zone.size * SIDE - over
 
+    def having(self, zone: Zone, other: Wave, body: Callable[[Affine, Affine, int], Nodes]) -> Nodes:
+        """``body`` on the cores of a zone of rows that have columns in a wave, with how many tiles of them."""
+        return [node for beside in other.zones for node in self.each(
+            zone, beside, lambda core, m, n, size=beside.size: body(core, n, size))]  # type: ignore[misc]
+
     def begun(self, other: Wave) -> Nodes:
         """Nothing is larger yet than the least number. Sums are zero after a launch, and after a store."""
         if self.kind != "max":
             return []
-        alone = Zone(range(1), range(1), 1)
-        found: Nodes = []
-        for beside in other.zones:
-            def one(core: Affine, m: Affine, n: Affine, size: int = beside.size) -> Nodes:
-                return [Instr.make(
-                    "linear", acc=core * self.machine.sums, count=size, factor=0, shift=bits(LEAST))]
-
-            found += self.each(alone, beside, one)
-        return found
+        return self.having(Zone(range(1), range(1), 1), other, lambda core, n, size: [
+            Instr.make("linear", acc=core * self.machine.sums, count=size, factor=0, shift=bits(LEAST))])
 
     def block(
         self, core: Affine, first: tuple[Affine, Affine], size: tuple[int, int], turn: Affine, valid: int
@@ -217,29 +202,24 @@ class ColumnsEmitter(SweepEmitter):
         for axis, count, apart in ((1, columns_m, columns_n), (0, rows_m, rows_n * self.machine.columns)):
             for distance, alive in halves(count):
                 zone = Zone(range(rows_m), alive, 1) if axis else Zone(alive, range(1), 1)
-                for beside in other.zones:
-                    def add(core: Affine, m: Affine, n: Affine, size: int = beside.size, far: int = distance * apart
-                            ) -> Nodes:
-                        mine, theirs = core * self.machine.sums, (core + far) * self.machine.sums
-                        return [Instr.make("reduce", source=theirs, target=mine, count=size),
-                                Instr.make("clear", acc=theirs, count=size)]
 
-                    found += self.each(zone, beside, add)
+                def add(core: Affine, n: Affine, size: int, far: int = distance * apart) -> Nodes:
+                    mine, theirs = core * self.machine.sums, (core + far) * self.machine.sums
+                    return [Instr.make("reduce", source=theirs, target=mine, count=size),
+                            Instr.make("clear", acc=theirs, count=size)]
+
+                found += self.having(zone, other, add)
         return found
 
     def stored(self, to: Affine, other: Wave) -> Nodes:
         """The results of a wave."""
-        def out(core: Affine, m: Affine, n: Affine, size: int) -> Nodes:
+        def out(core: Affine, n: Affine, size: int) -> Nodes:
             acc, (_, column) = core * self.machine.sums, self.tile((Affine(0), to), (Affine(0), n))
             mean = [Instr.make("linear", acc=acc, count=size, factor=bits(1 / self.work.rows), shift=0)]
             store = self.store(acc, (Affine(0), column), (1, size), self.work.tiles[1])
             return [*(mean if self.kind == "mean" else []), store]
 
-        alone = Zone(range(1), range(1), 1)
-        found: Nodes = []
-        for beside in other.zones:
-            found += self.each(alone, beside, partial(out, size=beside.size))
-        return found
+        return self.having(Zone(range(1), range(1), 1), other, out)
 
 
 def _last_apart(found: tuple[Wave, ...]) -> Iterator[Wave]:
