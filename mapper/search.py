@@ -25,10 +25,11 @@ from archloom.mapper.mapping import Mapping
 from archloom.mapper.workload import Workload
 from archloom.oracle.collector import paused
 from archloom.oracle.errors import InputError, MappingError
+from archloom.oracle.nests import size
 
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Accelerator, Configuration
-    from archloom.oracle.stream import Node, Stream
+    from archloom.oracle.stream import Stream
 
 DEFAULT_TOP_K = 5
 
@@ -231,7 +232,7 @@ class _Effort:
 
     def add(self, stream: "Stream", timing: "TimingResult") -> None:
         self.stepped += timing.stepped_instructions
-        self.written += _written(stream.body)
+        self.written += size(stream.body)
 
     def spent(self) -> bool:
         return self.stepped > self.patience * STEPPED_BUDGET or self.written > WRITTEN_BUDGET
@@ -258,13 +259,6 @@ def _variants(mapping: Mapping) -> Iterator[Mapping]:
         if count:
             changed = tuple((name, count if name == "C" else n) for name, n in mapping.buffers)
             yield replace(mapping, buffers=changed)
-
-
-def _written(nodes: "tuple[Node, ...]") -> int:
-    """Instructions in the text of a stream."""
-    from archloom.oracle.stream import Instr
-
-    return sum(1 if isinstance(node, Instr) else _written(node.body) for node in nodes)
 
 
 def _simulate(stream: "Stream", configuration: "Configuration") -> "TimingResult":

@@ -146,9 +146,7 @@ class Workload:
             return 0
         if self.chain is not None:
             return self.chain.products
-        total = 1
-        for dim in self.dims:
-            total *= dim.extent
+        total = math.prod(dim.extent for dim in self.dims)
         if self.kind == "attention":  # every score meets depth, and then values
             return total // (self.extent("d") * self.extent("e")) * (self.extent("d") + self.extent("e"))
         return total // self.blocks

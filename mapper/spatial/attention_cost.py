@@ -15,7 +15,7 @@ from archloom.acadl_models.mesh.vector import BINARY, SOFTMAX
 from archloom.mapper.spatial.attention import Attention
 from archloom.mapper.spatial.attention_waves import Waves
 from archloom.mapper.spatial.machine import TILE_BYTES, Machine
-from archloom.mapper.spatial.plan import PATTERNS, AttentionPlan
+from archloom.mapper.spatial.plan import ACROSS, COLUMN, DOWN, NONE, ROW, AttentionPlan
 from archloom.mapper.spatial.space import Columns, Table
 
 
@@ -44,7 +44,7 @@ def attention_cycles(attention: Attention, machine: Machine, found: Table[Attent
         return machine.launch_cycles + Waves(attention, machine, c, bk, (load, way, first), queried).cycles()
 
     # in the last wave some cores that load by themselves have no block of queries
-    load = load * np.where(c["way"] == PATTERNS.index("none"), -(-queries // bq) / (waves_q * places), 1)
+    load = load * np.where(c["way"] == NONE, -(-queries // bq) / (waves_q * places), 1)
     # all blocks see all keys that their cores have
     work = _Work(waves_q, keys * waves_q, -(-keys // bk) * waves_q)
     last = np.minimum(bq, queries - (waves_q - 1) * bq * places)
@@ -123,8 +123,8 @@ def _load(
     rp, rq, cp, cq, way = (c[name] for name in ("rp", "rq", "cp", "cq", "way"))
     size = 2 * bk * d * TILE_BYTES
     beats = 2 * -(-bk * d * TILE_BYTES // machine.dram_bytes)
-    row, column = way == PATTERNS.index("row"), way == PATTERNS.index("column")
-    tree = (way == PATTERNS.index("down")) | (way == PATTERNS.index("across"))
+    row, column = way == ROW, way == COLUMN
+    tree = (way == DOWN) | (way == ACROSS)
     copies = np.where(row, machine.cores // cq, np.where(column, machine.cores // rq, np.where(tree, 1, machine.cores)))
     # in the last wave some cores have no problem
     copies = copies * (attention.problems / (waves_p * rp * cp))
@@ -145,6 +145,6 @@ def _turn(machine: Machine, c: Columns, size: np.ndarray) -> np.ndarray:
     """Cycles in which values of ``size`` bytes and as many keys behind them come, if only those of one core's row are
     under way: both wait for what is slower, their ring or the port that cores of a row pass in step."""
     way = c["way"]
-    ring = size / np.where(way == PATTERNS.index("none"), machine.core_bytes, machine.ring_bytes)
-    port = size / machine.port_bytes * np.where(way == PATTERNS.index("row"), machine.port_cores, 1)
+    ring = size / np.where(way == NONE, machine.core_bytes, machine.ring_bytes)
+    port = size / machine.port_bytes * np.where(way == ROW, machine.port_cores, 1)
     return ring + port + np.maximum(ring, port)

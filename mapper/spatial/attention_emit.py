@@ -14,11 +14,12 @@ from functools import cached_property
 
 from archloom.mapper.spatial.attention import OUT_SLOTS, SCORE_SLOTS, STREAM_SLOTS, Attention
 from archloom.mapper.spatial.attention_steps import Part, Run, Turn, share, turns
-from archloom.mapper.spatial.emit import Nodes, bits, instructions, multicast, repeat, repeat_waves
+from archloom.mapper.spatial.emit import Nodes, bits, multicast, repeat, repeat_waves
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import AttentionPlan
 from archloom.mapper.spatial.zones import Wave, Zone, halves, waves
 from archloom.oracle.affine import Affine
+from archloom.oracle.nests import size
 from archloom.oracle.resolve import MAX_INSTRUCTIONS
 from archloom.oracle.stream import Instr
 
@@ -34,7 +35,7 @@ def attention_nodes(
     grain, blocks = 1, -(-attention.tiles[0] // plan.block[0])
     while True:
         body = _Emitter(attention, plan, machine, places, grain).nodes()
-        over = -(-(1 + instructions(body)) // MAX_INSTRUCTIONS)
+        over = -(-(1 + size(body)) // MAX_INSTRUCTIONS)
         if over == 1 or grain >= blocks:
             return body
         grain <<= (over - 1).bit_length()

@@ -16,7 +16,7 @@ import numpy as np
 from archloom.acadl_models.mesh.vector import BINARY, SOFTMAX
 from archloom.mapper.spatial.attention import Attention
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from archloom.mapper.spatial.plan import PATTERNS
+from archloom.mapper.spatial.plan import COLUMN, NONE, ROW
 from archloom.mapper.spatial.space import Columns
 
 Numbers = np.ndarray
@@ -78,14 +78,14 @@ class Waves:
         self.places = c["rq"] * c["cq"]
         self.waves = -(-self.rows // (c["bq"] * self.places))
         # cores that have nothing to do in the last wave, the first of kept keys, load theirs in the one before
-        self.idle = (c["way"] == PATTERNS.index("none")) & (self.waves * c["bq"] * self.places - self.rows >= c["bq"])
+        self.idle = (c["way"] == NONE) & (self.waves * c["bq"] * self.places - self.rows >= c["bq"])
         row, column = c["rq"] - 1, c["cq"] - 1
         # the last that has a block in the last wave has the longest of all
         blocks = -(-self.rows // c["bq"]) - (self.waves - 1) * self.places
         self.place = np.stack([
             0 * row, np.where(blocks < self.places, blocks - 1, column), row * c["cq"], self.places - 1])
-        self.alone = c["way"] == PATTERNS.index("none")
-        self.along, self.down = c["way"] == PATTERNS.index("row"), c["way"] == PATTERNS.index("column")
+        self.alone = c["way"] == NONE
+        self.along, self.down = c["way"] == ROW, c["way"] == COLUMN
         self.number = np.zeros(len(bk), int)
 
     def _taken(self, rows: "slice | Numbers") -> "Waves":

@@ -16,9 +16,9 @@ from typing import TypeVar
 import numpy as np
 
 from archloom.acadl_models.mesh.graph import AHEAD
-from archloom.mapper.spatial.chain import PATTERNS, SLOTS, Chain
+from archloom.mapper.spatial.chain import SLOTS, Chain
 from archloom.mapper.spatial.machine import TILE_BYTES, Machine
-from archloom.mapper.spatial.plan import ChainPlan
+from archloom.mapper.spatial.plan import COLUMN, DOWN, ROW, ChainPlan
 from archloom.mapper.spatial.space import Table
 
 Numbers = np.ndarray
@@ -126,9 +126,9 @@ class _Estimate:
         self.last_rows = m - (self.waves - 1) * c["bm"] * self.places
         self.rounds = -(-self.hidden // (c["bh"] * self.team)), -(-self.n // (c["bn"] * self.team))
         self.steps = -(-self.k // self.bk), -(-self.hidden // self.depth)
-        on_row, on_column = c["way"] == PATTERNS.index("row"), c["way"] == PATTERNS.index("column")
+        on_row, on_column = c["way"] == ROW, c["way"] == COLUMN
         self.on_row, self.on_column = on_row, on_column
-        self.tree = c["way"] >= PATTERNS.index("down")
+        self.tree = c["way"] >= DOWN
         self.alone = SLOTS * c["bm"] * np.maximum(c["bh"], c["bn"]) > machine.sums
         # who sends along a ring keeps an order: weights wait behind blocks that are not ready to be handed over
         self.behind = (on_row & (c["ct"] > 1)) | (on_column & (c["rt"] > 1))

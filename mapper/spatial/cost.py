@@ -26,24 +26,9 @@ from functools import cached_property
 import numpy as np
 
 from archloom.mapper.spatial.machine import TILE_BYTES, Machine
-from archloom.mapper.spatial.plan import PATTERNS, TileGemm
+from archloom.mapper.spatial.plan import ACROSS, COLUMN, DOWN, NONE, PATTERNS, ROW, WAVE, TileGemm
 from archloom.mapper.spatial.space import Space
-from archloom.mapper.spatial.traffic import (
-    ACROSS,
-    ALONE,
-    COLUMN,
-    DOWN,
-    NONE,
-    ROW,
-    WAVE,
-    Around,
-    InStep,
-    Traffic,
-    Waves,
-    beats_of,
-)
-
-__all__ = ["ALONE", "Around", "cycles"]
+from archloom.mapper.spatial.traffic import ALONE, Around, InStep, Traffic, Waves, beats_of
 
 _AT_A_TIME = 1 << 13
 """Candidates whose columns stay in a processor's caches."""

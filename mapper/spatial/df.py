@@ -39,8 +39,8 @@ class ComputeUnit:
     latency: int | None = None
 
     def __str__(self) -> str:
-        more = _also(latency=self.latency)
-        return f"%{self.name} = df.{self.kind} {{shape = [{_list(self.shape)}], throughput = {self.throughput}{more}}}"
+        more = _also(throughput=self.throughput, latency=self.latency)
+        return f"%{self.name} = df.{self.kind} {{shape = [{', '.join(map(str, self.shape))}]{more}}}"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Cores:
 
     def __str__(self) -> str:
         inside = ", ".join(f"%{unit}" for unit, _ in self.units)
-        counts = _list([count for _, count in self.units])
+        counts = ", ".join(str(count) for _, count in self.units)
         units = f", scalein = ({inside}, [{counts}])" if self.units else ""
         return f"%{self.name} = df.core {{scaleout = ({_names(self.scaleout)}){units}}}"
 
@@ -121,7 +121,8 @@ class Description:
 
     def __str__(self) -> str:
         head = "module" + (f" @{self.name}" if self.name else "")
-        head += f" attributes {{clock_hz = {_plain(self.clock_hz)}}}" if self.clock_hz else ""
+        clock = int(self.clock_hz) if self.clock_hz and self.clock_hz == int(self.clock_hz) else self.clock_hz
+        head += f" attributes {{clock_hz = {clock!r}}}" if clock else ""
         return "\n".join([f"{head} {{", *(f"  {item}" for item in self.items), "}"]) + "\n"
 
     def of(self, kind: type[Item]) -> list[Item]:
@@ -138,14 +139,6 @@ class Description:
 
 def _also(**attributes: int | float | None) -> str:
     return "".join(f", {name} = {value}" for name, value in attributes.items() if value is not None)
-
-
-def _plain(number: float | None) -> str:
-    return str(int(number)) if number is not None and number == int(number) else repr(number)
-
-
-def _list(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))
 
 
 def _names(names: Sequence[str]) -> str:

@@ -62,11 +62,6 @@ def bits(value: float) -> int:
     return found
 
 
-def instructions(nodes: Iterable[Node]) -> int:
-    """How many stand in a program's text."""
-    return sum(instructions(node.body) if isinstance(node, Loop) else 1 for node in nodes)
-
-
 @dataclass(frozen=True)
 class Place:
     """Where a core stands: for m, n and k its number along the rows and along the columns of the mesh.

@@ -21,13 +21,24 @@ from archloom.mapper.spatial.elementwise import FUNCTIONS, Elementwise
 from archloom.mapper.spatial.epilogue import ACTIVATIONS, NOTHING, Epilogue
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.parts import Contraction, PartedSpace, part_of, split_of
-from archloom.mapper.spatial.plan import PATTERNS, AttentionPlan, ChainPlan, SweepPlan, TileGemm
+from archloom.mapper.spatial.plan import (
+    ACROSS,
+    COLUMN,
+    DOWN,
+    NONE,
+    PATTERNS,
+    ROW,
+    WAVE,
+    AttentionPlan,
+    ChainPlan,
+    SweepPlan,
+    TileGemm,
+)
 from archloom.mapper.spatial.rates import Joules, Rates
 from archloom.mapper.spatial.reduction import Columns as ColumnReduction
 from archloom.mapper.spatial.reduction import Rows
 from archloom.mapper.spatial.space import Column, Columns, Space, Table
 from archloom.mapper.spatial.sweep import Sweep
-from archloom.mapper.spatial.traffic import ACROSS, COLUMN, DOWN, NONE, ROW, WAVE
 from archloom.oracle.errors import MappingError
 
 

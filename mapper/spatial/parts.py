@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from archloom.mapper.spatial.cost import Around, cycles
+from archloom.mapper.spatial.cost import cycles
 from archloom.mapper.spatial.epilogue import SLOTS, Epilogue
 from archloom.mapper.spatial.machine import SIDE, Machine
-from archloom.mapper.spatial.plan import PATTERNS, PartedPlan, TileGemm
+from archloom.mapper.spatial.plan import ACROSS, DOWN, PartedPlan, TileGemm
 from archloom.mapper.spatial.space import EVERYTHING, Column, Columns, Rules, Space, check, divisors, footprint, space
+from archloom.mapper.spatial.traffic import Around
 from archloom.oracle.errors import MappingError
 
 
@@ -154,8 +155,7 @@ def _allowed(work: Contraction, parts: tuple[int, int], found: Space) -> Columns
     c = found.columns
     keep = np.ones(len(found), np.bool_)
     if parts != (1, 1):
-        trees = [PATTERNS.index(name) for name in ("down", "across")]
-        keep &= ~np.isin(c["way_a"], trees) & ~np.isin(c["way_b"], trees)
+        keep &= ~np.isin(c["way_a"], (DOWN, ACROSS)) & ~np.isin(c["way_b"], (DOWN, ACROSS))
     split = split_of(found)
     for number in np.unique(split).tolist():
         depths = work.depths(number)

@@ -34,6 +34,8 @@ Spread: TypeAlias = tuple[int, int, int]
 """Over how many cores along a dimension of the mesh m, n and k are spread; the product is its extent."""
 
 PATTERNS: tuple[str, ...] = get_args(Pattern)
+NONE, ROW, COLUMN, DOWN, ACROSS, WAVE = range(len(PATTERNS))
+"""Numbers of the patterns in columns of candidates."""
 LEVELS: tuple[str, ...] = get_args(Level)
 
 @dataclass(frozen=True, order=True)

@@ -14,6 +14,7 @@ pass from core to core are written out. Loops over time stay.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -148,10 +149,7 @@ class _Static:
 
     def executions(self, depth: int) -> int:
         """How often it comes in one execution of the body of that many loops."""
-        found = 1
-        for loop in self.loops[depth:]:
-            found *= loop.extent
-        return found
+        return math.prod(loop.extent for loop in self.loops[depth:])
 
 
 def _statics(nodes: tuple[Node, ...], path: Path = (), loops: tuple[Loop, ...] = ()) -> Iterator[_Static]:
@@ -291,10 +289,7 @@ class _Need:
     @property
     def turns(self) -> int:
         """Semaphores of a pair; one that is signalled anew only when it was waited for holds nobody back."""
-        iterations = 1
-        for loop in self.loops:
-            iterations *= loop.extent
-        return min(self.later or 2, iterations)
+        return min(self.later or 2, math.prod(loop.extent for loop in self.loops))
 
     @property
     def peers(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +16,9 @@ from archloom.mapper.spatial.placing import ISA
 from archloom.oracle import taidl
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.errors import StreamError
+from archloom.oracle.nests import ranges, walk
 from archloom.oracle.resolve import resolve
-from archloom.oracle.resolved import Read, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream, Window, Write
+from archloom.oracle.resolved import Read, ResolvedInstr, ResolvedStream, Window, Write
 from archloom.oracle.stream import Stream
 from archloom.oracle.taidl.isa import Isa
 
@@ -51,8 +52,8 @@ class Parts:
 def check_capacity(stream: ResolvedStream, graph: "ArchitectureGraph") -> None:
     """StreamError for the first instruction that reaches beyond a core's memory, naming both and the addresses."""
     divided = parts(graph)
-    for instr, loops in _instructions(stream.body, ()):
-        bounds = {loop.var: (0, loop.extent - 1) for loop in loops}
+    for instr, loops in walk(stream.body):
+        bounds = ranges(loops)
         for statement in instr.statements:
             if isinstance(statement, (Read, Write)) and (part := divided.get(statement.window.buffer)) is not None:
                 rows = stream.buffer(part.buffer).shape[0]
@@ -69,16 +70,6 @@ def parts(graph: "ArchitectureGraph") -> dict[str, Parts]:
         if len(banks) > 1 and len(sizes) == 1 and min(sizes) > 0:
             found[buffer] = Parts(buffer, sizes.pop(), tuple(bank.storage for bank in banks))
     return found
-
-
-def _instructions(
-    nodes: tuple[ResolvedNode, ...], loops: tuple[ResolvedLoop, ...]
-) -> Iterator[tuple[ResolvedInstr, tuple[ResolvedLoop, ...]]]:
-    for node in nodes:
-        if isinstance(node, ResolvedLoop):
-            yield from _instructions(node.body, (*loops, node))
-        else:
-            yield node, loops
 
 
 def _fault(window: Window, part: Parts, rows: int, bounds: Bounds) -> tuple[dict[str, int], str] | None:
@@ -134,9 +125,7 @@ def _extent(window: Window, size: int) -> tuple[int, int, int]:
 def _values(offset: Affine, bounds: Bounds) -> dict[str, NDArray[np.int64]]:
     """All values of the variables of an address, each along an axis of its own."""
     names = sorted(offset.variables())
-    count = 1
-    for name in names:
-        count *= bounds[name][1] - bounds[name][0] + 1
+    count = math.prod(bounds[name][1] - bounds[name][0] + 1 for name in names)
     if count > ENUMERATED:
         raise StreamError(f"the address {offset} has {count} values; expected at most {ENUMERATED} where its range "
                           "does not tell whether it stays within a core")

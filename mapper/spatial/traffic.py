@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from archloom.mapper.spatial.machine import TILE_BYTES, Machine
-from archloom.mapper.spatial.plan import PATTERNS
+from archloom.mapper.spatial.plan import ACROSS, COLUMN, DOWN, NONE, ROW, WAVE
 from archloom.mapper.spatial.space import Column
-
-NONE, ROW, COLUMN, DOWN, ACROSS, WAVE = map(PATTERNS.index, ("none", "row", "column", "down", "across", "wave"))
 
 
 @dataclass(frozen=True, eq=False)
