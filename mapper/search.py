@@ -122,20 +122,6 @@ def warm(configuration: "Configuration") -> None:
     warmup()
 
 
-def exhaustive(workload: Workload, accelerator: "Accelerator", options: Any = None) -> tuple[Mapping, int]:
-    """The best mapping and its cycles by simulating every candidate: the reference for :func:`search`."""
-    configuration = accelerator.configure(options)
-    estimated, mapping_of = configuration.space(workload).ranked()
-    cycles = (simulated_cycles(workload, mapping_of(i), configuration) for i in range(len(estimated)))
-    best = min((found, i) for i, found in enumerate(cycles))
-    return mapping_of(best[1]), best[0]
-
-
-def simulated_cycles(workload: Workload, mapping: Mapping, configuration: "Configuration") -> int:
-    """Cycles of a workload with a mapping; MappingError or StreamError where it turns out to be impossible."""
-    return _simulate(configuration.emitter.emit(workload, mapping), configuration).cycles
-
-
 def _require_memory(workload: Workload, configuration: "Configuration") -> None:
     """MappingError where the tensors alone need more than the memory holds: no space of mappings is worth listing."""
     needed = sum(t.size_bytes for t in (*workload.inputs, workload.output))

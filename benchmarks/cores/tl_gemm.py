@@ -20,6 +20,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,8 @@ def measured(point: Point, block_cycles: int | None = None) -> dict[str, Any]:
     cycles = {trial.plan: trial.cycles for trial in found.trials}
     row: dict[str, Any] = {
         "mesh": f"{mesh[0]}x{mesh[1]}", "m": m, "n": n, "k": k, "cycles": found.best.cycles,
-        "plan": str(found.best.plan), "top": [found.within(i).cycles for i in range(1, 6)],
+        "plan": str(found.best.plan),
+        "top": [replace(found, trials=found.trials[:i]).best.cycles for i in range(1, 6)],
     }
     for name, plan_of in zip(TEMPLATES, (templates.tt_1d, templates.vendor_1d, templates.tt_2d)):
         plan = plan_of(gemm, machine)

@@ -15,9 +15,7 @@ from archloom.mapper.spatial.batched import Product
 from archloom.mapper.spatial.convolution import Convolution
 from archloom.mapper.spatial.epilogue import Epilogue
 from archloom.mapper.spatial.machine import SIDE, Machine
-from archloom.mapper.spatial.parts import Contraction
 from archloom.mapper.spatial.plan import PLANS, PartedPlan, Plan
-from archloom.mapper.spatial.sweep import Sweep
 from archloom.mapper.spatial.workloads import AnyPlan, AnyWork, emitted, search_workload
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import MappingError
@@ -63,18 +61,8 @@ def work_of(workload: "Workload") -> AnyWork:
         return attention_of(workload)
     if workload.chain is not None:
         return workload.chain
-    return sweep_of(workload) if workload.kind == "sweep" else contraction_of(workload)
-
-
-def sweep_of(workload: "Workload") -> Sweep:
-    """The sweep that a workload is; MappingError for another workload."""
-    if workload.sweep is None:
-        raise MappingError(f"{workload.name}: expected a sweep, found {workload.kind}")
-    return workload.sweep
-
-
-def contraction_of(workload: "Workload") -> Contraction:
-    """The product or convolution that a workload in tiles is; MappingError for another workload."""
+    if workload.sweep is not None:
+        return workload.sweep
     return convolution_of(workload) if workload.kind == "conv2d" and workload.tile == SIDE else product_of(workload)
 
 

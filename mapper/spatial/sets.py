@@ -13,16 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias, Union
 
-from archloom.acadl_models.acadl import (
-    READ_DATA,
-    ArchitectureGraph,
-    DataStorage,
-    FunctionalUnit,
-    Link,
-    MemoryInterface,
-    RegisterFile,
-    SetAssociativeCache,
-)
+from archloom.acadl_models import acadl
 from archloom.mapper.compute import Compute, computes
 from archloom.mapper.hardware import Port
 from archloom.mapper.spatial.affine_map import Point
@@ -51,7 +42,7 @@ class Instances:
 Place: TypeAlias = tuple[str, Point]
 """The name of a set of memories, and which of them."""
 
-Storage: TypeAlias = Union["DataStorage", "RegisterFile"]
+Storage: TypeAlias = Union["acadl.DataStorage", "acadl.RegisterFile"]
 
 
 def family(name: str) -> tuple[str, Point]:
@@ -70,7 +61,7 @@ def share(rate: int, parts: int) -> int | float:
     return rate // parts if rate % parts == 0 else round(rate / parts, 6)
 
 
-def _facts(unit: "FunctionalUnit") -> tuple[object, ...]:
+def _facts(unit: "acadl.FunctionalUnit") -> tuple[object, ...]:
     """What is equal in units that are alike."""
     each = [(name, str(unit.latency_of(name)), str(unit.interval_of(name))) for name in sorted(unit.to_process)]
     return (*each, unit.in_flight)
@@ -79,7 +70,7 @@ def _facts(unit: "FunctionalUnit") -> tuple[object, ...]:
 class Sets:
     """Cores with their units, and memories, of a graph whose units do what ``isa`` says."""
 
-    def __init__(self, graph: "ArchitectureGraph", isa: "Isa") -> None:
+    def __init__(self, graph: "acadl.ArchitectureGraph", isa: "Isa") -> None:
         self.graph, self.isa = graph, isa
         self.dims: dict[str, int] = {}
         self.names: set[str] = set()
@@ -160,7 +151,7 @@ class Sets:
 
     def alike(self) -> None:
         """Units that compute are equal in all cores, and each core has them; TargetError names one that differs."""
-        first: dict[str, FunctionalUnit] = {}
+        first: dict[str, acadl.FunctionalUnit] = {}
         there: dict[str, set[Point]] = {}
         for unit in self.graph.functional_units:
             key = family(unit.name)[0]
@@ -192,7 +183,7 @@ class Sets:
                 found[head] = Instances(self.named(base if base != "core" else "cores"), dims, extents or (1,))
         return found
 
-    def core(self, unit: "FunctionalUnit") -> tuple[Instances, Point] | None:
+    def core(self, unit: "acadl.FunctionalUnit") -> tuple[Instances, Point] | None:
         """The core of a unit; a graph of one core has all units in it."""
         head = self.head(unit.name)
         if head in self.cores and head:
@@ -224,7 +215,7 @@ class Sets:
 
     # --- memories ------------------------------------------------------------------------------------------------
     @cached_property
-    def ports(self) -> dict[str, "Link"]:
+    def ports(self) -> dict[str, "acadl.Link"]:
         """Links through which several units write a storage that is not read over them."""
         writers: dict[tuple[str, str], set[str]] = {}
         read, links = set(), {}
@@ -232,7 +223,7 @@ class Sets:
             if edge.link is None:
                 continue
             links[edge.link.name] = edge.link
-            if edge.kind is READ_DATA:
+            if edge.kind is acadl.READ_DATA:
                 read.add((edge.link.name, edge.source.name))
             else:
                 writers.setdefault((edge.link.name, edge.target.name), set()).add(edge.source.name)
@@ -255,7 +246,7 @@ class Sets:
     @cached_property
     def _memories(self) -> dict[str, tuple[Place, Instances]]:
         known: dict[str, list[str]] = {}
-        read = {edge.source.name for edge in self.graph.edges if edge.kind is READ_DATA}
+        read = {edge.source.name for edge in self.graph.edges if edge.kind is acadl.READ_DATA}
         for name in (*self.holds, *(cache.name for cache in self.graph.caches)):
             if name not in read and not self.graph.caches:
                 continue  # nobody reads it: it keeps an order, and no data
@@ -360,16 +351,16 @@ class Sets:
 
     def size(self, name: str) -> int:
         place = self.graph[name]
-        if isinstance(place, RegisterFile):
+        if isinstance(place, acadl.RegisterFile):
             return max(1, place.data_width * len(place.registers) // 8)
-        if isinstance(place, (MemoryInterface, SetAssociativeCache)):
+        if isinstance(place, (acadl.MemoryInterface, acadl.SetAssociativeCache)):
             return place.size_bytes
         raise TargetError(f"graph {self.graph.name!r} has no view: the size of {name} is not known")
 
     def port(self, name: str, size: int) -> tuple[int, int | float | None, int | None, int | None]:
         """Bytes, bytes a cycle of a port (None: as many as it holds), ports, latency; of each of its channels."""
         place = self.graph[name]
-        if not isinstance(place, DataStorage):
+        if not isinstance(place, acadl.DataStorage):
             return size, None, None, None
         port = Port.of(place)
         width = port.bytes_per_cycle if port.bytes_per_cycle < size else None
@@ -383,4 +374,4 @@ class Sets:
 
     def path(self, storage: Storage) -> tuple[Storage, ...]:
         """The storage, and what lies behind a cache."""
-        return self.graph.path(storage) if isinstance(storage, DataStorage) else (storage,)
+        return self.graph.path(storage) if isinstance(storage, acadl.DataStorage) else (storage,)

@@ -15,7 +15,7 @@ pass from core to core are written out. Loops over time stay.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -82,28 +82,27 @@ def looped(box: Box, body: Callable[[list[Affine]], Node]) -> Node:
 
 def distributed(nodes: tuple[Node, ...], over: Collection[Path]) -> tuple[Node, ...]:
     """A program in which each of the loops ``over`` cores goes over one instruction at a time."""
-    return _rewritten(nodes, over, lambda loop: [replace(loop, body=(inner,)) for inner in loop.body])
+    return _rewritten(nodes, lambda here, node: [
+        replace(node, body=(inner,)) for inner in node.body] if here in over and isinstance(node, Loop) else [node])
 
 
 def unrolled(nodes: tuple[Node, ...], these: Collection[Path]) -> tuple[Node, ...]:
     """A program in which ``these`` loops are written out."""
-    return _rewritten(nodes, these, lambda loop: [
+    return _rewritten(nodes, lambda here, loop: [
         _replaced(inner, loop.var, Affine(value)) for value in range(loop.start, loop.stop, loop.step)
-        for inner in loop.body])
+        for inner in loop.body] if here in these and isinstance(loop, Loop) else [loop])
 
 
 def _rewritten(
-    nodes: tuple[Node, ...], these: Collection[Path], become: Callable[[Loop], list[Node]], at: Path = ()
+    nodes: tuple[Node, ...], become: Callable[[Path, Node], list[Node]], at: Path = ()
 ) -> tuple[Node, ...]:
-    """A program in which ``these`` loops ``become`` other nodes, the innermost first."""
+    """A program in which nodes ``become`` others, the innermost first."""
     found: list[Node] = []
     for number, node in enumerate(nodes):
         here = (*at, number)
         if isinstance(node, Loop):
-            node = replace(node, body=_rewritten(node.body, these, become, here))
-            found += become(node) if here in these else [node]
-        else:
-            found.append(node)
+            node = replace(node, body=_rewritten(node.body, become, here))
+        found += become(here, node)
     return tuple(found)
 
 
@@ -393,19 +392,9 @@ class _Writer:
             behind.setdefault((*need.body, need.behind), []).extend(self.signals(need, base, turn))
             if need.later:
                 first += self.at_start(need, base)
-        found = self._inserted(self.program.stream.body, ahead, behind, ())
+        found = _rewritten(self.program.stream.body, lambda here, node: [
+            *ahead.get(here, ()), node, *behind.get(here, ())])
         return (found[0], *first, *found[1:])
-
-    def _inserted(
-        self, nodes: tuple[Node, ...], ahead: Mapping[Path, list[Node]], behind: Mapping[Path, list[Node]], at: Path
-    ) -> tuple[Node, ...]:
-        found: list[Node] = []
-        for number, node in enumerate(nodes):
-            here = (*at, number)
-            if isinstance(node, Loop):
-                node = replace(node, body=self._inserted(node.body, ahead, behind, here))
-            found += [*ahead.get(here, ()), node, *behind.get(here, ())]
-        return tuple(found)
 
     def turn(self, need: _Need) -> Affine:
         """Which of its semaphores an iteration has."""

@@ -64,11 +64,7 @@ class Found(Generic[W, P]):
 
     @property
     def best(self) -> Measured[P]:
-        return self.within(len(self.trials))
-
-    def within(self, k: int) -> Measured[P]:
-        """The best of the first ``k``."""
-        return min(self.trials[:k], key=_score)
+        return min(self.trials, key=_score)
 
 
 def _score(trial: Trial[P]) -> float:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from archloom.acadl_models.acadl.latency import parse
 from archloom.mapper.lines import Cache, misses
 from archloom.mapper.pipeline import CLOSE, Issue, Loop, cycles
-from archloom.mapper.search import exhaustive, search
+from archloom.mapper.search import search
 from archloom.mapper.tiling import Shape
 from archloom.mapper.workload import Epilogue, gemm
 from archloom.uma_targets.ai_engine.target import AI_ENGINE
@@ -19,6 +19,7 @@ from archloom.uma_targets.oma.target import OMA
 from archloom.uma_targets.plasticine.target import PLASTICINE
 from archloom.uma_targets.qkv.target import QKV
 from archloom.uma_targets.tpu_v1.target import TPU_V1
+from benchmarks.mapper.exhaustive import exhaustive
 
 LOAD = {"rows": 16}
 """On qkv: a load of 16 rows takes the unit 16 cycles, and a transfer of 16 x 64 bytes as many; a product 16."""
