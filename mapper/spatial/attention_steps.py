@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from archloom.mapper.spatial.attention import Attention
 from archloom.mapper.spatial.machine import SIDE
@@ -111,18 +112,13 @@ def _runs(
     ends = [(zone, over, _together(list(_ends(attention, plan, zone, over, numbers, turned)), grain))
             for zone in wave.zones for over in shares(attention, plan)]
     most = max(any_of for _, _, places in ends for _, (_, any_of) in places)
-    first, count, before = 0, 0, None
-    for step in range(-(-most // (depth * SIDE))):
-        parts = tuple(
-            part for zone, over, places in ends for part in _parts(zone, over, places, step * depth * SIDE, depth))
-        if parts == before:
-            count += 1
-            continue
-        if before is not None:
-            yield Run(first, count, before)
-        first, count, before = step, 1, parts
-    if before is not None:
-        yield Run(first, count, before)
+    first = 0
+    for parts, alike in groupby(tuple(
+            part for zone, over, places in ends for part in _parts(zone, over, places, step * depth * SIDE, depth)
+    ) for step in range(-(-most // (depth * SIDE)))):
+        count = len(list(alike))
+        yield Run(first, count, parts)
+        first += count
 
 
 def share(attention: Attention, plan: AttentionPlan) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from archloom.mapper.spatial.chain import SLOTS, Chain, beside, footprint
-from archloom.mapper.spatial.emit import Nodes, multicast, repeat, repeat_waves
+from archloom.mapper.spatial.emit import Nodes, multicast, repeat, repeat_peeled, repeat_waves
 from archloom.mapper.spatial.epilogue import ACTIVATIONS, Beside, finished
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import ChainPlan
@@ -66,16 +66,14 @@ class _Emitter:
         return first, second, -(-self.tiles[1] // self.plan.block[3]), sum(run[1] for run in self.chunks)
 
     def nodes(self) -> Nodes:
-        found: Nodes = []
         kept = self.plan.weights[1] == "keep"
-        for wave in waves(self.tiles[0], self.plan.block[0], self.plan.rows[0], self.plan.columns[0]):
-            for first, count, loads in _peeled(wave, kept):
-                def one(w: Affine, wave: Wave = wave, loads: bool = loads) -> Nodes:
-                    at = _At(w, wave, loads)
-                    return self.inner(at) + self.outer(at)
 
-                found += repeat("w", range(first, first + count), one)
-        return found
+        def one(w: Affine, wave: Wave, first: bool) -> Nodes:
+            at = _At(w, wave, first or not kept)
+            return self.inner(at) + self.outer(at)
+
+        over_rows = waves(self.tiles[0], self.plan.block[0], self.plan.rows[0], self.plan.columns[0])
+        return repeat_peeled("w", over_rows, kept, one)
 
     # --- cores and places ----------------------------------------------------------------------------------------
     def each(
@@ -161,14 +159,8 @@ class _Emitter:
     # --- the first product ---------------------------------------------------------------------------------------
     def inner(self, at: _At) -> Nodes:
         """Hidden columns, round by round; the rows of A come with the first."""
-        found: Nodes = []
-        for wave in self.rounds[0]:
-            for first, count, begins in _peeled(wave, True):
-                def one(r: Affine, wave: Wave = wave, begins: bool = begins) -> Nodes:
-                    return self.inner_round(at, r, wave, begins)
-
-                found += repeat("r", range(first, first + count), one)
-        return found
+        return repeat_peeled(
+            "r", self.rounds[0], True, lambda r, wave, begins: self.inner_round(at, r, wave, begins))
 
     def inner_round(self, at: _At, turn: Affine, wave: Wave, begins: bool) -> Nodes:
         bm, bh, _, bk = self.plan.block
@@ -304,13 +296,3 @@ class _Emitter:
                                h0=n_tiles * TILE_BYTES, relu=0)]
 
         return found + self.having(at, wave, store)
-
-
-def _peeled(wave: Wave, peel: bool) -> Iterator[tuple[int, int, bool]]:
-    """Runs of the waves in ``wave``, the very first apart if asked; with each whether it begins with that."""
-    if peel and wave.first == 0:
-        yield 0, 1, True
-        if wave.count > 1:
-            yield 1, wave.count - 1, False
-    else:
-        yield wave.first, wave.count, not peel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -36,6 +36,19 @@ def repeat_waves(var: str, found: Iterable[Wave], body: Callable[[Affine, Wave],
     """``body`` for the number of each of the waves, as loops over those that lie alike."""
     return [node for wave in found for node in repeat(
         var, range(wave.first, wave.first + wave.count), lambda at, wave=wave: body(at, wave))]  # type: ignore[misc]
+
+
+def repeat_peeled(
+    var: str, found: tuple[Wave, ...], peel: bool, body: Callable[[Affine, Wave, bool], Nodes]
+) -> Nodes:
+    """``body`` for the number of each of the waves, the first wave apart if asked to ``peel`` it, and whether the loop
+    begins with that."""
+    nodes: Nodes = []
+    for wave in found:
+        apart = peel and wave.first == 0 and wave.count > 1
+        for run in (range(1), range(1, wave.count)) if apart else (range(wave.first, wave.first + wave.count),):
+            nodes += repeat(var, run, lambda at, wave=wave, run=run: body(at, wave, run.start == 0))  # type: ignore[misc]
+    return nodes
 
 
 def multicast(
@@ -141,28 +154,20 @@ class Emitter:
         """The program after the launch: all waves, the first iterations of kept operands' loops apart."""
         outer, inner = (0, 1) if self.plan.order == "mn" else (1, 0)
         kept = (self.plan.a[1] == "keep", self.plan.b[1] == "keep")
-        found: Nodes = []
         led = self.plan.lead > 0
+
         # the operand that the outer loop indexes is loaded in the first iteration of the inner loop, and vice versa
-        for wave, first_out in _peeled(self.waves(outer), kept[inner] or led):
-            def one(w: Affine, wave: Wave = wave, first_out: bool = first_out) -> Nodes:
-                nodes: Nodes = []
-                for other, first_in in _peeled(self.waves(inner), kept[outer] or led):
-                    loads = {outer: first_in or not kept[outer], inner: first_out or not kept[inner]}
+        def one(w: Affine, wave: Wave, first_out: bool) -> Nodes:
+            def body(v: Affine, other: Wave, first_in: bool) -> Nodes:
+                loads = {outer: first_in or not kept[outer], inner: first_out or not kept[inner]}
+                at, these = ((w, v), (wave, other)) if outer == 0 else ((v, w), (other, wave))
+                before = self.steps_before((w, v), first_out, first_in)
+                steps = self.steps(self.rising(first_out, first_in))
+                return self.wave(at, these, (loads[0], loads[1]), steps, before)
 
-                    def body(
-                        v: Affine, other: Wave = other, loads: Mapping[int, bool] = loads, first_in: bool = first_in
-                    ) -> Nodes:
-                        at, these = ((w, v), (wave, other)) if outer == 0 else ((v, w), (other, wave))
-                        before = self.steps_before((w, v), first_out, first_in)
-                        steps = self.steps(self.rising(first_out, first_in))
-                        return self.wave(at, these, (loads[0], loads[1]), steps, before)
+            return repeat_peeled(f"w{inner}", self.waves(inner), kept[outer] or led, body)
 
-                    nodes += repeat(f"w{inner}", range(other.first, other.first + other.count), body)
-                return nodes
-
-            found += repeat(f"w{outer}", range(wave.first, wave.first + wave.count), one)
-        return found
+        return repeat_peeled(f"w{outer}", self.waves(outer), kept[inner] or led, one)
 
     def wave(
         self, at: tuple[Affine, Affine], these: tuple[Wave, Wave], loads: tuple[bool, bool],
@@ -380,13 +385,3 @@ class Emitter:
         dram = (first[0] * self.gemm.n + first[1]) * TILE_BYTES + self.c
         return [Instr.make("store", acc=acc, dram=dram, rows=size[0], cols=size[1], h0=self.gemm.n * TILE_BYTES,
                            relu=0)]
-
-
-def _peeled(found: tuple[Wave, ...], peel: bool) -> Iterator[tuple[Wave, bool]]:
-    """Runs of waves, the first wave apart if asked; with each whether it begins with the first wave."""
-    for wave in found:
-        if peel and wave.first == 0 and wave.count > 1:
-            yield Wave(0, 1, wave.zones), True
-            yield Wave(1, wave.count - 1, wave.zones), False
-        else:
-            yield wave, wave.first == 0
