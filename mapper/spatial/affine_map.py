@@ -215,9 +215,7 @@ _FEW = 4
 """Constants that are tried for a coordinate."""
 
 
-def fitted(
-    pairs: Pairs, sources: Point, targets: Point, same: bool, symbols: bool = True
-) -> list[AffineMap] | None:
+def fitted(pairs: Pairs, sources: Point, targets: Point, same: bool, symbols: bool = True) -> list[AffineMap] | None:
     """Maps whose images are ``pairs`` and nothing else; None if there are no such maps of the forms that are tried.
 
     ``sources`` and ``targets``: extents. ``same``: both are one set, in which a place that is mapped to itself counts

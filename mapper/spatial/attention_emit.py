@@ -24,9 +24,7 @@ from archloom.oracle.resolve import MAX_INSTRUCTIONS
 from archloom.oracle.stream import Instr
 
 
-def attention_nodes(
-    attention: Attention, plan: AttentionPlan, machine: Machine, places: Mapping[str, int]
-) -> Nodes:
+def attention_nodes(attention: Attention, plan: AttentionPlan, machine: Machine, places: Mapping[str, int]) -> Nodes:
     """The program after the launch; Q, K, V, a bias B and the result O lie in tiles at ``places``, problem by problem.
 
     Under a causal mask blocks of queries that end at different keys are written out. Where that is more than is

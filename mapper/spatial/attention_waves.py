@@ -226,8 +226,7 @@ class Waves:
         """The latest of the cores to which the same keys are sent."""
         rows = np.maximum(free, free[[1, 0, 3, 2]])
         columns = np.maximum(free, free[[2, 3, 0, 1]])
-        return np.where(self.alone, free, np.where(self.along, rows, np.where(
-            self.down, columns, free.max(axis=0))))
+        return np.where(self.alone, free, np.where(self.along, rows, np.where(self.down, columns, free.max(axis=0))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,6 +271,5 @@ def seen_tiles(attention: Attention, last: Numbers) -> Numbers:
 
 def unmasked_tiles(attention: Attention, first: Numbers) -> Numbers:
     """Tiles of keys of which the first query of a tile of queries sees all."""
-    found: Numbers = np.minimum(
-        attention.keys, first // attention.group * SIDE + (attention.past or 0) + 1) // SIDE
+    found: Numbers = np.minimum(attention.keys, first // attention.group * SIDE + (attention.past or 0) + 1) // SIDE
     return found

@@ -65,15 +65,13 @@ class Product(Contraction):
     def inputs(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         m, n, k = self.gemm.m, self.gemm.n, self.gemm.k
         a, b = (k, m) if self.transposed_a else (m, k), (n, k) if self.transposed_b else (k, n)
-        return (("A", (self.problems, *a, SIDE, SIDE)),
-                ("B", (1 if self.shared else self.problems, *b, SIDE, SIDE)))
+        return (("A", (self.problems, *a, SIDE, SIDE)), ("B", (1 if self.shared else self.problems, *b, SIDE, SIDE)))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the operands as arrays, in elements."""
         a = (self.k, self.m) if self.transposed_a else (self.m, self.k)
         b = (self.n, self.k) if self.transposed_b else (self.k, self.n)
-        found: dict[str, tuple[int, ...]] = {
-            "A": (self.batch, *a), "B": b if self.shared else (self.batch, *b)}
+        found: dict[str, tuple[int, ...]] = {"A": (self.batch, *a), "B": b if self.shared else (self.batch, *b)}
         if self.epilogue.bias:
             found["bias"] = (self.n,)
         if self.epilogue.residual:
@@ -83,8 +81,7 @@ class Product(Contraction):
     def pack(self, arrays: Mapping[str, NDArray[np.float16]]) -> dict[str, NDArray[np.float16]]:
         """The operands as they lie in memory; MappingError for other names or shapes than :meth:`shapes`."""
         given = check_arrays(self.shapes(), arrays)
-        found = {"A": to_tiles(self._rows(given["A"])),
-                 "B": to_tiles(given["B"].reshape(-1, *given["B"].shape[-2:]))}
+        found = {"A": to_tiles(self._rows(given["A"])), "B": to_tiles(given["B"].reshape(-1, *given["B"].shape[-2:]))}
         if "bias" in given:
             found["bias"] = in_tiles(given["bias"][None])
         if "residual" in given:

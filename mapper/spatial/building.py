@@ -124,8 +124,7 @@ class _Machine:
             if along == axis and not torus:
                 raise TargetError(f"%{link.name} is no ring: it does not lead from the last of %{l1.scaleout[0]} on")
         small = self.width([k for k, along, _ in self.hops if along == axis], f"cores along %{l1.scaleout[0]}")
-        large = self.width(
-            [k for k in self.links if k.source == k.target == l1.name], f"the memories %{l1.name}")
+        large = self.width([k for k in self.links if k.source == k.target == l1.name], f"the memories %{l1.name}")
         return self.built(
             triple_ring, columns=columns, rows=rows, **self.common(rows, columns, rows), l1_bytes_per_cycle=_whole(l1),
             small_ring_bytes_per_cycle=small, large_ring_bytes_per_cycle=large,

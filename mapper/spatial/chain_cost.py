@@ -65,8 +65,7 @@ class _Load:
     @property
     def interval(self) -> Numbers:
         """Cycles after which the loads of the next step have come, if nothing else limits."""
-        return np.maximum.reduce([
-            self.memory, self.inward, self.outward, self.row, self.column, self.core, self.port])
+        return np.maximum.reduce([self.memory, self.inward, self.outward, self.row, self.column, self.core, self.port])
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,8 +284,7 @@ class _Wave:
         slowly = (steps.load + steps.meanwhile).interval
         late = self.machine.dram_latency + np.maximum(steps.load.way, self.of.in_step * steps.load.interval)
         loads = steps.load.lines.max(axis=0) > 0
-        steady = np.maximum(
-            steps.product, np.where(loads, np.maximum(slowly, (late + steps.product) / steps.ahead), 0))
+        steady = np.maximum(steps.product, np.where(loads, np.maximum(slowly, (late + steps.product) / steps.ahead), 0))
 
         def one(at: _State) -> _State:
             free = np.maximum(at.before - (steps.ahead - SLOTS) * steps.product, at.gate)
@@ -302,9 +300,7 @@ class _Wave:
         return state
 
     # --- what is moved -------------------------------------------------------------------------------------------
-    def _load(
-        self, size: Numbers, copies: Numbers, lines: tuple[Numbers, Numbers, Numbers], column: Numbers
-    ) -> _Load:
+    def _load(self, size: Numbers, copies: Numbers, lines: tuple[Numbers, Numbers, Numbers], column: Numbers) -> _Load:
         """Of transfers of ``size`` bytes: ``copies`` from memory, so many on a row's ring, a column's, and a core's own
         way; each reaches so many cores of a ``column``."""
         machine = self.machine

@@ -159,8 +159,7 @@ class _Emitter:
     # --- the first product ---------------------------------------------------------------------------------------
     def inner(self, at: _At) -> Nodes:
         """Hidden columns, round by round; the rows of A come with the first."""
-        return repeat_peeled(
-            "r", self.rounds[0], True, lambda r, wave, begins: self.inner_round(at, r, wave, begins))
+        return repeat_peeled("r", self.rounds[0], True, lambda r, wave, begins: self.inner_round(at, r, wave, begins))
 
     def inner_round(self, at: _At, turn: Affine, wave: Wave, begins: bool) -> Nodes:
         bm, bh, _, bk = self.plan.block

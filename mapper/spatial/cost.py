@@ -33,17 +33,14 @@ from archloom.mapper.spatial.traffic import ALONE, Around, InStep, Traffic, Wave
 _AT_A_TIME = 1 << 13
 """Candidates whose columns stay in a processor's caches."""
 
-_ALONG_ROWS, _ALONG_COLUMNS = (
-    np.isin(np.arange(len(PATTERNS)), (DOWN, ACROSS, one)) for one in (ROW, COLUMN))
+_ALONG_ROWS, _ALONG_COLUMNS = (np.isin(np.arange(len(PATTERNS)), (DOWN, ACROSS, one)) for one in (ROW, COLUMN))
 """Patterns, by number, with which cores of a row, or of a column, get the same tiles at the same time: not one after
 the other, as where they are passed on."""
 _TO_ALL = np.isin(np.arange(len(PATTERNS)), (DOWN, ACROSS))
 """Patterns of one sender for all cores."""
 
 
-def cycles(
-    gemm: TileGemm, machine: Machine, found: Space, around: Around = ALONE
-) -> tuple[np.ndarray, np.ndarray]:
+def cycles(gemm: TileGemm, machine: Machine, found: Space, around: Around = ALONE) -> tuple[np.ndarray, np.ndarray]:
     """Estimated cycles of every candidate, and those for which it keeps the memory busy."""
     whole, busy = np.empty(len(found)), np.empty(len(found))
     for first in range(0, len(found), _AT_A_TIME):

@@ -38,9 +38,7 @@ def repeat_waves(var: str, found: Iterable[Wave], body: Callable[[Affine, Wave],
         var, range(wave.first, wave.first + wave.count), lambda at, wave=wave: body(at, wave))]  # type: ignore[misc]
 
 
-def repeat_peeled(
-    var: str, found: tuple[Wave, ...], peel: bool, body: Callable[[Affine, Wave, bool], Nodes]
-) -> Nodes:
+def repeat_peeled(var: str, found: tuple[Wave, ...], peel: bool, body: Callable[[Affine, Wave, bool], Nodes]) -> Nodes:
     """``body`` for the number of each of the waves, the first wave apart if asked to ``peel`` it, and whether the loop
     begins with that."""
     nodes: Nodes = []
@@ -270,9 +268,7 @@ class Emitter:
         last = self.waves(loop)[-1]
         return size * self.depth * (1 if self.plan.order[0] == "mn"[loop] else last.first + last.count)
 
-    def load(
-        self, loop: int, wave: Affine, these: tuple[Wave, Wave], k: Affine, depth: int, where: Affine
-    ) -> Nodes:
+    def load(self, loop: int, wave: Affine, these: tuple[Wave, Wave], k: Affine, depth: int, where: Affine) -> Nodes:
         """The loads of one operand for a step, by its pattern."""
         pattern = (self.plan.a, self.plan.b)[loop][0]
         found: Nodes = []

@@ -55,8 +55,7 @@ class Rates:
         product, vector = (
             next(u for u in graph.functional_units if name in u.to_process).joules_of(name) or 0.0
             for name in ("matmul", "rescale"))
-        way, row, column = (
-            _link(graph, name, "hbm", True) for name in ("load", "multicast_row", "multicast_column"))
+        way, row, column = (_link(graph, name, "hbm", True) for name in ("load", "multicast_row", "multicast_column"))
         watts = sum(place.leakage_watts or 0.0 for place in graph.objects.values())
         return Rates(
             product, vector, l1, stat, memory, way, row, column, _link(graph, "forward", "l1", False),

@@ -132,8 +132,7 @@ class Columns(Sweep):
 
     def step(self, step: Step) -> Numbers:
         load = step.load + step.latency
-        found: Numbers = np.where(
-            step.slots > 1, np.maximum(step.vector, load / step.slots), step.vector + load)
+        found: Numbers = np.where(step.slots > 1, np.maximum(step.vector, load / step.slots), step.vector + load)
         return found
 
     def combining(self, found: Mapping[str, Column], machine: Machine) -> Numbers:

@@ -87,6 +87,9 @@ class Sets:
             known = self.extents.get(key, (0,) * len(index))
             self.extents[key] = tuple(max(a, b + 1) for a, b in zip(known, index))
 
+    def fault(self, text: str) -> TargetError:
+        return TargetError(f"graph {self.graph.name!r} has no view: {text}")
+
     # --- names and dimensions ------------------------------------------------------------------------------------
     def named(self, wanted: str) -> str:
         """``wanted`` as a name of the dialect that nothing has yet."""
@@ -143,7 +146,7 @@ class Sets:
             if key not in found:
                 found[key] = () if unit.name in self.moving else computes(self.graph, self.isa, unit)
         if not any(found.values()):
-            raise TargetError(f"graph {self.graph.name!r} has no view: no unit of it computes anything")
+            raise self.fault("no unit of it computes anything")
         if any(made.kind != "scalar" for work in found.values() for made in work):
             # counters beside units that work on many numbers at a time
             found = {key: tuple(made for made in work if made.kind != "scalar") for key, work in found.items()}
@@ -160,15 +163,15 @@ class Sets:
             known = first.setdefault(key, unit)
             there.setdefault(key, set()).add(family(unit.name)[1])
             if _facts(unit) != _facts(known):
-                raise TargetError(f"graph {self.graph.name!r} has no view: {unit.name} differs from {known.name} in "
-                                  f"what it processes, or in its cycles")
+                raise self.fault(
+                    f"{unit.name} differs from {known.name} in what it processes, or in its cycles")
         for key, found in there.items():
             every = itertools.product(*map(range, self.extents[key]))
             lacking = next((index for index in every if index not in found), None)
             if lacking is not None:
-                raise TargetError(
-                    f"graph {self.graph.name!r} has no view: of {math.prod(self.extents[key])} units "
-                    f"{first[key].name}, ... only {len(found)} are there; {at(key, lacking)} is missing")
+                raise self.fault(
+                    f"of {math.prod(self.extents[key])} units {first[key].name}, ... only {len(found)} are there; "
+                    f"{at(key, lacking)} is missing")
 
     @cached_property
     def cores(self) -> dict[str, Instances]:
@@ -289,7 +292,7 @@ class Sets:
         found = {self.channels(name): name for name in storages}
         if len(found) > 1:
             each = ", ".join(f"{name}: {count}" for count, name in found.items())
-            raise TargetError(f"graph {self.graph.name!r} has no view: like memories differ in their channels ({each})")
+            raise self.fault(f"like memories differ in their channels ({each})")
         return next(iter(found))
 
     def channels(self, name: str) -> int:
@@ -336,17 +339,14 @@ class Sets:
             there = {spot[1] for names in mine for name in names for spot in self.spots(name)}
             lacking = next((p for p in itertools.product(*map(range, made.extents)) if p not in there), None)
             if lacking is not None:
-                raise TargetError(
-                    f"graph {self.graph.name!r} has no view: memories like {mine[0][0]} leave {lacking} of "
-                    f"{' x '.join(map(str, made.extents))} out")
+                extents = " x ".join(map(str, made.extents))
+                raise self.fault(f"memories like {mine[0][0]} leave {lacking} of {extents} out")
             sizes = {sum(map(self.size, names)) for names in mine}
             ports = {self.port(names[0], _ANY_SIZE) for names in mine}
             if len(ports) > 1:
-                raise TargetError(
-                    f"graph {self.graph.name!r} has no view: memories like {mine[0][0]} differ in their ports")
+                raise self.fault(f"memories like {mine[0][0]} differ in their ports")
             if len(sizes) > 1:
-                raise TargetError(
-                    f"graph {self.graph.name!r} has no view: the memories of {mine[0][0]} differ in size ({sizes})")
+                raise self.fault(f"the memories of {mine[0][0]} differ in size ({sizes})")
             yield Memories(made.name, made.dims, *self.port(mine[0][0], sizes.pop()))
 
     def size(self, name: str) -> int:
@@ -355,7 +355,7 @@ class Sets:
             return max(1, place.data_width * len(place.registers) // 8)
         if isinstance(place, (acadl.MemoryInterface, acadl.SetAssociativeCache)):
             return place.size_bytes
-        raise TargetError(f"graph {self.graph.name!r} has no view: the size of {name} is not known")
+        raise self.fault(f"the size of {name} is not known")
 
     def port(self, name: str, size: int) -> tuple[int, int | float | None, int | None, int | None]:
         """Bytes, bytes a cycle of a port (None: as many as it holds), ports, latency; of each of its channels."""

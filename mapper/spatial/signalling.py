@@ -93,9 +93,7 @@ def unrolled(nodes: tuple[Node, ...], these: Collection[Path]) -> tuple[Node, ..
         for inner in loop.body] if here in these and isinstance(loop, Loop) else [loop])
 
 
-def _rewritten(
-    nodes: tuple[Node, ...], become: Callable[[Path, Node], list[Node]], at: Path = ()
-) -> tuple[Node, ...]:
+def _rewritten(nodes: tuple[Node, ...], become: Callable[[Path, Node], list[Node]], at: Path = ()) -> tuple[Node, ...]:
     """A program in which nodes ``become`` others, the innermost first."""
     found: list[Node] = []
     for number, node in enumerate(nodes):
@@ -203,8 +201,7 @@ class _Program:
                 continue
             grid[number[low:high]] = queue[low:high]
             grid = grid.reshape([loop.extent for loop in static.loops])
-            result.append(tuple(
-                bool((grid != np.take(grid, [0], axis)).any()) for axis in range(len(static.loops))))
+            result.append(tuple(bool((grid != np.take(grid, [0], axis)).any()) for axis in range(len(static.loops))))
         return result
 
     @cached_property

@@ -147,14 +147,11 @@ def space(gemm: TileGemm, machine: Machine, rules: Rules = EVERYTHING) -> Space:
             for outer in outers:
                 parts.append({**part, "spread": np.full(len(part["bm"]), len(spreads))})
                 spreads.append((rows, columns, outer))
-    names = (
-        "spread", "bm", "bn", "bk", "nm", "keep_a", "keep_b", "way_a", "way_b", "slots", "outputs", "lead")
+    names = ("spread", "bm", "bn", "bk", "nm", "keep_a", "keep_b", "way_a", "way_b", "slots", "outputs", "lead")
     return Space(tuple(spreads), joined(parts, names))
 
 
-def _spreads(
-    gemm: TileGemm, machine: Machine, splits: tuple[int, ...] | None
-) -> Iterator[tuple[Spread, Spread]]:
+def _spreads(gemm: TileGemm, machine: Machine, splits: tuple[int, ...] | None) -> Iterator[tuple[Spread, Spread]]:
     """Ways to spread the loops; those that give some cores nothing to do only if that leaves less for the others."""
     found = [
         (r, c) for r in triples(machine.rows) for c in triples(machine.columns)

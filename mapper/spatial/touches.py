@@ -244,9 +244,7 @@ class _Runs:
         return bool(self.start.min() < other.end.max() and other.start.min() < self.end.max())
 
 
-def _runs(
-    instr: ResolvedInstr, position: Numbers, values: dict[str, Numbers], machine: Machine
-) -> Iterator[_Runs]:
+def _runs(instr: ResolvedInstr, position: Numbers, values: dict[str, Numbers], machine: Machine) -> Iterator[_Runs]:
     for statement in instr.statements if machine.semaphores and len(position) else ():
         if isinstance(statement, (Read, Write)) and statement.window.buffer == HBM:
             start, size = _bytes(statement.window, values, position.shape)

@@ -158,8 +158,7 @@ class _View(Sets):
         key, index = family(name)
         made = joined.setdefault(key, _Joined(bandwidth))
         if made.bandwidth != bandwidth:
-            raise TargetError(f"graph {self.graph.name!r} has no view: {name} carries {bandwidth} bytes a cycle, "
-                              f"others of its kind {made.bandwidth}")
+            raise self.fault(f"{name} carries {bandwidth} bytes a cycle, others of its kind {made.bandwidth}")
         for source in sources:
             for target in targets:
                 cores = self._cores_of(source, target)
@@ -223,12 +222,9 @@ class _View(Sets):
         joined = {place for place, _ in pairs}
         cut = next((p for p in itertools.product(*map(range, source.extents)) if p not in joined), None)
         if cut is not None:
-            return TargetError(
-                f"graph {self.graph.name!r} has no view: {self.object_at(source, cut)} has no way to {target.name}, "
-                f"which {self.object_at(source, min(joined))} has")
-        return TargetError(
-            f"graph {self.graph.name!r} has no view: the ways over {blame} from {source.name} to {target.name} "
-            f"follow no affine maps")
+            there = self.object_at(source, min(joined))
+            return self.fault(f"{self.object_at(source, cut)} has no way to {target.name}, which {there} has")
+        return self.fault(f"the ways over {blame} from {source.name} to {target.name} follow no affine maps")
 
     def description(self) -> Description:
         self.alike()

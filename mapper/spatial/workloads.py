@@ -53,9 +53,7 @@ _WORTH = 0.005
 """What shallow first steps must gain: the program is nearly twice as long, as its first wave is apart."""
 
 
-_EMITTERS: dict[type[Contraction], type[PartedEmitter]] = {
-    Product: ProductEmitter, Convolution: ConvolutionEmitter,
-}
+_EMITTERS: dict[type[Contraction], type[PartedEmitter]] = {Product: ProductEmitter, Convolution: ConvolutionEmitter}
 
 AnyPlan: TypeAlias = Plan | PartedPlan | SweepPlan | AttentionPlan | ChainPlan
 AnyWork: TypeAlias = TileGemm | Contraction | Sweep | Attention | Chain
