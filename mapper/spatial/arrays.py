@@ -74,6 +74,10 @@ def from_tiles(tiles: Any, shape: tuple[int, int]) -> Any:
 
 
 Grid = tuple[int, int, int]
+"""How convolutions hand each other images: ``(rows, line, lead)``, with ``line`` pixels from a row of an image to the
+next and ``rows`` rows from an image to the next, of which the image's own come first; ``lead`` tiles of 32 pixels lie
+before the first pixel and as many behind the last. Between images and rows there are zeros, so that a filter finds them
+where it leaves the image. Tiles of channels lie one after the other: ``(channels / 32, tiles of pixels, 32, 32)``."""
 
 
 def plane(batch: int, grid: Grid) -> int:

@@ -225,7 +225,16 @@ NAMES = ("bq", "bk", "rp", "rq", "rk", "cp", "cq", "ck", "way", "keep")
 
 
 def attention_space(attention: Attention, machine: Machine, rules: AttentionRules = ANYTHING) -> Table[AttentionPlan]:
-    """All candidates that fit the machine.
+    """All candidates that fit the machine: every way to spread problems, queries and the keys of a block over the
+    dimensions of the mesh, every useful block of queries and of keys, every pattern by which keys and values reach the
+    cores that share them, and whether these are kept. Left out are only rows that are dominated or useless:
+
+    * of the blocks with which a loop takes the same number of waves, or steps, only the smallest;
+    * keys are kept only where another wave of the same problem uses them;
+    * keys are dealt out only if every core gets some, and queries all see the same;
+    * of two plans that a square mesh makes equal by exchanging its dimensions only one;
+    * under a causal mask, where every wave has steps of its own, plans whose program has more than ``MOST_WAVES`` of
+      them, unless all have.
 
     Columns: ``bq`` and ``bk``, ``rp``, ``rq``, ``rk``, ``cp``, ``cq``, ``ck`` (cores along rows and columns of the mesh
     over which problems, queries and keys are spread), ``way`` (index into PATTERNS) and ``keep``."""

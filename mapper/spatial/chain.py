@@ -157,7 +157,8 @@ TOGETHER = (1, 2, 4, 8, 16)
 
 
 def chain_space(chain: Chain, machine: Machine) -> Table[ChainPlan]:
-    """All candidates that fit the machine; those that leave cores without work only if there are no others.
+    """All candidates that fit the machine, by all ways to spread rows and teams over the mesh, all useful blocks and
+    all patterns of weights; those that leave cores without work only if there are no others.
 
     Columns: the block ``bm``, ``bh``, ``bn``, ``bk``; cores along rows (``rm``, ``rt``) and columns (``cm``, ``ct``)
     over which rows of A and members of teams are spread; ``way`` (index into the patterns), ``keep``, ``shared`` and

@@ -15,7 +15,7 @@ import numpy as np
 
 from archloom.acadl_models.mesh.vector import BINARY, UNARY
 from archloom.mapper.spatial.attention import Attention
-from archloom.mapper.spatial.attention_waves import seen_tiles, unmasked_tiles
+from archloom.mapper.spatial.attention_cost import seen_tiles, unmasked_tiles
 from archloom.mapper.spatial.chain import Chain
 from archloom.mapper.spatial.elementwise import FUNCTIONS, Elementwise
 from archloom.mapper.spatial.epilogue import ACTIVATIONS, NOTHING, Epilogue

@@ -50,7 +50,11 @@ class Parts:
 
 
 def check_capacity(stream: ResolvedStream, graph: "ArchitectureGraph") -> None:
-    """StreamError for the first instruction that reaches beyond a core's memory, naming both and the addresses."""
+    """StreamError for the first instruction that reaches beyond a core's memory, naming both and the addresses.
+
+    This looks at every address that an instruction of any core touches, not at the plan that the stream was made of. A
+    block that is sent to several cores must lie within each of them alone.
+    """
     divided = parts(graph)
     for instr, loops in walk(stream.body):
         bounds = ranges(loops)

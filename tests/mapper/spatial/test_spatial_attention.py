@@ -19,7 +19,7 @@ from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.spatial import attention_emit, workloads
 from archloom.mapper.spatial.attention import Attention, attention_space, check, footprint
 from archloom.mapper.spatial.attention_cost import attention_cycles
-from archloom.mapper.spatial.attention_steps import turns
+from archloom.mapper.spatial.attention_emit import turns
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import LEVELS, AttentionPlan
 from archloom.mapper.spatial.timing import isa_of, simulated
