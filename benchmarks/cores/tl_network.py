@@ -15,11 +15,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 
-from archloom.mapper.spatial.emit import Emitter, Nodes, Place, repeat, tensors_of
+from archloom.mapper.spatial.emit import Emitter, Nodes, Place, Wave, placed, program, repeat, tensors_of
 from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.placing import placed, program
 from archloom.mapper.spatial.plan import Plan, TileGemm
-from archloom.mapper.spatial.zones import Wave
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr, Loop, Node, Stream
 

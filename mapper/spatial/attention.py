@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archloom.mapper.spatial.arrays import from_tiles, to_tiles
+from archloom.mapper.spatial.emit import Shapes
 from archloom.mapper.spatial.machine import SIDE, Machine
-from archloom.mapper.spatial.placing import Shapes
 from archloom.mapper.spatial.plan import LEVELS, PATTERNS, AttentionPlan
 from archloom.mapper.spatial.space import Columns, Table, crossed, joined, sizes, triples
 from archloom.oracle.errors import MappingError
@@ -182,11 +182,10 @@ def check(attention: Attention, plan: AttentionPlan, machine: Machine) -> None:
 
 def faults_of(attention: Attention, plan: AttentionPlan, machine: Machine) -> Iterator[str]:
     """Every bound which the plan breaks."""
-    for name, cores, extent in (("rows", math.prod(plan.rows) * plan.parts[0], machine.rows),
-                                ("columns", math.prod(plan.columns) * plan.parts[1], machine.columns)):
-        if cores != extent:
-            yield f"it spreads loops over {cores} {name}, of which there are {extent}"
-            return
+    spread = math.prod(plan.rows) * plan.parts[0], math.prod(plan.columns) * plan.parts[1]
+    for fault in machine.misfits(*spread):
+        yield fault
+        return
     parts, keys = plan.spread(2), attention.tiles[1]
     if parts > 1 and attention.past is not None:
         yield f"keys of which queries see different ones are not dealt out to {parts} cores"
@@ -196,11 +195,7 @@ def faults_of(attention: Attention, plan: AttentionPlan, machine: Machine) -> It
         yield "keys and values are not passed from core to core"
     if plan.keys[0] in ("down", "across") and plan.spread(1) != machine.cores:
         yield f"keys go to all cores ({plan.keys[0]}), but only {plan.spread(1)} cores share them"
-    holds = (machine.tiles, machine.sums, machine.stats)
-    needed_of = footprint(attention, plan)
-    for what, needed, held in zip(("tiles of operands", "sums", "rows of statistics"), needed_of, holds):
-        if needed > held:
-            yield f"it needs {needed} {what} in a core, which holds {held}"
+    yield from machine.shortages(*footprint(attention, plan), statistics="rows of statistics")
 
 
 MOST_WAVES = 32

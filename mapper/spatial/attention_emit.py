@@ -18,10 +18,9 @@ from functools import cached_property
 from itertools import groupby
 
 from archloom.mapper.spatial.attention import OUT_SLOTS, SCORE_SLOTS, STREAM_SLOTS, Attention
-from archloom.mapper.spatial.emit import Nodes, bits, multicast, repeat, repeat_waves
+from archloom.mapper.spatial.emit import Nodes, Wave, Zone, bits, halves, multicast, repeat, repeat_waves, waves
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import AttentionPlan
-from archloom.mapper.spatial.zones import Wave, Zone, halves, waves
 from archloom.oracle.affine import Affine
 from archloom.oracle.nests import size
 from archloom.oracle.resolve import MAX_INSTRUCTIONS

@@ -9,6 +9,7 @@ keeps everything to itself.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, get_args
@@ -136,17 +137,13 @@ def check(chain: Chain, plan: ChainPlan, machine: Machine) -> None:
 
 def faults_of(chain: Chain, plan: ChainPlan, machine: Machine) -> Iterator[str]:
     """Every bound which the plan breaks."""
-    for name, over, extent in (("rows", plan.rows, machine.rows), ("columns", plan.columns, machine.columns)):
-        if over[0] * over[1] != extent:
-            yield f"it spreads loops over {over[0] * over[1]} {name}, of which there are {extent}"
+    yield from machine.misfits(math.prod(plan.rows), math.prod(plan.columns))
     if plan.together > 1 and plan.block[0] > 1:
         yield f"steps of {plan.together} blocks of hidden columns need blocks of one row of tiles, not {plan.block[0]}"
     pattern = plan.weights[0]
     if pattern in ("down", "across") and plan.team > 1:
         yield f"weights go to all cores ({pattern}), but the {plan.team} members of a team use different ones"
-    for what, needed, held in zip(("tiles of operands", "sums"), footprint(chain, plan), (machine.tiles, machine.sums)):
-        if needed > held:
-            yield f"it needs {needed} {what} in a core, which holds {held}"
+    yield from machine.shortages(*footprint(chain, plan))
 
 
 NAMES = ("bm", "bh", "bn", "bk", "rm", "rt", "cm", "ct", "way", "keep", "shared", "together")

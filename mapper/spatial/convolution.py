@@ -87,7 +87,7 @@ class Convolution(Contraction):
     groups: int = 1
     epilogue: Epilogue = NOTHING
     grid: Grid | None = None
-    """on which the result and the residual lie, and without a stride the image, too (:data:`mapper.spatial.arrays.Grid`)"""
+    """on which the result and the residual lie, and without a stride the image (:data:`mapper.spatial.arrays.Grid`)"""
 
     def __post_init__(self) -> None:
         sizes = (self.batch, self.height, self.width, self.channels, self.outputs, self.groups, *self.kernel,

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from archloom.acadl_models.mesh.vector import BINARY, UNARY
 from archloom.mapper.spatial.arrays import from_tiles
+from archloom.mapper.spatial.emit import Shapes
 from archloom.mapper.spatial.epilogue import ACTIVATIONS
 from archloom.mapper.spatial.machine import SIDE
-from archloom.mapper.spatial.placing import Shapes
 from archloom.mapper.spatial.space import Column
 from archloom.mapper.spatial.sweep import Numbers, Sweep
 from archloom.oracle.errors import MappingError

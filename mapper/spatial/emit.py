@@ -1,18 +1,127 @@
-"""From plans to streams: one program for all cores, in which loops over waves, steps and cores stay loops."""
+"""From plans to streams: one program for all cores, in which loops over waves, steps and cores stay loops.
+
+Tensors lie in memory one after the other. Blocks are dealt out to the cores in waves: which cores have a block in a
+wave, and how large it is, is said by zones.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
+from typing import TypeAlias
 
+import numpy as np
+
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from archloom.mapper.spatial.placing import Shapes
 from archloom.mapper.spatial.plan import Plan, TileGemm
-from archloom.mapper.spatial.zones import Wave, Zone, halves, waves
 from archloom.oracle.affine import Affine
-from archloom.oracle.stream import Instr, Loop, Node
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream
+
+ISA = "wormhole"
+"""Of every mesh."""
+
+TYPE = "float16"
+"""Of all numbers in memory."""
+
+ALIGNMENT = 64
+"""Addresses of tensors are multiples of this; none is 0."""
+
+
+Shapes: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
+"""Names and shapes of tensors in memory, in numbers; the result is the last."""
+
+
+def placed(tensors: Iterable[tuple[str, tuple[int, ...]]]) -> list[HbmTensor]:
+    """Tensors of these names and shapes, in numbers."""
+    found: list[HbmTensor] = []
+    for name, shape in tensors:
+        found.append(HbmTensor(name, _end(found), shape, TYPE))
+    return found
+
+
+def program(machine: Machine, tensors: Sequence[HbmTensor], body: Iterable[Node], name: str) -> Stream:
+    """The stream of a program that is given all tensors but the last one, which is its result."""
+    *inputs, result = tensors
+    return Stream(ISA, machine.isa_parameters, tuple(inputs), (result,), _end(tensors), tuple(body), name)
+
+
+def check_memory(work: object, tensors: Shapes, graph: "ArchitectureGraph") -> None:
+    """MappingError where a workload's operands and its result are more than memory holds."""
+    needed, held = _end(placed(tensors)), graph.bytes_of("hbm")
+    if needed > held:
+        names = ", ".join(name for name, _ in tensors)
+        raise MappingError(f"{work}: {names} take {needed} bytes of memory, of which {graph.name} has {held}")
+
+
+def _end(tensors: Sequence[HbmTensor]) -> int:
+    """What lies behind all of them."""
+    return max((-(-_behind(tensor) // ALIGNMENT) * ALIGNMENT for tensor in tensors), default=ALIGNMENT)
+
+
+def _behind(tensor: HbmTensor) -> int:
+    return tensor.address + prod(tensor.shape) * np.dtype(tensor.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Zone:
+    """Cores with blocks of ``size`` tiles: those at ``slow`` and ``fast`` of a loop's places along both dimensions."""
+
+    slow: range
+    fast: range
+    size: int
+
+
+@dataclass(frozen=True)
+class Wave:
+    """``count`` waves from number ``first`` on whose blocks lie alike."""
+
+    first: int
+    count: int
+    zones: tuple[Zone, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the cores have all work, and equal work."""
+        return len(self.zones) == 1
+
+
+def waves(extent: int, block: int, slow: int, fast: int) -> tuple[Wave, ...]:
+    """``extent`` tiles in blocks, dealt out to ``slow * fast`` cores: block ``i`` of a wave goes to place
+    ``(i // fast, i % fast)``. The last wave may have fewer and smaller blocks."""
+    cores = slow * fast
+    blocks = -(-extent // block)
+    full = extent // block
+    whole = full // cores
+    found = [Wave(0, whole, (Zone(range(slow), range(fast), block),))] if whole else []
+    if blocks > whole * cores:
+        found.append(Wave(whole, 1, tuple(_last(full - whole * cores, extent % block, block, fast))))
+    return tuple(found)
+
+
+def _last(full: int, rest: int, block: int, fast: int) -> Iterator[Zone]:
+    """``full`` whole blocks, then one of ``rest`` tiles, if there are any."""
+    lines, more = divmod(full, fast)
+    if lines:
+        yield Zone(range(lines), range(fast), block)
+    if more:
+        yield Zone(range(lines, lines + 1), range(more), block)
+    if rest:
+        yield Zone(range(lines, lines + 1), range(more, more + 1), rest)
+
+
+def halves(count: int) -> Iterator[tuple[int, range]]:
+    """How ``count`` places in a line put together what they have: distances, and the places which then take what lies
+    so far from them. In the end all of it is at the first."""
+    distance = 1
+    while distance < count:
+        yield distance, range(0, count - distance, 2 * distance)
+        distance *= 2
+
 
 Nodes = list[Node]
 ZERO = Affine(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
@@ -80,6 +80,19 @@ class Machine:
         """Those of the streams' ISA, by name."""
         counters = (("semaphores", self.semaphores),) if self.semaphores else ()
         return ("cores", self.cores), *counters, ("stats", self.stats), ("sums", self.sums), ("tiles", self.tiles)
+
+    def misfits(self, rows: int, columns: int) -> Iterator[str]:
+        """What is wrong with loops that are spread over so many rows and columns."""
+        for name, cores, extent in (("rows", rows, self.rows), ("columns", columns, self.columns)):
+            if cores != extent:
+                yield f"it spreads loops over {cores} {name}, of which there are {extent}"
+
+    def shortages(self, *needs: int, statistics: str = "statistics") -> Iterator[str]:
+        """Of what a core needs more than it holds, of tiles of operands, sums, and statistics."""
+        kinds = ("tiles of operands", "sums", statistics)
+        for what, needed, held in zip(kinds, needs, (self.tiles, self.sums, self.stats)):
+            if needed > held:
+                yield f"it needs {needed} {what} in a core, which holds {held}"
 
     @overload
     def product(self, m: int, n: int, k: int) -> int: ...

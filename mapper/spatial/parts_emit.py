@@ -8,12 +8,11 @@ from functools import cached_property
 from math import prod
 
 from archloom.mapper.spatial.convolution import PIXEL, Convolution, Places
-from archloom.mapper.spatial.emit import ZERO, Emitter, Nodes, Place, repeat, repeat_waves
+from archloom.mapper.spatial.emit import ZERO, Emitter, Nodes, Place, Wave, repeat, repeat_waves, waves
 from archloom.mapper.spatial.epilogue import SLOTS, Beside, finished
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.parts import Contraction
 from archloom.mapper.spatial.plan import PartedPlan
-from archloom.mapper.spatial.zones import Wave, waves
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr
 

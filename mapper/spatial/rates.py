@@ -15,8 +15,8 @@ from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA, ArchitectureGraph
 from archloom.acadl_models.timing.energy import energy, has_energy
 from archloom.acadl_models.timing.machine import bind
 from archloom.acadl_models.timing.result import TimingResult
+from archloom.mapper.spatial.emit import ISA
 from archloom.mapper.spatial.machine import TILE_BYTES, Machine
-from archloom.mapper.spatial.placing import ISA
 from archloom.mapper.spatial.timing import isa_of, simulated
 from archloom.oracle.errors import MappingError
 from archloom.oracle.resolve import resolve

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archloom.mapper.spatial.arrays import from_tiles
+from archloom.mapper.spatial.emit import Shapes
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from archloom.mapper.spatial.placing import Shapes
 from archloom.mapper.spatial.plan import Pair
 from archloom.mapper.spatial.space import Column
 from archloom.mapper.spatial.sweep import Numbers, Step, Sweep

@@ -30,6 +30,7 @@ each loop:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar
@@ -274,10 +275,7 @@ def footprint(gemm: TileGemm, plan: Plan) -> tuple[int, int]:
 
 def check(gemm: TileGemm, plan: Plan, machine: Machine) -> None:
     """MappingError that names every bound which the plan breaks."""
-    faults = []
-    for name, over, extent in (("rows", plan.rows, machine.rows), ("columns", plan.columns, machine.columns)):
-        if over[0] * over[1] * over[2] != extent:
-            faults.append(f"it spreads loops over {over[0] * over[1] * over[2]} {name}, of which there are {extent}")
+    faults = list(machine.misfits(math.prod(plan.rows), math.prod(plan.columns)))
     if gemm.k % plan.spread(2):
         faults.append(f"{gemm.k} tiles of the reduction cannot be dealt out evenly to {plan.spread(2)} cores")
     faults += _unconnected(plan)
@@ -286,10 +284,7 @@ def check(gemm: TileGemm, plan: Plan, machine: Machine) -> None:
         if pattern in whole and plan.spread(loop) != machine.cores:
             faults.append(f"{name} goes to all cores ({pattern}), but only {plan.spread(loop)} cores share its tiles")
     if not faults:
-        tiles, sums = footprint(gemm, plan)
-        for what, needed, held in (("tiles of operands", tiles, machine.tiles), ("sums", sums, machine.sums)):
-            if needed > held:
-                faults.append(f"it needs {needed} {what} in a core, which holds {held}")
+        faults += machine.shortages(*footprint(gemm, plan))
     plan.check(f"{gemm.m} x {gemm.n} x {gemm.k} tiles", faults)
 
 

@@ -7,6 +7,7 @@ anyway, so that a plan is a block and how rows and columns of tiles are spread o
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archloom.mapper.spatial.arrays import Half, check_arrays, packed
+from archloom.mapper.spatial.emit import Shapes
 from archloom.mapper.spatial.machine import TILE_BYTES, Machine
-from archloom.mapper.spatial.placing import Shapes
 from archloom.mapper.spatial.plan import Pair, SweepPlan
 from archloom.mapper.spatial.space import Column, Columns, Table, pairs, sizes
 
@@ -158,19 +159,14 @@ def check_sweep(work: Sweep, plan: SweepPlan, machine: Machine) -> None:
 
 
 def _faults(work: Sweep, plan: SweepPlan, machine: Machine) -> Iterator[str]:
-    for name, over, extent in (("rows", plan.rows, machine.rows), ("columns", plan.columns, machine.columns)):
-        if over[0] * over[1] != extent:
-            yield f"it spreads loops over {over[0] * over[1]} {name}, of which there are {extent}"
+    yield from machine.misfits(math.prod(plan.rows), math.prod(plan.columns))
     for loop, name in enumerate(("rows", "columns")):
         if plan.spread(loop) > 1 and not work.spreadable[loop]:
             yield f"{name} of tiles cannot be dealt out to several cores"
         if work.fixed[loop] not in (0, plan.block[loop]):
             yield f"a block must have {work.fixed[loop]} {name} of tiles, not {plan.block[loop]}"
     needs = work.room(*(np.array([v]) for v in (*plan.block, plan.slots)))
-    holds = (machine.tiles, machine.sums, machine.stats)
-    for what, needed, held in zip(("tiles of operands", "sums", "statistics"), needs, holds):
-        if int(needed[0]) > held:
-            yield f"it needs {int(needed[0])} {what} in a core, which holds {held}"
+    yield from machine.shortages(*(int(needed[0]) for needed in needs))
 
 
 def nothing_fits(work: Sweep, machine: Machine) -> str:

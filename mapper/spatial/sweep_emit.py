@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from archloom.mapper.spatial.elementwise import FUNCTIONS, Elementwise, Operation
-from archloom.mapper.spatial.emit import Nodes, bits, repeat, repeat_waves
+from archloom.mapper.spatial.emit import Nodes, Wave, Zone, bits, halves, repeat, repeat_waves, waves
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import Pair, SweepPlan
 from archloom.mapper.spatial.reduction import Columns, Rows
 from archloom.mapper.spatial.sweep import Sweep
-from archloom.mapper.spatial.zones import Wave, Zone, halves, waves
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr
 

@@ -12,7 +12,7 @@ from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.result import TimingResult
 from archloom.acadl_models.wormhole import isa_parameters
-from archloom.mapper.spatial.placing import ISA
+from archloom.mapper.spatial.emit import ISA
 from archloom.oracle import taidl
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.errors import StreamError

@@ -31,12 +31,11 @@ from archloom.mapper.spatial.chain_cost import chain_cycles
 from archloom.mapper.spatial.chain_emit import chain_nodes
 from archloom.mapper.spatial.convolution import Convolution
 from archloom.mapper.spatial.cost import cycles
-from archloom.mapper.spatial.emit import Emitter, Nodes, tensors_of
+from archloom.mapper.spatial.emit import Emitter, Nodes, Shapes, check_memory, placed, program, tensors_of
 from archloom.mapper.spatial.energy import attention_joules, chain_joules, joules, parted_joules, sweep_joules
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.parts import Contraction, check_parts, parted_cycles, parted_space
 from archloom.mapper.spatial.parts_emit import ConvolutionEmitter, PartedEmitter, parted_nodes
-from archloom.mapper.spatial.placing import Shapes, check_memory, placed, program
 from archloom.mapper.spatial.plan import AttentionPlan, ChainPlan, PartedPlan, Plan, SweepPlan, TileGemm
 from archloom.mapper.spatial.rates import Rates
 from archloom.mapper.spatial.space import EVERYTHING, Rules, Space, check, risen, space
