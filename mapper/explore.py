@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
+from archloom.acadl_models.timing.result import TimingResult
 from archloom.oracle.errors import MappingError, StreamError
 
 Objective: TypeAlias = Callable[[Any, Any], Any]
@@ -36,10 +37,6 @@ def objective_of(given: "str | Objective") -> Objective:
 def is_time(objective: Objective) -> bool:
     """Whether energies need not be found out."""
     return objective is OBJECTIVES["time"]
-
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.timing.result import TimingResult
 
 MOST_REFUSED = 50
 """Candidates that may turn out to be impossible before a search gives up."""

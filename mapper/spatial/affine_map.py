@@ -80,19 +80,6 @@ class AffineMap:
         ]
 
 
-def identity(count: int) -> AffineMap:
-    """Every point to itself."""
-    names = tuple(f"d{i}" for i in range(count))
-    return AffineMap(names, names)
-
-
-def shifted(count: int, axis: int, extent: int) -> AffineMap:
-    """Every point to the next along ``axis``, the last to the first."""
-    names = tuple(f"d{i}" for i in range(count))
-    step = Operation(_MOD, Operation("+", names[axis], 1), extent)
-    return AffineMap(names, tuple(step if i == axis else name for i, name in enumerate(names)))
-
-
 def parse_map(text: str) -> AffineMap:
     """Read ``(d0, d1) -> (...)``; MapFault that shows where it goes wrong."""
     return _Reader(text).map()

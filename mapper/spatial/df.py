@@ -183,13 +183,8 @@ class Declared:
         return next((self.columns[name] for name in names if name in self.columns), 1)
 
 
-def declared(line: str) -> Declared:
-    """The declaration in a line without comments; DfFault tells column, expected and found."""
-    return _Line(line).declared()
-
-
 class _Line:
-    """Recursive descent over the words of a line."""
+    """Recursive descent over the words of a line without comments; DfFault tells column, expected and found."""
 
     def __init__(self, line: str) -> None:
         self.words: list[tuple[str, int]] = []
@@ -242,13 +237,10 @@ class _Line:
         kind = self.next()[3:]
         if kind not in KINDS:
             raise DfFault(f"df.{kind} is no operation of the dialect (there are: {', '.join(KINDS)})", column)
-        item = self.spatial_dim(name) if kind == "spatial_dim" else self.attributed(name, kind)
+        item = SpatialDim(name, self.whole("size")) if kind == "spatial_dim" else self.attributed(name, kind)
         if self.peek():
             raise self.fault("the end of the line")
         return Declared(item, self.columns)
-
-    def spatial_dim(self, name: str) -> SpatialDim:
-        return SpatialDim(name, self.whole("size"))
 
     def attributed(self, name: str, kind: str) -> Item:
         if self.peek().startswith('"'):
@@ -292,7 +284,8 @@ class _Line:
 
     def value(self, kind: str, key: str) -> Any:
         readers: dict[str, Callable[[], Any]] = {
-            "shape": self.shape, "scaleout": self.scaleout, "scalein": self.scalein, "map": self.map}
+            "shape": lambda: self.listed("an extent of shape"), "scaleout": self.scaleout, "scalein": self.scalein,
+            "map": self.map}
         if key in readers:
             return readers[key]()
         return self.rate(key) if (kind, key) == ("memory", "bandwidth") else self.whole(key)
@@ -350,9 +343,6 @@ class _Line:
             found.append(self.whole(what))
         self.take("]", "',' or ']'")
         return tuple(found)
-
-    def shape(self) -> tuple[int, ...]:
-        return self.listed("an extent of shape")
 
     def scaleout(self) -> tuple[str, ...]:
         if self.peek().startswith("%"):
@@ -460,7 +450,7 @@ def _clock(text: str, column: int) -> float:
 
 
 def _item(line: str, before: Mapping[str, Item], operations: bool) -> Item:
-    found = declared(line)
+    found = _Line(line).declared()
     item = found.item
     if isinstance(item, ComputeUnit) and operations:
         item = _by_operations(item, found.column("throughput"))

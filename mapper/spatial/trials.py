@@ -95,7 +95,9 @@ class Attempts(Generic[P]):
     ) -> None:
         self.graph, self.objective, self.emit = graph, objective_of(objective), emit
         self.machine = Machine.of(graph)
-        self.rates = None if is_time(self.objective) else _rates(graph, self.objective)
+        # a function of one's own may do without energies
+        wanted = self.objective in OBJECTIVES.values() or has_energy(graph)
+        self.rates = Rates.of(graph) if wanted and not is_time(self.objective) else None
 
     def cost(self, cycles: np.ndarray, joules: Callable[[Rates], np.ndarray]) -> np.ndarray:
         """By the models, what candidates of ``cycles`` cost, whose energies ``joules`` gives."""
@@ -115,11 +117,6 @@ class Attempts(Generic[P]):
         energy = None if self.rates is None else measured_joules(stream, self.graph, timing)
         score = timing.cycles if is_time(self.objective) else float(self.objective(timing.seconds, energy))
         return Measured(plan, estimate, timing, score, energy)
-
-
-def _rates(graph: "ArchitectureGraph", objective: Objective) -> Rates | None:
-    """The energies of a graph; a function of one's own may do without."""
-    return Rates.of(graph) if has_energy(graph) or objective in OBJECTIVES.values() else None
 
 
 def tried(
