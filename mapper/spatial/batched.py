@@ -101,15 +101,12 @@ class Product(Contraction):
 class ProductEmitter(PartedEmitter):
     """The program of a :class:`Product`."""
 
-    @property
-    def product_of(self) -> Product:
-        assert isinstance(self.work, Product)
-        return self.work
+    work: Product
 
     def source(
         self, loop: int, place: Place, first: tuple[Affine, Affine], size: tuple[int, int]
     ) -> tuple[Affine, dict[str, Affine | int]]:
-        work, (at, k), (extent, depth) = self.product_of, first, size
+        work, (at, k), (extent, depth) = self.work, first, size
         base, wide = (self.a, self.gemm.m) if loop == 0 else (self.b, self.gemm.n)
         start = place.problem * (wide * self.gemm.k) if loop == 0 or not work.shared else Affine(0)
         k_inside = (loop == 0) != (work.transposed_a if loop == 0 else work.transposed_b)
@@ -119,7 +116,7 @@ class ProductEmitter(PartedEmitter):
         return dram, {"rows": rows, "cols": columns, "h0": width * TILE_BYTES}
 
     def product(self, place: Place, a: Affine, b: Affine, c: Affine, size: tuple[int, int, int]) -> Nodes:
-        work, found = self.product_of, super().product(place, a, b, c, size)
+        work, found = self.work, super().product(place, a, b, c, size)
         if not (work.transposed_a or work.transposed_b):
             return found
         lie = {"ta": int(work.transposed_a), "tb": int(work.transposed_b)}

@@ -107,15 +107,12 @@ class Run:
 class ConvolutionEmitter(PartedEmitter):
     """The program of a :class:`Convolution`."""
 
-    @property
-    def image(self) -> Convolution:
-        assert isinstance(self.work, Convolution)
-        return self.work
+    work: Convolution
 
     @property
     def channels(self) -> int:
         """Tiles of channels of a core."""
-        return self.image.blocks // self.plan.spread(2)
+        return self.work.blocks // self.plan.spread(2)
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
@@ -123,7 +120,7 @@ class ConvolutionEmitter(PartedEmitter):
         return tuple(self._runs())
 
     def _runs(self) -> Iterator[Run]:
-        image, first, bk = self.image, 0, self.plan.block[2]
+        image, first, bk = self.work, 0, self.plan.block[2]
         plane, line, blocks = image.plane * TILE_BYTES, image.line * PIXEL, self.channels
         for p in image.phases:
             origin, row = p.phase * image.blocks * plane + p.shift * PIXEL, p.xs * blocks
@@ -149,7 +146,7 @@ class ConvolutionEmitter(PartedEmitter):
 
     def around(self) -> Nodes:
         """Zeros in the tiles before and behind the images of a result on a grid, from sums that are still zero."""
-        image, machine = self.image, self.machine
+        image, machine = self.work, self.machine
         if image.grid is None:
             return []
         problems, columns, tiles = image.stored[:3]
@@ -168,14 +165,14 @@ class ConvolutionEmitter(PartedEmitter):
         return tuple((run.first, run.count, run.depth) for run in self.runs)
 
     def mnemonic(self, loop: int, pattern: str) -> str:
-        if loop == 1 and self.channels == self.image.blocks:
+        if loop == 1 and self.channels == self.work.blocks:
             return super().mnemonic(loop, pattern)
         return "load_windows" if pattern == "none" else f"windows_{pattern}"
 
     def source(
         self, loop: int, place: Place, first: tuple[Affine, Affine], size: tuple[int, int]
     ) -> tuple[Affine, dict[str, Affine | int]]:
-        gemm, image, at = self.gemm, self.image, first[0]
+        gemm, image, at = self.gemm, self.work, first[0]
         part = self.index(place, 2)
         k = first[1] - part * self.depth
         run = next(run for run in self.runs if run.first == k.constant)
@@ -193,7 +190,7 @@ class ConvolutionEmitter(PartedEmitter):
         }
 
     def out(self, place: Place, first: tuple[Affine, Affine], size: tuple[int, int], acc: Affine) -> Nodes:
-        image, gemm = self.image, self.gemm
+        image, gemm = self.work, self.gemm
         if image.grid is None:
             return super().out(place, first, size, acc)
         rows, line, lead = image.grid
@@ -211,7 +208,7 @@ class ConvolutionEmitter(PartedEmitter):
         self, problem: Affine, at: Affine, k: Affine, part: Affine, run: Run, columns: int
     ) -> tuple[Affine, dict[str, Affine | int]]:
         """The filter's tiles for a step at ``k`` of a core that has the ``part`` of the channels of each place."""
-        blocks, whole, width = self.channels, self.image.blocks, self.gemm.n * TILE_BYTES
+        blocks, whole, width = self.channels, self.work.blocks, self.gemm.n * TILE_BYTES
         if blocks == whole:
             dram = ((problem + k) * self.gemm.n + at) * TILE_BYTES + self.b
             return dram, {"rows": run.depth, "cols": columns, "h0": width}

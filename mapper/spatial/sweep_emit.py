@@ -78,6 +78,8 @@ class SweepEmitter(ABC):
 class ElementwiseEmitter(SweepEmitter):
     """Blocks of all operands together."""
 
+    work: Elementwise
+
     def nodes(self) -> Nodes:
         last = self.waves[1][-1]
 
@@ -94,7 +96,6 @@ class ElementwiseEmitter(SweepEmitter):
     def block(self, core: Affine, first: tuple[Affine, Affine], size: tuple[int, int], turn: Affine) -> Nodes:
         """All of a core's block."""
         work, (bm, bn) = self.work, self.plan.block
-        assert isinstance(work, Elementwise)
         whole = bm * bn * (1 + work.count("tensor")) + bn * work.count("row")
         l1 = core * self.machine.tiles + turn % self.plan.slots * whole
         acc = core * self.machine.sums + turn % min(2, self.plan.slots) * (bm * bn)
@@ -129,10 +130,7 @@ def _operation(op: Operation, l1: Affine, acc: Affine, size: tuple[int, int]) ->
 class ColumnsEmitter(SweepEmitter):
     """Each core adds up its rows; cores of the same columns put together what they have, and one of them stores it."""
 
-    @property
-    def kind(self) -> str:
-        assert isinstance(self.work, Columns)
-        return self.work.kind
+    work: Columns
 
     def nodes(self) -> Nodes:
         return repeat_waves("wn", self.waves[1], self.columns)
@@ -179,7 +177,7 @@ class ColumnsEmitter(SweepEmitter):
 
     def begun(self, other: Wave) -> Nodes:
         """Nothing is larger yet than the least number. Sums are zero after a launch, and after a store."""
-        if self.kind != "max":
+        if self.work.kind != "max":
             return []
         return self.having(Zone(range(1), range(1), 1), other, lambda core, n, size: [
             Instr.make("linear", acc=core * self.machine.sums, count=size, factor=0, shift=bits(LEAST))])
@@ -189,7 +187,7 @@ class ColumnsEmitter(SweepEmitter):
     ) -> Nodes:
         """A block of rows of a core's columns."""
         l1 = core * self.machine.tiles + turn % self.plan.slots * (self.plan.block[0] * self.plan.block[1])
-        name = "column_maximum" if self.kind == "max" else "column_sum"
+        name = "column_maximum" if self.work.kind == "max" else "column_sum"
         return [self.load(0, first, size, l1), Instr.make(
             name, l1=l1, acc=core * self.machine.sums, m=size[0], n=size[1], valid=valid)]
 
@@ -216,7 +214,7 @@ class ColumnsEmitter(SweepEmitter):
             acc, (_, column) = core * self.machine.sums, self.tile((Affine(0), to), (Affine(0), n))
             mean = [Instr.make("linear", acc=acc, count=size, factor=bits(1 / self.work.rows), shift=0)]
             store = self.store(acc, (Affine(0), column), (1, size), self.work.tiles[1])
-            return [*(mean if self.kind == "mean" else []), store]
+            return [*(mean if self.work.kind == "mean" else []), store]
 
         return self.having(Zone(range(1), range(1), 1), other, out)
 
@@ -239,10 +237,7 @@ class RowsEmitter(SweepEmitter):
     """Rows of tiles one after the other: the next ones are loaded before the present ones are worked on. What cores do
     is cut into phases, each for all cores, so that a core's many instructions do not keep the others waiting."""
 
-    @property
-    def rows(self) -> Rows:
-        assert isinstance(self.work, Rows)
-        return self.work
+    work: Rows
 
     def nodes(self) -> Nodes:
         found, runs = self.weights(), self.waves[0]
@@ -267,9 +262,9 @@ class RowsEmitter(SweepEmitter):
         n, every = self.work.tiles[1], Wave(0, 1, (Zone(range(self.plan.rows[0]), range(self.plan.columns[0]), 1),))
         def one(core: Affine, m: Affine) -> Nodes:
             return [Instr.make("load_row", dram=self.where[1 + i], l1=self.weight(core, i), cols=n)
-                    for i in range(len(self.rows.weights))]
+                    for i in range(len(self.work.weights))]
 
-        return self.phase(every, one) if self.rows.weights else []
+        return self.phase(every, one) if self.work.weights else []
 
     def weight(self, core: Affine, number: int) -> Affine:
         return core * self.machine.tiles + (self.plan.slots + number) * self.work.tiles[1]
@@ -290,7 +285,7 @@ class RowsEmitter(SweepEmitter):
         """The work of a wave."""
         run = _Row(self, wave, at)
         return {"softmax": run.softmax, "layer_norm": run.layer_norm, "rms_norm": run.rms_norm}.get(
-            self.rows.kind, run.reduction)()
+            self.work.kind, run.reduction)()
 
 
 @dataclass(frozen=True)
@@ -303,7 +298,7 @@ class _Row:
 
     @property
     def rows(self) -> Rows:
-        return self.emitter.rows
+        return self.emitter.work
 
     def stat(self, core: Affine, which: int) -> Affine:
         return core * self.emitter.machine.stats + (self.at % 2 * 2 + which)
@@ -435,7 +430,7 @@ class _Chunk:
         return emitter.store(self.acc, (row, self.first), (1, self.tiles), emitter.work.tiles[1])
 
 
-_EMITTERS: dict[type[Sweep], Callable[[Sweep, SweepPlan, Machine, tuple[int, ...]], SweepEmitter]] = {
+_EMITTERS: dict[type[Sweep], type[SweepEmitter]] = {
     Elementwise: ElementwiseEmitter, Rows: RowsEmitter, Columns: ColumnsEmitter,
 }
 

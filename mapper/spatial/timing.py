@@ -13,6 +13,7 @@ from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.result import TimingResult
 from archloom.acadl_models.wormhole import isa_parameters
 from archloom.mapper.spatial.emit import ISA
+from archloom.mapper.spatial.touches import evaluated
 from archloom.oracle import taidl
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.errors import StreamError
@@ -93,7 +94,7 @@ def _fault(window: Window, part: Parts, rows: int, bounds: Bounds) -> tuple[dict
         return None
     values = _values(offset, bounds)
     shape = next(iter(values.values())).shape if values else (1,)
-    starts, places = (_evaluated(form, values, shape) for form in (offset, place))
+    starts, places = (evaluated(form, values, shape).ravel() for form in (offset, place))
     bad = (places + low < 0) | (places + high >= part.size) | (starts + low < 0) | (starts + high + copies >= rows)
     if not bad.any():
         return None
@@ -105,11 +106,6 @@ def _fault(window: Window, part: Parts, rows: int, bounds: Bounds) -> tuple[dict
         f"{part.buffer} {start + low} to {start + high}" + (" and copies" if copies else "")
         + f": places {at + low} to {at + high} of {name}, which has {part.size}"
     )
-
-
-def _evaluated(form: Affine, values: dict[str, NDArray[np.int64]], shape: tuple[int, ...]) -> NDArray[np.int64]:
-    found = form.evaluate(values)
-    return np.broadcast_to(np.asarray(found, np.int64), shape).ravel()
 
 
 def _extent(window: Window, size: int) -> tuple[int, int, int]:

@@ -68,7 +68,7 @@ def _instances(
             yield node, first + offset, values
             offset += 1
             continue
-        turns = np.arange(_extent(node), dtype=np.int64)
+        turns = np.arange(node.extent, dtype=np.int64)
         size = _size(node.body)
         starts = ((first + offset)[:, None] + turns * size).ravel()
         inner = {name: np.repeat(v, len(turns)) for name, v in values.items()}
@@ -78,12 +78,8 @@ def _instances(
         offset += size * len(turns)
 
 
-def _extent(node: Node | ResolvedNode) -> int:
-    return 1 if isinstance(node, (Instr, ResolvedInstr)) else node.extent
-
-
 def _size(nodes: tuple[Node, ...] | tuple[ResolvedNode, ...]) -> int:
-    return sum(1 if isinstance(n, (Instr, ResolvedInstr)) else _extent(n) * _size(n.body) for n in nodes)
+    return sum(1 if isinstance(n, (Instr, ResolvedInstr)) else n.extent * _size(n.body) for n in nodes)
 
 
 @dataclass(frozen=True)
