@@ -209,10 +209,6 @@ def attention_nodes(attention: Attention, plan: AttentionPlan, machine: Machine,
         grain <<= (over - 1).bit_length()
 
 
-Cores = Callable[["_Core"], Nodes]
-"""What to do on a core."""
-
-
 @dataclass(frozen=True)
 class _Core:
     """The number of a core, and its numbers along problems, queries and the keys of a block."""
@@ -316,8 +312,8 @@ class _Emitter:
 
     # --- cores ---------------------------------------------------------------------------------------------------
     def each(
-        self, problem: Zone, query: Zone | None, body: Cores, alone: tuple[bool, bool] = (False, False),
-        over: Zone | None = None,
+        self, problem: Zone, query: Zone | None, body: Callable[[_Core], Nodes],
+        alone: tuple[bool, bool] = (False, False), over: Zone | None = None,
     ) -> Nodes:
         """Loops over the cores of a zone, and of those ``over`` which keys are dealt out (None: all); ``alone``: only
         the first along the rows / columns that share a problem."""
@@ -340,21 +336,13 @@ class _Emitter:
 
     def both(self, block: _Block, body: Callable[[_Core, int], Nodes], over: Zone | None = None) -> Nodes:
         """``body`` on every core that has a block in a wave, with the tiles of its queries."""
-        found: Nodes = []
-        for problem in block.problems:
-            for query in block.turn.zones:
-                size = query.size
-                found += self.each(problem, query, lambda core, size=size: body(core, size), over=over)  # type: ignore[misc]
-        return found
+        return [node for problem in block.problems for query in block.turn.zones for node in self.each(
+            problem, query, lambda core, size=query.size: body(core, size), over=over)]  # type: ignore[misc]
 
     def parts(self, block: _Block, parts: Sequence[Part], body: Callable[[_Core, Part], Nodes]) -> Nodes:
         """``body`` on every core that takes part in a step."""
-        found: Nodes = []
-        for problem in block.problems:
-            for part in parts:
-                these = part.zone
-                found += self.each(problem, these, lambda core, part=part: body(core, part), over=part.over)  # type: ignore[misc]
-        return found
+        return [node for problem in block.problems for part in parts for node in self.each(
+            problem, part.zone, lambda core, part=part: body(core, part), over=part.over)]  # type: ignore[misc]
 
     # --- places --------------------------------------------------------------------------------------------------
     def _query(self, turn: Affine) -> Affine:

@@ -80,8 +80,7 @@ class Written:
 
     def check(self, work: object, faults: Iterable[str]) -> None:
         """MappingError that names all ``faults``."""
-        text = self.refusal(work, faults)
-        if text:
+        if text := self.refusal(work, faults):
             raise MappingError(text)
 
 

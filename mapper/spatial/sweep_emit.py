@@ -19,9 +19,6 @@ from archloom.oracle.stream import Instr
 LEAST = -65504.0
 """The smallest number of fp16: no number is below."""
 
-Body = Callable[[Affine, Affine, Affine], Nodes]
-"""What a core does, given its number and its numbers along rows and columns of tiles."""
-
 
 @dataclass(frozen=True)
 class SweepEmitter(ABC):
@@ -42,8 +39,9 @@ class SweepEmitter(ABC):
         m, n = (waves(self.work.tiles[i], self.plan.block[i], self.plan.rows[i], self.plan.columns[i]) for i in (0, 1))
         return m, n
 
-    def each(self, zone: Zone, other: Zone, body: Body) -> Nodes:
-        """Loops over the cores of a zone of rows and one of columns of tiles."""
+    def each(self, zone: Zone, other: Zone, body: Callable[[Affine, Affine, Affine], Nodes]) -> Nodes:
+        """``body`` for a core's number and its numbers along rows and columns of tiles, as loops over the cores of a
+        zone of rows and one of columns of tiles."""
         _, rows_n = self.plan.rows
         columns_m, columns_n = self.plan.columns
 
