@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.mapper.cache import Entry, key_of
 from archloom.mapper.hardware import Hardware
+from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.options import Option, OptionValue, resolve_options
+from archloom.mapper.space import Space
+from archloom.mapper.workload import Workload
 from archloom.oracle import taidl
 from archloom.oracle.stream import Stream
 from archloom.oracle.taidl.isa import Isa
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.mapper.cache import Entry
-    from archloom.mapper.mapping import Mapping as TileMapping
-    from archloom.mapper.space import Space
-    from archloom.mapper.workload import Workload
 
 Options = Mapping[str, Any]
 
@@ -140,8 +138,6 @@ class Configuration:
     @cached_property
     def fingerprint(self) -> str:
         """The graph, the ISA and the options as one word."""
-        from archloom.mapper.cache import key_of
-
         isa = self.isa
         return key_of([self.graph.fingerprint, isa.definition.source or "", repr(isa.parameters), repr(self.values)])
 

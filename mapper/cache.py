@@ -220,11 +220,7 @@ def _checksum(body: Any) -> str:
 
 
 def to_json(entry: Entry) -> dict[str, Any]:
-    return {
-        "mapping": json.loads(entry.mapping.to_json()), "timing": entry.timing.to_json(),
-        "estimated_cycles": entry.estimated_cycles, "considered": entry.considered, "fitting": entry.fitting,
-        "simulated": entry.simulated,
-    }
+    return vars(entry) | {"mapping": json.loads(entry.mapping.to_json()), "timing": entry.timing.to_json()}
 
 
 def from_json(body: MappingABC[str, Any]) -> Entry:

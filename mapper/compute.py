@@ -10,15 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from archloom.acadl_models.acadl import ArchitectureGraph, FunctionalUnit
 from archloom.oracle.errors import TaidlError, TargetError
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import evaluate, names, register_key
 from archloom.oracle.taidl.isa import Instruction, Isa
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph, FunctionalUnit
 
 MOST = 4096
 """The largest value that is tried for an attribute."""

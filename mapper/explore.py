@@ -8,14 +8,35 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
+from archloom.acadl_models.timing.result import TimingResult
 from archloom.oracle.errors import MappingError, StreamError
 
-if TYPE_CHECKING:
-    from archloom.acadl_models.timing.result import TimingResult
+Objective: TypeAlias = Callable[[Any, Any], Any]
+"""Of seconds and joules, the less the better. Candidates are ranked with arrays of both, trials with numbers; where the
+graph states no energies, joules are None."""
+
+OBJECTIVES: dict[str, Objective] = {
+    "time": lambda seconds, joules: seconds, "energy": lambda seconds, joules: joules,
+    "edp": lambda seconds, joules: seconds * joules}
+"""``edp``: the product of energy and delay."""
+
+
+def objective_of(given: "str | Objective") -> Objective:
+    """The function that a name stands for, or the one that is given; MappingError for another name."""
+    if callable(given):
+        return given
+    if given not in OBJECTIVES:
+        raise MappingError(f"objective {given!r} is none of {', '.join(OBJECTIVES)}, and no function")
+    return OBJECTIVES[given]
+
+
+def is_time(objective: Objective) -> bool:
+    """Whether energies need not be found out."""
+    return objective is OBJECTIVES["time"]
 
 MOST_REFUSED = 50
 """Candidates that may turn out to be impossible before a search gives up."""

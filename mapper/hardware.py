@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA, ArchitectureGraph, CacheInterface, MemoryInterface
+from archloom.acadl_models.acadl.storages import DataStorage
+from archloom.acadl_models.acadl.units import FunctionalUnit
 from archloom.oracle.errors import TargetError
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph, CacheInterface
-    from archloom.acadl_models.acadl.storages import DataStorage
-    from archloom.acadl_models.acadl.units import FunctionalUnit
-    from archloom.mapper.spatial.df import Description
-    from archloom.oracle.taidl.isa import Isa
 
 
 @dataclass(frozen=True)
@@ -78,8 +74,8 @@ class Hardware:
     """The view of one architecture graph. ``issue_entries``: instructions that the fetch stage holds;
     ``fetched_per_cycle``: as many instructions as come to it.
 
-    :meth:`described` is the whole of it as ``df`` text: cores, which memory each of them reaches, links, what units
-    compute. What the other attributes say is what the costs of single cores are made from.
+    What it says is what the costs of single cores are made from; the whole graph as ``df`` text is made by
+    :func:`archloom.mapper.spatial.view.described`.
     """
 
     name: str
@@ -97,13 +93,6 @@ class Hardware:
             graph.name, graph.clock_hz, _memories(graph), _units(graph),
             sum(s.issue_buffer_size for s in graph.fetch_stages), _fetched_per_cycle(graph), graph.fingerprint, graph,
         )
-
-    def described(self, isa: "Isa | None" = None) -> "Description":
-        """Cores, memories, links and compute units; ``isa``: what instructions mean, by default that of the graph's
-        name. TargetError for a graph without a view."""
-        from archloom.mapper.spatial.view import described
-
-        return described(self._graph, isa)
 
     @property
     def dim(self) -> int:
@@ -134,8 +123,6 @@ class Hardware:
     def way(self, mnemonic: str) -> tuple[str, float, float, int]:
         """How the unit that processes ``mnemonic`` reaches HBM: the link's name ("" without one), bytes that the memory
         moves in a cycle and that the link does, and cycles of latency beside those of the memory."""
-        from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA
-
         unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
         memory = self.memory("hbm")
         port = memory.words_per_cycle * memory.row_bytes
@@ -172,8 +159,6 @@ def _fetched_per_cycle(graph: "ArchitectureGraph") -> float:
 
 
 def _memories(graph: "ArchitectureGraph") -> tuple[Memory, ...]:
-    from archloom.acadl_models.acadl import MemoryInterface
-
     found = []
     for buffer, banks in graph.buffers.items():
         places = [p for b in banks if isinstance(p := graph[b.storage], MemoryInterface)]  # not register files

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from archloom.acadl_models.acadl import SetAssociativeCache
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.reuse import ceil_div
 from archloom.mapper.space import Columns
@@ -32,8 +33,6 @@ class Cache:
     @staticmethod
     def of(hardware: Hardware) -> "Cache | None":
         """The first cache of the graph, None where it has none; TargetError for latencies that vary."""
-        from archloom.acadl_models.acadl import SetAssociativeCache
-
         for found in hardware.caches:
             if isinstance(found, SetAssociativeCache):
                 latencies = found.latencies()

@@ -68,7 +68,7 @@ class Mapping:
     def __str__(self) -> str:
         """One line, such as ``gemm ws m128 n64 k16 m>n A:stream*2 B:hoist*1 C*2 store after``."""
         if self.spread:
-            from archloom.mapper.spatial.layers import described
+            from archloom.mapper.spatial.plan import described
 
             return f"{self.kind} {described(self.kind, self.spread)}"
         levels = dict(self.loads)

@@ -10,16 +10,26 @@ from typing import TYPE_CHECKING, Any, Literal
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.result import TimingResult
 from archloom.mapper import cache
-from archloom.mapper.explore import Trial, explore, fewest_cycles, least, ranked
+from archloom.mapper.explore import (
+    OBJECTIVES,
+    Objective,
+    Trial,
+    explore,
+    fewest_cycles,
+    is_time,
+    least,
+    objective_of,
+    ranked,
+)
 from archloom.mapper.mapping import Mapping
-from archloom.mapper.objective import OBJECTIVES, Objective, is_time, objective_of
 from archloom.mapper.workload import Workload
 from archloom.oracle.collector import paused
 from archloom.oracle.errors import InputError, MappingError
+from archloom.oracle.nests import size
 
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Accelerator, Configuration
-    from archloom.oracle.stream import Node, Stream
+    from archloom.oracle.stream import Stream
 
 DEFAULT_TOP_K = 5
 
@@ -110,20 +120,6 @@ def warm(configuration: "Configuration") -> None:
 
     _ = configuration.isa, configuration.hardware, configuration.emitter
     warmup()
-
-
-def exhaustive(workload: Workload, accelerator: "Accelerator", options: Any = None) -> tuple[Mapping, int]:
-    """The best mapping and its cycles by simulating every candidate: the reference for :func:`search`."""
-    configuration = accelerator.configure(options)
-    estimated, mapping_of = configuration.space(workload).ranked()
-    cycles = (simulated_cycles(workload, mapping_of(i), configuration) for i in range(len(estimated)))
-    best = min((found, i) for i, found in enumerate(cycles))
-    return mapping_of(best[1]), best[0]
-
-
-def simulated_cycles(workload: Workload, mapping: Mapping, configuration: "Configuration") -> int:
-    """Cycles of a workload with a mapping; MappingError or StreamError where it turns out to be impossible."""
-    return _simulate(configuration.emitter.emit(workload, mapping), configuration).cycles
 
 
 def _require_memory(workload: Workload, configuration: "Configuration") -> None:
@@ -222,7 +218,7 @@ class _Effort:
 
     def add(self, stream: "Stream", timing: "TimingResult") -> None:
         self.stepped += timing.stepped_instructions
-        self.written += _written(stream.body)
+        self.written += size(stream.body)
 
     def spent(self) -> bool:
         return self.stepped > self.patience * STEPPED_BUDGET or self.written > WRITTEN_BUDGET
@@ -249,13 +245,6 @@ def _variants(mapping: Mapping) -> Iterator[Mapping]:
         if count:
             changed = tuple((name, count if name == "C" else n) for name, n in mapping.buffers)
             yield replace(mapping, buffers=changed)
-
-
-def _written(nodes: "tuple[Node, ...]") -> int:
-    """Instructions in the text of a stream."""
-    from archloom.oracle.stream import Instr
-
-    return sum(1 if isinstance(node, Instr) else _written(node.body) for node in nodes)
 
 
 def _simulate(stream: "Stream", configuration: "Configuration") -> "TimingResult":

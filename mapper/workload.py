@@ -120,7 +120,7 @@ class Workload:
     sweep: "Sweep | None" = None
     chain: "Chain | None" = None
     grid: tuple[int, int, int] | None = None
-    """on which the tensors of a ``conv2d`` in tiles lie (:mod:`archloom.mapper.spatial.grid`), if they do"""
+    """on which the tensors of a ``conv2d`` in tiles lie (:mod:`archloom.mapper.spatial.arrays`), if they do"""
 
     @property
     def tile(self) -> int:
@@ -146,9 +146,7 @@ class Workload:
             return 0
         if self.chain is not None:
             return self.chain.products
-        total = 1
-        for dim in self.dims:
-            total *= dim.extent
+        total = math.prod(dim.extent for dim in self.dims)
         if self.kind == "attention":  # every score meets depth, and then values
             return total // (self.extent("d") * self.extent("e")) * (self.extent("d") + self.extent("e"))
         return total // self.blocks

@@ -61,10 +61,10 @@ def main() -> None:
 def _without() -> dict[str, "Rules"]:
     from archloom.mapper.spatial.space import EVERYTHING
 
-    alone = frozenset({"none"})
+    alone = ("none",)
     return {
         "spatial_reuse": replace(EVERYTHING, a=alone, b=alone),
-        "temporal_reuse": replace(EVERYTHING, levels=frozenset({"stream"})),
+        "temporal_reuse": replace(EVERYTHING, levels=("stream",)),
         "stores_beside_products": replace(EVERYTHING, outputs=1),
         "shallow_first_steps": replace(EVERYTHING, rising=False),
     }
@@ -73,7 +73,7 @@ def _without() -> dict[str, "Rules"]:
 def _reuse() -> list[dict[str, Any]]:
     from archloom.acadl_models.wormhole import wormhole
     from archloom.mapper.spatial.plan import TileGemm
-    from archloom.mapper.spatial.search import search
+    from archloom.mapper.spatial.workloads import search
 
     graph, rows = wormhole(), []
     print(f"{'time without, over that with all':34}" + "".join(f"{name.replace('_', ' '):>24}" for name in _without()))
@@ -90,12 +90,11 @@ def _reuse() -> list[dict[str, Any]]:
 
 def _top(mesh: tuple[int, int]) -> dict[str, Any]:
     from archloom.acadl_models.wormhole import wormhole
-    from archloom.mapper.spatial import templates
-    from archloom.mapper.spatial.emit import emit
     from archloom.mapper.spatial.machine import Machine
     from archloom.mapper.spatial.plan import TileGemm
-    from archloom.mapper.spatial.search import search
     from archloom.mapper.spatial.timing import simulated
+    from archloom.mapper.spatial.workloads import emitted, search
+    from benchmarks.cores import templates
 
     graph = wormhole(rows=mesh[0], columns=mesh[1])
     machine = Machine.of(graph)
@@ -106,8 +105,8 @@ def _top(mesh: tuple[int, int]) -> dict[str, Any]:
         clock = time.process_time()
         found = search(gemm, graph, refine=False)
         seconds.append(time.process_time() - clock)
-        best = [found.within(k).cycles for k in KS]
-        theirs = min(simulated(emit(gemm, plan_of(gemm, machine), machine), graph).cycles
+        best = [replace(found, trials=found.trials[:k]).best.cycles for k in KS]
+        theirs = min(simulated(emitted(gemm, plan_of(gemm, machine), machine), graph).cycles
                      for plan_of in (templates.tt_1d, templates.tt_2d))
         ratios.append([best[-1] / c for c in best])
         fixed.append([theirs / c for c in best])
@@ -127,12 +126,11 @@ def _network() -> list[dict[str, Any]]:
     from archloom.acadl_models.mesh import mesh
     from archloom.acadl_models.wormhole import wormhole
     from archloom.mapper.spatial.cost import cycles
-    from archloom.mapper.spatial.emit import emit
     from archloom.mapper.spatial.machine import Machine
     from archloom.mapper.spatial.plan import TileGemm
-    from archloom.mapper.spatial.search import search
     from archloom.mapper.spatial.space import space
     from archloom.mapper.spatial.timing import simulated
+    from archloom.mapper.spatial.workloads import emitted, search
 
     rows = []
     names = ("share", "unicast", "gather")
@@ -146,7 +144,7 @@ def _network() -> list[dict[str, Any]]:
             best = search(gemm, graph).best.cycles
             for number in RANKS:
                 plan = found.plan(int(order[min(number, len(order) - 1)]))
-                stream = emit(gemm, plan, machine)
+                stream = emitted(gemm, plan, machine)
                 gathered = tl_network.gathered(gemm, plan, machine)
                 changed = {name: tl_network.rewritten(stream, rewrite)
                            for name, rewrite in (("share", tl_network.share), ("unicast", tl_network.unicast))}

@@ -107,25 +107,25 @@ def _workloads(recorded: Any, quick: bool, causal: bool = False) -> Any:
 
 def _rows(recorded: Any, quick: bool) -> Any:
     from archloom.acadl_models.wormhole import wormhole
+    from archloom.mapper.spatial.attention import AttentionRules, attention_space
     from archloom.mapper.spatial.attention_cost import attention_cycles
-    from archloom.mapper.spatial.attention_emit import emit_attention
-    from archloom.mapper.spatial.attention_search import search_attention, vendor_attention
-    from archloom.mapper.spatial.attention_space import AttentionRules, attention_space
     from archloom.mapper.spatial.machine import Machine
     from archloom.mapper.spatial.timing import simulated
+    from archloom.mapper.spatial.workloads import emitted, search_workload
+    from benchmarks.cores.templates import vendor_attention
 
     graph = wormhole()
     machine = Machine.of(graph)
-    again = AttentionRules(frozenset({"none"}), frozenset({"stream"}), most_parts=1)
+    again = AttentionRules(("none",), ("stream",), most_parts=1)
     narrow = AttentionRules(again.patterns, again.levels, 1, 1)
     print(f"{'heads':>5} {'length':>6} {'TFLOP/s':>8} {'busy':>5} {'of 32':>6} {'library':>8} {'reload':>7}  plan")
     for heads, length, attention in _workloads(recorded, quick):
-        best = search_attention(attention, graph).best
-        reload = search_attention(attention, graph, rules=again, top_k=3).best
+        best = search_workload(attention, graph).best
+        reload = search_workload(attention, graph, rules=again, top_k=3).best
         few = attention_space(attention, machine, narrow)
         chosen = few.plan(int(np.argmin(attention_cycles(attention, machine, few))))
         cycles = [
-            simulated(emit_attention(attention, plan, machine), graph).cycles
+            simulated(emitted(attention, plan, machine), graph).cycles
             for plan in (chosen, vendor_attention(attention, machine))
         ]
         row = {
@@ -168,13 +168,13 @@ def _others() -> dict[str, float]:
 
 def _causal(rows: Any, recorded: Any) -> dict[str, Any]:
     from archloom.acadl_models.wormhole import wormhole
-    from archloom.mapper.spatial.attention_search import search_attention
+    from archloom.mapper.spatial.workloads import search_workload
 
     graph, full = wormhole(), {(r["heads"], r["length"]): r["cycles"] for r in rows}
     shares = {}
     for heads, length, attention in _workloads(recorded, False, True):
         if length in CAUSAL and (heads, length) in full:
-            best = search_attention(attention, graph, top_k=2).best
+            best = search_workload(attention, graph, top_k=2).best
             shares[f"{heads} x {length}"] = best.cycles / full[heads, length]
             print(f"causal {heads} x {length}: {shares[f'{heads} x {length}']:.2f} of the time, "
                   f"{2 * attention.products / best.cycles / 1e3:.2f} TFLOP/s  {best.plan}", flush=True)
@@ -184,12 +184,12 @@ def _causal(rows: Any, recorded: Any) -> dict[str, Any]:
 def _grouped() -> Any:
     from archloom.acadl_models.wormhole import wormhole
     from archloom.mapper.spatial.attention import Attention
-    from archloom.mapper.spatial.attention_search import search_attention
+    from archloom.mapper.spatial.workloads import search_workload
 
     graph = wormhole()
     for queries, keys in GROUPED:
         attention = Attention.of(1, 32, queries, 128, 8, keys=keys, causal=True)
-        best = search_attention(attention, graph, top_k=3).best
+        best = search_workload(attention, graph, top_k=3).best
         loaded = 2 * attention.problems * attention.keys * attention.width * 2
         row = {
             "queries": queries, "keys": keys, "cycles": best.cycles, "bytes_per_cycle": loaded / best.cycles,
@@ -202,15 +202,14 @@ def _grouped() -> Any:
 
 def _decoded() -> dict[str, Any]:
     from archloom.acadl_models.wormhole import wormhole
-    from archloom.mapper.spatial.attention import Attention
-    from archloom.mapper.spatial.attention_search import search_attention
-    from archloom.mapper.spatial.attention_space import AttentionRules
+    from archloom.mapper.spatial.attention import Attention, AttentionRules
+    from archloom.mapper.spatial.workloads import search_workload
 
     graph, found = wormhole(), {}
     for batch, heads, kv_heads, keys in DECODED:
         attention = Attention.of(batch, heads, 1, 128, kv_heads, keys=keys, causal=True)
-        best = search_attention(attention, graph).best
-        whole = search_attention(attention, graph, rules=AttentionRules(most_parts=1)).best
+        best = search_workload(attention, graph).best
+        whole = search_workload(attention, graph, rules=AttentionRules(most_parts=1)).best
         name = f"{batch} x {heads} heads, {kv_heads} of {keys} keys"
         found[name] = whole.cycles / best.cycles
         print(f"decoding, {name}: {best.cycles} cycles, {found[name]:.2f} times as fast as with whole keys  "
@@ -222,19 +221,18 @@ def _error(rows: int, columns: int, shape: tuple[int, ...], options: dict[str, A
     """Largest difference of the oracle's result from attention in float32, of normally distributed numbers."""
     from archloom.acadl_models.wormhole import wormhole
     from archloom.mapper.spatial.attention import Attention
-    from archloom.mapper.spatial.attention_emit import emit_attention
-    from archloom.mapper.spatial.attention_search import search_attention
     from archloom.mapper.spatial.machine import Machine
     from archloom.mapper.spatial.timing import isa_of
+    from archloom.mapper.spatial.workloads import emitted, search_workload
     from archloom.oracle.xla import compile_stream
 
     graph, attention = wormhole(rows=rows, columns=columns), Attention.of(*shape, **options)
-    plan = search_attention(attention, graph, top_k=1).best.plan
+    plan = search_workload(attention, graph, top_k=1).best.plan
     random = np.random.default_rng(attention.keys)
     shape = (attention.problems, attention.group, attention.queries, attention.width)
     q = random.standard_normal(shape).astype(np.float16)
     k, v = random.standard_normal((2, attention.problems, attention.keys, attention.width)).astype(np.float16)
-    run = compile_stream(emit_attention(attention, plan, Machine.of(graph)), isa_of(graph))
+    run = compile_stream(emitted(attention, plan, Machine.of(graph)), isa_of(graph))
     tiles = np.asarray(run(attention.query_tiles(q), attention.key_tiles(k), attention.key_tiles(v))[0])
     error = float(np.abs(attention.output(tiles).astype(np.float32) - _expected(attention, q, k, v)).max())
     print(f"oracle, {attention}, {rows} x {columns} cores, {plan}: error {error:.1e}", flush=True)

@@ -71,7 +71,6 @@ def _rows() -> Any:
     from archloom.acadl_models.wormhole import wormhole
     from archloom.mapper.spatial.batched import Product
     from archloom.mapper.spatial.chain import Chain
-    from archloom.mapper.spatial.chain_search import search_chain
     from archloom.mapper.spatial.epilogue import Epilogue
     from archloom.mapper.spatial.machine import Machine
     from archloom.mapper.spatial.workloads import search_workload
@@ -81,7 +80,7 @@ def _rows() -> Any:
     print(f"{'':24}{'cycles':>9}{'apart':>7}{'-launch':>8}{'peak':>6}{'rank':>6}  plan")
     for name, (m, k, hidden, n, activation) in SHAPES.items():
         chain = Chain(m, k, hidden, n, activation)
-        best = search_chain(chain, graph).best
+        best = search_workload(chain, graph).best
         parts = (Product(1, m, hidden, k, epilogue=Epilogue(activation=activation)), Product(1, m, n, hidden))
         apart = sum(search_workload(part, graph).best.cycles for part in parts)
         row = {
@@ -99,19 +98,18 @@ def _error(rows: int, columns: int, shape: tuple[Any, ...]) -> float:
     from archloom.acadl_models.wormhole import wormhole
     from archloom.mapper.spatial.arrays import from_tiles, to_tiles
     from archloom.mapper.spatial.chain import Chain
-    from archloom.mapper.spatial.chain_emit import emit_chain
-    from archloom.mapper.spatial.chain_search import search_chain
     from archloom.mapper.spatial.machine import Machine
     from archloom.mapper.spatial.timing import isa_of
+    from archloom.mapper.spatial.workloads import emitted, search_workload
     from archloom.oracle.xla import compile_stream
 
     graph, chain = wormhole(rows=rows, columns=columns), Chain(*shape)
-    plan, random = search_chain(chain, graph, top_k=1).best.plan, np.random.default_rng(chain.m)
+    plan, random = search_workload(chain, graph, top_k=1).best.plan, np.random.default_rng(chain.m)
     sizes = ((chain.m, chain.k), (chain.k, chain.hidden), (chain.hidden, chain.n))
     a, first, second = (
         (random.standard_normal(size) / (math.sqrt(size[0]) if i else 1)).astype(np.float16)
         for i, size in enumerate(sizes))
-    run = compile_stream(emit_chain(chain, plan, Machine.of(graph)), isa_of(graph))
+    run = compile_stream(emitted(chain, plan, Machine.of(graph)), isa_of(graph))
     tiles = np.asarray(run(*(to_tiles(x[None])[0] for x in (a, first, second)))[0])
     result = from_tiles(tiles[None], (chain.m, chain.n))[0].astype(np.float32)
     x = a.astype(np.float32) @ first.astype(np.float32)

@@ -7,7 +7,7 @@ mesh. Figure 6: M = N = 32768 with K from 256 to 2048, and M = K = 32768 with N 
 All plans are timed by the same simulation of all cores. The paper's text defines TT-1D: the smaller input is loaded by
 each core, the larger one is sent to all. What it measures does not go with that (TT-1D is the faster template where N
 is much smaller than M), but with the library, in which the smaller input is sent to all cores; so both are compared
-with (``mapper/spatial/templates.py``): ``over_tt1d`` is the text's definition, ``over_vendor_1d`` the library's
+with (``benchmarks/cores/templates.py``): ``over_tt1d`` is the text's definition, ``over_vendor_1d`` the library's
 orientation, and ``1d_better`` says for each how often it beats TT-2D. ``worst`` compares with the best of all three.
 
 ``--plot`` draws figure 6, ``--every 10`` takes a tenth of the sweep.
@@ -20,6 +20,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -61,12 +62,11 @@ def _graph(mesh: tuple[int, int], block_cycles: int | None) -> Any:
 
 def measured(point: Point, block_cycles: int | None = None) -> dict[str, Any]:
     """Cycles of the searched plan and of the templates."""
-    from archloom.mapper.spatial import templates
-    from archloom.mapper.spatial.emit import emit
     from archloom.mapper.spatial.machine import Machine
     from archloom.mapper.spatial.plan import TileGemm
-    from archloom.mapper.spatial.search import search
     from archloom.mapper.spatial.timing import simulated
+    from archloom.mapper.spatial.workloads import emitted, search
+    from benchmarks.cores import templates
 
     mesh, m, n, k = point
     graph, gemm = _graph(mesh, block_cycles), TileGemm.of(m, n, k)
@@ -75,12 +75,13 @@ def measured(point: Point, block_cycles: int | None = None) -> dict[str, Any]:
     cycles = {trial.plan: trial.cycles for trial in found.trials}
     row: dict[str, Any] = {
         "mesh": f"{mesh[0]}x{mesh[1]}", "m": m, "n": n, "k": k, "cycles": found.best.cycles,
-        "plan": str(found.best.plan), "top": [found.within(i).cycles for i in range(1, 6)],
+        "plan": str(found.best.plan),
+        "top": [replace(found, trials=found.trials[:i]).best.cycles for i in range(1, 6)],
     }
     for name, plan_of in zip(TEMPLATES, (templates.tt_1d, templates.vendor_1d, templates.tt_2d)):
         plan = plan_of(gemm, machine)
         if plan not in cycles:
-            cycles[plan] = simulated(emit(gemm, plan, machine), graph).cycles
+            cycles[plan] = simulated(emitted(gemm, plan, machine), graph).cycles
         row[name] = cycles[plan]
     return row
 

@@ -103,11 +103,11 @@ def _quality(chosen: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def _rules(group: str) -> "Rules":
-    from dataclasses import replace
 
-    from archloom.mapper.spatial.space import EVERYTHING, PAPER
+    from archloom.mapper.spatial.space import EVERYTHING
+    from benchmarks.cores.templates import PAPER
 
-    return replace(PAPER, levels=frozenset({"stream"})) if group == "table 1" else EVERYTHING
+    return PAPER if group == "table 1" else EVERYTHING
 
 
 def _correlations(samples: int, pool: ProcessPoolExecutor) -> Iterator[tuple[str, float]]:
@@ -141,11 +141,11 @@ def _on_other(machine: str, shape: Shape, samples: int) -> tuple[float, float]:
 def _ranked(graph: "ArchitectureGraph", shape: Shape, rules: "Rules", samples: int) -> tuple[float, float]:
     """Rank correlation, and mean error of the estimates."""
     from archloom.mapper.spatial.cost import cycles
-    from archloom.mapper.spatial.emit import emit
     from archloom.mapper.spatial.machine import Machine
     from archloom.mapper.spatial.plan import TileGemm
     from archloom.mapper.spatial.space import space
     from archloom.mapper.spatial.timing import simulated
+    from archloom.mapper.spatial.workloads import emitted
 
     machine, gemm = Machine.of(graph), TileGemm.of(*shape)
     candidates = space(gemm, machine, rules)
@@ -153,7 +153,7 @@ def _ranked(graph: "ArchitectureGraph", shape: Shape, rules: "Rules", samples: i
     products = -(-gemm.m // c["bm"]) * -(-gemm.n // c["bn"]) * -(-gemm.k // c["bk"])
     estimated, _ = cycles(gemm, machine, candidates)
     return ranking(
-        estimated, lambda i: simulated(emit(gemm, candidates.plan(i), machine), graph).cycles, samples,
+        estimated, lambda i: simulated(emitted(gemm, candidates.plan(i), machine), graph).cycles, samples,
         products <= MOST_PRODUCTS)
 
 
@@ -161,7 +161,7 @@ def _against_all(mesh: Mesh, tiles: tuple[int, int, int]) -> dict[str, Any]:
     from archloom.acadl_models.wormhole import wormhole
     from archloom.mapper.spatial.machine import Machine
     from archloom.mapper.spatial.plan import TileGemm
-    from archloom.mapper.spatial.search import search
+    from archloom.mapper.spatial.workloads import search
 
     graph, gemm = wormhole(rows=mesh[0], columns=mesh[1]), TileGemm(*tiles)
     launch = Machine.of(graph).launch_cycles

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 
-from archloom.mapper.spatial.emit import Emitter, Nodes, Place, _pairs, operands, repeat
+from archloom.mapper.spatial.emit import Emitter, Nodes, Place, Wave, placed, program, repeat, tensors_of
 from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.placing import program
 from archloom.mapper.spatial.plan import Plan, TileGemm
-from archloom.mapper.spatial.zones import Wave
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr, Loop, Node, Stream
 
@@ -74,7 +73,7 @@ class Gathering(Emitter):
         found: Nodes = []
         tiles, free = self.machine.tiles, self.region(0) + self.region(1)
         bm, bn, _ = self.plan.block
-        for zone, other in _pairs(these):
+        for zone, other in product(these[0].zones, these[1].zones):
             (down, along), size = self.ranges(1, other), zone.size * other.size
 
             def packed(place: Place, size: int = size) -> Nodes:
@@ -106,9 +105,9 @@ class Gathering(Emitter):
 
 def gathered(gemm: TileGemm, plan: Plan, machine: Machine) -> Stream | None:
     """The program with collected results; None where a core has no room for them beside its operands."""
-    tensors = a, b, c = operands(gemm)
-    emitter = Gathering(gemm, plan, machine, a.address, b.address, c.address, False)
+    tensors = a, b, c = placed(tensors_of(gemm))
+    emitter = Gathering(gemm, plan, machine, a.address, b.address, c.address)
     block = plan.block[0] * plan.block[1]
     if emitter.region(0) + emitter.region(1) + block * (1 + plan.columns[1]) > machine.tiles:
         return None
-    return program(machine, tensors, emitter.nodes(), "gathered")
+    return program(machine, tensors, [Instr.make("launch"), *emitter.nodes()], "gathered")

@@ -59,7 +59,7 @@ def _jobs() -> list[tuple[str, Any, Any, Any]]:
     """Names, products, plans and the graph."""
     from archloom.acadl_models.wormhole import wormhole
     from archloom.mapper.spatial.plan import Plan, TileGemm
-    from archloom.mapper.spatial.search import search
+    from archloom.mapper.spatial.workloads import search
 
     graph = wormhole()
     found = []
@@ -76,12 +76,12 @@ def _measured(args: argparse.Namespace, name: str, gemm: Any, plan: Any, graph: 
     import jax
     import jax.numpy as jnp
 
-    from archloom.mapper.spatial.emit import emit
     from archloom.mapper.spatial.machine import Machine
     from archloom.mapper.spatial.timing import isa_of
+    from archloom.mapper.spatial.workloads import emitted
     from archloom.oracle.xla.oracle import compile_stream
 
-    stream = emit(gemm, plan, Machine.of(graph))
+    stream = emitted(gemm, plan, Machine.of(graph))
     start = time.process_time()
     oracle = compile_stream(stream, isa_of(graph), reassociate=True)
     prepared = time.process_time() - start

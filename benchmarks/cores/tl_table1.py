@@ -63,16 +63,15 @@ class Simulated:
 
 def simulated_row(size: int, graph: "ArchitectureGraph") -> Simulated:
     """The plan found with spatial reuse, and the same with a load of each core in place of every broadcast."""
-    from archloom.mapper.spatial.emit import emit
     from archloom.mapper.spatial.machine import Machine
     from archloom.mapper.spatial.plan import TileGemm
-    from archloom.mapper.spatial.search import search
     from archloom.mapper.spatial.timing import simulated
+    from archloom.mapper.spatial.workloads import emitted, search
 
     gemm = TileGemm.of(size, size, size)
     best = search(gemm, graph, rules=_rules(), refine=False).best
     apart = replace(best.plan, a=("none", best.plan.a[1]), b=("none", best.plan.b[1]))
-    return Simulated(best.cycles, simulated(emit(gemm, apart, Machine.of(graph)), graph).cycles, best.plan)
+    return Simulated(best.cycles, simulated(emitted(gemm, apart, Machine.of(graph)), graph).cycles, best.plan)
 
 
 def main() -> None:
@@ -103,7 +102,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 def _table(table: list[Measured]) -> list[dict[str, Any]]:
     from archloom.acadl_models.wormhole import wormhole
     from archloom.mapper.spatial.plan import TileGemm
-    from archloom.mapper.spatial.search import search
+    from archloom.mapper.spatial.workloads import search
 
     graph = wormhole()
     rows: list[dict[str, Any]] = []
@@ -111,7 +110,7 @@ def _table(table: list[Measured]) -> list[dict[str, Any]]:
     for row in table:
         gemm = TileGemm.of(row.size, row.size, row.size)
         found = simulated_row(row.size, graph)
-        alone = replace(_rules(), a=frozenset({"none"}), b=frozenset({"none"}))
+        alone = replace(_rules(), a=("none",), b=("none",))
         other = search(gemm, graph, rules=alone, refine=False).best.cycles
         ours, theirs, best_alone = (_tflops(row.size, c, graph.clock_hz) for c in (
             found.shared, found.dram_only, other))
@@ -131,9 +130,9 @@ def _tflops(size: int, cycles: float, clock_hz: float) -> float:
 
 
 def _rules() -> "Rules":
-    from archloom.mapper.spatial.space import PAPER
+    from benchmarks.cores.templates import PAPER
 
-    return replace(PAPER, levels=frozenset({"stream"}))
+    return PAPER
 
 
 def _fit(table: list[Measured]) -> list[dict[str, float]]:

@@ -40,12 +40,11 @@ def main() -> None:
 def _speed() -> dict[str, Any]:
     from archloom.acadl_models.wormhole import wormhole
     from archloom.mapper.spatial.attention import Attention
-    from archloom.mapper.spatial.attention_search import search_attention
     from archloom.mapper.spatial.cost import cycles
     from archloom.mapper.spatial.machine import Machine
     from archloom.mapper.spatial.plan import TileGemm
-    from archloom.mapper.spatial.search import search
     from archloom.mapper.spatial.space import space
+    from archloom.mapper.spatial.workloads import search, search_workload
 
     graph = wormhole()
     machine, gemm = Machine.of(graph), TileGemm.of(4096, 4096, 4096)
@@ -55,7 +54,7 @@ def _speed() -> dict[str, Any]:
     one = seconds(lambda: search(gemm, graph, refine=False))
     attention = Attention.of(1, 12, 512, 64)
     bert = seconds(lambda: [
-        *(search(TileGemm.of(*shape), graph, refine=False) for shape in BERT), search_attention(attention, graph)], 1)
+        *(search(TileGemm.of(*shape), graph, refine=False) for shape in BERT), search_workload(attention, graph)], 1)
     print(f"{count} candidates of a product of 4096^3 on 8 x 8")
     return {"candidates": count, "candidates_per_second": count / costed, "one_gemm_s": one, "bert_base_s": bert}
 

@@ -30,12 +30,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, h
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
 from archloom.mapper import workload as wl
-from archloom.mapper.search import exhaustive, search, simulated_cycles
+from archloom.mapper.search import search
 from archloom.mapper.workload import Epilogue, Workload
 from archloom.oracle.errors import ArchloomError
 from benchmarks.common import ROOT, arguments, finish, refuse
 from benchmarks.cores.tl_common import spearman
 from benchmarks.figures import RECORDED, Figure, Figures, at_least, at_most, equals
+from benchmarks.mapper.exhaustive import exhaustive, simulated_cycles
 
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Configuration

@@ -9,18 +9,19 @@ the other, so that a block ends at few positions and its loop over keys can end 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from archloom.mapper.spatial.arrays import from_tiles, to_tiles
+from archloom.mapper.spatial.emit import Shapes
 from archloom.mapper.spatial.machine import SIDE, Machine
-from archloom.mapper.spatial.plan import LEVELS, PATTERNS, Level, Pattern
+from archloom.mapper.spatial.plan import LEVELS, PATTERNS, AttentionPlan
+from archloom.mapper.spatial.space import Columns, Table, crossed, joined, sizes, triples
 from archloom.oracle.errors import MappingError
 
 Number: TypeAlias = Any
@@ -84,6 +85,15 @@ class Attention:
             rows = self.group * -(-self.queries // SIDE)
         return rows, -(-self.keys // SIDE), -(-self.width // SIDE)
 
+    def tensors(self) -> Shapes:
+        """Names and shapes in memory of all operands, the result O the last."""
+        queries, keys, width = self.tiles
+        shapes = {"Q": (queries, width), "K": (keys, width), "V": (keys, width)}
+        if self.bias:
+            shapes["B"] = queries, keys
+        shapes["O"] = queries, width
+        return tuple((label, (self.problems, *shape, SIDE, SIDE)) for label, shape in shapes.items())
+
     def seen(self, first: int, last: int) -> tuple[int, int]:
         """How many keys all queries of tiles ``first`` to ``last`` see, and how many any of them does."""
         if self.past is None:
@@ -135,54 +145,6 @@ class Attention:
         return whole.reshape(self.problems, self.group, self.queries, self.width)
 
 
-@dataclass(frozen=True, order=True)
-class AttentionPlan:
-    """``block``: tiles of queries and of keys that a core works on at a time.
-
-    ``rows``, ``columns``: how problems and queries are spread over each dimension of the mesh. ``keys``: how tiles of
-    keys and values reach the cores that share them, and whether a core keeps all of them while it goes on to its next
-    queries of the same problem. ``parts``: over how many cores along rows and columns the keys of a block of queries
-    are dealt out, whose results are merged over the network (flash decoding).
-    """
-
-    block: tuple[int, int]
-    rows: tuple[int, int]
-    columns: tuple[int, int]
-    keys: tuple[Pattern, Level]
-    parts: tuple[int, int] = (1, 1)
-
-    def spread(self, loop: int) -> int:
-        """Over how many cores problems (0), queries (1) or the keys of a block (2) are spread."""
-        if loop == 2:
-            return self.parts[0] * self.parts[1]
-        return self.rows[loop] * self.columns[loop]
-
-    def __str__(self) -> str:
-        """One line, such as ``4x5 rows p8 columns q8 K,V:row stream``."""
-        def spread(name: str, *over: int) -> str:
-            return f"{name} " + (" ".join(f"{x}{n}" for x, n in zip("pqk", over) if n > 1) or "-")
-
-        rows, columns = spread("rows", *self.rows, self.parts[0]), spread("columns", *self.columns, self.parts[1])
-        return f"{self.block[0]}x{self.block[1]} {rows} {columns} K,V:{' '.join(self.keys)}"
-
-    def to_json(self) -> str:
-        """Canonical JSON text; :meth:`from_json` gives the equal plan."""
-        return json.dumps(asdict(self), separators=(",", ":"))
-
-    @staticmethod
-    def from_json(text: str) -> "AttentionPlan":
-        """The plan written by :meth:`to_json`; MappingError for anything else."""
-        try:
-            fields = json.loads(text)
-            pairs = [tuple(int(v) for v in fields[name]) for name in ("block", "rows", "columns", "parts")]
-            pattern, level = fields["keys"]
-            if any(len(p) != 2 or min(p) < 1 for p in pairs) or pattern not in PATTERNS or level not in LEVELS:
-                raise ValueError("expected pairs of numbers of at least 1, a pattern and a level")
-            return AttentionPlan(pairs[0], pairs[1], pairs[2], (pattern, level), pairs[3])  # type: ignore[arg-type]
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise MappingError(f"expected the JSON of a plan of attention, found {text[:80]!r}: {error}") from error
-
-
 SCORE_SLOTS = 2
 """Blocks of scores, and of weights, in a core: the matrix unit makes the next while the vector unit turns one into
 weights."""
@@ -215,23 +177,15 @@ def footprint(attention: Attention, plan: AttentionPlan) -> tuple[int, int, int]
 
 def check(attention: Attention, plan: AttentionPlan, machine: Machine) -> None:
     """MappingError that names every bound which the plan breaks."""
-    faults = faults_of(attention, plan, machine)
-    if faults:
-        raise MappingError(faults)
+    plan.check(attention, faults_of(attention, plan, machine))
 
 
-def faults_of(attention: Attention, plan: AttentionPlan, machine: Machine) -> str:
-    """Every bound which the plan breaks; nothing if there is none."""
-    faults = list(_faults(attention, plan, machine))
-    return f"plan {plan} for {attention}: " + "; ".join(faults) if faults else ""
-
-
-def _faults(attention: Attention, plan: AttentionPlan, machine: Machine) -> Iterator[str]:
-    for name, cores, extent in (("rows", math.prod(plan.rows) * plan.parts[0], machine.rows),
-                                ("columns", math.prod(plan.columns) * plan.parts[1], machine.columns)):
-        if cores != extent:
-            yield f"it spreads loops over {cores} {name}, of which there are {extent}"
-            return
+def faults_of(attention: Attention, plan: AttentionPlan, machine: Machine) -> Iterator[str]:
+    """Every bound which the plan breaks."""
+    spread = math.prod(plan.rows) * plan.parts[0], math.prod(plan.columns) * plan.parts[1]
+    for fault in machine.misfits(*spread):
+        yield fault
+        return
     parts, keys = plan.spread(2), attention.tiles[1]
     if parts > 1 and attention.past is not None:
         yield f"keys of which queries see different ones are not dealt out to {parts} cores"
@@ -241,8 +195,89 @@ def _faults(attention: Attention, plan: AttentionPlan, machine: Machine) -> Iter
         yield "keys and values are not passed from core to core"
     if plan.keys[0] in ("down", "across") and plan.spread(1) != machine.cores:
         yield f"keys go to all cores ({plan.keys[0]}), but only {plan.spread(1)} cores share them"
-    holds = (machine.tiles, machine.sums, machine.stats)
-    needed_of = footprint(attention, plan)
-    for what, needed, held in zip(("tiles of operands", "sums", "rows of statistics"), needed_of, holds):
-        if needed > held:
-            yield f"it needs {needed} {what} in a core, which holds {held}"
+    yield from machine.shortages(*footprint(attention, plan), statistics="rows of statistics")
+
+
+MOST_WAVES = 32
+"""Waves of queries with steps of their own that a program may have: it is written out for each of them."""
+
+
+@dataclass(frozen=True)
+class AttentionRules:
+    """What plans may do: patterns and levels of keys and values, how many tiles of queries a block may have, and over
+    how many cores its keys may be dealt out."""
+
+    patterns: tuple[str, ...] = PATTERNS
+    levels: tuple[str, ...] = LEVELS
+    most_queries: int | None = None
+    most_parts: int | None = None
+
+
+ANYTHING = AttentionRules()
+
+
+NAMES = ("bq", "bk", "rp", "rq", "rk", "cp", "cq", "ck", "way", "keep")
+
+
+def attention_space(attention: Attention, machine: Machine, rules: AttentionRules = ANYTHING) -> Table[AttentionPlan]:
+    """All candidates that fit the machine: every way to spread problems, queries and the keys of a block over the
+    dimensions of the mesh, every useful block of queries and of keys, every pattern by which keys and values reach the
+    cores that share them, and whether these are kept. Left out are only rows that are dominated or useless:
+
+    * of the blocks with which a loop takes the same number of waves, or steps, only the smallest;
+    * keys are kept only where another wave of the same problem uses them;
+    * keys are dealt out only if every core gets some, and queries all see the same;
+    * of two plans that a square mesh makes equal by exchanging its dimensions only one;
+    * under a causal mask, where every wave has steps of its own, plans whose program has more than ``MOST_WAVES`` of
+      them, unless all have.
+
+    Columns: ``bq`` and ``bk``, ``rp``, ``rq``, ``rk``, ``cp``, ``cq``, ``ck`` (cores along rows and columns of the mesh
+    over which problems, queries and keys are spread), ``way`` (index into PATTERNS) and ``keep``."""
+    most = 1 if attention.past is not None else rules.most_parts or machine.cores
+    keys = attention.tiles[1]
+    parts = [
+        _candidates(attention, machine, rules, rows, columns)
+        for rows in triples(machine.rows) for columns in triples(machine.columns)
+        for cores in [rows[2] * columns[2]]
+        if cores <= most and -(-keys // -(-keys // cores)) == cores
+        and (machine.rows != machine.columns or rows >= columns)
+    ]
+    c = joined(parts, NAMES)
+    if attention.past is not None and len(c["bq"]):
+        # as many waves as there are positions of blocks at most: those of a group's heads are alike
+        waves = np.minimum(
+            -(-attention.tiles[0] // (c["bq"] * c["rq"] * c["cq"])), attention.tiles[0] // attention.group)
+        few = waves <= max(MOST_WAVES, int(waves.min()))
+        c = {name: column[few] for name, column in c.items()}
+    return Table(c, lambda c: AttentionPlan(
+        (c["bq"], c["bk"]), (c["rp"], c["rq"]), (c["cp"], c["cq"]),
+        (PATTERNS[c["way"]], "keep" if c["keep"] else "stream"), (c["rk"], c["ck"])))  # type: ignore[arg-type]
+
+
+def _candidates(
+    attention: Attention, machine: Machine, rules: AttentionRules, rows: tuple[int, int, int],
+    columns: tuple[int, int, int],
+) -> Columns:
+    queries, keys, _ = attention.tiles
+    keys = -(-keys // (rows[2] * columns[2]))
+    share = -(-queries // (rows[1] * columns[1]))
+    tall = [size for size in sizes(share) if size <= (rules.most_queries or share)]
+    ways = [PATTERNS.index(way) for way in _ways(rows[1], columns[1], machine) if way in rules.patterns]
+    c = crossed({
+        ("bq",): [(size,) for size in tall if size <= machine.sums],
+        ("bk",): [(size,) for size in sizes(keys) if size <= machine.sums], ("way",): [(way,) for way in ways],
+        ("keep",): [(LEVELS.index(level),) for level in LEVELS if level in rules.levels],
+    })
+    for name, value in zip(("rp", "rq", "rk", "cp", "cq", "ck"), (*rows, *columns)):
+        c[name] = np.full(len(c["bq"]), value)
+    tiles, sums, stats = needs(attention, c["bq"], c["bk"], c["keep"] == 1, c["rk"] * c["ck"])
+    chosen = (tiles <= machine.tiles) & (sums <= machine.sums) & (stats <= machine.stats)
+    chosen &= (c["keep"] == 0) | (c["bq"] < share)
+    return {name: c[name][chosen] for name in NAMES}
+
+
+def _ways(rows: int, columns: int, machine: Machine) -> Iterator[str]:
+    """Patterns for tiles that ``rows`` x ``columns`` cores share."""
+    yield "none"
+    yield from ["row"] * (columns > 1) + ["column"] * (rows > 1)
+    yield from ["down", "across"] * (rows > 1 and columns > 1 and rows * columns == machine.cores)

@@ -2,65 +2,211 @@
 
 The matrix unit works ahead: the scores of the next block of keys come before the weighted values of the present one, so
 that it has work while the vector unit turns scores into weights. Which cores take part in a step, and which keys they
-see, is counted beforehand (:mod:`archloom.mapper.spatial.attention_steps`): under a causal mask nothing is emitted for
-keys that nobody sees.
+see, is counted beforehand: a block's loop over keys ends with the last key that any of its queries sees, and only steps
+in which some query does not see all keys are masked. The blocks of a wave may end at different keys; in every second
+wave they are dealt out the other way round, so that a core that had the shortest block then has the longest.
+
+What ends at another key is written out. Where that makes too long a program, ``grain`` blocks one after the other, of
+one wave or of several, go as far as the one of them that sees most: what they do beyond their own end is masked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 
-from archloom.mapper.spatial.attention import OUT_SLOTS, SCORE_SLOTS, STREAM_SLOTS, Attention, AttentionPlan, check
-from archloom.mapper.spatial.attention_steps import Part, Run, Turn, share, turns
-from archloom.mapper.spatial.emit import Nodes, bits, instructions, repeat
+from archloom.mapper.spatial.attention import OUT_SLOTS, SCORE_SLOTS, STREAM_SLOTS, Attention
+from archloom.mapper.spatial.emit import Nodes, Wave, Zone, bits, halves, multicast, repeat, repeat_waves, waves
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from archloom.mapper.spatial.placing import Shapes, placed, program
-from archloom.mapper.spatial.zones import Wave, Zone, halves, waves
+from archloom.mapper.spatial.plan import AttentionPlan
 from archloom.oracle.affine import Affine
+from archloom.oracle.nests import size
 from archloom.oracle.resolve import MAX_INSTRUCTIONS
-from archloom.oracle.stream import Instr, Stream
+from archloom.oracle.stream import Instr
 
 
-def emit_attention(
-    attention: Attention, plan: AttentionPlan, machine: Machine, *, name: str = "attention"
-) -> Stream:
-    """The stream; Q, K, V, a bias B and the result O lie in tiles, problem by problem. MappingError if the plan does
-    not fit.
+@dataclass(frozen=True)
+class Part:
+    """Cores that do alike in a step: their places along the queries, what they see of the step's keys, and the places
+    ``over`` which keys are dealt out (a zone's ``size`` is how many keys each has)."""
+
+    zone: Zone
+    tiles: int
+    keys: int
+    masked: bool
+    over: Zone
+
+
+@dataclass(frozen=True)
+class Run:
+    """``count`` steps from number ``first`` on that are alike."""
+
+    first: int
+    count: int
+    parts: tuple[Part, ...]
+
+    @property
+    def loads(self) -> tuple[tuple[Zone, int], ...]:
+        """The cores over which keys are dealt out, and how many tiles any of them needs in a step."""
+        found: dict[Zone, int] = {}
+        for part in self.parts:
+            found[part.over] = max(part.tiles, found.get(part.over, 0))
+        return tuple(found.items())
+
+
+@dataclass(frozen=True)
+class Turn:
+    """``count`` waves from number ``first`` on with the same steps, ``before`` of which come in earlier waves.
+
+    ``turned``: whether blocks are dealt out the other way round.
+    """
+
+    first: int
+    count: int
+    zones: tuple[Zone, ...]
+    runs: tuple[Run, ...]
+    before: int
+    turned: bool = False
+
+    @property
+    def steps(self) -> int:
+        """Of a wave."""
+        return sum(run.count for run in self.runs)
+
+    @property
+    def places(self) -> int:
+        """How many places along the queries have a block."""
+        return _places(self.zones)
+
+
+def turns(attention: Attention, plan: AttentionPlan, grain: int = 1) -> tuple[Turn, ...]:
+    """All waves of queries, in order; under a causal mask ``grain`` blocks one after the other end at the same key."""
+    found: list[Turn] = []
+    rows, together = attention.tiles[0], max(1, grain // plan.spread(1))
+    for wave in waves(rows, plan.block[0], plan.rows[1], plan.columns[1]):
+        if attention.past is None:
+            runs = tuple(_runs(attention, plan, wave, range(1), False, 1))
+            found.append(Turn(wave.first, wave.count, wave.zones, runs, _steps(found)))
+            continue
+        every = range(wave.first, wave.first + wave.count)
+        for first in range(0, wave.count, together):
+            these = every[first:first + together]
+            turned = first // together % 2 == 1 and _places(wave.zones) == plan.spread(1) > 1 and wave.whole
+            runs = tuple(_runs(attention, plan, wave, these, turned, grain))
+            last = found[-1] if found else None
+            if last and (last.zones, last.runs, last.turned) == (wave.zones, runs, turned):
+                found[-1] = replace(last, count=last.count + len(these))
+            else:
+                found.append(Turn(these.start, len(these), wave.zones, runs, _steps(found), turned))
+    return tuple(found)
+
+
+def _places(zones: tuple[Zone, ...]) -> int:
+    return sum(len(zone.slow) * len(zone.fast) for zone in zones)
+
+
+def _steps(found: list[Turn]) -> int:
+    return found[-1].before + found[-1].count * found[-1].steps if found else 0
+
+
+def _runs(
+    attention: Attention, plan: AttentionPlan, wave: Wave, numbers: range, turned: bool, grain: int
+) -> Iterator[Run]:
+    """Steps of each of the waves ``numbers``, those one after the other that are alike as one run."""
+    depth = min(plan.block[1], share(attention, plan))
+    ends = [(zone, over, _together(list(_ends(attention, plan, zone, over, numbers, turned)), grain))
+            for zone in wave.zones for over in shares(attention, plan)]
+    most = max(any_of for _, _, places in ends for _, (_, any_of) in places)
+    first = 0
+    for parts, alike in groupby(tuple(
+            part for zone, over, places in ends for part in _parts(zone, over, places, step * depth * SIDE, depth)
+    ) for step in range(-(-most // (depth * SIDE)))):
+        count = len(list(alike))
+        yield Run(first, count, parts)
+        first += count
+
+
+def share(attention: Attention, plan: AttentionPlan) -> int:
+    """Tiles of keys of a core."""
+    return -(-attention.tiles[1] // plan.spread(2))
+
+
+def shares(attention: Attention, plan: AttentionPlan) -> tuple[Zone, ...]:
+    """The cores to which the keys of a block are dealt out, and how many each has: the last may have fewer."""
+    return waves(attention.keys, share(attention, plan) * SIDE, *plan.parts)[-1].zones
+
+
+def _ends(
+    attention: Attention, plan: AttentionPlan, zone: Zone, over: Zone, numbers: range, turned: bool
+) -> Iterator[tuple[Zone, tuple[int, int]]]:
+    """Of each place of a zone how many keys all, and any, of its queries see in the waves ``numbers``."""
+    bq, cores, fast = plan.block[0], plan.spread(1), plan.columns[1]
+    for i in zone.slow:
+        for j in zone.fast:
+            place = cores - 1 - (i * fast + j) if turned else i * fast + j
+            first, last = ((number * cores + place) * bq for number in (numbers[0], numbers[-1]))
+            seen = over.size, over.size
+            if attention.past is not None:
+                seen = attention.seen(first, first)[0], attention.seen(last, last + zone.size - 1)[1]
+            yield Zone(range(i, i + 1), range(j, j + 1), zone.size), seen
+
+
+def _together(places: list[tuple[Zone, tuple[int, int]]], grain: int) -> list[tuple[Zone, tuple[int, int]]]:
+    """Places of which ``grain`` one after the other count as if each saw what any of them does."""
+    found = []
+    for first in range(0, len(places), grain):
+        these = places[first:first + grain]
+        seen = min(every for _, (every, _) in these), max(some for _, (_, some) in these)
+        found += [(place, seen) for place, _ in these]
+    return found
+
+
+def _parts(
+    zone: Zone, over: Zone, places: list[tuple[Zone, tuple[int, int]]], start: int, depth: int
+) -> Iterator[Part]:
+    """What the places of a zone do in the step from key ``start`` on; those that see nothing do nothing."""
+    found = []
+    for place, (every, some) in places:
+        keys = min(some - start, depth * SIDE)
+        found.append(Part(place, -(-keys // SIDE), keys, start + keys > every, over))
+    yield from (part for part in _alike(zone, found) if part.keys > 0)
+
+
+def _alike(zone: Zone, places: list[Part]) -> list[Part]:
+    """Places, which come row by row, together: those one after the other that do alike, of one row or of whole rows."""
+    runs: list[Part] = []
+    for part in places:
+        last = runs[-1] if runs else None
+        if last is not None and last.zone.slow == part.zone.slow and replace(last, zone=part.zone) == part:
+            runs[-1] = replace(last, zone=replace(part.zone, fast=range(last.zone.fast.start, part.zone.fast.stop)))
+        else:
+            runs.append(part)
+    found: list[Part] = []
+    for part in runs:
+        last = found[-1] if found else None
+        whole = last is not None and last.zone.fast == part.zone.fast == zone.fast
+        if last is not None and whole and replace(last, zone=part.zone) == part:
+            found[-1] = replace(last, zone=replace(part.zone, slow=range(last.zone.slow.start, part.zone.slow.stop)))
+        else:
+            found.append(part)
+    return found
+
+
+def attention_nodes(attention: Attention, plan: AttentionPlan, machine: Machine, places: Mapping[str, int]) -> Nodes:
+    """The program after the launch; Q, K, V, a bias B and the result O lie in tiles at ``places``, problem by problem.
 
     Under a causal mask blocks of queries that end at different keys are written out. Where that is more than is
     resolved, blocks end together by twos, fours, ..., which costs them some masked steps.
     """
-    check(attention, plan, machine)
-    tensors = placed(tensors_of(attention))
-    body = _short(attention, plan, machine, {tensor.name: tensor.address for tensor in tensors})
-    return program(machine, tensors, body, name)
-
-
-def tensors_of(attention: Attention) -> Shapes:
-    """Names and shapes in memory of all operands, the result O the last."""
-    queries, keys, width = attention.tiles
-    shapes = {"Q": (queries, width), "K": (keys, width), "V": (keys, width)}
-    if attention.bias:
-        shapes["B"] = queries, keys
-    shapes["O"] = queries, width
-    return tuple((label, (attention.problems, *shape, SIDE, SIDE)) for label, shape in shapes.items())
-
-
-def _short(attention: Attention, plan: AttentionPlan, machine: Machine, places: Mapping[str, int]) -> Nodes:
-    """The program in which as few blocks end together as the number of instructions that are resolved allows."""
     grain, blocks = 1, -(-attention.tiles[0] // plan.block[0])
     while True:
         body = _Emitter(attention, plan, machine, places, grain).nodes()
-        over = -(-instructions(body) // MAX_INSTRUCTIONS)
+        over = -(-(1 + size(body)) // MAX_INSTRUCTIONS)
         if over == 1 or grain >= blocks:
             return body
         grain <<= (over - 1).bit_length()
-
-
-Cores = Callable[["_Core"], Nodes]
-"""What to do on a core."""
 
 
 @dataclass(frozen=True)
@@ -128,22 +274,20 @@ class _Emitter:
         return turns(self.attention, self.plan, self.grain)
 
     def nodes(self) -> Nodes:
-        found: Nodes = [Instr.make("launch")]
         last = self.turns[-1]
         blocks, steps = last.first + last.count, last.before + last.count * last.steps
-        for problem in waves(self.attention.problems, 1, self.plan.rows[0], self.plan.columns[0]):
-            def over(p: Affine, problem: Wave = problem) -> Nodes:
-                nodes: Nodes = []
-                for turn, these, loads in self.order():
-                    def one(q: Affine, turn: Turn = turn, loads: bool = loads) -> Nodes:
-                        step = p * steps + (q - turn.first) * turn.steps + turn.before
-                        return self.wave(_Block((p, q), problem.zones, turn, p * blocks + q, step, loads))
 
-                    nodes += repeat("wq", these, one)
-                return nodes
+        def one(p: Affine, problem: Wave) -> Nodes:
+            nodes: Nodes = []
+            for turn, these, loads in self.order():
+                def block(q: Affine, turn: Turn = turn, loads: bool = loads) -> Nodes:
+                    step = p * steps + (q - turn.first) * turn.steps + turn.before
+                    return self.wave(_Block((p, q), problem.zones, turn, p * blocks + q, step, loads))
 
-            found += repeat("wp", range(problem.first, problem.first + problem.count), over)
-        return found
+                nodes += repeat("wq", these, block)
+            return nodes
+
+        return repeat_waves("wp", waves(self.attention.problems, 1, self.plan.rows[0], self.plan.columns[0]), one)
 
     def order(self) -> Iterator[tuple[Turn, range, bool]]:
         """Waves of queries in the order in which they are done, and whether they load keys.
@@ -168,8 +312,8 @@ class _Emitter:
 
     # --- cores ---------------------------------------------------------------------------------------------------
     def each(
-        self, problem: Zone, query: Zone | None, body: Cores, alone: tuple[bool, bool] = (False, False),
-        over: Zone | None = None,
+        self, problem: Zone, query: Zone | None, body: Callable[[_Core], Nodes],
+        alone: tuple[bool, bool] = (False, False), over: Zone | None = None,
     ) -> Nodes:
         """Loops over the cores of a zone, and of those ``over`` which keys are dealt out (None: all); ``alone``: only
         the first along the rows / columns that share a problem."""
@@ -192,21 +336,13 @@ class _Emitter:
 
     def both(self, block: _Block, body: Callable[[_Core, int], Nodes], over: Zone | None = None) -> Nodes:
         """``body`` on every core that has a block in a wave, with the tiles of its queries."""
-        found: Nodes = []
-        for problem in block.problems:
-            for query in block.turn.zones:
-                size = query.size
-                found += self.each(problem, query, lambda core, size=size: body(core, size), over=over)  # type: ignore[misc]
-        return found
+        return [node for problem in block.problems for query in block.turn.zones for node in self.each(
+            problem, query, lambda core, size=query.size: body(core, size), over=over)]  # type: ignore[misc]
 
     def parts(self, block: _Block, parts: Sequence[Part], body: Callable[[_Core, Part], Nodes]) -> Nodes:
         """``body`` on every core that takes part in a step."""
-        found: Nodes = []
-        for problem in block.problems:
-            for part in parts:
-                these = part.zone
-                found += self.each(problem, these, lambda core, part=part: body(core, part), over=part.over)  # type: ignore[misc]
-        return found
+        return [node for problem in block.problems for part in parts for node in self.each(
+            problem, part.zone, lambda core, part=part: body(core, part), over=part.over)]  # type: ignore[misc]
 
     # --- places --------------------------------------------------------------------------------------------------
     def _query(self, turn: Affine) -> Affine:
@@ -343,16 +479,8 @@ class _Emitter:
     def _load(self, block: _Block, step: _Step, which: int) -> Nodes:
         pattern, width = self.plan.keys[0], self.tiles[2]
         tiles, (high, wide) = self.machine.tiles, self.plan.parts
-        sent: dict[str, Affine | int] = {}
-        if pattern in ("row", "across"):
-            sent = {"n0": self.plan.columns[1], "s0": wide * tiles}
-        elif pattern in ("column", "down"):
-            sent = {"n0": self.plan.rows[1], "s0": high * self.machine.columns * tiles}
-        if pattern == "down":
-            sent |= {"n1": self.machine.columns, "s1": tiles}
-        elif pattern == "across":
-            sent |= {"n1": self.machine.rows, "s1": self.machine.columns * tiles}
-        alone = (pattern in ("column", "down", "across"), pattern in ("row", "down", "across"))
+        sent, alone = multicast(pattern, self.machine, (self.plan.columns[1], wide),
+                                (self.plan.rows[1], high * self.machine.columns))
 
         def one(core: _Core, loaded: int) -> Nodes:
             row = self._problem(block, core) * self.tiles[1] + self._first_key(core, step)

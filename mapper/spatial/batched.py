@@ -65,15 +65,13 @@ class Product(Contraction):
     def inputs(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
         m, n, k = self.gemm.m, self.gemm.n, self.gemm.k
         a, b = (k, m) if self.transposed_a else (m, k), (n, k) if self.transposed_b else (k, n)
-        return (("A", (self.problems, *a, SIDE, SIDE)),
-                ("B", (1 if self.shared else self.problems, *b, SIDE, SIDE)))
+        return (("A", (self.problems, *a, SIDE, SIDE)), ("B", (1 if self.shared else self.problems, *b, SIDE, SIDE)))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the operands as arrays, in elements."""
         a = (self.k, self.m) if self.transposed_a else (self.m, self.k)
         b = (self.n, self.k) if self.transposed_b else (self.k, self.n)
-        found: dict[str, tuple[int, ...]] = {
-            "A": (self.batch, *a), "B": b if self.shared else (self.batch, *b)}
+        found: dict[str, tuple[int, ...]] = {"A": (self.batch, *a), "B": b if self.shared else (self.batch, *b)}
         if self.epilogue.bias:
             found["bias"] = (self.n,)
         if self.epilogue.residual:
@@ -83,8 +81,7 @@ class Product(Contraction):
     def pack(self, arrays: Mapping[str, NDArray[np.float16]]) -> dict[str, NDArray[np.float16]]:
         """The operands as they lie in memory; MappingError for other names or shapes than :meth:`shapes`."""
         given = check_arrays(self.shapes(), arrays)
-        found = {"A": to_tiles(self._rows(given["A"])),
-                 "B": to_tiles(given["B"].reshape(-1, *given["B"].shape[-2:]))}
+        found = {"A": to_tiles(self._rows(given["A"])), "B": to_tiles(given["B"].reshape(-1, *given["B"].shape[-2:]))}
         if "bias" in given:
             found["bias"] = in_tiles(given["bias"][None])
         if "residual" in given:
@@ -104,15 +101,12 @@ class Product(Contraction):
 class ProductEmitter(PartedEmitter):
     """The program of a :class:`Product`."""
 
-    @property
-    def product_of(self) -> Product:
-        assert isinstance(self.work, Product)
-        return self.work
+    work: Product
 
     def source(
         self, loop: int, place: Place, first: tuple[Affine, Affine], size: tuple[int, int]
     ) -> tuple[Affine, dict[str, Affine | int]]:
-        work, (at, k), (extent, depth) = self.product_of, first, size
+        work, (at, k), (extent, depth) = self.work, first, size
         base, wide = (self.a, self.gemm.m) if loop == 0 else (self.b, self.gemm.n)
         start = place.problem * (wide * self.gemm.k) if loop == 0 or not work.shared else Affine(0)
         k_inside = (loop == 0) != (work.transposed_a if loop == 0 else work.transposed_b)
@@ -122,7 +116,7 @@ class ProductEmitter(PartedEmitter):
         return dram, {"rows": rows, "cols": columns, "h0": width * TILE_BYTES}
 
     def product(self, place: Place, a: Affine, b: Affine, c: Affine, size: tuple[int, int, int]) -> Nodes:
-        work, found = self.product_of, super().product(place, a, b, c, size)
+        work, found = self.work, super().product(place, a, b, c, size)
         if not (work.transposed_a or work.transposed_b):
             return found
         lie = {"ta": int(work.transposed_a), "tb": int(work.transposed_b)}

@@ -8,16 +8,16 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.mesh import mesh
 from archloom.acadl_models.mesh.sizes import STAT_BYTES, TILE_BYTES
+from archloom.acadl_models.triple_ring import triple_ring
+from archloom.mapper.spatial.affine_map import Point
 from archloom.mapper.spatial.df import ComputeUnit, Cores, Description, Links, Memories, Scalar
-from archloom.mapper.spatial.fitting import Point
 from archloom.mapper.spatial.machine import SIDE
 from archloom.oracle.errors import TargetError
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
 
 _PARTS = {"acc": ("sums", 2 * TILE_BYTES), "stat": ("stats", STAT_BYTES), "semaphore": ("semaphores", 4)}
 """Memories of a core beside the one of its operands, by name: what they hold, and how many bytes each takes."""
@@ -100,8 +100,6 @@ class _Machine:
         return width
 
     def mesh(self) -> "ArchitectureGraph":
-        from archloom.acadl_models.mesh import mesh
-
         rows, columns = (1, *self.extents) if len(self.extents) == 1 else self.extents
         instances = math.prod(self.text.extents(self.off_chip.name))
         noc, l1 = self.network(), self.local["l1"]
@@ -113,8 +111,6 @@ class _Machine:
             dram_bytes_per_cycle=round(instances * self.off_chip_bytes))
 
     def ring(self) -> "ArchitectureGraph":
-        from archloom.acadl_models.triple_ring import triple_ring
-
         l1 = self.local["l1"]
         if len(l1.scaleout) != 1 or len(self.extents) != 2:
             raise TargetError(
@@ -128,8 +124,7 @@ class _Machine:
             if along == axis and not torus:
                 raise TargetError(f"%{link.name} is no ring: it does not lead from the last of %{l1.scaleout[0]} on")
         small = self.width([k for k, along, _ in self.hops if along == axis], f"cores along %{l1.scaleout[0]}")
-        large = self.width(
-            [k for k in self.links if k.source == k.target == l1.name], f"the memories %{l1.name}")
+        large = self.width([k for k in self.links if k.source == k.target == l1.name], f"the memories %{l1.name}")
         return self.built(
             triple_ring, columns=columns, rows=rows, **self.common(rows, columns, rows), l1_bytes_per_cycle=_whole(l1),
             small_ring_bytes_per_cycle=small, large_ring_bytes_per_cycle=large,

@@ -9,25 +9,26 @@ keeps everything to itself.
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from archloom.acadl_models.mesh.vector import UNARY
-from archloom.mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
+from archloom.mapper.spatial.arrays import check_arrays, from_tiles, packed
 from archloom.mapper.spatial.epilogue import ACTIVATIONS, Epilogue
 from archloom.mapper.spatial.machine import SIDE, Machine
-from archloom.mapper.spatial.plan import LEVELS, Level, Pattern
+from archloom.mapper.spatial.plan import ChainPlan, Sent
+from archloom.mapper.spatial.space import DEPTHS, Columns, Table, crossed, joined, pairs, sizes
 from archloom.oracle.errors import MappingError
 
 SLOTS = 2
 """Blocks of streamed weights, and of sums where they fit, in a core."""
 
-PATTERNS: tuple[Pattern, ...] = ("none", "row", "column", "down", "across")
+PATTERNS: tuple[Sent, ...] = get_args(Sent)
 
 Number: TypeAlias = Any
 """An integer, or a column of them."""
@@ -97,71 +98,11 @@ class Chain:
 
     def pack(self, arrays: Mapping[str, NDArray[np.float16]]) -> dict[str, NDArray[np.float16]]:
         """The operands as they lie in memory; MappingError for other names or shapes than :meth:`shapes`."""
-        given = check_arrays(self.shapes(), arrays)
-        return {name: (to_tiles(array[None]) if array.ndim == 2 else in_tiles(array[None]))[0]
-                for name, array in given.items()}
+        return {name: tiles[0] for name, tiles in packed(check_arrays(self.shapes(), arrays)).items()}
 
     def unpack(self, result: NDArray[np.float16]) -> NDArray[np.float16]:
         """The result ``(m, n)`` from its tiles."""
         return from_tiles(result[None], (self.m, self.n))[0]
-
-
-@dataclass(frozen=True, order=True)
-class ChainPlan:
-    """``block``: tiles of rows, of hidden columns, of columns of C, and of k, that a core works on at a time.
-
-    ``rows``, ``columns``: over how many cores along each dimension of the mesh rows of A, and the members of a team,
-    are spread. ``weights``: how those reach the cores that use the same, and whether they stay for the next rows.
-    ``shared``: whether the rows of A are loaded once for the members of a team in a row (or in its column).
-    ``together``: how many blocks of hidden columns a step of the second product takes; more than one only of a single
-    row of tiles, where they lie one after the other.
-    """
-
-    block: tuple[int, int, int, int]
-    rows: tuple[int, int]
-    columns: tuple[int, int]
-    weights: tuple[Pattern, Level]
-    shared: bool
-    together: int = 1
-
-    @property
-    def team(self) -> int:
-        """Cores that work on the same rows."""
-        return self.rows[1] * self.columns[1]
-
-    @property
-    def places(self) -> int:
-        """Teams."""
-        return self.rows[0] * self.columns[0]
-
-    def __str__(self) -> str:
-        """One line, such as ``4x12x3x8 rows m8 columns t8 W:column stream A:shared``."""
-        def spread(name: str, over: tuple[int, int]) -> str:
-            return f"{name} " + (" ".join(f"{x}{n}" for x, n in zip("mt", over) if n > 1) or "-")
-
-        return (f"{'x'.join(map(str, self.block))} {spread('rows', self.rows)} {spread('columns', self.columns)} "
-                f"W:{' '.join(self.weights)} A:{'shared' if self.shared else 'none'}"
-                + (f" *{self.together}" if self.together > 1 else ""))
-
-    def to_json(self) -> str:
-        """Canonical JSON text; :meth:`from_json` gives the equal plan."""
-        return json.dumps(asdict(self), separators=(",", ":"))
-
-    @staticmethod
-    def from_json(text: str) -> "ChainPlan":
-        """The plan written by :meth:`to_json`; MappingError for anything else."""
-        try:
-            fields = json.loads(text)
-            block, rows, columns = (tuple(int(v) for v in fields[name]) for name in ("block", "rows", "columns"))
-            pattern, level = fields["weights"]
-            together = int(fields["together"])
-            if (len(block), len(rows), len(columns)) != (4, 2, 2) or min(*block, *rows, *columns, together) < 1:
-                raise ValueError("expected a block of four and spreads of two numbers of at least 1")
-            if pattern not in PATTERNS or level not in LEVELS or not isinstance(fields["shared"], bool):
-                raise ValueError("expected a pattern and a level of weights, and whether A is shared")
-            return ChainPlan(block, rows, columns, (pattern, level), fields["shared"], together)  # type: ignore[arg-type]
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise MappingError(f"expected the JSON of a plan of a chain, found {text[:80]!r}: {error}") from error
 
 
 def needs(
@@ -191,26 +132,70 @@ def footprint(chain: Chain, plan: ChainPlan) -> tuple[int, int]:
 
 def check(chain: Chain, plan: ChainPlan, machine: Machine) -> None:
     """MappingError that names every bound which the plan breaks."""
-    faults = faults_of(chain, plan, machine)
-    if faults:
-        raise MappingError(faults)
+    plan.check(chain, faults_of(chain, plan, machine))
 
 
-def faults_of(chain: Chain, plan: ChainPlan, machine: Machine) -> str:
-    """Every bound which the plan breaks; nothing if there is none."""
-    faults = list(_faults(chain, plan, machine))
-    return f"plan {plan} for {chain}: " + "; ".join(faults) if faults else ""
-
-
-def _faults(chain: Chain, plan: ChainPlan, machine: Machine) -> Iterator[str]:
-    for name, over, extent in (("rows", plan.rows, machine.rows), ("columns", plan.columns, machine.columns)):
-        if over[0] * over[1] != extent:
-            yield f"it spreads loops over {over[0] * over[1]} {name}, of which there are {extent}"
+def faults_of(chain: Chain, plan: ChainPlan, machine: Machine) -> Iterator[str]:
+    """Every bound which the plan breaks."""
+    yield from machine.misfits(math.prod(plan.rows), math.prod(plan.columns))
     if plan.together > 1 and plan.block[0] > 1:
         yield f"steps of {plan.together} blocks of hidden columns need blocks of one row of tiles, not {plan.block[0]}"
     pattern = plan.weights[0]
     if pattern in ("down", "across") and plan.team > 1:
         yield f"weights go to all cores ({pattern}), but the {plan.team} members of a team use different ones"
-    for what, needed, held in zip(("tiles of operands", "sums"), footprint(chain, plan), (machine.tiles, machine.sums)):
-        if needed > held:
-            yield f"it needs {needed} {what} in a core, which holds {held}"
+    yield from machine.shortages(*footprint(chain, plan))
+
+
+NAMES = ("bm", "bh", "bn", "bk", "rm", "rt", "cm", "ct", "way", "keep", "shared", "together")
+
+
+TOGETHER = (1, 2, 4, 8, 16)
+"""Blocks of hidden columns in a step of the second product."""
+
+
+def chain_space(chain: Chain, machine: Machine) -> Table[ChainPlan]:
+    """All candidates that fit the machine, by all ways to spread rows and teams over the mesh, all useful blocks and
+    all patterns of weights; those that leave cores without work only if there are no others.
+
+    Columns: the block ``bm``, ``bh``, ``bn``, ``bk``; cores along rows (``rm``, ``rt``) and columns (``cm``, ``ct``)
+    over which rows of A and members of teams are spread; ``way`` (index into the patterns), ``keep``, ``shared`` and
+    ``together``."""
+    spreads = [
+        (rows, columns) for rows in pairs(machine.rows) for columns in pairs(machine.columns)
+        if machine.rows != machine.columns or rows >= columns
+    ]
+    m, _, hidden, n = chain.tiles
+    busy = [(r, c) for r, c in spreads if r[0] * c[0] <= m and r[1] * c[1] <= max(hidden, n)]
+    parts = [_candidates(chain, machine, rows, columns) for rows, columns in busy or spreads]
+    return Table(joined(parts, NAMES), lambda c: ChainPlan(
+        (c["bm"], c["bh"], c["bn"], c["bk"]), (c["rm"], c["rt"]), (c["cm"], c["ct"]),
+        (PATTERNS[c["way"]], "keep" if c["keep"] else "stream"), bool(c["shared"]), c["together"]))
+
+
+def _candidates(chain: Chain, machine: Machine, rows: tuple[int, int], columns: tuple[int, int]) -> Columns:
+    m, k, hidden, n = chain.tiles
+    places, team = rows[0] * columns[0], rows[1] * columns[1]
+    blocks = [
+        (bm, bh, bn) for bm in sizes(m, places) for bh in sizes(hidden, team) for bn in sizes(n, team)
+        if bm * max(bh, bn) <= machine.sums
+    ]
+    c = crossed({
+        ("bm", "bh", "bn"): blocks, ("bk",): [(d,) for d in sorted({d for d in DEPTHS if d < k} | {k})],
+        ("way",): [(PATTERNS.index(way),) for way in _ways(rows[0], columns[0], team)],
+        ("keep",): [(0,), (1,)], ("shared",): [(0,), (1,)] if team > 1 else [(0,)],
+        ("together",): [(t,) for t in TOGETHER],
+    })
+    for name, value in zip(("rm", "rt", "cm", "ct"), (*rows, *columns)):
+        c[name] = np.full(len(c["bm"]), value)
+    tiles, sums = needs(chain, (c["bm"], c["bh"], c["bn"], c["bk"]), team, c["keep"] == 1, c["together"])
+    again = -(-m // (c["bm"] * places)) > 1
+    chosen = (tiles <= machine.tiles) & (sums <= machine.sums) & ((c["keep"] == 0) | again)
+    chosen &= (c["together"] == 1) | ((c["bm"] == 1) & (c["together"] * c["bh"] <= hidden))
+    return {name: c[name][chosen] for name in NAMES}
+
+
+def _ways(rows: int, columns: int, team: int) -> Iterator[str]:
+    """Patterns for weights that ``rows`` x ``columns`` teams use."""
+    yield "none"
+    yield from ["column"] * (rows > 1) + ["row"] * (columns > 1)
+    yield from ["down", "across"] * (team == 1 and rows > 1 and columns > 1)

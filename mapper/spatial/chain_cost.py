@@ -16,9 +16,10 @@ from typing import TypeVar
 import numpy as np
 
 from archloom.acadl_models.mesh.graph import AHEAD
-from archloom.mapper.spatial.chain import PATTERNS, SLOTS, Chain
-from archloom.mapper.spatial.chain_space import ChainSpace
+from archloom.mapper.spatial.chain import SLOTS, Chain
 from archloom.mapper.spatial.machine import TILE_BYTES, Machine
+from archloom.mapper.spatial.plan import COLUMN, DOWN, ROW, ChainPlan
+from archloom.mapper.spatial.space import Table
 
 Numbers = np.ndarray
 
@@ -64,8 +65,7 @@ class _Load:
     @property
     def interval(self) -> Numbers:
         """Cycles after which the loads of the next step have come, if nothing else limits."""
-        return np.maximum.reduce([
-            self.memory, self.inward, self.outward, self.row, self.column, self.core, self.port])
+        return np.maximum.reduce([self.memory, self.inward, self.outward, self.row, self.column, self.core, self.port])
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ class _Steps:
     meanwhile: _Load
 
 
-def chain_cycles(chain: Chain, machine: Machine, found: ChainSpace) -> Numbers:
+def chain_cycles(chain: Chain, machine: Machine, found: Table[ChainPlan]) -> Numbers:
     """Estimated cycles of every candidate."""
     return _Estimate(chain, machine, found).cycles
 
@@ -115,7 +115,7 @@ def chain_cycles(chain: Chain, machine: Machine, found: ChainSpace) -> Numbers:
 class _Estimate:
     """What candidates take, in cycles."""
 
-    def __init__(self, chain: Chain, machine: Machine, found: ChainSpace) -> None:
+    def __init__(self, chain: Chain, machine: Machine, found: Table[ChainPlan]) -> None:
         self.chain, self.machine, self.c = chain, machine, found.columns
         c = self.c
         m, self.k, self.hidden, self.n = chain.tiles
@@ -125,9 +125,9 @@ class _Estimate:
         self.last_rows = m - (self.waves - 1) * c["bm"] * self.places
         self.rounds = -(-self.hidden // (c["bh"] * self.team)), -(-self.n // (c["bn"] * self.team))
         self.steps = -(-self.k // self.bk), -(-self.hidden // self.depth)
-        on_row, on_column = c["way"] == PATTERNS.index("row"), c["way"] == PATTERNS.index("column")
+        on_row, on_column = c["way"] == ROW, c["way"] == COLUMN
         self.on_row, self.on_column = on_row, on_column
-        self.tree = c["way"] >= PATTERNS.index("down")
+        self.tree = c["way"] >= DOWN
         self.alone = SLOTS * c["bm"] * np.maximum(c["bh"], c["bn"]) > machine.sums
         # who sends along a ring keeps an order: weights wait behind blocks that are not ready to be handed over
         self.behind = (on_row & (c["ct"] > 1)) | (on_column & (c["rt"] > 1))
@@ -284,8 +284,7 @@ class _Wave:
         slowly = (steps.load + steps.meanwhile).interval
         late = self.machine.dram_latency + np.maximum(steps.load.way, self.of.in_step * steps.load.interval)
         loads = steps.load.lines.max(axis=0) > 0
-        steady = np.maximum(
-            steps.product, np.where(loads, np.maximum(slowly, (late + steps.product) / steps.ahead), 0))
+        steady = np.maximum(steps.product, np.where(loads, np.maximum(slowly, (late + steps.product) / steps.ahead), 0))
 
         def one(at: _State) -> _State:
             free = np.maximum(at.before - (steps.ahead - SLOTS) * steps.product, at.gate)
@@ -301,9 +300,7 @@ class _Wave:
         return state
 
     # --- what is moved -------------------------------------------------------------------------------------------
-    def _load(
-        self, size: Numbers, copies: Numbers, lines: tuple[Numbers, Numbers, Numbers], column: Numbers
-    ) -> _Load:
+    def _load(self, size: Numbers, copies: Numbers, lines: tuple[Numbers, Numbers, Numbers], column: Numbers) -> _Load:
         """Of transfers of ``size`` bytes: ``copies`` from memory, so many on a row's ring, a column's, and a core's own
         way; each reaches so many cores of a ``column``."""
         machine = self.machine

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from archloom.mapper.spatial.chain import SLOTS, Chain, ChainPlan, beside, check, footprint
-from archloom.mapper.spatial.emit import Nodes, repeat
+from archloom.mapper.spatial.chain import SLOTS, Chain, beside, footprint
+from archloom.mapper.spatial.emit import Nodes, Wave, Zone, multicast, repeat, repeat_peeled, repeat_waves, waves
 from archloom.mapper.spatial.epilogue import ACTIVATIONS, Beside, finished
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from archloom.mapper.spatial.placing import placed, program
-from archloom.mapper.spatial.zones import Wave, Zone, waves
+from archloom.mapper.spatial.plan import ChainPlan
 from archloom.oracle.affine import Affine
-from archloom.oracle.stream import Instr, Stream
+from archloom.oracle.stream import Instr
 
 
-def emit_chain(chain: Chain, plan: ChainPlan, machine: Machine, *, name: str = "chain") -> Stream:
-    """The stream; all tensors lie in tiles. MappingError if the plan does not fit."""
-    check(chain, plan, machine)
-    shapes = chain.tensors()
-    # biases, which are no whole tiles, lie behind what is
-    tensors = {tensor.name: tensor for tensor in placed(sorted(shapes, key=lambda tensor: len(tensor[1]) == 2))}
-    body = _Emitter(chain, plan, machine, {label: tensor.address for label, tensor in tensors.items()}).nodes()
-    return program(machine, [tensors[label] for label, _ in shapes], body, name)
-
-
-Cores = Callable[[Affine, Affine, Affine], Nodes]
-"""What to do on a core, given its number, its team's number and its number in the team."""
+def chain_nodes(chain: Chain, plan: ChainPlan, machine: Machine, places: Mapping[str, int]) -> Nodes:
+    """The program after the launch; all tensors lie in tiles at ``places``."""
+    return _Emitter(chain, plan, machine, places).nodes()
 
 
 @dataclass(frozen=True)
@@ -75,16 +65,14 @@ class _Emitter:
         return first, second, -(-self.tiles[1] // self.plan.block[3]), sum(run[1] for run in self.chunks)
 
     def nodes(self) -> Nodes:
-        found: Nodes = [Instr.make("launch")]
         kept = self.plan.weights[1] == "keep"
-        for wave in waves(self.tiles[0], self.plan.block[0], self.plan.rows[0], self.plan.columns[0]):
-            for first, count, loads in _peeled(wave, kept):
-                def one(w: Affine, wave: Wave = wave, loads: bool = loads) -> Nodes:
-                    at = _At(w, wave, loads)
-                    return self.inner(at) + self.outer(at)
 
-                found += repeat("w", range(first, first + count), one)
-        return found
+        def one(w: Affine, wave: Wave, first: bool) -> Nodes:
+            at = _At(w, wave, first or not kept)
+            return self.inner(at) + self.outer(at)
+
+        over_rows = waves(self.tiles[0], self.plan.block[0], self.plan.rows[0], self.plan.columns[0])
+        return repeat_peeled("w", over_rows, kept, one)
 
     # --- cores and places ----------------------------------------------------------------------------------------
     def each(
@@ -105,6 +93,11 @@ class _Emitter:
             found += repeat("rm", slow, lambda r, core=core, fast=fast: repeat("cm", fast, lambda c: repeat(  # type: ignore[misc]
                 "ty", members[0], lambda y: repeat("tx", members[1], lambda x: core(r, c, y, x)))))
         return found
+
+    def having(self, at: _At, wave: Wave, body: Callable[[Affine, Affine, Affine, int, int], Nodes]) -> Nodes:
+        """``body`` on all cores that have a block in a round, with its tiles of rows and of columns."""
+        return [node for zone in wave.zones for node in self.each(
+            at.wave.zones, (zone.slow, zone.fast), lambda n, p, t, m, zone=zone: body(n, p, t, m, zone.size))]  # type: ignore[misc]
 
     def row_of(self, at: _At, team: Affine) -> Affine:
         return (at.number * self.plan.places + team) * self.plan.block[0]
@@ -152,36 +145,20 @@ class _Emitter:
 
     def clear(self, at: _At, wave: Wave, sums: Affine) -> Nodes:
         """Sums are cleared before a round: after one, the matrix unit would have to wait for the vector unit."""
-        found: Nodes = []
-        for zone in wave.zones:
-            def nothing(n: Affine, p: Affine, t: Affine, m: int, columns: int = zone.size) -> Nodes:
-                return [Instr.make("clear", acc=n * self.machine.sums + sums, count=m * columns)]
-
-            found += self.each(at.wave.zones, (zone.slow, zone.fast), nothing)
-        return found
+        return self.having(at, wave, lambda n, p, t, m, columns: [
+            Instr.make("clear", acc=n * self.machine.sums + sums, count=m * columns)])
 
     def multiply(self, at: _At, wave: Wave, rows: Affine, weights: Affine, sums: Affine, depth: int) -> Nodes:
         """A step of either product on all cores that have a block in a round."""
-        tiles, found = self.machine.tiles, Nodes()
-        for zone in wave.zones:
-            def product(n: Affine, p: Affine, t: Affine, m: int, columns: int = zone.size) -> Nodes:
-                return [Instr.make("matmul", a=n * tiles + rows, b=n * tiles + weights, c=n * self.machine.sums + sums,
-                                   m=m, n=columns, k=depth)]
-
-            found += self.each(at.wave.zones, (zone.slow, zone.fast), product)
-        return found
+        tiles = self.machine.tiles
+        return self.having(at, wave, lambda n, p, t, m, columns: [
+            Instr.make("matmul", a=n * tiles + rows, b=n * tiles + weights, c=n * self.machine.sums + sums,
+                       m=m, n=columns, k=depth)])
 
     # --- the first product ---------------------------------------------------------------------------------------
     def inner(self, at: _At) -> Nodes:
         """Hidden columns, round by round; the rows of A come with the first."""
-        found: Nodes = []
-        for wave in self.rounds[0]:
-            for first, count, begins in _peeled(wave, True):
-                def one(r: Affine, wave: Wave = wave, begins: bool = begins) -> Nodes:
-                    return self.inner_round(at, r, wave, begins)
-
-                found += repeat("r", range(first, first + count), one)
-        return found
+        return repeat_peeled("r", self.rounds[0], True, lambda r, wave, begins: self.inner_round(at, r, wave, begins))
 
     def inner_round(self, at: _At, turn: Affine, wave: Wave, begins: bool) -> Nodes:
         bm, bh, _, bk = self.plan.block
@@ -272,16 +249,8 @@ class _Emitter:
     ) -> Nodes:
         """``size``: tiles of a block, rows and columns, and columns of the whole."""
         pattern, tiles = self.plan.weights[0], self.machine.tiles
-        sent: dict[str, Affine | int] = {}
-        if pattern in ("row", "across"):
-            sent = {"n0": self.plan.columns[0], "s0": self.plan.columns[1] * tiles}
-        elif pattern in ("column", "down"):
-            sent = {"n0": self.plan.rows[0], "s0": self.plan.rows[1] * self.machine.columns * tiles}
-        if pattern == "down":
-            sent |= {"n1": self.machine.columns, "s1": tiles}
-        elif pattern == "across":
-            sent |= {"n1": self.machine.rows, "s1": self.machine.columns * tiles}
-        alone = (pattern in ("column", "down", "across"), pattern in ("row", "down", "across"))
+        (rows, down), (columns, along) = self.plan.rows, self.plan.columns
+        sent, alone = multicast(pattern, self.machine, (columns, along), (rows, down * self.machine.columns))
 
         def one(n: Affine, p: Affine, t: Affine, _: int) -> Nodes:
             block: dict[str, Affine | int] = {
@@ -296,13 +265,7 @@ class _Emitter:
     # --- the second product --------------------------------------------------------------------------------------
     def outer(self, at: _At) -> Nodes:
         """Columns of C, round by round."""
-        found: Nodes = []
-        for wave in self.rounds[1]:
-            def one(r: Affine, wave: Wave = wave) -> Nodes:
-                return self.outer_round(at, r, wave)
-
-            found += repeat("r", range(wave.first, wave.first + wave.count), one)
-        return found
+        return repeat_waves("r", self.rounds[1], lambda r, wave: self.outer_round(at, r, wave))
 
     def outer_round(self, at: _At, turn: Affine, wave: Wave) -> Nodes:
         bn, n_tiles = self.plan.block[2], self.tiles[3]
@@ -323,23 +286,11 @@ class _Emitter:
 
             found += repeat("h", range(count), step)
 
-        for zone in wave.zones:
-            def store(n: Affine, p: Affine, t: Affine, m: int, zone: Zone = zone) -> Nodes:
-                row, column = self.row_of(at, p), (turn * self.plan.team + t) * bn
-                dram = (row * n_tiles + column) * TILE_BYTES + self.places["C"]
-                return [*self.added(at, 1, turn, n, (row, column), (m, zone.size)),
-                        Instr.make("store", acc=n * self.machine.sums + sums, dram=dram, rows=m, cols=zone.size,
-                                   h0=n_tiles * TILE_BYTES, relu=0)]
+        def store(n: Affine, p: Affine, t: Affine, m: int, columns: int) -> Nodes:
+            row, column = self.row_of(at, p), (turn * self.plan.team + t) * bn
+            dram = (row * n_tiles + column) * TILE_BYTES + self.places["C"]
+            return [*self.added(at, 1, turn, n, (row, column), (m, columns)),
+                    Instr.make("store", acc=n * self.machine.sums + sums, dram=dram, rows=m, cols=columns,
+                               h0=n_tiles * TILE_BYTES, relu=0)]
 
-            found += self.each(at.wave.zones, (zone.slow, zone.fast), store)
-        return found
-
-
-def _peeled(wave: Wave, peel: bool) -> Iterator[tuple[int, int, bool]]:
-    """Runs of the waves in ``wave``, the very first apart if asked; with each whether it begins with that."""
-    if peel and wave.first == 0:
-        yield 0, 1, True
-        if wave.count > 1:
-            yield 1, wave.count - 1, False
-    else:
-        yield wave.first, wave.count, not peel
+        return found + self.having(at, wave, store)

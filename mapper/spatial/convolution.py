@@ -28,9 +28,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from archloom.mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, lengthened, padded, to_tiles
+from archloom.mapper.spatial.arrays import (
+    Grid,
+    check_arrays,
+    from_tiles,
+    in_tiles,
+    lengthened,
+    off_grid,
+    on_grid,
+    padded,
+    plane,
+    to_tiles,
+)
 from archloom.mapper.spatial.epilogue import NOTHING, Epilogue
-from archloom.mapper.spatial.grid import Grid, off_grid, on_grid, plane
 from archloom.mapper.spatial.machine import SIDE
 from archloom.mapper.spatial.parts import Contraction
 from archloom.mapper.spatial.plan import TileGemm
@@ -77,7 +87,7 @@ class Convolution(Contraction):
     groups: int = 1
     epilogue: Epilogue = NOTHING
     grid: Grid | None = None
-    """on which the result and the residual lie, and without a stride the image, too (:mod:`mapper.spatial.grid`)"""
+    """on which the result and the residual lie, and without a stride the image (:data:`mapper.spatial.arrays.Grid`)"""
 
     def __post_init__(self) -> None:
         sizes = (self.batch, self.height, self.width, self.channels, self.outputs, self.groups, *self.kernel,
@@ -324,12 +334,25 @@ class Convolution(Contraction):
         return by_block.reshape(shape)
 
     def filter_tiles(self, w: Half) -> Half:
-        """W as it lies in memory."""
-        return to_tiles(self._filter(w))
+        """W as it lies in memory: tiles of ``(problems, reduction, outputs of a problem)``."""
+        inside, own = self.channels // self.groups, self.outputs // self.groups
+        groups = self.problems * self.together
+        by_group = np.zeros((*self.kernel, inside, groups, own), np.float16)
+        by_group[..., :self.groups, :] = w.reshape(*self.kernel, inside, self.groups, own)
+        width = self.blocks * SIDE
+        found = np.zeros((self.problems, self.gemm.k * SIDE // width, width, self.together, own), np.float16)
+        for i in range(self.kernel[0]):
+            for j in range(self.kernel[1]):
+                place, channel = self._place_of(i, j)
+                for t in range(self.together):
+                    at = channel + t * inside
+                    # groups of a problem: numbers t, t + together, ... of all
+                    found[:, place, at:at + inside, t] = by_group[i, j, :, t::self.together].transpose(1, 0, 2)
+        return to_tiles(found.reshape(self.problems, -1, self.together * own))
 
     def bias_rows(self, bias: Half) -> Half:
         """The bias as it lies in memory."""
-        return in_tiles(self._by_problem(bias[None])[:, 0])
+        return in_tiles(lengthened(bias, 0, self.problems * self._outputs).reshape(self.problems, self._outputs))
 
     def unpack(self, result: Any) -> Any:
         """The result ``(batch, rows, columns, outputs)`` from its tiles (of NumPy or JAX)."""
@@ -346,28 +369,6 @@ class Convolution(Contraction):
     def _outputs(self) -> int:
         """Of a problem."""
         return self.outputs // self.groups * self.together
-
-    def _by_problem(self, rows: Half) -> Half:
-        """``(rows, outputs)`` as ``(problems, rows, outputs of a problem)``."""
-        whole: Half = lengthened(rows, 1, self.problems * self._outputs)
-        return whole.reshape(len(rows), self.problems, self._outputs).transpose(1, 0, 2)
-
-    def _filter(self, w: Half) -> Half:
-        """``(problems, reduction, outputs of a problem)``."""
-        inside, own = self.channels // self.groups, self.outputs // self.groups
-        groups = self.problems * self.together
-        by_group = np.zeros((*self.kernel, inside, groups, own), np.float16)
-        by_group[..., :self.groups, :] = w.reshape(*self.kernel, inside, self.groups, own)
-        width = self.blocks * SIDE
-        found = np.zeros((self.problems, self.gemm.k * SIDE // width, width, self.together, own), np.float16)
-        for i in range(self.kernel[0]):
-            for j in range(self.kernel[1]):
-                place, channel = self._place_of(i, j)
-                for t in range(self.together):
-                    at = channel + t * inside
-                    # groups of a problem: numbers t, t + together, ... of all
-                    found[:, place, at:at + inside, t] = by_group[i, j, :, t::self.together].transpose(1, 0, 2)
-        return found.reshape(self.problems, -1, self.together * own)
 
     def _place_of(self, i: int, j: int) -> tuple[int, int]:
         """The number of a place of the filter in the reduction, and its first channel in the tiles of that place."""

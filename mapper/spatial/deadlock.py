@@ -210,9 +210,7 @@ def _ordered(found_in: Touches, before: Numbers, after: Numbers, signals: Steps,
     A semaphore of theirs: the last wait before ``after`` must take a signal that comes after ``before``.
     """
     found: NDArray[np.bool_] = np.zeros(before.shape, np.bool_)
-    if not len(before):
-        return found
-    if not len(signals.semaphore) or not len(waits.semaphore):
+    if not (len(before) and len(signals.semaphore) and len(waits.semaphore)):
         return found
     semaphores, first = np.unique(waits.semaphore, return_index=True)
     where = np.searchsorted(signals.semaphore, semaphores)

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archloom.acadl_models.mesh.vector import BINARY, UNARY
-from archloom.mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
+from archloom.mapper.spatial.arrays import from_tiles
+from archloom.mapper.spatial.emit import Shapes
 from archloom.mapper.spatial.epilogue import ACTIVATIONS
 from archloom.mapper.spatial.machine import SIDE
 from archloom.mapper.spatial.space import Column
-from archloom.mapper.spatial.sweep import Numbers, Pair, Sweep
+from archloom.mapper.spatial.sweep import Numbers, Sweep
 from archloom.oracle.errors import MappingError
 
 FUNCTIONS: Mapping[str, str] = {
@@ -66,14 +67,6 @@ class Elementwise(Sweep):
             raise MappingError(f"{self}: every extent must be at least 1, and there must be an operation")
 
     @property
-    def fixed(self) -> Pair:
-        return 0, 0
-
-    @property
-    def spreadable(self) -> Pair:
-        return 1, 1
-
-    @property
     def relu(self) -> bool:
         """Whether the store does the last operation."""
         return self.operations[-1].kind == "relu"
@@ -94,23 +87,17 @@ class Elementwise(Sweep):
     def work(self, m: Column, n: Column) -> tuple[Numbers, Numbers, Numbers]:
         return m * n * (1 + self.count("tensor")), m * n, m * n * (1 + sum(op.passes for op in self.worked))
 
-    def tensors(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    def tensors(self) -> Shapes:
         m, n = self.tiles
         whole = (1, m, n, SIDE, SIDE)
         others = [whole if op.operand == "tensor" else (1, n, SIDE) for op in self.operations if op.operand != "none"]
         return (("X", whole), *((f"Y{i}", shape) for i, shape in enumerate(others)), ("Z", whole))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the operands as arrays."""
         whole = (self.rows, self.columns)
         others = [
             whole if op.operand == "tensor" else (self.columns,) for op in self.operations if op.operand != "none"]
         return {"X": whole, **{f"Y{i}": shape for i, shape in enumerate(others)}}
-
-    def pack(self, arrays: Mapping[str, NDArray[np.float16]]) -> dict[str, NDArray[np.float16]]:
-        """The operands as they lie in memory; MappingError for other names or shapes than :meth:`shapes`."""
-        given = check_arrays(self.shapes(), arrays)
-        return {name: to_tiles(a[None]) if a.ndim == 2 else in_tiles(a[None]) for name, a in given.items()}
 
     def unpack(self, result: NDArray[np.float16]) -> NDArray[np.float16]:
         """The result ``(rows, columns)`` from its tiles."""

@@ -1,45 +1,130 @@
-"""From plans to streams: one program for all cores, in which loops over waves, steps and cores stay loops."""
+"""From plans to streams: one program for all cores, in which loops over waves, steps and cores stay loops.
+
+Tensors lie in memory one after the other. Blocks are dealt out to the cores in waves: which cores have a block in a
+wave, and how large it is, is said by zones.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
+from typing import TypeAlias
 
-from archloom.mapper.spatial.bounds import check
+import numpy as np
+
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from archloom.mapper.spatial.placing import Shapes, placed, program
 from archloom.mapper.spatial.plan import Plan, TileGemm
-from archloom.mapper.spatial.signalling import signalled
-from archloom.mapper.spatial.zones import Wave, Zone, halves, waves
 from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream
+
+ISA = "wormhole"
+"""Of every mesh."""
+
+TYPE = "float16"
+"""Of all numbers in memory."""
+
+ALIGNMENT = 64
+"""Addresses of tensors are multiples of this; none is 0."""
+
+
+Shapes: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
+"""Names and shapes of tensors in memory, in numbers; the result is the last."""
+
+
+def placed(tensors: Iterable[tuple[str, tuple[int, ...]]]) -> list[HbmTensor]:
+    """Tensors of these names and shapes, in numbers."""
+    found: list[HbmTensor] = []
+    for name, shape in tensors:
+        found.append(HbmTensor(name, _end(found), shape, TYPE))
+    return found
+
+
+def program(machine: Machine, tensors: Sequence[HbmTensor], body: Iterable[Node], name: str) -> Stream:
+    """The stream of a program that is given all tensors but the last one, which is its result."""
+    *inputs, result = tensors
+    return Stream(ISA, machine.isa_parameters, tuple(inputs), (result,), _end(tensors), tuple(body), name)
+
+
+def check_memory(work: object, tensors: Shapes, graph: "ArchitectureGraph") -> None:
+    """MappingError where a workload's operands and its result are more than memory holds."""
+    needed, held = _end(placed(tensors)), graph.bytes_of("hbm")
+    if needed > held:
+        names = ", ".join(name for name, _ in tensors)
+        raise MappingError(f"{work}: {names} take {needed} bytes of memory, of which {graph.name} has {held}")
+
+
+def _end(tensors: Sequence[HbmTensor]) -> int:
+    """What lies behind all of them."""
+    return max((-(-_behind(tensor) // ALIGNMENT) * ALIGNMENT for tensor in tensors), default=ALIGNMENT)
+
+
+def _behind(tensor: HbmTensor) -> int:
+    return tensor.address + prod(tensor.shape) * np.dtype(tensor.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Zone:
+    """Cores with blocks of ``size`` tiles: those at ``slow`` and ``fast`` of a loop's places along both dimensions."""
+
+    slow: range
+    fast: range
+    size: int
+
+
+@dataclass(frozen=True)
+class Wave:
+    """``count`` waves from number ``first`` on whose blocks lie alike."""
+
+    first: int
+    count: int
+    zones: tuple[Zone, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the cores have all work, and equal work."""
+        return len(self.zones) == 1
+
+
+def waves(extent: int, block: int, slow: int, fast: int) -> tuple[Wave, ...]:
+    """``extent`` tiles in blocks, dealt out to ``slow * fast`` cores: block ``i`` of a wave goes to place
+    ``(i // fast, i % fast)``. The last wave may have fewer and smaller blocks."""
+    cores = slow * fast
+    blocks = -(-extent // block)
+    full = extent // block
+    whole = full // cores
+    found = [Wave(0, whole, (Zone(range(slow), range(fast), block),))] if whole else []
+    if blocks > whole * cores:
+        found.append(Wave(whole, 1, tuple(_last(full - whole * cores, extent % block, block, fast))))
+    return tuple(found)
+
+
+def _last(full: int, rest: int, block: int, fast: int) -> Iterator[Zone]:
+    """``full`` whole blocks, then one of ``rest`` tiles, if there are any."""
+    lines, more = divmod(full, fast)
+    if lines:
+        yield Zone(range(lines), range(fast), block)
+    if more:
+        yield Zone(range(lines, lines + 1), range(more), block)
+    if rest:
+        yield Zone(range(lines, lines + 1), range(more, more + 1), rest)
+
+
+def halves(count: int) -> Iterator[tuple[int, range]]:
+    """How ``count`` places in a line put together what they have: distances, and the places which then take what lies
+    so far from them. In the end all of it is at the first."""
+    distance = 1
+    while distance < count:
+        yield distance, range(0, count - distance, 2 * distance)
+        distance *= 2
+
 
 Nodes = list[Node]
 ZERO = Affine(0)
-
-
-def emit(
-    gemm: TileGemm, plan: Plan, machine: Machine, *, relu: bool = False, name: str = "gemm", semaphores: bool = False
-) -> Stream:
-    """The stream of ``C = A . B``, tiles of f16 in memory and sums of f32. MappingError if the plan does not fit.
-
-    With ``semaphores`` cores hand tiles to each other by explicit signals and waits
-    (:mod:`archloom.mapper.spatial.signalling`), which are checked for deadlocks and for blocks that overtake each other
-    (:mod:`archloom.mapper.spatial.deadlock`); without, by what they read and write.
-    """
-    check(gemm, plan, machine)
-    tensors = a, b, c = operands(gemm)
-    body = Emitter(gemm, plan, machine, a.address, b.address, c.address, relu).nodes()
-    stream = program(machine, tensors, body, name)
-    return signalled(stream, machine, f"plan {plan}") if semaphores else stream
-
-
-def operands(gemm: TileGemm) -> tuple[HbmTensor, HbmTensor, HbmTensor]:
-    """A, B and C, in tiles."""
-    a, b, c = placed(tensors_of(gemm))
-    return a, b, c
 
 
 def tensors_of(gemm: TileGemm) -> Shapes:
@@ -56,15 +141,45 @@ def repeat(var: str, values: range, body: Callable[[Affine], Nodes]) -> Nodes:
     return [Loop(var, values.start, values.stop, values.step, inner)] if inner else []
 
 
+def repeat_waves(var: str, found: Iterable[Wave], body: Callable[[Affine, Wave], Nodes]) -> Nodes:
+    """``body`` for the number of each of the waves, as loops over those that lie alike."""
+    return [node for wave in found for node in repeat(
+        var, range(wave.first, wave.first + wave.count), lambda at, wave=wave: body(at, wave))]  # type: ignore[misc]
+
+
+def repeat_peeled(var: str, found: tuple[Wave, ...], peel: bool, body: Callable[[Affine, Wave, bool], Nodes]) -> Nodes:
+    """``body`` for the number of each of the waves, the first wave apart if asked to ``peel`` it, and whether the loop
+    begins with that."""
+    nodes: Nodes = []
+    for wave in found:
+        apart = peel and wave.first == 0 and wave.count > 1
+        for run in (range(1), range(1, wave.count)) if apart else (range(wave.first, wave.first + wave.count),):
+            nodes += repeat(var, run, lambda at, wave=wave, run=run: body(at, wave, run.start == 0))  # type: ignore[misc]
+    return nodes
+
+
+def multicast(
+    pattern: str, machine: Machine, along_row: tuple[int, int], along_column: tuple[int, int]
+) -> tuple[dict[str, Affine | int], tuple[bool, bool]]:
+    """To which cores what is loaded by a pattern goes, given how many share it along a row and along a column of the
+    mesh, and how many cores lie between two of them; and whether only the first one along rows, and along columns,
+    sends it."""
+    sent: dict[str, Affine | int] = {}
+    if pattern in ("row", "across"):
+        sent = {"n0": along_row[0], "s0": along_row[1] * machine.tiles}
+    elif pattern in ("column", "down"):
+        sent = {"n0": along_column[0], "s0": along_column[1] * machine.tiles}
+    if pattern == "down":
+        sent |= {"n1": machine.columns, "s1": machine.tiles}
+    elif pattern == "across":
+        sent |= {"n1": machine.rows, "s1": machine.columns * machine.tiles}
+    return sent, (pattern in ("column", "down", "across"), pattern in ("row", "down", "across"))
+
+
 def bits(value: float) -> int:
     """Of an f32, as attributes have them."""
     found: int = struct.unpack("<I", struct.pack("<f", value))[0]
     return found
-
-
-def instructions(nodes: Iterable[Node]) -> int:
-    """How many stand in a program's text."""
-    return sum(instructions(node.body) if isinstance(node, Loop) else 1 for node in nodes)
 
 
 @dataclass(frozen=True)
@@ -90,7 +205,6 @@ class Emitter:
     a: int
     b: int
     c: int
-    relu: bool
     turns: Affine = ZERO
     """Waves of blocks before."""
 
@@ -144,35 +258,23 @@ class Emitter:
         return waves(extent, self.plan.block[loop], slow, fast)
 
     def nodes(self) -> Nodes:
-        """The whole program."""
-        return [Instr.make("launch"), *self.blocks()]
-
-    def blocks(self) -> Nodes:
-        """All waves, the first iterations of kept operands' loops apart."""
+        """The program after the launch: all waves, the first iterations of kept operands' loops apart."""
         outer, inner = (0, 1) if self.plan.order == "mn" else (1, 0)
         kept = (self.plan.a[1] == "keep", self.plan.b[1] == "keep")
-        found: Nodes = []
         led = self.plan.lead > 0
+
         # the operand that the outer loop indexes is loaded in the first iteration of the inner loop, and vice versa
-        for wave, first_out in _peeled(self.waves(outer), kept[inner] or led):
-            def one(w: Affine, wave: Wave = wave, first_out: bool = first_out) -> Nodes:
-                nodes: Nodes = []
-                for other, first_in in _peeled(self.waves(inner), kept[outer] or led):
-                    loads = {outer: first_in or not kept[outer], inner: first_out or not kept[inner]}
+        def one(w: Affine, wave: Wave, first_out: bool) -> Nodes:
+            def body(v: Affine, other: Wave, first_in: bool) -> Nodes:
+                loads = {outer: first_in or not kept[outer], inner: first_out or not kept[inner]}
+                at, these = ((w, v), (wave, other)) if outer == 0 else ((v, w), (other, wave))
+                before = self.steps_before((w, v), first_out, first_in)
+                steps = self.steps(self.rising(first_out, first_in))
+                return self.wave(at, these, (loads[0], loads[1]), steps, before)
 
-                    def body(
-                        v: Affine, other: Wave = other, loads: Mapping[int, bool] = loads, first_in: bool = first_in
-                    ) -> Nodes:
-                        at, these = ((w, v), (wave, other)) if outer == 0 else ((v, w), (other, wave))
-                        before = self.steps_before((w, v), first_out, first_in)
-                        steps = self.steps(self.rising(first_out, first_in))
-                        return self.wave(at, these, (loads[0], loads[1]), steps, before)
+            return repeat_peeled(f"w{inner}", self.waves(inner), kept[outer] or led, body)
 
-                    nodes += repeat(f"w{inner}", range(other.first, other.first + other.count), body)
-                return nodes
-
-            found += repeat(f"w{outer}", range(wave.first, wave.first + wave.count), one)
-        return found
+        return repeat_peeled(f"w{outer}", self.waves(outer), kept[inner] or led, one)
 
     def wave(
         self, at: tuple[Affine, Affine], these: tuple[Wave, Wave], loads: tuple[bool, bool],
@@ -228,6 +330,14 @@ class Emitter:
 
         return nest(flat, [])
 
+    def having(
+        self, these: tuple[Wave, Wave], along_k: tuple[range, range], body: Callable[[Place, int, int], Nodes]
+    ) -> Nodes:
+        """``body`` on the cores that have blocks in two waves, with their sizes."""
+        return [node for zone in these[0].zones for other in these[1].zones for node in self.each(
+            [self.ranges(0, zone), self.ranges(1, other), along_k],
+            lambda place, m=zone.size, n=other.size: body(place, m, n))]  # type: ignore[misc]
+
     # --- a step --------------------------------------------------------------------------------------------------
     def step(
         self, at: tuple[Affine, Affine], these: tuple[Wave, Wave], loads: tuple[bool, bool], k: Affine, depth: int,
@@ -238,14 +348,8 @@ class Emitter:
         for loop in (0, 1):
             if loads[loop]:
                 found += self.load(loop, at[loop], these, k, depth, where[loop])
-        for zone, other in _pairs(these):
-            spans = [self.ranges(0, zone), self.ranges(1, other), self.ranges(2, None)]
-
-            def product(place: Place, m: int = zone.size, n: int = other.size) -> Nodes:
-                return self.product(place, where[0], where[1], sums, (m, n, depth))
-
-            found += self.each(spans, product)
-        return found
+        return found + self.having(these, self.ranges(2, None), lambda place, m, n: self.product(
+            place, where[0], where[1], sums, (m, n, depth)))
 
     def product(self, place: Place, a: Affine, b: Affine, c: Affine, size: tuple[int, int, int]) -> Nodes:
         """A core's product of blocks that lie at ``a`` and ``b`` of its L1, added to its sums from ``c`` on."""
@@ -273,9 +377,7 @@ class Emitter:
         last = self.waves(loop)[-1]
         return size * self.depth * (1 if self.plan.order[0] == "mn"[loop] else last.first + last.count)
 
-    def load(
-        self, loop: int, wave: Affine, these: tuple[Wave, Wave], k: Affine, depth: int, where: Affine
-    ) -> Nodes:
+    def load(self, loop: int, wave: Affine, these: tuple[Wave, Wave], k: Affine, depth: int, where: Affine) -> Nodes:
         """The loads of one operand for a step, by its pattern."""
         pattern = (self.plan.a, self.plan.b)[loop][0]
         found: Nodes = []
@@ -314,19 +416,10 @@ class Emitter:
     ) -> Nodes:
         shared = 1 - loop
         mine, theirs = self.ranges(loop, zone), self.ranges(shared, other)
-        alone = range(1)
-        sent: dict[str, Affine | int] = {}
-        along_row = self.step_between(shared, "columns") * self.machine.tiles
-        along_column = self.step_between(shared, "rows") * self.machine.tiles
-        if pattern in ("row", "across"):
-            theirs, sent = (theirs[0], alone), {"n0": len(theirs[1]), "s0": along_row}
-        elif pattern in ("column", "down"):
-            theirs, sent = (alone, theirs[1]), {"n0": len(theirs[0]), "s0": along_column}
-        if pattern == "down":
-            theirs, sent = (alone, alone), {**sent, "n1": self.machine.columns, "s1": self.machine.tiles}
-        elif pattern == "across":
-            theirs = (alone, alone)
-            sent = {**sent, "n1": self.machine.rows, "s1": self.machine.columns * self.machine.tiles}
+        sent, alone = multicast(
+            pattern, self.machine, (len(theirs[1]), self.step_between(shared, "columns")),
+            (len(theirs[0]), self.step_between(shared, "rows")))
+        theirs = range(1) if alone[0] else theirs[0], range(1) if alone[1] else theirs[1]
         spans = [mine, theirs] if loop == 0 else [theirs, mine]
         mnemonic = self.mnemonic(loop, pattern)
 
@@ -373,46 +466,27 @@ class Emitter:
             for distance, these_k in halves(count):
                 spans_k = list(alive)
                 spans_k[axis] = these_k
-                for zone, other in _pairs(these):
-                    def add(place: Place, size: int = zone.size * other.size, far: int = distance * between) -> Nodes:
-                        mine = self.core(place) * self.machine.sums + sums
-                        return [Instr.make("reduce", source=mine + far, target=mine, count=size),
-                                Instr.make("clear", acc=mine + far, count=size)]
 
-                    spans = [self.ranges(0, zone), self.ranges(1, other), (spans_k[0], spans_k[1])]
-                    found += self.each(spans, add)
+                def add(place: Place, m: int, n: int, far: int = distance * between) -> Nodes:
+                    mine = self.core(place) * self.machine.sums + sums
+                    return [Instr.make("reduce", source=mine + far, target=mine, count=m * n),
+                            Instr.make("clear", acc=mine + far, count=m * n)]
+
+                found += self.having(these, (spans_k[0], spans_k[1]), add)
         return found
 
     def store(self, at: tuple[Affine, Affine], these: tuple[Wave, Wave], sums: Affine) -> Nodes:
         bm, bn, _ = self.plan.block
-        found: Nodes = []
-        for zone, other in _pairs(these):
-            def out(place: Place, m: int = zone.size, n: int = other.size) -> Nodes:
-                row = (at[0] * self.plan.spread(0) + self.index(place, 0)) * bm
-                column = (at[1] * self.plan.spread(1) + self.index(place, 1)) * bn
-                return self.out(place, (row, column), (m, n), self.core(place) * self.machine.sums + sums)
 
-            found += self.each([self.ranges(0, zone), self.ranges(1, other), (range(1), range(1))], out)
-        return found
+        def out(place: Place, m: int, n: int) -> Nodes:
+            row = (at[0] * self.plan.spread(0) + self.index(place, 0)) * bm
+            column = (at[1] * self.plan.spread(1) + self.index(place, 1)) * bn
+            return self.out(place, (row, column), (m, n), self.core(place) * self.machine.sums + sums)
+
+        return self.having(these, (range(1), range(1)), out)
 
     def out(self, place: Place, first: tuple[Affine, Affine], size: tuple[int, int], acc: Affine) -> Nodes:
         """What a core does with a block of finished sums at ``acc``: its ``first`` tile of C and its ``size``."""
         dram = (first[0] * self.gemm.n + first[1]) * TILE_BYTES + self.c
         return [Instr.make("store", acc=acc, dram=dram, rows=size[0], cols=size[1], h0=self.gemm.n * TILE_BYTES,
-                           relu=int(self.relu))]
-
-
-def _pairs(these: tuple[Wave, Wave]) -> Iterator[tuple[Zone, Zone]]:
-    for zone in these[0].zones:
-        for other in these[1].zones:
-            yield zone, other
-
-
-def _peeled(found: tuple[Wave, ...], peel: bool) -> Iterator[tuple[Wave, bool]]:
-    """Runs of waves, the first wave apart if asked; with each whether it begins with the first wave."""
-    for wave in found:
-        if peel and wave.first == 0 and wave.count > 1:
-            yield Wave(0, 1, wave.zones), True
-            yield Wave(1, wave.count - 1, wave.zones), False
-        else:
-            yield wave, wave.first == 0
+                           relu=0)]

@@ -4,33 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper import cache
+from archloom.mapper import workload as wl
 from archloom.mapper.mapping import Mapping
-from archloom.mapper.spatial.attention import Attention, AttentionPlan
+from archloom.mapper.spatial.arrays import Grid
+from archloom.mapper.spatial.attention import Attention
 from archloom.mapper.spatial.batched import Product
-from archloom.mapper.spatial.chain import ChainPlan
 from archloom.mapper.spatial.convolution import Convolution
 from archloom.mapper.spatial.epilogue import Epilogue
-from archloom.mapper.spatial.grid import Grid
 from archloom.mapper.spatial.machine import SIDE, Machine
-from archloom.mapper.spatial.parts import Contraction, PartedPlan
-from archloom.mapper.spatial.plan import Plan
-from archloom.mapper.spatial.sweep import Sweep, SweepPlan
+from archloom.mapper.spatial.plan import PLANS, PartedPlan, Plan
 from archloom.mapper.spatial.workloads import AnyPlan, AnyWork, emitted, search_workload
+from archloom.mapper.workload import Workload
 from archloom.oracle.errors import MappingError
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.mapper import workload as wl
-    from archloom.mapper.workload import Workload
-    from archloom.oracle.stream import Stream
-
-
-def described(kind: str, spread: str) -> str:
-    """The plan in a mapping's ``spread`` as one line."""
-    return str(_kind(kind).from_json(spread))
+from archloom.oracle.stream import Stream
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,17 +42,8 @@ class MeshPlanner:
 
     def emit(self, workload: "Workload", mapping: Mapping) -> "Stream":
         """The stream of a mapping that :meth:`find` gave; MappingError for another."""
-        plan = _kind(workload.kind).from_json(mapping.spread)
+        plan = PLANS.get(workload.kind, PartedPlan).from_json(mapping.spread)
         return replace(emitted(work_of(workload), plan, self.machine), name=workload.name)
-
-
-_PLANS: dict[str, "type[AttentionPlan | ChainPlan | SweepPlan]"] = {
-    "attention": AttentionPlan, "chain": ChainPlan, "sweep": SweepPlan}
-
-
-def _kind(kind: str) -> "type[AttentionPlan | ChainPlan | SweepPlan | PartedPlan]":
-    """The plans of workloads of a kind."""
-    return _PLANS.get(kind, PartedPlan)
 
 
 def _mapping(kind: str, plan: AnyPlan) -> Mapping:
@@ -81,18 +61,8 @@ def work_of(workload: "Workload") -> AnyWork:
         return attention_of(workload)
     if workload.chain is not None:
         return workload.chain
-    return sweep_of(workload) if workload.kind == "sweep" else contraction_of(workload)
-
-
-def sweep_of(workload: "Workload") -> Sweep:
-    """The sweep that a workload is; MappingError for another workload."""
-    if workload.sweep is None:
-        raise MappingError(f"{workload.name}: expected a sweep, found {workload.kind}")
-    return workload.sweep
-
-
-def contraction_of(workload: "Workload") -> Contraction:
-    """The product or convolution that a workload in tiles is; MappingError for another workload."""
+    if workload.sweep is not None:
+        return workload.sweep
     return convolution_of(workload) if workload.kind == "conv2d" and workload.tile == SIDE else product_of(workload)
 
 
@@ -126,8 +96,6 @@ def convolution(
 ) -> "Workload":
     """A ``conv2d`` in tiles; ``c`` and ``o`` are channels of each of ``groups``. MappingError for a ``grid`` on
     which it cannot lie."""
-    from archloom.mapper import workload as wl
-
     made = Convolution(n, h, w, c * groups, o * groups, (kh, kw), stride, padding, dilation, groups,
                        Epilogue(bias=epilogue.bias, residual=epilogue.residual), grid)
     return wl.tiled_conv2d(

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 import numpy as np
 
+from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA, ArchitectureGraph, FunctionalUnit, Link, MemoryInterface
+from archloom.acadl_models.acadl.edges import EdgeKind
 from archloom.mapper.hardware import Port
 from archloom.mapper.spatial.queues import Queues
 from archloom.oracle.errors import TargetError
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph, FunctionalUnit, Link, MemoryInterface
-    from archloom.acadl_models.acadl.edges import EdgeKind
 
 TILE_BYTES = 2048
 """A tile of 32 x 32 numbers of 16 bits."""
@@ -83,6 +81,19 @@ class Machine:
         counters = (("semaphores", self.semaphores),) if self.semaphores else ()
         return ("cores", self.cores), *counters, ("stats", self.stats), ("sums", self.sums), ("tiles", self.tiles)
 
+    def misfits(self, rows: int, columns: int) -> Iterator[str]:
+        """What is wrong with loops that are spread over so many rows and columns."""
+        for name, cores, extent in (("rows", rows, self.rows), ("columns", columns, self.columns)):
+            if cores != extent:
+                yield f"it spreads loops over {cores} {name}, of which there are {extent}"
+
+    def shortages(self, *needs: int, statistics: str = "statistics") -> Iterator[str]:
+        """Of what a core needs more than it holds, of tiles of operands, sums, and statistics."""
+        kinds = ("tiles of operands", "sums", statistics)
+        for what, needed, held in zip(kinds, needs, (self.tiles, self.sums, self.stats)):
+            if needed > held:
+                yield f"it needs {needed} {what} in a core, which holds {held}"
+
     @overload
     def product(self, m: int, n: int, k: int) -> int: ...
     @overload
@@ -127,8 +138,6 @@ class _Reader:
         self.memory = _storage(graph, graph.buffers["hbm"][0].storage)
 
     def machine(self) -> Machine:
-        from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA
-
         graph, memory = self.graph, self.memory
         array = self.array()
         one, two = (self.cycles("matmul", m=m, n=1, k=1) for m in (1, array + 1))
@@ -158,8 +167,6 @@ class _Reader:
 
     def column_sums(self) -> int:
         """What comes in a cycle from the core below the first, or from the one to its right if there is none."""
-        from archloom.acadl_models.acadl import READ_DATA
-
         places, columns = self.graph.buffers["acc"], self.graph.dims["columns"]
         below = places[min(columns, len(places) - 1)] if len(places) > 1 else places[0]
         link = self.graph.link(_storage(self.graph, below.storage), self.of("reduce")[0], READ_DATA)
@@ -167,8 +174,6 @@ class _Reader:
 
     def branches(self, port: "Link | None") -> int:
         """What a branch of a tree carries: a link through which the cores' L1 is written, other than their port."""
-        from archloom.acadl_models.acadl import WRITE_DATA
-
         ports = {id(link) for unit in self.of("load") for link in self.links(unit, WRITE_DATA)} if port else set()
         found = [link for link in self.links(self.of("multicast_down")[0], WRITE_DATA) if id(link) not in ports]
         return found[0].bandwidth if found else 0
@@ -197,8 +202,6 @@ class _Reader:
                 f"{error}; known are {', '.join((*values, *self.graph.parameters))}") from error
 
     def links(self, unit: "FunctionalUnit", kind: "EdgeKind") -> list["Link"]:
-        from archloom.acadl_models.acadl import READ_DATA
-
         places = self.graph.reads(unit) if kind is READ_DATA else self.graph.writes(unit)
         found = (self.graph.link(place, unit, kind) for place in places)  # type: ignore[arg-type]
         return [link for link in found if link is not None]
@@ -219,8 +222,6 @@ class _Reader:
 
 
 def _storage(graph: "ArchitectureGraph", name: str) -> "MemoryInterface":
-    from archloom.acadl_models.acadl import MemoryInterface
-
     place = graph[name]
     if not isinstance(place, MemoryInterface):
         raise TargetError(f"graph {graph.name!r} is no mesh of cores: {name} is no memory")

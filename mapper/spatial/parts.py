@@ -7,21 +7,18 @@ value. Products may bring an epilogue with them (:mod:`archloom.mapper.spatial.e
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from archloom.mapper.spatial.bounds import check, footprint
 from archloom.mapper.spatial.cost import Around, cycles
 from archloom.mapper.spatial.epilogue import SLOTS, Epilogue
 from archloom.mapper.spatial.machine import SIDE, Machine
-from archloom.mapper.spatial.plan import PATTERNS, Plan, TileGemm
-from archloom.mapper.spatial.space import EVERYTHING, Column, Columns, Rules, Space, space
+from archloom.mapper.spatial.plan import ACROSS, DOWN, PartedPlan, TileGemm
+from archloom.mapper.spatial.space import EVERYTHING, Column, Columns, Rules, Space, check, divisors, footprint, space
 from archloom.oracle.errors import MappingError
 
 
@@ -84,34 +81,6 @@ class Contraction(ABC):
         return (*found, ("C", whole))
 
 
-@dataclass(frozen=True, order=True)
-class PartedPlan:
-    """``parts``: into how many parts the rows and the columns of the mesh are cut; ``plan``: of a product on a part."""
-
-    parts: tuple[int, int]
-    plan: Plan
-
-    def __str__(self) -> str:
-        """One line, such as ``2x1 parts, 4x4x2 rows m4 ...``."""
-        return f"{self.parts[0]}x{self.parts[1]} parts, {self.plan}"
-
-    def to_json(self) -> str:
-        """Canonical JSON text; :meth:`from_json` gives the equal plan."""
-        return json.dumps({"parts": self.parts, "plan": asdict(self.plan)}, separators=(",", ":"))
-
-    @staticmethod
-    def from_json(text: str) -> "PartedPlan":
-        """The plan written by :meth:`to_json`; MappingError for anything else."""
-        try:
-            fields: Any = json.loads(text)
-            rows, columns = (int(v) for v in fields["parts"])
-            if min(rows, columns) < 1 or set(fields) != {"parts", "plan"}:
-                raise ValueError("parts must be two numbers of at least 1, beside a plan")
-            return PartedPlan((rows, columns), Plan.from_json(json.dumps(fields["plan"])))
-        except (ValueError, TypeError, KeyError) as error:
-            raise MappingError(f"expected the JSON form of a plan on parts, found {text[:80]!r}: {error}") from error
-
-
 def part_of(machine: Machine, parts: tuple[int, int]) -> Machine:
     """A part of the mesh as a machine of its own."""
     return replace(machine, rows=machine.rows // parts[0], columns=machine.columns // parts[1])
@@ -123,9 +92,7 @@ def check_parts(work: Contraction, plan: PartedPlan, machine: Machine) -> None:
         if extent % count:
             raise MappingError(f"plan {plan}: {extent} {name} cannot be cut into {count} equal parts")
     check(work.gemm, plan.plan, part_of(machine, plan.parts))
-    faults = list(_faults(work, plan, machine))
-    if faults:
-        raise MappingError(f"plan {plan} for {work}: " + "; ".join(faults))
+    plan.check(work, _faults(work, plan, machine))
 
 
 def _faults(work: Contraction, plan: PartedPlan, machine: Machine) -> Iterator[str]:
@@ -169,7 +136,7 @@ class PartedSpace:
 def parted_space(work: Contraction, machine: Machine, rules: Rules = EVERYTHING) -> PartedSpace:
     """All candidates that fit; ways to cut the mesh that leave parts without a product only where there are no others.
     """
-    ways = [(r, c) for r in _divisors(machine.rows) for c in _divisors(machine.columns)
+    ways = [(r, c) for r in divisors(machine.rows) for c in divisors(machine.columns)
             if machine.rows != machine.columns or r >= c]
     used = [(r, c) for r, c in ways if r * c <= work.problems]
     if work.splits is not None:
@@ -183,16 +150,11 @@ def parted_space(work: Contraction, machine: Machine, rules: Rules = EVERYTHING)
     return PartedSpace(machine, tuple(used), tuple(spaces))
 
 
-def _divisors(extent: int) -> list[int]:
-    return [d for d in range(1, extent + 1) if extent % d == 0]
-
-
 def _allowed(work: Contraction, parts: tuple[int, int], found: Space) -> Columns:
     c = found.columns
     keep = np.ones(len(found), np.bool_)
     if parts != (1, 1):
-        trees = [PATTERNS.index(name) for name in ("down", "across")]
-        keep &= ~np.isin(c["way_a"], trees) & ~np.isin(c["way_b"], trees)
+        keep &= ~np.isin(c["way_a"], (DOWN, ACROSS)) & ~np.isin(c["way_b"], (DOWN, ACROSS))
     split = split_of(found)
     for number in np.unique(split).tolist():
         depths = work.depths(number)

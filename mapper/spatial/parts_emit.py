@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 
-from archloom.mapper.spatial.emit import ZERO, Emitter, Nodes, Place, repeat
+from archloom.mapper.spatial.convolution import PIXEL, Convolution, Places
+from archloom.mapper.spatial.emit import ZERO, Emitter, Nodes, Place, Wave, repeat, repeat_waves, waves
 from archloom.mapper.spatial.epilogue import SLOTS, Beside, finished
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from archloom.mapper.spatial.parts import Contraction, PartedPlan, check_parts
-from archloom.mapper.spatial.placing import placed, program
-from archloom.mapper.spatial.zones import Wave, waves
+from archloom.mapper.spatial.parts import Contraction
+from archloom.mapper.spatial.plan import PartedPlan
 from archloom.oracle.affine import Affine
-from archloom.oracle.stream import Instr, Stream
+from archloom.oracle.stream import Instr
 
 _NO_WAVE = Wave(0, 0, ())
 
@@ -32,13 +33,10 @@ class PartedEmitter(Emitter):
     """Blocks of sums that a core has stored before."""
 
     def nodes(self) -> Nodes:
-        """The whole program: waves of products, each dealt out to the parts."""
-        found: Nodes = [Instr.make("launch")]
+        """The program after the launch: waves of products, each dealt out to the parts."""
         turns = prod(last.first + last.count for last in (self.waves(0)[-1], self.waves(1)[-1]))
-        for wave in waves(self.work.problems, 1, *self.parts):
-            found += repeat("wp", range(wave.first, wave.first + wave.count), lambda at, wave=wave: replace(  # type: ignore[misc]
-                self, wave_of=wave, at=at, turns=at * turns).blocks())
-        return found
+        return repeat_waves("wp", waves(self.work.problems, 1, *self.parts), lambda at, wave: Emitter.nodes(
+            replace(self, wave_of=wave, at=at, turns=at * turns)))
 
     def each(self, spans: list[tuple[range, range]], body: Callable[[Place], Nodes]) -> Nodes:
         """Loops over the cores of every part that has a product, whose places along m, n and k lie in ``spans``."""
@@ -74,14 +72,151 @@ class PartedEmitter(Emitter):
         return self.core(place) * self.machine.tiles + self.turn % SLOTS * room + (self.region(0) + self.region(1))
 
 
-def emit_parts(
-    work: Contraction, plan: PartedPlan, machine: Machine, emitter: type[PartedEmitter], name: str
-) -> Stream:
-    """The stream; all tensors lie in tiles. MappingError if the plan does not fit."""
-    check_parts(work, plan, machine)
-    tensors = placed(work.tensors())
-    where = {tensor.name: tensor.address for tensor in tensors}
-    body = emitter(
-        work.gemm, plan.plan, machine, where["A"], where["B"], where["C"], work.epilogue.relu, work=work,
-        parts=plan.parts, bias=where.get("bias", 0), residual=where.get("residual", 0)).nodes()
-    return program(machine, tensors, body, name)
+def parted_nodes(
+    work: Contraction, plan: PartedPlan, machine: Machine, where: Mapping[str, int], emitter: type[PartedEmitter]
+) -> Nodes:
+    """The program after the launch; all tensors lie in tiles."""
+    return emitter(
+        work.gemm, plan.plan, machine, where["A"], where["B"], where["C"], work=work, parts=plan.parts,
+        bias=where.get("bias", 0), residual=where.get("residual", 0)).nodes()
+
+
+@dataclass(frozen=True)
+class Run:
+    """Steps that are alike: of the reduction the ``first`` tile, how many steps, and the depth of each.
+
+    A step takes ``ys x xs`` places of the filter in ``places`` and ``cols`` tiles of channels of each; its first pixel
+    lies at ``start``, in bytes from the problem's first, and that of the next step ``stride`` bytes further.
+    """
+
+    first: int
+    count: int
+    places: Places
+    ys: int
+    xs: int
+    cols: int
+    start: int
+    stride: int
+
+    @property
+    def depth(self) -> int:
+        return self.ys * self.xs * self.cols
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvolutionEmitter(PartedEmitter):
+    """The program of a :class:`Convolution`."""
+
+    work: Convolution
+
+    @property
+    def channels(self) -> int:
+        """Tiles of channels of a core."""
+        return self.work.blocks // self.plan.spread(2)
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        """All steps of the reduction."""
+        return tuple(self._runs())
+
+    def _runs(self) -> Iterator[Run]:
+        image, first, bk = self.work, 0, self.plan.block[2]
+        plane, line, blocks = image.plane * TILE_BYTES, image.line * PIXEL, self.channels
+        for p in image.phases:
+            origin, row = p.phase * image.blocks * plane + p.shift * PIXEL, p.xs * blocks
+            if bk >= p.ys * row:
+                yield Run(first, 1, p, p.ys, p.xs, blocks, origin, 0)
+            elif bk >= row:
+                yield Run(first, p.ys, p, 1, p.xs, blocks, origin, p.dy * line)
+            elif bk == blocks:
+                for y in range(p.ys):
+                    yield Run(first + y * row, p.xs, p, 1, 1, blocks, origin + y * p.dy * line, p.dx * PIXEL)
+            else:
+                for number in range(p.ys * p.xs):
+                    y, x = divmod(number, p.xs)
+                    start, (whole, rest) = origin + y * p.dy * line + x * p.dx * PIXEL, divmod(blocks, bk)
+                    at = first + number * blocks
+                    yield Run(at, whole, p, 1, 1, bk, start, bk * plane)
+                    if rest:
+                        yield Run(at + whole * bk, 1, p, 1, 1, rest, start + whole * bk * plane, 0)
+            first += p.ys * row
+
+    def nodes(self) -> Nodes:
+        return [*self.around(), *super().nodes()]
+
+    def around(self) -> Nodes:
+        """Zeros in the tiles before and behind the images of a result on a grid, from sums that are still zero."""
+        image, machine = self.work, self.machine
+        if image.grid is None:
+            return []
+        problems, columns, tiles = image.stored[:3]
+        lead, behind = image.grid[2], image.grid[2] + self.gemm.m
+
+        def zeros(column: Affine, tile: Affine) -> Nodes:
+            acc = column % machine.cores * machine.sums + (machine.sums - 1)
+            dram = (column * tiles + tile) * TILE_BYTES + self.c
+            return [Instr.make("store", acc=acc, dram=dram, rows=1, cols=1, h0=0, relu=0)]
+
+        return [node for number, span in enumerate((range(lead), range(behind, tiles))) for node in repeat(
+            f"z{number}", range(problems * columns), lambda column, span=span: repeat(  # type: ignore[misc]
+                "zt", span, lambda tile: zeros(column, tile)))]
+
+    def steps(self, rising: bool) -> tuple[tuple[int, int, int], ...]:
+        return tuple((run.first, run.count, run.depth) for run in self.runs)
+
+    def mnemonic(self, loop: int, pattern: str) -> str:
+        if loop == 1 and self.channels == self.work.blocks:
+            return super().mnemonic(loop, pattern)
+        return "load_windows" if pattern == "none" else f"windows_{pattern}"
+
+    def source(
+        self, loop: int, place: Place, first: tuple[Affine, Affine], size: tuple[int, int]
+    ) -> tuple[Affine, dict[str, Affine | int]]:
+        gemm, image, at = self.gemm, self.work, first[0]
+        part = self.index(place, 2)
+        k = first[1] - part * self.depth
+        run = next(run for run in self.runs if run.first == k.constant)
+        if loop == 1:
+            return self.filter(place.problem * gemm.k, at, k, part, run, size[0])
+        phases = max(p.phase for p in image.phases) + 1
+        problem = place.problem * (phases * image.blocks * image.plane)
+        step = (k - run.first) // run.depth
+        before = part * (self.channels * image.plane)
+        dram = (problem + before + at) * TILE_BYTES + step * run.stride + (run.start + self.a)
+        return dram, {
+            "rows": size[0], "ys": run.ys, "xs": run.xs, "cols": run.cols, "h0": TILE_BYTES,
+            "hy": run.places.dy * image.line * PIXEL, "hx": run.places.dx * PIXEL, "hc": image.plane * TILE_BYTES,
+            "r0": run.depth,
+        }
+
+    def out(self, place: Place, first: tuple[Affine, Affine], size: tuple[int, int], acc: Affine) -> Nodes:
+        image, gemm = self.work, self.gemm
+        if image.grid is None:
+            return super().out(place, first, size, acc)
+        rows, line, lead = image.grid
+        far = image.stored[2] * TILE_BYTES
+        dram = (place.problem * gemm.n + first[1]) * far + (first[0] + lead) * TILE_BYTES
+        bias = first[1] + (place.problem * gemm.n if image.biases > 1 else 0)
+        beside = Beside(bias * (2 * SIDE) + self.bias, dram + self.residual, self.beside(place), TILE_BYTES, far)
+        store = Instr.make(
+            "store_places", acc=acc, dram=dram + self.c, rows=size[0], cols=size[1], hc=far,
+            relu=image.epilogue.clipped, first=first[0] * SIDE, line=line, width=image.result[1], period=rows,
+            height=image.result[0], count=image.batch * rows * line)
+        return [*finished(image.epilogue, acc, size, beside), store]
+
+    def filter(
+        self, problem: Affine, at: Affine, k: Affine, part: Affine, run: Run, columns: int
+    ) -> tuple[Affine, dict[str, Affine | int]]:
+        """The filter's tiles for a step at ``k`` of a core that has the ``part`` of the channels of each place."""
+        blocks, whole, width = self.channels, self.work.blocks, self.gemm.n * TILE_BYTES
+        if blocks == whole:
+            dram = ((problem + k) * self.gemm.n + at) * TILE_BYTES + self.b
+            return dram, {"rows": run.depth, "cols": columns, "h0": width}
+        # steps of some channels stay at their place, others are whole places
+        place = Affine(run.first // blocks) if run.depth < blocks else k // blocks
+        channel = k - place * blocks
+        row = problem + place * whole + channel + part * blocks
+        return (row * self.gemm.n + at) * TILE_BYTES + self.b, {
+            "rows": run.ys * run.xs, "ys": run.cols, "xs": 1, "cols": columns, "h0": whole * width, "hy": width,
+            "hx": 0, "hc": TILE_BYTES, "r0": run.cols * columns,
+        }

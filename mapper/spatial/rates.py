@@ -7,19 +7,20 @@ where the counts are.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA, ArchitectureGraph, DataStorage
+from archloom.acadl_models.timing.energy import energy, has_energy
+from archloom.acadl_models.timing.machine import bind
+from archloom.acadl_models.timing.result import TimingResult
+from archloom.mapper.spatial.emit import ISA
 from archloom.mapper.spatial.machine import TILE_BYTES, Machine
-from archloom.mapper.spatial.placing import ISA
+from archloom.mapper.spatial.timing import isa_of, simulated
 from archloom.oracle.errors import MappingError
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.acadl_models.timing.result import TimingResult
-    from archloom.oracle.stream import Stream
+from archloom.oracle.resolve import resolve
+from archloom.oracle.stream import Instr, Stream
 
 Joules = NDArray[np.float64]
 
@@ -47,8 +48,6 @@ class Rates:
     @staticmethod
     def of(graph: "ArchitectureGraph") -> "Rates":
         """What a graph of :mod:`archloom.acadl_models.mesh` states; MappingError where it states no energies."""
-        from archloom.acadl_models.timing.energy import has_energy
-
         if not has_energy(graph):
             raise MappingError(f"graph {graph.name!r} states no energies: plans can only be chosen by time")
         l1, stat, memory = (
@@ -56,8 +55,7 @@ class Rates:
         product, vector = (
             next(u for u in graph.functional_units if name in u.to_process).joules_of(name) or 0.0
             for name in ("matmul", "rescale"))
-        way, row, column = (
-            _link(graph, name, "hbm", True) for name in ("load", "multicast_row", "multicast_column"))
+        way, row, column = (_link(graph, name, "hbm", True) for name in ("load", "multicast_row", "multicast_column"))
         watts = sum(place.leakage_watts or 0.0 for place in graph.objects.values())
         return Rates(
             product, vector, l1, stat, memory, way, row, column, _link(graph, "forward", "l1", False),
@@ -77,17 +75,12 @@ class Rates:
         """Of one instruction, whose addresses need not be given: it is simulated by itself."""
         key = mnemonic, *sorted(attributes.items())
         if key not in self._known:
-            from archloom.mapper.spatial.timing import simulated
-
             stream = self._alone(mnemonic, attributes)
             found = measured_joules(stream, self.graph, simulated(stream, self.graph))
             self._known[key] = found
         return self._known[key]
 
     def _alone(self, mnemonic: str, attributes: dict[str, int]) -> "Stream":
-        from archloom.mapper.spatial.timing import isa_of
-        from archloom.oracle.stream import Instr, Stream
-
         names = isa_of(self.graph).instruction(mnemonic).attributes
         values = {name: attributes.get(name, 0) for name in names}
         parameters = Machine.of(self.graph).isa_parameters
@@ -109,8 +102,6 @@ def _stated(place: object, figure: str) -> float:
 
 def _link(graph: "ArchitectureGraph", mnemonic: str, buffer: str, reads: bool) -> float:
     """Joules of a byte on the first link over which a unit reads from a buffer, or writes to it."""
-    from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA, DataStorage
-
     unit = next((u for u in graph.functional_units if mnemonic in u.to_process), None)
     if unit is None:
         return 0.0
@@ -121,9 +112,4 @@ def _link(graph: "ArchitectureGraph", mnemonic: str, buffer: str, reads: bool) -
 
 def measured_joules(stream: "Stream", graph: "ArchitectureGraph", timing: "TimingResult") -> float:
     """Joules of a simulated stream; GraphError where they are not determined."""
-    from archloom.acadl_models.timing.energy import energy
-    from archloom.acadl_models.timing.machine import bind
-    from archloom.mapper.spatial.timing import isa_of
-    from archloom.oracle.resolve import resolve
-
     return energy(bind(graph, resolve(stream, isa_of(graph))), timing).joules

@@ -9,10 +9,12 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from archloom.mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
+from archloom.mapper.spatial.arrays import from_tiles
+from archloom.mapper.spatial.emit import Shapes
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from archloom.mapper.spatial.plan import Pair
 from archloom.mapper.spatial.space import Column
-from archloom.mapper.spatial.sweep import Numbers, Pair, Step, Sweep
+from archloom.mapper.spatial.sweep import Numbers, Step, Sweep
 from archloom.oracle.errors import MappingError
 
 Reduced = Literal["sum", "mean", "max"]
@@ -86,19 +88,13 @@ class Rows(Sweep):
     def ahead(self, loads: Numbers, n: Column) -> Numbers:
         return 0 * n + self.tiles[1]
 
-    def tensors(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    def tensors(self) -> Shapes:
         m, n = self.tiles
         result = (1, m, 1 if self.reduced else n, SIDE, SIDE)
         return (("X", (1, m, n, SIDE, SIDE)), *((name, (1, n, SIDE)) for name in self.weights), ("Z", result))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the operands as arrays."""
         return {"X": (self.rows, self.columns), **dict.fromkeys(self.weights, (self.columns,))}
-
-    def pack(self, arrays: Mapping[str, NDArray[np.float16]]) -> dict[str, NDArray[np.float16]]:
-        """The operands as they lie in memory; MappingError for other names or shapes than :meth:`shapes`."""
-        given = check_arrays(self.shapes(), arrays)
-        return {name: to_tiles(a[None]) if a.ndim == 2 else in_tiles(a[None]) for name, a in given.items()}
 
     def unpack(self, result: NDArray[np.float16]) -> NDArray[np.float16]:
         """The result, ``(rows, columns)`` or ``(rows,)``, from its tiles."""
@@ -125,10 +121,6 @@ class Columns(Sweep):
                 f"{self}: every extent must be at least 1, and the kind one of {', '.join(get_args(Reduced))}")
 
     @property
-    def fixed(self) -> Pair:
-        return 0, 0
-
-    @property
     def spreadable(self) -> Pair:
         return int(self.kind != "max"), 1
 
@@ -140,8 +132,7 @@ class Columns(Sweep):
 
     def step(self, step: Step) -> Numbers:
         load = step.load + step.latency
-        found: Numbers = np.where(
-            step.slots > 1, np.maximum(step.vector, load / step.slots), step.vector + load)
+        found: Numbers = np.where(step.slots > 1, np.maximum(step.vector, load / step.slots), step.vector + load)
         return found
 
     def combining(self, found: Mapping[str, Column], machine: Machine) -> Numbers:
@@ -149,17 +140,12 @@ class Columns(Sweep):
         combined: Numbers = rounds * found["bn"] * (2 * TILE_BYTES / machine.sum_bytes)
         return combined
 
-    def tensors(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    def tensors(self) -> Shapes:
         m, n = self.tiles
         return ("X", (1, m, n, SIDE, SIDE)), ("Z", (1, 1, n, SIDE, SIDE))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the operands as arrays."""
         return {"X": (self.rows, self.columns)}
-
-    def pack(self, arrays: Mapping[str, NDArray[np.float16]]) -> dict[str, NDArray[np.float16]]:
-        """The operand as it lies in memory; MappingError for another name or shape than :meth:`shapes`."""
-        return {"X": to_tiles(check_arrays(self.shapes(), arrays)["X"][None])}
 
     def unpack(self, result: NDArray[np.float16]) -> NDArray[np.float16]:
         """The result ``(columns,)`` from its tiles."""

@@ -11,17 +11,15 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias, Union
+from typing import TypeAlias, Union
 
+from archloom.acadl_models import acadl
 from archloom.mapper.compute import Compute, computes
 from archloom.mapper.hardware import Port
+from archloom.mapper.spatial.affine_map import Point
 from archloom.mapper.spatial.df import ComputeUnit, Cores, Item, Memories, Scalar
-from archloom.mapper.spatial.fitting import Point
 from archloom.oracle.errors import TargetError
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph, DataStorage, FunctionalUnit, Link, RegisterFile
-    from archloom.oracle.taidl.isa import Isa
+from archloom.oracle.taidl.isa import Isa
 
 HBM = "hbm"
 """The buffer that is the global memory."""
@@ -44,7 +42,7 @@ class Instances:
 Place: TypeAlias = tuple[str, Point]
 """The name of a set of memories, and which of them."""
 
-Storage: TypeAlias = Union["DataStorage", "RegisterFile"]
+Storage: TypeAlias = Union["acadl.DataStorage", "acadl.RegisterFile"]
 
 
 def family(name: str) -> tuple[str, Point]:
@@ -63,7 +61,7 @@ def share(rate: int, parts: int) -> int | float:
     return rate // parts if rate % parts == 0 else round(rate / parts, 6)
 
 
-def _facts(unit: "FunctionalUnit") -> tuple[object, ...]:
+def _facts(unit: "acadl.FunctionalUnit") -> tuple[object, ...]:
     """What is equal in units that are alike."""
     each = [(name, str(unit.latency_of(name)), str(unit.interval_of(name))) for name in sorted(unit.to_process)]
     return (*each, unit.in_flight)
@@ -72,7 +70,7 @@ def _facts(unit: "FunctionalUnit") -> tuple[object, ...]:
 class Sets:
     """Cores with their units, and memories, of a graph whose units do what ``isa`` says."""
 
-    def __init__(self, graph: "ArchitectureGraph", isa: "Isa") -> None:
+    def __init__(self, graph: "acadl.ArchitectureGraph", isa: "Isa") -> None:
         self.graph, self.isa = graph, isa
         self.dims: dict[str, int] = {}
         self.names: set[str] = set()
@@ -88,6 +86,9 @@ class Sets:
             key, index = family(name)
             known = self.extents.get(key, (0,) * len(index))
             self.extents[key] = tuple(max(a, b + 1) for a, b in zip(known, index))
+
+    def fault(self, text: str) -> TargetError:
+        return TargetError(f"graph {self.graph.name!r} has no view: {text}")
 
     # --- names and dimensions ------------------------------------------------------------------------------------
     def named(self, wanted: str) -> str:
@@ -145,7 +146,7 @@ class Sets:
             if key not in found:
                 found[key] = () if unit.name in self.moving else computes(self.graph, self.isa, unit)
         if not any(found.values()):
-            raise TargetError(f"graph {self.graph.name!r} has no view: no unit of it computes anything")
+            raise self.fault("no unit of it computes anything")
         if any(made.kind != "scalar" for work in found.values() for made in work):
             # counters beside units that work on many numbers at a time
             found = {key: tuple(made for made in work if made.kind != "scalar") for key, work in found.items()}
@@ -153,7 +154,7 @@ class Sets:
 
     def alike(self) -> None:
         """Units that compute are equal in all cores, and each core has them; TargetError names one that differs."""
-        first: dict[str, FunctionalUnit] = {}
+        first: dict[str, acadl.FunctionalUnit] = {}
         there: dict[str, set[Point]] = {}
         for unit in self.graph.functional_units:
             key = family(unit.name)[0]
@@ -162,15 +163,15 @@ class Sets:
             known = first.setdefault(key, unit)
             there.setdefault(key, set()).add(family(unit.name)[1])
             if _facts(unit) != _facts(known):
-                raise TargetError(f"graph {self.graph.name!r} has no view: {unit.name} differs from {known.name} in "
-                                  f"what it processes, or in its cycles")
+                raise self.fault(
+                    f"{unit.name} differs from {known.name} in what it processes, or in its cycles")
         for key, found in there.items():
             every = itertools.product(*map(range, self.extents[key]))
             lacking = next((index for index in every if index not in found), None)
             if lacking is not None:
-                raise TargetError(
-                    f"graph {self.graph.name!r} has no view: of {math.prod(self.extents[key])} units "
-                    f"{first[key].name}, ... only {len(found)} are there; {at(key, lacking)} is missing")
+                raise self.fault(
+                    f"of {math.prod(self.extents[key])} units {first[key].name}, ... only {len(found)} are there; "
+                    f"{at(key, lacking)} is missing")
 
     @cached_property
     def cores(self) -> dict[str, Instances]:
@@ -185,7 +186,7 @@ class Sets:
                 found[head] = Instances(self.named(base if base != "core" else "cores"), dims, extents or (1,))
         return found
 
-    def core(self, unit: "FunctionalUnit") -> tuple[Instances, Point] | None:
+    def core(self, unit: "acadl.FunctionalUnit") -> tuple[Instances, Point] | None:
         """The core of a unit; a graph of one core has all units in it."""
         head = self.head(unit.name)
         if head in self.cores and head:
@@ -217,17 +218,15 @@ class Sets:
 
     # --- memories ------------------------------------------------------------------------------------------------
     @cached_property
-    def ports(self) -> dict[str, "Link"]:
+    def ports(self) -> dict[str, "acadl.Link"]:
         """Links through which several units write a storage that is not read over them."""
-        from archloom.acadl_models.acadl import READ_DATA
-
         writers: dict[tuple[str, str], set[str]] = {}
         read, links = set(), {}
         for edge in self.graph.edges:
             if edge.link is None:
                 continue
             links[edge.link.name] = edge.link
-            if edge.kind is READ_DATA:
+            if edge.kind is acadl.READ_DATA:
                 read.add((edge.link.name, edge.source.name))
             else:
                 writers.setdefault((edge.link.name, edge.target.name), set()).add(edge.source.name)
@@ -249,10 +248,8 @@ class Sets:
 
     @cached_property
     def _memories(self) -> dict[str, tuple[Place, Instances]]:
-        from archloom.acadl_models.acadl import READ_DATA
-
         known: dict[str, list[str]] = {}
-        read = {edge.source.name for edge in self.graph.edges if edge.kind is READ_DATA}
+        read = {edge.source.name for edge in self.graph.edges if edge.kind is acadl.READ_DATA}
         for name in (*self.holds, *(cache.name for cache in self.graph.caches)):
             if name not in read and not self.graph.caches:
                 continue  # nobody reads it: it keeps an order, and no data
@@ -295,7 +292,7 @@ class Sets:
         found = {self.channels(name): name for name in storages}
         if len(found) > 1:
             each = ", ".join(f"{name}: {count}" for count, name in found.items())
-            raise TargetError(f"graph {self.graph.name!r} has no view: like memories differ in their channels ({each})")
+            raise self.fault(f"like memories differ in their channels ({each})")
         return next(iter(found))
 
     def channels(self, name: str) -> int:
@@ -342,35 +339,28 @@ class Sets:
             there = {spot[1] for names in mine for name in names for spot in self.spots(name)}
             lacking = next((p for p in itertools.product(*map(range, made.extents)) if p not in there), None)
             if lacking is not None:
-                raise TargetError(
-                    f"graph {self.graph.name!r} has no view: memories like {mine[0][0]} leave {lacking} of "
-                    f"{' x '.join(map(str, made.extents))} out")
+                extents = " x ".join(map(str, made.extents))
+                raise self.fault(f"memories like {mine[0][0]} leave {lacking} of {extents} out")
             sizes = {sum(map(self.size, names)) for names in mine}
             ports = {self.port(names[0], _ANY_SIZE) for names in mine}
             if len(ports) > 1:
-                raise TargetError(
-                    f"graph {self.graph.name!r} has no view: memories like {mine[0][0]} differ in their ports")
+                raise self.fault(f"memories like {mine[0][0]} differ in their ports")
             if len(sizes) > 1:
-                raise TargetError(
-                    f"graph {self.graph.name!r} has no view: the memories of {mine[0][0]} differ in size ({sizes})")
+                raise self.fault(f"the memories of {mine[0][0]} differ in size ({sizes})")
             yield Memories(made.name, made.dims, *self.port(mine[0][0], sizes.pop()))
 
     def size(self, name: str) -> int:
-        from archloom.acadl_models.acadl import MemoryInterface, RegisterFile, SetAssociativeCache
-
         place = self.graph[name]
-        if isinstance(place, RegisterFile):
+        if isinstance(place, acadl.RegisterFile):
             return max(1, place.data_width * len(place.registers) // 8)
-        if isinstance(place, (MemoryInterface, SetAssociativeCache)):
+        if isinstance(place, (acadl.MemoryInterface, acadl.SetAssociativeCache)):
             return place.size_bytes
-        raise TargetError(f"graph {self.graph.name!r} has no view: the size of {name} is not known")
+        raise self.fault(f"the size of {name} is not known")
 
     def port(self, name: str, size: int) -> tuple[int, int | float | None, int | None, int | None]:
         """Bytes, bytes a cycle of a port (None: as many as it holds), ports, latency; of each of its channels."""
-        from archloom.acadl_models.acadl import DataStorage
-
         place = self.graph[name]
-        if not isinstance(place, DataStorage):
+        if not isinstance(place, acadl.DataStorage):
             return size, None, None, None
         port = Port.of(place)
         width = port.bytes_per_cycle if port.bytes_per_cycle < size else None
@@ -384,6 +374,4 @@ class Sets:
 
     def path(self, storage: Storage) -> tuple[Storage, ...]:
         """The storage, and what lies behind a cache."""
-        from archloom.acadl_models.acadl import DataStorage
-
-        return self.graph.path(storage) if isinstance(storage, DataStorage) else (storage,)
+        return self.graph.path(storage) if isinstance(storage, acadl.DataStorage) else (storage,)

@@ -30,15 +30,18 @@ each loop:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.plan import LEVELS, PATTERNS, Pattern, Plan, Spread, TileGemm
+from archloom.mapper.spatial.plan import LEVELS, PATTERNS, Pair, Pattern, Plan, Spread, TileGemm
+
+P = TypeVar("P")
 
 Column: TypeAlias = NDArray[np.int64]
 Columns: TypeAlias = dict[str, Column]
@@ -52,21 +55,17 @@ DEPTHS = (1, 2, 4, 8, 16, 32)
 
 @dataclass(frozen=True)
 class Rules:
-    """What plans may do: patterns of each operand, whether tiles may be kept, spreads; all by default.
+    """What plans may do: patterns of each operand, whether tiles may be kept; all by default.
 
-    ``spreads``: pairs of spreads over rows and columns; None: every one. ``outputs``: blocks of sums that a core may
+    ``outputs``: blocks of sums that a core may
     hold; ``rising``: whether the first steps may be shallower than the others.
     """
 
-    a: frozenset[str] = frozenset(PATTERNS)
-    b: frozenset[str] = frozenset(PATTERNS)
-    levels: frozenset[str] = frozenset(LEVELS)
-    spreads: tuple[tuple[Spread, Spread], ...] | None = None
-    slots: tuple[int, ...] = SLOTS
+    a: tuple[str, ...] = PATTERNS
+    b: tuple[str, ...] = PATTERNS
+    levels: tuple[str, ...] = LEVELS
     outputs: int = 2
     rising: bool = True
-    whole_blocks: bool = field(default=False)
-    """Whether a core's share of C must be as few blocks as fit, as fixed templates have it."""
     splits: tuple[int, ...] | None = None
     """Over how many cores the reduction may be spread; None: over any number that divides it."""
     depths: tuple[int, ...] = DEPTHS
@@ -74,16 +73,8 @@ class Rules:
     beside: tuple[int, int] = (0, 0)
     """Tiles of L1 for each column of tiles of a block of C, and for each tile of it, beside the operands."""
 
-    @property
-    def text(self) -> str:
-        """The same in every process for equal rules, and another one for others."""
-        values = (getattr(self, name) for name in self.__dataclass_fields__)
-        return repr([sorted(v) if isinstance(v, frozenset) else v for v in values])
-
 
 EVERYTHING = Rules()
-PAPER = Rules(outputs=1, rising=False)
-"""What the TL paper's plans may do: steps that are all alike, and one block of sums."""
 
 LEADS = (1, 2, 4, 8)
 """Depths of the first step in tiles, where it is shallower than the others."""
@@ -112,6 +103,26 @@ class Space:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Table(Generic[P]):
+    """Candidates in columns, and the plan that a row of them stands for."""
+
+    columns: Columns
+    plan_of: Callable[[dict[str, int]], P]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def plan(self, i: int) -> P:
+        """Candidate ``i``."""
+        return self.plan_of({name: int(column[i]) for name, column in self.columns.items()})
+
+
+def joined(parts: Sequence[Columns], names: Iterable[str]) -> Columns:
+    """The rows of all parts, one after the other."""
+    return {name: np.concatenate([np.zeros(0, np.int64), *(part[name] for part in parts)]) for name in names}
+
+
 def risen(found: Space, rows: NDArray[np.int64]) -> Space:
     """The candidates ``rows``, each also with every depth of the first step that is less than that of the others."""
     leads = np.array((0, *LEADS), np.int64)
@@ -129,7 +140,7 @@ def space(gemm: TileGemm, machine: Machine, rules: Rules = EVERYTHING) -> Space:
     """All candidates that fit the machine."""
     spreads: list[tuple[Spread, Spread, Literal["rows", "columns"]]] = []
     parts: list[Columns] = []
-    for rows, columns in rules.spreads or tuple(_spreads(gemm, machine, rules.splits)):
+    for rows, columns in _spreads(gemm, machine, rules.splits):
         both = any(r > 1 and c > 1 for r, c in zip(rows[:2], columns[:2]))
         outers: tuple[Literal["rows", "columns"], ...] = ("rows", "columns") if both else ("rows",)
         part = _candidates(gemm, machine, rules, rows, columns)
@@ -137,18 +148,14 @@ def space(gemm: TileGemm, machine: Machine, rules: Rules = EVERYTHING) -> Space:
             for outer in outers:
                 parts.append({**part, "spread": np.full(len(part["bm"]), len(spreads))})
                 spreads.append((rows, columns, outer))
-    names = (
-        "spread", "bm", "bn", "bk", "nm", "keep_a", "keep_b", "way_a", "way_b", "slots", "outputs", "lead")
-    joined = {n: np.concatenate([p[n] for p in parts]) if parts else np.zeros(0, np.int64) for n in names}
-    return Space(tuple(spreads), joined)
+    names = ("spread", "bm", "bn", "bk", "nm", "keep_a", "keep_b", "way_a", "way_b", "slots", "outputs", "lead")
+    return Space(tuple(spreads), joined(parts, names))
 
 
-def _spreads(
-    gemm: TileGemm, machine: Machine, splits: tuple[int, ...] | None
-) -> Iterator[tuple[Spread, Spread]]:
+def _spreads(gemm: TileGemm, machine: Machine, splits: tuple[int, ...] | None) -> Iterator[tuple[Spread, Spread]]:
     """Ways to spread the loops; those that give some cores nothing to do only if that leaves less for the others."""
     found = [
-        (r, c) for r in _factors(machine.rows) for c in _factors(machine.columns)
+        (r, c) for r in triples(machine.rows) for c in triples(machine.columns)
         if gemm.k % (r[2] * c[2]) == 0 and (splits is None or r[2] * c[2] in splits)
     ]
     # sums are added up over the network only where the blocks of C are too few to keep the cores busy
@@ -169,23 +176,30 @@ def _share(gemm: TileGemm, rows: Spread, columns: Spread) -> tuple[int, tuple[in
     return k, (-(-gemm.m // m) * -(-gemm.n // n), m > gemm.m or n > gemm.n)
 
 
-def _factors(extent: int) -> list[Spread]:
-    divisors = [d for d in range(1, extent + 1) if extent % d == 0]
-    return [(m, n, extent // (m * n)) for m in divisors for n in divisors if extent % (m * n) == 0]
+def divisors(extent: int) -> list[int]:
+    return [d for d in range(1, extent + 1) if extent % d == 0]
 
 
-def _sizes(extent: int, cores: int, most: int, whole: bool) -> list[int]:
+def triples(extent: int) -> list[Spread]:
+    """Ways to spread three loops over a dimension of the mesh."""
+    return [(a, b, extent // (a * b)) for a in divisors(extent) for b in divisors(extent // a)]
+
+
+def pairs(extent: int) -> list[Pair]:
+    """Ways to spread two loops over a dimension of the mesh."""
+    return [(a, extent // a) for a in divisors(extent)]
+
+
+def sizes(extent: int, cores: int = 1) -> list[int]:
     """The smallest block for each number of waves in which ``cores`` cores do ``extent`` tiles."""
     share = -(-extent // cores)
-    found = sorted({-(-share // waves) for waves in range(1, share + 1)})
-    fitting = [size for size in found if size <= most]
-    return fitting[-1:] if whole else fitting
+    return sorted({-(-share // waves) for waves in range(1, share + 1)})
 
 
 def _candidates(gemm: TileGemm, machine: Machine, rules: Rules, rows: Spread, columns: Spread) -> Columns:
     share = [r * c for r, c in zip(rows, columns)]
     depth = gemm.k // share[2]
-    blocks = _blocks(gemm, machine, rules, share)
+    blocks = [(m, n) for m in sizes(gemm.m, share[0]) for n in sizes(gemm.n, share[1]) if m * n <= machine.sums]
     ways = [
         (a, b) for a in _ways(rows, columns, 1, share[1] == machine.cores, rules.a)
         for b in _ways(rows, columns, 0, share[0] == machine.cores, rules.b)
@@ -195,7 +209,7 @@ def _candidates(gemm: TileGemm, machine: Machine, rules: Rules, rows: Spread, co
               if ("keep" in rules.levels or not ka + kb) and ("stream" in rules.levels or ka * kb)]
     axes: dict[tuple[str, ...], Sequence[tuple[int, ...]]] = {
         ("bm", "bn"): blocks, ("bk",): [(d,) for d in depths], ("nm", "keep_a", "keep_b"): levels,
-        ("way_a", "way_b"): ways, ("slots",): [(s,) for s in rules.slots],
+        ("way_a", "way_b"): ways, ("slots",): [(s,) for s in SLOTS],
     }
     c = crossed(axes)
     keep = _fits(gemm, machine, rules, share, depth, c)
@@ -216,15 +230,7 @@ def crossed(axes: Mapping[tuple[str, ...], Sequence[tuple[int, ...]]]) -> Column
     }
 
 
-def _blocks(gemm: TileGemm, machine: Machine, rules: Rules, share: list[int]) -> list[tuple[int, int]]:
-    """Blocks of C that the sums hold."""
-    tall = _sizes(gemm.m, share[0], machine.sums, False)
-    wide = _sizes(gemm.n, share[1], machine.sums, False)
-    found = [(m, n) for m in tall for n in wide if m * n <= machine.sums]
-    return [max(found, key=lambda b: (b[0] * b[1], -abs(b[0] - b[1])))] if rules.whole_blocks else found
-
-
-def _ways(rows: Spread, columns: Spread, loop: int, all_share: bool, allowed: frozenset[str]) -> list[int]:
+def _ways(rows: Spread, columns: Spread, loop: int, all_share: bool, allowed: tuple[str, ...]) -> list[int]:
     """Patterns for the tiles of an operand that the cores along ``loop`` share."""
     along_rows, along_columns = rows[loop], columns[loop]
     found = ["none"]
@@ -253,3 +259,39 @@ def _fits(
     used = ((c["keep_a"] == 0) | (waves_n > 1)) & ((c["keep_b"] == 0) | (waves_m > 1))
     ordered = (c["nm"] == 0) | ((waves_m > 1) & (waves_n > 1) & (c["keep_a"] + c["keep_b"] > 0))
     return (tiles <= machine.tiles) & used & ordered
+
+
+def footprint(gemm: TileGemm, plan: Plan) -> tuple[int, int]:
+    """Tiles of operands, and of sums, that the plan needs in a core."""
+    bm, bn, bk = plan.block
+    depth = gemm.k // plan.spread(2)
+    counts = (-(-gemm.m // (bm * plan.spread(0))), -(-gemm.n // (bn * plan.spread(1))))
+    tiles = 0
+    for size, (_, level), mine, outer in ((bm, plan.a, counts[0], "m"), (bn, plan.b, counts[1], "n")):
+        kept = depth * (1 if plan.order[0] == outer else mine)
+        tiles += size * (plan.slots * min(bk, depth) if level == "stream" else kept)
+    return tiles, bm * bn * plan.outputs
+
+
+def check(gemm: TileGemm, plan: Plan, machine: Machine) -> None:
+    """MappingError that names every bound which the plan breaks."""
+    faults = list(machine.misfits(math.prod(plan.rows), math.prod(plan.columns)))
+    if gemm.k % plan.spread(2):
+        faults.append(f"{gemm.k} tiles of the reduction cannot be dealt out evenly to {plan.spread(2)} cores")
+    faults += _unconnected(plan)
+    whole = {"down", "across"}
+    for name, pattern, loop in (("A", plan.a[0], 1), ("B", plan.b[0], 0)):
+        if pattern in whole and plan.spread(loop) != machine.cores:
+            faults.append(f"{name} goes to all cores ({pattern}), but only {plan.spread(loop)} cores share its tiles")
+    if not faults:
+        faults += machine.shortages(*footprint(gemm, plan))
+    plan.check(f"{gemm.m} x {gemm.n} x {gemm.k} tiles", faults)
+
+
+def _unconnected(plan: Plan) -> Iterator[str]:
+    """Waves need cores that share tiles along one dimension of the mesh, each beside the next."""
+    for name, pattern, loop in (("A", plan.a[0], 1), ("B", plan.b[0], 0)):
+        if pattern == "wave":
+            along = [over for over in (plan.rows, plan.columns) if over[loop] > 1]
+            if len(along) != 1 or any(count > 1 for count in along[0][loop + 1:]):
+                yield f"{name} passes from core to core, but those that share its tiles are not in one line"

@@ -7,67 +7,26 @@ anyway, so that a plan is a block and how rows and columns of tiles are spread o
 
 from __future__ import annotations
 
-import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from archloom.mapper.spatial.arrays import Half, check_arrays, packed
+from archloom.mapper.spatial.emit import Shapes
 from archloom.mapper.spatial.machine import TILE_BYTES, Machine
-from archloom.mapper.spatial.space import Column, Columns
-from archloom.oracle.errors import MappingError
-
-Pair = tuple[int, int]
+from archloom.mapper.spatial.plan import Pair, SweepPlan
+from archloom.mapper.spatial.space import Column, Columns, Table, pairs, sizes
 
 Numbers: TypeAlias = NDArray[Any]
 """Whole numbers or floats, one for each candidate."""
 
 _BETWEEN = 20
 """Cycles between a block's work and the next."""
-
-
-@dataclass(frozen=True, order=True)
-class SweepPlan:
-    """``block``: rows and columns of tiles that a core works on at a time; ``rows``, ``columns``: how rows and columns
-    of tiles are spread over the cores along each dimension of the mesh; ``slots``: blocks of operands in a core."""
-
-    block: Pair
-    rows: Pair
-    columns: Pair
-    slots: int = 2
-
-    def spread(self, loop: int) -> int:
-        """Over how many cores rows (0) or columns (1) of tiles are spread."""
-        return self.rows[loop] * self.columns[loop]
-
-    def __str__(self) -> str:
-        """One line, such as ``4x2 rows m8 columns n8 *2``."""
-        def over(name: str, pair: Pair) -> str:
-            return f"{name} " + (" ".join(f"{loop}{count}" for loop, count in zip("mn", pair) if count > 1) or "-")
-
-        block = f"{self.block[0]}x{self.block[1]}"
-        return f"{block} {over('rows', self.rows)} {over('columns', self.columns)} *{self.slots}"
-
-    def to_json(self) -> str:
-        """Canonical JSON text; :meth:`from_json` gives the equal plan."""
-        return json.dumps(asdict(self), separators=(",", ":"))
-
-    @staticmethod
-    def from_json(text: str) -> "SweepPlan":
-        """The plan written by :meth:`to_json`; MappingError for anything else."""
-        try:
-            fields: Any = json.loads(text)
-            (bm, bn), rows, columns = fields["block"], fields["rows"], fields["columns"]
-            found = SweepPlan((int(bm), int(bn)), (int(rows[0]), int(rows[1])), (int(columns[0]), int(columns[1])),
-                              int(fields["slots"]))
-            if set(fields) != set(asdict(found)) or min(*found.block, *found.rows, *found.columns, found.slots) < 1:
-                raise ValueError("block, rows and columns must be two numbers of at least 1, slots at least 1")
-            return found
-        except (ValueError, TypeError, KeyError, IndexError) as error:
-            raise MappingError(f"expected the JSON form of a plan of a sweep, found {text[:80]!r}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -96,14 +55,14 @@ class Sweep(ABC):
         return -(-self.rows // 32), -(-self.columns // 32)
 
     @property
-    @abstractmethod
     def fixed(self) -> Pair:
         """Rows and columns of tiles that a block must have; 0: any."""
+        return 0, 0
 
     @property
-    @abstractmethod
     def spreadable(self) -> Pair:
         """Whether rows, and columns, of tiles may be dealt out to several cores, as 1."""
+        return 1, 1
 
     @abstractmethod
     def room(self, m: Column, n: Column, slots: Column) -> tuple[Column, Column, Column]:
@@ -135,27 +94,22 @@ class Sweep(ABC):
         return 1, 2, 3
 
     @abstractmethod
-    def tensors(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    def tensors(self) -> Shapes:
         """Names and shapes in memory of all operands, the result the last."""
 
+    @abstractmethod
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the operands as arrays."""
 
-@dataclass(frozen=True, eq=False)
-class SweepSpace:
-    """Candidates in columns: ``rm``, ``rn``, ``cm``, ``cn`` (spreads over rows and columns), block and ``slots``."""
-
-    columns: Columns
-
-    def __len__(self) -> int:
-        return len(self.columns["bm"])
-
-    def plan(self, i: int) -> SweepPlan:
-        """Candidate ``i``."""
-        c = {name: int(column[i]) for name, column in self.columns.items()}
-        return SweepPlan((c["bm"], c["bn"]), (c["rm"], c["rn"]), (c["cm"], c["cn"]), c["slots"])
+    def pack(self, arrays: Mapping[str, Half]) -> dict[str, Half]:
+        """The operands as they lie in memory; MappingError for other names or shapes than :meth:`shapes`."""
+        return packed(check_arrays(self.shapes(), arrays))
 
 
-def sweep_space(work: Sweep, machine: Machine) -> SweepSpace:
-    """All candidates that fit: every spread, every block that makes fewer waves than the next smaller one."""
+def sweep_space(work: Sweep, machine: Machine) -> Table[SweepPlan]:
+    """All candidates that fit: every spread, every block that makes fewer waves than the next smaller one.
+
+    Columns: ``rm``, ``rn``, ``cm``, ``cn`` (spreads over rows and columns), the block ``bm``, ``bn``, and ``slots``."""
     table = np.array([
         (rm, rn, cm, cn, bm, bn, slots)
         for rm, rn in _pairs(machine.rows, work) for cm, cn in _pairs(machine.columns, work)
@@ -164,25 +118,20 @@ def sweep_space(work: Sweep, machine: Machine) -> SweepSpace:
     c: Columns = dict(zip(("rm", "rn", "cm", "cn", "bm", "bn", "slots"), table.T))
     needs, holds = work.room(c["bm"], c["bn"], c["slots"]), (machine.tiles, machine.sums, machine.stats)
     keep = np.logical_and.reduce([need <= held for need, held in zip(needs, holds)])
-    return SweepSpace({name: column[keep] for name, column in c.items()})
+    return Table({name: column[keep] for name, column in c.items()}, lambda c: SweepPlan(
+        (c["bm"], c["bn"]), (c["rm"], c["rn"]), (c["cm"], c["cn"]), c["slots"]))
 
 
-def _pairs(extent: int, work: Sweep) -> Iterator[Pair]:
+def _pairs(extent: int, work: Sweep) -> list[Pair]:
     """Ways to spread rows and columns of tiles over a dimension of the mesh."""
-    for m in (d for d in range(1, extent + 1) if extent % d == 0):
-        pair = (m, extent // m)
-        if all(count == 1 or may for count, may in zip(pair, work.spreadable)):
-            yield pair
+    return [pair for pair in pairs(extent) if all(count == 1 or may for count, may in zip(pair, work.spreadable))]
 
 
 def _sizes(work: Sweep, loop: int, cores: int) -> list[int]:
-    share = -(-work.tiles[loop] // cores)
-    if work.fixed[loop]:
-        return [work.fixed[loop]]
-    return sorted({-(-share // waves) for waves in range(1, share + 1)})
+    return [work.fixed[loop]] if work.fixed[loop] else sizes(work.tiles[loop], cores)
 
 
-def sweep_cycles(work: Sweep, machine: Machine, found: SweepSpace) -> NDArray[np.float64]:
+def sweep_cycles(work: Sweep, machine: Machine, found: Table[SweepPlan]) -> NDArray[np.float64]:
     """Estimated cycles: those of memory, or of the core with the most blocks, whose first one comes when memory has
     brought those of the others."""
     c = found.columns
@@ -206,25 +155,18 @@ def sweep_cycles(work: Sweep, machine: Machine, found: SweepSpace) -> NDArray[np
 
 def check_sweep(work: Sweep, plan: SweepPlan, machine: Machine) -> None:
     """MappingError that names every bound which the plan breaks."""
-    faults = list(_faults(work, plan, machine))
-    if faults:
-        raise MappingError(f"plan {plan} for {work}: " + "; ".join(faults))
+    plan.check(work, _faults(work, plan, machine))
 
 
 def _faults(work: Sweep, plan: SweepPlan, machine: Machine) -> Iterator[str]:
-    for name, over, extent in (("rows", plan.rows, machine.rows), ("columns", plan.columns, machine.columns)):
-        if over[0] * over[1] != extent:
-            yield f"it spreads loops over {over[0] * over[1]} {name}, of which there are {extent}"
+    yield from machine.misfits(math.prod(plan.rows), math.prod(plan.columns))
     for loop, name in enumerate(("rows", "columns")):
         if plan.spread(loop) > 1 and not work.spreadable[loop]:
             yield f"{name} of tiles cannot be dealt out to several cores"
         if work.fixed[loop] not in (0, plan.block[loop]):
             yield f"a block must have {work.fixed[loop]} {name} of tiles, not {plan.block[loop]}"
     needs = work.room(*(np.array([v]) for v in (*plan.block, plan.slots)))
-    holds = (machine.tiles, machine.sums, machine.stats)
-    for what, needed, held in zip(("tiles of operands", "sums", "statistics"), needs, holds):
-        if int(needed[0]) > held:
-            yield f"it needs {int(needed[0])} {what} in a core, which holds {held}"
+    yield from machine.shortages(*(int(needed[0]) for needed in needs))
 
 
 def nothing_fits(work: Sweep, machine: Machine) -> str:

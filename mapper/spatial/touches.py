@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.queues import BUFFERS, core_name
+from archloom.oracle import taidl
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.resolve import resolve
@@ -67,7 +68,7 @@ def _instances(
             yield node, first + offset, values
             offset += 1
             continue
-        turns = np.arange(_extent(node), dtype=np.int64)
+        turns = np.arange(node.extent, dtype=np.int64)
         size = _size(node.body)
         starts = ((first + offset)[:, None] + turns * size).ravel()
         inner = {name: np.repeat(v, len(turns)) for name, v in values.items()}
@@ -77,12 +78,8 @@ def _instances(
         offset += size * len(turns)
 
 
-def _extent(node: Node | ResolvedNode) -> int:
-    return 1 if isinstance(node, (Instr, ResolvedInstr)) else node.extent
-
-
 def _size(nodes: tuple[Node, ...] | tuple[ResolvedNode, ...]) -> int:
-    return sum(1 if isinstance(n, (Instr, ResolvedInstr)) else _extent(n) * _size(n.body) for n in nodes)
+    return sum(1 if isinstance(n, (Instr, ResolvedInstr)) else n.extent * _size(n.body) for n in nodes)
 
 
 @dataclass(frozen=True)
@@ -112,8 +109,6 @@ class Touches:
 def touches(stream: Stream, machine: Machine) -> Touches:
     """Those of a stream's instructions but ``launch``; MappingError for one that is in no queue of a machine with
     semaphores."""
-    from archloom.oracle import taidl
-
     resolved = resolve(stream, taidl.load(stream.isa, **dict(stream.parameters)))
     parts: list[tuple[Numbers, ...]] = []
     far: list[_Runs] = []
@@ -245,9 +240,7 @@ class _Runs:
         return bool(self.start.min() < other.end.max() and other.start.min() < self.end.max())
 
 
-def _runs(
-    instr: ResolvedInstr, position: Numbers, values: dict[str, Numbers], machine: Machine
-) -> Iterator[_Runs]:
+def _runs(instr: ResolvedInstr, position: Numbers, values: dict[str, Numbers], machine: Machine) -> Iterator[_Runs]:
     for statement in instr.statements if machine.semaphores and len(position) else ():
         if isinstance(statement, (Read, Write)) and statement.window.buffer == HBM:
             start, size = _bytes(statement.window, values, position.shape)

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from archloom.mapper.explore import Trial, explore, least, ranked
-from archloom.mapper.objective import OBJECTIVES, Objective, is_time, objective_of
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.timing.energy import has_energy
+from archloom.mapper.explore import OBJECTIVES, Objective, Trial, explore, is_time, least, objective_of, ranked
 from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.placing import Shapes, check_memory
 from archloom.mapper.spatial.rates import Rates, measured_joules
 from archloom.mapper.spatial.timing import simulated
 from archloom.oracle.errors import MappingError
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.oracle.stream import Stream
+from archloom.oracle.stream import Stream
 
 TOP_K = 5
 """Candidates that are simulated, as in the paper."""
@@ -67,11 +64,7 @@ class Found(Generic[W, P]):
 
     @property
     def best(self) -> Measured[P]:
-        return self.within(len(self.trials))
-
-    def within(self, k: int) -> Measured[P]:
-        """The best of the first ``k``."""
-        return min(self.trials[:k], key=_score)
+        return min(self.trials, key=_score)
 
 
 def _score(trial: Trial[P]) -> float:
@@ -84,7 +77,7 @@ class Wishes(Generic[P]):
     """What is asked of a search.
 
     ``top_k``: candidates that are simulated. ``objective``: "time", "energy", "edp" or a function of seconds and joules
-    (:mod:`archloom.mapper.objective`). ``exhaustive``: every candidate is simulated, of which there may be at most
+    (:mod:`archloom.mapper.explore`). ``exhaustive``: every candidate is simulated, of which there may be at most
     MOST_EXHAUSTIVE. ``progress`` is told every trial.
     """
 
@@ -102,7 +95,9 @@ class Attempts(Generic[P]):
     ) -> None:
         self.graph, self.objective, self.emit = graph, objective_of(objective), emit
         self.machine = Machine.of(graph)
-        self.rates = None if is_time(self.objective) else _rates(graph, self.objective)
+        # a function of one's own may do without energies
+        wanted = self.objective in OBJECTIVES.values() or has_energy(graph)
+        self.rates = Rates.of(graph) if wanted and not is_time(self.objective) else None
 
     def cost(self, cycles: np.ndarray, joules: Callable[[Rates], np.ndarray]) -> np.ndarray:
         """By the models, what candidates of ``cycles`` cost, whose energies ``joules`` gives."""
@@ -122,13 +117,6 @@ class Attempts(Generic[P]):
         energy = None if self.rates is None else measured_joules(stream, self.graph, timing)
         score = timing.cycles if is_time(self.objective) else float(self.objective(timing.seconds, energy))
         return Measured(plan, estimate, timing, score, energy)
-
-
-def _rates(graph: "ArchitectureGraph", objective: Objective) -> Rates | None:
-    """The energies of a graph; a function of one's own may do without."""
-    from archloom.acadl_models.timing.energy import has_energy
-
-    return Rates.of(graph) if has_energy(graph) or objective in OBJECTIVES.values() else None
 
 
 def tried(
@@ -157,34 +145,3 @@ def tried(
         variants=variants, heard=wishes.progress)  # type: ignore[arg-type]
     measured = tuple(t for t in trials if isinstance(t, Measured))
     return Found(work, measured, len(found) if considered is None else considered)
-
-
-@dataclass(frozen=True)
-class Kind(Generic[W, P]):
-    """How workloads of a kind are planned: ``plan`` is the type of their plans, ``space`` takes rules (None:
-    everything), ``tensors`` are those of a workload in memory, ``nothing_fits`` says what is too small where there is
-    no candidate; :func:`tried` says the rest."""
-
-    plan: type[P]
-    space: Callable[[W, Machine, Any], Candidates[P]]
-    cycles: Callable[[W, Machine, Any], np.ndarray]
-    joules: Callable[[W, Machine, Rates, Any], np.ndarray]
-    emit: Callable[[W, P, Machine], "Stream"]
-    tensors: Callable[[W], Shapes]
-    nothing_fits: Callable[[W, Machine], str]
-    same: Callable[[P, float], Hashable] | None = None
-    alike: Callable[[P], Hashable] | None = None
-    variants: Callable[[P], Iterable[P]] | None = None
-
-    def search(self, work: W, graph: "ArchitectureGraph", rules: Any, wishes: Wishes[P]) -> Found[W, P]:
-        """Rank all plans, simulate the best; MappingError that says what is too small where none fits."""
-        attempts: Attempts[P] = Attempts(graph, wishes.objective, lambda plan, machine: self.emit(work, plan, machine))
-        machine = attempts.machine
-        check_memory(work, self.tensors(work), graph)
-        found = self.space(work, machine, rules)
-        if not len(found):
-            raise MappingError(self.nothing_fits(work, machine))
-        cycles = self.cycles(work, machine, found)
-        cost = attempts.cost(cycles, lambda rates: self.joules(work, machine, rates, found))
-        return tried(work, found, (cost, cycles), attempts, wishes, same=self.same, alike=self.alike,
-                     variants=self.variants)

@@ -4,7 +4,7 @@ Objects whose names differ in their indices alone are one set (``core[0][0].l1 .
 templates in whose arrays units compute, or one core for a graph without such arrays; units that reach the global
 memory move data and count as ways. **Memories** hold the ISA's buffers; storages that are written through one port are
 one memory. Which core reaches which memory, and what links join, is said by affine maps
-(:mod:`archloom.mapper.spatial.fitting`): a ``df.mux`` from cores to what their units read or write,
+(:mod:`archloom.mapper.spatial.affine_map`): a ``df.mux`` from cores to what their units read or write,
 ``df.interconnects`` for links and for units outside of cores. What several places share as one medium maps each of them
 to all of them.
 """
@@ -15,18 +15,17 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA, ACADLEdge, ArchitectureGraph, FunctionalUnit
 from archloom.acadl_models.fit import Traffic, traffic
-from archloom.mapper.spatial.affine_map import AffineMap
+from archloom.mapper.spatial.affine_map import AffineMap, Pairs, Point, fitted
 from archloom.mapper.spatial.df import Description, Item, Links, SpatialDim
-from archloom.mapper.spatial.fitting import Pairs, Point, fitted
+from archloom.mapper.spatial.machine import is_mesh
 from archloom.mapper.spatial.sets import HBM, Instances, Place, Sets, Storage, family
-from archloom.oracle.errors import TargetError
-
-if TYPE_CHECKING:
-    from archloom.acadl_models.acadl import ACADLEdge, ArchitectureGraph, FunctionalUnit
-    from archloom.oracle.taidl.isa import Isa
+from archloom.mapper.spatial.timing import isa_of
+from archloom.oracle import taidl
+from archloom.oracle.errors import ArchloomError, TargetError
+from archloom.oracle.taidl.isa import Isa
 
 
 def described(graph: "ArchitectureGraph", isa: "Isa | None" = None) -> Description:
@@ -39,11 +38,6 @@ def described(graph: "ArchitectureGraph", isa: "Isa | None" = None) -> Descripti
 
 def isa_named(graph: "ArchitectureGraph") -> "Isa":
     """The ISA of a mesh of cores, or the one with the graph's name; TargetError if there is none."""
-    from archloom.mapper.spatial.machine import is_mesh
-    from archloom.mapper.spatial.timing import isa_of
-    from archloom.oracle import taidl
-    from archloom.oracle.errors import ArchloomError
-
     if is_mesh(graph):
         return isa_of(graph)
     try:
@@ -87,8 +81,6 @@ class _View(Sets):
 
     @cached_property
     def _edges(self) -> dict[str, list[tuple[Storage, "ACADLEdge"]]]:
-        from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA
-
         found: dict[str, list[tuple[Storage, ACADLEdge]]] = {}
         for edge in self.graph.edges:
             if edge.kind in (READ_DATA, WRITE_DATA):
@@ -166,8 +158,7 @@ class _View(Sets):
         key, index = family(name)
         made = joined.setdefault(key, _Joined(bandwidth))
         if made.bandwidth != bandwidth:
-            raise TargetError(f"graph {self.graph.name!r} has no view: {name} carries {bandwidth} bytes a cycle, "
-                              f"others of its kind {made.bandwidth}")
+            raise self.fault(f"{name} carries {bandwidth} bytes a cycle, others of its kind {made.bandwidth}")
         for source in sources:
             for target in targets:
                 cores = self._cores_of(source, target)
@@ -231,12 +222,9 @@ class _View(Sets):
         joined = {place for place, _ in pairs}
         cut = next((p for p in itertools.product(*map(range, source.extents)) if p not in joined), None)
         if cut is not None:
-            return TargetError(
-                f"graph {self.graph.name!r} has no view: {self.object_at(source, cut)} has no way to {target.name}, "
-                f"which {self.object_at(source, min(joined))} has")
-        return TargetError(
-            f"graph {self.graph.name!r} has no view: the ways over {blame} from {source.name} to {target.name} "
-            f"follow no affine maps")
+            there = self.object_at(source, min(joined))
+            return self.fault(f"{self.object_at(source, cut)} has no way to {target.name}, which {there} has")
+        return self.fault(f"the ways over {blame} from {source.name} to {target.name} follow no affine maps")
 
     def description(self) -> Description:
         self.alike()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from archloom.acadl_models.acadl.latency import parse
 from archloom.mapper.lines import Cache, misses
 from archloom.mapper.pipeline import CLOSE, Issue, Loop, cycles
-from archloom.mapper.search import exhaustive, search
+from archloom.mapper.search import search
 from archloom.mapper.tiling import Shape
 from archloom.mapper.workload import Epilogue, gemm
 from archloom.uma_targets.ai_engine import AiEngine
@@ -19,6 +19,7 @@ from archloom.uma_targets.oma import Oma
 from archloom.uma_targets.plasticine.target import Plasticine
 from archloom.uma_targets.qkv import Qkv
 from archloom.uma_targets.tpu_v1 import TpuV1
+from benchmarks.mapper.exhaustive import exhaustive
 from tests.support.examples import slow
 
 LOAD = {"rows": 16}

@@ -14,7 +14,7 @@ import pytest
 
 from archloom.mapper import cache
 from archloom.mapper import search as search_module
-from archloom.mapper.search import KEPT, Plan, exhaustive, search
+from archloom.mapper.search import KEPT, Plan, search
 from archloom.mapper.space import Table, divisions
 from archloom.mapper.workload import Epilogue, Pool, Workload, add, conv2d, gemm
 from archloom.oracle.errors import InputError, MappingError
@@ -24,6 +24,7 @@ from archloom.uma_targets.gemmini.emit_conv import ConvEmission
 from archloom.uma_targets.gemmini.emit_gemm import GemmEmission
 from archloom.uma_targets.gemmini.space import ACC, SPAD
 from archloom.uma_targets.gemmini.target import GEMMINI
+from benchmarks.mapper.exhaustive import exhaustive
 from tests.support.examples import every, often
 from tests.support.mapper import mapped
 

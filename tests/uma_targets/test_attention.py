@@ -17,7 +17,7 @@ from archloom.acadl_models.qkv import qkv
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference import simulate_reference as step_by_step
 from archloom.mapper.mapping import Mapping
-from archloom.mapper.search import search, simulated_cycles
+from archloom.mapper.search import search
 from archloom.mapper.workload import Epilogue, Workload, attention
 from archloom.oracle import interpreter, taidl
 from archloom.oracle.errors import MappingError
@@ -27,6 +27,7 @@ from archloom.tvm_backend.artifact import workload_json
 from archloom.tvm_backend.ir.attention import AttentionShape
 from archloom.uma_targets.oma import Oma
 from archloom.uma_targets.qkv import Qkv, emit_head, fits
+from benchmarks.mapper.exhaustive import simulated_cycles
 from tests.support.examples import often, slow
 from tests.support.oracle.flat_trace import flat_trace
 

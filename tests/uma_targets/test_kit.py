@@ -11,7 +11,7 @@ import pytest
 
 from archloom.mapper import cache
 from archloom.mapper.mapping import Mapping
-from archloom.mapper.search import exhaustive, search
+from archloom.mapper.search import search
 from archloom.mapper.tiling import Shape, space_of
 from archloom.mapper.workload import Epilogue, Workload, conv2d, gemm
 from archloom.oracle.errors import MappingError
@@ -19,6 +19,7 @@ from archloom.tvm_backend.ir.match import QTensor, QuantizedOp, Stage
 from archloom.uma_targets.kit import Tiling, divided, rules, tile_loads
 from archloom.uma_targets.kit.gemm import gemm_of, sizes_of
 from archloom.uma_targets.oma import Oma
+from benchmarks.mapper.exhaustive import exhaustive
 from tests.support.uma_targets.lanes import LANES, Lanes
 
 PLAIN = Epilogue(False, 0.01, False, "int8")

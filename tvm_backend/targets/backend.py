@@ -96,7 +96,7 @@ class InTiles:
 
 @dataclass(frozen=True, eq=False)
 class Gridded:
-    """A convolution that can store its result on a grid (:mod:`mapper.spatial.grid`), and read what others did.
+    """A convolution that can store its result on a grid (:data:`mapper.spatial.arrays.Grid`), and read what others did.
 
     ``make`` gives it for a grid of ``least`` rows and pixels at least, and of a lead of as many pixels as ``margins``
     make: so many rows and further pixels before an image, and behind it. ``reads``: its image may

@@ -225,7 +225,7 @@ class Places(_OfConvolution):
 
 @dataclass(frozen=True)
 class PixelGrid(Layout):
-    """Of images NCHW pixels on a grid (:mod:`archloom.mapper.spatial.grid`): ``rows`` rows from an image to the next,
+    """Of images NCHW pixels on a grid (:mod:`archloom.mapper.spatial.arrays`): ``rows`` rows from an image to the next,
     ``line`` pixels from a row to the next, ``lead`` tiles of 32 pixels before the first pixel and behind the last."""
 
     name = "tile-grid"
@@ -240,17 +240,17 @@ class PixelGrid(Layout):
         return self.rows, self.line, self.lead
 
     def stored_shape(self, shape: Shape) -> Shape:
-        from archloom.mapper.spatial.grid import plane
+        from archloom.mapper.spatial.arrays import plane
 
         return 1, -(-shape[1] // SIDE), plane(shape[0], self.numbers), SIDE, SIDE
 
     def pack(self, x: Any) -> Any:
-        from archloom.mapper.spatial.grid import on_grid
+        from archloom.mapper.spatial.arrays import on_grid
 
         return on_grid(x.transpose(0, 2, 3, 1).astype(DTYPE), self.numbers)[None]
 
     def unpack(self, stored: Any, shape: Shape, dtype: str) -> Any:
-        from archloom.mapper.spatial.grid import off_grid
+        from archloom.mapper.spatial.arrays import off_grid
 
         n, c, h, w = shape
         images = off_grid(stored.reshape(stored.shape[-4:]), self.numbers, (n, h, w, c))

@@ -10,8 +10,9 @@ import numpy as np
 
 from archloom.mapper import workload as wl
 from archloom.mapper.options import OptionValue
-from archloom.mapper.spatial.attention import Attention, AttentionPlan, check
+from archloom.mapper.spatial.attention import Attention, check
 from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.plan import AttentionPlan
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.ir import expressions
 from archloom.tvm_backend.ir.attention import AttentionShape, attention_scale, attention_shape

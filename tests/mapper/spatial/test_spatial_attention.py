@@ -16,22 +16,20 @@ from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial import attention_emit, keeping
-from archloom.mapper.spatial.attention import Attention, AttentionPlan, check, footprint
+from archloom.mapper.spatial import attention_emit, workloads
+from archloom.mapper.spatial.attention import Attention, attention_space, check, footprint
 from archloom.mapper.spatial.attention_cost import attention_cycles
-from archloom.mapper.spatial.attention_emit import emit_attention
-from archloom.mapper.spatial.attention_search import search_attention, vendor_attention
-from archloom.mapper.spatial.attention_space import attention_space
-from archloom.mapper.spatial.attention_steps import turns
+from archloom.mapper.spatial.attention_emit import turns
 from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.plan import LEVELS
+from archloom.mapper.spatial.plan import LEVELS, AttentionPlan
 from archloom.mapper.spatial.timing import isa_of, simulated
 from archloom.mapper.spatial.touches import instances
-from archloom.mapper.spatial.workloads import planned
+from archloom.mapper.spatial.workloads import emitted, planned, search_workload
 from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import MAX_INSTRUCTIONS, resolve
 from archloom.oracle.xla import compile_stream
+from benchmarks.cores.templates import vendor_attention
 from tests.support.examples import every, examples
 from tests.support.mapper.spatial_checks import result_of
 
@@ -170,7 +168,7 @@ def test_a_long_causal_sequence_has_a_short_text() -> None:
     """Written out is what differs: the step of each core in which its last keys end."""
     attention, machine = Attention(8, 16384, 16384, 64, 1, 0), Machine.of(wormhole())
     plan = AttentionPlan((1, 23), (1, 8), (1, 8), ("row", "stream"))
-    stream = emit_attention(attention, plan, machine)
+    stream = emitted(attention, plan, machine)
     assert sum(1 for _ in instances(stream.body)) < 3000
     assert stream.count() > 200_000
 
@@ -180,7 +178,7 @@ def test_blocks_of_a_longer_one_end_together(queries: int, size: tuple[int, int]
     """As few as can be, so that little is done beyond what is seen."""
     attention, machine = Attention(1, queries, queries, 64, 1, 0), Machine.of(wormhole(rows=size[0], columns=size[1]))
     plan = AttentionPlan((1, 16), (1, size[0]), (1, size[1]), ("row", "stream"))
-    body = list(instances(emit_attention(attention, plan, machine).body))
+    body = list(instances(emitted(attention, plan, machine).body))
     assert 1500 < len(body) <= MAX_INSTRUCTIONS
     done = sum(len(i.position) * i.instr["m"].constant * i.instr["n"].constant for i in body
                if i.instr.mnemonic == "score")
@@ -197,7 +195,7 @@ def test_the_oracle_runs_all_cores_and_equals_the_interpreter(attention: Attenti
     graph = mesh(1, 2)
     given_tensors = tensors(attention)
     tiles = tiled(attention, *given_tensors)
-    stream = emit_attention(attention, plan, Machine.of(graph))
+    stream = emitted(attention, plan, Machine.of(graph))
     found = np.asarray(compile_stream(stream, isa_of(graph))(*tiles.values())[0])
     np.testing.assert_array_equal(found, run(stream, isa_of(graph), tiles)["O"])
     result = attention.output(found).astype(np.float32)
@@ -207,16 +205,16 @@ def test_the_oracle_runs_all_cores_and_equals_the_interpreter(attention: Attenti
 def test_the_engine_equals_the_step_by_step_simulator() -> None:
     graph, attention = mesh(1, 2), Attention(2, 64, 96, 32)
     plan = AttentionPlan((1, 1), (1, 1), (1, 2), ("row", "keep"))
-    resolved = resolve(emit_attention(attention, plan, Machine.of(graph)), isa_of(graph))
+    resolved = resolve(emitted(attention, plan, Machine.of(graph)), isa_of(graph))
     assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
 
 
 def test_sharing_and_keeping_keys_pays_where_blocks_of_queries_are_small() -> None:
     graph, attention = wormhole(rows=2, columns=4), Attention.of(2, 4, 256, 32)
     machine = Machine.of(graph)
-    found = search_attention(attention, graph, top_k=3)
+    found = search_workload(attention, graph, top_k=3)
     assert found.best.cycles < simulated(
-        emit_attention(attention, vendor_attention(attention, machine), machine), graph).cycles
+        emitted(attention, vendor_attention(attention, machine), machine), graph).cycles
     assert abs(found.best.estimated_cycles / found.best.cycles - 1) < 0.1
 
 
@@ -261,7 +259,7 @@ def sampled(attention: Attention, graph: ArchitectureGraph, count: int) -> tuple
     order = np.argsort(estimated, kind="stable")
     order = order[estimated[order] <= 8 * estimated[order[0]]]
     chosen = order[np.linspace(0, len(order) - 1, count).astype(int)]
-    real = [simulated(emit_attention(attention, found.plan(i), machine), graph).cycles for i in chosen.tolist()]
+    real = [simulated(emitted(attention, found.plan(i), machine), graph).cycles for i in chosen.tolist()]
     return estimated[chosen], np.array(real)
 
 
@@ -272,16 +270,16 @@ def test_the_search_finds_the_best_of_all_plans(size: tuple[int, int], attention
     graph = wormhole(rows=size[0], columns=size[1], sums=12, stats=32, l1_bytes=2048 * (40 + 2 * 12 + 2))
     machine = Machine.of(graph)
     found = attention_space(attention, machine)
-    every = [simulated(emit_attention(attention, found.plan(i), machine), graph).cycles for i in range(len(found))]
-    assert search_attention(attention, graph).best.cycles <= 1.01 * min(every)
+    every = [simulated(emitted(attention, found.plan(i), machine), graph).cycles for i in range(len(found))]
+    assert search_workload(attention, graph).best.cycles <= 1.01 * min(every)
 
 
 def test_a_plan_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path))
     graph, attention = mesh(1, 2), Attention.of(1, 2, 64, 32, causal=True)
-    keeping.forget()
+    workloads.forget()
     first = planned(attention, graph, top_k=2)
-    keeping.forget()
+    workloads.forget()
     monkeypatch.setattr("archloom.mapper.spatial.workloads.search_workload", None)
     assert planned(attention, graph, top_k=2) == first
     assert AttentionPlan.from_json(first.plan.to_json()) == first.plan

@@ -6,14 +6,11 @@ import pytest
 
 from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.spatial.attention import Attention
-from archloom.mapper.spatial.attention_emit import emit_attention
-from archloom.mapper.spatial.attention_search import search_attention
-from archloom.mapper.spatial.bounds import footprint
-from archloom.mapper.spatial.capacity import check_capacity, parts
-from archloom.mapper.spatial.emit import emit
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import Pattern, Plan, TileGemm
-from archloom.mapper.spatial.timing import isa_of, simulated
+from archloom.mapper.spatial.space import footprint
+from archloom.mapper.spatial.timing import check_capacity, isa_of, parts, simulated
+from archloom.mapper.spatial.workloads import emitted, search_workload
 from archloom.oracle.errors import StreamError
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Instr, Stream
@@ -29,10 +26,10 @@ def test_a_plan_that_is_too_large_is_found_in_the_simulation(
     gemm = TileGemm(2, 4, 8)  # the last row of cores has no work: beyond its memories there would be none at all
     plan = Plan((2, 2, 1), (2, 1, 1), (1, 2, 1), "rows", "mn", (pattern, "stream"), ("none", "stream"), 3)
     assert footprint(gemm, plan)[0] > MACHINE.tiles
-    monkeypatch.setattr("archloom.mapper.spatial.emit.check", lambda *_: None)
+    monkeypatch.setattr("archloom.mapper.spatial.plan.Plan.check", lambda *_: None)
     with pytest.raises(StreamError, match=r"gemm: instruction \d+ \w+ \(.*\) writes l1 \d+ to \d+.*: "
                        r"places \d+ to \d+ of core\[\d\]\[\d\]\.l1, which has 8"):
-        simulated(emit(gemm, plan, MACHINE), GRAPH)
+        simulated(emitted(gemm, plan, MACHINE), GRAPH)
 
 
 @pytest.mark.parametrize(("instruction", "what"), [
@@ -54,12 +51,12 @@ def test_what_fits_exactly_passes() -> None:
     gemm = TileGemm(4, 4, 4)
     plan = Plan((2, 2, 1), (2, 1, 1), (1, 2, 1), "rows", "mn", ("row", "stream"), ("column", "stream"))
     assert footprint(gemm, plan) == (8, 4)
-    check_capacity(resolve(emit(gemm, plan, MACHINE), isa_of(GRAPH)), GRAPH)
+    check_capacity(resolve(emitted(gemm, plan, MACHINE), isa_of(GRAPH)), GRAPH)
     assert {p.buffer: p.size for p in parts(GRAPH).values()} == {"l1": 8, "acc": 4, "stat": 8}
 
 
 def test_plans_of_attention_fit() -> None:
     graph = wormhole(rows=2, columns=2, sums=16, stats=16, l1_bytes=2048 * (2 * 16 + 32 + 1))
     attention = Attention.of(1, 2, 96, 64)
-    plan = search_attention(attention, graph).best.plan
-    check_capacity(resolve(emit_attention(attention, plan, Machine.of(graph)), isa_of(graph)), graph)
+    plan = search_workload(attention, graph).best.plan
+    check_capacity(resolve(emitted(attention, plan, Machine.of(graph)), isa_of(graph)), graph)

@@ -15,18 +15,15 @@ from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial import keeping
+from archloom.mapper.spatial import workloads
 from archloom.mapper.spatial.batched import Product
-from archloom.mapper.spatial.chain import PATTERNS, Chain, ChainPlan, check, footprint
+from archloom.mapper.spatial.chain import PATTERNS, Chain, chain_space, check, footprint
 from archloom.mapper.spatial.chain_cost import chain_cycles
-from archloom.mapper.spatial.chain_emit import emit_chain
-from archloom.mapper.spatial.chain_search import search_chain
-from archloom.mapper.spatial.chain_space import chain_space
 from archloom.mapper.spatial.epilogue import Epilogue
 from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.plan import LEVELS
+from archloom.mapper.spatial.plan import LEVELS, ChainPlan
 from archloom.mapper.spatial.timing import isa_of, simulated
-from archloom.mapper.spatial.workloads import planned, search_workload
+from archloom.mapper.spatial.workloads import emitted, planned, search_workload
 from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
@@ -115,7 +112,7 @@ def test_every_plan_that_fits_gives_the_chain(data: st.DataObject, size: tuple[i
 ])
 def test_the_oracle_runs_all_cores_and_equals_the_interpreter(chain: Chain, plan: ChainPlan) -> None:
     graph, arrays = mesh(1, 2), tensors(chain)
-    stream, tiles = emit_chain(chain, plan, Machine.of(graph)), chain.pack(arrays)
+    stream, tiles = emitted(chain, plan, Machine.of(graph)), chain.pack(arrays)
     oracle = compile_stream(stream, isa_of(graph))
     found = np.asarray(oracle(*tiles.values())[0])
     np.testing.assert_array_equal(found, run(stream, isa_of(graph), tiles)["C"])
@@ -126,14 +123,14 @@ def test_the_oracle_runs_all_cores_and_equals_the_interpreter(chain: Chain, plan
 def test_the_engine_equals_the_step_by_step_simulator() -> None:
     graph, chain = mesh(1, 2), Chain(60, 40, 100, 70)
     plan = ChainPlan((1, 2, 1, 1), (1, 1), (1, 2), ("none", "stream"), True)
-    resolved = resolve(emit_chain(chain, plan, Machine.of(graph)), isa_of(graph))
+    resolved = resolve(emitted(chain, plan, Machine.of(graph)), isa_of(graph))
     assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
 
 
 def test_biases_and_a_residual_need_room_and_lie_behind_the_weights() -> None:
     chain = Chain(128, 64, 256, 64, "gelu", (True, True), True)
     plan = ChainPlan((1, 2, 1, 2), (1, 1), (1, 2), ("none", "stream"), True)
-    stream, plain = (emit_chain(c, plan, Machine.of(mesh(1, 2))) for c in (chain, Chain(128, 64, 256, 64)))
+    stream, plain = (emitted(c, plan, Machine.of(mesh(1, 2))) for c in (chain, Chain(128, 64, 256, 64)))
     assert [t.name for t in stream.arguments] == ["A", "W1", "W2", "bias1", "bias2", "residual"]
     assert stream.hbm_bytes == plain.hbm_bytes + 2048 * 8 + 64 * (8 + 2)
     # two blocks of a bias of two tiles, or of one and of a tile of the residual
@@ -144,7 +141,7 @@ def test_biases_and_a_residual_need_room_and_lie_behind_the_weights() -> None:
 
 def test_the_block_in_the_middle_is_not_stored() -> None:
     chain, plan = Chain(128, 64, 256, 64), ChainPlan((1, 2, 1, 2), (1, 1), (1, 2), ("none", "stream"), True)
-    stream = emit_chain(chain, plan, Machine.of(mesh(1, 2)))
+    stream = emitted(chain, plan, Machine.of(mesh(1, 2)))
     assert [(t.name, t.shape[:2]) for t in (*stream.arguments, *stream.results)] == [
         ("A", (4, 2)), ("W1", (2, 8)), ("W2", (8, 2)), ("C", (4, 2))]
     assert stream.hbm_bytes == 64 + 2048 * (8 + 16 + 16 + 8)
@@ -160,7 +157,7 @@ def test_the_cost_model_ranks_plans_as_the_simulation_does(chain: Chain) -> None
     order = order[estimated[order] <= 4 * estimated[order[0]]]
     chosen = order[np.linspace(0, len(order) - 1, 20).astype(int)].tolist()
     plans_of = [found.plan(i) for i in chosen]
-    real = [simulated(emit_chain(chain, plan, machine), graph).cycles for plan in plans_of]
+    real = [simulated(emitted(chain, plan, machine), graph).cycles for plan in plans_of]
     ranks = [np.argsort(np.argsort(values, kind="stable")) for values in (estimated[chosen], real)]
     assert np.corrcoef(*ranks)[0, 1] > 0.9
 
@@ -169,13 +166,13 @@ def test_the_search_finds_the_best_of_all_plans() -> None:
     graph, chain = wormhole(rows=1, columns=2, sums=8, stats=32, l1_bytes=2048 * 42), Chain(40, 40, 160, 40, "relu")
     machine = Machine.of(graph)
     found = chain_space(chain, machine)
-    every = [simulated(emit_chain(chain, found.plan(i), machine), graph).cycles for i in range(len(found))]
-    assert search_chain(chain, graph).best.cycles <= 1.01 * min(every)
+    every = [simulated(emitted(chain, found.plan(i), machine), graph).cycles for i in range(len(found))]
+    assert search_workload(chain, graph).best.cycles <= 1.01 * min(every)
 
 
 def test_a_chain_takes_less_time_than_its_two_products() -> None:
     graph, chain = wormhole(rows=2, columns=4), Chain(512, 256, 1024, 256)
-    best = search_chain(chain, graph, top_k=2).best
+    best = search_workload(chain, graph, top_k=2).best
     apart = [
         search_workload(Product(1, 512, 1024, 256, epilogue=Epilogue(activation="gelu")), graph, top_k=2),
         search_workload(Product(1, 512, 256, 1024), graph, top_k=2),
@@ -186,9 +183,9 @@ def test_a_chain_takes_less_time_than_its_two_products() -> None:
 def test_a_plan_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path))
     graph, chain = mesh(1, 2), Chain(64, 64, 128, 64, "relu")
-    keeping.forget()
+    workloads.forget()
     first = planned(chain, graph, top_k=2)
-    keeping.forget()
+    workloads.forget()
     monkeypatch.setattr("archloom.mapper.spatial.workloads.search_workload", None)
     assert planned(chain, graph, top_k=2) == first
     assert ChainPlan.from_json(first.plan.to_json()) == first.plan
@@ -203,7 +200,7 @@ def test_a_plan_that_needs_too_much_names_what() -> None:
     for part in ("weights go to all cores", "it needs 12 sums", "176 tiles"):
         assert part in str(error.value)
     with pytest.raises(MappingError, match="it needs 96 tiles of operands in a core, which holds 60"):
-        search_chain(Chain(32, 32 * 80, 32 * 14, 32), mesh(1, 2))
+        search_workload(Chain(32, 32 * 80, 32 * 14, 32), mesh(1, 2))
     with pytest.raises(MappingError, match="activation 'swash': expected one of relu, gelu"):
         Chain(1, 1, 1, 1, "swash")
     with pytest.raises(MappingError, match="every extent must be at least 1"):

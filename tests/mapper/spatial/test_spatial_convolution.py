@@ -18,8 +18,8 @@ from archloom.mapper.spatial.convolution import Convolution
 from archloom.mapper.spatial.energy import parted_joules
 from archloom.mapper.spatial.epilogue import Epilogue
 from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.parts import PartedPlan, check_parts, parted_cycles, parted_space
-from archloom.mapper.spatial.plan import Plan
+from archloom.mapper.spatial.parts import check_parts, parted_cycles, parted_space
+from archloom.mapper.spatial.plan import PartedPlan, Plan
 from archloom.mapper.spatial.rates import Rates
 from archloom.mapper.spatial.timing import isa_of, simulated
 from archloom.mapper.spatial.workloads import emitted, search_workload

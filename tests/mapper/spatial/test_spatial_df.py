@@ -27,13 +27,13 @@ from archloom.acadl_models.mesh import mesh
 from archloom.acadl_models.parts import Fetch, QueuedUnit
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial.affine_map import AffineMap, identity, parse_map, shifted
+from archloom.mapper.spatial.affine_map import AffineMap, Operation, parse_map
 from archloom.mapper.spatial.building import graph_of
 from archloom.mapper.spatial.df import RATES, Cores, Description, Links, Memories, read
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import TileGemm
-from archloom.mapper.spatial.search import search
 from archloom.mapper.spatial.view import described
+from archloom.mapper.spatial.workloads import search
 from archloom.oracle import taidl
 from archloom.oracle.errors import ArchloomError, TargetError
 from archloom.tvm_backend import cli
@@ -353,6 +353,19 @@ def test_graphs_without_a_view_say_why(tmp_path: Path) -> None:
         described(create_ag(lonely("hold")), isa)
     with pytest.raises(TargetError, match="'lonely' has no view: no unit of it computes anything"):
         described(create_ag(lonely()), isa)
+
+
+def identity(count: int) -> AffineMap:
+    """Every point to itself."""
+    names = tuple(f"d{i}" for i in range(count))
+    return AffineMap(names, names)
+
+
+def shifted(count: int, axis: int, extent: int) -> AffineMap:
+    """Every point to the next along ``axis``, the last to the first."""
+    names = tuple(f"d{i}" for i in range(count))
+    step = Operation("mod", Operation("+", names[axis], 1), extent)
+    return AffineMap(names, tuple(step if i == axis else name for i, name in enumerate(names)))
 
 
 @examples(25, 250)

@@ -17,18 +17,15 @@ from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial.attention import Attention
+from archloom.mapper.spatial.attention import Attention, attention_space
 from archloom.mapper.spatial.attention_cost import attention_cycles
-from archloom.mapper.spatial.attention_emit import emit_attention
-from archloom.mapper.spatial.attention_space import attention_space
 from archloom.mapper.spatial.cost import cycles
-from archloom.mapper.spatial.emit import emit
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import PATTERNS, Plan, TileGemm
-from archloom.mapper.spatial.search import search
 from archloom.mapper.spatial.space import space
 from archloom.mapper.spatial.timing import isa_of, simulated
 from archloom.mapper.spatial.view import described
+from archloom.mapper.spatial.workloads import emitted, search
 from archloom.oracle.errors import TargetError
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
@@ -61,7 +58,7 @@ def test_the_plan_that_is_found_gives_the_product(name: str) -> None:
     graph = SMALL[name]()
     check_fit(graph, isa_of(graph))
     found = search(PRODUCT, graph, top_k=3).best
-    stream = emit(PRODUCT, found.plan, Machine.of(graph))
+    stream = emitted(PRODUCT, found.plan, Machine.of(graph))
     arguments, expected = product()
     np.testing.assert_array_equal(run(stream, isa_of(graph), arguments, poison=3)["C"], expected)
     resolved = resolve(stream, isa_of(graph))
@@ -76,7 +73,7 @@ def test_every_pattern_works_on_the_triple_ring(pattern: str) -> None:
     if pattern in ("column", "wave"):  # along one dimension of the mesh
         rows, columns = ((1, 2, 1), (3, 1, 1))
     plan = Plan((1, 1, 1), rows, columns, "rows", "mn", (pattern, "stream"), ("none", "stream"))  # type: ignore[arg-type]
-    stream = emit(gemm, plan, Machine.of(graph))
+    stream = emitted(gemm, plan, Machine.of(graph))
     random = np.random.default_rng(7)
     a, b = (random.integers(-2, 3, (*shape, 32, 32)) for shape in ((2, 2), (2, 6)))
     arguments = {"A": a.astype(np.float16), "B": b.astype(np.float16)}
@@ -91,7 +88,7 @@ def test_semaphores_keep_the_cores_of_the_triple_ring_apart(a: str, b: str) -> N
     check_fit(graph, isa_of(graph))
     rows = (1, 2, 1) if a == "down" else (2, 1, 1)
     plan = Plan((1, 1, 1), rows, (1, 3, 1), "rows", "mn", (a, "stream"), (b, "stream"))  # type: ignore[arg-type]
-    stream = emit(PRODUCT, plan, Machine.of(graph), semaphores=True)
+    stream = emitted(PRODUCT, plan, Machine.of(graph), semaphores=True)
     arguments, expected = product()
     np.testing.assert_array_equal(run(stream, isa_of(graph), arguments, poison=3)["C"], expected)
     resolved = resolve(stream, isa_of(graph))
@@ -101,7 +98,7 @@ def test_semaphores_keep_the_cores_of_the_triple_ring_apart(a: str, b: str) -> N
 def test_tiles_of_one_channel_follow_one_another() -> None:
     """Columns of A one tile wide and four apart lie in one of four channels; five apart, in all of them."""
     four, one = (mesh(1, 4, dram_channels=n, dram_bytes_per_cycle=32, **SLOW) for n in (4, 1))  # type: ignore[arg-type]
-    found = {(chip, k): simulated(emit(TileGemm(4, 1, k), STEPS, Machine.of(chip)), chip).cycles
+    found = {(chip, k): simulated(emitted(TileGemm(4, 1, k), STEPS, Machine.of(chip)), chip).cycles
              for chip in (four, one) for k in (4, 5)}
     assert found[four, 4] > 1.5 * found[one, 4]
     assert found[four, 5] < 1.35 * found[one, 5]
@@ -113,7 +110,7 @@ def test_many_cores_repeat_with_channels_as_without() -> None:
     found = attention_space(work, Machine.of(wormhole()))
     plan = found.plan(int(np.argmin(attention_cycles(work, Machine.of(wormhole()), found))))
     one, four = (wormhole(dram_channels=n) for n in (1, 4))
-    resolved = resolve(emit_attention(work, plan, Machine.of(four)), isa_of(four))
+    resolved = resolve(emitted(work, plan, Machine.of(four)), isa_of(four))
     skipped = simulate(four, resolved)
     assert skipped == simulate(four, resolved, skip=False)
     assert skipped.stepped_instructions <= 1.2 * simulate(one, resolved).stepped_instructions
@@ -152,7 +149,7 @@ def test_the_memories_of_the_triple_ring_work_at_once() -> None:
     for count in (1, 2, 4):
         graph = triple_ring(memories=count, **slow)  # type: ignore[arg-type]
         assert graph.bytes_of("hbm") == count * triple_ring(memories=1).bytes_of("hbm")
-        found[count] = simulated(emit(TileGemm(8, 32, 16), plan, Machine.of(graph)), graph).cycles
+        found[count] = simulated(emitted(TileGemm(8, 32, 16), plan, Machine.of(graph)), graph).cycles
     assert found[1] == pytest.approx(2 * found[2], rel=0.1) and found[2] == pytest.approx(2 * found[4], rel=0.1)
 
 
@@ -191,7 +188,7 @@ def test_the_cost_model_ranks_plans_of_the_triple_ring_as_the_simulation_does() 
     found = space(gemm, machine)
     estimated, _ = cycles(gemm, machine, found)
     chosen = np.argsort(estimated, kind="stable")[np.linspace(0, len(found) - 1, 10).astype(int)]
-    real = np.array([simulated(emit(gemm, found.plan(int(i)), machine), graph).cycles for i in chosen])
+    real = np.array([simulated(emitted(gemm, found.plan(int(i)), machine), graph).cycles for i in chosen])
     ranks = [np.argsort(np.argsort(values)) for values in (estimated[chosen], real)]
     assert np.corrcoef(*ranks)[0, 1] > 0.9
     assert 0.85 < np.median(estimated[chosen] / real) < 1.15

@@ -26,9 +26,8 @@ from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import TileGemm
 from archloom.mapper.spatial.rates import Rates, measured_joules
 from archloom.mapper.spatial.reduction import Columns, Rows
-from archloom.mapper.spatial.search import search
 from archloom.mapper.spatial.timing import simulated
-from archloom.mapper.spatial.workloads import AnyWork, emitted, kind_of, planned, search_workload
+from archloom.mapper.spatial.workloads import AnyWork, emitted, kind_of, planned, search, search_workload
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.cli import main
 from tests.support.examples import every

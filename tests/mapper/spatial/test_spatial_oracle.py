@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from archloom.mapper.spatial.emit import emit
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import Plan, TileGemm
 from archloom.mapper.spatial.timing import isa_of
+from archloom.mapper.spatial.workloads import emitted
 from archloom.oracle.interpreter import run
 from archloom.oracle.xla.oracle import compile_stream
 from tests.support.mapper.spatial_cases import mesh
@@ -33,7 +33,7 @@ the reduction that is added up over cores."""
 @pytest.mark.parametrize("name", PLANS)
 def test_plans_become_few_operations(name: str) -> None:
     graph = mesh(2, 4, 9, 40)
-    oracle = compile_stream(emit(GEMM, PLANS[name], Machine.of(graph)), isa_of(graph))
+    oracle = compile_stream(emitted(GEMM, PLANS[name], Machine.of(graph)), isa_of(graph))
     assert oracle.raised
     operations = [o for o in oracle.report.results[0].operations if o.startswith("dot")]
     assert len(operations) == FEW.get(name, 1), operations
@@ -48,7 +48,7 @@ def test_all_cores_add_in_the_order_of_the_machine() -> None:
     a[:, 4:] = a[:, :4] + np.float16(2**-9) * random.standard_normal((8, 4, 32, 32)).astype(np.float16)
     b[4:] = -b[:4]
     for name, steps in (("kept", ("chain of 4 over 65536",)), ("reduction over cores", ())):
-        stream = emit(GEMM, PLANS[name], Machine.of(graph))
+        stream = emitted(GEMM, PLANS[name], Machine.of(graph))
         oracle = compile_stream(stream, isa_of(graph))
         operations = [o for o in oracle.report.results[0].operations if not o.startswith("dot")]
         assert tuple(operations) == steps  # of sums in any order one over all of them would be made

@@ -9,10 +9,9 @@ from hypothesis import HealthCheck, given, settings
 
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference.simulator import simulate_reference
-from archloom.mapper.spatial.capacity import check_capacity
 from archloom.mapper.spatial.deadlock import check_arrivals
-from archloom.mapper.spatial.emit import emit
-from archloom.mapper.spatial.timing import isa_of
+from archloom.mapper.spatial.timing import check_capacity, isa_of
+from archloom.mapper.spatial.workloads import emitted
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
 from archloom.oracle.xla.oracle import compile_stream
@@ -23,7 +22,7 @@ SOME = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, Heal
 
 def holds(case: Case) -> None:
     """The oracle's results, the interpreter's with memories full of rubbish, and NumPy's; memories of cores."""
-    stream, isa = emit(case.gemm, case.plan, case.machine), isa_of(case.graph)
+    stream, isa = emitted(case.gemm, case.plan, case.machine), isa_of(case.graph)
     check_capacity(resolve(stream, isa), case.graph)
     check_arrivals(stream, case.machine, str(case.plan))
     arguments, expected = case.operands()
@@ -34,7 +33,7 @@ def holds(case: Case) -> None:
 
 def exact(case: Case) -> None:
     """The engine's cycles are those of the step-by-step simulator."""
-    resolved = resolve(emit(case.gemm, case.plan, case.machine), isa_of(case.graph))
+    resolved = resolve(emitted(case.gemm, case.plan, case.machine), isa_of(case.graph))
     assert simulate(case.graph, resolved).cycles == simulate_reference(case.graph, resolved).cycles
 
 
@@ -84,4 +83,4 @@ def test_many_simulations_are_exact(case: Case) -> None:
 @given(cases(9))
 def test_all_plans_are_raised(case: Case) -> None:
     """No loop over cores, steps or waves is left in the oracle."""
-    assert compile_stream(emit(case.gemm, case.plan, case.machine), isa_of(case.graph)).raised
+    assert compile_stream(emitted(case.gemm, case.plan, case.machine), isa_of(case.graph)).raised

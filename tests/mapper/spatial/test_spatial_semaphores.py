@@ -17,21 +17,18 @@ from archloom.acadl_models.fit import check_fit
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.triple_ring import triple_ring
-from archloom.mapper.spatial.attention import Attention, AttentionPlan
+from archloom.mapper.spatial.attention import Attention
 from archloom.mapper.spatial.batched import Product
-from archloom.mapper.spatial.chain import Chain, ChainPlan
+from archloom.mapper.spatial.chain import Chain
 from archloom.mapper.spatial.convolution import Convolution
 from archloom.mapper.spatial.deadlock import check_arrivals, check_handshakes
 from archloom.mapper.spatial.elementwise import Elementwise, Operation
-from archloom.mapper.spatial.emit import emit
 from archloom.mapper.spatial.epilogue import Epilogue
 from archloom.mapper.spatial.machine import TILE_BYTES, Machine
-from archloom.mapper.spatial.parts import PartedPlan
-from archloom.mapper.spatial.plan import Plan, TileGemm
+from archloom.mapper.spatial.plan import AttentionPlan, ChainPlan, PartedPlan, Plan, SweepPlan, TileGemm
 from archloom.mapper.spatial.queues import QUEUES
 from archloom.mapper.spatial.reduction import Columns, Rows
 from archloom.mapper.spatial.signalling import signalled
-from archloom.mapper.spatial.sweep import SweepPlan
 from archloom.mapper.spatial.timing import isa_of, simulated
 from archloom.mapper.spatial.touches import instances, touches
 from archloom.mapper.spatial.workloads import AnyPlan, AnyWork, emitted
@@ -51,7 +48,7 @@ WITH = 400
 
 
 def handed(case: Case) -> Stream:
-    return emit(case.gemm, case.plan, case.machine, semaphores=True)
+    return emitted(case.gemm, case.plan, case.machine, semaphores=True)
 
 
 def holds(case: Case, seed: int) -> None:
@@ -89,7 +86,7 @@ GEMM = TileGemm(8, 8, 8)
 
 def made(plan: Plan) -> tuple[Stream, Machine]:
     machine = Machine.of(mesh(2, 2, 9, 40, WITH))
-    return emit(GEMM, plan, machine, semaphores=True), machine
+    return emitted(GEMM, plan, machine, semaphores=True), machine
 
 
 BATCH = Product(3, 100, 90, 70, True, False, False, Epilogue(True, True, "silu"))
@@ -180,7 +177,7 @@ def test_the_oracle_and_the_graph_take_semaphores(plan: Plan) -> None:
     graph = mesh(2, 2, 9, 40, WITH)
     check_fit(graph, isa_of(graph))
     assert compile_stream(stream, isa_of(graph)).raised
-    assert simulated(stream, graph).cycles <= 2 * simulated(emit(GEMM, plan, machine), graph).cycles
+    assert simulated(stream, graph).cycles <= 2 * simulated(emitted(GEMM, plan, machine), graph).cycles
 
 
 def unrolled(stream: Stream) -> list[Instr]:
@@ -403,7 +400,7 @@ def test_too_few_places_are_found() -> None:
 @pytest.mark.parametrize("semaphores", [False, True])
 def test_blocks_that_nobody_sends_are_found(semaphores: bool) -> None:
     machine = Machine.of(mesh(2, 2, 9, 40, WITH))
-    stream = emit(GEMM, PLANS[0], machine, semaphores=semaphores)
+    stream = emitted(GEMM, PLANS[0], machine, semaphores=semaphores)
     body = unrolled(stream)
     lost = next(i for i, instr in enumerate(body) if instr.mnemonic == "multicast_column")
     changed = replace(stream, body=tuple(body[:lost] + body[lost + 1:]))
@@ -417,9 +414,9 @@ def test_blocks_that_nobody_sends_are_found(semaphores: bool) -> None:
 def test_too_few_semaphores_are_refused() -> None:
     machine = Machine.of(mesh(2, 2, 9, 40, 8))
     with pytest.raises(MappingError, match=r"plan 2x2x2 .* needs \d+ semaphores in a core, which has 8"):
-        emit(GEMM, PLANS[0], machine, semaphores=True)
+        emitted(GEMM, PLANS[0], machine, semaphores=True)
     with pytest.raises(MappingError, match="of which a core has 0"):
-        emit(GEMM, PLANS[0], Machine.of(mesh(2, 2, 9, 40)), semaphores=True)
+        emitted(GEMM, PLANS[0], Machine.of(mesh(2, 2, 9, 40)), semaphores=True)
 
 
 def test_a_program_that_hangs_hangs() -> None:

@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.mesh import mesh as round_mesh
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial.emit import emit
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import Plan, TileGemm
-from archloom.mapper.spatial.search import search
 from archloom.mapper.spatial.space import space
 from archloom.mapper.spatial.timing import simulated
+from archloom.mapper.spatial.workloads import emitted, search
 from tests.support.examples import every
 from tests.support.mapper.plain_space import RULES, left_out
 from tests.support.mapper.spatial_cases import mesh
@@ -84,7 +83,7 @@ def plans_of(case: Tiny) -> list[Plan]:
 def cycles_of(case: Tiny, plan: Plan) -> int:
     """Without the launch."""
     machine = Machine.of(case.graph)
-    return simulated(emit(case.gemm, plan, machine), case.graph).cycles - machine.launch_cycles
+    return simulated(emitted(case.gemm, plan, machine), case.graph).cycles - machine.launch_cycles
 
 
 def compare(case: Tiny, most: int) -> None:

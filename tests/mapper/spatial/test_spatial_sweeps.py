@@ -14,8 +14,9 @@ from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.spatial.elementwise import Elementwise, Operation
 from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.plan import SweepPlan
 from archloom.mapper.spatial.reduction import Columns, Rows
-from archloom.mapper.spatial.sweep import Sweep, SweepPlan, check_sweep, sweep_cycles, sweep_space
+from archloom.mapper.spatial.sweep import Sweep, check_sweep, sweep_cycles, sweep_space
 from archloom.mapper.spatial.timing import isa_of, simulated
 from archloom.mapper.spatial.workloads import emitted, planned, search_workload
 from archloom.oracle.errors import MappingError

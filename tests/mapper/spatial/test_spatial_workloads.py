@@ -16,14 +16,14 @@ from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial import keeping
+from archloom.mapper.spatial import workloads
 from archloom.mapper.spatial.batched import Product
 from archloom.mapper.spatial.convolution import Convolution
 from archloom.mapper.spatial.elementwise import Elementwise, Operation
 from archloom.mapper.spatial.epilogue import Epilogue
 from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.parts import PartedPlan, check_parts, parted_space
-from archloom.mapper.spatial.plan import Plan
+from archloom.mapper.spatial.parts import check_parts, parted_space
+from archloom.mapper.spatial.plan import PartedPlan, Plan
 from archloom.mapper.spatial.reduction import Columns, Rows
 from archloom.mapper.spatial.timing import isa_of, simulated
 from archloom.mapper.spatial.workloads import AnyWork, emitted, planned, search_workload
@@ -167,9 +167,9 @@ def test_what_is_wrong_is_named() -> None:
 def test_a_workload_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path))
     graph, work = mesh(1, 2), Product(2, 33, 64, 70)
-    keeping.forget()
+    workloads.forget()
     first = planned(work, graph)
-    keeping.forget()
+    workloads.forget()
     monkeypatch.setattr("archloom.mapper.spatial.workloads.search_workload", None)
     assert planned(work, graph) == first
 

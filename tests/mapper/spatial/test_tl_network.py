@@ -7,12 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from archloom.mapper.spatial.capacity import check_capacity
-from archloom.mapper.spatial.emit import emit
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import Plan, TileGemm
 from archloom.mapper.spatial.signalling import signalled
-from archloom.mapper.spatial.timing import isa_of
+from archloom.mapper.spatial.timing import check_capacity, isa_of
+from archloom.mapper.spatial.workloads import emitted
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
 from benchmarks.cores import tl_network
@@ -30,7 +29,7 @@ def test_rewritten_programs_give_the_product(plan: Plan) -> None:
     machine, random = Machine.of(graph), np.random.default_rng(0)
     shapes = {"A": (8, 8, 32, 32), "B": (8, 7, 32, 32)}
     arguments = {name: random.integers(-2, 3, shape).astype(np.float16) for name, shape in shapes.items()}
-    stream = emit(gemm, plan, machine)
+    stream = emitted(gemm, plan, machine)
     expected = run(stream, isa_of(graph), arguments)["C"]
     gathered = tl_network.gathered(gemm, plan, machine)
     assert gathered is not None

@@ -12,8 +12,8 @@ from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import Plan, TileGemm
-from archloom.mapper.spatial.search import search
 from archloom.mapper.spatial.space import space
+from archloom.mapper.spatial.workloads import search
 from archloom.oracle.errors import MappingError
 
 QUICK = {

@@ -1,4 +1,4 @@
-"""Fixed plans of products to compare with: TT-1D and TT-2D of Tenstorrent's library, as the TL paper defines them.
+"""Fixed plans to compare with: of products TT-1D and TT-2D of Tenstorrent's library, as the TL paper defines them.
 
 The paper (section 3.2): TT-1D loads the smaller input from memory in each core and broadcasts the other one over the
 whole array; TT-2D streams both inputs over the mesh, one from the top and one from the left, so that tiles propagate as
@@ -15,10 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from archloom.mapper.spatial.bounds import check
+from archloom.mapper.spatial.attention import Attention
 from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.plan import Pattern, Plan, TileGemm
+from archloom.mapper.spatial.plan import AttentionPlan, Pattern, Plan, TileGemm
+from archloom.mapper.spatial.space import Rules, check, divisors
 from archloom.oracle.errors import MappingError
+
+PAPER = Rules(levels=("stream",), outputs=1, rising=False)
+"""What the TL paper's plans may do: nothing is kept, steps are all alike, and there is one block of sums."""
 
 
 def tt_1d(gemm: TileGemm, machine: Machine) -> Plan:
@@ -57,7 +61,7 @@ def _largest(
     gemm: TileGemm, machine: Machine, share_m: int, share_n: int, plan_of: Callable[[int, int], Plan]
 ) -> Plan:
     """The plan with the largest block, the most square of equals, among those that divide a core's share and fit."""
-    blocks = [(m, n) for m in _divisors(share_m) for n in _divisors(share_n) if m * n <= machine.sums]
+    blocks = [(m, n) for m in divisors(share_m) for n in divisors(share_n) if m * n <= machine.sums]
     for bm, bn in sorted(blocks, key=lambda b: (-b[0] * b[1], max(b) / min(b))):
         plan = plan_of(bm, bn)
         try:
@@ -68,9 +72,21 @@ def _largest(
     raise MappingError(f"no block of {gemm.m} x {gemm.n} x {gemm.k} tiles fits: a core holds {machine.tiles} tiles")
 
 
-def _divisors(extent: int) -> list[int]:
-    return [d for d in range(1, extent + 1) if extent % d == 0]
-
-
 def _divisor(extent: int, most: int) -> int:
     return max(d for d in range(1, most + 1) if extent % d == 0)
+
+
+def vendor_attention(attention: Attention, machine: Machine) -> AttentionPlan:
+    """The library's default (``ttnn/operations/transformer/sdpa``): blocks of queries of all problems are dealt out to
+    cores, each of which loads all keys and values from memory for each of them; 32 queries and 32 keys at a time."""
+    queries = attention.tiles[0]
+    for rows in _pairs(machine.rows):
+        for columns in _pairs(machine.columns):
+            if rows[0] * columns[0] <= attention.problems and rows[1] * columns[1] <= queries:
+                return AttentionPlan((1, 1), rows, columns, ("none", "stream"))
+    return AttentionPlan((1, 1), (1, machine.rows), (1, machine.columns), ("none", "stream"))
+
+
+def _pairs(extent: int) -> list[tuple[int, int]]:
+    """Ways to spread problems and queries over a dimension of the mesh, most problems first."""
+    return [(extent // a, a) for a in range(1, extent + 1) if extent % a == 0]
