@@ -30,11 +30,6 @@ def print_expr(expr: ast.Expr) -> str:
     return _expr(expr, 0)
 
 
-def print_statement(statement: ast.Statement) -> str:
-    """The statement on one line, or on several for a block."""
-    return "\n".join(_statement(statement))
-
-
 def print_type(kind: ast.Type) -> str:
     """``16x{rows}xi8``"""
     return "".join(f"{_dim(d)}x" for d in kind.dims) + kind.dtype
