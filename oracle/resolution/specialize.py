@@ -10,7 +10,7 @@ substitute. Where widened ranges leave a decision open, the body is executed ove
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -57,6 +57,10 @@ class Judgement:
     scope: tuple[tuple[str, Affine], ...]
 
 
+Judge: TypeAlias = Callable[[Judgement, Bounds], None]
+"""Judges assertions over the actual ranges; see :mod:`archloom.oracle.resolution.proofs`."""
+
+
 @dataclass(frozen=True)
 class Effect:
     """What an instruction does: statements, new register values (by key) and assertions that must hold."""
@@ -73,7 +77,7 @@ class Execution:
     """One abstract execution of an instruction's body; the result is in ``effect()``."""
 
     def __init__(self, isa: Isa, instruction: Instruction, values: Mapping[str, Affine], bounds: Bounds,
-                 judge: "Judge | None") -> None:
+                 judge: Judge | None) -> None:
         self.isa = isa
         self.bounds = bounds
         self.judge = judge
@@ -172,7 +176,7 @@ class Execution:
             self.asserts.append(judgement)
         else:
             # what follows may rely on it
-            self.judge.check(judgement, self.bounds)
+            self.judge(judgement, self.bounds)
 
     # tensors
 
@@ -308,6 +312,47 @@ class Execution:
         return start, WindowDim(axis, n, step if n != 1 else 1)
 
 
+class Branches(Execution):
+    """An execution for registers alone, which takes both branches of an IF that is open.
+
+    ``updates`` has the new values of the registers that any branch writes; those on which branches differ are
+    ``unknown`` of their key. Raises :class:`Open` where something other than a branch is open, and SourceError for
+    what is wrong in any of the branches.
+    """
+
+    def __init__(self, isa: Isa, instruction: Instruction, values: Mapping[str, Affine], bounds: Bounds,
+                 unknown: Callable[[str], Affine]) -> None:
+        self.unknown = unknown
+        super().__init__(isa, instruction, values, bounds, None)
+
+    def block(self, body: tuple[ast.Statement, ...]) -> None:
+        for s in body:
+            if isinstance(s, (ast.Read, ast.Write, ast.Op, ast.Assert)):
+                continue
+            if not isinstance(s, ast.If):
+                super().block((s,))
+                continue
+            try:
+                taken = self.truth(s.condition)
+            except Open:
+                self.both(s)
+            else:
+                self.block(s.then if taken else s.otherwise)
+
+    def both(self, s: ast.If) -> None:
+        scope, updates = dict(self.scope), dict(self.updates)
+        self.block(s.then)
+        then, written = dict(self.scope), dict(self.updates)
+        self.scope.clear()  # the evaluator holds this very mapping
+        self.scope.update(scope)
+        self.updates = updates
+        self.block(s.otherwise)
+        for key in then.keys() | self.scope.keys():
+            if then.get(key) != self.scope.get(key):
+                self.scope[key] = self.unknown(key)
+        self.updates = {key: self.scope[key] for key in written.keys() | self.updates.keys()}
+
+
 @dataclass
 class _OpenRegion:
     """A region as the type rules see it; ``resolved`` for the types they asked about last."""
@@ -320,13 +365,6 @@ class _OpenRegion:
     def outputs(self, inputs: Sequence[Shaped]) -> tuple[Shaped, ...]:
         self.resolved, types = self.execution.region(self.region, inputs)
         return types
-
-
-class Judge:
-    """Judges assertions over the actual ranges; see :mod:`archloom.oracle.resolution.proofs`."""
-
-    def check(self, judgement: Judgement, bounds: Bounds) -> None:
-        raise NotImplementedError
 
 
 def _quote(e: ast.Expr) -> str:
@@ -401,21 +439,15 @@ class Specializer:
 
     isa: Isa
     instruction: Instruction
-    inputs: tuple[str, ...] = ()
-    written: frozenset[str] = frozenset()
-    live: frozenset[str] = frozenset()
-    assigned: frozenset[str] = frozenset()
-    concrete: set[str] = field(default_factory=set)
-    """Inputs whose values decide branches or extents: found while specializing, kept for all ISAs of this text."""
     kept: dict[tuple[Any, ...], Effect | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        flow = flow_of(self.instruction, {r.name: r.keys for r in self.isa.registers})
-        registers = [k for r in self.isa.registers for k in r.keys]
-        self.inputs = (*self.instruction.attributes, *(k for k in registers if k in flow.read))
-        self.written, self.live = frozenset(flow.written), frozenset(flow.live)
-        self.assigned = frozenset(flow.assigned)
-        self.concrete = self.instruction.derived.setdefault("concrete", set())
+        registers = {r.name: r.keys for r in self.isa.registers}
+        self.flow = flow_of(self.instruction, registers)
+        read = (key for keys in registers.values() for key in keys if key in self.flow.read)
+        self.inputs = (*self.instruction.attributes, *read)
+        # inputs whose values decide branches or extents: found while specializing, kept for all ISAs of this text
+        self.concrete: set[str] = self.instruction.derived.setdefault("concrete", set())
 
     def specialize(
         self, values: Mapping[str, Affine], bounds: Bounds, judge: Judge

@@ -289,7 +289,7 @@ class IsaDef(Node):
         """The description of these declarations."""
         kinds = (Parameter, Constant, BufferDecl, RegisterDecl, Definition, InstructionDecl)
         groups: list[Any] = [tuple(d for d in declarations if isinstance(d, kind)) for kind in kinds]
-        return IsaDef(name, *groups, source, position=position)
+        return replace(IsaDef(name, *groups), source=source, position=position)
 
 
 # --- the expressions in nodes -------------------------------------------------------------------------------------
