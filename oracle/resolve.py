@@ -172,7 +172,7 @@ class _Resolver:
             if any(v.owner == var for v in unknowns(value)):
                 raise _Unknown(var, f"the value of register {key} after it")
             state[key] = value
-        return [ResolvedLoop(var, 0, extent, 1, tuple(body))] if body else []
+        return [ResolvedLoop(var, extent, tuple(body))] if body else []
 
     def copies(self, node: NumberedLoop, scope: Scope, r: _Range, var: str) -> list[Scope]:
         """The scopes of the bodies in one resolved iteration."""

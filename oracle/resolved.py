@@ -155,16 +155,14 @@ class ResolvedInstr:
 
 @dataclass(frozen=True)
 class ResolvedLoop(Counted):
-    """As :class:`archloom.oracle.stream.Loop`; a loop of the stream may become several where a branch depends on it.
+    """``for var in range(extent)``; a loop of the stream may become several where a branch depends on it.
 
-    What :func:`~.resolve.resolve` makes is normalized: ``start`` is 0, ``step`` is 1, there are at least two
-    iterations and the body is not empty. The variables of the stream's loops are replaced accordingly everywhere.
+    What :func:`~.resolve.resolve` makes has at least two iterations and a body that is not empty. The variables of the
+    stream's loops are replaced accordingly everywhere.
     """
 
     var: str
-    start: int
-    stop: int
-    step: int
+    extent: int
     body: tuple["ResolvedNode", ...]
 
 

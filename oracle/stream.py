@@ -46,16 +46,39 @@ class Instr:
 
 
 class Counted:
-    """A loop whose variable counts from ``start`` by ``step`` up to, but without, ``stop``."""
+    """A loop of ``extent`` iterations whose variable counts from 0."""
 
+    extent: int
+
+    @property
+    def values(self) -> range:
+        """The values of the variable."""
+        return range(self.extent)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Smallest and largest value of the variable."""
+        return 0, max(self.extent, 1) - 1
+
+
+@dataclass(frozen=True)
+class Loop:
+    """``for var in range(start, stop, step)``: iterations run one after the other."""
+
+    var: str
     start: int
     stop: int
     step: int
+    body: tuple["Node", ...]
+
+    def __post_init__(self) -> None:
+        if not self.step:
+            raise StreamError(f"loop {self.var}: step must not be 0 (for {self.var} in {self.start}..{self.stop})")
 
     @property
     def extent(self) -> int:
         """Number of iterations."""
-        return max(0, -(-(self.stop - self.start) // self.step))
+        return len(self.values)
 
     @property
     def values(self) -> range:
@@ -70,33 +93,13 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class Loop(Counted):
-    """``for var in range(start, stop, step)``: iterations run one after the other."""
-
-    var: str
-    start: int
-    stop: int
-    step: int
-    body: tuple["Node", ...]
-
-    def __post_init__(self) -> None:
-        if not self.step:
-            raise StreamError(f"loop {self.var}: step must not be 0 (for {self.var} in {self.start}..{self.stop})")
-
-
-@dataclass(frozen=True)
-class Parallel:
+class Parallel(Counted):
     """One iteration on each core along the dimension ``dim`` of the architecture graph, at the same time."""
 
     var: str
     extent: int
     dim: str
     body: tuple["Node", ...]
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        """Smallest and largest value of the variable."""
-        return 0, max(self.extent, 1) - 1
 
 
 Node: TypeAlias = Union[Instr, Loop, Parallel]

@@ -121,7 +121,7 @@ def first_written(nodes: Sequence[ResolvedNode], box: Buffer) -> bool:
 
 def _fills(s: "Read | Write", around: tuple[ResolvedLoop, ...], box: Buffer) -> bool:
     """Whether a write fills the box in the iterations of the loops around it."""
-    if not isinstance(s, Write) or s.kind != "write" or any((x.start, x.step) != (0, 1) for x in around):
+    if not isinstance(s, Write) or s.kind != "write":
         return False
     extents = {loop.var: loop.extent for loop in around}
     walking: list[str] = []

@@ -142,14 +142,7 @@ class Outlined:
             return None
         if isinstance(item, InstrItem) and id(item.instr) in self.nests:
             path = path[:-1] or ((path[0] - 1,) if path[0] else ())
-        while path and not self._normalized(path):
-            path = path[:-1]
         return path or None
-
-    def _normalized(self, path: Path) -> bool:
-        """Whether the loops around start at 0 and count by ones."""
-        return all(isinstance(node, ResolvedLoop) and (node.start, node.step) == (0, 1)
-                   for node in _down(self.original, path[:-1]))
 
 
 def _instruction(nest: Nest, read: list[Box], written: list[Box]) -> ResolvedInstr:
@@ -183,9 +176,7 @@ def boxes_at(stream: resolved.ResolvedStream, path: Path) -> tuple[Box, ...]:
 def describe(stream: resolved.ResolvedStream, path: Path) -> str:
     """The loop or the instruction at a path, in words."""
     *_, node = _down(stream, path)
-    if isinstance(node, ResolvedLoop):
-        return f"loop {node.var} in {node.start}..{node.stop}"
-    return node.mnemonic
+    return f"loop {node.var} in 0..{node.extent}" if isinstance(node, ResolvedLoop) else node.mnemonic
 
 
 def _touches(nodes: Sequence[ResolvedNode]) -> Iterator[Touch]:

@@ -43,11 +43,10 @@ class _Local(Raiser):
     ) -> Expr:
         raise NoNotation(why)
 
-    def _nullary(self, owner: InstrItem, number: int, s: Op, axes: tuple[str, ...]) -> Expr:
-        value = owner.constants.get(number)
-        if value is not None and not value.is_constant:
-            return Leaf(s.dst, Affine(0), s.type.dtype)
-        return super()._nullary(owner, number, s, axes)
+    def _nullary(self, s: Op, axes: tuple[str, ...]) -> Expr:
+        value = s.attribute("value")
+        varies = isinstance(value, Affine) and not value.is_constant
+        return Leaf(s.dst, Affine(0), s.type.dtype) if varies else super()._nullary(s, axes)
 
 
 @dataclass(frozen=True)
@@ -95,13 +94,14 @@ class LoopRunner:
             if item.owner is not owner:
                 owner, tensors = item.owner, self._constants(item.owner, values)
             if isinstance(item, ReadItem):
-                tensors[item.read.dst] = read_window(state[item.window.buffer], item.window, values)
+                window = item.read.window
+                tensors[item.read.dst] = read_window(state[window.buffer], window, values)
             else:
                 # computed before: XLA fuses a value with its write, and where it reads the buffer at other places
                 # through a reshape, it overwrites in place what is still to be read
                 value = lax.optimization_barrier(self._value(item, tensors))
-                new = write_window(state[item.window.buffer], item.window, value, values)
-                state = {**state, item.window.buffer: new}
+                window = item.write.window
+                state = {**state, window.buffer: write_window(state[window.buffer], window, value, values)}
         return state
 
     def _loop(self, loop: Block, state: State, values: Mapping[str, Any]) -> State:
@@ -120,9 +120,9 @@ class LoopRunner:
     def _constants(self, owner: InstrItem, values: Mapping[str, Any]) -> dict[str, Any]:
         """The tensors of constants that depend on loop variables, by name."""
         made = {}
-        for number, value in owner.constants.items():
-            s = owner.instr.statements[number]
-            if isinstance(s, Op) and not value.is_constant:
+        for s in owner.instr.statements:
+            value = s.attribute("value") if isinstance(s, Op) else None
+            if isinstance(s, Op) and isinstance(value, Affine) and not value.is_constant:
                 made[s.dst] = jnp.broadcast_to(convert(evaluate(value, values), "i32", s.type.dtype), s.type.shape)
         return made
 

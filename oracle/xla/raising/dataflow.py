@@ -82,7 +82,7 @@ def _last_writer(q: Query, spans: Sequence[Range], at: Cursor) -> int:
     while index:
         item = items[index - 1]
         if isinstance(item, WriteItem):
-            if item.window.buffer == q.buffer and not _clear_of(item.window, spans):
+            if item.write.window.buffer == q.buffer and not _clear_of(item.write.window, spans):
                 break
         elif isinstance(item, Block) and q.buffer in item.written:
             break
@@ -160,7 +160,7 @@ class Dataflow:
         return self._earlier(q, at, loop, before)
 
     def _write(self, q: Query, at: Cursor, item: WriteItem, summands: list[Expr]) -> Expr | Cursor:
-        found = match(item.window, at.known, {}, q.address, q.ranges)
+        found = match(item.write.window, at.known, {}, q.address, q.ranges)
         if found is None:
             return at.back()
         if found.partial is not None:
@@ -190,10 +190,10 @@ class Dataflow:
         hits: list[Hit] = []
         spans = [a.range(q.ranges) for a in q.address]
         for item, around in writes(loop, q.buffer):
-            if _clear_of(item.window, spans):
+            if _clear_of(item.write.window, spans):
                 continue
             unknown = {inner.var: (0, inner.extent - 1) for inner in around}
-            found = match(item.window, at.known, unknown, q.address, q.ranges)
+            found = match(item.write.window, at.known, unknown, q.address, q.ranges)
             if found is not None:
                 hits.append((item, around, found))
         if not hits:
@@ -238,9 +238,10 @@ class Dataflow:
         if word == 1:
             return self._chained(q, at, list(zip(hits, updates, strict=True)), adds, {})
         # elements of words: one more variable for the word, and one for the byte in it
-        number, axis = len(hits[0][0].window.dims) - 1, hits[0][0].window.dims[-1].axis
+        dims = hits[0][0].write.window.dims
+        number, axis = len(dims) - 1, dims[-1].axis
         digits = {match.digits[number].simplify(q.ranges) for _, _, match in hits}
-        if len(digits) != 1 or any(item.window.dims[-1] != hits[0][0].window.dims[-1] for item, _, _ in hits):
+        if len(digits) != 1 or any(item.write.window.dims[-1] != dims[-1] for item, _, _ in hits):
             return None
         (digit,) = digits
         place, byte = fresh(), fresh()
@@ -298,7 +299,7 @@ class Dataflow:
         for item, around in writes(loop, q.buffer):
             renamed = {inner.var: fresh() for inner in around}
             names = {k: Affine.variable(v) for k, v in renamed.items()}
-            window = item.window.with_offsets(partial(Affine.substitute, values=names))
+            window = item.write.window.with_offsets(partial(Affine.substitute, values=names))
             unknown = {renamed[inner.var]: (0, inner.extent - 1) for inner in around}
             found = match(window, at.known, unknown, q.address, q.ranges)
             if found is None:

@@ -86,11 +86,10 @@ def _is_slot(access: _Access, buffer: Buffer) -> bool:
 
 
 def _straightened(stream: ResolvedStream, buffer: Buffer, points: int) -> ResolvedStream | None:
-    slots, every = buffer.shape[0], list(loops(stream.body))
-    ranges = {loop.var: (0, loop.extent - 1) for loop in every}
+    slots = buffer.shape[0]
+    ranges = {loop.var: (0, loop.extent - 1) for loop in loops(stream.body)}
     accesses = list(_accesses(stream.body, buffer.name, Affine(0), Affine(0)))
-    normalized = all((loop.start, loop.step) == (0, 1) for loop in every)
-    if not normalized or not all(_is_slot(a, buffer) for a in accesses) or all(a.slot.is_linear for a in accesses):
+    if not all(_is_slot(a, buffer) for a in accesses) or all(a.slot.is_linear for a in accesses):
         return None
     starts = {_remainder(a.slot - a.writes, slots, ranges, points) for a in accesses if a.is_write}
     start = starts.pop() if len(starts) == 1 else None

@@ -63,7 +63,7 @@ def _nodes(
             continue
         period = periods.get(node.var, 1)
         strips = node.extent // period
-        if period == 1 or (node.start, node.step) != (0, 1):
+        if period == 1:
             name = node.var + suffix
             inner = {**known, node.var: Affine.variable(name)} if suffix else known
             body = _nodes(node.body, periods, inner, {**ranges, name: ranges[node.var]}, suffix)
@@ -78,6 +78,6 @@ def _nodes(
             _nodes(node.body, periods, {**known, node.var: value}, {**ranges, **own}, strip_copy(suffix, i))
             for i, (value, own) in enumerate(copies)]
         if first:
-            found.append(ResolvedLoop(strip, 0, strips, 1, tuple(n for body in bodies[:period] for n in body)))
+            found.append(ResolvedLoop(strip, strips, tuple(n for body in bodies[:period] for n in body)))
         found += [n for body in bodies[period if first else 0:] for n in body]
     return tuple(found)

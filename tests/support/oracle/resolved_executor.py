@@ -21,7 +21,7 @@ def _nodes(nodes: tuple[ResolvedNode, ...], values: dict[str, int], buffers: dic
         if isinstance(node, ResolvedInstr):
             _instr(node, values, buffers)
         else:
-            for i in range(node.start, node.stop, node.step):
+            for i in node.values:
                 _nodes(node.body, {**values, node.var: i}, buffers)
 
 
