@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -18,11 +17,10 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.collector import paused
 from archloom.oracle.errors import InputError, StreamError, suggest
 from archloom.oracle.stream import HbmTensor, Instr, Node, Parallel, Stream
+from archloom.oracle.taidl import types
 from archloom.oracle.taidl.isa import HBM, Isa
 from archloom.oracle.taidl.machine import Machine, Unit
-from archloom.oracle.taidl.operators.base import Array
-from archloom.oracle.taidl.operators.numbers import kind_bits
-from archloom.oracle.taidl.types import as_codes, byte_count, from_bytes, named_dtype, numpy_dtype, to_bytes
+from archloom.oracle.taidl.types import Array, byte_count, named_dtype
 from archloom.oracle.validate import check_isa
 
 
@@ -37,7 +35,7 @@ class State:
     def read(self, tensor: HbmTensor) -> Array:
         """A copy of a tensor in HBM, with its shape and dtype."""
         raw = self.hbm[tensor.address:tensor.address + byte_count(tensor.shape, tensor.dtype)]
-        return from_bytes(raw, tensor.shape, named_dtype(tensor.dtype))
+        return types.from_bytes(raw, tensor.shape, named_dtype(tensor.dtype))
 
 
 def run(
@@ -69,24 +67,25 @@ def start(
     """HBM with the arguments in place, and a machine at reset upon it."""
     check_isa(stream, isa)
     random = None if poison is None else np.random.default_rng(poison)
-    hbm = _fresh((stream.hbm_bytes,), np.dtype(np.int8), random)
+    hbm = _fresh((stream.hbm_bytes,), "i8", random)
     for tensor, value in _paired(stream, arguments):
-        raw = to_bytes(value)
+        raw = types.to_bytes(value)
         hbm[tensor.address:tensor.address + raw.size] = raw
     for tensor in stream.results:
         _check_place(stream, tensor, "result")
-    buffers = {b.name: _fresh(b.shape, numpy_dtype(b.dtype), random) for b in isa.buffers}
+    buffers = {b.name: _fresh(b.shape, b.dtype, random) for b in isa.buffers}
     return hbm, Machine(isa, {**buffers, HBM: hbm})
 
 
-def _fresh(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator | None) -> Array:
+def _fresh(shape: tuple[int, ...], dtype: str, random: np.random.Generator | None) -> Array:
+    held = types.numpy_dtype(dtype)
     if random is None:
-        return np.zeros(shape, dtype)
-    if dtype.itemsize == 1:
-        bits = kind_bits(dtype)
-        return as_codes(random.integers(0, 1 << bits, shape).astype(np.uint8), dtype)
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    return np.frombuffer(random.bytes(size), np.int8).copy().view(dtype).reshape(shape)
+        return np.zeros(shape, held)
+    if held.itemsize == 1:
+        codes = random.integers(0, 1 << types.element_type(dtype).bits, shape)
+        return types.as_codes(codes.astype(np.uint8), held)
+    size = int(np.prod(shape, dtype=np.int64)) * held.itemsize
+    return np.frombuffer(random.bytes(size), np.int8).copy().view(held).reshape(shape)
 
 
 def _paired(stream: Stream, arguments: Mapping[str, np.ndarray]) -> Iterator[tuple[HbmTensor, np.ndarray]]:

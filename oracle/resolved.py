@@ -27,12 +27,28 @@ class Real(float):
     __hash__ = float.__hash__
 
 
+Dim: TypeAlias = Union[int, str]
+
+
 @dataclass(frozen=True)
-class TensorType:
-    """Shape and element type (``"i8"``, ``"i32"``, ``"f32"``, ``"i1"`` ...: TAIDL's names)."""
+class Shaped:
+    """Shape and element type (``"i8"``, ``"i32"``, ``"f32"``, ``"i1"`` ...: TAIDL's names).
+
+    A dimension whose value is not known yet is the text of its expression.
+    """
+
+    shape: tuple[Dim, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return "".join(f"{d if isinstance(d, int) else '{' + d + '}'}x" for d in self.shape) + self.dtype
+
+
+@dataclass(frozen=True)
+class TensorType(Shaped):
+    """A tensor type with all dimensions known."""
 
     shape: tuple[int, ...]
-    dtype: str
 
 
 @dataclass(frozen=True)

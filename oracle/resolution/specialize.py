@@ -14,16 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from archloom.oracle import resolved
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.errors import SourceError, StreamError
 from archloom.oracle.resolution.flow import flow_of
 from archloom.oracle.resolution.symbolic import Evaluator, Ranges, Undecided
-from archloom.oracle.resolved import Op, Read, Real, ResolvedRegion, Statement, TensorType, Window, WindowDim, Write
+from archloom.oracle.resolved import Op, Read, ResolvedRegion, Shaped, Statement, TensorType, Window, WindowDim, Write
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import MAX_REPEATED, float_literal, names, register_key
 from archloom.oracle.taidl.isa import Instruction, Isa
 from archloom.oracle.taidl.operators import OPCODES, fault
-from archloom.oracle.taidl.operators.base import Shaped
 from archloom.oracle.taidl.printer import print_expr
 from archloom.oracle.variables import Input
 
@@ -200,7 +200,7 @@ class Execution:
     def write(self, s: ast.Write) -> None:
         src, kind = self.tensors[s.src]
         if s.type is not None and self.type(s.type) != kind:
-            raise StreamError(f"%{s.src} is of type {_text(kind)}, but written as {_text(self.type(s.type))}")
+            raise StreamError(f"%{s.src} is of type {kind}, but written as {self.type(s.type)}")
         window = self.window(s.target)
         _same_shape(window, kind, "written")
         if any(d.extent > 1 and d.stride == 0 for d in window.dims):
@@ -219,8 +219,7 @@ class Execution:
             (operand,) = s.operands
             assert not isinstance(operand, ast.Tensor)
             attributes["value"] = self.number(operand, self.pure)
-        complaint = fault(s.opcode, Shaped(kind.shape, kind.dtype),
-                          [Shaped(t.shape, t.dtype) for _, t in operands], attributes)
+        complaint = fault(s.opcode, kind, [t for _, t in operands], attributes)
         if complaint:
             raise StreamError(f"%{s.dst} {complaint}")
         for name, value in attributes.items():
@@ -260,14 +259,14 @@ class Execution:
         finally:
             self.statements, self.tensors, self.pure = outside
         given = tuple(zip(names, kinds, strict=False))
-        resolved = ResolvedRegion(region.name, given, tuple(name for name, _ in results), made)
-        return resolved, tuple(Shaped(t.shape, t.dtype) for _, t in results)
+        found = ResolvedRegion(region.name, given, tuple(name for name, _ in results), made)
+        return found, tuple(kind for _, kind in results)
 
     def number(self, e: ast.Expr, fixed: bool = False) -> int | float | Affine:
         """The value of a constant: an integer expression, or a float literal with or without a sign."""
         literal = float_literal(e)
         if literal is not None:
-            return Real(literal)
+            return resolved.Real(literal)
         if fixed:
             return self.integer(e, "a number within an operator")
         v = self.value(e)
@@ -371,14 +370,10 @@ def _quote(e: ast.Expr) -> str:
     return f"'{print_expr(e)}'"
 
 
-def _text(kind: TensorType) -> str:
-    return "x".join([*map(str, kind.shape), kind.dtype])
-
-
 def _same_shape(window: Window, kind: TensorType, verb: str) -> None:
     if window.shape != kind.shape:
         shape = "x".join(map(str, window.shape))
-        raise StreamError(f"a tensor of type {_text(kind)} is {verb} through a window of shape {shape}")
+        raise StreamError(f"a tensor of type {kind} is {verb} through a window of shape {shape}")
 
 
 # --- accumulation -------------------------------------------------------------------------------------------------

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import TaidlError, suggest, together
-from archloom.oracle.resolved import Buffer
+from archloom.oracle.resolved import Buffer, Dim, Shaped
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.declarations import HBM
 from archloom.oracle.taidl.evaluate import COMPARISONS, Evaluation, evaluate, float_literal, names
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.operators import OPCODES, fault, word
-from archloom.oracle.taidl.operators.base import Attribute, AttributeValue, Dim, Shaped, types_differ
+from archloom.oracle.taidl.operators.base import Attribute, AttributeValue, types_differ
 from archloom.oracle.taidl.printer import print_expr, print_slice
 from archloom.oracle.taidl.statements import blocks, statement_expressions
 

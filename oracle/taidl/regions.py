@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from archloom.oracle.resolved import Shaped, TensorType
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import evaluate, float_literal
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.operators import OPCODES, fault, word
-from archloom.oracle.taidl.operators.base import Kernel, Shaped
-from archloom.oracle.taidl.types import numpy_dtype
 
 
 class Violation(Exception):
@@ -26,9 +25,7 @@ class _Step:
 
     dst: str
     sources: tuple[str, ...]
-    kernel: Kernel
-    type: Shaped
-    values: Mapping[str, Any]
+    compute: Callable[[Sequence[Any]], Any]
 
 
 @dataclass
@@ -56,9 +53,7 @@ class Bound:
         """What it gives; its types have been asked for before."""
         tensors = dict(zip(self.region.parameters, inputs, strict=False))
         for s in self.steps:
-            shape = tuple(int(d) for d in s.type.shape)
-            operands = [tensors[name] for name in s.sources]
-            tensors[s.dst] = np.asarray(s.kernel(shape, numpy_dtype(s.type.dtype), operands, s.values))
+            tensors[s.dst] = np.asarray(s.compute([tensors[name] for name in s.sources]))
         return tuple(tensors[name] for name in self.results)
 
     def block(self, body: Sequence[ast.Statement], types: dict[str, Shaped]) -> None:
@@ -77,10 +72,11 @@ class Bound:
 
     def operation(self, s: ast.Op, types: dict[str, Shaped]) -> None:
         sources = tuple(o.name for o in s.operands if isinstance(o, ast.Tensor))
-        kind = Shaped(tuple(evaluate(d, self.scope) for d in s.type.dims), s.type.dtype)
-        opcode, given = OPCODES[s.opcode], dict(s.attributes)
-        values: dict[str, Any] = {
-            a.name: self.attribute(given[a.name], a.kind) if a.name in given else a.default for a in opcode.attributes}
+        kind = TensorType(tuple(evaluate(d, self.scope) for d in s.type.dims), s.type.dtype)
+        opcode = OPCODES[s.opcode]
+        values: dict[str, Any] = {a.name: a.default for a in opcode.attributes}
+        kinds = {a.name: a.kind for a in opcode.attributes}
+        values.update({name: self.attribute(e, kinds[name]) for name, e in s.attributes})
         if opcode.value:
             (operand,) = s.operands
             assert not isinstance(operand, ast.Tensor)
@@ -88,10 +84,8 @@ class Bound:
         complaint = fault(s.opcode, kind, [types[name] for name in sources], values)
         if complaint:
             raise Violation(f"{s.position}: %{plain(s.dst)}{complaint}")
-        if opcode.typed:
-            values["types"] = (kind.dtype, *(types[name].dtype for name in sources))
-        types[s.dst] = kind
-        self.steps.append(_Step(s.dst, sources, opcode.kernel, kind, values))
+        types[s.dst], given = kind, [types[name].dtype for name in sources]
+        self.steps.append(_Step(s.dst, sources, lambda x: opcode.kernel(kind, x, values, given)))
 
     def attribute(self, e: ast.Attribute, kind: str) -> Any:
         if isinstance(e, ast.Region):

@@ -22,8 +22,8 @@ from archloom.oracle.taidl.check import canonical
 from archloom.oracle.taidl.evaluate import names
 from archloom.oracle.taidl.inline import rename
 from archloom.oracle.taidl.isa import HBM, Isa
-from archloom.oracle.taidl.operators.base import Array, Kernel
 from archloom.oracle.taidl.statements import statement_expressions
+from archloom.oracle.taidl.types import Array
 
 Played: TypeAlias = Callable[[dict[str, Any], int], None]
 """A step of a tape, given the tensors and by how many bytes windows of HBM are moved."""
@@ -114,8 +114,7 @@ class Tape:
         return lambda shift: np.ndarray(shape, dtype, buffer, offset + shift, strides)
 
     def operation(
-        self, dst: str, sources: tuple[str, ...], kernel: Kernel, shape: tuple[int, ...], dtype: np.dtype[Any],
-        values: Mapping[str, Any], result: Any,
+        self, dst: str, sources: tuple[str, ...], compute: Callable[[Sequence[Any]], Any], result: Any
     ) -> None:
         """An operator was applied; one of nothing but constants has the same result every time."""
         if not self.on:
@@ -126,7 +125,7 @@ class Tape:
             return
         self._constant.pop(dst, None)
         pick = _picker(sources)
-        self.steps.append(lambda t, shift: t.__setitem__(dst, kernel(shape, dtype, pick(t), values)))
+        self.steps.append(lambda t, shift: t.__setitem__(dst, compute(pick(t))))
 
 
 def _picker(names: tuple[str, ...]) -> Callable[[dict[str, Any]], Sequence[Any]]:

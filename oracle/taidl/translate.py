@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from archloom.oracle.resolved import TensorType
 from archloom.oracle.taidl import ast, evaluate
 from archloom.oracle.taidl.evaluate import MAX_REPEATED, Compiled, Compiler, Frame, constant, float_literal, names
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.isa import HBM, Isa
 from archloom.oracle.taidl.operators import OPCODES, fault, word
-from archloom.oracle.taidl.operators.base import Array, Shaped
 from archloom.oracle.taidl.printer import print_expr, print_slice
 from archloom.oracle.taidl.regions import Bound, Violation
 from archloom.oracle.taidl.replay import Place, Tape
-from archloom.oracle.taidl.types import numpy_dtype, of_numpy
+from archloom.oracle.taidl.types import Array, numpy_dtype, of_numpy
 
 Tensors: TypeAlias = dict[str, Any]
 Step: TypeAlias = Callable[[Frame, Tensors], None]
@@ -169,8 +169,8 @@ class Translator:
             if where.dtype != value.dtype or where.shape != value.shape:
                 raise Violation(_declared(s, value.shape, held, where))
             if shape is not None and (value.dtype != dtype or value.shape != shape(v)):
-                raise Violation(f"{s.position}: %{plain(src)} is {Shaped(value.shape, held)}, but is "
-                                f"written as {Shaped(shape(v), s.type.dtype if s.type else '')}")
+                raise Violation(f"{s.position}: %{plain(src)} is {TensorType(value.shape, held)}, but is "
+                                f"written as {TensorType(shape(v), s.type.dtype if s.type else '')}")
             where.view()[...] = value
             tape.write(src, where)
 
@@ -228,28 +228,30 @@ class Translator:
 
     def operation(self, s: ast.Op) -> Step:
         shape, attributes, opcode = self.shape(s.type), self.attributes(s), OPCODES[s.opcode]
-        kernel, dtype, dst, tape = opcode.kernel, numpy_dtype(s.type.dtype), s.dst, self.tape
+        kernel, dtype, dst, tape = opcode.kernel, s.type.dtype, s.dst, self.tape
         sources = tuple(o.name for o in s.operands if isinstance(o, ast.Tensor))
-        types = (s.type.dtype, *(self.dtypes[name] for name in sources))
-        self.dtypes[dst] = s.type.dtype
-        if opcode.typed:
-            attributes.append(("types", constant(types)))
+        types = [self.dtypes[name] for name in sources]
+        self.dtypes[dst] = dtype
         regions = any(a.kind == "function" for a in opcode.attributes)
         seen: set[Any] = set()
 
         def step(v: Frame, t: Tensors) -> None:
-            declared = shape(v)
+            declared = TensorType(shape(v), dtype)
             operands = [t[name] for name in sources]
             values = {name: f(v) for name, f in attributes}
-            key = None if regions else (declared, *[x.shape for x in operands], *values.values())
+            key = None if regions else (declared.shape, *[x.shape for x in operands], *values.values())
             if key not in seen:
-                given = [Shaped(x.shape, d) for x, d in zip(operands, types[1:], strict=True)]
-                if complaint := fault(s.opcode, Shaped(declared, s.type.dtype), given, values):
+                given = [TensorType(x.shape, d) for x, d in zip(operands, types, strict=True)]
+                if complaint := fault(s.opcode, declared, given, values):
                     raise Violation(f"{s.position}: %{plain(s.dst)}{complaint}")
                 if key is not None:
                     seen.add(key)
-            t[dst] = kernel(declared, dtype, operands, values)
-            tape.operation(dst, sources, kernel, declared, dtype, values, t[dst])
+
+            def compute(x: Sequence[Any]) -> Any:
+                return kernel(declared, x, values, types)
+
+            t[dst] = compute(operands)
+            tape.operation(dst, sources, compute, t[dst])
 
         return step
 
@@ -306,8 +308,8 @@ def _values(expr: ast.Expr, scope: Mapping[str, int]) -> str:
 
 def _declared(s: ast.Read | ast.Write, shape: tuple[int, ...], dtype: str, where: Place) -> str:
     tensor, piece = (s.dst, s.source) if isinstance(s, ast.Read) else (s.src, s.target)
-    found = Shaped(where.shape, of_numpy(where.dtype.name))
-    return f"{s.position}: %{plain(tensor)} is {Shaped(shape, dtype)}, but {plain(print_slice(piece))} is {found}"
+    found = TensorType(where.shape, of_numpy(where.dtype.name))
+    return f"{s.position}: %{plain(tensor)} is {TensorType(shape, dtype)}, but {plain(print_slice(piece))} is {found}"
 
 
 def _bad_extent(piece: ast.Slice, extent: int, stride: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from archloom.oracle.resolved import Shaped
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.operators import (
     contraction,
@@ -15,7 +16,7 @@ from archloom.oracle.taidl.operators import (
     random,
     reduction,
 )
-from archloom.oracle.taidl.operators.base import Attributes, Opcode, Shaped
+from archloom.oracle.taidl.operators.base import Attributes, Opcode
 
 OPCODES: dict[str, Opcode] = {
     row.name: row

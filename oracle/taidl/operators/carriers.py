@@ -11,7 +11,7 @@ XLA's CPU backend takes subnormal f32 and f64 for zeros in arithmetic, but not w
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ import numpy as np
 from archloom.oracle.late_jax import jax, jnp, lax
 from archloom.oracle.taidl.operators import numbers
 from archloom.oracle.taidl.types import element_type, limits, numpy_dtype
+
+xp: Any = jnp
 
 
 def carrier_name(dtype: str) -> str:
@@ -43,7 +45,7 @@ def is_wide(dtype: str) -> bool:
 
 def constant(number: float, dtype: str) -> np.ndarray[Any, Any]:
     """The carrier of a number (an integer may be given as any with its bits)."""
-    return carried(numbers.constant(number, numpy_dtype(dtype)), dtype)
+    return carried(numbers.constant(number, dtype), dtype)
 
 
 def carried(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
@@ -181,7 +183,22 @@ subtract, multiply, divide = _rounded(operator.sub), _rounded(operator.mul), _ro
 """The rounded difference, product and quotient of floats."""
 
 
+def bits(x: Any, dtype: Any) -> Any:
+    """The bits of elements as those of another NumPy type of their size."""
+    return lax.bitcast_convert_type(x, dtype)
+
+
+def padded(x: Any, fill: Any, low: Sequence[int], high: Sequence[int], steps: Sequence[int]) -> Any:
+    """As :func:`.numbers.padded`."""
+    return lax.pad(x, fill, [(lo, hi, step - 1) for lo, hi, step in zip(low, high, steps, strict=True)])
+
+
 # --- numbers of one type as numbers of another --------------------------------------------------------------------
+
+
+def narrowed(x: Any) -> Any:
+    """f64 as f32, rounded once, subnormal numbers as zeros."""
+    return native(x.astype(jnp.float32))
 
 
 def odd(x: Any) -> Any:

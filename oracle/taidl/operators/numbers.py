@@ -11,67 +11,73 @@ most tensor hardware do). The narrower types keep theirs, whose values are norma
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from archloom.oracle.taidl.operators.base import Array
-from archloom.oracle.taidl.types import as_codes, element_type, limits, numpy_dtype, of_numpy
+from archloom.oracle.taidl.types import Array, as_codes, element_type, limits, numpy_dtype
+
+xp: Any = np
+"""What computes here (and ``jax.numpy`` among carriers)."""
 
 
-@cache
-def name_of(dtype: np.dtype[Any]) -> str:
-    """The TAIDL type that a NumPy type holds."""
-    return of_numpy(dtype.name)
-
-
-def value(x: Array) -> Array:
+def value(x: Array, dtype: str) -> Array:
     """The numbers of a tensor of the interpreter."""
-    kind = element_type(name_of(x.dtype))
+    kind = element_type(element_type(dtype).storage or dtype)
     if kind.kind in ("int", "uint"):
         return x.astype(np.int8 if kind.kind == "int" else np.uint8) if kind.bits < 8 else x
     return x.astype(np.float32) if kind.kind in ("float", "scale") and kind.bits < 32 else x
 
 
-def element(x: Any, dtype: np.dtype[Any]) -> Array:
-    """Numbers as elements of a type: integers wrap, floats are rounded; f32 and f64 must be given in their own type."""
-    x = np.asarray(x)
-    kind = element_type(name_of(dtype))
-    if x.dtype == dtype:
+def element(x: Any, dtype: str) -> Array:
+    """Numbers as elements of a type: integers wrap, floats are rounded; f32 and f64 must be given in their own type.
+
+    NaN is 0 where the type has none.
+    """
+    x, kind, target = np.asarray(x), element_type(dtype), numpy_dtype(dtype)
+    if x.dtype == target:
         return x
     if kind.kind in ("int", "uint", "bool"):
-        return x.astype(dtype) if kind.bits >= 8 or kind.kind == "bool" else as_codes(
-            x.astype(np.uint8) & np.uint8((1 << kind.bits) - 1), dtype)
-    return rounded(x, dtype)
+        return x.astype(target) if kind.bits >= 8 or kind.kind == "bool" else as_codes(
+            x.astype(np.uint8) & np.uint8((1 << kind.bits) - 1), target)
+    if kind.bits < 8:
+        return np.where(np.isnan(x), np.float32(0), x).astype(target)
+    return (flush(x) if dtype == "bf16" else x).astype(target)
 
 
-def rounded(x: Array, dtype: np.dtype[Any]) -> Array:
-    """f32 as a narrower floating-point type. NaN is 0 where the type has none."""
-    if kind_bits(dtype) < 8:
-        return np.where(np.isnan(x), np.float32(0), x).astype(dtype)
-    if dtype == numpy_dtype("bf16"):
-        x = flush(x)
-    return x.astype(dtype)
-
-
-@cache
-def kind_bits(dtype: np.dtype[Any]) -> int:
-    """The width of an element."""
-    return element_type(name_of(dtype)).bits
-
-
-def constant(number: float, dtype: np.dtype[Any]) -> Array:
+def constant(number: float, dtype: str) -> Array:
     """One element: an integer may be given as any with its bits, a float is rounded to f32 (f64) first."""
-    kind = element_type(name_of(dtype))
+    kind = element_type(dtype)
     if kind.kind in ("int", "uint"):
-        low, high = limits(kind.name)
-        return element(np.asarray((int(number) - low) % (high - low + 1) + low, value(np.zeros(0, dtype)).dtype), dtype)
+        low, high = limits(dtype)
+        held = value(np.zeros(0, numpy_dtype(dtype)), dtype).dtype
+        return element(np.asarray((int(number) - low) % (high - low + 1) + low, held), dtype)
     if kind.kind == "bool":
         return np.asarray(bool(number))
     return element(np.asarray(number, np.float64 if kind.bits == 64 else np.float32), dtype)
+
+
+def bits(x: Any, dtype: Any) -> Array:
+    """The bits of elements as those of another NumPy type of their size."""
+    return np.ascontiguousarray(x).view(dtype).reshape(np.shape(x))
+
+
+def padded(x: Array, fill: Any, low: Sequence[int], high: Sequence[int], steps: Sequence[int]) -> Array:
+    """The tensor in steps along each axis, with so many fillers before and behind it; negative edges crop."""
+    if any(step > 1 for step in steps):
+        apart = np.full(tuple((n - 1) * step + 1 for n, step in zip(x.shape, steps, strict=True)), fill)
+        apart[tuple(slice(None, None, step) for step in steps)] = x
+        x = apart
+    shape = tuple(n + lo + hi for n, lo, hi in zip(x.shape, low, high, strict=True))
+    out = np.full(shape, fill)
+    # position r of the result shows position r - low of the operand, where there is one
+    first = [max(lo, 0) for lo in low]
+    last = [max(f, min(n, lo + size)) for f, n, lo, size in zip(first, shape, low, x.shape, strict=True)]
+    into = tuple(slice(f, e) for f, e in zip(first, last, strict=True))
+    out[into] = x[tuple(slice(f - lo, e - lo) for f, e, lo in zip(first, last, low, strict=True))]
+    return out
 
 
 # --- subnormal numbers --------------------------------------------------------------------------------------------
@@ -157,7 +163,7 @@ def sticky(x: Array) -> Array:
 def saturated(x: Array, storage: str) -> Array:
     """Floats as integers: truncated, saturated, NaN as 0; the values of an integer type."""
     low, high = limits(storage)
-    target = value(np.zeros(0, numpy_dtype(storage))).dtype
+    target = value(np.zeros(0, numpy_dtype(storage)), storage).dtype
     wide = np.trunc(x.astype(np.float64))
     # the upper bound is exact in f64 up to 32 bits; above, high + 1 is
     above, below = wide >= float(high + 1), wide < float(low)
@@ -168,7 +174,7 @@ def saturated(x: Array, storage: str) -> Array:
 def dequantized(x: Array, dtype: str) -> Array:
     """The f32 that quantized numbers stand for."""
     kind = element_type(dtype)
-    stored = value(x).astype(np.float32) - np.float32(kind.zero_point)
+    stored = value(x, dtype).astype(np.float32) - np.float32(kind.zero_point)
     return np.asarray(multiply(stored, np.float32(kind.scale)))
 
 
@@ -176,4 +182,4 @@ def quantized(x: Array, dtype: str) -> Array:
     """f32 as the nearest quantized number, saturated."""
     kind = element_type(dtype)
     ticks = np.rint(divide(x, np.float32(kind.scale))) + np.float32(kind.zero_point)
-    return element(saturated(ticks, kind.storage), numpy_dtype(kind.storage))
+    return element(saturated(ticks, kind.storage), kind.storage)

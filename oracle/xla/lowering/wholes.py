@@ -18,7 +18,6 @@ from typing import Any
 from archloom.oracle.late_jax import jax, jnp, lax
 from archloom.oracle.resolved import Op, ResolvedInstr, ResolvedRegion, Write
 from archloom.oracle.taidl.operators import OPCODES
-from archloom.oracle.taidl.operators.base import Shaped
 from archloom.oracle.xla.lowering.views import Spreading
 from archloom.oracle.xla.notation.expr import Operand, Whole, over
 from archloom.oracle.xla.notation.fallbacks import How, Record
@@ -133,8 +132,7 @@ def apply(s: Op, tensors: Mapping[str, Any], types: Mapping[str, str]) -> Any:
     """One operator applied to the arrays of its operands."""
     attributes = {k: _Function(v) if isinstance(v, ResolvedRegion) else v for k, v in s.attributes}
     operands = [jnp.asarray(tensors[o]) for o in s.operands]
-    result = Shaped(s.type.shape, s.type.dtype)
-    return OPCODES[s.opcode].lowering(result, operands, attributes, [types[o] for o in s.operands])
+    return OPCODES[s.opcode].lowering(s.type, operands, attributes, [types[o] for o in s.operands])
 
 
 @dataclass(frozen=True)
