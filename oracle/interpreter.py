@@ -8,18 +8,17 @@ registers equal those of an earlier one repeats what that one did (:mod:`archloo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from archloom.oracle.affine import Affine
 from archloom.oracle.collector import paused
 from archloom.oracle.errors import InputError, StreamError, suggest
 from archloom.oracle.stream import HbmTensor, Instr, Node, Parallel, Stream
 from archloom.oracle.taidl import types
 from archloom.oracle.taidl.isa import HBM, Isa
-from archloom.oracle.taidl.machine import Machine, Unit
+from archloom.oracle.taidl.machine import Machine
 from archloom.oracle.taidl.types import Array, byte_count, named_dtype
 from archloom.oracle.validate import check_isa
 
@@ -57,7 +56,8 @@ def run_state(stream: Stream, isa: Isa, arguments: Mapping[str, np.ndarray], *, 
     # infinities and NaN are values of the language, not accidents
     with np.errstate(all="ignore"), paused():
         numbers = itertools.count()
-        _execute(tuple(_prepare(node, machine, numbers) for node in stream.body), {})
+        for step in [_prepare(node, machine, numbers) for node in stream.body]:
+            step({})
     return State({n: a for n, a in machine.buffers.items() if n != HBM}, hbm, machine.registers())
 
 
@@ -117,51 +117,40 @@ def _check_place(stream: Stream, tensor: HbmTensor, what: str) -> None:
 
 # --- the trace ----------------------------------------------------------------------------------------------------
 
-_Values = dict[str, int]
+_Step = Callable[[dict[str, int]], None]
+"""Executes a node for the values of the loops around it."""
 
 
-@dataclass(frozen=True)
-class _Instance:
-    """An instruction of the stream with what executes it and its attributes over the loop variables."""
-
-    unit: Unit
-    attributes: tuple[Affine, ...]
-    source: int
-
-
-@dataclass(frozen=True)
-class _Nest:
-    """A loop of the stream."""
-
-    variable: str
-    values: range
-    body: tuple[_Instance | _Nest, ...]
-
-
-def _prepare(node: Node, machine: Machine, numbers: Iterator[int]) -> _Instance | _Nest:
+def _prepare(node: Node, machine: Machine, numbers: Iterator[int]) -> _Step:
     if isinstance(node, Parallel):
         raise StreamError(f"the interpreter runs one core: parallel {node.var} over {node.dim} is not for it")
     if isinstance(node, Instr):
-        unit = machine.unit(node.mnemonic, tuple(name for name, _ in node.attributes))
-        return _Instance(unit, tuple(value for _, value in node.attributes), next(numbers))
-    return _Nest(node.var, node.values, tuple(_prepare(n, machine, numbers) for n in node.body))
+        return _instance(node, machine, next(numbers))
+    body = [_prepare(n, machine, numbers) for n in node.body]
 
-
-def _execute(nodes: tuple[_Instance | _Nest, ...], loops: _Values) -> None:
-    """All instances in program order; ``loops`` holds the values of the enclosing loops."""
-    for node in nodes:
-        if isinstance(node, _Instance):
-            try:
-                node.unit.run(tuple([value.evaluate(loops) for value in node.attributes]), loops)
-            except StreamError as error:
-                error.instruction = node.source
-                raise
-            continue
-        outer = loops.get(node.variable)
+    def nest(loops: dict[str, int]) -> None:
+        outer = loops.get(node.var)
         for i in node.values:
-            loops[node.variable] = i
-            _execute(node.body, loops)
+            loops[node.var] = i
+            for step in body:
+                step(loops)
         if outer is None:
-            loops.pop(node.variable, None)
+            loops.pop(node.var, None)
         else:
-            loops[node.variable] = outer
+            loops[node.var] = outer
+
+    return nest
+
+
+def _instance(node: Instr, machine: Machine, number: int) -> _Step:
+    unit = machine.unit(node.mnemonic, tuple(name for name, _ in node.attributes))
+    attributes = [value for _, value in node.attributes]
+
+    def step(loops: dict[str, int]) -> None:
+        try:
+            unit.run(tuple([value.evaluate(loops) for value in attributes]), loops)
+        except StreamError as error:
+            error.instruction = number
+            raise
+
+    return step

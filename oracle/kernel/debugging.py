@@ -7,6 +7,7 @@ streams executes debug points, raised or not, and what they show is printed afte
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,10 +20,10 @@ from archloom.oracle.errors import InputError
 from archloom.oracle.kernel.callable import Call
 from archloom.oracle.kernel.index import Site
 from archloom.oracle.kernel.located import resolve_rolled
-from archloom.oracle.kernel.points import Part, Point, Registers
-from archloom.oracle.kernel.recording import InstrCall, Nest, Recorded
+from archloom.oracle.kernel.recording import InstrCall, Nest, Part, Point, Recorded, Registers
 from archloom.oracle.late_jax import jax
-from archloom.oracle.resolved import ResolvedInstr, ResolvedNode, ResolvedStream
+from archloom.oracle.nests import walk
+from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream
 from archloom.oracle.taidl.isa import HBM, Instruction, Isa
 from archloom.oracle.taidl.parser import parse
@@ -60,9 +61,16 @@ class Debugged:
     @cached_property
     def registers(self) -> Mapping[tuple[int, int], tuple[int, ...]]:
         """What registers hold at debug points, by the number of the instruction and of the visit."""
-        keys = {str(self.places[p]): p.data.keys for p in self.places if isinstance(p.data, Registers)}
+        keys = {self.places[p]: p.data.keys for p in self.places if isinstance(p.data, Registers)}
         found: dict[tuple[int, int], tuple[int, ...]] = {}
-        _collect(self.resolved.body, {}, keys, found)
+        for instr, around in walk(self.resolved.body):
+            given, held = dict(instr.attributes), dict(instr.registers)
+            if not instr.mnemonic.startswith("debug_") or list(given) != ["number", "visit"]:
+                continue
+            for values in itertools.product(*(loop.values for loop in around)):
+                at = dict(zip((loop.var for loop in around), values))
+                number = given["number"].evaluate(at)
+                found[number, given["visit"].evaluate(at)] = tuple(held[k].evaluate(at) for k in keys[number])
         return found
 
     def lines(self, logs: Sequence[np.ndarray]) -> Iterator[str]:
@@ -275,31 +283,6 @@ def _register_text(registers: Registers) -> str:
     """An instruction that reads registers, so that their values are known where it stands."""
     reads = " ".join(f"%R{n}:i32 = constant({key});" for n, key in enumerate(registers.keys))
     return f"(number, visit) {{ {reads} }}"
-
-
-def _collect(
-    nodes: Sequence[ResolvedNode], loops: dict[str, int], keys: Mapping[str, tuple[str, ...]],
-    found: dict[tuple[int, int], tuple[int, ...]],
-) -> None:
-    """The values of registers at each visit of the debug instructions that read them."""
-    for node in nodes:
-        if not isinstance(node, ResolvedInstr):
-            if _reads_registers(node.body):
-                for value in node.values:
-                    _collect(node.body, {**loops, node.var: value}, keys, found)
-            continue
-        if _is_register_point(node):
-            given, held = dict(node.attributes), dict(node.registers)
-            number = given["number"].evaluate(loops)
-            found[number, given["visit"].evaluate(loops)] = tuple(held[k].evaluate(loops) for k in keys[str(number)])
-
-
-def _is_register_point(instr: ResolvedInstr) -> bool:
-    return instr.mnemonic.startswith("debug_") and [k for k, _ in instr.attributes] == ["number", "visit"]
-
-
-def _reads_registers(nodes: Sequence[ResolvedNode]) -> bool:
-    return any(_is_register_point(n) if isinstance(n, ResolvedInstr) else _reads_registers(n.body) for n in nodes)
 
 
 # --- printing -------------------------------------------------------------------------------------------------------

@@ -52,10 +52,6 @@ class Machine:
                               f"found ({', '.join(attributes)})")
         return unit
 
-    def step(self, mnemonic: str, attributes: Mapping[str, int], loops: Mapping[str, int]) -> None:
-        """Execute one instruction; StreamError, naming it and the values of the loops, for a broken rule."""
-        self.unit(mnemonic, tuple(attributes)).run(tuple(attributes.values()), loops)
-
 
 class Unit:
     """Executes one kind of instruction: by its closures, or, for integers seen before, from the recording."""

@@ -25,7 +25,7 @@ from archloom.oracle.xla.lowering.lower import Lowering
 from archloom.oracle.xla.notation.expr import is_chained
 from archloom.oracle.xla.notation.fallbacks import OracleFallback, Record
 from archloom.oracle.xla.notation.limits import USUAL, Limits
-from archloom.oracle.xla.notation.work import shared_work
+from archloom.oracle.xla.notation.substitution import shared_work
 from archloom.oracle.xla.options import compiler_options
 from archloom.oracle.xla.raising.rerolling import with_loops
 from archloom.oracle.xla.report import OracleReport, report

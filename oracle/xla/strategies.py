@@ -21,8 +21,8 @@ from archloom.oracle.xla.notation.expr import Element, Expr, Range, Sum, width
 from archloom.oracle.xla.notation.fallbacks import OracleFallback
 from archloom.oracle.xla.notation.limits import USUAL, Limits
 from archloom.oracle.xla.notation.refusals import Refusal, Unraisable
+from archloom.oracle.xla.notation.substitution import bounded_work
 from archloom.oracle.xla.notation.variables import fresh
-from archloom.oracle.xla.notation.work import bounded_work
 from archloom.oracle.xla.raising.dataflow import Steps
 from archloom.oracle.xla.raising.query import Query
 from archloom.oracle.xla.raising.relays import without_relays

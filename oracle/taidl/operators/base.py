@@ -146,11 +146,6 @@ def show(items: Sequence[object]) -> str:
     return "{" + ", ".join(map(str, items)) + "}"
 
 
-def known(dims: Sequence[Dim]) -> bool:
-    """Whether all dimensions are known."""
-    return all(isinstance(d, int) for d in dims)
-
-
 def ints(name: str, default: tuple[Dim, ...] | None = None) -> Attribute:
     """A list of integers as an attribute; () stands for one's own default where ``default`` is ()."""
     return Attribute(name, "integers", default=default)

@@ -63,7 +63,7 @@ def _aligned(x: Any, dims: Sequence[int], rank: int) -> Any:
 
 def _reshape_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     (x,) = operands
-    fixed = base.known(x.shape + result.shape)
+    fixed = all(isinstance(d, int) for d in x.shape + result.shape)
     if x.dtype != result.dtype or (fixed and math.prod(map(int, x.shape)) != math.prod(map(int, result.shape))):
         return f"is declared {result} but {{}} is given {x}: another number of elements or another type"
     return None

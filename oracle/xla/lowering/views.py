@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from archloom.oracle.affine import Affine, Mod
+from archloom.oracle.affine import Affine
 from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.xla.notation.expr import Expr, Range, Ranges
 from archloom.oracle.xla.notation.fallbacks import Record
@@ -58,16 +58,12 @@ def extent(r: Range) -> int:
 
 def grid(form: Affine, ranges: Ranges, names: tuple[str, ...]) -> Any:
     """The values of a form over the variables ``names`` as an int32 array that broadcasts against their axes."""
-    total: Any = jnp.full((1,) * len(names), form.constant, jnp.int32)
-    for atom, coefficient in form.terms:
-        if isinstance(atom, str):
-            shape = tuple(extent(ranges[n]) if n == atom else 1 for n in names)
-            part = lax.broadcasted_iota(jnp.int32, shape, names.index(atom)) + ranges[atom][0]
-        else:
-            inner = grid(atom.numerator, ranges, names)
-            part = jnp.mod(inner, atom.divisor) if isinstance(atom, Mod) else jnp.floor_divide(inner, atom.divisor)
-        total = total + part * coefficient
-    return total
+    used, values = form.variables(), dict[str, Any]()
+    for axis, name in enumerate(names):
+        if name in used:
+            shape = tuple(extent(ranges[n]) if n == name else 1 for n in names)
+            values[name] = lax.broadcasted_iota(jnp.int32, shape, axis) + ranges[name][0]
+    return jnp.zeros((1,) * len(names), jnp.int32) + form.evaluate(values)
 
 
 Note = Callable[[str, int], None]
