@@ -14,8 +14,7 @@ import numpy as np
 
 from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.resolved import Dim, Shaped, TensorType
-from archloom.oracle.taidl.fused import fma
-from archloom.oracle.taidl.operators import base, carriers, fused_jax, numbers
+from archloom.oracle.taidl.operators import base, carriers, numbers
 from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, integer, integers, ints
 from archloom.oracle.taidl.operators.conversion import converted
 from archloom.oracle.taidl.operators.elementwise import SUBNORMALS
@@ -147,14 +146,14 @@ def _fused(left: Array, right: Array, *, flush: bool) -> Array:
     """In the order of the contracted axis, from zero on, one rounding for each product that is added."""
     total = np.zeros((*left.shape[:-1], right.shape[-1]), np.float32)
     for i in range(left.shape[-1]):
-        total = fma(*np.broadcast_arrays(left[..., i:i + 1], right[..., i:i + 1, :], total), flush=flush)
+        total = numbers.fma(*np.broadcast_arrays(left[..., i:i + 1], right[..., i:i + 1, :], total), flush=flush)
     return total
 
 
 def _jax_fused(left: Any, right: Any, *, flush: bool) -> Any:
     def body(i: Any, total: Any) -> Any:
         a = lax.dynamic_slice_in_dim(left, i, 1, left.ndim - 1)
-        return fused_jax.fma(a, lax.dynamic_slice_in_dim(right, i, 1, right.ndim - 2), total, flush=flush)
+        return carriers.fma(a, lax.dynamic_slice_in_dim(right, i, 1, right.ndim - 2), total, flush=flush)
 
     return lax.fori_loop(0, left.shape[-1], body, jnp.zeros((*left.shape[:-1], right.shape[-1]), jnp.float32))
 

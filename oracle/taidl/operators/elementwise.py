@@ -15,8 +15,7 @@ import numpy as np
 
 from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.resolved import Shaped, TensorType
-from archloom.oracle.taidl.fused import fma
-from archloom.oracle.taidl.operators import base, carriers, elementary, fused_jax, numbers
+from archloom.oracle.taidl.operators import base, carriers, elementary, numbers
 from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode
 from archloom.oracle.taidl.types import Array, element_type
 
@@ -328,8 +327,7 @@ ROWS: list[Opcode] = [
     _function("cosine", 1, "of radians of any size"),
     _row("is_finite", 1, ("float",), np.isfinite, _jnp("isfinite"), "neither infinite nor NaN", gives="i1"),
     Opcode("fma", 3, _fma_rule,
-           lambda result, x, a, types: fma(*x, flush=a["subnormals"] == "flush"),
-           lambda result, x, a, types: fused_jax.fma(*x, flush=a["subnormals"] == "flush"),
+           *base.in_both(lambda held, result, x, a, types: held.fma(*x, flush=a["subnormals"] == "flush")),
            "elementwise",
            "`a * b + c` of f32, rounded once; subnormal numbers are kept, or flush (operands and tiny results count as "
            "zeros of their sign)", (SUBNORMALS,)),
