@@ -17,8 +17,9 @@ Unrolling is bounded by ``max_instructions``; beyond it a StreamError says what 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -26,7 +27,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import SourceError, StreamError
 from archloom.oracle.resolution.numbering import Numbered, NumberedInstr, NumberedLoop, Numbering, Scope
 from archloom.oracle.resolution.proofs import Instance, Place, Split, partition
-from archloom.oracle.resolution.specialize import Branches, Open, Specializers
+from archloom.oracle.resolution.specialize import Branches, Open, Specializer
 from archloom.oracle.resolution.symbolic import Ranges
 from archloom.oracle.resolved import Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
 from archloom.oracle.stream import Stream
@@ -67,8 +68,9 @@ class _Hold:
 
 
 @lru_cache(maxsize=32)
-def _specializers(hold: _Hold) -> Specializers:
-    return Specializers(hold.isa)
+def _specializers(hold: _Hold) -> Callable[[str], Specializer]:
+    """The specializers of an ISA by mnemonic."""
+    return cache(lambda mnemonic: Specializer(hold.isa, hold.isa.instructions[mnemonic]))
 
 
 @lru_cache(maxsize=256)
@@ -86,13 +88,12 @@ def _resolve(stream: Stream, hold: _Hold, max_instructions: int) -> ResolvedStre
 # --- scopes and signals -------------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False)
 class _Unknown(Exception):
     """A register value that has no closed form in the loop of ``owner`` (a resolved variable) is needed."""
 
-    def __init__(self, owner: str, what: str) -> None:
-        self.owner = owner
-        self.what = what
-        super().__init__(what)
+    owner: str
+    what: str
 
 
 @dataclass(frozen=True)

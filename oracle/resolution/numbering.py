@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, Union
 
@@ -43,7 +43,7 @@ Numbered: TypeAlias = Union[NumberedInstr, NumberedLoop]
 class Numbering:
     """Numbers instructions in textual order and notes which registers each loop writes, and which it reads first."""
 
-    specializers: Mapping[str, Specializer]
+    specializers: Callable[[str], Specializer]
     count: int = 0
 
     def nodes(self, nodes: tuple[Node, ...], path: str) -> tuple[Numbered, ...]:
@@ -53,7 +53,7 @@ class Numbering:
         if isinstance(node, Instr):
             self.count += 1
             place = f"{path}instr {self.count - 1} {node.mnemonic}"
-            specializer = self.specializers[node.mnemonic]
+            specializer = self.specializers(node.mnemonic)
             return NumberedInstr(place, 1, specializer.flow, node, self.count - 1, specializer)
         if isinstance(node, Parallel):
             raise StreamError(

@@ -164,15 +164,14 @@ _MAX_PIECES = 16
 _MAX_PERIOD = 16
 
 
+@dataclass(eq=False)
 class Split(Exception):
     """The answer to a question changes along ``variable``: at ``cuts``, with ``period``, or (neither) irregularly."""
 
-    def __init__(self, variable: str, what: str, cuts: tuple[int, ...] = (), period: int = 0) -> None:
-        self.variable = variable
-        self.what = what
-        self.cuts = cuts
-        self.period = period
-        super().__init__(what)
+    variable: str
+    what: str
+    cuts: tuple[int, ...] = ()
+    period: int = 0
 
 
 def partition(o: Open, scope: Scope, place: Place) -> Exception:

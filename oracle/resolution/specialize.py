@@ -30,6 +30,7 @@ from archloom.oracle.variables import Input
 Scope: TypeAlias = dict[str, Affine]
 
 
+@dataclass(eq=False)
 class Open(Exception):
     """A decision that the ranges leave open; ``what`` says in words what depends on it.
 
@@ -37,16 +38,11 @@ class Open(Exception):
     ``condition``, the truth of that expression in ``scope``.
     """
 
-    def __init__(
-        self, operator: str, quantity: Affine, what: str, condition: ast.Expr | None = None,
-        scope: Mapping[str, Affine] | None = None,
-    ) -> None:
-        self.operator = operator
-        self.quantity = quantity
-        self.what = what
-        self.condition = condition
-        self.scope = scope or {}
-        super().__init__(what)
+    operator: str
+    quantity: Affine
+    what: str
+    condition: ast.Expr | None = None
+    scope: Mapping[str, Affine] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -500,15 +496,3 @@ class Specializer:
             key.append(r)
             symbols[Input.of(name)] = v
         return tuple(key), symbols, ranges
-
-
-class Specializers(dict[str, Specializer]):
-    """The specializers of an ISA by mnemonic, each made when it is first asked for."""
-
-    def __init__(self, isa: Isa) -> None:
-        super().__init__()
-        self.isa = isa
-
-    def __missing__(self, mnemonic: str) -> Specializer:
-        made = self[mnemonic] = Specializer(self.isa, self.isa.instructions[mnemonic])
-        return made

@@ -201,19 +201,8 @@ def narrowed(x: Any) -> Any:
     return native(x.astype(jnp.float32))
 
 
-def odd(x: Any) -> Any:
-    """f64 as f32, an inexact one with its last bit set: from there it can be rounded again as if from f64."""
-    x = flush(x)
-    near = x.astype(jnp.float32)
-    far = jnp.abs(near.astype(jnp.float64)) > jnp.abs(x)
-    bits = lax.bitcast_convert_type(near, jnp.uint32) - far.astype(jnp.uint32)
-    exact = lax.bitcast_convert_type(bits, jnp.float32).astype(jnp.float64) == x
-    inexact = jnp.logical_and(~exact, jnp.abs(x) < np.inf)
-    return flush(lax.bitcast_convert_type(bits | inexact.astype(jnp.uint32), jnp.float32))
-
-
 def sticky(x: Any) -> Any:
-    """Integers as f32; one that is not exact has its last bit set, as in :func:`odd`."""
+    """Integers as f32; one that is not exact has its last bit set, as in :func:`.conversion.odd`."""
     wide = jnp.dtype("uint64" if x.dtype.itemsize == 8 else "uint32")
     negative = x < 0
     bits = 8 * wide.itemsize
@@ -238,19 +227,6 @@ def saturated(x: Any, storage: str) -> Any:
     inside = jnp.clip(x, np.asarray(low, x.dtype), most).astype(target)
     above = jnp.where(x > most, np.asarray(high, target), inside)
     return jnp.where(jnp.isnan(x), np.zeros((), target), above)
-
-
-def dequantized(x: Any, dtype: str) -> Any:
-    """The f32 that quantized numbers stand for."""
-    kind = element_type(dtype)
-    return multiply(subtract(x.astype(jnp.float32), np.float32(kind.zero_point)), np.float32(kind.scale))
-
-
-def quantized(x: Any, dtype: str) -> Any:
-    """f32 as the nearest quantized number, saturated."""
-    kind = element_type(dtype)
-    ticks = lax.round(divide(x, np.float32(kind.scale)), lax.RoundingMethod.TO_NEAREST_EVEN)
-    return saturated(add(ticks, np.float32(kind.zero_point)), kind.storage)
 
 
 # --- fused multiply-add ---------------------------------------------------------------------------------------------

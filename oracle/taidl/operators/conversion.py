@@ -42,8 +42,18 @@ def converted(held: Any, x: Any, source: str, target: str) -> Any:
         wide = numpy_dtype(target) if new.bits >= 32 else np.float32
         return held.element(v.astype(wide) if exact else held.sticky(v), target)
     if old.bits == 64:
-        return held.narrowed(v) if new.bits == 32 else held.element(held.odd(v), target)
+        return held.narrowed(v) if new.bits == 32 else held.element(odd(held, v), target)
     return held.flush(v).astype(numpy_dtype(target)) if new.bits == 64 else held.element(v, target)
+
+
+def odd(held: Any, x: Any) -> Any:
+    """f64 as f32, an inexact one with its last bit set: from there it can be rounded again as if from f64."""
+    x = held.flush(x)
+    near = x.astype(np.float32)
+    far = abs(near.astype(np.float64)) > abs(x)
+    pattern = held.bits(near, np.uint32) - far.astype(np.uint32)
+    inexact = (held.bits(pattern, np.float32).astype(np.float64) != x) & (abs(x) < np.inf)
+    return held.flush(held.bits(pattern | inexact.astype(np.uint32), np.float32))
 
 
 # --- by bits ------------------------------------------------------------------------------------------------------
@@ -178,8 +188,22 @@ def _dequantize_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) 
     return wrong(result, x.shape, "f32")
 
 
+def dequantized(held: Any, x: Any, dtype: str) -> Any:
+    """The f32 that quantized numbers stand for."""
+    kind = element_type(dtype)
+    stored = held.subtract(held.value(x, dtype).astype(np.float32), np.float32(kind.zero_point))
+    return held.multiply(stored, np.float32(kind.scale))
+
+
+def quantized(held: Any, x: Any, dtype: str) -> Any:
+    """f32 as the nearest quantized number, saturated."""
+    kind = element_type(dtype)
+    ticks = held.add(held.xp.rint(held.divide(x, np.float32(kind.scale))), np.float32(kind.zero_point))
+    return held.element(held.saturated(ticks, kind.storage), kind.storage)
+
+
 def _quantize(held: Any, result: TensorType, x: Sequence[Any], a: Any, types: Sequence[str]) -> Any:
-    return held.quantized(held.dequantized(x[0], types[0]) if is_kind(types[0], "quant") else x[0], result.dtype)
+    return quantized(held, dequantized(held, x[0], types[0]) if is_kind(types[0], "quant") else x[0], result.dtype)
 
 
 ROWS: list[Opcode] = [
@@ -195,6 +219,6 @@ ROWS: list[Opcode] = [
     Opcode("uniform_quantize", 1, _quantize_rule, *in_both(_quantize), "elementwise",
            "f32 or another quantized type; round_nearest_even(x / scale) + zero_point, saturated"),
     Opcode("uniform_dequantize", 1, _dequantize_rule, *in_both(
-        lambda held, result, x, a, types: held.dequantized(x[0], types[0])),
+        lambda held, result, x, a, types: dequantized(held, x[0], types[0])),
         "elementwise", "(x - zero_point) * scale in f32"),
 ]

@@ -17,6 +17,7 @@ from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.resolved import Shaped, TensorType
 from archloom.oracle.taidl.operators import base, carriers, elementary, numbers
 from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode
+from archloom.oracle.taidl.operators.conversion import dequantized, quantized
 from archloom.oracle.taidl.types import Array, element_type
 
 NUMBERS = ("int", "uint", "float", "quant")
@@ -47,7 +48,7 @@ def _computed(held: Any, f: Callable[..., Any]) -> base.Compute:
 
     def compute(result: TensorType, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
         if base.is_kind(result.dtype, "quant"):
-            return held.quantized(f(*map(held.dequantized, x, types)), result.dtype)
+            return quantized(held, f(*(dequantized(held, v, t) for v, t in zip(x, types, strict=True))), result.dtype)
         return held.element(f(*map(held.value, x, types)), result.dtype)
 
     return compute
@@ -278,7 +279,7 @@ def _extreme(name: str) -> Callable[..., Any]:
 
 ROWS: list[Opcode] = [
     _row("add", 2, NUMBERS, _by_kind(np.add, numbers.add), _by_kind(_jnp("add"), carriers.add), "x + y"),
-    _row("subtract", 2, NUMBERS, _by_kind(np.subtract, numbers.flushed(np.subtract)),
+    _row("subtract", 2, NUMBERS, _by_kind(np.subtract, numbers.subtract),
          _by_kind(_jnp("subtract"), carriers.subtract), "x - y"),
     _row("multiply", 2, NUMBERS, _by_kind(np.multiply, numbers.multiply),
          _by_kind(_jnp("multiply"), carriers.multiply), "x * y"),

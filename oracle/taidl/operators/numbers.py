@@ -125,7 +125,7 @@ def _at_the_edge(result: Array, edge: Array, operands: tuple[Any, ...], exact: C
 
 multiply = flushed(np.multiply, Fraction.__mul__)
 divide = flushed(np.divide, Fraction.__truediv__)
-add = flushed(np.add)
+add, subtract = flushed(np.add), flushed(np.subtract)
 
 
 # --- numbers of one type as numbers of another --------------------------------------------------------------------
@@ -136,18 +136,8 @@ def narrowed(x: Array) -> Array:
     return np.asarray(flushed(lambda v: v.astype(np.float32), lambda v: v)(np.asarray(x)))
 
 
-def odd(x: Array) -> Array:
-    """f64 as f32, an inexact one with its last bit set: from there it can be rounded again as if from f64."""
-    x = flush(x)
-    near = x.astype(np.float32)
-    far = np.abs(near.astype(np.float64)) > np.abs(x)
-    bits = near.view(np.uint32) - far.astype(np.uint32)
-    inexact = (bits.view(np.float32).astype(np.float64) != x) & np.isfinite(x)
-    return flush((bits | inexact.astype(np.uint32)).view(np.float32))
-
-
 def sticky(x: Array) -> Array:
-    """Integers as f32; one that is not exact has its last bit set, as in :func:`odd`."""
+    """Integers as f32; one that is not exact has its last bit set, as in :func:`.conversion.odd`."""
     negative = x < 0
     wide = np.uint64
     magnitude = np.where(negative, wide(0) - x.astype(np.int64).view(wide), x.astype(wide))
@@ -169,20 +159,6 @@ def saturated(x: Array, storage: str) -> Array:
     above, below = wide >= float(high + 1), wide < float(low)
     safe = np.where(above | below | np.isnan(wide), 0.0, wide).astype(target)
     return np.asarray(np.where(above, target.type(high), np.where(below, target.type(low), safe)))
-
-
-def dequantized(x: Array, dtype: str) -> Array:
-    """The f32 that quantized numbers stand for."""
-    kind = element_type(dtype)
-    stored = value(x, dtype).astype(np.float32) - np.float32(kind.zero_point)
-    return np.asarray(multiply(stored, np.float32(kind.scale)))
-
-
-def quantized(x: Array, dtype: str) -> Array:
-    """f32 as the nearest quantized number, saturated."""
-    kind = element_type(dtype)
-    ticks = np.rint(divide(x, np.float32(kind.scale))) + np.float32(kind.zero_point)
-    return element(saturated(ticks, kind.storage), kind.storage)
 
 
 # --- fused multiply-add ---------------------------------------------------------------------------------------------
