@@ -8,9 +8,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from archloom.oracle.errors import InputError, StreamError, suggest
+from archloom.oracle.assembly import parse
+from archloom.oracle.binary import MAGIC, decode
+from archloom.oracle.errors import ArtifactError, InputError, StreamError, suggest
 from archloom.oracle.kernel.buffers import BufferView, RegisterView, point
-from archloom.oracle.kernel.files import read_stream
 from archloom.oracle.kernel.index import Index, Site, call_site
 from archloom.oracle.kernel.kernel import Kernel
 from archloom.oracle.kernel.recording import InstrCall, Recorder, literal, loop, nodes, parallel, recorder, tracing
@@ -195,7 +196,18 @@ class KernelIsa:
 
     def load(self, path: str | Path) -> Kernel:
         """A kernel that :meth:`Kernel.save` wrote, as text or in binary form; ArtifactError or StreamError."""
-        return self.wrap(read_stream(path))
+        try:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise ArtifactError(f"{path} cannot be read: {error.strerror}") from None
+        if data.startswith(MAGIC):
+            return self.wrap(decode(data, str(path)))
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            raise StreamError(
+                f"{path}: expected assembly text or a binary stream (which begins with {MAGIC!r})") from None
+        return self.wrap(parse(text, str(path)))
 
 
 def isa(name_or_path: str | Path | Builder, **parameters: int) -> KernelIsa:

@@ -8,13 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from archloom.oracle.errors import InputError
+from archloom.oracle.assembly import to_text
+from archloom.oracle.binary import encode
+from archloom.oracle.errors import ArtifactError, InputError
 from archloom.oracle.interpreter import run
-from archloom.oracle.kernel.arrays import show
-from archloom.oracle.kernel.callable import Call, JaxFunction, JaxProgram
+from archloom.oracle.kernel.callable import Call, JaxFunction, JaxProgram, show
 from archloom.oracle.kernel.compiled import Compilable
 from archloom.oracle.kernel.debugging import Debugged, debugged, observed, print_logs
-from archloom.oracle.kernel.files import write_stream
 from archloom.oracle.kernel.index import Site
 from archloom.oracle.kernel.located import compiled, located, resolve_rolled
 from archloom.oracle.kernel.recording import Recorded
@@ -78,7 +78,12 @@ class Kernel(Compilable):
 
     def save(self, path: str | Path) -> None:
         """Write the stream: in binary form where the name ends in ``.bin``, else as assembly. Debug points stay out."""
-        write_stream(self.stream, path)
+        path = Path(path)
+        data = encode(self.stream) if path.suffix == ".bin" else to_text(self.stream).encode()
+        try:
+            path.write_bytes(data)
+        except OSError as error:
+            raise ArtifactError(f"{path} cannot be written: {error.strerror}") from None
 
     # running
 

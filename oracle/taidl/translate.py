@@ -8,22 +8,27 @@ check of the language: assertions, bounds, types. On request it also notes what 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from archloom.oracle.resolved import TensorType
+import numpy as np
+
+from archloom.oracle.resolved import Shaped, TensorType
 from archloom.oracle.taidl import ast, evaluate
 from archloom.oracle.taidl.evaluate import MAX_REPEATED, Compiled, Compiler, Frame, constant, float_literal, names
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.isa import HBM, Isa
 from archloom.oracle.taidl.operators import OPCODES, fault, word
 from archloom.oracle.taidl.printer import print_expr, print_slice
-from archloom.oracle.taidl.regions import Bound, Violation
 from archloom.oracle.taidl.replay import Place, Tape
 from archloom.oracle.taidl.types import Array, numpy_dtype, of_numpy
 
 Tensors: TypeAlias = dict[str, Any]
 Step: TypeAlias = Callable[[Frame, Tensors], None]
+
+
+class Violation(Exception):
+    """A rule broken by an instruction instance; the machine adds which one."""
 
 
 @dataclass(frozen=True)
@@ -296,6 +301,93 @@ def _let(value: Compiled, slot: int) -> Step:
         v[slot] = value(v)
 
     return step
+
+
+# --- the bodies of defs that operators apply to tensors ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Applied:
+    """An operator with all its integers known."""
+
+    dst: str
+    sources: tuple[str, ...]
+    compute: Callable[[Sequence[Any]], Any]
+
+
+@dataclass
+class Bound:
+    """A region with the integers that it may name; the types it is given fix the rest (:meth:`outputs`)."""
+
+    name: str
+    region: ast.Region
+    scope: dict[str, int]
+    steps: list[_Applied] = field(default_factory=list)
+    results: tuple[str, ...] = ()
+
+    def outputs(self, inputs: Sequence[Shaped]) -> tuple[Shaped, ...]:
+        """The types that it gives for inputs of these types; Violation for a fault in it."""
+        names = self.region.parameters
+        self.steps, self.results = [], names[len(inputs):]
+        types = dict(zip(names, inputs, strict=False))
+        self.block(self.region.body, types)
+        for name in self.results:
+            if name not in types:
+                raise Violation(f"{self.region.position}: def {self.name} does not define %{plain(name)} on this path")
+        return tuple(types[name] for name in self.results)
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """What it gives; its types have been asked for before."""
+        tensors = dict(zip(self.region.parameters, inputs, strict=False))
+        for s in self.steps:
+            tensors[s.dst] = np.asarray(s.compute([tensors[name] for name in s.sources]))
+        return tuple(tensors[name] for name in self.results)
+
+    def block(self, body: Sequence[ast.Statement], types: dict[str, Shaped]) -> None:
+        for s in body:
+            match s:
+                case ast.Op():
+                    self.operation(s, types)
+                case ast.Let():
+                    self.scope[s.name] = evaluate.evaluate(s.value, self.scope)
+                case ast.If():
+                    self.block(s.then if evaluate.evaluate(s.condition, self.scope) else s.otherwise, types)
+                case ast.Repeat():
+                    for i in range(evaluate.evaluate(s.count, self.scope)):
+                        self.scope[s.variable] = i
+                        self.block(s.body, types)
+
+    def operation(self, s: ast.Op, types: dict[str, Shaped]) -> None:
+        sources = tuple(o.name for o in s.operands if isinstance(o, ast.Tensor))
+        kind = TensorType(tuple(evaluate.evaluate(d, self.scope) for d in s.type.dims), s.type.dtype)
+        opcode = OPCODES[s.opcode]
+        values: dict[str, Any] = {a.name: a.default for a in opcode.attributes}
+        kinds = {a.name: a.kind for a in opcode.attributes}
+        values.update({name: self.attribute(e, kinds[name]) for name, e in s.attributes})
+        if opcode.value:
+            (operand,) = s.operands
+            assert not isinstance(operand, ast.Tensor)
+            values["value"] = self.number(operand)
+        complaint = fault(s.opcode, kind, [types[name] for name in sources], values)
+        if complaint:
+            raise Violation(f"{s.position}: %{plain(s.dst)}{complaint}")
+        types[s.dst], given = kind, [types[name].dtype for name in sources]
+        self.steps.append(_Applied(s.dst, sources, lambda x: opcode.kernel(kind, x, values, given)))
+
+    def attribute(self, e: ast.Attribute, kind: str) -> Any:
+        if isinstance(e, ast.Region):
+            return Bound(e.name, e, dict(self.scope))
+        if isinstance(e, ast.Group):
+            return tuple(evaluate.evaluate(i, self.scope) for i in e.items)
+        if kind in ("word", "name"):
+            assert isinstance(e, ast.Name)
+            return word(e) if kind == "word" else e.name
+        return self.number(e)
+
+    def number(self, e: ast.Expr) -> int | float:
+        """An integer expression, or a float literal with or without a sign."""
+        literal = float_literal(e)
+        return evaluate.evaluate(e, self.scope) if literal is None else literal
 
 
 # --- messages -----------------------------------------------------------------------------------------------------

@@ -46,10 +46,8 @@ class Program:
     stream: ResolvedStream
     outcome: Outcome
     reassociate: bool
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _jitted: Any = field(default=None, repr=False)
-    _outermost: Any = field(default=None, repr=False)
-    _executable: Any = field(default=None, repr=False)
+    _lock: Any = field(default_factory=threading.RLock, repr=False)
+    _made: dict[str, Any] = field(default_factory=dict, repr=False)
     _traced: "tuple[tuple[tuple[str, ...], ...], tuple[OracleFallback, ...]] | None" = field(default=None, repr=False)
 
     @property
@@ -81,32 +79,29 @@ class Program:
         self._traced = tuple(operations), (*self.raising.fallbacks, *record.fallbacks)
         return tuple(results)
 
+    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+        with self._lock:
+            if name not in self._made:
+                self._made[name] = make()
+            return self._made[name]
+
     @property
     def jitted(self) -> Any:
         """``jax.jit`` of :meth:`function`, made once."""
-        with self._lock:
-            if self._jitted is None:
-                self._jitted = jax.jit(self.function)
-        return self._jitted
+        return self._once("jitted", lambda: jax.jit(self.function))
 
     @property
     def outermost(self) -> Any:
         """:attr:`jitted` with :func:`compiler_options`, which JAX takes only where no other function is traced."""
-        with self._lock:
-            if self._outermost is None:
-                raised = self.raising is not None and not self.raising.left
-                chained = self.raising is not None and any(is_chained(r.value) for r in self.raising.results)
-                options = compiler_options(self.stream, raised=raised, chained=chained)
-                self._outermost = jax.jit(self.function, compiler_options=options, keep_unused=True)
-        return self._outermost
+        raised = self.raising is not None and not self.raising.left
+        chained = self.raising is not None and any(is_chained(r.value) for r in self.raising.results)
+        return self._once("outermost", lambda: jax.jit(
+            self.function, keep_unused=True,
+            compiler_options=compiler_options(self.stream, raised=raised, chained=chained)))
 
     def executable(self) -> Any:
         """:meth:`function` compiled ahead of time, once."""
-        jitted = self.outermost
-        with self._lock:
-            if self._executable is None:
-                self._executable = jitted.lower(*self._shapes()).compile()
-        return self._executable
+        return self._once("executable", lambda: self.outermost.lower(*self._shapes()).compile())
 
     def traced(self) -> tuple[tuple[tuple[str, ...], ...], tuple[OracleFallback, ...]]:
         """The heavy operations of each result, and what is not done as wanted; traces the function if need be."""
