@@ -23,7 +23,7 @@ from archloom.oracle.resolved import Op, Read, ResolvedRegion, Shaped, Statement
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import MAX_REPEATED, float_literal, names, register_key
 from archloom.oracle.taidl.isa import Instruction, Isa
-from archloom.oracle.taidl.operators import OPCODES, fault
+from archloom.oracle.taidl.operators import OPCODES, fault, values_of
 from archloom.oracle.taidl.printer import print_expr
 from archloom.oracle.variables import Input
 
@@ -206,10 +206,9 @@ class Execution:
     def operation(self, s: ast.Op) -> None:
         kind = self.type(s.type)
         opcode = OPCODES[s.opcode]
-        given = dict(s.attributes)
-        attributes: dict[str, Any] = {}
-        for a in opcode.attributes:
-            attributes[a.name] = self.attribute(given[a.name], a.kind) if a.name in given else a.default
+        attributes = values_of(
+            s, lambda e: self.integer(e, "an operator's attribute"), lambda e: self.number(e, fixed=True),
+            lambda r: _OpenRegion(r.name, r, self))
         operands = [self.tensors[o.name] for o in s.operands if isinstance(o, ast.Tensor)]
         if opcode.value:
             (operand,) = s.operands
@@ -227,16 +226,6 @@ class Execution:
         names = tuple(name for name, _ in operands)
         unique = self.define(s.dst, kind)
         self.statements.append(Op(unique, s.opcode, names, tuple(sorted(attributes.items())), kind))
-
-    def attribute(self, e: ast.Attribute, kind: str) -> Any:
-        if isinstance(e, ast.Region):
-            return _OpenRegion(e.name, e, self)
-        if isinstance(e, ast.Group):
-            return tuple([self.integer(i, "an operator's attribute") for i in e.items])
-        if kind in ("word", "name"):
-            assert isinstance(e, ast.Name)
-            return e.name.lower() if kind == "word" else e.name
-        return self.number(e, fixed=True) if kind == "number" else self.integer(e, "an operator's attribute")
 
     def region(self, region: ast.Region, inputs: Sequence[Shaped]) -> tuple[ResolvedRegion, tuple[Shaped, ...]]:
         """The region for inputs of these types, all its integers known, and the types of what it gives."""

@@ -18,7 +18,7 @@ from archloom.oracle.taidl import ast, evaluate
 from archloom.oracle.taidl.evaluate import MAX_REPEATED, Compiled, Compiler, Frame, constant, float_literal, names
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.isa import HBM, Isa
-from archloom.oracle.taidl.operators import OPCODES, fault, word
+from archloom.oracle.taidl.operators import OPCODES, fault, values_of, word
 from archloom.oracle.taidl.printer import print_expr, print_slice
 from archloom.oracle.taidl.replay import Place, Tape
 from archloom.oracle.taidl.types import Array, numpy_dtype, of_numpy
@@ -361,9 +361,8 @@ class Bound:
         sources = tuple(o.name for o in s.operands if isinstance(o, ast.Tensor))
         kind = TensorType(tuple(evaluate.evaluate(d, self.scope) for d in s.type.dims), s.type.dtype)
         opcode = OPCODES[s.opcode]
-        values: dict[str, Any] = {a.name: a.default for a in opcode.attributes}
-        kinds = {a.name: a.kind for a in opcode.attributes}
-        values.update({name: self.attribute(e, kinds[name]) for name, e in s.attributes})
+        values = values_of(s, lambda e: evaluate.evaluate(e, self.scope), self.number,
+                           lambda r: Bound(r.name, r, dict(self.scope)))
         if opcode.value:
             (operand,) = s.operands
             assert not isinstance(operand, ast.Tensor)
@@ -373,16 +372,6 @@ class Bound:
             raise Violation(f"{s.position}: %{plain(s.dst)}{complaint}")
         types[s.dst], given = kind, [types[name].dtype for name in sources]
         self.steps.append(_Applied(s.dst, sources, lambda x: opcode.kernel(kind, x, values, given)))
-
-    def attribute(self, e: ast.Attribute, kind: str) -> Any:
-        if isinstance(e, ast.Region):
-            return Bound(e.name, e, dict(self.scope))
-        if isinstance(e, ast.Group):
-            return tuple(evaluate.evaluate(i, self.scope) for i in e.items)
-        if kind in ("word", "name"):
-            assert isinstance(e, ast.Name)
-            return word(e) if kind == "word" else e.name
-        return self.number(e)
 
     def number(self, e: ast.Expr) -> int | float:
         """An integer expression, or a float literal with or without a sign."""
