@@ -351,7 +351,6 @@ class _Resolver:
     # instructions
 
     def values(self, node: NumberedInstr, state: State, scope: Scope) -> State:
-        """The inputs of an instruction by name."""
         values: State = {}
         for k, v in node.instr.attributes:
             v = v.substitute(scope.replaced)
@@ -387,7 +386,6 @@ class _Resolver:
         return ResolvedInstr(node.instr.mnemonic, attributes, registers, statements, node.source)
 
     def signal(self, o: Open, scope: Scope, place: Place) -> Exception:
-        """What to do about a question left open."""
         asked = {v for value in (o.quantity, *o.scope.values()) for v in unknowns(value) if v.owner}
         if asked:
             first = min(asked)

@@ -90,7 +90,6 @@ class Window:
         return tuple(d.extent for d in self.dims)
 
     def with_offsets(self, form: Callable[[Affine], Affine]) -> "Window":
-        """The window at ``form`` of each of its offsets."""
         return Window(self.buffer, tuple([form(o) for o in self.offsets]), self.dims)
 
 

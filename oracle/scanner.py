@@ -122,7 +122,6 @@ class Scanner:
             self.expected(repr(sign))
 
     def name(self, what: str = "a name") -> str:
-        """Read a name."""
         name = self.take(_NAME)
         return self.expected(what) if name is None else name
 

@@ -52,7 +52,6 @@ class Counted:
 
     @property
     def values(self) -> range:
-        """The values of the variable."""
         return range(self.extent)
 
     @property
@@ -77,12 +76,10 @@ class Loop:
 
     @property
     def extent(self) -> int:
-        """Number of iterations."""
         return len(self.values)
 
     @property
     def values(self) -> range:
-        """The values of the variable."""
         return range(self.start, self.stop, self.step)
 
     @property

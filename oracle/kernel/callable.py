@@ -121,7 +121,6 @@ class JaxProgram:
 
     @staticmethod
     def of(function: JaxFunction, bits: tuple[np.ndarray, ...]) -> "JaxProgram":
-        """The program of a function."""
         return JaxProgram(function, jax.jit(function), jax.jit(function, compiler_options=compiler_options()), bits)
 
     def call(self) -> "Call":

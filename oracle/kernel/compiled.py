@@ -154,7 +154,6 @@ def load_kernel(source: bytes | str | Path) -> LoadedKernel:
 
 
 def shapes(tensors: tuple[HbmTensor, ...]) -> list[Any]:
-    """Shapes and types for tracing."""
     return [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in tensors]
 
 

@@ -254,7 +254,6 @@ def _inner(visit: Affine, nest: Nest) -> Affine:
 
 
 def _part_text(part: Part, dtype: str, hbm_bytes: int) -> str:
-    """An instruction that copies a part of a buffer to HBM."""
     names = [f"o{n}" for n in range(len(part.starts))]
     shape = "".join(f"{{{n}}}x" for n in part.extents)
     windows = [f"{o} + {{{n} : {s}}}" for o, n, s in zip(names, part.extents, part.strides)]

@@ -129,7 +129,6 @@ class Recorder:
 
 @lru_cache(maxsize=1 << 16)
 def literal(value: int) -> Affine:
-    """A number as an expression."""
     return Affine(value)
 
 
@@ -143,7 +142,6 @@ def current() -> Recorder | None:
 
 @contextmanager
 def tracing(recorder: Recorder) -> Iterator[None]:
-    """Make ``recorder`` the current trace."""
     outer = current()
     if outer is not None:
         raise fault(f"kernel {recorder.kernel} is traced within kernel {outer.kernel}: make it outside")

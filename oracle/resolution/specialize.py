@@ -141,7 +141,6 @@ class Execution:
             raise Open(u.operator, u.quantity, _quote(e), e, self.named(e)) from None
 
     def named(self, e: ast.Expr) -> dict[str, Affine]:
-        """The values of the names in an expression."""
         keys: set[str] = set()
         for node in names(e):
             if isinstance(node, ast.Name):

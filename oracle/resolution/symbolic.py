@@ -271,5 +271,4 @@ def whole_grid(variables: tuple[str, ...], bounds: Bounds) -> dict[str, NDArray[
 
 
 def grid_size(variables: tuple[str, ...], bounds: Bounds) -> int:
-    """Number of points of the grid."""
     return math.prod(bounds[v][1] - bounds[v][0] + 1 for v in variables)

@@ -322,7 +322,6 @@ class Builder:
         return ast.IsaDef.of(self.name, self._declarations)
 
     def text(self) -> str:
-        """The description as text."""
         return print_isa(self.definition())
 
     def build(self, **parameters: int) -> Isa:

@@ -93,7 +93,6 @@ class Evaluation(Generic[V]):
                         ast.Binary: cls._binary, ast.Call: cls._call}
 
     def value(self, e: ast.Expr) -> V:
-        """The value of an expression."""
         value: V = self._by_node[e.__class__](self, e)
         return value
 

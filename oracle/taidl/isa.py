@@ -78,7 +78,6 @@ class Isa:
 
     @cached_property
     def scope(self) -> dict[str, int]:
-        """Parameters and constants by name."""
         return dict(self.parameters + self.constants)
 
     def initial_registers(self) -> dict[str, int]:

@@ -38,7 +38,6 @@ class Machine:
         self._units: dict[str, Unit] = {}
 
     def registers(self) -> dict[str, int]:
-        """The values of all control registers by key."""
         return {key: self.frame[i] for key, i in self.slots.items()}
 
     def unit(self, mnemonic: str, attributes: tuple[str, ...]) -> Unit:

@@ -67,17 +67,14 @@ class Tape:
         self.low, self.high = -(1 << 62), 1 << 62
 
     def stop(self) -> Recording:
-        """What was noted."""
         self.on = False
         return Recording(tuple(self.steps), tuple(self.updates.items()), self.low, self.high)
 
     def update(self, slot: int, value: int) -> None:
-        """A register has a new value."""
         if self.on:
             self.updates[slot] = value
 
     def read(self, dst: str, place: Place) -> None:
-        """A window was read into a tensor."""
         if not self.on:
             return
         self._constant.pop(dst, None)
@@ -89,7 +86,6 @@ class Tape:
             self.steps.append(lambda t, shift: t.__setitem__(dst, moved(shift).copy()))
 
     def write(self, src: str, place: Place) -> None:
-        """A tensor was written to a window."""
         if not self.on:
             return
         constant = self._constant.get(src)

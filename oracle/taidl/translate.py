@@ -63,7 +63,6 @@ class Translator:
         return self.slots[name]
 
     def block(self, body: Sequence[ast.Statement]) -> list[Step]:
-        """A closure for each statement."""
         return [self.statement(s) for s in body]
 
     def statement(self, s: ast.Statement) -> Step:
@@ -374,7 +373,6 @@ class Bound:
         self.steps.append(_Applied(s.dst, sources, lambda x: opcode.kernel(kind, x, values, given)))
 
     def number(self, e: ast.Expr) -> int | float:
-        """An integer expression, or a float literal with or without a sign."""
         literal = float_literal(e)
         return evaluate.evaluate(e, self.scope) if literal is None else literal
 

@@ -29,7 +29,6 @@ from archloom.oracle.xla.notation.substitution import shared_work
 from archloom.oracle.xla.options import compiler_options
 from archloom.oracle.xla.raising.rerolling import with_loops
 from archloom.oracle.xla.report import OracleReport, report
-from archloom.oracle.xla.scalars import take_out
 from archloom.oracle.xla.strategies import Outcome, Raising, raise_stream
 
 CACHED = 256
@@ -219,7 +218,7 @@ def compile_resolved(
 ) -> Oracle:
     """As :func:`compile_stream`, for a stream that is resolved already."""
     border.check(stream)
-    plain, bits = take_out(stream)
+    plain, bits = border.take_out(stream)
     key = (plain, reassociate, raising, limits)
     with _programs_lock:
         program = _programs.get(key)

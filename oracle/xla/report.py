@@ -113,7 +113,6 @@ class OracleReport:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON has it."""
         return {**asdict(self), "raised": self.raised}
 
 

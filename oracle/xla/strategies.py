@@ -19,8 +19,7 @@ from archloom.oracle.xla.loops.outlining import Outlined, Path, describe
 from archloom.oracle.xla.notation.build import from_bytes
 from archloom.oracle.xla.notation.expr import Element, Expr, Range, Sum, width
 from archloom.oracle.xla.notation.fallbacks import OracleFallback
-from archloom.oracle.xla.notation.limits import USUAL, Limits
-from archloom.oracle.xla.notation.refusals import Refusal, Unraisable
+from archloom.oracle.xla.notation.limits import USUAL, Limits, Refusal, Unraisable
 from archloom.oracle.xla.notation.substitution import bounded_work
 from archloom.oracle.xla.notation.variables import fresh
 from archloom.oracle.xla.raising.dataflow import Steps

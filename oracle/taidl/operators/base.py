@@ -95,7 +95,6 @@ def in_both(f: Callable[[Any, TensorType, Sequence[Any], Any, Sequence[str]], An
 
 
 def is_kind(dtype: str, *kinds: str) -> bool:
-    """Whether the element type is of one of the kinds."""
     return element_type(dtype).kind in kinds
 
 
@@ -121,7 +120,6 @@ def wrong(result: Shaped, shape: Sequence[Dim], dtype: str) -> str | None:
 
 
 def integers(a: Attributes, name: str) -> tuple[Dim, ...]:
-    """A list attribute."""
     value = a[name]
     assert isinstance(value, tuple)
     return value
@@ -152,5 +150,4 @@ def ints(name: str, default: tuple[Dim, ...] | None = None) -> Attribute:
 
 
 def integer(name: str, default: int | None = None) -> Attribute:
-    """An integer as an attribute."""
     return Attribute(name, "integer", default=default)

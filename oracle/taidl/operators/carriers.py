@@ -34,7 +34,6 @@ def carrier_name(dtype: str) -> str:
 
 
 def carrier_dtype(dtype: str) -> np.dtype[Any]:
-    """The type of the carrier."""
     return np.dtype(jnp.dtype(carrier_name(dtype)))
 
 

@@ -22,7 +22,7 @@ from archloom.oracle.xla.lowering.ops import bitcast, convert, jax_dtype
 from archloom.oracle.xla.lowering.wholes import compute
 from archloom.oracle.xla.notation.expr import Expr, Leaf
 from archloom.oracle.xla.notation.fallbacks import How, Record
-from archloom.oracle.xla.notation.refusals import NoNotation, Unraisable
+from archloom.oracle.xla.notation.limits import NoNotation, Unraisable
 from archloom.oracle.xla.raising.tensors import Raiser, Tensor, leaf_over
 from archloom.oracle.xla.raising.tree import Block, InstrItem, ReadItem, Tree, WriteItem
 

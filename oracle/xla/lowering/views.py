@@ -52,7 +52,6 @@ class Spreading(Protocol):
 
 
 def extent(r: Range) -> int:
-    """Number of values."""
     return r[1] - r[0] + 1
 
 

@@ -56,7 +56,6 @@ class Record:
     """The number in the cost of each fallback, which is one for all of equal reasons at a place."""
 
     def add(self, how: How, where: str, why: str, size: int) -> None:
-        """Record a fallback."""
         key = how, where, why
         self.sizes[key] = self.sizes.get(key, 0) + size
 

@@ -16,7 +16,7 @@ from typing import Any
 from archloom.oracle.affine import Affine
 from archloom.oracle.xla.notation.constraints import inside, narrow, reach
 from archloom.oracle.xla.notation.expr import Carry, Const, Expr, Ranges, Switch, free
-from archloom.oracle.xla.notation.refusals import Exhausted
+from archloom.oracle.xla.notation.limits import Exhausted
 
 NORMAL: dict[type[Expr], Callable[[Any, Ranges], Expr]] = {}
 """The normal form of each kind of node with sub-expressions, of a node whose sub-expressions have theirs."""

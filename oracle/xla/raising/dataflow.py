@@ -21,7 +21,7 @@ from archloom.oracle.windows import span
 from archloom.oracle.xla.notation import expr
 from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, zero
 from archloom.oracle.xla.notation.expr import Expr, Leaf, Range, Ranges
-from archloom.oracle.xla.notation.refusals import Exhausted, Unraisable
+from archloom.oracle.xla.notation.limits import Exhausted, Unraisable
 from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.sums import add_of, fold_of, plug, sum_of
 from archloom.oracle.xla.notation.variables import axis_range, fresh
@@ -146,7 +146,6 @@ class Dataflow:
         return self._loop(q, at, item, summands)
 
     def _start(self, q: Query, at: Cursor) -> Expr | Cursor:
-        """The start of a block is reached."""
         loop = at.block
         if loop.parent is None:
             return self.initial(q)

@@ -19,7 +19,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Window
 from archloom.oracle.windows import reach
 from archloom.oracle.xla.notation.expr import Range, Ranges
-from archloom.oracle.xla.notation.refusals import Unraisable
+from archloom.oracle.xla.notation.limits import Unraisable
 
 _LARGEST = 1 << 62
 """Larger values are not counted out in int64."""

@@ -22,8 +22,7 @@ from archloom.oracle.xla.notation import expr
 from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, map_of, switch_of
 from archloom.oracle.xla.notation.expr import Const, Expr, Index, Ranges, Variables
 from archloom.oracle.xla.notation.fallbacks import How, Record
-from archloom.oracle.xla.notation.limits import USUAL, Limits
-from archloom.oracle.xla.notation.refusals import NoNotation, Unraisable
+from archloom.oracle.xla.notation.limits import USUAL, Limits, NoNotation, Unraisable
 from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.sums import EXTREMES, add_of, extreme_of, fold_of, larger_of, sum_of
 from archloom.oracle.xla.notation.variables import OLD_CONTENTS, TensorAxis, axis_range, fresh
@@ -201,7 +200,6 @@ class Raiser:
 
 
 def leaf_over(name: str, axes: tuple[str, ...], kind: TensorType, ranges: Ranges) -> expr.Leaf:
-    """The elements of an argument that has the tensor's shape."""
     return expr.Leaf(name, linear(tuple(Affine.variable(a) for a in axes), kind.shape).simplify(ranges), kind.dtype)
 
 
