@@ -201,7 +201,8 @@ class KernelFunction(ABC):
         for array in arrays:
             its = kinds.get(type(array)) or kind(array)
             if its == "torch":
-                return self._torch(arrays)
+                made = self.function(*[from_torch(a) if kind(a) == "torch" else a for a in arrays])
+                return to_torch(made[0]) if self._single else tuple(to_torch(r) for r in made)
             if its == "jax" or its == "tracer":
                 found = its
         if found == "numpy":
@@ -226,7 +227,3 @@ class KernelFunction(ABC):
         arrays = tuple([numpy_array(a) if hasattr(a, "shape") else a for a in arrays])
         check(self.name, self.arguments, arrays)
         return arrays
-
-    def _torch(self, arrays: tuple[Any, ...]) -> Any:
-        results = self.function(*[from_torch(a) if kind(a) == "torch" else a for a in arrays])
-        return to_torch(results[0]) if self._single else tuple(to_torch(r) for r in results)

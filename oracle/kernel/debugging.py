@@ -80,7 +80,11 @@ class Debugged:
             visit = visits.get(point, 0)
             visits[point] = visit + 1
             where = f"[{', '.join(f'{k} = {v}' for k, v in loops.items())}] " if loops else ""
-            yield _line(f"{where}{point.prefix}", self._shown(point, visit, logs, loops))
+            prefix, value = f"{where}{point.prefix}", self._shown(point, visit, logs, loops)
+            if isinstance(value, np.ndarray):
+                yield prefix + np.array2string(value, prefix=prefix.rpartition("\n")[2])
+            else:
+                yield prefix if value is None else f"{prefix}{value}"
 
     def _shown(self, point: Point, visit: int, logs: Sequence[np.ndarray], loops: Values) -> Any:
         data = point.data
@@ -147,12 +151,6 @@ def _events(recorded: Sequence[Recorded], loops: dict[str, int]) -> Iterator[tup
                 yield from _events(node.body, {**loops, node.loop.var: value})
 
 
-def _line(prefix: str, value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return prefix + np.array2string(value, prefix=prefix.rpartition("\n")[2])
-    return prefix if value is None else f"{prefix}{value}"
-
-
 # --- the instructions -----------------------------------------------------------------------------------------------
 
 
@@ -198,7 +196,9 @@ class _Maker:
 
     def _log(self, point: Point, part: Part, times: int) -> None:
         start = -(-self.end // _ALIGNMENT) * _ALIGNMENT
-        log = HbmTensor(f"debug {len(self.logs)}", start, (times, *self._bytes(part)), "int8")
+        width = _Form.of(self.isa.buffer(part.buffer).dtype).width
+        shape = (times, *part.extents, *([width] if width > 1 else []))
+        log = HbmTensor(f"debug {len(self.logs)}", start, shape, "int8")
         self.end = start + int(np.prod(log.shape))
         if self.end - self.stream.hbm_bytes > MAX_BYTES:
             raise InputError(f"{point.site}: debug points of kernel {self.stream.name} would record more than "
@@ -223,17 +223,15 @@ class _Maker:
 
     def _instr(self, point: Point, data: Part | Registers, visit: Affine) -> Instr:
         if isinstance(data, Registers):
-            name = self._kind(_register_text(data))
+            # it reads them, so that their values are known where it stands
+            reads = " ".join(f"%R{n}:i32 = constant({key});" for n, key in enumerate(data.keys))
+            name = self._kind(f"(number, visit) {{ {reads} }}")
             return Instr.make(name, number=self.places[point], visit=visit)
         log = self.logs[self.places[point]]
         size = int(np.prod(log.shape[1:]))
         name = self._kind(_part_text(data, self.isa.buffer(data.buffer).dtype, self.stream.hbm_bytes))
         starts = {f"o{n}": start for n, start in enumerate(data.starts)}
         return Instr.make(name, at=visit * size + log.address, **starts)
-
-    def _bytes(self, part: Part) -> tuple[int, ...]:
-        width = _Form.of(self.isa.buffer(part.buffer).dtype).width
-        return (*part.extents, width) if width > 1 else part.extents
 
     def _kind(self, text: str) -> str:
         if text not in self.kinds:
@@ -276,12 +274,6 @@ def _part_text(part: Part, dtype: str, hbm_bytes: int) -> str:
         steps, last = f"{steps}%B:{shape}{inner}i8 = bitcast_convert({last});", "%B"
     return (f"({', '.join(['at', *names])}) {{ {inside} %X:{shape}{dtype} <- ${part.buffer}[{', '.join(windows)}]; "
             f"{steps} {last} -> $hbm[at + {{{target}}}]; }}")
-
-
-def _register_text(registers: Registers) -> str:
-    """An instruction that reads registers, so that their values are known where it stands."""
-    reads = " ".join(f"%R{n}:i32 = constant({key});" for n, key in enumerate(registers.keys))
-    return f"(number, visit) {{ {reads} }}"
 
 
 # --- printing -------------------------------------------------------------------------------------------------------

@@ -161,8 +161,10 @@ class KernelIsa:
         def decorate(function: Callable[[], Any]) -> Kernel:
             title = name or function.__name__
             if inspect.signature(function).parameters:
-                raise InputError(f"{_site(function)}: kernel function {title} has parameters: expected none (let a "
-                                 "function with parameters define and return the kernel)")
+                code = function.__code__
+                raise InputError(
+                    f"{Site(code.co_filename, code.co_firstlineno)}: kernel function {title} has parameters: expected "
+                    "none (let a function with parameters define and return the kernel)")
             trace = Recorder(self.isa, title)
             with tracing(trace):
                 function()
@@ -219,11 +221,6 @@ def isa(name_or_path: str | Path | Builder, **parameters: int) -> KernelIsa:
     if isinstance(name_or_path, Builder):
         return KernelIsa(name_or_path.build(**parameters))
     return KernelIsa(load(name_or_path, **parameters))
-
-
-def _site(function: Callable[..., Any]) -> Site:
-    code = function.__code__
-    return Site(code.co_filename, code.co_firstlineno)
 
 
 # --- arguments and results ----------------------------------------------------------------------------------------

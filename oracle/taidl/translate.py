@@ -66,24 +66,7 @@ class Translator:
         return [self.statement(s) for s in body]
 
     def statement(self, s: ast.Statement) -> Step:
-        match s:
-            case ast.Read():
-                return self.read(s)
-            case ast.Write():
-                return self.write(s)
-            case ast.Op():
-                return self.operation(s)
-            case ast.Assign():
-                return self.assign(s)
-            case ast.Let():
-                return _let(self.compiler.value(s.value), self.slot(s.name))
-            case ast.Assert():
-                return self.assertion(s)
-            case ast.If():
-                return self.branch(s)
-            case ast.Repeat():
-                return self.repeat(s)
-        raise AssertionError(s)
+        return _STEPS[type(s)](self, s)
 
     # --- control ---
 
@@ -108,6 +91,14 @@ class Translator:
             tape.update(base + i, v[base + i])
 
         return element
+
+    def let(self, s: ast.Let) -> Step:
+        value, slot = self.compiler.value(s.value), self.slot(s.name)
+
+        def step(v: Frame, t: Tensors) -> None:
+            v[slot] = value(v)
+
+        return step
 
     def assertion(self, s: ast.Assert) -> Step:
         condition, expr = self.compiler.value(s.condition), s.condition
@@ -206,10 +197,12 @@ class Translator:
                     shape.append(extent)
                     strides.append(stride * step)
                     if extent < 1 or stride < 0:
-                        raise Violation(_bad_extent(piece, extent, stride))
+                        what = f"extent {extent}" if extent < 1 else f"stride {stride}"
+                        raise Violation(f"{piece.position}: {plain(print_slice(piece))} has an axis of {what}")
                     last += (extent - 1) * stride
                 if first < 0 or last >= size:
-                    raise Violation(_outside(piece, first, last, size))
+                    raise Violation(f"{piece.position}: {plain(print_slice(piece))} spans {first}..{last}, outside of "
+                                    f"an axis of extent {size}")
                 offset += first * step
             return Place(buffer, tuple(shape), offset, tuple(strides), last if moves else None)
 
@@ -295,11 +288,10 @@ class Translator:
         return constant(tuple(fixed)) if None not in fixed else lambda v: tuple([i(v) for i in items])
 
 
-def _let(value: Compiled, slot: int) -> Step:
-    def step(v: Frame, t: Tensors) -> None:
-        v[slot] = value(v)
-
-    return step
+_STEPS: dict[type[ast.Node], Callable[[Translator, Any], Step]] = {
+    ast.Read: Translator.read, ast.Write: Translator.write, ast.Op: Translator.operation, ast.Assign: Translator.assign,
+    ast.Let: Translator.let, ast.Assert: Translator.assertion, ast.If: Translator.branch, ast.Repeat: Translator.repeat,
+}
 
 
 # --- the bodies of defs that operators apply to tensors ------------------------------------------------------------
@@ -389,12 +381,3 @@ def _declared(s: ast.Read | ast.Write, shape: tuple[int, ...], dtype: str, where
     tensor, piece = (s.dst, s.source) if isinstance(s, ast.Read) else (s.src, s.target)
     found = TensorType(where.shape, of_numpy(where.dtype.name))
     return f"{s.position}: %{plain(tensor)} is {TensorType(shape, dtype)}, but {plain(print_slice(piece))} is {found}"
-
-
-def _bad_extent(piece: ast.Slice, extent: int, stride: int) -> str:
-    what = f"extent {extent}" if extent < 1 else f"stride {stride}"
-    return f"{piece.position}: {plain(print_slice(piece))} has an axis of {what}"
-
-
-def _outside(piece: ast.Slice, first: int, last: int, size: int) -> str:
-    return f"{piece.position}: {plain(print_slice(piece))} spans {first}..{last}, outside of an axis of extent {size}"

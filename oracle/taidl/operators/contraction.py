@@ -133,7 +133,8 @@ def _dot_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str 
 
 
 def _dot(held: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    left, right = _matrices(x, a)
+    left = _as_matrices(x[0], a["lhs_batch"], a["lhs_contracting"], contracting_last=True)
+    right = _as_matrices(x[1], a["rhs_batch"], a["rhs_contracting"], contracting_last=False)
     if a["rounding"] != "fused":
         multiply = product if held is numbers else jax_product
         return multiply(left, right, types, result.dtype).reshape(result.shape)
@@ -156,11 +157,6 @@ def _jax_fused(left: Any, right: Any, *, flush: bool) -> Any:
         return carriers.fma(a, lax.dynamic_slice_in_dim(right, i, 1, right.ndim - 2), total, flush=flush)
 
     return lax.fori_loop(0, left.shape[-1], body, jnp.zeros((*left.shape[:-1], right.shape[-1]), jnp.float32))
-
-
-def _matrices(x: Sequence[Any], a: Values) -> tuple[Any, Any]:
-    return (_as_matrices(x[0], a["lhs_batch"], a["lhs_contracting"], contracting_last=True),
-            _as_matrices(x[1], a["rhs_batch"], a["rhs_contracting"], contracting_last=False))
 
 
 def _as_matrices(x: Any, batch: Sequence[int], contracting: Sequence[int], *, contracting_last: bool) -> Any:

@@ -77,7 +77,8 @@ def view(
     ``unrolled`` variables have been made axes of the array already: others that are go before them.
     """
     forms = tuple(form.simplify(ranges) for form in forms)
-    if not all(_is_inside(form, size, ranges) for form, size in zip(forms, array.shape, strict=True)):
+    spans = [form.range(ranges) for form in forms]
+    if any(low < 0 or high >= size for (low, high), size in zip(spans, array.shape, strict=True)):
         return gather(array, forms, ranges, note, "an index may lie outside of the array")
     nonlinear = [form for form in forms if not form.is_linear]
     if nonlinear:
@@ -104,11 +105,6 @@ def view(
         names_in_order += made
         axis += len(made)
     return Spread(array, tuple(names_in_order))
-
-
-def _is_inside(form: Affine, size: int, ranges: Ranges) -> bool:
-    low, high = form.range(ranges)
-    return low >= 0 and high < size
 
 
 def _strides(form: Affine) -> list[tuple[int, str]]:
