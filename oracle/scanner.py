@@ -109,13 +109,6 @@ class Scanner:
         self._skip()
         return True
 
-    def skip_to(self, pattern: re.Pattern[str], least: int) -> bool:
-        """Go on where the pattern is found next, not before an offset; False where it is not."""
-        match = pattern.search(self.text, max(self.at, least))
-        if match is not None:
-            self.at = match.start()
-        return match is not None
-
     def need(self, sign: str) -> None:
         """Read a sign that must come next."""
         if not self.accept(sign):

@@ -68,11 +68,6 @@ def show(tensor: HbmTensor) -> str:
     return f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
 
 
-def numpy_array(array: Any) -> Any:
-    """What can be seen as a NumPy array as one."""
-    return np.asarray(from_torch(array) if kind(array) == "torch" else array)
-
-
 def from_torch(tensor: Any) -> Any:
     """A PyTorch tensor as a NumPy array (on the CPU) or a JAX array, without a copy where the memory allows it."""
     if tensor.requires_grad:
@@ -224,6 +219,7 @@ class KernelFunction(ABC):
 
     def _numpy(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments as NumPy arrays; InputError where they do not fit."""
-        arrays = tuple([numpy_array(a) if hasattr(a, "shape") else a for a in arrays])
+        arrays = tuple([
+            np.asarray(from_torch(a) if kind(a) == "torch" else a) if hasattr(a, "shape") else a for a in arrays])
         check(self.name, self.arguments, arrays)
         return arrays

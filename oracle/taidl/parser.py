@@ -65,8 +65,10 @@ class _Parser(ExpressionParser):
             except TaidlError as fault:
                 faults.append(fault)
                 self.depth = self.blocks = 0
-                if not s.skip_to(_RESTART, start + 1):
+                restart = _RESTART.search(s.text, max(s.at, start + 1))
+                if restart is None:
                     break
+                s.at = restart.start()
         if faults:
             raise together(faults)
         return ast.IsaDef.of(name, nodes, s.text, position)

@@ -161,7 +161,7 @@ def _in_part(task: Task) -> Raising | Refusal:
             left = {p: part for p, part in left.items() if p not in inside}
             left[path] = Left(path, describe(task.stream, path), why)
             nested = Outlined(task.stream, left)
-            if nested.is_all():
+            if all(id(node) in nested.nests for node in nested.stream.body):
                 return Refusal("all of it would be left as loops")
             found = task.attempt(nested.stream, tuple(left[p] for p in sorted(left)), steps)
             if isinstance(found, Raising) or found.too_deep:

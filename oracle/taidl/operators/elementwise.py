@@ -60,6 +60,14 @@ def _row(name: str, operands: int, kinds: tuple[str, ...], f: Callable[..., Any]
                   "elementwise", doc)
 
 
+def _sign(held: Any) -> Callable[..., Any]:
+    def sign(x: Any) -> Any:
+        x = held.flush(x)
+        return held.xp.where((x != x) | (x == 0), x, held.xp.copysign(np.ones((), x.dtype), x))
+
+    return sign
+
+
 def _by_kind(integers: Callable[..., Any], floats: Callable[..., Any]) -> Callable[..., Any]:
     """One function for numbers that are integers (or truths), another for floats."""
     return lambda *x: (integers if x[0].dtype.kind in "iub" else floats)(*x)
@@ -120,10 +128,6 @@ def _whole_power(xp: Any) -> Callable[..., Any]:
         return xp.where(y < 0, one, result)
 
     return power
-
-
-def _sign(x: Array) -> Array:
-    return np.where(np.isnan(x) | (x == 0), x, np.copysign(x.dtype.type(1), x))
 
 
 def _round_away(value: Array) -> Array:
@@ -205,11 +209,6 @@ def _guarded(name: str, by_zero: Callable[[Any], Any]) -> Callable[..., Any]:
     return call
 
 
-def _jax_sign(x: Any) -> Any:
-    x = carriers.flush(x)
-    return jnp.where(jnp.logical_or(x != x, x == 0), x, jnp.copysign(np.ones((), x.dtype), x))
-
-
 def _round(method: str) -> Callable[..., Any]:
     return lambda x: lax.round(carriers.flush(x), getattr(lax.RoundingMethod, method))
 
@@ -244,10 +243,6 @@ def _select_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> s
 
 
 COMPARE = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
-
-
-def _compare(held: Any, result: TensorType, x: Sequence[Any], a: Any, types: Sequence[str]) -> Any:
-    return getattr(held.xp, COMPARE[a["direction"]])(*map(held.flush, map(held.value, x, types)))
 
 
 def _fma_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
@@ -306,8 +301,8 @@ ROWS: list[Opcode] = [
     _of_width("count_leading_zeros", 1, _leading_zeros, "zero bits above the highest set one"),
     _row("negate", 1, NUMBERS, np.negative, _jnp("negative"), "-x"),
     _row("abs", 1, ("int", "float", "quant"), np.abs, _jnp("abs"), "the smallest integer's is itself"),
-    _row("sign", 1, ("int", "float", "quant"), _by_kind(np.sign, lambda x: _sign(numbers.flush(x))),
-         _by_kind(_jnp("sign"), _jax_sign), "-1, 0 or 1; zeros and NaN are themselves"),
+    _row("sign", 1, ("int", "float", "quant"), _by_kind(np.sign, _sign(numbers)),
+         _by_kind(_jnp("sign"), _sign(carriers)), "-1, 0 or 1; zeros and NaN are themselves"),
     _row("floor", 1, FLOATS, numbers.flushed(np.floor), _flushed(_lax("floor")), "rounded down"),
     _row("ceil", 1, FLOATS, numbers.flushed(np.ceil), _flushed(_lax("ceil")), "rounded up"),
     _row("round_nearest_even", 1, FLOATS, numbers.flushed(np.rint), _round("TO_NEAREST_EVEN"),
@@ -335,7 +330,9 @@ ROWS: list[Opcode] = [
     Opcode("clamp", 3, _clamp_rule, _computed(numbers, lambda low, x, high: smallest(largest(x, low), high)),
            _computed(carriers, lambda low, x, high: _extreme("minimum")(_extreme("maximum")(x, low), high)),
            "elementwise", "low, x, high: minimum(maximum(x, low), high); the bounds may be scalars"),
-    Opcode("compare", 2, _compare_rule, *base.in_both(_compare),
+    Opcode("compare", 2, _compare_rule, *base.in_both(
+        lambda held, result, x, a, types: getattr(held.xp, COMPARE[a["direction"]])(
+            *map(held.flush, map(held.value, x, types)))),
            "elementwise", "i1; NaN is unequal to all, and neither less nor greater",
            (Attribute("direction", "word", tuple(COMPARE)),)),
     Opcode("select", 3, _select_rule, *base.in_both(lambda held, result, x, a, types: held.xp.where(*x)), "elementwise",

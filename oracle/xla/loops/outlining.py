@@ -81,10 +81,6 @@ class Outlined:
         body = self._nodes(self.original.body, (), {})
         self.stream = replace(self.original, body=body)
 
-    def is_all(self) -> bool:
-        """Whether nothing but nests is left of the stream."""
-        return all(id(node) in self.nests for node in self.stream.body)
-
     def _nodes(self, nodes: tuple[ResolvedNode, ...], path: Path, outer: dict[str, Range]) -> tuple[ResolvedNode, ...]:
         made: list[ResolvedNode] = []
         run: list[ResolvedNode] = []

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from archloom.oracle.affine import Affine, Mod
 from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.resolved import Op, Read, ResolvedStream, TensorType, Window
@@ -171,8 +173,6 @@ def _spans(window: Window) -> list[tuple[int, int]]:
 
 def _indices(window: Window, offsets: list[Any]) -> tuple[Any, ...]:
     """Index arrays for each axis of the buffer over the window's shape."""
-    import numpy as np
-
     made = []
     for axis, offset in enumerate(offsets):
         total: Any = np.zeros((1,) * len(window.dims), np.int32)

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from archloom.oracle.late_jax import jax, jnp, lax
 from archloom.oracle.resolved import Op, ResolvedInstr, ResolvedRegion, Write
 from archloom.oracle.taidl.operators import OPCODES
@@ -103,8 +105,6 @@ def _operand(lowering: Spreading, whole: Whole, operand: Operand) -> tuple[Any, 
 
 def _values(whole: Whole) -> dict[str, Any]:
     """The values of the parameters that the function takes, at all points."""
-    import numpy as np
-
     extents = [n for _, n in whole.parameters]
     grids = np.indices(extents, np.int32).reshape(len(extents), -1)
     return {v: grid for (v, _), grid in zip(whole.parameters, grids, strict=True) if v in whole.function.variables}
