@@ -67,8 +67,7 @@ class Unit:
         self.recordings: dict[Any, tuple[int, Recording]] = {}
         registers = sorted({machine.slots[key] for key in _registers(instruction.body, machine.slots)})
         # itemgetter gives a tuple for two slots or more
-        self.state = itemgetter(*registers) if len(registers) > 1 else lambda frame: [frame[i] for i in registers]
-        self.many = len(registers) > 1
+        self.state = itemgetter(*registers) if len(registers) > 1 else lambda f: tuple([f[i] for i in registers])
         found = address_attribute(machine.isa, instruction.name)
         self.address = instruction.attributes.index(found[0]) if found else None
         self.special = found[1] if found else frozenset()
@@ -88,7 +87,7 @@ class Unit:
 
     def key(self, values: tuple[int, ...]) -> tuple[Any, int]:
         """What must be equal for a recording to hold, and the address by which it may be moved."""
-        state = self.state(self.frame) if self.many else tuple(self.state(self.frame))
+        state = self.state(self.frame)
         i = self.address
         if i is None or values[i] in self.special:
             return (values, state), 0

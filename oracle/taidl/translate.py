@@ -31,12 +31,8 @@ class Violation(Exception):
     """A rule broken by an instruction instance; the machine adds which one."""
 
 
-@dataclass(frozen=True)
-class _AxisWindow:
-    """Along one axis of a buffer: where it begins, and (extent, stride) for each axis of the tensor."""
-
-    base: Compiled
-    entries: tuple[tuple[Compiled, Compiled], ...]
+_Axis: TypeAlias = tuple[Compiled, tuple[tuple[Compiled, Compiled], ...]]
+"""Along one axis of a buffer: where it begins, and (extent, stride) for each axis of the tensor."""
 
 
 class Translator:
@@ -182,7 +178,7 @@ class Translator:
         """A closure that gives the place that a slice names, its bounds checked."""
         buffer = self.buffers[piece.buffer]
         axes = [self.axis(a, n) for a, n in zip(piece.axes, buffer.shape, strict=False)]
-        axes += [_AxisWindow(constant(0), ((constant(n), constant(1)),)) for n in buffer.shape[len(axes):]]
+        axes += [(constant(0), ((constant(n), constant(1)),)) for n in buffer.shape[len(axes):]]
         walks = list(zip(axes, buffer.shape, buffer.strides, strict=True))
         moves = piece.buffer == HBM
 
@@ -190,9 +186,9 @@ class Translator:
             offset = last = 0
             shape: list[int] = []
             strides: list[int] = []
-            for axis, size, step in walks:
-                first = last = axis.base(v)
-                for extent_of, stride_of in axis.entries:
+            for (base, entries), size, step in walks:
+                first = last = base(v)
+                for extent_of, stride_of in entries:
                     extent, stride = extent_of(v), stride_of(v)
                     shape.append(extent)
                     strides.append(stride * step)
@@ -208,18 +204,18 @@ class Translator:
 
         return place
 
-    def axis(self, axis: ast.Axis, size: int) -> _AxisWindow:
+    def axis(self, axis: ast.Axis, size: int) -> _Axis:
         compile_ = self.compiler.value
         if isinstance(axis, ast.At):
-            return _AxisWindow(compile_(axis.index), ((constant(1), constant(1)),))
+            return compile_(axis.index), ((constant(1), constant(1)),)
         if isinstance(axis, ast.Walk):
-            return _AxisWindow(compile_(axis.base), tuple((compile_(e), compile_(s)) for e, s in axis.entries))
+            return compile_(axis.base), tuple((compile_(e), compile_(s)) for e, s in axis.entries)
         start = compile_(axis.start) if axis.start is not None else constant(0)
         stop = compile_(axis.stop) if axis.stop is not None else constant(size)
         step = compile_(axis.step) if axis.step is not None else constant(1)
         if axis.step is None:
-            return _AxisWindow(start, ((lambda v: stop(v) - start(v), step),))
-        return _AxisWindow(start, ((lambda v: -((start(v) - stop(v)) // max(step(v), 1)), step),))
+            return start, ((lambda v: stop(v) - start(v), step),)
+        return start, ((lambda v: -((start(v) - stop(v)) // max(step(v), 1)), step),)
 
     # --- operators ---
 

@@ -25,8 +25,7 @@ from archloom.oracle.xla.notation.variables import fresh
 from archloom.oracle.xla.raising.dataflow import Steps
 from archloom.oracle.xla.raising.query import Query
 from archloom.oracle.xla.raising.relays import without_relays
-from archloom.oracle.xla.raising.rings import without_rings
-from archloom.oracle.xla.raising.strips import in_strips
+from archloom.oracle.xla.raising.rings import in_strips, without_rings
 from archloom.oracle.xla.raising.tensors import Raiser
 from archloom.oracle.xla.raising.tree import Tree
 

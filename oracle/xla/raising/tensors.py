@@ -135,7 +135,8 @@ class Raiser:
 
     def _op(self, owner: InstrItem, s: Op, old: int | None) -> Tensor:
         axes, ranges = self._axes(s.type.shape)
-        operands = [(self.tensor(owner, o, old), self._type(owner, o)) for o in s.operands]
+        kinds = {t.dst: t.type for t in owner.instr.statements if not isinstance(t, Write)}
+        operands = [(self.tensor(owner, o, old), kinds[o]) for o in s.operands]
         if s.opcode in ("constant", "iota"):
             return axes, self._nullary(s, axes)
         if s.opcode in MOVES:
@@ -193,10 +194,6 @@ class Raiser:
                 return Index(value, s.type.dtype)
             value = int(value)
         return Const(cast("int | float", value), s.type.dtype)
-
-    @staticmethod
-    def _type(owner: InstrItem, name: str) -> TensorType:
-        return next(s.type for s in owner.instr.statements if not isinstance(s, Write) and s.dst == name)
 
 
 def leaf_over(name: str, axes: tuple[str, ...], kind: TensorType, ranges: Ranges) -> expr.Leaf:
