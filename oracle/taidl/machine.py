@@ -19,19 +19,13 @@ _KEPT = 1 << 14
 """Recordings that an instruction keeps; a few kilobytes each."""
 
 
-class Count:
-    """How many instructions a machine has executed; shared with its units, which do not know the machine."""
-
-    value = 0
-
-
 class Machine:
     """Registers, buffers and the translated instructions; ``buffers`` are updated in place."""
 
     def __init__(self, isa: Isa, buffers: Mapping[str, Array]) -> None:
         self.isa = isa
         self.buffers = dict(buffers)
-        self.executed = Count()
+        self.executed = [0]  # instructions so far; shared with the units, which do not know the machine
         initial = isa.initial_registers()
         self.slots = {key: i for i, key in enumerate(initial)}
         self.frame: Frame = list(initial.values())
@@ -81,7 +75,7 @@ class Unit:
             shift = base - recorded
             if recording.low <= shift <= recording.high:
                 recording.play(self.frame, shift)
-                self.executed.value += 1
+                self.executed[0] += 1
                 return
         self.execute(values, loops, key, base)
 
@@ -108,13 +102,13 @@ class Unit:
         if len(self.recordings) >= _KEPT:
             self.recordings.clear()
         self.recordings[key] = base, self.tape.stop()
-        self.executed.value += 1
+        self.executed[0] += 1
 
     def place(self, values: tuple[int, ...], loops: Mapping[str, int]) -> str:
         """Which instance this is, for messages."""
         call = f"{self.name}({', '.join(f'{k}={v}' for k, v in zip(self.attributes, values, strict=True))})"
         at = f" at {', '.join(f'{k} = {v}' for k, v in loops.items())}" if loops else ""
-        return f"instruction {self.executed.value}, {call}{at}"
+        return f"instruction {self.executed[0]}, {call}{at}"
 
 
 def _registers(body: Sequence[ast.Statement], keys: Mapping[str, int]) -> Iterator[str]:

@@ -103,7 +103,9 @@ class Translator:
         def step(v: Frame, t: Tensors) -> None:
             if not condition(v):
                 scope = {**known, **{name: v[i] for name, i in slots.items()}}
-                raise Violation(f"assert({plain(print_expr(expr))}) fails: {_values(expr, scope)}")
+                values = {plain(print_expr(node)): evaluate.evaluate(node, scope) for node in names(expr)}
+                shown = ", ".join(f"{name} = {value}" for name, value in values.items()) or "it is never true"
+                raise Violation(f"assert({plain(print_expr(expr))}) fails: {shown}")
 
         return step
 
@@ -366,11 +368,6 @@ class Bound:
 
 
 # --- messages -----------------------------------------------------------------------------------------------------
-
-
-def _values(expr: ast.Expr, scope: Mapping[str, int]) -> str:
-    shown = {plain(print_expr(node)): evaluate.evaluate(node, scope) for node in names(expr)}
-    return ", ".join(f"{name} = {value}" for name, value in shown.items()) or "it is never true"
 
 
 def _declared(s: ast.Read | ast.Write, shape: tuple[int, ...], dtype: str, where: Place) -> str:

@@ -67,7 +67,7 @@ class Program:
         """The results for arguments by name, in bytes where :func:`archloom.oracle.xla.border.as_bytes` says so."""
         record, operations = Record(), []
         if self.raising is None:
-            made = LoopRunner.of(border.as_bytes(self.stream), record).run(named)
+            made = LoopRunner(border.as_bytes(self.stream), record).run(named)
             self._traced = ((),) * len(made), record.fallbacks
             return made
         lowering, results = Lowering(named, record, reassociate=self.reassociate), []

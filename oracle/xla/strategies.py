@@ -94,7 +94,7 @@ class Task:
         self, stream: ResolvedStream, left: tuple[Left, ...] = (), steps: Steps | None = None
     ) -> Raising | Refusal:
         """The task's stream, or what was made of it, raised."""
-        raiser = Raiser(Tree.of(stream), self.reassociate, self.limits, steps)
+        raiser = Raiser(Tree(stream), self.reassociate, self.limits, steps)
         try:
             with bounded_work(self.limits.rewritings):
                 made = tuple(_result(raiser, tensor) for tensor in stream.results)

@@ -58,7 +58,7 @@ class Nest:
         stream = resolved.ResolvedStream("", "", (), self.buffers, (), (), 0, self.body)
         given = dict(zip(self.read, operands, strict=True))
         state = {b.name: given.get(b.name, jnp.zeros(b.shape, jax_dtype(b.dtype))) for b in self.buffers}
-        state = LoopRunner.of(stream, record).on(state, values)
+        state = LoopRunner(stream, record).on(state, values)
         return tuple(state[name] for name in self.written)
 
 

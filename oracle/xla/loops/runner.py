@@ -51,18 +51,13 @@ class _Local(Raiser):
         return Leaf(s.dst, Affine(0), s.type.dtype) if varies else super()._nullary(s, axes)
 
 
-@dataclass(frozen=True)
 class LoopRunner:
     """Runs the whole of a stream inside a JAX trace."""
 
-    tree: Tree
-    tensors: _Local
-    record: Record
-
-    @staticmethod
-    def of(stream: ResolvedStream, record: Record) -> "LoopRunner":
-        tree = Tree.of(stream)
-        return LoopRunner(tree, _Local(tree), record)
+    def __init__(self, stream: ResolvedStream, record: Record) -> None:
+        self.tree = Tree(stream)
+        self.tensors = _Local(self.tree)
+        self.record = record
 
     def run(self, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
         """The results for arguments in their shapes and types."""

@@ -26,7 +26,7 @@ from archloom.oracle.nests import loops, rewritten, size, touching, with_forms, 
 from archloom.oracle.resolved import Buffer, Read, ResolvedLoop, ResolvedNode, ResolvedStream, Window, Write
 from archloom.oracle.xla.notation.expr import Ranges
 from archloom.oracle.xla.notation.limits import USUAL, Limits
-from archloom.oracle.xla.notation.variables import Strip, strip_copy
+from archloom.oracle.xla.notation.variables import Strip
 
 
 def without_rings(stream: ResolvedStream, limits: Limits = USUAL) -> ResolvedStream:
@@ -220,7 +220,7 @@ def _nodes(
         copies = [(Affine.variable(strip) * period + i, {strip: (0, strips - 1)}) for i in range(period) if first]
         copies += [(Affine(i), {}) for i in range(first, node.extent)]
         bodies = [
-            _nodes(node.body, periods, {**known, node.var: value}, {**ranges, **own}, strip_copy(suffix, i))
+            _nodes(node.body, periods, {**known, node.var: value}, {**ranges, **own}, f"{suffix}'{i}")
             for i, (value, own) in enumerate(copies)]
         if first:
             found.append(ResolvedLoop(strip, strips, tuple(n for body in bodies[:period] for n in body)))

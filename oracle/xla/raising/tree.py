@@ -63,11 +63,8 @@ class Tree:
     ranges: dict[str, Range] = field(default_factory=dict)
     reads: dict[tuple[int, int], ReadItem] = field(default_factory=dict)
 
-    @staticmethod
-    def of(stream: ResolvedStream) -> "Tree":
-        made = Tree(stream)
-        made._fill(made.root, stream.body)
-        return made
+    def __post_init__(self) -> None:
+        self._fill(self.root, self.stream.body)
 
     def _fill(self, block: Block, nodes: tuple[ResolvedNode, ...]) -> None:
         for node in nodes:
