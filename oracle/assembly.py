@@ -319,6 +319,5 @@ class _Parser(Climbing[Affine]):
 
 
 _OPERATORS: dict[str, Callable[[Affine, Affine], Affine]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": lambda a, b: a // int(b),
-    "%": lambda a, b: a % int(b),
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
 }

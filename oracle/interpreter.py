@@ -8,21 +8,18 @@ registers equal those of an earlier one repeats what that one did (:mod:`archloo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from archloom.oracle.affine import Affine
 from archloom.oracle.collector import paused
 from archloom.oracle.errors import InputError, StreamError, suggest
 from archloom.oracle.stream import HbmTensor, Instr, Node, Parallel, Stream
+from archloom.oracle.taidl import types
 from archloom.oracle.taidl.isa import HBM, Isa
-from archloom.oracle.taidl.machine import Machine, Unit
-from archloom.oracle.taidl.operators.base import Array
-from archloom.oracle.taidl.operators.numbers import kind_bits
-from archloom.oracle.taidl.types import as_codes, byte_count, from_bytes, named_dtype, numpy_dtype, to_bytes
+from archloom.oracle.taidl.machine import Machine
+from archloom.oracle.taidl.types import Array, byte_count, named_dtype
 from archloom.oracle.validate import check_isa
 
 
@@ -37,7 +34,7 @@ class State:
     def read(self, tensor: HbmTensor) -> Array:
         """A copy of a tensor in HBM, with its shape and dtype."""
         raw = self.hbm[tensor.address:tensor.address + byte_count(tensor.shape, tensor.dtype)]
-        return from_bytes(raw, tensor.shape, named_dtype(tensor.dtype))
+        return types.from_bytes(raw, tensor.shape, named_dtype(tensor.dtype))
 
 
 def run(
@@ -59,7 +56,8 @@ def run_state(stream: Stream, isa: Isa, arguments: Mapping[str, np.ndarray], *, 
     # infinities and NaN are values of the language, not accidents
     with np.errstate(all="ignore"), paused():
         numbers = itertools.count()
-        _execute(tuple(_prepare(node, machine, numbers) for node in stream.body), {})
+        for step in [_prepare(node, machine, numbers) for node in stream.body]:
+            step({})
     return State({n: a for n, a in machine.buffers.items() if n != HBM}, hbm, machine.registers())
 
 
@@ -69,24 +67,25 @@ def start(
     """HBM with the arguments in place, and a machine at reset upon it."""
     check_isa(stream, isa)
     random = None if poison is None else np.random.default_rng(poison)
-    hbm = _fresh((stream.hbm_bytes,), np.dtype(np.int8), random)
+    hbm = _fresh((stream.hbm_bytes,), "i8", random)
     for tensor, value in _paired(stream, arguments):
-        raw = to_bytes(value)
+        raw = types.to_bytes(value)
         hbm[tensor.address:tensor.address + raw.size] = raw
     for tensor in stream.results:
         _check_place(stream, tensor, "result")
-    buffers = {b.name: _fresh(b.shape, numpy_dtype(b.dtype), random) for b in isa.buffers}
+    buffers = {b.name: _fresh(b.shape, b.dtype, random) for b in isa.buffers}
     return hbm, Machine(isa, {**buffers, HBM: hbm})
 
 
-def _fresh(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator | None) -> Array:
+def _fresh(shape: tuple[int, ...], dtype: str, random: np.random.Generator | None) -> Array:
+    held = types.numpy_dtype(dtype)
     if random is None:
-        return np.zeros(shape, dtype)
-    if dtype.itemsize == 1:
-        bits = kind_bits(dtype)
-        return as_codes(random.integers(0, 1 << bits, shape).astype(np.uint8), dtype)
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    return np.frombuffer(random.bytes(size), np.int8).copy().view(dtype).reshape(shape)
+        return np.zeros(shape, held)
+    if held.itemsize == 1:
+        codes = random.integers(0, 1 << types.element_type(dtype).bits, shape)
+        return types.as_codes(codes.astype(np.uint8), held)
+    size = int(np.prod(shape, dtype=np.int64)) * held.itemsize
+    return np.frombuffer(random.bytes(size), np.int8).copy().view(held).reshape(shape)
 
 
 def _paired(stream: Stream, arguments: Mapping[str, np.ndarray]) -> Iterator[tuple[HbmTensor, np.ndarray]]:
@@ -118,51 +117,40 @@ def _check_place(stream: Stream, tensor: HbmTensor, what: str) -> None:
 
 # --- the trace ----------------------------------------------------------------------------------------------------
 
-_Values = dict[str, int]
+_Step = Callable[[dict[str, int]], None]
+"""Executes a node for the values of the loops around it."""
 
 
-@dataclass(frozen=True)
-class _Instance:
-    """An instruction of the stream with what executes it and its attributes over the loop variables."""
-
-    unit: Unit
-    attributes: tuple[Affine, ...]
-    source: int
-
-
-@dataclass(frozen=True)
-class _Nest:
-    """A loop of the stream."""
-
-    variable: str
-    values: range
-    body: tuple[_Instance | _Nest, ...]
-
-
-def _prepare(node: Node, machine: Machine, numbers: Iterator[int]) -> _Instance | _Nest:
+def _prepare(node: Node, machine: Machine, numbers: Iterator[int]) -> _Step:
     if isinstance(node, Parallel):
         raise StreamError(f"the interpreter runs one core: parallel {node.var} over {node.dim} is not for it")
     if isinstance(node, Instr):
-        unit = machine.unit(node.mnemonic, tuple(name for name, _ in node.attributes))
-        return _Instance(unit, tuple(value for _, value in node.attributes), next(numbers))
-    return _Nest(node.var, node.values, tuple(_prepare(n, machine, numbers) for n in node.body))
+        return _instance(node, machine, next(numbers))
+    body = [_prepare(n, machine, numbers) for n in node.body]
 
-
-def _execute(nodes: tuple[_Instance | _Nest, ...], loops: _Values) -> None:
-    """All instances in program order; ``loops`` holds the values of the enclosing loops."""
-    for node in nodes:
-        if isinstance(node, _Instance):
-            try:
-                node.unit.run(tuple([value.evaluate(loops) for value in node.attributes]), loops)
-            except StreamError as error:
-                error.instruction = node.source
-                raise
-            continue
-        outer = loops.get(node.variable)
+    def nest(loops: dict[str, int]) -> None:
+        outer = loops.get(node.var)
         for i in node.values:
-            loops[node.variable] = i
-            _execute(node.body, loops)
+            loops[node.var] = i
+            for step in body:
+                step(loops)
         if outer is None:
-            loops.pop(node.variable, None)
+            loops.pop(node.var, None)
         else:
-            loops[node.variable] = outer
+            loops[node.var] = outer
+
+    return nest
+
+
+def _instance(node: Instr, machine: Machine, number: int) -> _Step:
+    unit = machine.unit(node.mnemonic, tuple(name for name, _ in node.attributes))
+    attributes = [value for _, value in node.attributes]
+
+    def step(loops: dict[str, int]) -> None:
+        try:
+            unit.run(tuple([value.evaluate(loops) for value in attributes]), loops)
+        except StreamError as error:
+            error.instruction = number
+            raise
+
+    return step

@@ -70,7 +70,6 @@ def touching(nodes: Sequence[ResolvedNode], buffer: str | None = None) -> Iterat
 
 
 def ranges(around: Iterable[Loop | Parallel | ResolvedLoop]) -> dict[str, tuple[int, int]]:
-    """The least and the greatest value of each loop's variable."""
     return {loop.var: loop.bounds for loop in around}
 
 

@@ -17,19 +17,17 @@ Unrolling is bounded by ``max_instructions``; beyond it a StreamError says what 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TypeAlias
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import SourceError, StreamError
-from archloom.oracle.resolution.branches import registers_after
-from archloom.oracle.resolution.instance import Instance
 from archloom.oracle.resolution.numbering import Numbered, NumberedInstr, NumberedLoop, Numbering, Scope
-from archloom.oracle.resolution.partition import Split, partition
-from archloom.oracle.resolution.proofs import Place
-from archloom.oracle.resolution.specialize import Open, Specializers
+from archloom.oracle.resolution.proofs import Instance, Place, Split, partition
+from archloom.oracle.resolution.specialize import Branches, Open, Specializer
 from archloom.oracle.resolution.symbolic import Ranges
 from archloom.oracle.resolved import Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
 from archloom.oracle.stream import Stream
@@ -70,8 +68,9 @@ class _Hold:
 
 
 @lru_cache(maxsize=32)
-def _specializers(hold: _Hold) -> Specializers:
-    return Specializers(hold.isa)
+def _specializers(hold: _Hold) -> Callable[[str], Specializer]:
+    """The specializers of an ISA by mnemonic."""
+    return cache(lambda mnemonic: Specializer(hold.isa, hold.isa.instructions[mnemonic]))
 
 
 @lru_cache(maxsize=256)
@@ -89,13 +88,12 @@ def _resolve(stream: Stream, hold: _Hold, max_instructions: int) -> ResolvedStre
 # --- scopes and signals -------------------------------------------------------------------------------------------
 
 
+@dataclass(eq=False)
 class _Unknown(Exception):
     """A register value that has no closed form in the loop of ``owner`` (a resolved variable) is needed."""
 
-    def __init__(self, owner: str, what: str) -> None:
-        self.owner = owner
-        self.what = what
-        super().__init__(what)
+    owner: str
+    what: str
 
 
 @dataclass(frozen=True)
@@ -170,12 +168,12 @@ class _Resolver:
         for copy in self.copies(node, scope, r, var):
             body += self.nodes(node.body, inner, copy)
         last = {var: Affine(extent - 1)}
-        for key in node.written:
+        for key in node.flow.written:
             value = inner[key].substitute(last)
             if any(v.owner == var for v in unknowns(value)):
                 raise _Unknown(var, f"the value of register {key} after it")
             state[key] = value
-        return [ResolvedLoop(var, 0, extent, 1, tuple(body))] if body else []
+        return [ResolvedLoop(var, extent, tuple(body))] if body else []
 
     def copies(self, node: NumberedLoop, scope: Scope, r: _Range, var: str) -> list[Scope]:
         """The scopes of the bodies in one resolved iteration."""
@@ -240,8 +238,8 @@ class _Resolver:
         """
         extent = r.count // r.factor
         first_fresh = self.fresh
-        needed = node.written & (node.live | (node.written - node.assigned))
-        guess = {key: self.unknown(key, var) for key in node.written - needed}
+        needed = node.flow.written & (node.flow.live | (node.flow.written - node.flow.assigned))
+        guess = {key: self.unknown(key, var) for key in node.flow.written - needed}
         if not needed and not control:
             return guess, {}
         if needed:
@@ -313,7 +311,7 @@ class _Resolver:
     def control(self, nodes: tuple[Numbered, ...], state: State, scope: Scope) -> None:
         """Carry the registers through ``nodes``; what cannot be decided becomes unknown."""
         for node in nodes:
-            if not node.written:
+            if not node.flow.written:
                 continue
             if isinstance(node, NumberedInstr):
                 self.control_instr(node, state, scope)
@@ -324,7 +322,7 @@ class _Resolver:
         values = self.values(node, state, scope)
         try:
             place = Place(node.path, scope.variables, scope.loops, self.stream.hbm_bytes)
-            effect, symbols = node.specializer.specialize(values, scope.bounds, place)
+            effect, symbols = node.specializer.specialize(values, scope.bounds, place.check)
         except (Open, SourceError):
             # a fault that is real shows when the statements are resolved
             state.update(self.either(node, values, scope))
@@ -335,9 +333,9 @@ class _Resolver:
         """What an instruction leaves in the registers that it writes, where not all of its branches are decided."""
         instruction = node.specializer.instruction
         try:
-            return registers_after(self.isa, instruction, values, scope.bounds, lambda key: self.unknown(key, ""))
+            return Branches(self.isa, instruction, values, scope.bounds, lambda key: self.unknown(key, "")).updates
         except (Open, SourceError):
-            return {key: self.unknown(key, "") for key in node.written}
+            return {key: self.unknown(key, "") for key in node.flow.written}
 
     def control_loop(self, node: NumberedLoop, state: State, scope: Scope) -> None:
         extent = node.loop.extent
@@ -348,12 +346,11 @@ class _Resolver:
             var = f"{node.loop.var}~{self.fresh}"
             _, ending = self.entry(node, state, scope, _Range(0, extent), var, control=True)
             last = {var: Affine(extent - 1)}
-            state.update({key: ending[key].substitute(last) for key in node.written})
+            state.update({key: ending[key].substitute(last) for key in node.flow.written})
 
     # instructions
 
     def values(self, node: NumberedInstr, state: State, scope: Scope) -> State:
-        """The inputs of an instruction by name."""
         values: State = {}
         for k, v in node.instr.attributes:
             v = v.substitute(scope.replaced)
@@ -376,7 +373,7 @@ class _Resolver:
         place = Place(node.path, scope.variables, scope.loops, self.stream.hbm_bytes)
         values = self.values(node, state, scope)
         try:
-            effect, symbols = node.specializer.specialize(values, scope.bounds, place)
+            effect, symbols = node.specializer.specialize(values, scope.bounds, place.check)
             instance = Instance(symbols, scope.bounds, place, self.buffers, bool(self.registers))
             statements = instance.statements(effect)
         except Open as o:
@@ -389,7 +386,6 @@ class _Resolver:
         return ResolvedInstr(node.instr.mnemonic, attributes, registers, statements, node.source)
 
     def signal(self, o: Open, scope: Scope, place: Place) -> Exception:
-        """What to do about a question left open."""
         asked = {v for value in (o.quantity, *o.scope.values()) for v in unknowns(value) if v.owner}
         if asked:
             first = min(asked)

@@ -27,12 +27,28 @@ class Real(float):
     __hash__ = float.__hash__
 
 
+Dim: TypeAlias = Union[int, str]
+
+
 @dataclass(frozen=True)
-class TensorType:
-    """Shape and element type (``"i8"``, ``"i32"``, ``"f32"``, ``"i1"`` ...: TAIDL's names)."""
+class Shaped:
+    """Shape and element type (``"i8"``, ``"i32"``, ``"f32"``, ``"i1"`` ...: TAIDL's names).
+
+    A dimension whose value is not known yet is the text of its expression.
+    """
+
+    shape: tuple[Dim, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return "".join(f"{d if isinstance(d, int) else '{' + d + '}'}x" for d in self.shape) + self.dtype
+
+
+@dataclass(frozen=True)
+class TensorType(Shaped):
+    """A tensor type with all dimensions known."""
 
     shape: tuple[int, ...]
-    dtype: str
 
 
 @dataclass(frozen=True)
@@ -74,7 +90,6 @@ class Window:
         return tuple(d.extent for d in self.dims)
 
     def with_offsets(self, form: Callable[[Affine], Affine]) -> "Window":
-        """The window at ``form`` of each of its offsets."""
         return Window(self.buffer, tuple([form(o) for o in self.offsets]), self.dims)
 
 
@@ -155,16 +170,14 @@ class ResolvedInstr:
 
 @dataclass(frozen=True)
 class ResolvedLoop(Counted):
-    """As :class:`archloom.oracle.stream.Loop`; a loop of the stream may become several where a branch depends on it.
+    """``for var in range(extent)``; a loop of the stream may become several where a branch depends on it.
 
-    What :func:`~.resolve.resolve` makes is normalized: ``start`` is 0, ``step`` is 1, there are at least two
-    iterations and the body is not empty. The variables of the stream's loops are replaced accordingly everywhere.
+    What :func:`~.resolve.resolve` makes has at least two iterations and a body that is not empty. The variables of the
+    stream's loops are replaced accordingly everywhere.
     """
 
     var: str
-    start: int
-    stop: int
-    step: int
+    extent: int
     body: tuple["ResolvedNode", ...]
 
 

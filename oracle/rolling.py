@@ -100,11 +100,13 @@ class _Roller:
                 return None
         # what is inside decides on the name, so that loops with equal bodies are equal
         pending, passing = iter(steps), f"{self.prefix}?"
-        while any(passing in _free(n) for n in first):
+        while any(passing in v.variables() for i in instructions(first) for _, v in i.attributes):
             passing += "?"
-        body = self.nodes([_moved(n, pending, passing) for n in first])
+        by = Affine.variable(passing)
+        body = self.nodes([with_attributes(n, lambda value: value + by * next(pending)) for n in first])
         var = f"{self.prefix}{max(_height(n, self.prefix) for n in body)}"
-        return Loop(var, 0, run.count, 1, tuple([_renamed(n, passing, var) for n in body]))
+        at = {passing: Affine.variable(var)}
+        return Loop(var, 0, run.count, 1, tuple([with_attributes(n, lambda value: value.substitute(at)) for n in body]))
 
 
 def _best(nodes: Sequence[Node], least: int) -> list[_Run]:
@@ -166,22 +168,6 @@ def _constants(node: Node) -> Iterator[int]:
     for instr in instructions((node,)):
         for _, value in instr.attributes:
             yield value.constant
-
-
-def _moved(node: Node, steps: Iterator[int], var: str) -> Node:
-    """``node`` with ``step * var`` added to each attribute, the steps in textual order."""
-    by = Affine.variable(var)
-    return with_attributes(node, lambda value: value + by * next(steps))
-
-
-def _free(node: Node) -> frozenset[str]:
-    """The variables that the attributes of a node name."""
-    return frozenset[str]().union(*(v.variables() for i in instructions((node,)) for _, v in i.attributes))
-
-
-def _renamed(node: Node, old: str, new: str) -> Node:
-    at = {old: Affine.variable(new)}
-    return with_attributes(node, lambda value: value.substitute(at))
 
 
 def _height(node: Node, prefix: str) -> int:

@@ -109,20 +109,12 @@ class Scanner:
         self._skip()
         return True
 
-    def skip_to(self, pattern: re.Pattern[str], least: int) -> bool:
-        """Go on where the pattern is found next, not before an offset; False where it is not."""
-        match = pattern.search(self.text, max(self.at, least))
-        if match is not None:
-            self.at = match.start()
-        return match is not None
-
     def need(self, sign: str) -> None:
         """Read a sign that must come next."""
         if not self.accept(sign):
             self.expected(repr(sign))
 
     def name(self, what: str = "a name") -> str:
-        """Read a name."""
         name = self.take(_NAME)
         return self.expected(what) if name is None else name
 

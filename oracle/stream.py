@@ -46,31 +46,22 @@ class Instr:
 
 
 class Counted:
-    """A loop whose variable counts from ``start`` by ``step`` up to, but without, ``stop``."""
+    """A loop of ``extent`` iterations whose variable counts from 0."""
 
-    start: int
-    stop: int
-    step: int
-
-    @property
-    def extent(self) -> int:
-        """Number of iterations."""
-        return max(0, -(-(self.stop - self.start) // self.step))
+    extent: int
 
     @property
     def values(self) -> range:
-        """The values of the variable."""
-        return range(self.start, self.stop, self.step)
+        return range(self.extent)
 
     @property
     def bounds(self) -> tuple[int, int]:
         """Smallest and largest value of the variable."""
-        last = self.start + (max(self.extent, 1) - 1) * self.step
-        return min(self.start, last), max(self.start, last)
+        return 0, max(self.extent, 1) - 1
 
 
 @dataclass(frozen=True)
-class Loop(Counted):
+class Loop:
     """``for var in range(start, stop, step)``: iterations run one after the other."""
 
     var: str
@@ -83,20 +74,29 @@ class Loop(Counted):
         if not self.step:
             raise StreamError(f"loop {self.var}: step must not be 0 (for {self.var} in {self.start}..{self.stop})")
 
+    @property
+    def extent(self) -> int:
+        return len(self.values)
+
+    @property
+    def values(self) -> range:
+        return range(self.start, self.stop, self.step)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Smallest and largest value of the variable."""
+        last = self.start + (max(self.extent, 1) - 1) * self.step
+        return min(self.start, last), max(self.start, last)
+
 
 @dataclass(frozen=True)
-class Parallel:
+class Parallel(Counted):
     """One iteration on each core along the dimension ``dim`` of the architecture graph, at the same time."""
 
     var: str
     extent: int
     dim: str
     body: tuple["Node", ...]
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        """Smallest and largest value of the variable."""
-        return 0, max(self.extent, 1) - 1
 
 
 Node: TypeAlias = Union[Instr, Loop, Parallel]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from itertools import pairwise
 
 from archloom.oracle.errors import StreamError, suggest
@@ -17,7 +19,7 @@ def validate(stream: Stream, isa: Isa) -> None:
     """
     check_isa(stream, isa)
     _check_tensors(stream)
-    _Walk(isa).nodes(stream.body, "", ())
+    _check_nodes(stream.body, isa, itertools.count(), "", ())
 
 
 def check_isa(stream: Stream, isa: Isa) -> None:
@@ -81,44 +83,41 @@ def _check_tensors(stream: Stream) -> None:
 # --- the body -----------------------------------------------------------------------------------------------------
 
 
-class _Walk:
-    def __init__(self, isa: Isa) -> None:
-        self.isa = isa
-        self.count = 0
+def _check_nodes(
+    nodes: tuple[Node, ...], isa: Isa, numbers: Iterator[int], path: str, scope: tuple[str, ...]
+) -> None:
+    for node in nodes:
+        if isinstance(node, Instr):
+            _check_instr(node, isa, f"{path}instr {next(numbers)} {node.mnemonic}", scope)
+            continue
+        place = f"{path}{'parallel' if isinstance(node, Parallel) else 'loop'} {node.var}"
+        if node.var in scope:
+            raise StreamError(f"{place}: the variable {node.var!r} is that of an enclosing loop already")
+        if isinstance(node, Loop) and node.step == 0:
+            raise StreamError(f"{place}: expected a step other than 0")
+        if isinstance(node, Parallel) and node.extent < 1:
+            raise StreamError(f"{place}: expected at least one core, found {node.extent}")
+        _check_nodes(node.body, isa, numbers, f"{place} / ", (*scope, node.var))
 
-    def nodes(self, nodes: tuple[Node, ...], path: str, scope: tuple[str, ...]) -> None:
-        for node in nodes:
-            if isinstance(node, Instr):
-                self.instr(node, f"{path}instr {self.count} {node.mnemonic}", scope)
-                self.count += 1
-                continue
-            place = f"{path}{'parallel' if isinstance(node, Parallel) else 'loop'} {node.var}"
-            if node.var in scope:
-                raise StreamError(f"{place}: the variable {node.var!r} is that of an enclosing loop already")
-            if isinstance(node, Loop) and node.step == 0:
-                raise StreamError(f"{place}: expected a step other than 0")
-            if isinstance(node, Parallel) and node.extent < 1:
-                raise StreamError(f"{place}: expected at least one core, found {node.extent}")
-            self.nodes(node.body, f"{place} / ", (*scope, node.var))
 
-    def instr(self, instr: Instr, place: str, scope: tuple[str, ...]) -> None:
-        known = self.isa.instructions.get(instr.mnemonic)
-        if known is None:
-            choices = suggest(instr.mnemonic, list(self.isa.instructions))
-            raise StreamError(f"{place}: ISA {self.isa.name} has no instruction {instr.mnemonic!r}{choices}")
-        given = [k for k, _ in instr.attributes]
-        for name in given:
-            if name not in known.attributes:
-                choices = suggest(name, list(known.attributes))
-                raise StreamError(f"{place}: unknown attribute {name!r}{choices}")
-            if given.count(name) > 1:
-                raise StreamError(f"{place}: attribute {name!r} is given twice")
-        for name in known.attributes:
-            if name not in given:
-                raise StreamError(f"{place}: attribute {name!r} is missing (expected {', '.join(known.attributes)})")
-        for name, value in instr.attributes:
-            for v in sorted(value.variables()):
-                if v not in scope:
-                    enclosing = suggest(v, list(scope)) if scope else " (no loop encloses it)"
-                    raise StreamError(f"{place}: attribute {name} = {value} names {v!r}, "
-                                      f"which is the variable of no enclosing loop{enclosing}")
+def _check_instr(instr: Instr, isa: Isa, place: str, scope: tuple[str, ...]) -> None:
+    known = isa.instructions.get(instr.mnemonic)
+    if known is None:
+        choices = suggest(instr.mnemonic, list(isa.instructions))
+        raise StreamError(f"{place}: ISA {isa.name} has no instruction {instr.mnemonic!r}{choices}")
+    given = [k for k, _ in instr.attributes]
+    for name in given:
+        if name not in known.attributes:
+            choices = suggest(name, list(known.attributes))
+            raise StreamError(f"{place}: unknown attribute {name!r}{choices}")
+        if given.count(name) > 1:
+            raise StreamError(f"{place}: attribute {name!r} is given twice")
+    for name in known.attributes:
+        if name not in given:
+            raise StreamError(f"{place}: attribute {name!r} is missing (expected {', '.join(known.attributes)})")
+    for name, value in instr.attributes:
+        for v in sorted(value.variables()):
+            if v not in scope:
+                enclosing = suggest(v, list(scope)) if scope else " (no loop encloses it)"
+                raise StreamError(f"{place}: attribute {name} = {value} names {v!r}, "
+                                  f"which is the variable of no enclosing loop{enclosing}")

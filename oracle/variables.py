@@ -19,7 +19,6 @@ class Variable(str):
     """
 
     def expression(self) -> Affine:
-        """The variable as an expression."""
         return Affine.variable(self)
 
 

@@ -99,7 +99,7 @@ def random_program(r: Random, count: int) -> tuple[ResolvedStream, list[Access]]
         body.append(ResolvedInstr("op", (), (), (statement,), number))
         walks.append((stride, offset, space, size, is_read))
     times = count // 6
-    loop = ResolvedLoop("i", 0, times, 1, tuple(body))
+    loop = ResolvedLoop("i", times, tuple(body))
     accesses = [((i * a + b) % m, size, is_read) for i in range(times) for a, b, m, size, is_read in walks]
     return ResolvedStream("walks", "none", (), (Buffer("hbm", (SPACE,), "i8"),), (), (), SPACE, (loop,)), accesses
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.kernel.index import Index, call_site, constant, fault
-from archloom.oracle.kernel.points import Part, Point, Registers
-from archloom.oracle.kernel.recording import recorder
+from archloom.oracle.kernel.recording import Part, Point, Registers, recorder
 from archloom.oracle.resolved import Buffer
 from archloom.oracle.taidl.evaluate import register_key
 from archloom.oracle.taidl.isa import HBM, Isa, Register

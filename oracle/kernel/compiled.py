@@ -6,7 +6,7 @@ import json
 import struct
 import time
 import zlib
-from collections.abc import Callable
+from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,15 +42,12 @@ class CompiledKernel(KernelFunction):
     ``xla_seconds`` that of XLA; ``compile_seconds`` is their sum. What had been done before costs nothing again.
     """
 
-    def __init__(
-        self, whole: KernelFunction, program: JaxProgram, prepared: Callable[[], Call], origin: dict[str, Any],
-        resolve_seconds: float,
-    ) -> None:
+    def __init__(self, whole: "Compilable") -> None:
         super().__init__(whole.name, whole.arguments, whole.results)
-        self.resolve_seconds = resolve_seconds
-        self._program = program
-        self._prepare_whole = prepared
-        self._origin = origin
+        self._whole = whole
+        start = time.perf_counter()
+        program = whole.program
+        self.resolve_seconds = time.perf_counter() - start
         start = time.perf_counter()
         lowered = program.outermost.lower(*shapes(self.arguments), *program.bits)
         self.lower_seconds = time.perf_counter() - start
@@ -72,7 +69,7 @@ class CompiledKernel(KernelFunction):
                     getattr(memory, "temp_size_in_bytes", None))
 
     def _prepare(self) -> Call:
-        return self._prepare_whole()
+        return self._whole._prepared()
 
     def serialize(self, platforms: tuple[str, ...] | None = None) -> bytes:
         """The kernel as bytes for :func:`load_kernel`, by ``jax.export``; debug points stay out.
@@ -83,7 +80,7 @@ class CompiledKernel(KernelFunction):
             if name not in PLATFORMS:
                 raise InputError(f"kernel {self.name} cannot be serialized for platform {name!r}"
                                  f"{suggest(str(name), list(PLATFORMS))}")
-        program = self._program
+        program = self._whole.program
         try:
             made = jax.export.export(program.jitted, platforms=platforms)(*shapes(self.arguments), *program.bits)
             body = bytes(made.serialize())
@@ -91,12 +88,30 @@ class CompiledKernel(KernelFunction):
             raise InputError(f"kernel {self.name} cannot be serialized (a custom_call of a function in Python cannot, "
                              f"one in JAX can): {error}") from None
         head = json.dumps({
-            "name": self.name, **self._origin, "platforms": list(made.platforms), "jax": jax.__version__,
+            "name": self.name, **self._whole._origin, "platforms": list(made.platforms), "jax": jax.__version__,
             "arguments": [_tensor(t) for t in self.arguments], "results": [_tensor(t) for t in self.results],
             "bits": [b.tolist() for b in program.bits],
         }).encode()
         payload = head + body
         return _HEADER.pack(MAGIC, VERSION, len(head), len(payload), zlib.crc32(payload)) + payload
+
+
+class Compilable(KernelFunction):
+    """What has a program that can be compiled ahead of time: kernels and batches of them.
+
+    ``_origin`` says what it was written for.
+    """
+
+    _origin: dict[str, Any]
+
+    @property
+    @abstractmethod
+    def program(self) -> JaxProgram:
+        """The JAX function, jitted, without debug points."""
+
+    def compile(self) -> CompiledKernel:
+        """The executable for JAX's default device, with its cost and the times that making it took."""
+        return CompiledKernel(self)
 
 
 class LoadedKernel(KernelFunction):
@@ -139,7 +154,6 @@ def load_kernel(source: bytes | str | Path) -> LoadedKernel:
 
 
 def shapes(tensors: tuple[HbmTensor, ...]) -> list[Any]:
-    """Shapes and types for tracing."""
     return [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in tensors]
 
 

@@ -7,6 +7,7 @@ streams executes debug points, raised or not, and what they show is printed afte
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,10 +20,10 @@ from archloom.oracle.errors import InputError
 from archloom.oracle.kernel.callable import Call
 from archloom.oracle.kernel.index import Site
 from archloom.oracle.kernel.located import resolve_rolled
-from archloom.oracle.kernel.points import Part, Point, Registers
-from archloom.oracle.kernel.recording import InstrCall, Nest, Recorded
+from archloom.oracle.kernel.recording import InstrCall, Nest, Part, Point, Recorded, Registers
 from archloom.oracle.late_jax import jax
-from archloom.oracle.resolved import ResolvedInstr, ResolvedNode, ResolvedStream
+from archloom.oracle.nests import walk
+from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream
 from archloom.oracle.taidl.isa import HBM, Instruction, Isa
 from archloom.oracle.taidl.parser import parse
@@ -60,9 +61,16 @@ class Debugged:
     @cached_property
     def registers(self) -> Mapping[tuple[int, int], tuple[int, ...]]:
         """What registers hold at debug points, by the number of the instruction and of the visit."""
-        keys = {str(self.places[p]): p.data.keys for p in self.places if isinstance(p.data, Registers)}
+        keys = {self.places[p]: p.data.keys for p in self.places if isinstance(p.data, Registers)}
         found: dict[tuple[int, int], tuple[int, ...]] = {}
-        _collect(self.resolved.body, {}, keys, found)
+        for instr, around in walk(self.resolved.body):
+            given, held = dict(instr.attributes), dict(instr.registers)
+            if not instr.mnemonic.startswith("debug_") or list(given) != ["number", "visit"]:
+                continue
+            for values in itertools.product(*(loop.values for loop in around)):
+                at = dict(zip((loop.var for loop in around), values))
+                number = given["number"].evaluate(at)
+                found[number, given["visit"].evaluate(at)] = tuple(held[k].evaluate(at) for k in keys[number])
         return found
 
     def lines(self, logs: Sequence[np.ndarray]) -> Iterator[str]:
@@ -72,7 +80,11 @@ class Debugged:
             visit = visits.get(point, 0)
             visits[point] = visit + 1
             where = f"[{', '.join(f'{k} = {v}' for k, v in loops.items())}] " if loops else ""
-            yield _line(f"{where}{point.prefix}", self._shown(point, visit, logs, loops))
+            prefix, value = f"{where}{point.prefix}", self._shown(point, visit, logs, loops)
+            if isinstance(value, np.ndarray):
+                yield prefix + np.array2string(value, prefix=prefix.rpartition("\n")[2])
+            else:
+                yield prefix if value is None else f"{prefix}{value}"
 
     def _shown(self, point: Point, visit: int, logs: Sequence[np.ndarray], loops: Values) -> Any:
         data = point.data
@@ -139,12 +151,6 @@ def _events(recorded: Sequence[Recorded], loops: dict[str, int]) -> Iterator[tup
                 yield from _events(node.body, {**loops, node.loop.var: value})
 
 
-def _line(prefix: str, value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return prefix + np.array2string(value, prefix=prefix.rpartition("\n")[2])
-    return prefix if value is None else f"{prefix}{value}"
-
-
 # --- the instructions -----------------------------------------------------------------------------------------------
 
 
@@ -190,7 +196,9 @@ class _Maker:
 
     def _log(self, point: Point, part: Part, times: int) -> None:
         start = -(-self.end // _ALIGNMENT) * _ALIGNMENT
-        log = HbmTensor(f"debug {len(self.logs)}", start, (times, *self._bytes(part)), "int8")
+        width = _Form.of(self.isa.buffer(part.buffer).dtype).width
+        shape = (times, *part.extents, *([width] if width > 1 else []))
+        log = HbmTensor(f"debug {len(self.logs)}", start, shape, "int8")
         self.end = start + int(np.prod(log.shape))
         if self.end - self.stream.hbm_bytes > MAX_BYTES:
             raise InputError(f"{point.site}: debug points of kernel {self.stream.name} would record more than "
@@ -215,17 +223,15 @@ class _Maker:
 
     def _instr(self, point: Point, data: Part | Registers, visit: Affine) -> Instr:
         if isinstance(data, Registers):
-            name = self._kind(_register_text(data))
+            # it reads them, so that their values are known where it stands
+            reads = " ".join(f"%R{n}:i32 = constant({key});" for n, key in enumerate(data.keys))
+            name = self._kind(f"(number, visit) {{ {reads} }}")
             return Instr.make(name, number=self.places[point], visit=visit)
         log = self.logs[self.places[point]]
         size = int(np.prod(log.shape[1:]))
         name = self._kind(_part_text(data, self.isa.buffer(data.buffer).dtype, self.stream.hbm_bytes))
         starts = {f"o{n}": start for n, start in enumerate(data.starts)}
         return Instr.make(name, at=visit * size + log.address, **starts)
-
-    def _bytes(self, part: Part) -> tuple[int, ...]:
-        width = _Form.of(self.isa.buffer(part.buffer).dtype).width
-        return (*part.extents, width) if width > 1 else part.extents
 
     def _kind(self, text: str) -> str:
         if text not in self.kinds:
@@ -246,7 +252,6 @@ def _inner(visit: Affine, nest: Nest) -> Affine:
 
 
 def _part_text(part: Part, dtype: str, hbm_bytes: int) -> str:
-    """An instruction that copies a part of a buffer to HBM."""
     names = [f"o{n}" for n in range(len(part.starts))]
     shape = "".join(f"{{{n}}}x" for n in part.extents)
     windows = [f"{o} + {{{n} : {s}}}" for o, n, s in zip(names, part.extents, part.strides)]
@@ -269,37 +274,6 @@ def _part_text(part: Part, dtype: str, hbm_bytes: int) -> str:
         steps, last = f"{steps}%B:{shape}{inner}i8 = bitcast_convert({last});", "%B"
     return (f"({', '.join(['at', *names])}) {{ {inside} %X:{shape}{dtype} <- ${part.buffer}[{', '.join(windows)}]; "
             f"{steps} {last} -> $hbm[at + {{{target}}}]; }}")
-
-
-def _register_text(registers: Registers) -> str:
-    """An instruction that reads registers, so that their values are known where it stands."""
-    reads = " ".join(f"%R{n}:i32 = constant({key});" for n, key in enumerate(registers.keys))
-    return f"(number, visit) {{ {reads} }}"
-
-
-def _collect(
-    nodes: Sequence[ResolvedNode], loops: dict[str, int], keys: Mapping[str, tuple[str, ...]],
-    found: dict[tuple[int, int], tuple[int, ...]],
-) -> None:
-    """The values of registers at each visit of the debug instructions that read them."""
-    for node in nodes:
-        if not isinstance(node, ResolvedInstr):
-            if _reads_registers(node.body):
-                for value in node.values:
-                    _collect(node.body, {**loops, node.var: value}, keys, found)
-            continue
-        if _is_register_point(node):
-            given, held = dict(node.attributes), dict(node.registers)
-            number = given["number"].evaluate(loops)
-            found[number, given["visit"].evaluate(loops)] = tuple(held[k].evaluate(loops) for k in keys[str(number)])
-
-
-def _is_register_point(instr: ResolvedInstr) -> bool:
-    return instr.mnemonic.startswith("debug_") and [k for k, _ in instr.attributes] == ["number", "visit"]
-
-
-def _reads_registers(nodes: Sequence[ResolvedNode]) -> bool:
-    return any(_is_register_point(n) if isinstance(n, ResolvedInstr) else _reads_registers(n.body) for n in nodes)
 
 
 # --- printing -------------------------------------------------------------------------------------------------------

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from archloom.oracle.errors import InputError, StreamError, suggest
+import ml_dtypes  # noqa: F401  (makes bfloat16 and the like known to NumPy by name)
+import numpy as np
+
+from archloom.oracle.assembly import parse
+from archloom.oracle.binary import MAGIC, decode
+from archloom.oracle.errors import ArtifactError, InputError, StreamError, suggest
 from archloom.oracle.kernel.buffers import BufferView, RegisterView, point
-from archloom.oracle.kernel.files import read_stream
 from archloom.oracle.kernel.index import Index, Site, call_site
 from archloom.oracle.kernel.kernel import Kernel
 from archloom.oracle.kernel.recording import InstrCall, Recorder, literal, loop, nodes, parallel, recorder, tracing
-from archloom.oracle.kernel.tensors import end, tensors
-from archloom.oracle.stream import Instr, Stream
+from archloom.oracle.stream import HbmTensor, Instr, Stream
 from archloom.oracle.taidl import load
 from archloom.oracle.taidl.builder import Builder
 from archloom.oracle.taidl.isa import HBM, Instruction, Isa
@@ -117,7 +120,6 @@ class KernelIsa:
 
     @property
     def parameters(self) -> dict[str, int]:
-        """The values of the ISA's parameters."""
         return dict(self.isa.parameters)
 
     def __getattr__(self, name: str) -> Any:
@@ -148,7 +150,7 @@ class KernelIsa:
         """Decorator: a function without parameters whose instruction calls become a :class:`Kernel`.
 
         ``size`` is the size of HBM in bytes (addresses are in 0..size-1; by default up to the end of the last tensor).
-        ``arg`` and ``res`` state the tensors in HBM (see :func:`archloom.oracle.kernel.tensors.tensors`) in the order
+        ``arg`` and ``res`` state the tensors in HBM (see :func:`tensors`) in the order
         of the call. ``reassociate`` allows floating-point sums in another order than the kernel's; without ``raising``
         it runs as loops over buffers. The function runs once, now. Raises StreamError or InputError with the line for
         what does not fit.
@@ -159,8 +161,10 @@ class KernelIsa:
         def decorate(function: Callable[[], Any]) -> Kernel:
             title = name or function.__name__
             if inspect.signature(function).parameters:
-                raise InputError(f"{_site(function)}: kernel function {title} has parameters: expected none (let a "
-                                 "function with parameters define and return the kernel)")
+                code = function.__code__
+                raise InputError(
+                    f"{Site(code.co_filename, code.co_firstlineno)}: kernel function {title} has parameters: expected "
+                    "none (let a function with parameters define and return the kernel)")
             trace = Recorder(self.isa, title)
             with tracing(trace):
                 function()
@@ -195,7 +199,18 @@ class KernelIsa:
 
     def load(self, path: str | Path) -> Kernel:
         """A kernel that :meth:`Kernel.save` wrote, as text or in binary form; ArtifactError or StreamError."""
-        return self.wrap(read_stream(path))
+        try:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise ArtifactError(f"{path} cannot be read: {error.strerror}") from None
+        if data.startswith(MAGIC):
+            return self.wrap(decode(data, str(path)))
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            raise StreamError(
+                f"{path}: expected assembly text or a binary stream (which begins with {MAGIC!r})") from None
+        return self.wrap(parse(text, str(path)))
 
 
 def isa(name_or_path: str | Path | Builder, **parameters: int) -> KernelIsa:
@@ -208,6 +223,70 @@ def isa(name_or_path: str | Path | Builder, **parameters: int) -> KernelIsa:
     return KernelIsa(load(name_or_path, **parameters))
 
 
-def _site(function: Callable[..., Any]) -> Site:
-    code = function.__code__
-    return Site(code.co_filename, code.co_firstlineno)
+# --- arguments and results ----------------------------------------------------------------------------------------
+
+_ADDRESS = ("start", "addr", "address")
+_KEYS = (*_ADDRESS, "shape", "dtype", "name")
+
+
+def tensors(specs: Iterable[Any], what: str) -> tuple[HbmTensor, ...]:
+    """Tensors from mappings such as ``{"start": 0, "shape": (16, 64), "dtype": np.int8, "name": "A"}``.
+
+    The type may also be the last entry of the shape, ``(16, 64, np.int8)``. ``what`` is ``arg`` or ``res``: tensors
+    without a name are called ``arg0``, ``arg1`` and so on. Raises InputError for anything else.
+    """
+    if isinstance(specs, (HbmTensor, Mapping)):
+        specs = (specs,)
+    return tuple(s if isinstance(s, HbmTensor) else _tensor(s, f"{what}{n}") for n, s in enumerate(specs))
+
+
+def end(placed: Iterable[HbmTensor]) -> int:
+    """The first byte behind all of the tensors."""
+    return max((t.address + int(np.prod(t.shape, dtype=np.int64)) * np.dtype(t.dtype).itemsize for t in placed),
+               default=0)
+
+
+def _tensor(spec: Any, default: str) -> HbmTensor:
+    if not isinstance(spec, Mapping):
+        raise _fault(f"{default}: expected a mapping such as {{'start': 0, 'shape': (16, 64), 'dtype': 'int8'}}, "
+                     f"found {spec!r}")
+    for key in spec:
+        if key not in _KEYS:
+            raise _fault(f"{default}: unknown key {key!r}{suggest(str(key), list(_KEYS))}")
+    name = spec.get("name", default)
+    if not isinstance(name, str):
+        raise _fault(f"{default}: expected a name, found {name!r}")
+    given = [key for key in _ADDRESS if key in spec]
+    if len(given) != 1:
+        raise _fault(f"{name}: expected its address in bytes as 'start', found {', '.join(given) or 'none'}")
+    if "shape" not in spec:
+        raise _fault(f"{name}: expected a 'shape' such as (16, 64) or (16, 64, np.int8)")
+    shape, dtype = _shape(spec, name)
+    return HbmTensor(name, _integer(spec[given[0]], name, "address"), shape, dtype)
+
+
+def _shape(spec: Mapping[str, Any], name: str) -> tuple[tuple[int, ...], str]:
+    shape, dtype = spec["shape"], spec.get("dtype")
+    shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    if dtype is None:
+        if not shape or isinstance(shape[-1], (int, np.integer)):
+            raise _fault(f"{name}: expected a 'dtype' such as np.int8, beside the shape or as its last entry")
+        *shape, dtype = shape
+    try:
+        known = np.dtype(dtype)
+    except TypeError:
+        raise _fault(f"{name}: expected a NumPy dtype, found {dtype!r}") from None
+    extents = tuple(_integer(n, name, "extent") for n in shape)
+    if any(n < 0 for n in extents):
+        raise _fault(f"{name}: expected extents of at least 0, found {extents}")
+    return extents, known.name
+
+
+def _integer(value: Any, name: str, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise _fault(f"{name}: expected an integer {what}, found {value!r}")
+    return int(value)
+
+
+def _fault(message: str) -> InputError:
+    return InputError(f"{call_site()}: {message}")

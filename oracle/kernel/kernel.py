@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from archloom.oracle.errors import InputError
+from archloom.oracle.assembly import to_text
+from archloom.oracle.binary import encode
+from archloom.oracle.errors import ArtifactError, InputError
 from archloom.oracle.interpreter import run
-from archloom.oracle.kernel.arrays import show
-from archloom.oracle.kernel.callable import Call, JaxFunction, JaxProgram, KernelFunction
-from archloom.oracle.kernel.compiled import CompiledKernel
+from archloom.oracle.kernel.callable import Call, JaxFunction, JaxProgram, show
+from archloom.oracle.kernel.compiled import Compilable
 from archloom.oracle.kernel.debugging import Debugged, debugged, observed, print_logs
-from archloom.oracle.kernel.files import write_stream
 from archloom.oracle.kernel.index import Site
 from archloom.oracle.kernel.located import compiled, located, resolve_rolled
 from archloom.oracle.kernel.recording import Recorded
@@ -27,7 +26,7 @@ from archloom.oracle.xla.oracle import Oracle
 from archloom.oracle.xla.report import OracleReport
 
 
-class Kernel(KernelFunction):
+class Kernel(Compilable):
     """A program of ``isa``'s instructions as a function of its arguments in HBM.
 
     ``stream`` is the program, ``resolved`` the same with registers known and every assertion and address checked.
@@ -47,6 +46,7 @@ class Kernel(KernelFunction):
         self.sites = sites
         self._recorded = recorded
         self._options = {"reassociate": reassociate, "raising": raising}
+        self._origin = {"isa": isa.name, "parameters": list(isa.parameters)}
         self.__name__ = stream.name
         if function is not None:
             functools.update_wrapper(self, function)
@@ -78,16 +78,14 @@ class Kernel(KernelFunction):
 
     def save(self, path: str | Path) -> None:
         """Write the stream: in binary form where the name ends in ``.bin``, else as assembly. Debug points stay out."""
-        write_stream(self.stream, path)
+        path = Path(path)
+        data = encode(self.stream) if path.suffix == ".bin" else to_text(self.stream).encode()
+        try:
+            path.write_bytes(data)
+        except OSError as error:
+            raise ArtifactError(f"{path} cannot be written: {error.strerror}") from None
 
     # running
-
-    def compile(self) -> CompiledKernel:
-        """The executable for JAX's default device, with its cost and the times that making it took."""
-        start = time.perf_counter()
-        program = self.program
-        seconds = time.perf_counter() - start
-        return CompiledKernel(self, program, self._prepared, self._origin, seconds)
 
     def batch(self, size: int) -> "BatchedKernel":
         """The kernel over ``size`` inputs at once: every argument and result has a first axis of that extent.
@@ -114,10 +112,6 @@ class Kernel(KernelFunction):
         """The kernel with its debug points as instructions, if it has any."""
         return debugged(self.isa, self.stream, self._recorded)
 
-    @property
-    def _origin(self) -> dict[str, Any]:
-        return {"isa": self.isa.name, "parameters": list(self.isa.parameters)}
-
     def _prepare(self) -> Call:
         if self.debugged is None:
             return self.program.call()
@@ -142,7 +136,7 @@ class Kernel(KernelFunction):
         return made[0] if self._single else made
 
 
-class BatchedKernel(KernelFunction):
+class BatchedKernel(Compilable):
     """A kernel over many inputs at once (see :meth:`Kernel.batch`)."""
 
     def __init__(self, kernel: Kernel, size: int) -> None:
@@ -150,6 +144,7 @@ class BatchedKernel(KernelFunction):
                          _batched(kernel.results, size))
         self.kernel = kernel
         self.size = size
+        self._origin = kernel._origin
 
     @cached_property
     def program(self) -> JaxProgram:
@@ -160,13 +155,6 @@ class BatchedKernel(KernelFunction):
         axes = (0,) * len(self.arguments) + (None,) * len(one.bits)
         function: JaxFunction = jax.vmap(one.function, in_axes=axes)
         return JaxProgram.of(function, one.bits)
-
-    def compile(self) -> CompiledKernel:
-        """As :meth:`Kernel.compile`."""
-        start = time.perf_counter()
-        program = self.program
-        seconds = time.perf_counter() - start
-        return CompiledKernel(self, program, self._prepared, self.kernel._origin, seconds)
 
     def _prepare(self) -> Call:
         if self.kernel.debugged is None:

@@ -14,7 +14,6 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.assembly import MAX_DEPTH
 from archloom.oracle.errors import StreamError
 from archloom.oracle.kernel.index import Index, Site, constant, fault
-from archloom.oracle.kernel.points import Point
 from archloom.oracle.stream import Instr, Loop, Node, Parallel
 from archloom.oracle.taidl.isa import Isa
 
@@ -36,6 +35,41 @@ class Nest:
 
     loop: Loop | Parallel
     body: list["Recorded"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Elements of a tensor buffer: for each axis where they begin, how many they are, and their stride.
+
+    ``kept`` tells the axes that the printed array has: those that were given as slices and not as an index.
+    """
+
+    buffer: str
+    starts: tuple[Affine, ...]
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    kept: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class Registers:
+    """Control registers by key (``name`` or ``name[i]``); with ``single``, the value alone is printed."""
+
+    keys: tuple[str, ...]
+    single: bool
+
+
+Data: TypeAlias = Union[Part, Registers, Affine]
+"""What a point shows: a part of a buffer, registers, or an expression over loop variables."""
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """``debug(prefix, data)`` at a place of a kernel."""
+
+    prefix: str
+    data: Data | None
+    site: Site
 
 
 Recorded: TypeAlias = Union[InstrCall, Nest, Point]
@@ -95,7 +129,6 @@ class Recorder:
 
 @lru_cache(maxsize=1 << 16)
 def literal(value: int) -> Affine:
-    """A number as an expression."""
     return Affine(value)
 
 
@@ -109,7 +142,6 @@ def current() -> Recorder | None:
 
 @contextmanager
 def tracing(recorder: Recorder) -> Iterator[None]:
-    """Make ``recorder`` the current trace."""
     outer = current()
     if outer is not None:
         raise fault(f"kernel {recorder.kernel} is traced within kernel {outer.kernel}: make it outside")

@@ -15,7 +15,7 @@ from archloom.oracle.taidl.statements import statement_names
 class Flow:
     """Which registers a body may read and write, which it may read before it assigns them, which it always assigns."""
 
-    keys: Mapping[str, tuple[str, ...]]
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     read: set[str] = field(default_factory=set)
     written: set[str] = field(default_factory=set)
     live: set[str] = field(default_factory=set)
@@ -44,6 +44,12 @@ class Flow:
                     before = set(self.assigned)
                     self.block(s.body)
                     self.assigned = before
+
+    def then(self, after: Flow) -> None:
+        """Add what is done afterwards."""
+        self.written |= after.written
+        self.live |= after.live - self.assigned
+        self.assigned |= after.assigned
 
     def elements(self, name: str, index: ast.Expr | None) -> set[str]:
         """The keys of a register, or of an element of an array of them; of all where the index is an expression."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, Union
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import StreamError
+from archloom.oracle.resolution.flow import Flow
 from archloom.oracle.resolution.specialize import Specializer
 from archloom.oracle.resolution.symbolic import Ranges
 from archloom.oracle.stream import Instr, Loop, Node, Parallel
@@ -15,13 +16,11 @@ from archloom.oracle.stream import Instr, Loop, Node, Parallel
 
 @dataclass(frozen=True, eq=False)
 class _Numbered:
-    """A node of the stream at ``path``, its instructions, and the registers that it writes, reads first and assigns."""
+    """A node of the stream at ``path``, how many instructions it has, and what it does to registers."""
 
     path: str
     size: int
-    written: frozenset[str]
-    live: frozenset[str]
-    assigned: frozenset[str]
+    flow: Flow
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +43,7 @@ Numbered: TypeAlias = Union[NumberedInstr, NumberedLoop]
 class Numbering:
     """Numbers instructions in textual order and notes which registers each loop writes, and which it reads first."""
 
-    specializers: Mapping[str, Specializer]
+    specializers: Callable[[str], Specializer]
     count: int = 0
 
     def nodes(self, nodes: tuple[Node, ...], path: str) -> tuple[Numbered, ...]:
@@ -54,8 +53,8 @@ class Numbering:
         if isinstance(node, Instr):
             self.count += 1
             place = f"{path}instr {self.count - 1} {node.mnemonic}"
-            s = self.specializers[node.mnemonic]
-            return NumberedInstr(place, 1, s.written, s.live, s.assigned, node, self.count - 1, s)
+            specializer = self.specializers(node.mnemonic)
+            return NumberedInstr(place, 1, specializer.flow, node, self.count - 1, specializer)
         if isinstance(node, Parallel):
             raise StreamError(
                 f"{path}parallel {node.var}: expected a stream for one core, found iterations on the cores along "
@@ -63,14 +62,12 @@ class Numbering:
             )
         inner = f"{path}loop {node.var}"
         body = self.nodes(node.body, f"{inner} / ")
-        written: frozenset[str] = frozenset().union(*(n.written for n in body))
-        live: frozenset[str] = frozenset()
-        assigned: frozenset[str] = frozenset()
+        flow = Flow()
         for n in body:
-            live, assigned = live | n.live - assigned, assigned | n.assigned
+            flow.then(n.flow)
         if not node.extent:
-            assigned = frozenset()
-        return NumberedLoop(inner, sum(n.size for n in body), written, live, assigned, node, body)
+            flow.assigned = set()
+        return NumberedLoop(inner, sum(n.size for n in body), flow, node, body)
 
 
 @dataclass(frozen=True)

@@ -10,26 +10,27 @@ substitute. Where widened ranges leave a decision open, the body is executed ove
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from archloom.oracle import resolved
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.errors import SourceError, StreamError
 from archloom.oracle.resolution.flow import flow_of
 from archloom.oracle.resolution.symbolic import Evaluator, Ranges, Undecided
-from archloom.oracle.resolved import Op, Read, Real, ResolvedRegion, Statement, TensorType, Window, WindowDim, Write
+from archloom.oracle.resolved import Op, Read, ResolvedRegion, Shaped, Statement, TensorType, Window, WindowDim, Write
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import MAX_REPEATED, float_literal, names, register_key
 from archloom.oracle.taidl.isa import Instruction, Isa
-from archloom.oracle.taidl.operators import OPCODES, fault
-from archloom.oracle.taidl.operators.base import Shaped
+from archloom.oracle.taidl.operators import OPCODES, fault, values_of
 from archloom.oracle.taidl.printer import print_expr
 from archloom.oracle.variables import Input
 
 Scope: TypeAlias = dict[str, Affine]
 
 
+@dataclass(eq=False)
 class Open(Exception):
     """A decision that the ranges leave open; ``what`` says in words what depends on it.
 
@@ -37,16 +38,11 @@ class Open(Exception):
     ``condition``, the truth of that expression in ``scope``.
     """
 
-    def __init__(
-        self, operator: str, quantity: Affine, what: str, condition: ast.Expr | None = None,
-        scope: Mapping[str, Affine] | None = None,
-    ) -> None:
-        self.operator = operator
-        self.quantity = quantity
-        self.what = what
-        self.condition = condition
-        self.scope = scope or {}
-        super().__init__(what)
+    operator: str
+    quantity: Affine
+    what: str
+    condition: ast.Expr | None = None
+    scope: Mapping[str, Affine] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,6 +51,10 @@ class Judgement:
 
     condition: ast.Expr
     scope: tuple[tuple[str, Affine], ...]
+
+
+Judge: TypeAlias = Callable[[Judgement, Bounds], None]
+"""Judges assertions over the actual ranges; see :mod:`archloom.oracle.resolution.proofs`."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Execution:
     """One abstract execution of an instruction's body; the result is in ``effect()``."""
 
     def __init__(self, isa: Isa, instruction: Instruction, values: Mapping[str, Affine], bounds: Bounds,
-                 judge: "Judge | None") -> None:
+                 judge: Judge | None) -> None:
         self.isa = isa
         self.bounds = bounds
         self.judge = judge
@@ -141,7 +141,6 @@ class Execution:
             raise Open(u.operator, u.quantity, _quote(e), e, self.named(e)) from None
 
     def named(self, e: ast.Expr) -> dict[str, Affine]:
-        """The values of the names in an expression."""
         keys: set[str] = set()
         for node in names(e):
             if isinstance(node, ast.Name):
@@ -172,7 +171,7 @@ class Execution:
             self.asserts.append(judgement)
         else:
             # what follows may rely on it
-            self.judge.check(judgement, self.bounds)
+            self.judge(judgement, self.bounds)
 
     # tensors
 
@@ -196,7 +195,7 @@ class Execution:
     def write(self, s: ast.Write) -> None:
         src, kind = self.tensors[s.src]
         if s.type is not None and self.type(s.type) != kind:
-            raise StreamError(f"%{s.src} is of type {_text(kind)}, but written as {_text(self.type(s.type))}")
+            raise StreamError(f"%{s.src} is of type {kind}, but written as {self.type(s.type)}")
         window = self.window(s.target)
         _same_shape(window, kind, "written")
         if any(d.extent > 1 and d.stride == 0 for d in window.dims):
@@ -206,17 +205,15 @@ class Execution:
     def operation(self, s: ast.Op) -> None:
         kind = self.type(s.type)
         opcode = OPCODES[s.opcode]
-        given = dict(s.attributes)
-        attributes: dict[str, Any] = {}
-        for a in opcode.attributes:
-            attributes[a.name] = self.attribute(given[a.name], a.kind) if a.name in given else a.default
+        attributes = values_of(
+            s, lambda e: self.integer(e, "an operator's attribute"), lambda e: self.number(e, fixed=True),
+            lambda r: _OpenRegion(r.name, r, self))
         operands = [self.tensors[o.name] for o in s.operands if isinstance(o, ast.Tensor)]
         if opcode.value:
             (operand,) = s.operands
             assert not isinstance(operand, ast.Tensor)
             attributes["value"] = self.number(operand, self.pure)
-        complaint = fault(s.opcode, Shaped(kind.shape, kind.dtype),
-                          [Shaped(t.shape, t.dtype) for _, t in operands], attributes)
+        complaint = fault(s.opcode, kind, [t for _, t in operands], attributes)
         if complaint:
             raise StreamError(f"%{s.dst} {complaint}")
         for name, value in attributes.items():
@@ -228,16 +225,6 @@ class Execution:
         names = tuple(name for name, _ in operands)
         unique = self.define(s.dst, kind)
         self.statements.append(Op(unique, s.opcode, names, tuple(sorted(attributes.items())), kind))
-
-    def attribute(self, e: ast.Attribute, kind: str) -> Any:
-        if isinstance(e, ast.Region):
-            return _OpenRegion(e.name, e, self)
-        if isinstance(e, ast.Group):
-            return tuple([self.integer(i, "an operator's attribute") for i in e.items])
-        if kind in ("word", "name"):
-            assert isinstance(e, ast.Name)
-            return e.name.lower() if kind == "word" else e.name
-        return self.number(e, fixed=True) if kind == "number" else self.integer(e, "an operator's attribute")
 
     def region(self, region: ast.Region, inputs: Sequence[Shaped]) -> tuple[ResolvedRegion, tuple[Shaped, ...]]:
         """The region for inputs of these types, all its integers known, and the types of what it gives."""
@@ -256,14 +243,14 @@ class Execution:
         finally:
             self.statements, self.tensors, self.pure = outside
         given = tuple(zip(names, kinds, strict=False))
-        resolved = ResolvedRegion(region.name, given, tuple(name for name, _ in results), made)
-        return resolved, tuple(Shaped(t.shape, t.dtype) for _, t in results)
+        found = ResolvedRegion(region.name, given, tuple(name for name, _ in results), made)
+        return found, tuple(kind for _, kind in results)
 
     def number(self, e: ast.Expr, fixed: bool = False) -> int | float | Affine:
         """The value of a constant: an integer expression, or a float literal with or without a sign."""
         literal = float_literal(e)
         if literal is not None:
-            return Real(literal)
+            return resolved.Real(literal)
         if fixed:
             return self.integer(e, "a number within an operator")
         v = self.value(e)
@@ -308,6 +295,47 @@ class Execution:
         return start, WindowDim(axis, n, step if n != 1 else 1)
 
 
+class Branches(Execution):
+    """An execution for registers alone, which takes both branches of an IF that is open.
+
+    ``updates`` has the new values of the registers that any branch writes; those on which branches differ are
+    ``unknown`` of their key. Raises :class:`Open` where something other than a branch is open, and SourceError for
+    what is wrong in any of the branches.
+    """
+
+    def __init__(self, isa: Isa, instruction: Instruction, values: Mapping[str, Affine], bounds: Bounds,
+                 unknown: Callable[[str], Affine]) -> None:
+        self.unknown = unknown
+        super().__init__(isa, instruction, values, bounds, None)
+
+    def block(self, body: tuple[ast.Statement, ...]) -> None:
+        for s in body:
+            if isinstance(s, (ast.Read, ast.Write, ast.Op, ast.Assert)):
+                continue
+            if not isinstance(s, ast.If):
+                super().block((s,))
+                continue
+            try:
+                taken = self.truth(s.condition)
+            except Open:
+                self.both(s)
+            else:
+                self.block(s.then if taken else s.otherwise)
+
+    def both(self, s: ast.If) -> None:
+        scope, updates = dict(self.scope), dict(self.updates)
+        self.block(s.then)
+        then, written = dict(self.scope), dict(self.updates)
+        self.scope.clear()  # the evaluator holds this very mapping
+        self.scope.update(scope)
+        self.updates = updates
+        self.block(s.otherwise)
+        for key in then.keys() | self.scope.keys():
+            if then.get(key) != self.scope.get(key):
+                self.scope[key] = self.unknown(key)
+        self.updates = {key: self.scope[key] for key in written.keys() | self.updates.keys()}
+
+
 @dataclass
 class _OpenRegion:
     """A region as the type rules see it; ``resolved`` for the types they asked about last."""
@@ -322,25 +350,14 @@ class _OpenRegion:
         return types
 
 
-class Judge:
-    """Judges assertions over the actual ranges; see :mod:`archloom.oracle.resolution.proofs`."""
-
-    def check(self, judgement: Judgement, bounds: Bounds) -> None:
-        raise NotImplementedError
-
-
 def _quote(e: ast.Expr) -> str:
     return f"'{print_expr(e)}'"
-
-
-def _text(kind: TensorType) -> str:
-    return "x".join([*map(str, kind.shape), kind.dtype])
 
 
 def _same_shape(window: Window, kind: TensorType, verb: str) -> None:
     if window.shape != kind.shape:
         shape = "x".join(map(str, window.shape))
-        raise StreamError(f"a tensor of type {_text(kind)} is {verb} through a window of shape {shape}")
+        raise StreamError(f"a tensor of type {kind} is {verb} through a window of shape {shape}")
 
 
 # --- accumulation -------------------------------------------------------------------------------------------------
@@ -401,21 +418,15 @@ class Specializer:
 
     isa: Isa
     instruction: Instruction
-    inputs: tuple[str, ...] = ()
-    written: frozenset[str] = frozenset()
-    live: frozenset[str] = frozenset()
-    assigned: frozenset[str] = frozenset()
-    concrete: set[str] = field(default_factory=set)
-    """Inputs whose values decide branches or extents: found while specializing, kept for all ISAs of this text."""
     kept: dict[tuple[Any, ...], Effect | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        flow = flow_of(self.instruction, {r.name: r.keys for r in self.isa.registers})
-        registers = [k for r in self.isa.registers for k in r.keys]
-        self.inputs = (*self.instruction.attributes, *(k for k in registers if k in flow.read))
-        self.written, self.live = frozenset(flow.written), frozenset(flow.live)
-        self.assigned = frozenset(flow.assigned)
-        self.concrete = self.instruction.derived.setdefault("concrete", set())
+        registers = {r.name: r.keys for r in self.isa.registers}
+        self.flow = flow_of(self.instruction, registers)
+        read = (key for keys in registers.values() for key in keys if key in self.flow.read)
+        self.inputs = (*self.instruction.attributes, *read)
+        # inputs whose values decide branches or extents: found while specializing, kept for all ISAs of this text
+        self.concrete: set[str] = self.instruction.derived.setdefault("concrete", set())
 
     def specialize(
         self, values: Mapping[str, Affine], bounds: Bounds, judge: Judge
@@ -473,15 +484,3 @@ class Specializer:
             key.append(r)
             symbols[Input.of(name)] = v
         return tuple(key), symbols, ranges
-
-
-class Specializers(dict[str, Specializer]):
-    """The specializers of an ISA by mnemonic, each made when it is first asked for."""
-
-    def __init__(self, isa: Isa) -> None:
-        super().__init__()
-        self.isa = isa
-
-    def __missing__(self, mnemonic: str) -> Specializer:
-        made = self[mnemonic] = Specializer(self.isa, self.isa.instructions[mnemonic])
-        return made

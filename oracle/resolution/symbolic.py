@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -19,7 +20,15 @@ from numpy.typing import NDArray
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.errors import TaidlError
 from archloom.oracle.taidl import ast
-from archloom.oracle.taidl.evaluate import COMPARISONS, MAX_BITS, Evaluation, known, register_key, whole
+from archloom.oracle.taidl.evaluate import (
+    COMPARISONS,
+    INTEGER_OPERATORS,
+    MAX_BITS,
+    Evaluation,
+    known,
+    register_key,
+    whole,
+)
 
 Names: TypeAlias = Mapping[str, Affine]
 """Values by name; the elements of a register array go by ``name[i]``."""
@@ -38,13 +47,15 @@ class Ranges(dict[str, tuple[int, int]]):
         return ANY
 
 
+@dataclass(eq=False)
 class Undecided(Exception):
     """The ranges do not decide ``quantity operator 0``; with operator ``"int"``, the value of ``quantity``."""
 
-    def __init__(self, operator: str, quantity: Affine) -> None:
-        self.operator = operator
-        self.quantity = quantity
-        super().__init__(f"the value of {quantity}" if operator == "int" else f"{quantity} {operator} 0")
+    operator: str
+    quantity: Affine
+
+    def __str__(self) -> str:
+        return f"the value of {self.quantity}" if self.operator == "int" else f"{self.quantity} {self.operator} 0"
 
 
 def integer(value: Affine) -> int:
@@ -186,26 +197,18 @@ def _and(left: Affine, right: Affine) -> Affine:
 
 
 _ARITHMETIC: dict[str, Callable[[Affine, Affine], Affine]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b.constant,
-    "%": lambda a, b: a % b.constant,
-    "<<": lambda a, b: a * (1 << b.constant),
-    ">>": lambda a, b: a // (1 << b.constant),
-    "&": _and,
-    # the bits of a sum without carries
-    "|": lambda a, b: a + b - _and(a, b),
+    **{sign: INTEGER_OPERATORS[sign] for sign in ("+", "-", "*", "//", "%")},
+    "<<": lambda a, b: a * (1 << b.constant), ">>": lambda a, b: a // (1 << b.constant),
+    # of two numbers, the bits of a sum without carries
+    "&": _and, "|": lambda a, b: a + b - _and(a, b),
 }
 
 
 # --- over arrays --------------------------------------------------------------------------------------------------
 
 GRID: dict[str, Callable[[Any, Any], Any]] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "//": np.floor_divide, "%": np.mod,
-    "<<": np.left_shift, ">>": np.right_shift, "&": np.bitwise_and, "|": np.bitwise_or,
-    "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
-    "&&": np.logical_and, "||": np.logical_or, "min": np.minimum, "max": np.maximum, "cdiv": lambda a, b: -(-a // b),
+    **INTEGER_OPERATORS, **COMPARISONS, "&&": np.logical_and, "||": np.logical_or, "min": np.minimum, "max": np.maximum,
+    "cdiv": lambda a, b: -(-a // b),
 }
 
 
@@ -268,5 +271,4 @@ def whole_grid(variables: tuple[str, ...], bounds: Bounds) -> dict[str, NDArray[
 
 
 def grid_size(variables: tuple[str, ...], bounds: Bounds) -> int:
-    """Number of points of the grid."""
     return math.prod(bounds[v][1] - bounds[v][0] + 1 for v in variables)

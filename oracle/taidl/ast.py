@@ -7,9 +7,9 @@ buffers without ``$``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeAlias, TypeVar, Union
+from typing import Any, TypeAlias, TypeVar, Union, dataclass_transform
 
 from archloom.oracle.errors import Position
 
@@ -17,8 +17,15 @@ NOWHERE = Position("<built>", 0, 0)
 """The position of nodes that no text produced."""
 
 
-@dataclass(frozen=True)
-class Node:
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class _Frozen:
+    """Base of classes that are frozen dataclasses."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+
+
+class Node(_Frozen):
     """What every node has: where it stands in its text."""
 
     position: Position = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
@@ -27,21 +34,18 @@ class Node:
 # --- integer expressions ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Number(Node):
     """An integer literal; a float literal is allowed only as the value of ``constant`` and ``pad``."""
 
     value: int | float
 
 
-@dataclass(frozen=True)
 class Name(Node):
     """An attribute, control register, parameter, constant, ``let`` name or loop variable."""
 
     name: str
 
 
-@dataclass(frozen=True)
 class Element(Node):
     """``name[index]``: an element of an array of control registers."""
 
@@ -49,7 +53,6 @@ class Element(Node):
     index: Expr
 
 
-@dataclass(frozen=True)
 class Unary(Node):
     """``-x`` or ``!x``."""
 
@@ -57,7 +60,6 @@ class Unary(Node):
     operand: Expr
 
 
-@dataclass(frozen=True)
 class Binary(Node):
     """``left operator right``; ``/`` is the floor division, as ``//`` (the parser gives ``//`` for both)."""
 
@@ -66,7 +68,6 @@ class Binary(Node):
     right: Expr
 
 
-@dataclass(frozen=True)
 class Call(Node):
     """``function(arguments)`` with function ``min``, ``max``, ``cdiv`` or ``select`` (condition, then, else)."""
 
@@ -80,7 +81,6 @@ Expr: TypeAlias = Union[Number, Name, Element, Unary, Binary, Call]
 # --- types, slices and windows ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Type(Node):
     """``dims x dtype``; no dims for a scalar."""
 
@@ -88,14 +88,12 @@ class Type(Node):
     dtype: str
 
 
-@dataclass(frozen=True)
 class At(Node):
     """``$buf[i]``: one index; the tensor has an axis of extent 1 there."""
 
     index: Expr
 
 
-@dataclass(frozen=True)
 class Range(Node):
     """``$buf[start:stop:step]`` as in Python; a missing part is None (0, the axis' extent, 1)."""
 
@@ -104,7 +102,6 @@ class Range(Node):
     step: Expr | None
 
 
-@dataclass(frozen=True)
 class Walk(Node):
     """``$buf[base + {extent : stride, ...}]``: one axis of the tensor for each (extent, stride)."""
 
@@ -115,7 +112,6 @@ class Walk(Node):
 Axis: TypeAlias = Union[At, Range, Walk]
 
 
-@dataclass(frozen=True)
 class Slice(Node):
     """``$buffer[axes]``; without axes (``$pe``, ``$pe[]``) the whole buffer."""
 
@@ -126,21 +122,18 @@ class Slice(Node):
 # --- statements ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Tensor(Node):
     """``%name`` as an operand."""
 
     name: str
 
 
-@dataclass(frozen=True)
 class Group(Node):
     """``{a, b, c}``: a list as the value of an operator's attribute."""
 
     items: tuple[Expr, ...]
 
 
-@dataclass(frozen=True)
 class Region(Node):
     """The ``def`` that an operator's attribute names, after inlining: it takes the first ``parameters`` it is given.
 
@@ -155,7 +148,6 @@ class Region(Node):
 Attribute: TypeAlias = Union[Expr, Group, Region]
 
 
-@dataclass(frozen=True)
 class Read(Node):
     """``%dst:type <- $slice``."""
 
@@ -164,7 +156,6 @@ class Read(Node):
     source: Slice
 
 
-@dataclass(frozen=True)
 class Write(Node):
     """``%src[:type] -> $slice``."""
 
@@ -173,7 +164,6 @@ class Write(Node):
     target: Slice
 
 
-@dataclass(frozen=True)
 class Op(Node):
     """``%dst:type = opcode(operands, name=value, ...)``, an XLA-HLO operator."""
 
@@ -184,7 +174,6 @@ class Op(Node):
     attributes: tuple[tuple[str, Attribute], ...]
 
 
-@dataclass(frozen=True)
 class Assign(Node):
     """``register = value`` or ``register[index] = value``; later statements see the new value."""
 
@@ -193,7 +182,6 @@ class Assign(Node):
     value: Expr
 
 
-@dataclass(frozen=True)
 class Let(Node):
     """``let name = value``: a local integer, bound once."""
 
@@ -201,14 +189,12 @@ class Let(Node):
     value: Expr
 
 
-@dataclass(frozen=True)
 class Assert(Node):
     """``assert(condition)``: a rule that a valid use of the instruction keeps."""
 
     condition: Expr
 
 
-@dataclass(frozen=True)
 class If(Node):
     """``IF (condition) { then } ELSE { otherwise }``; ``otherwise`` is empty without an ELSE."""
 
@@ -217,7 +203,6 @@ class If(Node):
     otherwise: tuple[Statement, ...]
 
 
-@dataclass(frozen=True)
 class Repeat(Node):
     """``REPEAT (variable, count) { body }`` with variable = 0 .. count-1."""
 
@@ -226,7 +211,6 @@ class Repeat(Node):
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True)
 class Invoke(Node):
     """``name(arguments)``: the block of a ``def``, in place. Gone after inlining."""
 
@@ -240,7 +224,6 @@ Statement: TypeAlias = Union[Read, Write, Op, Assign, Let, Assert, If, Repeat, I
 # --- declarations -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Parameter(Node):
     """``param name = default in low..high``."""
 
@@ -250,7 +233,6 @@ class Parameter(Node):
     high: int
 
 
-@dataclass(frozen=True)
 class Constant(Node):
     """``const name = value``: an expression over parameters and earlier constants."""
 
@@ -258,7 +240,6 @@ class Constant(Node):
     value: Expr
 
 
-@dataclass(frozen=True)
 class BufferDecl(Node):
     """``[name] (rows) (base)``: rows may be several dims or none."""
 
@@ -267,7 +248,6 @@ class BufferDecl(Node):
     base: Type
 
 
-@dataclass(frozen=True)
 class RegisterDecl(Node):
     """``name = initial`` or ``name[size] = initial`` (every element starts as ``initial``)."""
 
@@ -276,7 +256,6 @@ class RegisterDecl(Node):
     initial: Expr
 
 
-@dataclass(frozen=True)
 class Definition(Node):
     """``def name(parameters) { body }``; a ``%parameter`` is a tensor that the body reads or defines."""
 
@@ -285,7 +264,6 @@ class Definition(Node):
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True)
 class InstructionDecl(Node):
     """``[name](attributes) { body }``."""
 
@@ -294,7 +272,6 @@ class InstructionDecl(Node):
     body: tuple[Statement, ...]
 
 
-@dataclass(frozen=True)
 class IsaDef(Node):
     """A whole description; ``source`` is its text, kept for the carets of errors."""
 
@@ -306,6 +283,13 @@ class IsaDef(Node):
     definitions: tuple[Definition, ...] = ()
     instructions: tuple[InstructionDecl, ...] = ()
     source: str = field(default="", compare=False, repr=False)
+
+    @staticmethod
+    def of(name: str, declarations: Sequence[Node], source: str = "", position: Position = NOWHERE) -> IsaDef:
+        """The description of these declarations."""
+        kinds = (Parameter, Constant, BufferDecl, RegisterDecl, Definition, InstructionDecl)
+        groups: list[Any] = [tuple(d for d in declarations if isinstance(d, kind)) for kind in kinds]
+        return replace(IsaDef(name, *groups), source=source, position=position)
 
 
 # --- the expressions in nodes -------------------------------------------------------------------------------------

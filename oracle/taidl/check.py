@@ -1,4 +1,4 @@
-"""The static checks of TAIDL's instructions: names, sorts, types and windows, each complaint with its place.
+"""The static checks of TAIDL: names, sorts, types and windows, each complaint with its place.
 
 Every instruction is checked as it stands after its ``def`` blocks are put in place. Dimensions that depend on
 attributes or registers are compared as canonical expressions where that decides; what is left open is judged by the
@@ -13,15 +13,17 @@ from dataclasses import dataclass, field, replace
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import TaidlError, suggest, together
-from archloom.oracle.resolved import Buffer
+from archloom.oracle.resolved import Buffer, Dim, Shaped
 from archloom.oracle.taidl import ast
-from archloom.oracle.taidl.declarations import HBM
 from archloom.oracle.taidl.evaluate import COMPARISONS, Evaluation, evaluate, float_literal, names
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.operators import OPCODES, fault, word
-from archloom.oracle.taidl.operators.base import Attribute, AttributeValue, Dim, Shaped, types_differ
+from archloom.oracle.taidl.operators.base import Attribute, AttributeValue, types_differ
 from archloom.oracle.taidl.printer import print_expr, print_slice
-from archloom.oracle.taidl.statements import blocks, statement_expressions
+from archloom.oracle.taidl.statements import blocks, statement_expressions, statement_names
+
+HBM = "hbm"
+"""The global memory, which every ISA has."""
 
 MAX_AXES = 64
 """As many axes as NumPy's arrays may have."""
@@ -465,3 +467,54 @@ def canonical(expr: ast.Expr, known: Mapping[str, int]) -> Affine:
     Two expressions of equal form have equal values; conditions become 0 or 1 where they are decided.
     """
     return _Canonical(known).value(expr)
+
+
+# --- declarations -------------------------------------------------------------------------------------------------
+
+
+def check_declarations(isa: ast.IsaDef) -> Iterator[TaidlError]:
+    """The faults of declarations: names that are there twice, ``def`` blocks that use what they are not given."""
+    integers: list[ast.Node] = [*isa.parameters, *isa.constants, *isa.registers]
+    for group in (integers, isa.buffers, isa.definitions, isa.instructions):
+        seen: dict[str, ast.Node] = {}
+        for node in group:
+            name = _name(node)
+            if name in seen:
+                yield TaidlError(f"{name!r} is already declared at line {seen[name].position.line}", node.position,
+                                 isa.source)
+            seen[name] = node
+    for buffer in isa.buffers:
+        if buffer.name == HBM:
+            yield TaidlError("'hbm' is the global memory, which is always there", buffer.position, isa.source)
+    declared = {_name(n): n for n in integers}
+    parts: list[tuple[ast.Node, str, tuple[str, ...]]] = [(i, "attribute", i.attributes) for i in isa.instructions]
+    for part, what, given in [*parts, *((d, "parameter", d.parameters) for d in isa.definitions)]:
+        for i, name in enumerate(given):
+            if name in given[:i]:
+                yield TaidlError(f"{name!r} appears twice in ({', '.join(given)})", part.position, isa.source)
+            if name in declared:
+                line = declared[name].position.line
+                yield TaidlError(f"{what} {name!r} of {_name(part)} has the name of the declaration at line {line}",
+                                 part.position, isa.source)
+    known = set(declared)
+    for definition in isa.definitions:
+        yield from _closed(definition.body, known | set(definition.parameters), definition, isa)
+
+
+def _closed(
+    body: Sequence[ast.Statement], known: set[str], owner: ast.Definition, isa: ast.IsaDef
+) -> Iterator[TaidlError]:
+    for statement in body:
+        for node in statement_names(statement):
+            if node.name not in known:
+                yield TaidlError(f"unknown name {node.name!r} in def {owner.name}{suggest(node.name, sorted(known))}",
+                                 node.position, isa.source)
+        if isinstance(statement, ast.Let):
+            known.add(statement.name)
+        for block in blocks(statement):
+            inner = {statement.variable} if isinstance(statement, ast.Repeat) else set()
+            yield from _closed(block, known | inner, owner, isa)
+
+
+def _name(node: ast.Node) -> str:
+    return str(getattr(node, "name", ""))

@@ -25,7 +25,7 @@ Frame: TypeAlias = list[int]
 
 Compiled: TypeAlias = Callable[[Frame], int]
 
-INTEGER_OPERATORS: dict[str, Callable[[int, int], int]] = {
+INTEGER_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
     "<<": operator.lshift, ">>": operator.rshift, "&": operator.and_, "|": operator.or_,
 }
@@ -93,7 +93,6 @@ class Evaluation(Generic[V]):
                         ast.Binary: cls._binary, ast.Call: cls._call}
 
     def value(self, e: ast.Expr) -> V:
-        """The value of an expression."""
         value: V = self._by_node[e.__class__](self, e)
         return value
 
@@ -197,7 +196,7 @@ def binary(expr: ast.Binary, left: int, right: int) -> int:
         raise TaidlError(f"the right side of {symbol} must not be negative, found {right}", expr.position)
     if symbol == "<<" and right > MAX_BITS:
         raise TaidlError(f"a shift by {right} gives a number of more than {MAX_BITS} bits", expr.position)
-    value = INTEGER_OPERATORS[symbol](left, right)
+    value: int = INTEGER_OPERATORS[symbol](left, right)
     if value.bit_length() > MAX_BITS:
         raise TaidlError(f"the value of {symbol} has {value.bit_length()} bits, more than {MAX_BITS}", expr.position)
     return value

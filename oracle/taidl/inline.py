@@ -120,7 +120,6 @@ class _Inliner:
         return value if kind in ("word", "name") or isinstance(value, ast.Region) else n.expr(value)
 
     def region(self, name: ast.Name, stack: tuple[str, ...]) -> ast.Region:
-        """The ``def`` as a function of tensors."""
         definition = self.named(name.name, name, stack)
         integer = next((p for p in definition.parameters if not p.startswith("%")), None)
         if integer is not None:

@@ -10,20 +10,13 @@ from archloom.oracle.errors import StreamError, TaidlError
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import Frame
 from archloom.oracle.taidl.isa import Instruction, Isa
-from archloom.oracle.taidl.operators.base import Array
-from archloom.oracle.taidl.regions import Violation
 from archloom.oracle.taidl.replay import Recording, Tape, address_attribute
 from archloom.oracle.taidl.statements import every, statement_names
-from archloom.oracle.taidl.translate import Translator
+from archloom.oracle.taidl.translate import Translator, Violation
+from archloom.oracle.taidl.types import Array
 
 _KEPT = 1 << 14
 """Recordings that an instruction keeps; a few kilobytes each."""
-
-
-class Count:
-    """How many instructions a machine has executed; shared with its units, which do not know the machine."""
-
-    value = 0
 
 
 class Machine:
@@ -32,14 +25,13 @@ class Machine:
     def __init__(self, isa: Isa, buffers: Mapping[str, Array]) -> None:
         self.isa = isa
         self.buffers = dict(buffers)
-        self.executed = Count()
+        self.executed = [0]  # instructions so far; shared with the units, which do not know the machine
         initial = isa.initial_registers()
         self.slots = {key: i for i, key in enumerate(initial)}
         self.frame: Frame = list(initial.values())
         self._units: dict[str, Unit] = {}
 
     def registers(self) -> dict[str, int]:
-        """The values of all control registers by key."""
         return {key: self.frame[i] for key, i in self.slots.items()}
 
     def unit(self, mnemonic: str, attributes: tuple[str, ...]) -> Unit:
@@ -51,10 +43,6 @@ class Machine:
             raise StreamError(f"{mnemonic}: expected the attributes ({', '.join(unit.attributes)}), "
                               f"found ({', '.join(attributes)})")
         return unit
-
-    def step(self, mnemonic: str, attributes: Mapping[str, int], loops: Mapping[str, int]) -> None:
-        """Execute one instruction; StreamError, naming it and the values of the loops, for a broken rule."""
-        self.unit(mnemonic, tuple(attributes)).run(tuple(attributes.values()), loops)
 
 
 class Unit:
@@ -73,8 +61,7 @@ class Unit:
         self.recordings: dict[Any, tuple[int, Recording]] = {}
         registers = sorted({machine.slots[key] for key in _registers(instruction.body, machine.slots)})
         # itemgetter gives a tuple for two slots or more
-        self.state = itemgetter(*registers) if len(registers) > 1 else lambda frame: [frame[i] for i in registers]
-        self.many = len(registers) > 1
+        self.state = itemgetter(*registers) if len(registers) > 1 else lambda f: tuple([f[i] for i in registers])
         found = address_attribute(machine.isa, instruction.name)
         self.address = instruction.attributes.index(found[0]) if found else None
         self.special = found[1] if found else frozenset()
@@ -88,13 +75,13 @@ class Unit:
             shift = base - recorded
             if recording.low <= shift <= recording.high:
                 recording.play(self.frame, shift)
-                self.executed.value += 1
+                self.executed[0] += 1
                 return
         self.execute(values, loops, key, base)
 
     def key(self, values: tuple[int, ...]) -> tuple[Any, int]:
         """What must be equal for a recording to hold, and the address by which it may be moved."""
-        state = self.state(self.frame) if self.many else tuple(self.state(self.frame))
+        state = self.state(self.frame)
         i = self.address
         if i is None or values[i] in self.special:
             return (values, state), 0
@@ -115,13 +102,13 @@ class Unit:
         if len(self.recordings) >= _KEPT:
             self.recordings.clear()
         self.recordings[key] = base, self.tape.stop()
-        self.executed.value += 1
+        self.executed[0] += 1
 
     def place(self, values: tuple[int, ...], loops: Mapping[str, int]) -> str:
         """Which instance this is, for messages."""
         call = f"{self.name}({', '.join(f'{k}={v}' for k, v in zip(self.attributes, values, strict=True))})"
         at = f" at {', '.join(f'{k} = {v}' for k, v in loops.items())}" if loops else ""
-        return f"instruction {self.executed.value}, {call}{at}"
+        return f"instruction {self.executed[0]}, {call}{at}"
 
 
 def _registers(body: Sequence[ast.Statement], keys: Mapping[str, int]) -> Iterator[str]:

@@ -87,7 +87,6 @@ class Manual:
 
 
 def manual(isa: Isa) -> Manual:
-    """The manual of an ISA for its parameters."""
     d, text = isa.definition, _Source(isa.definition)
     scope, initial = isa.scope, {r.name: r for r in isa.registers}
     parameters = tuple(Value(p.name, str(scope[p.name]), f"{p.low}..{p.high}", text.remark(p)) for p in d.parameters)
@@ -214,7 +213,6 @@ class _Source:
         self.starts = sorted(node.position.line for group in every for node in group)
 
     def introduction(self) -> tuple[str, ...]:
-        """The comment at the top of the file."""
         return tuple(_comment(line) for line in self.lines[:self.top])
 
     def above(self, node: ast.Node) -> tuple[str, ...]:

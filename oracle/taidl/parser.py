@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TypeVar
 
 from archloom.oracle.errors import Position, TaidlError, together
 from archloom.oracle.scanner import Scanner
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.expressions import MAX_NESTING, ExpressionParser
 from archloom.oracle.taidl.types import PATTERN, element_type
-
-T = TypeVar("T")
 
 # where reading goes on after a fault: at the next declaration that begins a line
 _RESTART = re.compile(r"^(?:\[|(?:param|const|def)\b)", re.MULTILINE)
@@ -68,18 +65,13 @@ class _Parser(ExpressionParser):
             except TaidlError as fault:
                 faults.append(fault)
                 self.depth = self.blocks = 0
-                if not s.skip_to(_RESTART, start + 1):
+                restart = _RESTART.search(s.text, max(s.at, start + 1))
+                if restart is None:
                     break
+                s.at = restart.start()
         if faults:
             raise together(faults)
-
-        def all_of(kind: type[T]) -> tuple[T, ...]:
-            return tuple(n for n in nodes if isinstance(n, kind))
-
-        return ast.IsaDef(
-            name, all_of(ast.Parameter), all_of(ast.Constant), all_of(ast.BufferDecl), all_of(ast.RegisterDecl),
-            all_of(ast.Definition), all_of(ast.InstructionDecl), source=s.text, position=position,
-        )
+        return ast.IsaDef.of(name, nodes, s.text, position)
 
     def header(self) -> str:
         """``isa NAME``, or, where a declaration comes first, the name of the file."""

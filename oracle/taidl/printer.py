@@ -17,7 +17,8 @@ def print_isa(isa: ast.IsaDef) -> str:
     lines += [f"param {p.name} = {p.default} in {p.low}..{p.high};" for p in isa.parameters]
     lines += [f"const {c.name} = {print_expr(c.value)};" for c in isa.constants]
     lines += [f"[{b.name}] ({'x'.join(_dim(d) for d in b.rows)}) ({print_type(b.base)});" for b in isa.buffers]
-    lines += [_register(r) for r in isa.registers]
+    for r in isa.registers:
+        lines.append(f"{r.name}{f'[{print_expr(r.size)}]' if r.size is not None else ''} = {print_expr(r.initial)};")
     for definition in isa.definitions:
         lines += ["", f"def {definition.name}({', '.join(definition.parameters)}) {{", *_block(definition.body), "}"]
     for instruction in isa.instructions:
@@ -30,11 +31,6 @@ def print_expr(expr: ast.Expr) -> str:
     return _expr(expr, 0)
 
 
-def print_statement(statement: ast.Statement) -> str:
-    """The statement on one line, or on several for a block."""
-    return "\n".join(_statement(statement))
-
-
 def print_type(kind: ast.Type) -> str:
     """``16x{rows}xi8``"""
     return "".join(f"{_dim(d)}x" for d in kind.dims) + kind.dtype
@@ -43,11 +39,6 @@ def print_type(kind: ast.Type) -> str:
 def print_slice(piece: ast.Slice) -> str:
     """``$buffer[axes]``"""
     return f"${piece.buffer}" + (f"[{', '.join(_axis(a) for a in piece.axes)}]" if piece.axes else "")
-
-
-def _register(register: ast.RegisterDecl) -> str:
-    size = f"[{print_expr(register.size)}]" if register.size is not None else ""
-    return f"{register.name}{size} = {print_expr(register.initial)};"
 
 
 def _expr(expr: ast.Expr, level: int) -> str:

@@ -22,8 +22,8 @@ from archloom.oracle.taidl.check import canonical
 from archloom.oracle.taidl.evaluate import names
 from archloom.oracle.taidl.inline import rename
 from archloom.oracle.taidl.isa import HBM, Isa
-from archloom.oracle.taidl.operators.base import Array, Kernel
 from archloom.oracle.taidl.statements import statement_expressions
+from archloom.oracle.taidl.types import Array
 
 Played: TypeAlias = Callable[[dict[str, Any], int], None]
 """A step of a tape, given the tensors and by how many bytes windows of HBM are moved."""
@@ -67,17 +67,14 @@ class Tape:
         self.low, self.high = -(1 << 62), 1 << 62
 
     def stop(self) -> Recording:
-        """What was noted."""
         self.on = False
         return Recording(tuple(self.steps), tuple(self.updates.items()), self.low, self.high)
 
     def update(self, slot: int, value: int) -> None:
-        """A register has a new value."""
         if self.on:
             self.updates[slot] = value
 
     def read(self, dst: str, place: Place) -> None:
-        """A window was read into a tensor."""
         if not self.on:
             return
         self._constant.pop(dst, None)
@@ -89,7 +86,6 @@ class Tape:
             self.steps.append(lambda t, shift: t.__setitem__(dst, moved(shift).copy()))
 
     def write(self, src: str, place: Place) -> None:
-        """A tensor was written to a window."""
         if not self.on:
             return
         constant = self._constant.get(src)
@@ -114,8 +110,7 @@ class Tape:
         return lambda shift: np.ndarray(shape, dtype, buffer, offset + shift, strides)
 
     def operation(
-        self, dst: str, sources: tuple[str, ...], kernel: Kernel, shape: tuple[int, ...], dtype: np.dtype[Any],
-        values: Mapping[str, Any], result: Any,
+        self, dst: str, sources: tuple[str, ...], compute: Callable[[Sequence[Any]], Any], result: Any
     ) -> None:
         """An operator was applied; one of nothing but constants has the same result every time."""
         if not self.on:
@@ -126,7 +121,7 @@ class Tape:
             return
         self._constant.pop(dst, None)
         pick = _picker(sources)
-        self.steps.append(lambda t, shift: t.__setitem__(dst, kernel(shape, dtype, pick(t), values)))
+        self.steps.append(lambda t, shift: t.__setitem__(dst, compute(pick(t))))
 
 
 def _picker(names: tuple[str, ...]) -> Callable[[dict[str, Any]], Sequence[Any]]:

@@ -37,18 +37,12 @@ def statement_expressions(s: ast.Statement) -> Iterator[ast.Expr]:
         yield from ast.parts(tuple(getattr(s, f.name) for f in fields(s)))
         return
     yield from ast.parts((s.type, s.operands))
+    # that there is no such operator or attribute is all that is to be said
+    kinds = {a.name: a.kind for a in OPCODES[s.opcode].attributes} if s.opcode in OPCODES else {}
     for name, value in s.attributes:
-        yield from _attribute_expressions(s.opcode, name, value)
-
-
-def _attribute_expressions(opcode: str, name: str, value: ast.Attribute) -> Iterator[ast.Expr]:
-    known = OPCODES[opcode].attributes if opcode in OPCODES else ()
-    if not any(a.name == name for a in known):
-        # that there is no such attribute, or operator, is all that is to be said
-        return
-    if isinstance(value, ast.Group):
-        yield from value.items
-    elif isinstance(value, ast.Region):
-        yield from (e for s in every(value.body) for e in statement_expressions(s))
-    elif not any(a.name == name and a.kind in ("word", "name", "function") for a in known):
-        yield value
+        if isinstance(value, ast.Group | ast.Region):
+            items = value.items if isinstance(value, ast.Group) else (
+                e for inner in every(value.body) for e in statement_expressions(inner))
+            yield from items if name in kinds else ()
+        elif kinds.get(name, "word") not in ("word", "name", "function"):
+            yield value

@@ -8,30 +8,31 @@ check of the language: assertions, bounds, types. On request it also notes what 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
+
+from archloom.oracle.resolved import Shaped, TensorType
 from archloom.oracle.taidl import ast, evaluate
 from archloom.oracle.taidl.evaluate import MAX_REPEATED, Compiled, Compiler, Frame, constant, float_literal, names
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.isa import HBM, Isa
-from archloom.oracle.taidl.operators import OPCODES, fault, word
-from archloom.oracle.taidl.operators.base import Array, Shaped
+from archloom.oracle.taidl.operators import OPCODES, fault, values_of, word
 from archloom.oracle.taidl.printer import print_expr, print_slice
-from archloom.oracle.taidl.regions import Bound, Violation
 from archloom.oracle.taidl.replay import Place, Tape
-from archloom.oracle.taidl.types import numpy_dtype, of_numpy
+from archloom.oracle.taidl.types import Array, numpy_dtype, of_numpy
 
 Tensors: TypeAlias = dict[str, Any]
 Step: TypeAlias = Callable[[Frame, Tensors], None]
 
 
-@dataclass(frozen=True)
-class _AxisWindow:
-    """Along one axis of a buffer: where it begins, and (extent, stride) for each axis of the tensor."""
+class Violation(Exception):
+    """A rule broken by an instruction instance; the machine adds which one."""
 
-    base: Compiled
-    entries: tuple[tuple[Compiled, Compiled], ...]
+
+_Axis: TypeAlias = tuple[Compiled, tuple[tuple[Compiled, Compiled], ...]]
+"""Along one axis of a buffer: where it begins, and (extent, stride) for each axis of the tensor."""
 
 
 class Translator:
@@ -58,28 +59,10 @@ class Translator:
         return self.slots[name]
 
     def block(self, body: Sequence[ast.Statement]) -> list[Step]:
-        """A closure for each statement."""
         return [self.statement(s) for s in body]
 
     def statement(self, s: ast.Statement) -> Step:
-        match s:
-            case ast.Read():
-                return self.read(s)
-            case ast.Write():
-                return self.write(s)
-            case ast.Op():
-                return self.operation(s)
-            case ast.Assign():
-                return self.assign(s)
-            case ast.Let():
-                return _let(self.compiler.value(s.value), self.slot(s.name))
-            case ast.Assert():
-                return self.assertion(s)
-            case ast.If():
-                return self.branch(s)
-            case ast.Repeat():
-                return self.repeat(s)
-        raise AssertionError(s)
+        return _STEPS[type(s)](self, s)
 
     # --- control ---
 
@@ -105,6 +88,14 @@ class Translator:
 
         return element
 
+    def let(self, s: ast.Let) -> Step:
+        value, slot = self.compiler.value(s.value), self.slot(s.name)
+
+        def step(v: Frame, t: Tensors) -> None:
+            v[slot] = value(v)
+
+        return step
+
     def assertion(self, s: ast.Assert) -> Step:
         condition, expr = self.compiler.value(s.condition), s.condition
         slots, known = self.slots, self.isa.scope
@@ -112,7 +103,9 @@ class Translator:
         def step(v: Frame, t: Tensors) -> None:
             if not condition(v):
                 scope = {**known, **{name: v[i] for name, i in slots.items()}}
-                raise Violation(f"assert({plain(print_expr(expr))}) fails: {_values(expr, scope)}")
+                values = {plain(print_expr(node)): evaluate.evaluate(node, scope) for node in names(expr)}
+                shown = ", ".join(f"{name} = {value}" for name, value in values.items()) or "it is never true"
+                raise Violation(f"assert({plain(print_expr(expr))}) fails: {shown}")
 
         return step
 
@@ -169,8 +162,8 @@ class Translator:
             if where.dtype != value.dtype or where.shape != value.shape:
                 raise Violation(_declared(s, value.shape, held, where))
             if shape is not None and (value.dtype != dtype or value.shape != shape(v)):
-                raise Violation(f"{s.position}: %{plain(src)} is {Shaped(value.shape, held)}, but is "
-                                f"written as {Shaped(shape(v), s.type.dtype if s.type else '')}")
+                raise Violation(f"{s.position}: %{plain(src)} is {TensorType(value.shape, held)}, but is "
+                                f"written as {TensorType(shape(v), s.type.dtype if s.type else '')}")
             where.view()[...] = value
             tape.write(src, where)
 
@@ -187,7 +180,7 @@ class Translator:
         """A closure that gives the place that a slice names, its bounds checked."""
         buffer = self.buffers[piece.buffer]
         axes = [self.axis(a, n) for a, n in zip(piece.axes, buffer.shape, strict=False)]
-        axes += [_AxisWindow(constant(0), ((constant(n), constant(1)),)) for n in buffer.shape[len(axes):]]
+        axes += [(constant(0), ((constant(n), constant(1)),)) for n in buffer.shape[len(axes):]]
         walks = list(zip(axes, buffer.shape, buffer.strides, strict=True))
         moves = piece.buffer == HBM
 
@@ -195,61 +188,65 @@ class Translator:
             offset = last = 0
             shape: list[int] = []
             strides: list[int] = []
-            for axis, size, step in walks:
-                first = last = axis.base(v)
-                for extent_of, stride_of in axis.entries:
+            for (base, entries), size, step in walks:
+                first = last = base(v)
+                for extent_of, stride_of in entries:
                     extent, stride = extent_of(v), stride_of(v)
                     shape.append(extent)
                     strides.append(stride * step)
                     if extent < 1 or stride < 0:
-                        raise Violation(_bad_extent(piece, extent, stride))
+                        what = f"extent {extent}" if extent < 1 else f"stride {stride}"
+                        raise Violation(f"{piece.position}: {plain(print_slice(piece))} has an axis of {what}")
                     last += (extent - 1) * stride
                 if first < 0 or last >= size:
-                    raise Violation(_outside(piece, first, last, size))
+                    raise Violation(f"{piece.position}: {plain(print_slice(piece))} spans {first}..{last}, outside of "
+                                    f"an axis of extent {size}")
                 offset += first * step
             return Place(buffer, tuple(shape), offset, tuple(strides), last if moves else None)
 
         return place
 
-    def axis(self, axis: ast.Axis, size: int) -> _AxisWindow:
+    def axis(self, axis: ast.Axis, size: int) -> _Axis:
         compile_ = self.compiler.value
         if isinstance(axis, ast.At):
-            return _AxisWindow(compile_(axis.index), ((constant(1), constant(1)),))
+            return compile_(axis.index), ((constant(1), constant(1)),)
         if isinstance(axis, ast.Walk):
-            return _AxisWindow(compile_(axis.base), tuple((compile_(e), compile_(s)) for e, s in axis.entries))
+            return compile_(axis.base), tuple((compile_(e), compile_(s)) for e, s in axis.entries)
         start = compile_(axis.start) if axis.start is not None else constant(0)
         stop = compile_(axis.stop) if axis.stop is not None else constant(size)
         step = compile_(axis.step) if axis.step is not None else constant(1)
         if axis.step is None:
-            return _AxisWindow(start, ((lambda v: stop(v) - start(v), step),))
-        return _AxisWindow(start, ((lambda v: -((start(v) - stop(v)) // max(step(v), 1)), step),))
+            return start, ((lambda v: stop(v) - start(v), step),)
+        return start, ((lambda v: -((start(v) - stop(v)) // max(step(v), 1)), step),)
 
     # --- operators ---
 
     def operation(self, s: ast.Op) -> Step:
         shape, attributes, opcode = self.shape(s.type), self.attributes(s), OPCODES[s.opcode]
-        kernel, dtype, dst, tape = opcode.kernel, numpy_dtype(s.type.dtype), s.dst, self.tape
+        kernel, dtype, dst, tape = opcode.kernel, s.type.dtype, s.dst, self.tape
         sources = tuple(o.name for o in s.operands if isinstance(o, ast.Tensor))
-        types = (s.type.dtype, *(self.dtypes[name] for name in sources))
-        self.dtypes[dst] = s.type.dtype
-        if opcode.typed:
-            attributes.append(("types", constant(types)))
+        types = [self.dtypes[name] for name in sources]
+        self.dtypes[dst] = dtype
         regions = any(a.kind == "function" for a in opcode.attributes)
         seen: set[Any] = set()
 
         def step(v: Frame, t: Tensors) -> None:
-            declared = shape(v)
+            declared = TensorType(shape(v), dtype)
             operands = [t[name] for name in sources]
             values = {name: f(v) for name, f in attributes}
-            key = None if regions else (declared, *[x.shape for x in operands], *values.values())
+            key = None if regions else (declared.shape, *[x.shape for x in operands], *values.values())
             if key not in seen:
-                given = [Shaped(x.shape, d) for x, d in zip(operands, types[1:], strict=True)]
-                if complaint := fault(s.opcode, Shaped(declared, s.type.dtype), given, values):
+                given = [TensorType(x.shape, d) for x, d in zip(operands, types, strict=True)]
+                if complaint := fault(s.opcode, declared, given, values):
                     raise Violation(f"{s.position}: %{plain(s.dst)}{complaint}")
                 if key is not None:
                     seen.add(key)
-            t[dst] = kernel(declared, dtype, operands, values)
-            tape.operation(dst, sources, kernel, declared, dtype, values, t[dst])
+
+            def compute(x: Sequence[Any]) -> Any:
+                return kernel(declared, x, values, types)
+
+            t[dst] = compute(operands)
+            tape.operation(dst, sources, compute, t[dst])
 
         return step
 
@@ -289,31 +286,91 @@ class Translator:
         return constant(tuple(fixed)) if None not in fixed else lambda v: tuple([i(v) for i in items])
 
 
-def _let(value: Compiled, slot: int) -> Step:
-    def step(v: Frame, t: Tensors) -> None:
-        v[slot] = value(v)
+_STEPS: dict[type[ast.Node], Callable[[Translator, Any], Step]] = {
+    ast.Read: Translator.read, ast.Write: Translator.write, ast.Op: Translator.operation, ast.Assign: Translator.assign,
+    ast.Let: Translator.let, ast.Assert: Translator.assertion, ast.If: Translator.branch, ast.Repeat: Translator.repeat,
+}
 
-    return step
+
+# --- the bodies of defs that operators apply to tensors ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Applied:
+    """An operator with all its integers known."""
+
+    dst: str
+    sources: tuple[str, ...]
+    compute: Callable[[Sequence[Any]], Any]
+
+
+@dataclass
+class Bound:
+    """A region with the integers that it may name; the types it is given fix the rest (:meth:`outputs`)."""
+
+    name: str
+    region: ast.Region
+    scope: dict[str, int]
+    steps: list[_Applied] = field(default_factory=list)
+    results: tuple[str, ...] = ()
+
+    def outputs(self, inputs: Sequence[Shaped]) -> tuple[Shaped, ...]:
+        """The types that it gives for inputs of these types; Violation for a fault in it."""
+        names = self.region.parameters
+        self.steps, self.results = [], names[len(inputs):]
+        types = dict(zip(names, inputs, strict=False))
+        self.block(self.region.body, types)
+        for name in self.results:
+            if name not in types:
+                raise Violation(f"{self.region.position}: def {self.name} does not define %{plain(name)} on this path")
+        return tuple(types[name] for name in self.results)
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """What it gives; its types have been asked for before."""
+        tensors = dict(zip(self.region.parameters, inputs, strict=False))
+        for s in self.steps:
+            tensors[s.dst] = np.asarray(s.compute([tensors[name] for name in s.sources]))
+        return tuple(tensors[name] for name in self.results)
+
+    def block(self, body: Sequence[ast.Statement], types: dict[str, Shaped]) -> None:
+        for s in body:
+            match s:
+                case ast.Op():
+                    self.operation(s, types)
+                case ast.Let():
+                    self.scope[s.name] = evaluate.evaluate(s.value, self.scope)
+                case ast.If():
+                    self.block(s.then if evaluate.evaluate(s.condition, self.scope) else s.otherwise, types)
+                case ast.Repeat():
+                    for i in range(evaluate.evaluate(s.count, self.scope)):
+                        self.scope[s.variable] = i
+                        self.block(s.body, types)
+
+    def operation(self, s: ast.Op, types: dict[str, Shaped]) -> None:
+        sources = tuple(o.name for o in s.operands if isinstance(o, ast.Tensor))
+        kind = TensorType(tuple(evaluate.evaluate(d, self.scope) for d in s.type.dims), s.type.dtype)
+        opcode = OPCODES[s.opcode]
+        values = values_of(s, lambda e: evaluate.evaluate(e, self.scope), self.number,
+                           lambda r: Bound(r.name, r, dict(self.scope)))
+        if opcode.value:
+            (operand,) = s.operands
+            assert not isinstance(operand, ast.Tensor)
+            values["value"] = self.number(operand)
+        complaint = fault(s.opcode, kind, [types[name] for name in sources], values)
+        if complaint:
+            raise Violation(f"{s.position}: %{plain(s.dst)}{complaint}")
+        types[s.dst], given = kind, [types[name].dtype for name in sources]
+        self.steps.append(_Applied(s.dst, sources, lambda x: opcode.kernel(kind, x, values, given)))
+
+    def number(self, e: ast.Expr) -> int | float:
+        literal = float_literal(e)
+        return evaluate.evaluate(e, self.scope) if literal is None else literal
 
 
 # --- messages -----------------------------------------------------------------------------------------------------
 
 
-def _values(expr: ast.Expr, scope: Mapping[str, int]) -> str:
-    shown = {plain(print_expr(node)): evaluate.evaluate(node, scope) for node in names(expr)}
-    return ", ".join(f"{name} = {value}" for name, value in shown.items()) or "it is never true"
-
-
 def _declared(s: ast.Read | ast.Write, shape: tuple[int, ...], dtype: str, where: Place) -> str:
     tensor, piece = (s.dst, s.source) if isinstance(s, ast.Read) else (s.src, s.target)
-    found = Shaped(where.shape, of_numpy(where.dtype.name))
-    return f"{s.position}: %{plain(tensor)} is {Shaped(shape, dtype)}, but {plain(print_slice(piece))} is {found}"
-
-
-def _bad_extent(piece: ast.Slice, extent: int, stride: int) -> str:
-    what = f"extent {extent}" if extent < 1 else f"stride {stride}"
-    return f"{piece.position}: {plain(print_slice(piece))} has an axis of {what}"
-
-
-def _outside(piece: ast.Slice, first: int, last: int, size: int) -> str:
-    return f"{piece.position}: {plain(print_slice(piece))} spans {first}..{last}, outside of an axis of extent {size}"
+    found = TensorType(where.shape, of_numpy(where.dtype.name))
+    return f"{s.position}: %{plain(tensor)} is {TensorType(shape, dtype)}, but {plain(print_slice(piece))} is {found}"

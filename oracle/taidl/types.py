@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Kind: TypeAlias = Literal["bool", "int", "uint", "float", "scale", "quant"]
 
 

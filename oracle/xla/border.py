@@ -1,7 +1,12 @@
-"""Arguments and results of types that JAX's arrays have, but TAIDL's memory holds otherwise: truths, narrow integers
-and floats.
+"""What crosses the border of a program otherwise than a stream has it.
 
-They cross the border of a program as their bytes in HBM, packed and unpacked by JAX.
+Arguments and results of types that JAX's arrays have, but TAIDL's memory holds otherwise (truths, narrow integers and
+floats) cross as their bytes in HBM, packed and unpacked by JAX.
+
+Bit patterns in a stream are arguments, so that streams which differ in their scales alone share one program. The layers
+of a network often have one shape and one mapping, but each its own output scale, which reaches the stream's tensors as
+a scalar ``u32`` constant, the bits of a float. Taken out of the program, it costs nothing at run time, and such layers
+are raised and compiled once.
 """
 
 from __future__ import annotations
@@ -12,15 +17,18 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle import resolved
+from archloom.oracle.affine import Affine
 from archloom.oracle.errors import InputError
 from archloom.oracle.late_jax import jnp, lax
-from archloom.oracle.nests import instructions
-from archloom.oracle.resolved import Op, ResolvedRegion, ResolvedStream, Statement
+from archloom.oracle.nests import instructions, rewritten
+from archloom.oracle.resolved import Op, Read, ResolvedInstr, ResolvedRegion, ResolvedStream, Statement, Window
 from archloom.oracle.stream import HbmTensor
 from archloom.oracle.taidl.operators.carriers import is_wide
 from archloom.oracle.taidl.operators.conversion import code, from_code
 from archloom.oracle.taidl.types import TYPES, byte_count, element_type, of_numpy, storage_bits
 from archloom.oracle.xla.lowering.ops import NUMPY
+from archloom.oracle.xla.notation.variables import BIT_PATTERNS
 
 _NATIVE = frozenset(NUMPY.values()) - {"bool"}
 
@@ -92,3 +100,54 @@ def needs_wide(stream: ResolvedStream) -> bool:
 def _is_wide(s: Statement) -> bool:
     regions = [v for _, v in s.attributes if isinstance(v, ResolvedRegion)] if isinstance(s, Op) else []
     return is_wide(s.type.dtype) or any(_is_wide(inner) for r in regions for inner in r.statements)
+
+
+# --- bit patterns -------------------------------------------------------------------------------------------------
+
+WIDTH = 4
+
+
+def take_out(stream: ResolvedStream) -> tuple[ResolvedStream, np.ndarray]:
+    """The stream without its name, attributes and bit patterns, and the patterns as ``uint32[n]``.
+
+    Where there are patterns, the stream takes them as one more argument, behind its HBM. Equal patterns share a place:
+    which places are equal is part of the program.
+    """
+    places: dict[int, int] = {}
+    base = -(-stream.hbm_bytes // WIDTH) * WIDTH
+    body = rewritten(stream.body, lambda i: [_instruction(i, places, base)] if i.statements else [])
+    plain = replace(stream, name="", body=body)
+    if places:
+        patterns = HbmTensor(BIT_PATTERNS, base, (len(places),), "uint32")
+        plain = replace(plain, arguments=(*stream.arguments, patterns), hbm_bytes=base + WIDTH * len(places),
+                        buffers=tuple(replace(b, shape=(base + WIDTH * len(places),)) if b.name == "hbm" else b
+                                      for b in stream.buffers))
+    return plain, np.array(list(places), np.uint32)
+
+
+def _instruction(instr: ResolvedInstr, places: dict[int, int], base: int) -> ResolvedInstr:
+    statements: list[Statement] = []
+    for s in instr.statements:
+        pattern = _pattern(s)
+        if pattern is None:
+            statements.append(s)
+            continue
+        assert isinstance(s, Op)
+        place = base + WIDTH * places.setdefault(pattern, len(places))
+        window = Window("hbm", (Affine(place),), (resolved.WindowDim(0, WIDTH, 1),))
+        bits = f"{s.dst}.bytes"
+        statements.append(Read(bits, window, resolved.TensorType((WIDTH,), "i8")))
+        statements.append(Op(s.dst, "bitcast_convert", (bits,), (), s.type))
+    return replace(instr, attributes=(), registers=(), statements=tuple(statements))
+
+
+def _pattern(s: Statement) -> int | None:
+    """The bits of a scalar ``u32`` constant that does not depend on loops."""
+    if not isinstance(s, Op) or s.opcode != "constant" or s.type != resolved.TensorType((), "u32"):
+        return None
+    value = s.attribute("value")
+    if isinstance(value, Affine):
+        if not value.is_constant:
+            return None
+        value = value.constant
+    return int(value) & 0xFFFFFFFF if isinstance(value, int) else None

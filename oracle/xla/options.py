@@ -22,7 +22,7 @@ LARGE = 1 << 20
 EXACT = frozenset({"bitcast_convert", "broadcast", "broadcast_in_dim", "concatenate", "constant", "convert", "fma",
                    "negate", "pad", "reshape", "round_nearest_even", "select", "slice", "transpose"})
 """Operators whose f32 are moved, chosen, or rounded in one operation that code generators cannot join with another:
-:mod:`archloom.oracle.taidl.operators.fused_jax` multiplies and adds where that is exact."""
+:mod:`archloom.oracle.taidl.operators.carriers` multiplies and adds where that is exact."""
 
 
 def compiler_options(

@@ -25,11 +25,10 @@ from archloom.oracle.xla.lowering.lower import Lowering
 from archloom.oracle.xla.notation.expr import is_chained
 from archloom.oracle.xla.notation.fallbacks import OracleFallback, Record
 from archloom.oracle.xla.notation.limits import USUAL, Limits
-from archloom.oracle.xla.notation.work import shared_work
+from archloom.oracle.xla.notation.substitution import shared_work
 from archloom.oracle.xla.options import compiler_options
 from archloom.oracle.xla.raising.rerolling import with_loops
 from archloom.oracle.xla.report import OracleReport, report
-from archloom.oracle.xla.scalars import take_out
 from archloom.oracle.xla.strategies import Outcome, Raising, raise_stream
 
 CACHED = 256
@@ -46,10 +45,8 @@ class Program:
     stream: ResolvedStream
     outcome: Outcome
     reassociate: bool
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-    _jitted: Any = field(default=None, repr=False)
-    _outermost: Any = field(default=None, repr=False)
-    _executable: Any = field(default=None, repr=False)
+    _lock: Any = field(default_factory=threading.RLock, repr=False)
+    _made: dict[str, Any] = field(default_factory=dict, repr=False)
     _traced: "tuple[tuple[tuple[str, ...], ...], tuple[OracleFallback, ...]] | None" = field(default=None, repr=False)
 
     @property
@@ -70,7 +67,7 @@ class Program:
         """The results for arguments by name, in bytes where :func:`archloom.oracle.xla.border.as_bytes` says so."""
         record, operations = Record(), []
         if self.raising is None:
-            made = LoopRunner.of(border.as_bytes(self.stream), record).run(named)
+            made = LoopRunner(border.as_bytes(self.stream), record).run(named)
             self._traced = ((),) * len(made), record.fallbacks
             return made
         lowering, results = Lowering(named, record, reassociate=self.reassociate), []
@@ -81,32 +78,29 @@ class Program:
         self._traced = tuple(operations), (*self.raising.fallbacks, *record.fallbacks)
         return tuple(results)
 
+    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+        with self._lock:
+            if name not in self._made:
+                self._made[name] = make()
+            return self._made[name]
+
     @property
     def jitted(self) -> Any:
         """``jax.jit`` of :meth:`function`, made once."""
-        with self._lock:
-            if self._jitted is None:
-                self._jitted = jax.jit(self.function)
-        return self._jitted
+        return self._once("jitted", lambda: jax.jit(self.function))
 
     @property
     def outermost(self) -> Any:
         """:attr:`jitted` with :func:`compiler_options`, which JAX takes only where no other function is traced."""
-        with self._lock:
-            if self._outermost is None:
-                raised = self.raising is not None and not self.raising.left
-                chained = self.raising is not None and any(is_chained(r.value) for r in self.raising.results)
-                options = compiler_options(self.stream, raised=raised, chained=chained)
-                self._outermost = jax.jit(self.function, compiler_options=options, keep_unused=True)
-        return self._outermost
+        raised = self.raising is not None and not self.raising.left
+        chained = self.raising is not None and any(is_chained(r.value) for r in self.raising.results)
+        return self._once("outermost", lambda: jax.jit(
+            self.function, keep_unused=True,
+            compiler_options=compiler_options(self.stream, raised=raised, chained=chained)))
 
     def executable(self) -> Any:
         """:meth:`function` compiled ahead of time, once."""
-        jitted = self.outermost
-        with self._lock:
-            if self._executable is None:
-                self._executable = jitted.lower(*self._shapes()).compile()
-        return self._executable
+        return self._once("executable", lambda: self.outermost.lower(*self._shapes()).compile())
 
     def traced(self) -> tuple[tuple[tuple[str, ...], ...], tuple[OracleFallback, ...]]:
         """The heavy operations of each result, and what is not done as wanted; traces the function if need be."""
@@ -224,7 +218,7 @@ def compile_resolved(
 ) -> Oracle:
     """As :func:`compile_stream`, for a stream that is resolved already."""
     border.check(stream)
-    plain, bits = take_out(stream)
+    plain, bits = border.take_out(stream)
     key = (plain, reassociate, raising, limits)
     with _programs_lock:
         program = _programs.get(key)

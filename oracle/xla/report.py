@@ -10,8 +10,7 @@ from typing import Any
 
 from archloom.oracle.nests import instructions, touching, walk
 from archloom.oracle.resolved import ResolvedLoop, ResolvedNode, ResolvedStream
-from archloom.oracle.xla.loops.boxes import Box
-from archloom.oracle.xla.loops.outlining import Nest, Path, boxes_at, describe, show
+from archloom.oracle.xla.loops.outlining import Box, Nest, Path, boxes_at, describe, show
 from archloom.oracle.xla.notation.expr import wholes
 from archloom.oracle.xla.notation.fallbacks import OracleFallback
 from archloom.oracle.xla.strategies import Attempt, Left, Outcome, Raised
@@ -113,7 +112,6 @@ class OracleReport:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON has it."""
         return {**asdict(self), "raised": self.raised}
 
 

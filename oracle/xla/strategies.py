@@ -19,15 +19,13 @@ from archloom.oracle.xla.loops.outlining import Outlined, Path, describe
 from archloom.oracle.xla.notation.build import from_bytes
 from archloom.oracle.xla.notation.expr import Element, Expr, Range, Sum, width
 from archloom.oracle.xla.notation.fallbacks import OracleFallback
-from archloom.oracle.xla.notation.limits import USUAL, Limits
-from archloom.oracle.xla.notation.refusals import Refusal, Unraisable
+from archloom.oracle.xla.notation.limits import USUAL, Limits, Refusal, Unraisable
+from archloom.oracle.xla.notation.substitution import bounded_work
 from archloom.oracle.xla.notation.variables import fresh
-from archloom.oracle.xla.notation.work import bounded_work
 from archloom.oracle.xla.raising.dataflow import Steps
 from archloom.oracle.xla.raising.query import Query
 from archloom.oracle.xla.raising.relays import without_relays
-from archloom.oracle.xla.raising.rings import without_rings
-from archloom.oracle.xla.raising.strips import in_strips
+from archloom.oracle.xla.raising.rings import in_strips, without_rings
 from archloom.oracle.xla.raising.tensors import Raiser
 from archloom.oracle.xla.raising.tree import Tree
 
@@ -96,7 +94,7 @@ class Task:
         self, stream: ResolvedStream, left: tuple[Left, ...] = (), steps: Steps | None = None
     ) -> Raising | Refusal:
         """The task's stream, or what was made of it, raised."""
-        raiser = Raiser(Tree.of(stream), self.reassociate, self.limits, steps)
+        raiser = Raiser(Tree(stream), self.reassociate, self.limits, steps)
         try:
             with bounded_work(self.limits.rewritings):
                 made = tuple(_result(raiser, tensor) for tensor in stream.results)
@@ -162,7 +160,7 @@ def _in_part(task: Task) -> Raising | Refusal:
             left = {p: part for p, part in left.items() if p not in inside}
             left[path] = Left(path, describe(task.stream, path), why)
             nested = Outlined(task.stream, left)
-            if nested.is_all():
+            if all(id(node) in nested.nests for node in nested.stream.body):
                 return Refusal("all of it would be left as loops")
             found = task.attempt(nested.stream, tuple(left[p] for p in sorted(left)), steps)
             if isinstance(found, Raising) or found.too_deep:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from archloom.oracle.resolved import Shaped
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.operators import (
     contraction,
@@ -15,7 +17,7 @@ from archloom.oracle.taidl.operators import (
     random,
     reduction,
 )
-from archloom.oracle.taidl.operators.base import Attributes, Opcode, Shaped
+from archloom.oracle.taidl.operators.base import Attributes, Opcode
 
 OPCODES: dict[str, Opcode] = {
     row.name: row
@@ -31,6 +33,27 @@ def fault(opcode: str, result: Shaped, operands: Sequence[Shaped], attributes: A
     if complaint is None:
         return None
     return (f" {complaint}" if complaint.startswith("is ") else f": {complaint}").replace("{}", opcode)
+
+
+Value = Callable[[Any], Any]
+
+
+def values_of(s: ast.Op, integer: Value, number: Value, region: Value) -> dict[str, Any]:
+    """The values of an operator's attributes, defaults included, by what gives those of expressions and regions."""
+    given, values = dict(s.attributes), dict[str, Any]()
+    for a in OPCODES[s.opcode].attributes:
+        e = given.get(a.name)
+        if e is None:
+            values[a.name] = a.default
+        elif isinstance(e, ast.Group):
+            values[a.name] = tuple([integer(i) for i in e.items])
+        elif a.kind in ("word", "name"):
+            assert isinstance(e, ast.Name)
+            values[a.name] = word(e) if a.kind == "word" else e.name
+        else:
+            make = region if isinstance(e, ast.Region) else number if a.kind == "number" else integer
+            values[a.name] = make(e)
+    return values
 
 
 def word(value: ast.Expr) -> str:

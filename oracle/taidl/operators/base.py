@@ -9,26 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias, Union
 
-import numpy as np
-
-from archloom.oracle.late_jax import jnp
+from archloom.oracle.resolved import Dim, Shaped, TensorType
+from archloom.oracle.taidl.operators import carriers, numbers
 from archloom.oracle.taidl.types import element_type
-
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-Dim: TypeAlias = Union[int, str]
-
-
-@dataclass(frozen=True)
-class Shaped:
-    """A tensor type whose dimensions may be unknown (:class:`archloom.oracle.resolved.TensorType` is one with none)."""
-
-    shape: tuple[Dim, ...]
-    dtype: str
-
-    def __str__(self) -> str:
-        return "".join(f"{d if isinstance(d, int) else '{' + d + '}'}x" for d in self.shape) + self.dtype
 
 
 class Region(Protocol):
@@ -47,13 +33,9 @@ class Region(Protocol):
 AttributeValue: TypeAlias = Union[int, float, str, tuple[Dim, ...], Region]
 Attributes: TypeAlias = Mapping[str, AttributeValue]
 Rule: TypeAlias = Callable[[Shaped, Sequence[Shaped], Attributes], Union[str, None]]
-Kernel: TypeAlias = Callable[[tuple[int, ...], Any, Sequence[Any], Mapping[str, Any]], Any]
-"""Shape and NumPy type of the result, operands, attributes → the result. All was accepted by the rule before."""
-
-Lowering: TypeAlias = Callable[[Shaped, Sequence[Any], Mapping[str, Any], Sequence[str]], Any]
-"""Type of the result, operands as JAX holds them (:mod:`archloom.oracle.taidl.operators.carriers`), attributes, the
-operands' element types → the result. An element-wise one also takes a result shape of () and operands that
-broadcast."""
+Compute: TypeAlias = Callable[[TensorType, Sequence[Any], Mapping[str, Any], Sequence[str]], Any]
+"""Type of the result, operands, attributes, the operands' element types → the result. All was accepted by the rule
+before. An element-wise one for JAX also takes a result shape of () and operands that broadcast."""
 
 Family: TypeAlias = Literal["creation", "elementwise", "layout", "contraction", "reduction", "opaque"]
 
@@ -77,21 +59,20 @@ class Opcode:
 
     ``operands`` counts the tensors (None: ``least`` or more); ``value`` marks an operator of a value, not of tensors.
     ``family`` says how streams are raised: what is ``elementwise`` becomes a map of elements, what is ``opaque`` has
-    no index notation and is computed as whole tensors. A kernel that is ``typed`` finds the element types of the
-    result and the operands in its attributes, as ``types``.
+    no index notation and is computed as whole tensors. ``kernel`` computes in NumPy; ``lowering`` in JAX, on operands
+    as JAX holds them (:mod:`archloom.oracle.taidl.operators.carriers`).
     """
 
     name: str
     operands: int | None
     rule: Rule
-    kernel: Kernel
-    lowering: Lowering
+    kernel: Compute
+    lowering: Compute
     family: Family
     doc: str
     attributes: tuple[Attribute, ...] = ()
     value: bool = False
     least: int = 1
-    typed: bool = False
 
     @property
     def arity(self) -> str:
@@ -102,16 +83,18 @@ class Opcode:
             self.operands)
 
 
-def in_both(f: Callable[[Any, Sequence[Any], Sequence[Any], Mapping[str, Any]], Any]) -> tuple[Kernel, Lowering]:
-    """Kernel and lowering of what NumPy and JAX say alike: ``f(numpy or jax.numpy, shape, operands, attributes)``."""
-    return (lambda shape, dtype, x, a: f(np, shape, x, a)), lambda result, x, a, types: f(jnp, result.shape, x, a)
+def in_both(f: Callable[[Any, TensorType, Sequence[Any], Any, Sequence[str]], Any]) -> tuple[Compute, Compute]:
+    """Kernel and lowering of what is said alike for both: ``f(numbers or carriers, result, operands, ...)``.
+
+    The two modules have functions of the same names; their ``xp`` is NumPy or JAX's.
+    """
+    return partial(f, numbers), partial(f, carriers)
 
 
 # --- for rules ----------------------------------------------------------------------------------------------------
 
 
 def is_kind(dtype: str, *kinds: str) -> bool:
-    """Whether the element type is of one of the kinds."""
     return element_type(dtype).kind in kinds
 
 
@@ -137,7 +120,6 @@ def wrong(result: Shaped, shape: Sequence[Dim], dtype: str) -> str | None:
 
 
 def integers(a: Attributes, name: str) -> tuple[Dim, ...]:
-    """A list attribute."""
     value = a[name]
     assert isinstance(value, tuple)
     return value
@@ -162,16 +144,10 @@ def show(items: Sequence[object]) -> str:
     return "{" + ", ".join(map(str, items)) + "}"
 
 
-def known(dims: Sequence[Dim]) -> bool:
-    """Whether all dimensions are known."""
-    return all(isinstance(d, int) for d in dims)
-
-
 def ints(name: str, default: tuple[Dim, ...] | None = None) -> Attribute:
     """A list of integers as an attribute; () stands for one's own default where ``default`` is ()."""
     return Attribute(name, "integers", default=default)
 
 
 def integer(name: str, default: int | None = None) -> Attribute:
-    """An integer as an attribute."""
     return Attribute(name, "integer", default=default)

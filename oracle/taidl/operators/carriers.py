@@ -11,7 +11,7 @@ XLA's CPU backend takes subnormal f32 and f64 for zeros in arithmetic, but not w
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ import numpy as np
 from archloom.oracle.late_jax import jax, jnp, lax
 from archloom.oracle.taidl.operators import numbers
 from archloom.oracle.taidl.types import element_type, limits, numpy_dtype
+
+xp: Any = jnp
 
 
 def carrier_name(dtype: str) -> str:
@@ -32,7 +34,6 @@ def carrier_name(dtype: str) -> str:
 
 
 def carrier_dtype(dtype: str) -> np.dtype[Any]:
-    """The type of the carrier."""
     return np.dtype(jnp.dtype(carrier_name(dtype)))
 
 
@@ -43,7 +44,7 @@ def is_wide(dtype: str) -> bool:
 
 def constant(number: float, dtype: str) -> np.ndarray[Any, Any]:
     """The carrier of a number (an integer may be given as any with its bits)."""
-    return carried(numbers.constant(number, numpy_dtype(dtype)), dtype)
+    return carried(numbers.constant(number, dtype), dtype)
 
 
 def carried(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
@@ -181,22 +182,26 @@ subtract, multiply, divide = _rounded(operator.sub), _rounded(operator.mul), _ro
 """The rounded difference, product and quotient of floats."""
 
 
+def bits(x: Any, dtype: Any) -> Any:
+    """The bits of elements as those of another NumPy type of their size."""
+    return lax.bitcast_convert_type(x, dtype)
+
+
+def padded(x: Any, fill: Any, low: Sequence[int], high: Sequence[int], steps: Sequence[int]) -> Any:
+    """As :func:`.numbers.padded`."""
+    return lax.pad(x, fill, [(lo, hi, step - 1) for lo, hi, step in zip(low, high, steps, strict=True)])
+
+
 # --- numbers of one type as numbers of another --------------------------------------------------------------------
 
 
-def odd(x: Any) -> Any:
-    """f64 as f32, an inexact one with its last bit set: from there it can be rounded again as if from f64."""
-    x = flush(x)
-    near = x.astype(jnp.float32)
-    far = jnp.abs(near.astype(jnp.float64)) > jnp.abs(x)
-    bits = lax.bitcast_convert_type(near, jnp.uint32) - far.astype(jnp.uint32)
-    exact = lax.bitcast_convert_type(bits, jnp.float32).astype(jnp.float64) == x
-    inexact = jnp.logical_and(~exact, jnp.abs(x) < np.inf)
-    return flush(lax.bitcast_convert_type(bits | inexact.astype(jnp.uint32), jnp.float32))
+def narrowed(x: Any) -> Any:
+    """f64 as f32, rounded once, subnormal numbers as zeros."""
+    return native(x.astype(jnp.float32))
 
 
 def sticky(x: Any) -> Any:
-    """Integers as f32; one that is not exact has its last bit set, as in :func:`odd`."""
+    """Integers as f32; one that is not exact has its last bit set, as in :func:`.conversion.odd`."""
     wide = jnp.dtype("uint64" if x.dtype.itemsize == 8 else "uint32")
     negative = x < 0
     bits = 8 * wide.itemsize
@@ -223,14 +228,91 @@ def saturated(x: Any, storage: str) -> Any:
     return jnp.where(jnp.isnan(x), np.zeros((), target), above)
 
 
-def dequantized(x: Any, dtype: str) -> Any:
-    """The f32 that quantized numbers stand for."""
-    kind = element_type(dtype)
-    return multiply(subtract(x.astype(jnp.float32), np.float32(kind.zero_point)), np.float32(kind.scale))
+# --- fused multiply-add ---------------------------------------------------------------------------------------------
+
+_UNIT = 2.0**-149
+"""The smallest positive float32."""
 
 
-def quantized(x: Any, dtype: str) -> Any:
-    """f32 as the nearest quantized number, saturated."""
-    kind = element_type(dtype)
-    ticks = lax.round(divide(x, np.float32(kind.scale)), lax.RoundingMethod.TO_NEAREST_EVEN)
-    return saturated(add(ticks, np.float32(kind.zero_point)), kind.storage)
+def fma(a: Any, b: Any, c: Any, *, flush: bool) -> Any:
+    """As :func:`.numbers.fma`, of arrays that broadcast against each other.
+
+    XLA has no such operation, its CPU backend fuses what it likes, and it computes with subnormal float32 as zeros. So
+    the sum is made in float64, where all of this is exact, and subnormal numbers pass by as integers. Operands that are
+    NumPy arrays are constants: with ``b`` 1 or ``c`` -0, sum and product are left, which need less.
+    """
+    with jax.enable_x64(True):
+        x, z = _widened(a, flush), _widened(c, flush)
+        if _is(b, 1.0):
+            # rounding a sum of two f32 to f64 first changes nothing: f64 has more than twice the digits, and two
+            x, z = _apart(x, z)
+            return _narrowed(x + z, flush)
+        product = x * _widened(b, flush)  # f64 holds it
+        if _is(c, -0.0):
+            return _narrowed(product, flush)
+        return _narrowed(_sum_to_odd(*_apart(product, z)), flush)
+
+
+def _known(v: Any) -> bool:
+    """Whether it is a constant."""
+    return isinstance(v, (np.ndarray, np.generic))
+
+
+def _apart(p: Any, c: Any) -> tuple[Any, Any]:
+    """Two summands such that XLA sees no constant in either, whether it is one here or turns out to be one there.
+
+    XLA drops ``+ 0.0``, which makes -0.0 of -0.0 + 0.0. Behind a selection by the other summand it sees no zero.
+    """
+    if _known(p) and _known(c):
+        return p, c
+    return p if _known(c) else jnp.where(c == c, p, c), c if _known(p) else jnp.where(p == p, c, p)
+
+
+def _is(v: Any, number: float) -> bool:
+    """Whether all of ``v`` is a constant of exactly these bits."""
+    return _known(v) and bool(v.tobytes() == np.full(v.shape, number, np.float32).tobytes())
+
+
+def _widened(v: Any, flush: bool) -> Any:
+    """The values in float64; of subnormal ones the sign and the integer that their bits are."""
+    if _known(v):
+        small = np.abs(v) < np.float32(numbers.LEAST_NORMAL)
+        return np.where(small & flush, np.copysign(np.float32(0), v), v).astype(np.float64)
+    wide = lax.convert_element_type(v, np.float64)
+    pattern = bits(v, np.int32)
+    size = lax.bitwise_and(pattern, _full(pattern, 0x7FFFFFFF))
+    count = lax.full_like(wide, 0.0) if flush else lax.mul(lax.convert_element_type(size, np.float64),
+                                                           _full(wide, _UNIT))
+    signed = lax.select(lax.lt(pattern, _full(pattern, 0)), lax.neg(count), count)
+    return lax.select(lax.lt(size, _full(size, 0x800000)), signed, wide)
+
+
+def _narrowed(x: Any, flush: bool) -> Any:
+    """Float64 rounded to float32."""
+    rounded = lax.convert_element_type(x, np.float32)
+    size = lax.abs(x)
+    # rounded first: 0.x units of a subnormal number may be one
+    sign = lax.select(lax.lt(bits(x, np.int64), _full(x, 0, np.int64)), _full(x, -(1 << 31), np.int32),
+                      _full(x, 0, np.int32))
+    if not flush:
+        units = lax.round(lax.mul(size, _full(x, 1 / _UNIT)), lax.RoundingMethod.TO_NEAREST_EVEN)
+        sign = lax.bitwise_or(lax.convert_element_type(units, np.int32), sign)
+    least = _full(x, numbers.TINY if flush else numbers.LEAST_NORMAL)
+    return lax.select(lax.lt(size, least), bits(sign, np.float32), rounded)
+
+
+def _sum_to_odd(p: Any, c: Any) -> Any:
+    """``p + c`` rounded to odd."""
+    s = p + c
+    high = s - p
+    error = (p - (s - high)) + (c - high)
+    pattern = bits(s, np.int64)
+    zero = _full(s, 0.0)
+    inexact = lax.bitwise_and(lax.lt(lax.abs(s), _full(s, np.inf)), lax.ne(error, zero))
+    towards = lax.select(lax.eq(lax.gt(error, zero), lax.gt(s, zero)), pattern, lax.sub(pattern, _full(pattern, 1)))
+    odd = lax.bitwise_or(towards, _full(pattern, 1))
+    return bits(lax.select(inexact, odd, pattern), np.float64)
+
+
+def _full(like: Any, number: float, dtype: Any = None) -> Any:
+    return lax.full_like(like, number, dtype)

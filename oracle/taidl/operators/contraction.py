@@ -7,19 +7,18 @@ matter; of floats each product is rounded, and each sum, in the order of the con
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from archloom.oracle.late_jax import jnp, lax
-from archloom.oracle.taidl.fused import fma
-from archloom.oracle.taidl.operators import base, carriers, fused_jax, numbers
-from archloom.oracle.taidl.operators.base import Attribute, Attributes, Dim, Opcode, Shaped, integer, integers, ints
-from archloom.oracle.taidl.operators.conversion import convert, converted
+from archloom.oracle.resolved import Dim, Shaped, TensorType
+from archloom.oracle.taidl.operators import base, carriers, numbers
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, integer, integers, ints
+from archloom.oracle.taidl.operators.conversion import converted
 from archloom.oracle.taidl.operators.elementwise import SUBNORMALS
-from archloom.oracle.taidl.operators.movement import padded
-from archloom.oracle.taidl.types import TYPES, element_type
+from archloom.oracle.taidl.types import Array, element_type, numpy_dtype
 
 Values = Mapping[str, Any]
 
@@ -43,14 +42,13 @@ _LARGE_DOT = 1 << 16
 """Multiply-accumulates from which NumPy's integer matrix product loses to BLAS in float64."""
 
 
-def product(left: base.Array, right: base.Array, dtype: np.dtype[Any]) -> base.Array:
+def product(left: Array, right: Array, types: Sequence[str], dtype: str) -> Array:
     """[..., m, k] x [..., k, n] as elements of the type."""
-    if not base.is_kind(numbers.name_of(dtype), "int", "uint"):
-        name = element_type(numbers.name_of(dtype))
-        left, right = (converted(x, element_type(numbers.name_of(x.dtype)), name) for x in (left, right))
-        return numbers.element(_ordered(numbers.value(left), numbers.value(right), dtype), dtype)
-    left, right = numbers.value(left), numbers.value(right)
-    target = numbers.value(np.zeros(0, dtype)).dtype
+    if not base.is_kind(dtype, "int", "uint"):
+        left, right = (converted(numbers, x, t, dtype) for x, t in zip((left, right), types, strict=True))
+        return numbers.element(_ordered(numbers.value(left, dtype), numbers.value(right, dtype), dtype), dtype)
+    left, right = (numbers.value(x, t) for x, t in zip((left, right), types, strict=True))
+    target = numbers.value(np.zeros(0, numpy_dtype(dtype)), dtype).dtype
     small = left.shape[-2] * left.shape[-1] * right.shape[-1] < _LARGE_DOT
     bound = 0.0 if small else float(_magnitude(left)) * float(_magnitude(right)) * left.shape[-1]
     if small or bound >= 2.0**53:
@@ -59,9 +57,9 @@ def product(left: base.Array, right: base.Array, dtype: np.dtype[Any]) -> base.A
     return numbers.element((left.astype(np.float64) @ right.astype(np.float64)).astype(np.int64).astype(target), dtype)
 
 
-def _ordered(left: base.Array, right: base.Array, dtype: np.dtype[Any]) -> base.Array:
-    def rounded(v: base.Array) -> base.Array:
-        return v if v.dtype == dtype else numbers.value(numbers.element(v, dtype))
+def _ordered(left: Array, right: Array, dtype: str) -> Array:
+    def rounded(v: Array) -> Array:
+        return v if v.dtype == numpy_dtype(dtype) else numbers.value(numbers.element(v, dtype), dtype)
 
     total = rounded(numbers.multiply(left[..., :1], right[..., :1, :]))
     for i in range(1, left.shape[-1]):
@@ -70,7 +68,7 @@ def _ordered(left: base.Array, right: base.Array, dtype: np.dtype[Any]) -> base.
     return total
 
 
-def _magnitude(x: base.Array) -> int:
+def _magnitude(x: Array) -> int:
     return max(abs(int(x.min())), abs(int(x.max())))
 
 
@@ -78,7 +76,7 @@ def jax_product(left: Any, right: Any, types: Sequence[str], dtype: str) -> Any:
     """:func:`product` of carriers."""
     target = element_type(dtype)
     if target.kind == "float":
-        left, right = (convert(x, element_type(t), target) for x, t in zip((left, right), types, strict=True))
+        left, right = (converted(carriers, x, t, dtype) for x, t in zip((left, right), types, strict=True))
         return ordered(left, right, dtype)
     wide = np.dtype(np.int32) if target.bits < 32 else carriers.carrier_dtype(dtype)
     if not (left.dtype == right.dtype and left.dtype.itemsize < wide.itemsize):
@@ -134,42 +132,31 @@ def _dot_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str 
     return base.wrong(result, extents["lhs_batch"] + extents["lhs"] + extents["rhs"], result.dtype)
 
 
-def _dot(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    left, right = _matrices(x, a)
-    if a["rounding"] == "fused":
-        return _fused(left, right, flush=a["subnormals"] == "flush").reshape(shape)
-    return product(left, right, dtype).reshape(shape)
+def _dot(held: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    left = _as_matrices(x[0], a["lhs_batch"], a["lhs_contracting"], contracting_last=True)
+    right = _as_matrices(x[1], a["rhs_batch"], a["rhs_contracting"], contracting_last=False)
+    if a["rounding"] != "fused":
+        multiply = product if held is numbers else jax_product
+        return multiply(left, right, types, result.dtype).reshape(result.shape)
+    left, right = (converted(held, v, t, "f32") for v, t in zip((left, right), types, strict=True))
+    chain = _fused if held is numbers else _jax_fused
+    return chain(left, right, flush=a["subnormals"] == "flush").reshape(result.shape)
 
 
-def _dot_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    left, right = _matrices(x, a)
-    if a["rounding"] == "fused":
-        return _jax_fused(left, right, types, flush=a["subnormals"] == "flush").reshape(result.shape)
-    return jax_product(left, right, types, result.dtype).reshape(result.shape)
-
-
-def _fused(left: base.Array, right: base.Array, *, flush: bool) -> base.Array:
+def _fused(left: Array, right: Array, *, flush: bool) -> Array:
     """In the order of the contracted axis, from zero on, one rounding for each product that is added."""
-    left, right = (converted(x, element_type(numbers.name_of(x.dtype)), TYPES["f32"]) for x in (left, right))
     total = np.zeros((*left.shape[:-1], right.shape[-1]), np.float32)
     for i in range(left.shape[-1]):
-        total = fma(*np.broadcast_arrays(left[..., i:i + 1], right[..., i:i + 1, :], total), flush=flush)
+        total = numbers.fma(*np.broadcast_arrays(left[..., i:i + 1], right[..., i:i + 1, :], total), flush=flush)
     return total
 
 
-def _jax_fused(left: Any, right: Any, types: Sequence[str], *, flush: bool) -> Any:
-    left, right = (convert(x, element_type(t), TYPES["f32"]) for x, t in zip((left, right), types, strict=True))
-
+def _jax_fused(left: Any, right: Any, *, flush: bool) -> Any:
     def body(i: Any, total: Any) -> Any:
         a = lax.dynamic_slice_in_dim(left, i, 1, left.ndim - 1)
-        return fused_jax.fma(a, lax.dynamic_slice_in_dim(right, i, 1, right.ndim - 2), total, flush=flush)
+        return carriers.fma(a, lax.dynamic_slice_in_dim(right, i, 1, right.ndim - 2), total, flush=flush)
 
     return lax.fori_loop(0, left.shape[-1], body, jnp.zeros((*left.shape[:-1], right.shape[-1]), jnp.float32))
-
-
-def _matrices(x: Sequence[Any], a: Values) -> tuple[Any, Any]:
-    return (_as_matrices(x[0], a["lhs_batch"], a["lhs_contracting"], contracting_last=True),
-            _as_matrices(x[1], a["rhs_batch"], a["rhs_contracting"], contracting_last=False))
 
 
 def _as_matrices(x: Any, batch: Sequence[int], contracting: Sequence[int], *, contracting_last: bool) -> Any:
@@ -247,53 +234,36 @@ def _convolution_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes)
     return base.wrong(result, placed, result.dtype)
 
 
-def _convolved(
-    shape: Sequence[int], operands: Sequence[Any], a: Values, pad: Callable[..., Any], stack: Callable[..., Any],
-    multiply: Callable[[Any, Any], Any],
-) -> Any:
+def _convolution(held: Any, result: TensorType, operands: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     """The convolution as one product for each group; sums run over places of the kernel, then over features."""
+    multiply = product if held is numbers else jax_product
     rank = operands[0].ndim
     lhs, rhs, out = (_layout(a, name, rank) for name in ("lhs_dims", "rhs_dims", "out_dims"))
     x, w, lists, groups = operands[0].transpose(lhs), operands[1].transpose(rhs), _lists(a, rank - 2), a["groups"]
-    x = pad(x, *((*lead, *lists[name]) for lead, name in (((0, 0), "low"), ((0, 0), "high"), ((1, 1), "lhs_dilation"))))
+    x = held.padded(x, np.zeros((), x.dtype), *(
+        (*lead, *lists[name]) for lead, name in (((0, 0), "low"), ((0, 0), "high"), ((1, 1), "lhs_dilation"))))
     batch, features, outs, sizes = x.shape[0], x.shape[1], w.shape[0], w.shape[2:]
-    spatial = [shape[i] for i in out[2:]]
+    spatial = [result.shape[i] for i in out[2:]]
     places = []
     for place in np.ndindex(*sizes):
         offsets = (0, 0, *(p * d for p, d in zip(place, lists["rhs_dilation"], strict=True)))
         places.append(windows(x, offsets, (batch, features, *spatial), (1, 1, *lists["stride"])))
     points, kernel, each = math.prod(spatial), len(places), features // groups
-    patches = stack(places).reshape(kernel, batch, groups, each, points).transpose(2, 1, 4, 0, 3)
+    patches = held.xp.stack(places).reshape(kernel, batch, groups, each, points).transpose(2, 1, 4, 0, 3)
     weights = w.reshape(groups, outs // groups, each, kernel).transpose(0, 3, 2, 1)
-    result = multiply(patches.reshape(groups, batch * points, kernel * each),
-                      weights.reshape(groups, kernel * each, outs // groups))
-    result = result.reshape(groups, batch, points, outs // groups).transpose(1, 0, 3, 2)
-    return result.reshape(batch, outs, *spatial).transpose([out.index(i) for i in range(rank)])
-
-
-def _convolution(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    def pad(v: base.Array, low: Sequence[int], high: Sequence[int], dilation: Sequence[int]) -> base.Array:
-        return np.asarray(padded(v, numbers.constant(0, v.dtype), low, high, dilation))
-
-    return _convolved(shape, x, a, pad, np.stack, lambda p, w: product(p, w, dtype))
-
-
-def _convolution_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    def pad(v: Any, low: Sequence[int], high: Sequence[int], dilation: Sequence[int]) -> Any:
-        return lax.pad(v, np.zeros((), v.dtype), [
-            (lo, hi, d - 1) for lo, hi, d in zip(low, high, dilation, strict=True)])
-
-    shape = [int(d) for d in result.shape]
-    return _convolved(shape, x, a, pad, jnp.stack, lambda p, w: jax_product(p, w, types, result.dtype))
+    made = multiply(patches.reshape(groups, batch * points, kernel * each),
+                    weights.reshape(groups, kernel * each, outs // groups), types, result.dtype)
+    made = made.reshape(groups, batch, points, outs // groups).transpose(1, 0, 3, 2)
+    return made.reshape(batch, outs, *spatial).transpose([out.index(i) for i in range(rank)])
 
 
 ROWS: list[Opcode] = [
-    Opcode("dot_general", 2, _dot_rule, _dot, _dot_lowering, "contraction",
+    Opcode("dot_general", 2, _dot_rule, *base.in_both(_dot), "contraction",
            "the declared type accumulates, floats in the order of the contracted axes; integers may be mixed; "
            "`rounding` is each (by default), or fused: a chain of `fma` in f32 from zero on",
            (ints("lhs_contracting"), ints("rhs_contracting"), ints("lhs_batch", ()), ints("rhs_batch", ()),
             Attribute("rounding", "word", ("each", "fused"), "each"), SUBNORMALS)),
-    Opcode("convolution", 2, _convolution_rule, _convolution, _convolution_lowering, "opaque",
+    Opcode("convolution", 2, _convolution_rule, *base.in_both(_convolution), "opaque",
            "accumulates as `dot_general`, over places of the kernel, then input features; `lhs_dims` and `out_dims` "
            "are the axes of batch, feature and space, `rhs_dims` those of output feature, input feature and space "
            "(by default in this order)",

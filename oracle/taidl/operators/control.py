@@ -14,9 +14,10 @@ import numpy as np
 
 from archloom.oracle.errors import TaidlError, suggest
 from archloom.oracle.late_jax import jax, jnp, lax
+from archloom.oracle.resolved import Shaped, TensorType
 from archloom.oracle.taidl.operators import base, carriers
-from archloom.oracle.taidl.operators.base import Array, Attribute, Attributes, Opcode, Region, Shaped, integer
-from archloom.oracle.taidl.types import element_type
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, Region, integer
+from archloom.oracle.taidl.types import Array, element_type, numpy_dtype
 
 Values = Mapping[str, Any]
 
@@ -57,14 +58,14 @@ def _while_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> st
     return _chosen(result, operands, a, "{}")
 
 
-def _while(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
+def _while(result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     state = tuple(x)
     while bool(a["cond"](*state)[0]):
         state = a["body"](*state)
     return state[a["result"]]
 
 
-def _while_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+def _while_lowering(result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     final = lax.while_loop(lambda s: a["cond"](*s)[0], lambda s: tuple(a["body"](*s)), tuple(jnp.asarray(v) for v in x))
     return final[a["result"]]
 
@@ -83,7 +84,7 @@ def _conditional_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes)
     return _chosen(result, found[0], a, then.name)
 
 
-def _conditional_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+def _conditional_lowering(result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     which = a["result"]
     return lax.cond(x[0], lambda *s: a["then"](*s)[which], lambda *s: a["else"](*s)[which], *map(jnp.asarray, x[1:]))
 
@@ -136,19 +137,19 @@ def _checked(name: str, value: Any, shape: Sequence[Any], dtype: Any) -> Any:
     return value
 
 
-def _custom(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
+def _custom(result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     function = registered(a["function"])
     if function.numpy is not None:
-        return _checked(a["function"], np.asarray(function.numpy(*x)), shape, dtype)
+        made = np.asarray(function.numpy(*x))
+        return _checked(a["function"], made, result.shape, numpy_dtype(result.dtype))
     assert function.jax is not None
-    names = a["types"]
-    given = [natural(carriers.carried(v, t), t) for v, t in zip(x, names[1:], strict=True)]
+    given = [natural(carriers.carried(v, t), t) for v, t in zip(x, types, strict=True)]
     made = np.asarray(as_carrier(function.jax(*given)))
-    _checked(a["function"], made, shape, carriers.carrier_dtype(names[0]))
-    return carriers.elements(made, names[0])
+    _checked(a["function"], made, result.shape, carriers.carrier_dtype(result.dtype))
+    return carriers.elements(made, result.dtype)
 
 
-def _custom_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+def _custom_lowering(result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     function, dtype = registered(a["function"]), carriers.carrier_dtype(result.dtype)
     if function.jax is not None:
         made = as_carrier(function.jax(*(natural(jnp.asarray(v), t) for v, t in zip(x, types, strict=True))))
@@ -159,8 +160,7 @@ def _custom_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequenc
         made = np.asarray(function.numpy(*given))  # type: ignore[misc]
         return carriers.carried(made, result.dtype)
 
-    shape = jax.ShapeDtypeStruct(tuple(int(d) for d in result.shape), dtype)
-    return jax.pure_callback(outside, shape, *x, vmap_method="sequential")
+    return jax.pure_callback(outside, jax.ShapeDtypeStruct(result.shape, dtype), *x, vmap_method="sequential")
 
 
 def natural(x: Any, dtype: str) -> Any:
@@ -187,13 +187,13 @@ ROWS: list[Opcode] = [
            "while `cond` of the state holds, the state becomes `body` of it; operand number `result` (0) at the end",
            (_function("cond"), _function("body"), integer("result", 0))),
     Opcode("conditional", None, _conditional_rule,
-           lambda shape, dtype, x, a: a["then" if bool(x[0]) else "else"](*x[1:])[a["result"]],
+           lambda result, x, a, types: a["then" if bool(x[0]) else "else"](*x[1:])[a["result"]],
            _conditional_lowering, "opaque",
            "a scalar i1, then what the chosen function takes; its output number `result` (0)",
            (_function("then"), _function("else"), integer("result", 0))),
-    Opcode("call", None, _call_rule, *base.in_both(lambda xp, shape, x, a: a["function"](*x)[a["result"]]), "opaque",
+    Opcode("call", None, _call_rule, *base.in_both(
+        lambda held, result, x, a, types: a["function"](*x)[a["result"]]), "opaque",
            "the output number `result` (0) of a `def`", (_function("function"), integer("result", 0)), least=0),
     Opcode("custom_call", None, lambda result, operands, a: None, _custom, _custom_lowering, "opaque",
-           "a function given to `archloom.oracle.taidl.register_function`", (Attribute("function", "name"),), least=0,
-           typed=True),
+           "a function given to `archloom.oracle.taidl.register_function`", (Attribute("function", "name"),), least=0),
 ]

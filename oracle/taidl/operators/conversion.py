@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from archloom.oracle.late_jax import jnp, lax
-from archloom.oracle.taidl.operators import carriers, numbers
-from archloom.oracle.taidl.operators.base import Array, Attributes, Opcode, Shaped, differ, integer, is_kind, wrong
+from archloom.oracle.resolved import Shaped, TensorType
+from archloom.oracle.taidl.operators import carriers
+from archloom.oracle.taidl.operators.base import Attributes, Opcode, differ, in_both, integer, is_kind, wrong
 from archloom.oracle.taidl.types import ElementType, as_codes, element_type, numpy_dtype
 
 # --- by value -----------------------------------------------------------------------------------------------------
@@ -26,40 +27,33 @@ def _is_integer(kind: ElementType) -> bool:
     return kind.kind in ("int", "uint", "bool")
 
 
-def converted(x: Array, source: ElementType, target: ElementType) -> Array:
-    """Elements of one type as elements of another, of equal value as far as it can be."""
+def converted(held: Any, x: Any, source: str, target: str) -> Any:
+    """Elements of one type as elements of another, of equal value as far as it can be; ``held`` as ``in_both`` has it.
+    """
     if source == target:
         return x
-    dtype = numpy_dtype(target.name)
-    return np.asarray(_between(numbers, numbers.value(x), source, target, dtype, dtype, numbers.narrowed))
-
-
-def convert(x: Any, source: ElementType, target: ElementType) -> Any:
-    """:func:`converted` for carriers of JAX."""
-    if source == target:
-        return x
-    dtype, v = carriers.carrier_dtype(target.name), carriers.value(x, source.name)
-    return _between(carriers, v, source, target, dtype, target.name, lambda v: carriers.native(v.astype(dtype)))
-
-
-def _between(held: Any, v: Any, source: ElementType, target: ElementType, dtype: Any, key: Any, narrowed: Any) -> Any:
-    """Numbers as elements of ``target``, by what holds them: ``numbers``, or ``carriers``; ``key`` is the target's."""
-    if target.kind == "bool":
+    v, old, new = held.value(x, source), element_type(source), element_type(target)
+    if new.kind == "bool":
         return held.flush(v) != 0
-    if _is_integer(target):
-        return held.element(v if _is_integer(source) else held.saturated(v, target.name), key)
-    if _is_integer(source):
-        exact = target.bits >= 32 or source.bits <= 16
-        return held.element(v.astype(dtype if target.bits >= 32 else np.float32) if exact else held.sticky(v), key)
-    if source.bits == 64:
-        return narrowed(v) if target.bits == 32 else held.element(held.odd(v), key)
-    return held.flush(v).astype(dtype) if target.bits == 64 else held.element(v, key)
+    if _is_integer(new):
+        return held.element(v if _is_integer(old) else held.saturated(v, target), target)
+    if _is_integer(old):
+        exact = new.bits >= 32 or old.bits <= 16
+        wide = numpy_dtype(target) if new.bits >= 32 else np.float32
+        return held.element(v.astype(wide) if exact else held.sticky(v), target)
+    if old.bits == 64:
+        return held.narrowed(v) if new.bits == 32 else held.element(odd(held, v), target)
+    return held.flush(v).astype(numpy_dtype(target)) if new.bits == 64 else held.element(v, target)
 
 
-def _convert(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
-    if x[0].dtype == dtype:
-        return x[0]
-    return converted(x[0], element_type(numbers.name_of(x[0].dtype)), element_type(numbers.name_of(dtype)))
+def odd(held: Any, x: Any) -> Any:
+    """f64 as f32, an inexact one with its last bit set: from there it can be rounded again as if from f64."""
+    x = held.flush(x)
+    near = x.astype(np.float32)
+    far = abs(near.astype(np.float64)) > abs(x)
+    pattern = held.bits(near, np.uint32) - far.astype(np.uint32)
+    inexact = (held.bits(pattern, np.float32).astype(np.float64) != x) & (abs(x) < np.inf)
+    return held.flush(held.bits(pattern | inexact.astype(np.uint32), np.float32))
 
 
 # --- by bits ------------------------------------------------------------------------------------------------------
@@ -83,18 +77,18 @@ def _bitcast_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> 
     return wrong(result, x.shape[:-1], result.dtype)
 
 
-def _bitcast(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
-    source, target = x[0].dtype, dtype
-    widths = [width(numbers.name_of(d)) for d in (source, target)]
+def _bitcast(result: TensorType, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
+    shape, target, narrow = result.shape, numpy_dtype(result.dtype), min(8, element_type(result.dtype).bits)
+    widths = [width(types[0]), width(result.dtype)]
     raw = np.ascontiguousarray(x[0]).reshape(-1)
-    if min(widths) >= 8 and numbers.kind_bits(target) >= 8:
+    if min(widths) >= 8 and narrow == 8:
         return raw.view(target).reshape(shape)
     bits = np.unpackbits(raw.view(np.uint8), bitorder="little").reshape(-1, max(widths[0], 8))[:, :widths[0]]
     codes = bits.reshape(-1, widths[1])
     if widths[1] > 8:
         return np.packbits(codes, axis=1, bitorder="little").view(target).reshape(shape)
     joined = np.packbits(codes, axis=1, bitorder="little").reshape(shape)
-    return as_codes(joined & np.uint8((1 << min(8, numbers.kind_bits(target))) - 1), target)
+    return as_codes(joined & np.uint8((1 << narrow) - 1), target)
 
 
 def bitcast(x: Any, source: str, target: str) -> Any:
@@ -170,16 +164,9 @@ def _reduced(xp: Any, bits: Any, exponent: int, mantissa: int) -> Any:
     return sign | xp.where(size > u(0x7F800000), size, rounded)
 
 
-def _reduce_precision(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
-    v = np.ascontiguousarray(numbers.value(x[0]))
-    bits = _reduced(np, v.view(np.uint32), a["E"], a["M"])
-    return numbers.element(bits.view(np.float32).reshape(shape), dtype)
-
-
-def _reduce_precision_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-    bits = lax.bitcast_convert_type(carriers.value(x[0], types[0]), jnp.uint32)
-    made = _reduced(jnp, bits, int(a["E"]), int(a["M"]))
-    return carriers.element(lax.bitcast_convert_type(made, jnp.float32), result.dtype)
+def _reduce_precision(held: Any, result: TensorType, x: Sequence[Any], a: Any, types: Sequence[str]) -> Any:
+    made = _reduced(held.xp, held.bits(held.value(x[0], types[0]), np.uint32), int(a["E"]), int(a["M"]))
+    return held.element(held.bits(made, np.float32), result.dtype)
 
 
 # --- by scale and zero point --------------------------------------------------------------------------------------
@@ -201,30 +188,37 @@ def _dequantize_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) 
     return wrong(result, x.shape, "f32")
 
 
-def _quantize(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
-    target, source = a["types"]
-    return numbers.quantized(numbers.dequantized(x[0], source) if is_kind(source, "quant") else x[0], target)
+def dequantized(held: Any, x: Any, dtype: str) -> Any:
+    """The f32 that quantized numbers stand for."""
+    kind = element_type(dtype)
+    stored = held.subtract(held.value(x, dtype).astype(np.float32), np.float32(kind.zero_point))
+    return held.multiply(stored, np.float32(kind.scale))
 
 
-def _quantize_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-    v = carriers.dequantized(x[0], types[0]) if is_kind(types[0], "quant") else x[0]
-    return carriers.quantized(v, result.dtype)
+def quantized(held: Any, x: Any, dtype: str) -> Any:
+    """f32 as the nearest quantized number, saturated."""
+    kind = element_type(dtype)
+    ticks = held.add(held.xp.rint(held.divide(x, np.float32(kind.scale))), np.float32(kind.zero_point))
+    return held.element(held.saturated(ticks, kind.storage), kind.storage)
+
+
+def _quantize(held: Any, result: TensorType, x: Sequence[Any], a: Any, types: Sequence[str]) -> Any:
+    return quantized(held, dequantized(held, x[0], types[0]) if is_kind(types[0], "quant") else x[0], result.dtype)
 
 
 ROWS: list[Opcode] = [
-    Opcode("convert", 1, _convert_rule, _convert,
-           lambda result, x, a, types: convert(x[0], element_type(types[0]), element_type(result.dtype)),
-           "elementwise", "rounds to nearest, ties to even; from floats to integers truncates and saturates, NaN is 0"),
+    Opcode("convert", 1, _convert_rule, *in_both(
+        lambda held, result, x, a, types: converted(held, x[0], types[0], result.dtype)),
+        "elementwise", "rounds to nearest, ties to even; from floats to integers truncates and saturates, NaN is 0"),
     Opcode("bitcast_convert", 1, _bitcast_rule, _bitcast,
            lambda result, x, a, types: bitcast(x[0], types[0], result.dtype),
            "layout", "the same bits, lowest first; a narrower type adds a last axis, a wider one removes it"),
-    Opcode("reduce_precision", 1, _reduce_precision_rule, _reduce_precision, _reduce_precision_lowering, "elementwise",
+    Opcode("reduce_precision", 1, _reduce_precision_rule, *in_both(_reduce_precision), "elementwise",
            "rounded to `E` exponent and `M` mantissa bits; what is too large is infinite, what is too small zero",
            (integer("E"), integer("M"))),
-    Opcode("uniform_quantize", 1, _quantize_rule, _quantize, _quantize_lowering, "elementwise",
-           "f32 or another quantized type; round_nearest_even(x / scale) + zero_point, saturated", typed=True),
-    Opcode("uniform_dequantize", 1, _dequantize_rule,
-           lambda shape, dtype, x, a: numbers.dequantized(x[0], a["types"][1]),
-           lambda result, x, a, types: carriers.dequantized(x[0], types[0]),
-           "elementwise", "(x - zero_point) * scale in f32", typed=True),
+    Opcode("uniform_quantize", 1, _quantize_rule, *in_both(_quantize), "elementwise",
+           "f32 or another quantized type; round_nearest_even(x / scale) + zero_point, saturated"),
+    Opcode("uniform_dequantize", 1, _dequantize_rule, *in_both(
+        lambda held, result, x, a, types: dequantized(held, x[0], types[0])),
+        "elementwise", "(x - zero_point) * scale in f32"),
 ]

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from archloom.oracle.late_jax import jnp, lax
-from archloom.oracle.taidl.fused import fma
-from archloom.oracle.taidl.operators import base, carriers, elementary, fused_jax, numbers
-from archloom.oracle.taidl.operators.base import Array, Attribute, Attributes, Opcode, Shaped
-from archloom.oracle.taidl.types import element_type
+from archloom.oracle.resolved import Shaped, TensorType
+from archloom.oracle.taidl.operators import base, carriers, elementary, numbers
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode
+from archloom.oracle.taidl.operators.conversion import dequantized, quantized
+from archloom.oracle.taidl.types import Array, element_type
 
 NUMBERS = ("int", "uint", "float", "quant")
 FLOATS = ("float", "quant")
@@ -42,33 +43,29 @@ def _rule(kinds: tuple[str, ...], widest: int = 64, gives: str | None = None) ->
     return rule
 
 
-def _kernel(f: Callable[..., Any]) -> base.Kernel:
-    """A kernel from a function of numbers."""
+def _computed(held: Any, f: Callable[..., Any]) -> base.Compute:
+    """``f`` of numbers as elements, which ``held`` makes of each other."""
 
-    def kernel(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
-        types = a.get("types", ())
-        if types and base.is_kind(types[0], "quant"):
-            return numbers.quantized(f(*map(numbers.dequantized, x, types[1:])), types[0])
-        return numbers.element(f(*map(numbers.value, x)), dtype)
-
-    return kernel
-
-
-def _lowering(f: Callable[..., Any]) -> base.Lowering:
-    """A lowering from a function of numbers."""
-
-    def lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
+    def compute(result: TensorType, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
         if base.is_kind(result.dtype, "quant"):
-            return carriers.quantized(f(*map(carriers.dequantized, x, types)), result.dtype)
-        return carriers.element(f(*map(carriers.value, x, types)), result.dtype)
+            return quantized(held, f(*(dequantized(held, v, t) for v, t in zip(x, types, strict=True))), result.dtype)
+        return held.element(f(*map(held.value, x, types)), result.dtype)
 
-    return lowering
+    return compute
 
 
 def _row(name: str, operands: int, kinds: tuple[str, ...], f: Callable[..., Any], g: Callable[..., Any], doc: str,
          widest: int = 64, gives: str | None = None) -> Opcode:
-    return Opcode(name, operands, _rule(kinds, widest, gives), _kernel(f), _lowering(g), "elementwise", doc,
-                  typed="quant" in kinds)
+    return Opcode(name, operands, _rule(kinds, widest, gives), _computed(numbers, f), _computed(carriers, g),
+                  "elementwise", doc)
+
+
+def _sign(held: Any) -> Callable[..., Any]:
+    def sign(x: Any) -> Any:
+        x = held.flush(x)
+        return held.xp.where((x != x) | (x == 0), x, held.xp.copysign(np.ones((), x.dtype), x))
+
+    return sign
 
 
 def _by_kind(integers: Callable[..., Any], floats: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,10 +130,6 @@ def _whole_power(xp: Any) -> Callable[..., Any]:
     return power
 
 
-def _sign(x: Array) -> Array:
-    return np.where(np.isnan(x) | (x == 0), x, np.copysign(x.dtype.type(1), x))
-
-
 def _round_away(value: Array) -> Array:
     whole = np.trunc(value)
     return np.where(np.abs(value - whole) >= 0.5, whole + np.copysign(value.dtype.type(1), value), whole)
@@ -145,36 +138,24 @@ def _round_away(value: Array) -> Array:
 # --- bits: these depend on the width of the element ---------------------------------------------------------------
 
 
-def _width_kernel(f: Callable[[Any, list[Any], int, Any], Any]) -> base.Kernel:
-    """A kernel from a function of NumPy (or JAX), unsigned numbers, their width and the result's carrier."""
+def _of_width(name: str, operands: int, f: Callable[[Any, list[Any], int], Any], doc: str) -> Opcode:
+    """An operator by a function of NumPy (or JAX), unsigned numbers and their width."""
 
-    def kernel(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Mapping[str, Any]) -> Any:
-        bits = numbers.kind_bits(dtype)
-        values = [numbers.value(v) for v in x]
-        plain = [v.view(f"u{v.dtype.itemsize}") & _mask(v, bits) for v in values]
-        return numbers.element(np.asarray(f(np, plain, bits, values[0].dtype)), dtype)
+    def compute(held: Any, result: TensorType, x: Sequence[Any], a: Any, types: Sequence[str]) -> Any:
+        width = element_type(result.dtype).bits
+        plain = []
+        for v in held.xp.broadcast_arrays(*(held.value(v, t) for v, t in zip(x, types, strict=True))):
+            unsigned = np.dtype(f"u{v.dtype.itemsize}")
+            plain.append(held.bits(v, unsigned) & np.asarray((1 << width) - 1, unsigned))
+        return held.element(f(held.xp, plain, width), result.dtype)
 
-    return kernel
-
-
-def _width_lowering(f: Callable[[Any, list[Any], int, Any], Any]) -> base.Lowering:
-    def lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-        bits = element_type(result.dtype).bits
-        values = jnp.broadcast_arrays(*x)
-        plain = [lax.bitcast_convert_type(v, jnp.dtype(f"uint{8 * v.dtype.itemsize}")) & _mask(v, bits) for v in values]
-        return carriers.element(f(jnp, plain, bits, values[0].dtype), result.dtype)
-
-    return lowering
+    return Opcode(name, operands, _rule(INTS), *base.in_both(compute), "elementwise", doc)
 
 
-def _mask(v: Any, bits: int) -> Any:
-    return np.asarray((1 << bits) - 1, f"u{v.dtype.itemsize}")
-
-
-def _shifted(left: bool, arithmetic: bool) -> Callable[[Any, list[Any], int, Any], Any]:
+def _shifted(left: bool, arithmetic: bool) -> Callable[[Any, list[Any], int], Any]:
     """A shift whose amounts count as unsigned; those of the width or more give 0, or the sign."""
 
-    def shift(xp: Any, x: list[Any], bits: int, dtype: Any) -> Any:
+    def shift(xp: Any, x: list[Any], bits: int) -> Any:
         value, amount = x
         kind = value.dtype.type
         limited = xp.minimum(amount, kind(bits - 1))
@@ -191,7 +172,7 @@ def _shifted(left: bool, arithmetic: bool) -> Callable[[Any, list[Any], int, Any
     return shift
 
 
-def _ones(xp: Any, x: list[Any], bits: int, dtype: Any) -> Any:
+def _ones(xp: Any, x: list[Any], bits: int) -> Any:
     (v,) = x
     total = xp.zeros_like(v)
     for i in range(bits):
@@ -199,7 +180,7 @@ def _ones(xp: Any, x: list[Any], bits: int, dtype: Any) -> Any:
     return total
 
 
-def _leading_zeros(xp: Any, x: list[Any], bits: int, dtype: Any) -> Any:
+def _leading_zeros(xp: Any, x: list[Any], bits: int) -> Any:
     (v,) = x
     total = xp.zeros_like(v)
     clear = xp.ones_like(v)
@@ -207,10 +188,6 @@ def _leading_zeros(xp: Any, x: list[Any], bits: int, dtype: Any) -> Any:
         clear = clear & ~(v >> v.dtype.type(i)) & v.dtype.type(1)
         total = total + clear
     return total
-
-
-def _of_width(name: str, operands: int, f: Callable[[Any, list[Any], int, Any], Any], doc: str) -> Opcode:
-    return Opcode(name, operands, _rule(INTS), _width_kernel(f), _width_lowering(f), "elementwise", doc)
 
 
 # --- JAX ----------------------------------------------------------------------------------------------------------
@@ -230,11 +207,6 @@ def _guarded(name: str, by_zero: Callable[[Any], Any]) -> Callable[..., Any]:
         return jnp.where(none, by_zero(x), getattr(lax, name)(x, jnp.where(none, np.ones((), y.dtype), y)))
 
     return call
-
-
-def _jax_sign(x: Any) -> Any:
-    x = carriers.flush(x)
-    return jnp.where(jnp.logical_or(x != x, x == 0), x, jnp.copysign(np.ones((), x.dtype), x))
 
 
 def _round(method: str) -> Callable[..., Any]:
@@ -270,8 +242,7 @@ def _select_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> s
     return base.wrong(result, x.shape, x.dtype)
 
 
-COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
-           "ge": np.greater_equal}
+COMPARE = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
 
 
 def _fma_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
@@ -303,7 +274,7 @@ def _extreme(name: str) -> Callable[..., Any]:
 
 ROWS: list[Opcode] = [
     _row("add", 2, NUMBERS, _by_kind(np.add, numbers.add), _by_kind(_jnp("add"), carriers.add), "x + y"),
-    _row("subtract", 2, NUMBERS, _by_kind(np.subtract, numbers.flushed(np.subtract)),
+    _row("subtract", 2, NUMBERS, _by_kind(np.subtract, numbers.subtract),
          _by_kind(_jnp("subtract"), carriers.subtract), "x - y"),
     _row("multiply", 2, NUMBERS, _by_kind(np.multiply, numbers.multiply),
          _by_kind(_jnp("multiply"), carriers.multiply), "x * y"),
@@ -330,8 +301,8 @@ ROWS: list[Opcode] = [
     _of_width("count_leading_zeros", 1, _leading_zeros, "zero bits above the highest set one"),
     _row("negate", 1, NUMBERS, np.negative, _jnp("negative"), "-x"),
     _row("abs", 1, ("int", "float", "quant"), np.abs, _jnp("abs"), "the smallest integer's is itself"),
-    _row("sign", 1, ("int", "float", "quant"), _by_kind(np.sign, lambda x: _sign(numbers.flush(x))),
-         _by_kind(_jnp("sign"), _jax_sign), "-1, 0 or 1; zeros and NaN are themselves"),
+    _row("sign", 1, ("int", "float", "quant"), _by_kind(np.sign, _sign(numbers)),
+         _by_kind(_jnp("sign"), _sign(carriers)), "-1, 0 or 1; zeros and NaN are themselves"),
     _row("floor", 1, FLOATS, numbers.flushed(np.floor), _flushed(_lax("floor")), "rounded down"),
     _row("ceil", 1, FLOATS, numbers.flushed(np.ceil), _flushed(_lax("ceil")), "rounded up"),
     _row("round_nearest_even", 1, FLOATS, numbers.flushed(np.rint), _round("TO_NEAREST_EVEN"),
@@ -352,19 +323,18 @@ ROWS: list[Opcode] = [
     _function("cosine", 1, "of radians of any size"),
     _row("is_finite", 1, ("float",), np.isfinite, _jnp("isfinite"), "neither infinite nor NaN", gives="i1"),
     Opcode("fma", 3, _fma_rule,
-           lambda shape, dtype, x, a: fma(*x, flush=a["subnormals"] == "flush"),
-           lambda result, x, a, types: fused_jax.fma(*x, flush=a["subnormals"] == "flush"),
+           *base.in_both(lambda held, result, x, a, types: held.fma(*x, flush=a["subnormals"] == "flush")),
            "elementwise",
            "`a * b + c` of f32, rounded once; subnormal numbers are kept, or flush (operands and tiny results count as "
            "zeros of their sign)", (SUBNORMALS,)),
-    Opcode("clamp", 3, _clamp_rule, _kernel(lambda low, x, high: smallest(largest(x, low), high)),
-           _lowering(lambda low, x, high: _extreme("minimum")(_extreme("maximum")(x, low), high)), "elementwise",
-           "low, x, high: minimum(maximum(x, low), high); the bounds may be scalars"),
-    Opcode("compare", 2, _compare_rule,
-           lambda shape, dtype, x, a: COMPARE[a["direction"]](*(numbers.flush(numbers.value(v)) for v in x)),
-           lambda result, x, a, types: _lax(a["direction"])(*map(carriers.flush, map(carriers.value, x, types))),
+    Opcode("clamp", 3, _clamp_rule, _computed(numbers, lambda low, x, high: smallest(largest(x, low), high)),
+           _computed(carriers, lambda low, x, high: _extreme("minimum")(_extreme("maximum")(x, low), high)),
+           "elementwise", "low, x, high: minimum(maximum(x, low), high); the bounds may be scalars"),
+    Opcode("compare", 2, _compare_rule, *base.in_both(
+        lambda held, result, x, a, types: getattr(held.xp, COMPARE[a["direction"]])(
+            *map(held.flush, map(held.value, x, types)))),
            "elementwise", "i1; NaN is unequal to all, and neither less nor greater",
-           (Attribute("direction", "word", ("eq", "ne", "lt", "le", "gt", "ge")),)),
-    Opcode("select", 3, _select_rule, *base.in_both(lambda xp, shape, x, a: xp.where(*x)), "elementwise",
+           (Attribute("direction", "word", tuple(COMPARE)),)),
+    Opcode("select", 3, _select_rule, *base.in_both(lambda held, result, x, a, types: held.xp.where(*x)), "elementwise",
            "i1, then, else; the first may be a scalar"),
 ]

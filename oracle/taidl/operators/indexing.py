@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from archloom.oracle.late_jax import jnp, lax
+from archloom.oracle.resolved import Dim, Shaped, TensorType
 from archloom.oracle.taidl.operators import base, carriers, numbers
-from archloom.oracle.taidl.operators.base import Attribute, Attributes, Dim, Opcode, Shaped, integer, integers, ints
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, integer, integers, ints
 from archloom.oracle.taidl.operators.elementwise import largest, smallest
 from archloom.oracle.taidl.operators.reduction import kind_fault
 from archloom.oracle.taidl.types import element_type, limits
@@ -80,19 +81,19 @@ def _box(xp: Any, shape: Sequence[int], starts: Sequence[Any], size: Sequence[in
     return [_bounded(xp, i, n - k) for i, n, k in zip(starts, shape, size, strict=True)]
 
 
-def _dynamic_slice(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    starts = _box(np, x[0].shape, [numbers.value(np.asarray(i)) for i in x[1:]], a["size"])
+def _dynamic_slice(result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    starts = _box(np, x[0].shape, [*map(numbers.value, map(np.asarray, x[1:]), types[1:])], a["size"])
     return x[0][tuple(slice(int(i), int(i) + n) for i, n in zip(starts, a["size"], strict=True))].copy()
 
 
-def _dynamic_update(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    starts = _box(np, x[0].shape, [numbers.value(np.asarray(i)) for i in x[2:]], x[1].shape)
-    result = np.array(x[0])  # NumPy makes numbers of results without axes, which take no items
-    result[tuple(slice(int(i), int(i) + n) for i, n in zip(starts, x[1].shape, strict=True))] = x[1]
-    return result
+def _dynamic_update(result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    starts = _box(np, x[0].shape, [*map(numbers.value, map(np.asarray, x[2:]), types[2:])], x[1].shape)
+    made = np.array(x[0])  # NumPy makes numbers of results without axes, which take no items
+    made[tuple(slice(int(i), int(i) + n) for i, n in zip(starts, x[1].shape, strict=True))] = x[1]
+    return made
 
 
-def _dynamic_update_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+def _dynamic_update_lowering(result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     """Of each element the old one or the update's.
 
     XLA has an operation for that, but where the update reads what the tensor is a reshape of, it fuses the two and
@@ -168,7 +169,9 @@ def _columns(indices: Any, axis: int, count: int) -> list[Any]:
     return columns
 
 
-def _gathered(xp: Any, shape: Sequence[int], x: Any, indices: Any, a: Values) -> Any:
+def _gather(held: Any, result: TensorType, operands: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    x, indices = held.xp.asarray(operands[0]), held.value(operands[1], types[1])
+    shape = result.shape
     rank, offsets, mapped = x.ndim, a["offset_dims"], a["start_index_map"]
     columns = dict(zip(mapped, _columns(indices, a["index_vector_dim"], len(mapped)), strict=True))
     kept = [i for i in range(rank) if i not in a["collapsed_slice_dims"]]
@@ -180,10 +183,10 @@ def _gathered(xp: Any, shape: Sequence[int], x: Any, indices: Any, a: Values) ->
             line[offsets[kept.index(axis)]] = a["slice_sizes"][axis]
             position = np.arange(a["slice_sizes"][axis], dtype=np.int32).reshape(line)
         if axis in columns:
-            start = _bounded(xp, columns[axis], x.shape[axis] - a["slice_sizes"][axis])
+            start = _bounded(held.xp, columns[axis], x.shape[axis] - a["slice_sizes"][axis])
             position = position + start.reshape(_interleaved(start.shape, [1] * len(offsets), offsets))
         place.append(position)
-    return xp.broadcast_to(x[tuple(place)] if rank else x, tuple(shape))
+    return held.xp.broadcast_to(x[tuple(place)] if rank else x, shape)
 
 
 # --- scatter ------------------------------------------------------------------------------------------------------
@@ -241,22 +244,20 @@ def _meeting(kind: str) -> Any:
             "multiply": by_kind(np.multiply, numbers.multiply)}[kind]
 
 
-def _scatter(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    indices = numbers.value(x[1])
-    starts, updates, sizes = _pieces(x[0], indices, x[2], a)
-    meet, result, name = _meeting(a["kind"]), x[0].copy(), numbers.name_of(x[1].dtype)
+def _scatter(result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    starts, updates, sizes = _pieces(x[0], numbers.value(x[1], types[1]), x[2], a)
+    meet, made, dtype = _meeting(a["kind"]), x[0].copy(), result.dtype
     inside = np.ones(len(updates), bool)
-    for start, n, extent in zip(starts, sizes, shape, strict=True):
+    for start, n, extent in zip(starts, sizes, result.shape, strict=True):
         if start is not None:
-            inside &= _in_reach(start, extent - n, name)
+            inside &= _in_reach(start, extent - n, types[1])
     for i in np.flatnonzero(inside):
         firsts = [0 if start is None else int(start[i]) for start in starts]
         box = tuple(slice(f, f + n) for f, n in zip(firsts, sizes, strict=True))
-        if a["kind"] == "update":
-            result[box] = updates[i]
-        else:
-            result[box] = numbers.element(meet(numbers.value(result[box]), numbers.value(updates[i])), dtype)
-    return result
+        new = updates[i]
+        made[box] = new if a["kind"] == "update" else numbers.element(
+            meet(numbers.value(made[box], dtype), numbers.value(new, dtype)), dtype)
+    return made
 
 
 def _jax_meeting(kind: str, dtype: str) -> Any:
@@ -273,7 +274,7 @@ def _jax_meeting(kind: str, dtype: str) -> Any:
     return meet
 
 
-def _scatter_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+def _scatter_lowering(result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     target = jnp.asarray(x[0])
     if not target.ndim:
         target = target.reshape(())
@@ -318,32 +319,22 @@ def _sort_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str
     return base.wrong(result, chosen.shape, chosen.dtype if isinstance(which, int) else result.dtype)
 
 
-def _rank(xp: Any, v: Any, bits: Any, descending: bool) -> Any:
+def _rank(held: Any, v: Any, descending: bool) -> Any:
     """Numbers as integers of the same order: zeros are equal, NaN is above all."""
     if v.dtype.kind == "b":
         v = v.astype(np.uint8)
     if v.dtype.kind == "f":
         signed = np.dtype(f"int{8 * v.dtype.itemsize}")
-        plain = xp.where(v == 0, v.dtype.type(0), v)
-        raw = bits(plain, signed)
-        v = xp.where(v != v, signed.type(np.iinfo(signed).max),
-                     xp.where(raw < 0, raw ^ signed.type(np.iinfo(signed).max), raw))
+        raw = held.bits(held.xp.where(v == 0, v.dtype.type(0), v), signed)
+        most = signed.type(np.iinfo(signed).max)
+        v = held.xp.where(v != v, most, held.xp.where(raw < 0, raw ^ most, raw))
     return ~v if descending else v
 
 
-def _sort(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    keys = [_rank(np, numbers.flush(numbers.value(v)), lambda v, d: np.ascontiguousarray(v).view(d),
-                  bool(a["descending"])) for v in x[:a["keys"]]]
-    order = np.lexsort(keys[::-1], axis=a["dim"])
-    return np.take_along_axis(x[a["result"]], order, a["dim"])
-
-
-def _sort_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    keys = [_rank(jnp, carriers.flush(carriers.value(v, t)), lax.bitcast_convert_type, bool(a["descending"]))
-            for v, t in zip(x[:a["keys"]], types, strict=False)]
-    place = lax.broadcasted_iota(jnp.int32, keys[0].shape, a["dim"])
-    order = lax.sort((*keys, place), dimension=a["dim"], is_stable=True, num_keys=len(keys))[-1]
-    return jnp.take_along_axis(x[a["result"]], order, a["dim"])
+def _sort(held: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    keys = [_rank(held, held.flush(held.value(v, t)), bool(a["descending"])) for v, t in zip(x[:a["keys"]], types)]
+    order = held.xp.lexsort(keys[::-1], axis=a["dim"])
+    return held.xp.take_along_axis(x[a["result"]], order, a["dim"])
 
 
 ROWS: list[Opcode] = [
@@ -354,10 +345,8 @@ ROWS: list[Opcode] = [
     Opcode("dynamic_update_slice", None, _update_rule, _dynamic_update, _dynamic_update_lowering, "opaque",
            "a tensor, an update, then a scalar index for each axis; moved back where it would leave the tensor",
            least=2),
-    Opcode("gather", 2, _gather_rule,
-           lambda shape, dtype, x, a: _gathered(np, shape, x[0], numbers.value(x[1]), a).copy(),
-           lambda result, x, a, types: _gathered(jnp, [int(d) for d in result.shape], jnp.asarray(x[0]), x[1], a),
-           "opaque", "a tensor and indices, as XLA's; a slice is moved back where it would leave the tensor",
+    Opcode("gather", 2, _gather_rule, *base.in_both(_gather), "opaque",
+           "a tensor and indices, as XLA's; a slice is moved back where it would leave the tensor",
            (ints("offset_dims"), ints("collapsed_slice_dims"), ints("start_index_map"), ints("slice_sizes"),
             integer("index_vector_dim"))),
     Opcode("scatter", 3, _scatter_rule, _scatter, _scatter_lowering, "opaque",
@@ -365,7 +354,7 @@ ROWS: list[Opcode] = [
            "their indices; one that would leave the tensor is left out",
            (ints("update_window_dims"), ints("inserted_window_dims"), ints("scatter_dims_to_operand_dims"),
             integer("index_vector_dim"), Attribute("kind", "word", _UPDATES, default="update"))),
-    Opcode("sort", None, _sort_rule, _sort, _sort_lowering, "opaque",
+    Opcode("sort", None, _sort_rule, *base.in_both(_sort), "opaque",
            "operand number `result` (0) along `dim`, by the first `keys` (1) operands; stable; NaN is above all; "
            "`descending` is 0 or 1 (0)",
            (integer("dim"), integer("keys", 1), integer("descending", 0), integer("result", 0))),

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from archloom.oracle.late_jax import jnp, lax
-from archloom.oracle.taidl.operators import base, carriers, numbers
-from archloom.oracle.taidl.operators.base import Attribute, Attributes, Dim, Opcode, Shaped, integer, integers, ints
-from archloom.oracle.taidl.operators.conversion import convert, converted
-from archloom.oracle.taidl.types import TYPES, element_type
+from archloom.oracle.late_jax import lax
+from archloom.oracle.resolved import Dim, Shaped, TensorType
+from archloom.oracle.taidl.operators import base
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, in_both, integer, integers, ints
+from archloom.oracle.taidl.operators.conversion import converted
 
 Values = Mapping[str, Any]
 
@@ -23,16 +23,11 @@ def _constant_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) ->
     return f"{{}} is not defined for {result.dtype}" if base.is_kind(result.dtype, "quant") else None
 
 
-def _iota(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    column = [1] * len(shape)
+def _iota(held: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    column = [1] * len(result.shape)
     column[a["dim"]] = -1
-    count = converted(np.arange(shape[a["dim"]], dtype=np.int32), TYPES["i32"], element_type(numbers.name_of(dtype)))
-    return np.broadcast_to(count.reshape(column), shape).copy()
-
-
-def _iota_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    count = lax.broadcasted_iota(jnp.int32, result.shape, a["dim"])
-    return convert(count, TYPES["i32"], element_type(result.dtype))
+    count = held.xp.arange(result.shape[a["dim"]], dtype=np.int32).reshape(column)
+    return held.xp.broadcast_to(converted(held, count, "i32", result.dtype), result.shape)
 
 
 # --- shapes -------------------------------------------------------------------------------------------------------
@@ -68,7 +63,7 @@ def _aligned(x: Any, dims: Sequence[int], rank: int) -> Any:
 
 def _reshape_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     (x,) = operands
-    fixed = base.known(x.shape + result.shape)
+    fixed = all(isinstance(d, int) for d in x.shape + result.shape)
     if x.dtype != result.dtype or (fixed and math.prod(map(int, x.shape)) != math.prod(map(int, result.shape))):
         return f"is declared {result} but {{}} is given {x}: another number of elements or another type"
     return None
@@ -106,7 +101,7 @@ def _slice_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> st
     return base.wrong(result, shape, x.dtype)
 
 
-def _slice(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
+def _slice(result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     stride = a["stride"] or (1,) * len(a["start"])
     return x[0][tuple(slice(*part) for part in zip(a["start"], a["limit"], stride, strict=True))]
 
@@ -129,31 +124,9 @@ def _pad_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str 
     return base.wrong(result, shape, x.dtype)
 
 
-def padded(x: Any, fill: Any, low: Sequence[int], high: Sequence[int], steps: Sequence[int]) -> Any:
-    """The tensor in steps along each axis, with so many fillers before and behind it; negative edges crop."""
-    if any(step > 1 for step in steps):
-        apart = np.full(tuple((n - 1) * step + 1 for n, step in zip(x.shape, steps, strict=True)), fill)
-        apart[tuple(slice(None, None, step) for step in steps)] = x
-        x = apart
-    shape = tuple(n + lo + hi for n, lo, hi in zip(x.shape, low, high, strict=True))
-    out = np.full(shape, fill)
-    # position r of the result shows position r - low of the operand, where there is one
-    first = [max(lo, 0) for lo in low]
-    last = [max(f, min(n, lo + size)) for f, n, lo, size in zip(first, shape, low, x.shape, strict=True)]
-    into = tuple(slice(f, e) for f, e in zip(first, last, strict=True))
-    out[into] = x[tuple(slice(f - lo, e - lo) for f, e, lo in zip(first, last, low, strict=True))]
-    return out
-
-
-def _pad(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    steps = [n + 1 for n in a.get("interior", ())]
-    return padded(x[0], numbers.constant(a["value"], dtype), a["low"], a["high"], steps)
-
-
-def _pad_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    inner = a["interior"] or (0,) * len(a["low"])
-    return lax.pad(x[0], carriers.constant(a["value"], result.dtype),
-                   list(zip(a["low"], a["high"], inner, strict=True)))
+def _pad(held: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    steps = [n + 1 for n in a["interior"]] or (1,) * len(a["low"])
+    return held.padded(x[0], held.constant(a["value"], result.dtype), a["low"], a["high"], steps)
 
 
 def _concatenate_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
@@ -174,38 +147,32 @@ def _concatenate_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes)
 
 
 ROWS: list[Opcode] = [
-    Opcode("constant", 0, _constant_rule,
-           lambda shape, dtype, x, a: np.full(shape, numbers.constant(a["value"], dtype)),
-           lambda result, x, a, types: jnp.full(result.shape, carriers.constant(a["value"], result.dtype)),
-           "creation", "an integer expression or a float, wrapped or rounded to the type", value=True),
+    Opcode("constant", 0, _constant_rule, *in_both(
+        lambda held, result, x, a, types: held.xp.full(result.shape, held.constant(a["value"], result.dtype))),
+        "creation", "an integer expression or a float, wrapped or rounded to the type", value=True),
     Opcode("iota", 0,
            lambda result, x, a: _constant_rule(result, x, a) or base.axis_fault(a["dim"], len(result.shape)),
-           _iota, _iota_lowering, "creation", "0, 1, 2, ... along an axis", (integer("dim"),)),
-    Opcode("broadcast", 1, _broadcast_rule,
-           lambda shape, dtype, x, a: np.full(shape, x[0]),
-           lambda result, x, a, types: jnp.broadcast_to(x[0], result.shape),
-           "layout", "a scalar"),
-    Opcode("broadcast_in_dim", 1, _broadcast_in_dim_rule,
-           lambda shape, dtype, x, a: np.broadcast_to(_aligned(x[0], a["dims"], len(shape)), shape).copy(),
-           lambda result, x, a, types: jnp.broadcast_to(_aligned(x[0], a["dims"], len(result.shape)), result.shape),
-           "layout", "axis i of the operand is axis `dims`[i] of the result; an extent of 1 is repeated",
-           (ints("dims"),)),
-    Opcode("reshape", 1, _reshape_rule, *base.in_both(lambda xp, shape, x, a: x[0].reshape(shape)), "layout",
-           "row-major"),
-    Opcode("transpose", 1, _transpose_rule, *base.in_both(lambda xp, shape, x, a: x[0].transpose(a["dim"])), "layout",
-           "axis i of the result is axis `dim`[i]", (ints("dim"),)),
-    Opcode("reverse", 1, _reverse_rule,
-           lambda shape, dtype, x, a: np.flip(x[0], a["dim"]).copy(),
-           lambda result, x, a, types: lax.rev(x[0], a["dim"]),
+           *in_both(_iota), "creation", "0, 1, 2, ... along an axis", (integer("dim"),)),
+    Opcode("broadcast", 1, _broadcast_rule, *in_both(
+        lambda held, result, x, a, types: held.xp.broadcast_to(x[0], result.shape)), "layout", "a scalar"),
+    Opcode("broadcast_in_dim", 1, _broadcast_in_dim_rule, *in_both(
+        lambda held, result, x, a, types: held.xp.broadcast_to(
+            _aligned(x[0], a["dims"], len(result.shape)), result.shape)),
+        "layout", "axis i of the operand is axis `dims`[i] of the result; an extent of 1 is repeated",
+        (ints("dims"),)),
+    Opcode("reshape", 1, _reshape_rule, *in_both(lambda held, result, x, a, types: x[0].reshape(result.shape)),
+           "layout", "row-major"),
+    Opcode("transpose", 1, _transpose_rule, *in_both(lambda held, result, x, a, types: x[0].transpose(a["dim"])),
+           "layout", "axis i of the result is axis `dim`[i]", (ints("dim"),)),
+    Opcode("reverse", 1, _reverse_rule, *in_both(lambda held, result, x, a, types: held.xp.flip(x[0], a["dim"])),
            "layout", "along the axes named", (ints("dim"),)),
     Opcode("slice", 1, _slice_rule, _slice,
            lambda result, x, a, types: lax.slice(x[0], a["start"], a["limit"], a["stride"] or None),
            "layout", "as Python's; `stride` 1 by default", (ints("start"), ints("limit"), ints("stride", ()))),
-    Opcode("pad", 1, _pad_rule, _pad, _pad_lowering, "layout",
+    Opcode("pad", 1, _pad_rule, *in_both(_pad), "layout",
            "negative edges crop; `interior` (0) is put between neighbours, `value` is 0 by default",
            (ints("low"), ints("high"), Attribute("value", "number", default=0), ints("interior", ()))),
-    Opcode("concatenate", None, _concatenate_rule,
-           lambda shape, dtype, x, a: np.concatenate(x, axis=a["dim"]),
-           lambda result, x, a, types: lax.concatenate(list(x), a["dim"]),
-           "layout", "along an axis", (integer("dim"),)),
+    Opcode("concatenate", None, _concatenate_rule, *in_both(
+        lambda held, result, x, a, types: held.xp.concatenate(x, axis=a["dim"])),
+        "layout", "along an axis", (integer("dim"),)),
 ]

@@ -11,67 +11,73 @@ most tensor hardware do). The narrower types keep theirs, whose values are norma
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from archloom.oracle.taidl.operators.base import Array
-from archloom.oracle.taidl.types import as_codes, element_type, limits, numpy_dtype, of_numpy
+from archloom.oracle.taidl.types import Array, as_codes, element_type, limits, numpy_dtype
+
+xp: Any = np
+"""What computes here (and ``jax.numpy`` among carriers)."""
 
 
-@cache
-def name_of(dtype: np.dtype[Any]) -> str:
-    """The TAIDL type that a NumPy type holds."""
-    return of_numpy(dtype.name)
-
-
-def value(x: Array) -> Array:
+def value(x: Array, dtype: str) -> Array:
     """The numbers of a tensor of the interpreter."""
-    kind = element_type(name_of(x.dtype))
+    kind = element_type(element_type(dtype).storage or dtype)
     if kind.kind in ("int", "uint"):
         return x.astype(np.int8 if kind.kind == "int" else np.uint8) if kind.bits < 8 else x
     return x.astype(np.float32) if kind.kind in ("float", "scale") and kind.bits < 32 else x
 
 
-def element(x: Any, dtype: np.dtype[Any]) -> Array:
-    """Numbers as elements of a type: integers wrap, floats are rounded; f32 and f64 must be given in their own type."""
-    x = np.asarray(x)
-    kind = element_type(name_of(dtype))
-    if x.dtype == dtype:
+def element(x: Any, dtype: str) -> Array:
+    """Numbers as elements of a type: integers wrap, floats are rounded; f32 and f64 must be given in their own type.
+
+    NaN is 0 where the type has none.
+    """
+    x, kind, target = np.asarray(x), element_type(dtype), numpy_dtype(dtype)
+    if x.dtype == target:
         return x
     if kind.kind in ("int", "uint", "bool"):
-        return x.astype(dtype) if kind.bits >= 8 or kind.kind == "bool" else as_codes(
-            x.astype(np.uint8) & np.uint8((1 << kind.bits) - 1), dtype)
-    return rounded(x, dtype)
+        return x.astype(target) if kind.bits >= 8 or kind.kind == "bool" else as_codes(
+            x.astype(np.uint8) & np.uint8((1 << kind.bits) - 1), target)
+    if kind.bits < 8:
+        return np.where(np.isnan(x), np.float32(0), x).astype(target)
+    return (flush(x) if dtype == "bf16" else x).astype(target)
 
 
-def rounded(x: Array, dtype: np.dtype[Any]) -> Array:
-    """f32 as a narrower floating-point type. NaN is 0 where the type has none."""
-    if kind_bits(dtype) < 8:
-        return np.where(np.isnan(x), np.float32(0), x).astype(dtype)
-    if dtype == numpy_dtype("bf16"):
-        x = flush(x)
-    return x.astype(dtype)
-
-
-@cache
-def kind_bits(dtype: np.dtype[Any]) -> int:
-    """The width of an element."""
-    return element_type(name_of(dtype)).bits
-
-
-def constant(number: float, dtype: np.dtype[Any]) -> Array:
+def constant(number: float, dtype: str) -> Array:
     """One element: an integer may be given as any with its bits, a float is rounded to f32 (f64) first."""
-    kind = element_type(name_of(dtype))
+    kind = element_type(dtype)
     if kind.kind in ("int", "uint"):
-        low, high = limits(kind.name)
-        return element(np.asarray((int(number) - low) % (high - low + 1) + low, value(np.zeros(0, dtype)).dtype), dtype)
+        low, high = limits(dtype)
+        held = value(np.zeros(0, numpy_dtype(dtype)), dtype).dtype
+        return element(np.asarray((int(number) - low) % (high - low + 1) + low, held), dtype)
     if kind.kind == "bool":
         return np.asarray(bool(number))
     return element(np.asarray(number, np.float64 if kind.bits == 64 else np.float32), dtype)
+
+
+def bits(x: Any, dtype: Any) -> Array:
+    """The bits of elements as those of another NumPy type of their size."""
+    return np.ascontiguousarray(x).view(dtype).reshape(np.shape(x))
+
+
+def padded(x: Array, fill: Any, low: Sequence[int], high: Sequence[int], steps: Sequence[int]) -> Array:
+    """The tensor in steps along each axis, with so many fillers before and behind it; negative edges crop."""
+    if any(step > 1 for step in steps):
+        apart = np.full(tuple((n - 1) * step + 1 for n, step in zip(x.shape, steps, strict=True)), fill)
+        apart[tuple(slice(None, None, step) for step in steps)] = x
+        x = apart
+    shape = tuple(n + lo + hi for n, lo, hi in zip(x.shape, low, high, strict=True))
+    out = np.full(shape, fill)
+    # position r of the result shows position r - low of the operand, where there is one
+    first = [max(lo, 0) for lo in low]
+    last = [max(f, min(n, lo + size)) for f, n, lo, size in zip(first, shape, low, x.shape, strict=True)]
+    into = tuple(slice(f, e) for f, e in zip(first, last, strict=True))
+    out[into] = x[tuple(slice(f - lo, e - lo) for f, e, lo in zip(first, last, low, strict=True))]
+    return out
 
 
 # --- subnormal numbers --------------------------------------------------------------------------------------------
@@ -119,7 +125,7 @@ def _at_the_edge(result: Array, edge: Array, operands: tuple[Any, ...], exact: C
 
 multiply = flushed(np.multiply, Fraction.__mul__)
 divide = flushed(np.divide, Fraction.__truediv__)
-add = flushed(np.add)
+add, subtract = flushed(np.add), flushed(np.subtract)
 
 
 # --- numbers of one type as numbers of another --------------------------------------------------------------------
@@ -130,18 +136,8 @@ def narrowed(x: Array) -> Array:
     return np.asarray(flushed(lambda v: v.astype(np.float32), lambda v: v)(np.asarray(x)))
 
 
-def odd(x: Array) -> Array:
-    """f64 as f32, an inexact one with its last bit set: from there it can be rounded again as if from f64."""
-    x = flush(x)
-    near = x.astype(np.float32)
-    far = np.abs(near.astype(np.float64)) > np.abs(x)
-    bits = near.view(np.uint32) - far.astype(np.uint32)
-    inexact = (bits.view(np.float32).astype(np.float64) != x) & np.isfinite(x)
-    return flush((bits | inexact.astype(np.uint32)).view(np.float32))
-
-
 def sticky(x: Array) -> Array:
-    """Integers as f32; one that is not exact has its last bit set, as in :func:`odd`."""
+    """Integers as f32; one that is not exact has its last bit set, as in :func:`.conversion.odd`."""
     negative = x < 0
     wide = np.uint64
     magnitude = np.where(negative, wide(0) - x.astype(np.int64).view(wide), x.astype(wide))
@@ -157,7 +153,7 @@ def sticky(x: Array) -> Array:
 def saturated(x: Array, storage: str) -> Array:
     """Floats as integers: truncated, saturated, NaN as 0; the values of an integer type."""
     low, high = limits(storage)
-    target = value(np.zeros(0, numpy_dtype(storage))).dtype
+    target = value(np.zeros(0, numpy_dtype(storage)), storage).dtype
     wide = np.trunc(x.astype(np.float64))
     # the upper bound is exact in f64 up to 32 bits; above, high + 1 is
     above, below = wide >= float(high + 1), wide < float(low)
@@ -165,15 +161,40 @@ def saturated(x: Array, storage: str) -> Array:
     return np.asarray(np.where(above, target.type(high), np.where(below, target.type(low), safe)))
 
 
-def dequantized(x: Array, dtype: str) -> Array:
-    """The f32 that quantized numbers stand for."""
-    kind = element_type(dtype)
-    stored = value(x).astype(np.float32) - np.float32(kind.zero_point)
-    return np.asarray(multiply(stored, np.float32(kind.scale)))
+# --- fused multiply-add ---------------------------------------------------------------------------------------------
+
+LEAST_NORMAL = float(np.finfo(np.float32).tiny)
+"""2^-126."""
+
+TINY = LEAST_NORMAL - 2.0**-151
+"""What lies below, rounded to 24 bits with an exponent of any size, is no normal number: it is flushed."""
 
 
-def quantized(x: Array, dtype: str) -> Array:
-    """f32 as the nearest quantized number, saturated."""
-    kind = element_type(dtype)
-    ticks = np.rint(divide(x, np.float32(kind.scale))) + np.float32(kind.zero_point)
-    return element(saturated(ticks, kind.storage), numpy_dtype(kind.storage))
+def fma(a: Any, b: Any, c: Any, *, flush: bool) -> Any:
+    """``a * b + c`` of float32 arrays of one shape, rounded once, to nearest even.
+
+    Float64 holds a product of two float32 exactly, but its sum with a third rounds; rounding that sum to odd instead
+    keeps what the second rounding, to float32, needs to know (Boldo and Melquiond, "Emulation of FMA and correctly
+    rounded sums: proved algorithms using rounding to odd", 2008).
+
+    With ``flush``, subnormal operands count as zeros of their sign, and a result that is tiny after rounding is a zero
+    of its sign (x86's DAZ and FTZ); otherwise subnormal numbers are kept, as IEEE 754 says.
+    """
+    x, y, z = (np.asarray(v, np.float32) for v in (a, b, c))
+    if flush:
+        x, y, z = (np.where(np.abs(v) < np.float32(LEAST_NORMAL), np.copysign(np.float32(0), v), v) for v in (x, y, z))
+    with np.errstate(all="ignore"):
+        odd = _sum_to_odd(x.astype(np.float64) * y.astype(np.float64), z.astype(np.float64))
+        rounded = odd.astype(np.float32)
+    return np.where(np.abs(odd) < TINY, np.copysign(np.float32(0), rounded), rounded) if flush else rounded
+
+
+def _sum_to_odd(p: Any, c: Any) -> Any:
+    """``p + c`` in float64, and where that is not exact, of the two neighbours the one with an odd last bit."""
+    s = p + c
+    high = s - p
+    error = (p - (s - high)) + (c - high)
+    bits = s.view(np.int64)
+    # magnitudes count up in the bit patterns, whatever the sign
+    odd = np.where((error > 0) == (s > 0), bits, bits - 1) | 1
+    return np.where(np.isfinite(s) & (error != 0), odd, bits).view(np.float64)

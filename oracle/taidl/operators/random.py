@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from archloom.oracle.late_jax import jnp
-from archloom.oracle.taidl.operators import carriers, numbers
-from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, Shaped
+from archloom.oracle.resolved import Shaped, TensorType
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, in_both
 from archloom.oracle.taidl.types import element_type
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -80,28 +79,20 @@ def _rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | No
     return None
 
 
-def _numbers(xp: Any, seed: Any, shape: Sequence[int], dtype: str, algorithm: str) -> Any:
-    kind = element_type(dtype)
-    words = _words(xp, seed, math.prod(shape), algorithm, kind.bits == 64)
+def _rng(held: Any, result: TensorType, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
+    kind = element_type(result.dtype)
+    words = _words(held.xp, x[0], math.prod(result.shape), a["algorithm"], kind.bits == 64)
     if kind.bits == 64:
         made = words[0].astype(np.uint64) | words[1].astype(np.uint64) << np.uint64(32)
-    elif dtype == "f32":
+    elif result.dtype == "f32":
         made = (words[0] >> _U(8)).astype(np.float32) * np.float32(2.0**-24)
     else:
         made = words[0] & _U((1 << kind.bits) - 1)
-    return made.reshape(tuple(shape))
-
-
-def _rng_lowering(result: Shaped, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
-    shape = [int(d) for d in result.shape]
-    return carriers.element(_numbers(jnp, x[0], shape, result.dtype, a["algorithm"]), result.dtype)
+    return held.element(made.reshape(result.shape), result.dtype)
 
 
 ROWS: list[Opcode] = [
-    Opcode("rng", 1, _rule,
-           lambda shape, dtype, x, a: numbers.element(
-               _numbers(np, x[0], shape, numbers.name_of(dtype), a["algorithm"]), dtype),
-           _rng_lowering, "opaque",
+    Opcode("rng", 1, _rule, *in_both(_rng), "opaque",
            "random bits, or f32 in 0 .. 1, from a seed of 2xu32 (Threefry-2x32 or Philox-4x32, the element's place "
            "as the counter)", (Attribute("algorithm", "word", ("threefry", "philox"), default="threefry"),)),
 ]

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from archloom.oracle.late_jax import jnp, lax
+from archloom.oracle.resolved import Dim, Shaped, TensorType
 from archloom.oracle.taidl.operators import base, carriers, numbers
-from archloom.oracle.taidl.operators.base import Array, Attribute, Attributes, Dim, Opcode, Shaped, integers, ints
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, in_both, integers, ints
 from archloom.oracle.taidl.operators.contraction import window_extent, windows
 from archloom.oracle.taidl.operators.elementwise import largest, smallest
-from archloom.oracle.taidl.operators.movement import padded
-from archloom.oracle.taidl.types import element_type, limits, numpy_dtype
+from archloom.oracle.taidl.types import Array, element_type, limits
 
 Values = Mapping[str, Any]
 
@@ -41,20 +41,17 @@ def is_ordered(kind: str, dtype: str) -> bool:
 
 def identity(kind: str, dtype: str) -> Array:
     """The element that changes nothing: what pads a window."""
-    target, name = numpy_dtype(dtype), element_type(dtype)
-    if kind in ("add", "or", "xor"):
-        return numbers.constant(0, target)
-    if kind == "multiply":
-        return numbers.constant(1, target)
-    if kind == "and":
-        return numbers.constant(-1, target)
-    if name.kind != "float":
-        return numbers.constant(limits(dtype)[kind == "min"], target)
-    most = numbers.constant(-np.inf if kind == "max" else np.inf, target)
+    plain = {"add": 0, "or": 0, "xor": 0, "multiply": 1, "and": -1}
+    if kind in plain:
+        return numbers.constant(plain[kind], dtype)
+    if element_type(dtype).kind != "float":
+        return numbers.constant(limits(dtype)[kind == "min"], dtype)
+    most = numbers.constant(-np.inf if kind == "max" else np.inf, dtype)
     if np.isnan(most.astype(np.float64)):
         import ml_dtypes
 
-        most = np.asarray(ml_dtypes.finfo(target).max if kind == "min" else ml_dtypes.finfo(target).min, target)
+        target = ml_dtypes.finfo(most.dtype)
+        most = np.asarray(target.max if kind == "min" else target.min, most.dtype)
     return most
 
 
@@ -66,14 +63,14 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _combined(x: Array, kind: str, dtype: np.dtype[Any]) -> Array:
+def _combined(x: Array, kind: str, dtype: str) -> Array:
     """The last axis combined."""
-    v = numbers.value(x)
-    if is_ordered(kind, numbers.name_of(dtype)):
+    v = numbers.value(x, dtype)
+    if is_ordered(kind, dtype):
         step = numbers.add if kind == "add" else numbers.multiply
         total = v[..., 0]
         for i in range(1, v.shape[-1]):
-            total = numbers.value(numbers.element(step(total, v[..., i]), dtype))
+            total = numbers.value(numbers.element(step(total, v[..., i]), dtype), dtype)
         return numbers.element(total, dtype)
     while v.shape[-1] > 1:
         half = v.shape[-1] // 2
@@ -146,35 +143,28 @@ def _window_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> s
     return base.wrong(result, shape, x.dtype)
 
 
-def _gathered(shape: Sequence[int], x: Any, a: Values, stack: Callable[..., Any]) -> Any:
-    """The elements of each window along a new last axis, of a tensor (NumPy's or JAX's) that is padded."""
-    dilation = _lists(a, x.ndim)["window_dilation"]
-    places = [windows(x, [p * d for p, d in zip(place, dilation, strict=True)], shape, a["stride"])
+def _reduce(held: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    combined = _combined if held is numbers else jax_combined
+    return combined(_last(x[0], a["dim"]), a["kind"], result.dtype)
+
+
+def _reduce_window(held: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    lists, fill = _lists(a, x[0].ndim), identity(a["kind"], result.dtype)
+    fill = fill if held is numbers else carriers.carried(fill, result.dtype)
+    padded = held.padded(x[0], fill, lists["low"], lists["high"], lists["base_dilation"])
+    # the elements of each window along a new last axis
+    dilation, shape, stride = lists["window_dilation"], result.shape, a["stride"]
+    places = [windows(padded, [p * d for p, d in zip(place, dilation, strict=True)], shape, stride)
               for place in np.ndindex(*a["size"])]
-    return stack(places, axis=-1)
-
-
-def _reduce_window(shape: tuple[int, ...], dtype: Any, x: Sequence[Any], a: Values) -> Any:
-    lists, fill = _lists(a, x[0].ndim), identity(a["kind"], numbers.name_of(dtype))
-    v = padded(x[0], fill, lists["low"], lists["high"], lists["base_dilation"])
-    return _combined(_gathered(shape, v, a, np.stack), a["kind"], dtype)
-
-
-def _window_lowering(result: Shaped, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    lists, fill = _lists(a, x[0].ndim), carriers.carried(identity(a["kind"], result.dtype), result.dtype)
-    v = lax.pad(x[0], fill, [(lo, hi, d - 1) for lo, hi, d in zip(
-        lists["low"], lists["high"], lists["base_dilation"], strict=True)])
-    shape = [int(d) for d in result.shape]
-    return jax_combined(_gathered(shape, v, a, jnp.stack), a["kind"], result.dtype)
+    combined = _combined if held is numbers else jax_combined
+    return combined(held.xp.stack(places, axis=-1), a["kind"], result.dtype)
 
 
 ROWS: list[Opcode] = [
-    Opcode("reduce", 1, _reduce_rule,
-           lambda shape, dtype, x, a: _combined(_last(x[0], a["dim"]), a["kind"], dtype),
-           lambda result, x, a, types: jax_combined(_last(x[0], a["dim"]), a["kind"], result.dtype),
+    Opcode("reduce", 1, _reduce_rule, *in_both(_reduce),
            "reduction", "over the axes `dim`; sums and products of floats in row-major order, each step rounded",
            (ints("dim"), Attribute("kind", "word", KINDS))),
-    Opcode("reduce_window", 1, _window_rule, _reduce_window, _window_lowering, "reduction",
+    Opcode("reduce_window", 1, _window_rule, *in_both(_reduce_window), "reduction",
            "as `reduce` over each window; what pads changes nothing (0 of add, -inf of max, ...)",
            (Attribute("kind", "word", KINDS), ints("size"), ints("stride"), ints("low", ()), ints("high", ()),
             ints("base_dilation", ()), ints("window_dilation", ()))),

@@ -6,20 +6,22 @@ dataflow it is an instruction as any other, whose operator is computed of whole 
 (:class:`archloom.oracle.xla.notation.expr.Whole`); inside of loops it is computed for all their iterations, if none
 needs another's.
 
-What is left is given by paths: the numbers of the nodes from the stream's body down.
+What is left is given by paths: the numbers of the nodes from the stream's body down. The boxes that it touches are
+arrays of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from archloom.oracle import resolved
+from archloom.oracle.affine import Affine
 from archloom.oracle.late_jax import jnp
-from archloom.oracle.nests import instructions, ranges, rewritten, variables, walk, with_windows
-from archloom.oracle.resolved import Op, Read, ResolvedInstr, ResolvedLoop, ResolvedNode, Window, Write
-from archloom.oracle.xla.loops.boxes import Box, Touch, boxes_of, first_written
+from archloom.oracle.nests import instructions, ranges, rewritten, touching, variables, walk, with_windows
+from archloom.oracle.resolved import Buffer, Read, ResolvedInstr, ResolvedLoop, ResolvedNode, Window, WindowDim, Write
+from archloom.oracle.windows import span
 from archloom.oracle.xla.loops.runner import LoopRunner
 from archloom.oracle.xla.lowering.ops import jax_dtype
 from archloom.oracle.xla.lowering.wholes import NEST
@@ -39,7 +41,7 @@ class Nest:
 
     place: Path
     body: tuple[ResolvedNode, ...]
-    buffers: tuple[resolved.Buffer, ...]
+    buffers: tuple[Buffer, ...]
     read: tuple[str, ...]
     written: tuple[str, ...]
     variables: tuple[str, ...]
@@ -56,7 +58,7 @@ class Nest:
         stream = resolved.ResolvedStream("", "", (), self.buffers, (), (), 0, self.body)
         given = dict(zip(self.read, operands, strict=True))
         state = {b.name: given.get(b.name, jnp.zeros(b.shape, jax_dtype(b.dtype))) for b in self.buffers}
-        state = LoopRunner.of(stream, record).on(state, values)
+        state = LoopRunner(stream, record).on(state, values)
         return tuple(state[name] for name in self.written)
 
 
@@ -80,10 +82,6 @@ class Outlined:
     def __post_init__(self) -> None:
         body = self._nodes(self.original.body, (), {})
         self.stream = replace(self.original, body=body)
-
-    def is_all(self) -> bool:
-        """Whether nothing but nests is left of the stream."""
-        return all(id(node) in self.nests for node in self.stream.body)
 
     def _nodes(self, nodes: tuple[ResolvedNode, ...], path: Path, outer: dict[str, Range]) -> tuple[ResolvedNode, ...]:
         made: list[ResolvedNode] = []
@@ -142,14 +140,7 @@ class Outlined:
             return None
         if isinstance(item, InstrItem) and id(item.instr) in self.nests:
             path = path[:-1] or ((path[0] - 1,) if path[0] else ())
-        while path and not self._normalized(path):
-            path = path[:-1]
         return path or None
-
-    def _normalized(self, path: Path) -> bool:
-        """Whether the loops around start at 0 and count by ones."""
-        return all(isinstance(node, ResolvedLoop) and (node.start, node.step) == (0, 1)
-                   for node in _down(self.original, path[:-1]))
 
 
 def _instruction(nest: Nest, read: list[Box], written: list[Box]) -> ResolvedInstr:
@@ -159,7 +150,7 @@ def _instruction(nest: Nest, read: list[Box], written: list[Box]) -> ResolvedIns
     statements: list[resolved.Statement] = [Read(p.buffer.name, p.place, kind(p)) for p in read]
     for number, p in enumerate(written):
         attributes = (("nest", nest), ("result", number))
-        statements.append(Op(f"new.{p.buffer.name}", NEST, nest.read, attributes, kind(p)))
+        statements.append(resolved.Op(f"new.{p.buffer.name}", NEST, nest.read, attributes, kind(p)))
     statements += [Write(f"new.{p.buffer.name}", p.place, kind(p)) for p in written]
     return ResolvedInstr(nest.title, (), (), tuple(statements), 0)
 
@@ -183,9 +174,7 @@ def boxes_at(stream: resolved.ResolvedStream, path: Path) -> tuple[Box, ...]:
 def describe(stream: resolved.ResolvedStream, path: Path) -> str:
     """The loop or the instruction at a path, in words."""
     *_, node = _down(stream, path)
-    if isinstance(node, ResolvedLoop):
-        return f"loop {node.var} in {node.start}..{node.stop}"
-    return node.mnemonic
+    return f"loop {node.var} in 0..{node.extent}" if isinstance(node, ResolvedLoop) else node.mnemonic
 
 
 def _touches(nodes: Sequence[ResolvedNode]) -> Iterator[Touch]:
@@ -194,3 +183,135 @@ def _touches(nodes: Sequence[ResolvedNode]) -> Iterator[Touch]:
             inside = ranges(around)
             for s in instr.touching():
                 yield Touch(s.window, isinstance(s, Write), inside)
+
+
+# --- boxes --------------------------------------------------------------------------------------------------------
+
+Form = tuple[Affine, ...]
+
+
+@dataclass(frozen=True)
+class Touch:
+    """A window that is read or written, and the ranges of the loops around it inside of the part."""
+
+    window: Window
+    is_write: bool
+    ranges: Mapping[str, Range]
+
+
+@dataclass(frozen=True)
+class Box:
+    """Part of a buffer: ``place`` says which, ``buffer`` stands for it, ``windows`` are those that lie in it."""
+
+    buffer: Buffer
+    place: Window
+    windows: tuple[Window, ...]
+
+    def moved(self, window: Window) -> Window:
+        """One of the windows, in the box."""
+        offsets = tuple(o - origin for o, origin in zip(window.offsets, self.place.offsets, strict=True))
+        return Window(self.buffer.name, offsets, window.dims)
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A window at ``base`` (a form for each axis over the loops around the part) and what it spans from there."""
+
+    window: Window
+    base: Form
+    spans: tuple[Range, ...]
+
+
+def boxes_of(touches: Iterable[Touch], buffers: Mapping[str, Buffer], outer: Mapping[str, Range]) -> tuple[Box, ...]:
+    """Boxes of which no two share an element in the same iteration of the loops ``outer`` around the part."""
+    found: dict[str, dict[Window, _Placed]] = {}
+    for touch in touches:
+        found.setdefault(touch.window.buffer, {}).setdefault(touch.window, _placed(touch, outer))
+    made: list[Box] = []
+    for name, placed in found.items():
+        for group in _disjoint(list(placed.values()), lambda p: _absolute(p, outer)[0]):
+            if len({p.base for p in group}) > 1:
+                zero = (Affine(0),) * len(group[0].base)
+                group = [replace(p, base=zero, spans=_absolute(p, outer)) for p in group]
+            for cluster in _disjoint(group, lambda p: p.spans[0]):
+                made.append(_box(f"{name}.{len(made)}", buffers[name], cluster))
+    return tuple(made)
+
+
+def _placed(touch: Touch, outer: Mapping[str, Range]) -> _Placed:
+    base, spans = [], []
+    for axis, offset in enumerate(touch.window.offsets):
+        around = Affine(0, tuple(t for t in offset.terms if Affine(0, (t,)).variables() <= outer.keys()))
+        low, high = (offset - around).range({**outer, **touch.ranges})
+        below, above = span(touch.window, axis)
+        base.append(around)
+        spans.append((low + below, high + above))
+    return _Placed(touch.window, tuple(base), tuple(spans))
+
+
+def _absolute(p: _Placed, outer: Mapping[str, Range]) -> tuple[Range, ...]:
+    """What the window spans in all iterations of the loops around."""
+    ranges = [form.range(outer) for form in p.base]
+    return tuple((a + low, b + high) for (a, b), (low, high) in zip(ranges, p.spans, strict=True))
+
+
+def _disjoint(placed: list[_Placed], spanned: Callable[[_Placed], Range]) -> list[list[_Placed]]:
+    """Groups whose spans along the first axis are apart."""
+    groups: list[list[_Placed]] = []
+    end = 0
+    for p in sorted(placed, key=spanned):
+        low, high = spanned(p)
+        if groups and low <= end:
+            groups[-1].append(p)
+            end = max(end, high)
+        else:
+            groups.append([p])
+            end = high
+    return groups
+
+
+def _box(name: str, buffer: Buffer, placed: Sequence[_Placed]) -> Box:
+    spans = [(min(p.spans[axis][0] for p in placed), max(p.spans[axis][1] for p in placed))
+             for axis in range(len(buffer.shape))]
+    shape = tuple(high - low + 1 for low, high in spans)
+    origin = tuple(base + low for base, (low, _) in zip(placed[0].base, spans, strict=True))
+    dims = tuple(WindowDim(axis, extent, 1) for axis, extent in enumerate(shape))
+    return Box(Buffer(name, shape, buffer.dtype), Window(buffer.name, origin, dims), tuple(p.window for p in placed))
+
+
+# --- written before they are read ---------------------------------------------------------------------------------
+
+
+def first_written(nodes: Sequence[ResolvedNode], box: Buffer) -> bool:
+    """Whether the nodes write all of the box before they read any of it, as far as can be seen at their beginning."""
+    for node in nodes:
+        if isinstance(node, ResolvedLoop):
+            found = list(touching([node], box.name))
+            if found:
+                return first_written(node.body, box) or (len(found) == 1 and _fills(*found[0], box))
+            continue
+        for s in node.touching(box.name):
+            return _fills(s, (), box)
+    return False
+
+
+def _fills(s: "Read | Write", around: tuple[ResolvedLoop, ...], box: Buffer) -> bool:
+    """Whether a write fills the box in the iterations of the loops around it."""
+    if not isinstance(s, Write) or s.kind != "write":
+        return False
+    extents = {loop.var: loop.extent for loop in around}
+    walking: list[str] = []
+    for axis, offset in enumerate(s.window.offsets):
+        if offset.constant or not all(isinstance(a, str) and a in extents for a, _ in offset.terms):
+            return False
+        steps = [(c, extents[str(a)], str(a)) for a, c in offset.terms]
+        steps += [(d.stride, d.extent, "") for d in s.window.dims if d.axis == axis and d.extent > 1]
+        size = 1
+        for stride, extent, _ in sorted(steps):
+            if stride != size:
+                return False
+            size *= extent
+        if size != box.shape[axis]:
+            return False
+        walking += [a for _, _, a in steps if a]
+    return len(walking) == len(set(walking))  # a loop along two axes walks a diagonal

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from archloom.oracle.affine import Affine, Mod
 from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.resolved import Op, Read, ResolvedStream, TensorType, Window
@@ -22,7 +24,7 @@ from archloom.oracle.xla.lowering.ops import bitcast, convert, jax_dtype
 from archloom.oracle.xla.lowering.wholes import compute
 from archloom.oracle.xla.notation.expr import Expr, Leaf
 from archloom.oracle.xla.notation.fallbacks import How, Record
-from archloom.oracle.xla.notation.refusals import NoNotation, Unraisable
+from archloom.oracle.xla.notation.limits import NoNotation, Unraisable
 from archloom.oracle.xla.raising.tensors import Raiser, Tensor, leaf_over
 from archloom.oracle.xla.raising.tree import Block, InstrItem, ReadItem, Tree, WriteItem
 
@@ -43,25 +45,19 @@ class _Local(Raiser):
     ) -> Expr:
         raise NoNotation(why)
 
-    def _nullary(self, owner: InstrItem, number: int, s: Op, axes: tuple[str, ...]) -> Expr:
-        value = owner.constants.get(number)
-        if value is not None and not value.is_constant:
-            return Leaf(s.dst, Affine(0), s.type.dtype)
-        return super()._nullary(owner, number, s, axes)
+    def _nullary(self, s: Op, axes: tuple[str, ...]) -> Expr:
+        value = s.attribute("value")
+        varies = isinstance(value, Affine) and not value.is_constant
+        return Leaf(s.dst, Affine(0), s.type.dtype) if varies else super()._nullary(s, axes)
 
 
-@dataclass(frozen=True)
 class LoopRunner:
     """Runs the whole of a stream inside a JAX trace."""
 
-    tree: Tree
-    tensors: _Local
-    record: Record
-
-    @staticmethod
-    def of(stream: ResolvedStream, record: Record) -> "LoopRunner":
-        tree = Tree.of(stream)
-        return LoopRunner(tree, _Local(tree), record)
+    def __init__(self, stream: ResolvedStream, record: Record) -> None:
+        self.tree = Tree(stream)
+        self.tensors = _Local(self.tree)
+        self.record = record
 
     def run(self, arguments: Mapping[str, Any]) -> tuple[Any, ...]:
         """The results for arguments in their shapes and types."""
@@ -95,13 +91,14 @@ class LoopRunner:
             if item.owner is not owner:
                 owner, tensors = item.owner, self._constants(item.owner, values)
             if isinstance(item, ReadItem):
-                tensors[item.read.dst] = read_window(state[item.window.buffer], item.window, values)
+                window = item.read.window
+                tensors[item.read.dst] = read_window(state[window.buffer], window, values)
             else:
                 # computed before: XLA fuses a value with its write, and where it reads the buffer at other places
                 # through a reshape, it overwrites in place what is still to be read
                 value = lax.optimization_barrier(self._value(item, tensors))
-                new = write_window(state[item.window.buffer], item.window, value, values)
-                state = {**state, item.window.buffer: new}
+                window = item.write.window
+                state = {**state, window.buffer: write_window(state[window.buffer], window, value, values)}
         return state
 
     def _loop(self, loop: Block, state: State, values: Mapping[str, Any]) -> State:
@@ -120,9 +117,9 @@ class LoopRunner:
     def _constants(self, owner: InstrItem, values: Mapping[str, Any]) -> dict[str, Any]:
         """The tensors of constants that depend on loop variables, by name."""
         made = {}
-        for number, value in owner.constants.items():
-            s = owner.instr.statements[number]
-            if isinstance(s, Op) and not value.is_constant:
+        for s in owner.instr.statements:
+            value = s.attribute("value") if isinstance(s, Op) else None
+            if isinstance(s, Op) and isinstance(value, Affine) and not value.is_constant:
                 made[s.dst] = jnp.broadcast_to(convert(evaluate(value, values), "i32", s.type.dtype), s.type.shape)
         return made
 
@@ -171,8 +168,6 @@ def _spans(window: Window) -> list[tuple[int, int]]:
 
 def _indices(window: Window, offsets: list[Any]) -> tuple[Any, ...]:
     """Index arrays for each axis of the buffer over the window's shape."""
-    import numpy as np
-
     made = []
     for axis, offset in enumerate(offsets):
         total: Any = np.zeros((1,) * len(window.dims), np.int32)

@@ -96,17 +96,14 @@ def _batched(parts: Sequence[Expr], number: str) -> Expr | None:
         return first
     if all(isinstance(p, Leaf) for p in parts):
         return _leaf(parts, number)
-    if isinstance(first, Sum) and all(_same_sum(p, first) for p in parts):
+    if isinstance(first, Sum) and expr.is_integer(first.dtype) and all(
+            isinstance(p, Sum) and (p.variables, p.dtype) == (first.variables, first.dtype) for p in parts):
         body = _batched([p.children[0] for p in parts], number)
         return None if body is None else replace(first, body=body)
     if isinstance(first, Map) and all(expr.same_kind(p, replace(first, operands=p.children)) for p in parts):
         operands = [_batched([p.children[i] for p in parts], number) for i in range(len(first.operands))]
         return None if None in operands else replace(first, operands=tuple(o for o in operands if o is not None))
     return _switch_over(parts, number)
-
-
-def _same_sum(e: Expr, first: Sum) -> bool:
-    return isinstance(e, Sum) and e.variables == first.variables and e.dtype == first.dtype and expr.is_integer(e.dtype)
 
 
 def _leaf(parts: Sequence[Expr], number: str) -> Expr | None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from archloom.oracle.late_jax import lax
-from archloom.oracle.taidl.operators import OPCODES
-from archloom.oracle.taidl.operators.base import Shaped
+from archloom.oracle.resolved import TensorType
+from archloom.oracle.taidl.operators import OPCODES, carriers
 from archloom.oracle.taidl.operators.carriers import carrier_dtype as jax_dtype
 from archloom.oracle.taidl.operators.carriers import constant
-from archloom.oracle.taidl.operators.conversion import convert as converted
-from archloom.oracle.taidl.types import element_type
+from archloom.oracle.taidl.operators.conversion import converted
 from archloom.oracle.xla.notation.expr import Const, Expr, Map
 
 __all__ = ["ELEMENTWISE", "NUMPY", "bitcast", "constant", "convert", "elementwise", "jax_dtype", "known"]
@@ -26,9 +26,8 @@ ELEMENTWISE = frozenset(name for name, op in OPCODES.items() if op.family == "el
 """The operators that are maps of elements."""
 
 
-def convert(x: Any, source: str, dtype: str) -> Any:
-    """``x`` in another type, as TAIDL's ``convert``."""
-    return converted(x, element_type(source), element_type(dtype))
+convert: Callable[[Any, str, str], Any] = partial(converted, carriers)
+"""``convert(x, source, dtype)``: in another type, as TAIDL's operator of that name."""
 
 
 def bitcast(x: Any, dtype: str) -> Any:
@@ -42,7 +41,7 @@ def elementwise(
 ) -> Any:
     """Apply an operation to arrays of element types ``types`` that broadcast against each other."""
     named: Mapping[str, Any] = dict(attributes)
-    return OPCODES[opcode].lowering(Shaped((), dtype), list(operands), named, types)
+    return OPCODES[opcode].lowering(TensorType((), dtype), list(operands), named, types)
 
 
 _FOLDED = frozenset(NUMPY) - {"f16", "bf16"}
@@ -65,6 +64,6 @@ def known(e: Expr) -> Any:
         operands.append(known(o))
         if operands[-1] is None:
             return None
-    attributes = dict(e.attributes, types=(e.dtype, *(o.dtype for o in e.operands)))
+    types = [o.dtype for o in e.operands]
     with np.errstate(all="ignore"):
-        return np.asarray(OPCODES[e.opcode].kernel((), np.dtype(NUMPY[e.dtype]), operands, attributes))
+        return np.asarray(OPCODES[e.opcode].kernel(TensorType((), e.dtype), operands, dict(e.attributes), types))

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from archloom.oracle.affine import Affine, Mod
+from archloom.oracle.affine import Affine
 from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.xla.notation.expr import Expr, Range, Ranges
 from archloom.oracle.xla.notation.fallbacks import Record
@@ -52,22 +52,17 @@ class Spreading(Protocol):
 
 
 def extent(r: Range) -> int:
-    """Number of values."""
     return r[1] - r[0] + 1
 
 
 def grid(form: Affine, ranges: Ranges, names: tuple[str, ...]) -> Any:
     """The values of a form over the variables ``names`` as an int32 array that broadcasts against their axes."""
-    total: Any = jnp.full((1,) * len(names), form.constant, jnp.int32)
-    for atom, coefficient in form.terms:
-        if isinstance(atom, str):
-            shape = tuple(extent(ranges[n]) if n == atom else 1 for n in names)
-            part = lax.broadcasted_iota(jnp.int32, shape, names.index(atom)) + ranges[atom][0]
-        else:
-            inner = grid(atom.numerator, ranges, names)
-            part = jnp.mod(inner, atom.divisor) if isinstance(atom, Mod) else jnp.floor_divide(inner, atom.divisor)
-        total = total + part * coefficient
-    return total
+    used, values = form.variables(), dict[str, Any]()
+    for axis, name in enumerate(names):
+        if name in used:
+            shape = tuple(extent(ranges[n]) if n == name else 1 for n in names)
+            values[name] = lax.broadcasted_iota(jnp.int32, shape, axis) + ranges[name][0]
+    return jnp.zeros((1,) * len(names), jnp.int32) + form.evaluate(values)
 
 
 Note = Callable[[str, int], None]
@@ -82,7 +77,8 @@ def view(
     ``unrolled`` variables have been made axes of the array already: others that are go before them.
     """
     forms = tuple(form.simplify(ranges) for form in forms)
-    if not all(_is_inside(form, size, ranges) for form, size in zip(forms, array.shape, strict=True)):
+    spans = [form.range(ranges) for form in forms]
+    if any(low < 0 or high >= size for (low, high), size in zip(spans, array.shape, strict=True)):
         return gather(array, forms, ranges, note, "an index may lie outside of the array")
     nonlinear = [form for form in forms if not form.is_linear]
     if nonlinear:
@@ -109,11 +105,6 @@ def view(
         names_in_order += made
         axis += len(made)
     return Spread(array, tuple(names_in_order))
-
-
-def _is_inside(form: Affine, size: int, ranges: Ranges) -> bool:
-    low, high = form.range(ranges)
-    return low >= 0 and high < size
 
 
 def _strides(form: Affine) -> list[tuple[int, str]]:

@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from archloom.oracle.late_jax import jax, jnp, lax
 from archloom.oracle.resolved import Op, ResolvedInstr, ResolvedRegion, Write
 from archloom.oracle.taidl.operators import OPCODES
-from archloom.oracle.taidl.operators.base import Shaped
 from archloom.oracle.xla.lowering.views import Spreading
 from archloom.oracle.xla.notation.expr import Operand, Whole, over
 from archloom.oracle.xla.notation.fallbacks import How, Record
@@ -104,8 +105,6 @@ def _operand(lowering: Spreading, whole: Whole, operand: Operand) -> tuple[Any, 
 
 def _values(whole: Whole) -> dict[str, Any]:
     """The values of the parameters that the function takes, at all points."""
-    import numpy as np
-
     extents = [n for _, n in whole.parameters]
     grids = np.indices(extents, np.int32).reshape(len(extents), -1)
     return {v: grid for (v, _), grid in zip(whole.parameters, grids, strict=True) if v in whole.function.variables}
@@ -133,8 +132,7 @@ def apply(s: Op, tensors: Mapping[str, Any], types: Mapping[str, str]) -> Any:
     """One operator applied to the arrays of its operands."""
     attributes = {k: _Function(v) if isinstance(v, ResolvedRegion) else v for k, v in s.attributes}
     operands = [jnp.asarray(tensors[o]) for o in s.operands]
-    result = Shaped(s.type.shape, s.type.dtype)
-    return OPCODES[s.opcode].lowering(result, operands, attributes, [types[o] for o in s.operands])
+    return OPCODES[s.opcode].lowering(s.type, operands, attributes, [types[o] for o in s.operands])
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,7 @@ def once(compute: Callable[[Any], T]) -> Callable[[Any], T]:
     return cached
 
 
+@dataclass_transform(frozen_default=True)
 class Expr:
     """Base of all nodes; ``dtype`` is a TAIDL element type (``"i8"``, ``"f32"``).
 
@@ -96,6 +97,9 @@ class Expr:
     """
 
     dtype: str
+    def __init_subclass__(cls) -> None:
+        _node(cls)
+
     _kinds: ClassVar[dict[str, type | None]]
     """For each field whether it has forms or sub-expressions, by its type; None for neither."""
 
@@ -148,8 +152,8 @@ def _replaced(value: Any, kind: type, new: Iterator[Any]) -> Any:
     return tuple([_replaced(v, kind, new) for v in value]) if isinstance(value, tuple) else value
 
 
-class Combining(Expr):
-    """Base of nodes that combine what ``body`` is for all values of ``variables`` (name, extent), each from 0."""
+class Combining:
+    """What nodes have that combine what ``body`` is for all values of ``variables`` (name, extent), each from 0."""
 
     variables: Variables
 
@@ -161,7 +165,6 @@ class Combining(Expr):
         return over(self.variables, {})
 
 
-@_node
 class Leaf(Expr):
     """Element number ``index`` of the flattened argument ``name``."""
 
@@ -170,7 +173,6 @@ class Leaf(Expr):
     dtype: str
 
 
-@_node
 class Const(Expr):
     """The same number everywhere."""
 
@@ -178,7 +180,6 @@ class Const(Expr):
     dtype: str
 
 
-@_node
 class Index(Expr):
     """The value of an integer expression over the variables."""
 
@@ -186,7 +187,6 @@ class Index(Expr):
     dtype: str
 
 
-@_node
 class Map(Expr):
     """An element-wise HLO operation."""
 
@@ -196,8 +196,7 @@ class Map(Expr):
     dtype: str
 
 
-@_node
-class Sum(Combining):
+class Sum(Combining, Expr):
     """Sum of ``body`` over ``variables`` (name, extent); each runs from 0."""
 
     variables: Variables
@@ -205,15 +204,13 @@ class Sum(Combining):
     dtype: str
 
 
-@_node
 class Carry(Expr):
     """What the innermost :class:`Fold` around has computed so far."""
 
     dtype: str
 
 
-@_node
-class Fold(Combining):
+class Fold(Combining, Expr):
     """A chain of operations in the order of ``variables`` (name, extent; the last runs fastest).
 
     It begins with ``start``; ``body``, in which :class:`Carry` occurs only under element-wise operations, makes the
@@ -226,8 +223,7 @@ class Fold(Combining):
     dtype: str
 
 
-@_node
-class Extreme(Combining):
+class Extreme(Combining, Expr):
     """Maximum (or minimum) of ``body`` over ``variables``."""
 
     kind: str
@@ -236,7 +232,6 @@ class Extreme(Combining):
     dtype: str
 
 
-@_node
 class Switch(Expr):
     """``body`` of the case ``(low, high, body)`` in which ``form`` falls; the cases ascend and leave no gap.
 
@@ -252,7 +247,6 @@ Constraint = tuple[Affine, "int | None", "int | None"]
 """A form and its bounds (inclusive; None is no bound)."""
 
 
-@_node
 class Guarded(Expr):
     """``body`` where all constraints hold, ``fill`` elsewhere: a padded tensor.
 
@@ -265,7 +259,6 @@ class Guarded(Expr):
     dtype: str
 
 
-@_node
 class Let(Expr):
     """``body`` with each variable ``(name, form)`` standing for ``form``.
 
@@ -285,7 +278,6 @@ class Let(Expr):
         return {name: form.range(ranges) for name, form in self.variables}
 
 
-@_node
 class ByteOf(Expr):
     """Byte number ``byte`` (little-endian) of ``body``, as ``i8``."""
 
@@ -294,7 +286,6 @@ class ByteOf(Expr):
     dtype: str = "i8"
 
 
-@_node
 class FromBytes(Expr):
     """The element of type ``dtype`` whose bytes are ``body`` for ``variable`` in 0 .. width-1."""
 
@@ -349,7 +340,6 @@ class Whole:
     operands: tuple[Operand, ...]
 
 
-@_node
 class Element(Expr):
     """An element of result ``number`` of ``whole``: ``index`` has a form for each parameter, then for each axis."""
 

@@ -9,36 +9,32 @@ from archloom.oracle.fallbacks import Fallback
 
 
 class How(StrEnum):
-    """What was done instead."""
+    """What was done instead, and what that costs by a number that is recorded with it."""
 
-    WHOLE_TENSORS = "whole tensors"
+    cost: str
+
+    def __new__(cls, text: str, cost: str) -> "How":
+        made = str.__new__(cls, text)
+        made._value_, made.cost = text, cost
+        return made
+
+    WHOLE_TENSORS = "whole tensors", "elements computed, used or not: {}"
     """An operator was not raised to index notation."""
 
-    WHOLE_ARRAYS = "whole arrays"
+    WHOLE_ARRAYS = "whole arrays", "values computed operator by operator: {}"
     """A value of an instruction in loops was not raised to index notation."""
 
-    IN_TURN = "one after the other"
+    IN_TURN = "one after the other", "iterations run one after the other: {}"
     """Iterations are computed by ``lax.map``, not at once by ``vmap``."""
 
-    GATHER = "gather"
+    GATHER = "gather", "elements looked up one by one: {}"
     """Elements are looked up, where slices and reshapes do not reach them."""
 
-    MASK = "mask"
+    MASK = "mask", "elements chosen by comparing indices: {}"
     """A tensor is padded by comparing indices, not by edges."""
 
-    BFLOAT16 = "product in bfloat16"
+    BFLOAT16 = "product in bfloat16", "products, none of them rounded: {}"
     """Signed bytes are multiplied as bfloat16."""
-
-
-COSTS = {
-    How.WHOLE_TENSORS: "elements computed, used or not: {}",
-    How.WHOLE_ARRAYS: "values computed operator by operator: {}",
-    How.IN_TURN: "iterations run one after the other: {}",
-    How.GATHER: "elements looked up one by one: {}",
-    How.MASK: "elements chosen by comparing indices: {}",
-    How.BFLOAT16: "products, none of them rounded: {}",
-}
-"""What each costs, by a number that is recorded with it."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +56,11 @@ class Record:
     """The number in the cost of each fallback, which is one for all of equal reasons at a place."""
 
     def add(self, how: How, where: str, why: str, size: int) -> None:
-        """Record a fallback."""
         key = how, where, why
         self.sizes[key] = self.sizes.get(key, 0) + size
 
     @property
     def fallbacks(self) -> tuple[OracleFallback, ...]:
         """In the order in which they were met first."""
-        return tuple(OracleFallback(where, why, COSTS[how].format(size), how)
+        return tuple(OracleFallback(where, why, how.cost.format(size), how)
                      for (how, where, why), size in self.sizes.items())

@@ -1,29 +1,60 @@
 """Variables of expressions replaced by forms, in normal form.
 
 A node is put together anew by the constructor of its kind, which the modules of the constructors enter in
-:data:`NORMAL`.
+:data:`NORMAL`. The work is bounded, and done once; of each thread its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.xla.notation.constraints import inside, narrow, reach
 from archloom.oracle.xla.notation.expr import Carry, Const, Expr, Ranges, Switch, free
-from archloom.oracle.xla.notation.work import Work, remembered, shared_work, spend
+from archloom.oracle.xla.notation.limits import Exhausted
 
 NORMAL: dict[type[Expr], Callable[[Any, Ranges], Expr]] = {}
 """The normal form of each kind of node with sub-expressions, of a node whose sub-expressions have theirs."""
+
+
+_state = threading.local()
+Work = tuple[Expr, tuple[object, ...]]
+"""An expression, and what becomes of its variables."""
+
+
+@contextmanager
+def bounded_work(nodes: int) -> Iterator[None]:
+    """Within, :func:`substitute` raises Exhausted after so many nodes; equal work is done once.
+
+    Inside of another bound, what is left of that is a bound, too.
+    """
+    before = getattr(_state, "left", None)
+    _state.left = nodes if before is None else min(nodes, before)
+    if before is None:
+        _state.done = {}
+    try:
+        yield
+    finally:
+        if before is None:
+            _state.done = None
+        _state.left = before if before is None else before - (min(nodes, before) - _state.left)
+
+
+def shared_work() -> AbstractContextManager[None]:
+    """Within, equal work is done once; there is no other bound than that around it."""
+    return bounded_work(sys.maxsize)
 
 
 def substitute(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
     """``e`` with variables replaced by forms, normalized under ``ranges`` (of the variables of the result)."""
     if isinstance(e, (Const, Carry)):
         return e
-    done = remembered()
+    done: dict[Work, Expr] | None = getattr(_state, "done", None)
     if done is None:
         with shared_work():
             return substitute(e, mapping, ranges)
@@ -47,7 +78,9 @@ def _key(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Work:
 
 
 def _substituted(e: Expr, mapping: Mapping[str, Affine], ranges: Ranges) -> Expr:
-    spend()
+    if not _state.left:
+        raise Exhausted("its values have too many pieces")
+    _state.left -= 1
     if isinstance(e, Switch):
         return NORMAL[Switch](_in_cases(e, mapping, ranges), ranges)
     own = [_form(form, mapping, ranges) for form in e.forms]

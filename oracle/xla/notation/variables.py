@@ -64,11 +64,6 @@ class Strip(Variable):
     """The loop over the strips of a loop of the stream, in the copy of a body that its name tells from the others."""
 
 
-def strip_copy(copy: str, iteration: int) -> str:
-    """What tells the variables of an iteration of a strip apart; ``copy`` tells those of what is around it."""
-    return f"{copy}'{iteration}"
-
-
 def axis_range(name: str) -> tuple[int, int] | None:
     """The first and the last value of the axis of a tensor; None of other variables."""
     return (0, name.extent - 1) if isinstance(name, TensorAxis) else None

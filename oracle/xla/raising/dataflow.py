@@ -21,7 +21,7 @@ from archloom.oracle.windows import span
 from archloom.oracle.xla.notation import expr
 from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, zero
 from archloom.oracle.xla.notation.expr import Expr, Leaf, Range, Ranges
-from archloom.oracle.xla.notation.refusals import Exhausted, Unraisable
+from archloom.oracle.xla.notation.limits import Exhausted, Unraisable
 from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.sums import add_of, fold_of, plug, sum_of
 from archloom.oracle.xla.notation.variables import axis_range, fresh
@@ -82,7 +82,7 @@ def _last_writer(q: Query, spans: Sequence[Range], at: Cursor) -> int:
     while index:
         item = items[index - 1]
         if isinstance(item, WriteItem):
-            if item.window.buffer == q.buffer and not _clear_of(item.window, spans):
+            if item.write.window.buffer == q.buffer and not _clear_of(item.write.window, spans):
                 break
         elif isinstance(item, Block) and q.buffer in item.written:
             break
@@ -146,7 +146,6 @@ class Dataflow:
         return self._loop(q, at, item, summands)
 
     def _start(self, q: Query, at: Cursor) -> Expr | Cursor:
-        """The start of a block is reached."""
         loop = at.block
         if loop.parent is None:
             return self.initial(q)
@@ -160,7 +159,7 @@ class Dataflow:
         return self._earlier(q, at, loop, before)
 
     def _write(self, q: Query, at: Cursor, item: WriteItem, summands: list[Expr]) -> Expr | Cursor:
-        found = match(item.window, at.known, {}, q.address, q.ranges)
+        found = match(item.write.window, at.known, {}, q.address, q.ranges)
         if found is None:
             return at.back()
         if found.partial is not None:
@@ -190,10 +189,10 @@ class Dataflow:
         hits: list[Hit] = []
         spans = [a.range(q.ranges) for a in q.address]
         for item, around in writes(loop, q.buffer):
-            if _clear_of(item.window, spans):
+            if _clear_of(item.write.window, spans):
                 continue
             unknown = {inner.var: (0, inner.extent - 1) for inner in around}
-            found = match(item.window, at.known, unknown, q.address, q.ranges)
+            found = match(item.write.window, at.known, unknown, q.address, q.ranges)
             if found is not None:
                 hits.append((item, around, found))
         if not hits:
@@ -238,9 +237,10 @@ class Dataflow:
         if word == 1:
             return self._chained(q, at, list(zip(hits, updates, strict=True)), adds, {})
         # elements of words: one more variable for the word, and one for the byte in it
-        number, axis = len(hits[0][0].window.dims) - 1, hits[0][0].window.dims[-1].axis
+        dims = hits[0][0].write.window.dims
+        number, axis = len(dims) - 1, dims[-1].axis
         digits = {match.digits[number].simplify(q.ranges) for _, _, match in hits}
-        if len(digits) != 1 or any(item.window.dims[-1] != hits[0][0].window.dims[-1] for item, _, _ in hits):
+        if len(digits) != 1 or any(item.write.window.dims[-1] != dims[-1] for item, _, _ in hits):
             return None
         (digit,) = digits
         place, byte = fresh(), fresh()
@@ -298,7 +298,7 @@ class Dataflow:
         for item, around in writes(loop, q.buffer):
             renamed = {inner.var: fresh() for inner in around}
             names = {k: Affine.variable(v) for k, v in renamed.items()}
-            window = item.window.with_offsets(partial(Affine.substitute, values=names))
+            window = item.write.window.with_offsets(partial(Affine.substitute, values=names))
             unknown = {renamed[inner.var]: (0, inner.extent - 1) for inner in around}
             found = match(window, at.known, unknown, q.address, q.ranges)
             if found is None:

@@ -19,7 +19,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Window
 from archloom.oracle.windows import reach
 from archloom.oracle.xla.notation.expr import Range, Ranges
-from archloom.oracle.xla.notation.refusals import Unraisable
+from archloom.oracle.xla.notation.limits import Unraisable
 
 _LARGEST = 1 << 62
 """Larger values are not counted out in int64."""
@@ -33,7 +33,7 @@ Unknown = Union[str, int]
 
 Digits = dict[Unknown, Affine]
 Progressions = dict[Unknown, tuple[int, int]]
-"""Stride and last value of unknowns."""
+"""Extent and stride of unknowns, each from 0."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def match(
         free: Progressions = {}
         for atom, coefficient in offset.terms:
             if isinstance(atom, str) and atom in unknown:
-                free[atom] = (coefficient, unknown[atom][1])
+                free[atom] = (unknown[atom][1] + 1, coefficient)
             elif not isinstance(atom, str) and not atom.numerator.variables().isdisjoint(unknown):
                 _opaque(window, known, unknown, axis, target, ranges)
                 return None
@@ -91,19 +91,19 @@ def match(
         rest = (target - Affine(offset.constant, tuple(fixed)).substitute(known)).simplify(ranges)
         for number, dim in enumerate(window.dims):
             if dim.axis == axis and dim.extent > 1:
-                free[number] = (dim.stride, dim.extent - 1)
-        span = _span(free)
+                free[number] = (dim.extent, dim.stride)
+        span = reach(free.values())
         if not _overlap(rest, span, ranges):
             return None
         bound = _leading_bound(rest, span, ranges)
         if bound is not None:
             return Match(digits, bound)
         for name in [n for n in free if n in digits]:
-            rest = (rest - digits[name] * free.pop(name)[0]).simplify(ranges)
-        falling = {n: last for n, (c, last) in free.items() if c < 0}
+            rest = (rest - digits[name] * free.pop(name)[1]).simplify(ranges)
+        falling = {n: extent - 1 for n, (extent, stride) in free.items() if stride < 0}
         for name, last in falling.items():
-            stride = free[name][0]
-            rest, free[name] = rest - stride * last, (-stride, last)
+            extent, stride = free[name]
+            rest, free[name] = rest - stride * last, (extent, -stride)
         found = _digits(rest.simplify(ranges), free, ranges)
         if found is None:
             return None
@@ -113,11 +113,6 @@ def match(
         if dim.extent == 1:
             digits[number] = Affine(0)
     return _judge(digits, constraints, ranges)
-
-
-def _span(free: Progressions) -> Range:
-    """The least and the greatest sum of the progressions."""
-    return reach([(last + 1, stride) for stride, last in free.values()])
 
 
 def _overlap(rest: Affine, span: Range, ranges: Ranges) -> bool:
@@ -156,9 +151,9 @@ def _opaque(
     """A write whose address has ``//`` or ``%`` of an unknown loop variable: none, if its range stays clear."""
     everywhere = {**ranges, **unknown}
     difference = target - window.offsets[axis].substitute(known)
-    spans: Progressions = {n: (d.stride, d.extent - 1) for n, d in enumerate(window.dims) if d.axis == axis}
+    spans: Progressions = {n: (d.extent, d.stride) for n, d in enumerate(window.dims) if d.axis == axis}
     difference = difference.simplify(everywhere)
-    if _overlap(difference, _span(spans), everywhere) and not _clear_of(difference, spans, everywhere):
+    if _overlap(difference, reach(spans.values()), everywhere) and not _clear_of(difference, spans, everywhere):
         offset = window.offsets[axis]
         raise Unraisable(f"the address {offset} of a write to {window.buffer} is not affine in its loop", window.buffer)
 
@@ -168,9 +163,9 @@ def _clear_of(rest: Affine, free: Progressions, ranges: Ranges) -> bool:
 
     So do different parts of the same piece of a buffer that is cut into equal pieces, whichever pieces are meant.
     """
-    for step in {abs(c) for c in (*(c for _, c in rest.terms), *(c for c, _ in free.values())) if abs(c) > 1}:
+    for step in {abs(c) for c in (*(c for _, c in rest.terms), *(c for _, c in free.values())) if abs(c) > 1}:
         fine = Affine(rest.constant, tuple(t for t in rest.terms if t[1] % step))
-        least, most = reach((last + 1, c) for c, last in free.values() if c % step)
+        least, most = reach(p for p in free.values() if p[1] % step)
         low, high = fine.range(ranges)
         if -(-(low - most) // step) * step > high - least:
             return True
@@ -179,13 +174,13 @@ def _clear_of(rest: Affine, free: Progressions, ranges: Ranges) -> bool:
 
 def _digits(rest: Affine, free: Progressions, ranges: Ranges) -> tuple[Digits, list[Condition]] | None:
     """Digits of ``rest`` to the strides of ``free`` and what must hold for them; None where no element is hit."""
-    order = sorted(free, key=lambda n: -free[n][0])
+    order = sorted(free, key=lambda n: -free[n][1])
     span = 0
     for name in reversed(order):
-        stride, last = free[name]
+        extent, stride = free[name]
         if stride <= span:
             raise Unraisable(f"a write hits elements more than once (stride {stride} within a span of {span})")
-        span += stride * last
+        span += stride * (extent - 1)
     digits: Digits = {}
     constraints: list[Condition] = []
     for cut in range(len(order), 0, -1):
@@ -208,8 +203,8 @@ def _separate(
     With ``rest = g*x + fine``, an element that is hit has ``fine - g*k`` in the span of the lower digits. Where only
     one k can be, the equations are independent. False where several can, None where none can.
     """
-    g = math.gcd(*(free[n][0] for n in upper))
-    span = sum(c * last for c, last in (free[n] for n in lower))
+    g = math.gcd(*(free[n][1] for n in upper))
+    span = reach(free[n] for n in lower)[1]
     if g <= span:
         return False
     coarse = Affine(0, tuple(t for t in rest.terms if t[1] % g == 0))
@@ -229,9 +224,9 @@ def _descend(
 ) -> None:
     """Quotients and remainders, the largest stride first; the last remainder must be 0."""
     for name in order:
-        stride, last = free[name]
+        extent, stride = free[name]
         digits[name] = (rest // stride).simplify(ranges)
-        constraints.append(Condition(digits[name], 0, last))
+        constraints.append(Condition(digits[name], 0, extent - 1))
         rest = (rest % stride).simplify(ranges)
     constraints.append(Condition(rest.simplify(ranges), 0, 0))
 

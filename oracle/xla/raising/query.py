@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from archloom.oracle.affine import Affine, Div, Mod
 from archloom.oracle.xla.notation.build import let_of, switch_of
 from archloom.oracle.xla.notation.expr import Expr, Ranges
-from archloom.oracle.xla.notation.refusals import Unraisable
+from archloom.oracle.xla.notation.limits import Unraisable
 from archloom.oracle.xla.notation.variables import fresh
 from archloom.oracle.xla.raising.match import Condition
 

@@ -56,18 +56,17 @@ def _first_source(copy: ResolvedInstr, line: ResolvedLoop, inside: list[Resolved
     source, target, var = read.window, write.window, line.var
     if source.buffer != target.buffer or source.dims != target.dims or source.buffer == "hbm":
         return None
-    after = {var: Affine.variable(var) + line.step}
+    after = {var: Affine.variable(var) + 1}
     if any(s.substitute(after) != t for s, t in zip(source.offsets, target.offsets, strict=True)):
         return None
     if not _are_disjoint(source, line, inside, most):
         return None
-    return source.with_offsets(lambda o: o.substitute({var: line.start}))
+    return source.with_offsets(lambda o: o.substitute({var: 0}))
 
 
 def _are_disjoint(source: Window, line: ResolvedLoop, inside: list[ResolvedLoop], most: int) -> bool:
     """Whether no word is in two of the places, those of all iterations of the loops inside among them."""
     own = {line.var: line.extent + 1, **{loop.var: loop.extent for loop in inside}}
-    starts = {loop.var: (loop.start, loop.step) for loop in (line, *inside)}
     offset = source.offsets[0]
     moving = [t for t in offset.terms if not Affine(0, (t,)).variables().isdisjoint(own)]
     relative = sums((d.extent, d.stride) for d in source.dims if d.axis == 0)
@@ -77,7 +76,5 @@ def _are_disjoint(source: Window, line: ResolvedLoop, inside: list[ResolvedLoop]
         return False
     found = relative
     for name, extent in own.items():
-        factor = dict(moving).get(name, 0)
-        start, step = starts[name]
-        found = np.add.outer(found, (start + step * np.arange(extent)) * factor).ravel()
+        found = np.add.outer(found, np.arange(extent) * dict(moving).get(name, 0)).ravel()
     return bool(np.unique(found).size == found.size)

@@ -74,7 +74,7 @@ class _Repeats:
                 var = next(name for n in count(1) if (name := f"repeat{n}") not in self.taken)
                 self.taken.add(var)
                 inner = tuple(self.decoded(node.body, instr, {**names, node.var: Affine.variable(var)}))
-                yield resolved.ResolvedLoop(var, node.start, node.stop, node.step, inner)
+                yield resolved.ResolvedLoop(var, node.extent, inner)
 
 
 def _segments(statements: Sequence[Statement]) -> Iterator[tuple[Statement, ...]]:

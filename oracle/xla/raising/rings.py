@@ -6,20 +6,27 @@ the ring is the same as a buffer with a row for each write, of which the read ta
 rows that are written once. P rows in front stand for the slots as they are at the start.
 
 Two forms are tried: c at a constant distance from W, and c that counts reads, as in a queue that runs empty.
+
+Where that is not so, loops are cut into strips of as many iterations as a ring has slots, so that each iteration of a
+strip has one slot: ``(w + c) % 2`` in an address is 0 or 1 by turns, and in a strip of two iterations a constant in
+each. A buffer of two blocks, one of which is worked on while the other is moved, becomes two buffers that are written
+every other time.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from archloom.oracle import resolved
 from archloom.oracle.affine import Affine, Div, Mod
-from archloom.oracle.nests import loops, rewritten, touching, with_windows
+from archloom.oracle.nests import loops, rewritten, size, touching, with_forms, with_windows
 from archloom.oracle.resolved import Buffer, Read, ResolvedLoop, ResolvedNode, ResolvedStream, Window, Write
 from archloom.oracle.xla.notation.expr import Ranges
 from archloom.oracle.xla.notation.limits import USUAL, Limits
+from archloom.oracle.xla.notation.variables import Strip
 
 
 def without_rings(stream: ResolvedStream, limits: Limits = USUAL) -> ResolvedStream:
@@ -86,11 +93,10 @@ def _is_slot(access: _Access, buffer: Buffer) -> bool:
 
 
 def _straightened(stream: ResolvedStream, buffer: Buffer, points: int) -> ResolvedStream | None:
-    slots, every = buffer.shape[0], list(loops(stream.body))
-    ranges = {loop.var: (0, loop.extent - 1) for loop in every}
+    slots = buffer.shape[0]
+    ranges = {loop.var: (0, loop.extent - 1) for loop in loops(stream.body)}
     accesses = list(_accesses(stream.body, buffer.name, Affine(0), Affine(0)))
-    normalized = all((loop.start, loop.step) == (0, 1) for loop in every)
-    if not normalized or not all(_is_slot(a, buffer) for a in accesses) or all(a.slot.is_linear for a in accesses):
+    if not all(_is_slot(a, buffer) for a in accesses) or all(a.slot.is_linear for a in accesses):
         return None
     starts = {_remainder(a.slot - a.writes, slots, ranges, points) for a in accesses if a.is_write}
     start = starts.pop() if len(starts) == 1 else None
@@ -151,3 +157,72 @@ def _atoms(form: Affine) -> Iterator[Div | Mod]:
         if not isinstance(atom, str):
             yield atom
             yield from _atoms(atom.numerator)
+
+
+# --- strips -------------------------------------------------------------------------------------------------------
+
+
+def in_strips(stream: ResolvedStream, buffer: str, limits: Limits = USUAL) -> ResolvedStream:
+    """The stream with strips for the loops that walk around in rings of ``buffer``; the same stream if none does."""
+    periods = _periods(stream.body, buffer, limits.strip_iterations)
+    if not periods:
+        return stream
+    ranges = {loop.var: (0, loop.extent - 1) for loop in loops(stream.body)}
+    body = _nodes(stream.body, periods, {}, ranges)
+    return replace(stream, body=body) if size(body) <= limits.strip_instructions else stream
+
+
+def _periods(nodes: tuple[ResolvedNode, ...], buffer: str, most: int) -> dict[str, int]:
+    """After how many iterations of a loop, at most ``most``, the slots of the ring repeat, by the loop's variable."""
+    found: dict[str, int] = {}
+    for node in nodes:
+        if isinstance(node, ResolvedLoop):
+            parts = _periods(node.body, buffer, most)
+        else:
+            parts = {}
+            for s in node.touching(buffer):
+                for name, period in _slot_periods(s.window.offsets[0]):
+                    parts[name] = math.lcm(parts.get(name, 1), period)
+        for name, period in parts.items():
+            found[name] = math.lcm(found.get(name, 1), period)
+    return {name: period for name, period in found.items() if 1 < period <= most}
+
+
+def _slot_periods(form: Affine) -> Iterator[tuple[str, int]]:
+    for atom, _ in form.terms:
+        if isinstance(atom, Mod) and atom.numerator.is_linear:
+            for name, factor in atom.numerator.terms:
+                assert isinstance(name, str)
+                yield name, atom.divisor // math.gcd(atom.divisor, factor)
+
+
+def _nodes(
+    nodes: tuple[ResolvedNode, ...], periods: Mapping[str, int], known: Mapping[str, Affine],
+    ranges: Mapping[str, tuple[int, int]], suffix: str = "",
+) -> tuple[ResolvedNode, ...]:
+    """The nodes with loops in strips; ``suffix`` keeps the variables of a body's copies apart."""
+    found: list[ResolvedNode] = []
+    for node in nodes:
+        if isinstance(node, resolved.ResolvedInstr):
+            found.append(with_forms(node, lambda f: f.substitute(known).simplify(ranges)) if known else node)
+            continue
+        period = periods.get(node.var, 1)
+        strips = node.extent // period
+        if period == 1:
+            name = node.var + suffix
+            inner = {**known, node.var: Affine.variable(name)} if suffix else known
+            body = _nodes(node.body, periods, inner, {**ranges, name: ranges[node.var]}, suffix)
+            found.append(replace(node, var=name, body=body))
+            continue
+
+        strip: str = Strip(f"{node.var}{suffix}'")
+        first = strips * period if strips > 1 else 0
+        copies = [(Affine.variable(strip) * period + i, {strip: (0, strips - 1)}) for i in range(period) if first]
+        copies += [(Affine(i), {}) for i in range(first, node.extent)]
+        bodies = [
+            _nodes(node.body, periods, {**known, node.var: value}, {**ranges, **own}, f"{suffix}'{i}")
+            for i, (value, own) in enumerate(copies)]
+        if first:
+            found.append(ResolvedLoop(strip, strips, tuple(n for body in bodies[:period] for n in body)))
+        found += [n for body in bodies[period if first else 0:] for n in body]
+    return tuple(found)

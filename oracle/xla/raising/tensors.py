@@ -22,8 +22,7 @@ from archloom.oracle.xla.notation import expr
 from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, map_of, switch_of
 from archloom.oracle.xla.notation.expr import Const, Expr, Index, Ranges, Variables
 from archloom.oracle.xla.notation.fallbacks import How, Record
-from archloom.oracle.xla.notation.limits import USUAL, Limits
-from archloom.oracle.xla.notation.refusals import NoNotation, Unraisable
+from archloom.oracle.xla.notation.limits import USUAL, Limits, NoNotation, Unraisable
 from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.sums import EXTREMES, add_of, extreme_of, fold_of, larger_of, sum_of
 from archloom.oracle.xla.notation.variables import OLD_CONTENTS, TensorAxis, axis_range, fresh
@@ -64,8 +63,8 @@ class Raiser:
             self._updates[key] = None
             if found is not None:
                 axes, value = self.tensor(item.owner, item.write.src, found)
-                ranges = expr.over(tuple(zip(axes, item.window.shape, strict=True)), self.tree.ranges)
-                self._updates[key] = update(axes, value, item.window, ranges)
+                ranges = expr.over(tuple(zip(axes, item.write.window.shape, strict=True)), self.tree.ranges)
+                self._updates[key] = update(axes, value, item.write.window, ranges)
         return self._updates[key]
 
     def value_of(self, item: WriteItem) -> Tensor:
@@ -84,7 +83,7 @@ class Raiser:
                 if isinstance(source, Read) and source.window == item.write.window:
                     return other
         name = item.owner.instr.mnemonic
-        raise Unraisable(f"{name} accumulates into {item.window.buffer} in another way than by add")
+        raise Unraisable(f"{name} accumulates into {item.write.window.buffer} in another way than by add")
 
     def tensor(self, owner: InstrItem, name: str, old: int | None = None) -> Tensor:
         """The tensor ``name`` of an instruction.
@@ -113,7 +112,7 @@ class Raiser:
             if isinstance(s, Write) or s.dst != name:
                 continue
             if isinstance(s, Op):
-                return self._op(owner, number, s, old)
+                return self._op(owner, s, old)
             if number != old:
                 return self._read(owner, number, s)
             axes, ranges = self._axes(s.type.shape)
@@ -121,25 +120,25 @@ class Raiser:
         raise Unraisable(f"{owner.instr.mnemonic} has no tensor {name}")
 
     def _read(self, owner: InstrItem, number: int, s: Read) -> Tensor:
-        item = self.tree.reads[id(owner), number]
-        axes, ranges = self._axes(item.window.shape)
-        address = list(item.window.offsets)
-        for name, dim in zip(axes, item.window.dims, strict=True):
+        axes, ranges = self._axes(s.window.shape)
+        address = list(s.window.offsets)
+        for name, dim in zip(axes, s.window.dims, strict=True):
             if dim.extent > 1:
                 address[dim.axis] = address[dim.axis] + Affine.variable(name) * dim.stride
-        query = Query(item.window.buffer, tuple(a.simplify(ranges) for a in address), ranges)
-        return axes, self.dataflow.find(query, Cursor(item.parent, item.position, {}))
+        query = Query(s.window.buffer, tuple(a.simplify(ranges) for a in address), ranges)
+        return axes, self.dataflow.find(query, Cursor(owner.parent, self.tree.reads[id(owner), number].position, {}))
 
     def _axes(self, shape: tuple[int, ...]) -> tuple[tuple[str, ...], dict[str, expr.Range]]:
         # equal names for equal axes, so that a value that is only passed on stays the same expression
         axes = tuple(TensorAxis.of(number, extent) for number, extent in enumerate(shape))
         return axes, expr.over(tuple(zip(axes, shape, strict=True)), self.tree.ranges)
 
-    def _op(self, owner: InstrItem, number: int, s: Op, old: int | None) -> Tensor:
+    def _op(self, owner: InstrItem, s: Op, old: int | None) -> Tensor:
         axes, ranges = self._axes(s.type.shape)
-        operands = [(self.tensor(owner, o, old), self._type(owner, o)) for o in s.operands]
+        kinds = {t.dst: t.type for t in owner.instr.statements if not isinstance(t, Write)}
+        operands = [(self.tensor(owner, o, old), kinds[o]) for o in s.operands]
         if s.opcode in ("constant", "iota"):
-            return axes, self._nullary(owner, number, s, axes)
+            return axes, self._nullary(s, axes)
         if s.opcode in MOVES:
             try:
                 return axes, MOVES[s.opcode](Move(s, axes, ranges, operands))
@@ -186,23 +185,18 @@ class Raiser:
         whole = expr.Whole(function, parameters, tuple(made))
         return expr.Element(self._wholes.setdefault(whole, whole), number, index, s.type.dtype)
 
-    def _nullary(self, owner: InstrItem, number: int, s: Op, axes: tuple[str, ...]) -> Expr:
+    def _nullary(self, s: Op, axes: tuple[str, ...]) -> Expr:
         if s.opcode == "iota":
             return Index(Affine.variable(axes[cast(int, s.attribute("dim"))]), s.type.dtype)
-        value = owner.constants.get(number, s.attribute("value"))
+        value = s.attribute("value")
         if isinstance(value, Affine):
             if not value.is_constant:
                 return Index(value, s.type.dtype)
             value = int(value)
         return Const(cast("int | float", value), s.type.dtype)
 
-    @staticmethod
-    def _type(owner: InstrItem, name: str) -> TensorType:
-        return next(s.type for s in owner.instr.statements if not isinstance(s, Write) and s.dst == name)
-
 
 def leaf_over(name: str, axes: tuple[str, ...], kind: TensorType, ranges: Ranges) -> expr.Leaf:
-    """The elements of an argument that has the tensor's shape."""
     return expr.Leaf(name, linear(tuple(Affine.variable(a) for a in axes), kind.shape).simplify(ranges), kind.dtype)
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias, Union
 
-from archloom.oracle.affine import Affine
-from archloom.oracle.resolved import Op, Read, ResolvedInstr, ResolvedNode, ResolvedStream, Window, Write
+from archloom.oracle.resolved import Read, ResolvedInstr, ResolvedNode, ResolvedStream, Write
 from archloom.oracle.xla.notation.expr import Range
 
 
@@ -28,15 +27,10 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class InstrItem:
-    """An instruction whose windows are expressions over normalized loop variables."""
+    """An instruction of a block."""
 
     instr: ResolvedInstr
     parent: Block
-    windows: dict[int, Window]
-    """By the number of the read or write statement."""
-
-    constants: dict[int, Affine]
-    """By the number of the statement: values of ``constant`` and offsets of ``iota`` over loop variables."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,17 +40,14 @@ class WriteItem:
     owner: InstrItem
     statement: int
     write: Write
-    window: Window
 
 
 @dataclass(frozen=True, eq=False)
 class ReadItem:
-    """A read, item ``position`` of ``parent``: a mark from which to look backwards."""
+    """A read, item ``position`` of its block: a mark from which to look backwards."""
 
     owner: InstrItem
     read: Read
-    window: Window
-    parent: Block
     position: int
 
 
@@ -72,49 +63,34 @@ class Tree:
     ranges: dict[str, Range] = field(default_factory=dict)
     reads: dict[tuple[int, int], ReadItem] = field(default_factory=dict)
 
-    @staticmethod
-    def of(stream: ResolvedStream) -> "Tree":
-        """Loops are normalized to start at 0 with step 1."""
-        made = Tree(stream)
-        made._fill(made.root, stream.body, {})
-        return made
+    def __post_init__(self) -> None:
+        self._fill(self.root, self.stream.body)
 
-    def _fill(self, block: Block, nodes: tuple[ResolvedNode, ...], values: dict[str, Affine]) -> None:
+    def _fill(self, block: Block, nodes: tuple[ResolvedNode, ...]) -> None:
         for node in nodes:
             if isinstance(node, ResolvedInstr):
-                self._add_instr(block, node, values)
+                self._add_instr(block, InstrItem(node, block))
             elif node.extent:
                 loop = Block(node.var, node.extent, block, len(block.items))
                 self.ranges[node.var] = (0, node.extent - 1)
-                own = {node.var: Affine.variable(node.var) * node.step + node.start}
-                self._fill(loop, node.body, values if (node.start, node.step) == (0, 1) else {**values, **own})
+                self._fill(loop, node.body)
                 block.items.append(loop)
                 block.written |= loop.written
 
-    def _add_instr(self, block: Block, node: ResolvedInstr, values: dict[str, Affine]) -> None:
-        owner = InstrItem(node, block, {}, {})
-        for number, statement in enumerate(node.statements):
-            if isinstance(statement, Op):
-                for _, value in statement.attributes:
-                    if isinstance(value, Affine):
-                        owner.constants[number] = value.substitute(values) if values else value
-                continue
-            window = statement.window
-            if values:
-                window = window.with_offsets(lambda o: o.substitute(values))
-            owner.windows[number] = window
+    def _add_instr(self, block: Block, owner: InstrItem) -> None:
+        for number, statement in enumerate(owner.instr.statements):
             if isinstance(statement, Write):
-                block.items.append(WriteItem(owner, number, statement, window))
-                block.written.add(window.buffer)
-            else:
-                read = self.reads[id(owner), number] = ReadItem(owner, statement, window, block, len(block.items))
+                block.items.append(WriteItem(owner, number, statement))
+                block.written.add(statement.window.buffer)
+            elif isinstance(statement, Read):
+                read = self.reads[id(owner), number] = ReadItem(owner, statement, len(block.items))
                 block.items.append(read)
 
 
 def writes(loop: Block, buffer: str) -> Iterator[tuple[WriteItem, tuple[Block, ...]]]:
     """The writes to ``buffer`` inside ``loop`` with the loops around each, ``loop`` first, in textual order."""
     for item in loop.items:
-        if isinstance(item, WriteItem) and item.window.buffer == buffer:
+        if isinstance(item, WriteItem) and item.write.window.buffer == buffer:
             yield item, (loop,)
         elif isinstance(item, Block) and buffer in item.written:
             for write, inner in writes(item, buffer):

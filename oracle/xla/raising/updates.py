@@ -53,7 +53,7 @@ def old_contents(item: WriteItem) -> int | None:
     """The number of the statement of the write's instruction that reads what the write replaces, if there is just one.
     """
     found = [number for number, s in enumerate(item.owner.instr.statements[:item.statement])
-             if isinstance(s, Read) and item.owner.windows[number] == item.window]
+             if isinstance(s, Read) and s.window == item.write.window]
     return found[0] if len(found) == 1 else None
 
 

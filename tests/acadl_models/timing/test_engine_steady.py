@@ -61,7 +61,7 @@ def machine(*, banks: int = 1, depth: int = 4, slow: str | int = 3, last_bank: i
 
 
 def loop(var: str, extent: int, *body: ResolvedNode) -> ResolvedLoop:
-    return ResolvedLoop(var, 0, extent, 1, body)
+    return ResolvedLoop(var, extent, body)
 
 
 def long_stream(*body: ResolvedNode) -> ResolvedStream:

@@ -38,7 +38,7 @@ def at(address: Affine | int, count: int = 4) -> Window:
 
 
 def loop(var: str, extent: int, *body: ResolvedNode) -> ResolvedLoop:
-    return ResolvedLoop(var, 0, extent, 1, tuple(body))
+    return ResolvedLoop(var, extent, tuple(body))
 
 
 def stream(*body: ResolvedNode) -> ResolvedStream:

@@ -56,7 +56,7 @@ def memory(*, units: int = 1, **storage: Any) -> ArchitectureGraph:
 
 
 def loop(count: int, *body: ResolvedNode, var: str = "i") -> ResolvedLoop:
-    return ResolvedLoop(var, 0, count, 1, body)
+    return ResolvedLoop(var, count, body)
 
 
 def test_a_request_moves_its_words_in_its_last_beats() -> None:

@@ -107,7 +107,7 @@ def alu(**unit: object) -> ArchitectureGraph:
 
 def measured(graph: ArchitectureGraph, count: int, attribute: Affine) -> Energy:
     body = instr("op", attributes={"n": attribute})
-    resolved = stream(ResolvedLoop("i", 0, 7, 1, (ResolvedLoop("j", 0, count, 1, (body,)),)))
+    resolved = stream(ResolvedLoop("i", 7, (ResolvedLoop("j", count, (body,)),)))
     return energy(bind(graph, resolved), simulate(graph, resolved))
 
 
@@ -147,10 +147,10 @@ def test_units_that_share_instructions_of_different_cost_are_refused() -> None:
             after(fetch, FunctionalUnit(name, to_process={"op", "other"}, joules_per_operation=cost), name=f"ex_{name}")
 
     graph = create_ag(build())
-    resolved = stream(ResolvedLoop("i", 0, 9, 1, (instr("op"), instr("other"))))
+    resolved = stream(ResolvedLoop("i", 9, (instr("op"), instr("other"))))
     with pytest.raises(GraphError, match="a \\(FunctionalUnit\\): its energy is not determined: it shares op, other"):
         energy(bind(graph, resolved), simulate(graph, resolved))
-    alone = stream(ResolvedLoop("i", 0, 9, 1, (instr("op"),)))
+    alone = stream(ResolvedLoop("i", 9, (instr("op"),)))
     found = energy(bind(graph, alone), simulate(graph, alone))
     assert found.joules == 9 and {o.name for o in found.objects} == {"a", "b"}
 
@@ -162,8 +162,8 @@ def test_graphs_without_figures_have_no_energy() -> None:
 
 
 def test_sums_of_long_nests_are_made_in_pieces() -> None:
-    resolved = stream(ResolvedLoop("i", 0, 1500, 1, (ResolvedLoop("j", 5, 1505, 1, (
-        instr("op", attributes={"n": Affine.variable("i") * 2 + Affine.variable("j")}),)),)))
+    resolved = stream(ResolvedLoop("i", 1500, (ResolvedLoop("j", 1500, (
+        instr("op", attributes={"n": Affine.variable("i") * 2 + Affine.variable("j") + 5}),)),)))
     program = bind(alu(), resolved)
     (static,) = program.instructions
     expected = sum(2 * i + j for i in range(1500) for j in range(5, 1505))

@@ -72,7 +72,7 @@ def machine(
 def countdown() -> ResolvedStream:
     """A loop whose attribute ``left`` is 0 in the last iteration."""
     body = instr("op", reads=(window("mem", 0),), attributes={"left": Affine.of("i") * -1 + (LENGTH - 1)})
-    return stream(ResolvedLoop("i", 0, LENGTH, 1, (body,)))
+    return stream(ResolvedLoop("i", LENGTH, (body,)))
 
 
 @pytest.mark.parametrize(

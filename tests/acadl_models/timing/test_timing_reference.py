@@ -41,7 +41,7 @@ I = Affine.variable("i")
 
 
 def loop(count: int, *body: ResolvedNode) -> ResolvedLoop:
-    return ResolvedLoop("i", 0, count, 1, body)
+    return ResolvedLoop("i", count, body)
 
 
 def run(graph: ArchitectureGraph, program: ResolvedStream) -> tuple[TimingResult, list[InstanceLog]]:
@@ -444,7 +444,7 @@ def test_bad_latencies(graph: ArchitectureGraph, message: str) -> None:
 
 
 def test_numbers_beyond_the_machine_words_of_the_engine_are_refused() -> None:
-    loop = ResolvedLoop("i", 0, 4, 1, (instr("op", attributes={"n": "i"}),))
+    loop = ResolvedLoop("i", 4, (instr("op", attributes={"n": "i"}),))
     with pytest.raises(GraphError, match=r"fu .*: latency .* needs numbers of more than 62 bits for 'op'"):
         simulate(alu(latency="1 + n * 999999999999 * 999999999999"), stream(loop))
 

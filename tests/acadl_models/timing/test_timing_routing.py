@@ -79,9 +79,8 @@ def random_body(r: Random, around: tuple[str, ...] = ()) -> tuple[ResolvedNode, 
     for k in range(r.randint(1, 2)):
         if len(around) < 3 and r.random() < 0.7:
             var = f"v{'_'.join(around)}{k}"
-            start, step = r.choice(((0, 1), (0, 1), (3, -1), (0, 2)))
             extent = r.choice((1, 2, 3, 4, 6))
-            found.append(ResolvedLoop(var, start, start + extent * step, step, random_body(r, (*around, var))))
+            found.append(ResolvedLoop(var, extent, random_body(r, (*around, var))))
         else:
             found.append(instr(
                 r.choice("ab"), reads=(_window(r, around),) * r.randint(0, 1), writes=(_window(r, around),),
@@ -110,7 +109,7 @@ def enumerated(
         if isinstance(node, ResolvedInstr):
             yield node, values
         else:
-            for value in range(node.start, node.stop, node.step):
+            for value in node.values:
                 yield from enumerated(node.body, {**values, node.var: value})
 
 
@@ -195,7 +194,7 @@ def _lanes(count: int, *, width: int = 1) -> ArchitectureGraph:
 def _nest(row: Affine, *extents: tuple[str, int]) -> ResolvedStream:
     node: ResolvedNode = instr("op", writes=(window("regs", row),))
     for var, extent in reversed(extents):
-        node = ResolvedLoop(var, 0, extent, 1, (node,))
+        node = ResolvedLoop(var, extent, (node,))
     return stream(node)
 
 
@@ -238,7 +237,7 @@ def test_instances_that_no_unit_takes_are_named() -> None:
 
     machine()
     message = r"no unit processes 'op' where i=1: .*unit1 \(FunctionalUnit\) has no edge WRITE_DATA unit1 -> file1"
-    read_write = ResolvedLoop("i", 0, 2, 1, (instr("op", reads=(window("regs", I),), writes=(window("regs", I),)),))
+    read_write = ResolvedLoop("i", 2, (instr("op", reads=(window("regs", I),), writes=(window("regs", I),)),))
     with pytest.raises(GraphError, match=message):
         bind(create_ag(), stream(read_write))
 

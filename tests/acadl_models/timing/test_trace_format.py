@@ -85,7 +85,7 @@ def billions() -> tuple[Any, ResolvedStream]:
         after(stage, FunctionalUnit("fu", to_process={"op"}, latency="3 + n % 2"))
 
     body = instr("op", attributes={"n": Affine.variable("j")})
-    outer = ResolvedLoop("i", 0, 2_000_000, 1, (ResolvedLoop("j", 0, 2_000, 1, (body,)),))
+    outer = ResolvedLoop("i", 2_000_000, (ResolvedLoop("j", 2_000, (body,)),))
     return create_ag(build()), stream(outer)
 
 

@@ -202,7 +202,7 @@ def test_commands_in_any_order_equal_the_model(dim: int, seed: int) -> None:
     model = Model(dim, hbm.copy(), machine.buffers["spad"].copy(), acc.copy())
     for mnemonic, attributes in flat_trace(s):
         with np.errstate(all="ignore"):
-            machine.step(mnemonic, attributes, {})
+            machine.unit(mnemonic, tuple(attributes)).run(tuple(attributes.values()), {})
         model.step(mnemonic, attributes)
     np.testing.assert_array_equal(hbm, model.hbm)
     np.testing.assert_array_equal(machine.buffers["acc"], model.acc)

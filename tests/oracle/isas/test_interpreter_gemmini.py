@@ -166,7 +166,7 @@ def both(s: Stream, dim: int, seed: int) -> tuple[State, Model]:
     machine.buffers["pe"][...] = 0
     model = Model(dim, hbm.copy(), machine.buffers["spad"].copy(), machine.buffers["acc"].copy())
     for mnemonic, attributes in flat_trace(s):
-        machine.step(mnemonic, attributes, {})
+        machine.unit(mnemonic, tuple(attributes)).run(tuple(attributes.values()), {})
         model.step(mnemonic, attributes)
     return State(machine.buffers, hbm, machine.registers()), model
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from archloom.oracle.taidl.operators.base import Shaped
+from archloom.oracle.resolved import Shaped
 from archloom.oracle.taidl.operators.carriers import carried, elements
 from archloom.oracle.taidl.types import TYPES, as_codes, element_type, limits, numpy_dtype
 from tests.support.examples import every

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archloom.oracle.taidl.operators.base import Shaped
+from archloom.oracle.resolved import Shaped
 from archloom.oracle.taidl.types import numpy_dtype
 from tests.support.examples import every, examples
 from tests.support.oracle.operator_cases import Case, equal

@@ -11,7 +11,7 @@ from archloom.oracle import interpreter, taidl
 from archloom.oracle.assembly import parse
 from archloom.oracle.errors import ArchloomError, InputError, TaidlError
 from archloom.oracle.taidl.printer import print_isa
-from archloom.oracle.taidl.types import TYPES, byte_count, of_numpy
+from archloom.oracle.taidl.types import TYPES, byte_count, of_numpy, to_bytes
 from archloom.oracle.xla import compile_stream
 from tests.support.oracle.agreement import agree, isa_of, loaded, stored
 from tests.support.oracle.operator_cases import equal, tensor
@@ -159,7 +159,7 @@ def test_tensors_of_every_width_lie_packed_in_hbm(name: str) -> None:
     x = tensor((count,), dtype, 1)
     found = agree(stream, isa_of(text), {"X": x})["Y"]
     assert equal(found, x[::-1].copy(), dtype).all()
-    assert interpreter.to_bytes(x).size == size
+    assert to_bytes(x).size == size
 
 
 def test_the_first_of_two_nibbles_is_the_lower() -> None:

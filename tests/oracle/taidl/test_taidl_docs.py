@@ -11,7 +11,8 @@ import pytest
 from archloom.oracle import taidl
 from archloom.oracle.interpreter import run_state
 from archloom.oracle.stream import HbmTensor, Instr, Stream
-from archloom.oracle.taidl.operators import OPCODES, table
+from archloom.oracle.taidl.operators import OPCODES
+from archloom.oracle.taidl.operators.base import Attribute
 from archloom.oracle.taidl.parser import parse
 from archloom.oracle.taidl.types import TYPES
 
@@ -36,8 +37,17 @@ def test_the_builder_prints_what_the_page_shows(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == shown
 
 
+def shown(a: Attribute) -> str:
+    """An attribute with its default in parentheses."""
+    default = "" if a.default is None else " (none)" if a.default == () else f" ({a.default})"
+    return f"`{a.name}`{default}" + (f": {', '.join(a.words)}" if a.words else "")
+
+
 def test_the_table_of_operators_is_that_of_the_code() -> None:
-    assert table.operators() in TEXT
+    lines = ["| operator | operands | attributes | meaning |", "|---|---|---|---|"]
+    lines += [f"| `{op.name}` | {op.arity} | {', '.join(map(shown, op.attributes))} | {op.doc} |"
+              for op in OPCODES.values()]
+    assert "\n".join(lines) in TEXT
 
 
 def test_every_operator_says_what_it_does() -> None:

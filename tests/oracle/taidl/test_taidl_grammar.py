@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from archloom.oracle.errors import TaidlError
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.parser import parse
-from archloom.oracle.taidl.printer import print_statement
 from tests.support.examples import examples
 from tests.support.oracle import lark_parser
-from tests.support.oracle.taidl_trees import TPU, statements
+from tests.support.oracle.taidl_trees import TPU, printed, statements
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted([*ROOT.glob("src/archloom/oracle/isas/*.taidl"), *ROOT.glob("tests/data/taidl*/*.taidl")])
@@ -48,8 +47,7 @@ def test_whole_descriptions(text: str) -> None:
 @given(st.lists(statements, max_size=3).map(tuple))
 @examples(21, 300)
 def test_random_statements(tree: tuple[ast.Statement, ...]) -> None:
-    text = "isa t; [i](a) {\n" + "\n".join(print_statement(s) for s in tree) + "\n}"
-    assert parse(text) == lark_parser.parse(text)
+    assert parse(printed(tree)) == lark_parser.parse(printed(tree))
 
 
 @given(st.lists(st.tuples(st.sampled_from(["drop", "swap", "copy", "insert"]), st.integers(0, len(TOKENS) - 1),

@@ -14,7 +14,8 @@ from archloom.oracle.resolved import Buffer
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.inline import inline
 from archloom.oracle.taidl.parser import parse
-from archloom.oracle.taidl.printer import print_isa, print_statement
+from archloom.oracle.taidl.printer import print_isa
+from tests.support.oracle.taidl_trees import printed
 
 
 def test_gemmini_with_its_defaults() -> None:
@@ -62,7 +63,7 @@ def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
 
 def inlined(text: str) -> list[str]:
     isa = parse(text)
-    return [line for s in inline(isa, isa.instructions[0]) for line in print_statement(s).splitlines()]
+    return [line[4:] for line in printed(inline(isa, isa.instructions[0])).splitlines()[4:-1]]
 
 
 def test_defs_are_put_in_place_with_names_of_their_own() -> None:

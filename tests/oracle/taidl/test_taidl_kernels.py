@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from archloom.oracle.resolved import TensorType
 from archloom.oracle.taidl.operators import OPCODES, fault
-from archloom.oracle.taidl.operators.base import Shaped
 from archloom.oracle.taidl.types import TYPES, numpy_dtype
 from tests.support.examples import examples
 
@@ -21,9 +21,9 @@ def run(opcode: str, shape: tuple[int, ...], dtype: str, *operands: Any, **attri
     """The kernel's result, after the type rule has accepted it, with shape and dtype checked."""
     values = {a.name: attributes.get(a.name, a.default) for a in OPCODES[opcode].attributes} | attributes
     names = {numpy_dtype(n): n for n in TYPES}
-    types = [Shaped(x.shape, names[x.dtype]) for x in operands]
-    assert fault(opcode, Shaped(shape, dtype), types, values) is None
-    result = np.asarray(OPCODES[opcode].kernel(shape, numpy_dtype(dtype), operands, values))
+    types = [TensorType(x.shape, names[x.dtype]) for x in operands]
+    assert fault(opcode, TensorType(shape, dtype), types, values) is None
+    result = np.asarray(OPCODES[opcode].kernel(TensorType(shape, dtype), operands, values, [t.dtype for t in types]))
     assert result.shape == shape and result.dtype == numpy_dtype(dtype)
     return result
 

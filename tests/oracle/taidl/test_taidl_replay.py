@@ -69,8 +69,8 @@ def test_played_instances_equal_executed_ones() -> None:
     total = 0
     for at in (3, 5, 0, 60 - 3, 5):
         fresh = Machine(COPY, {"hbm": hbm, "b": machine.buffers["b"].copy()})
-        fresh.step("i", {"at": at, "n": 3}, {})
-        machine.step("i", {"at": at, "n": 3}, {})
+        fresh.unit("i", ("at", "n")).run((at, 3), {})
+        machine.unit("i", ("at", "n")).run((at, 3), {})
         total += 3
         np.testing.assert_array_equal(machine.buffers["b"], fresh.buffers["b"])
         np.testing.assert_array_equal(machine.buffers["b"][0, :3], -values[at:at + 5:2])
@@ -81,11 +81,11 @@ def test_recordings_are_used_and_bounds_still_hold() -> None:
     isa = made("%x:{n}xi8 <- $hbm[at + {n : 2}]; %z:1x{n}xi8 = reshape(%x); %z -> $b[0, 0:n];")
     _, machine = start(Stream("t", (), (), (), 64, (), "s"), isa, {})
     for at in (0, 10, 59):
-        machine.step("i", {"at": at, "n": 3}, {})
+        machine.unit("i", ("at", "n")).run((at, 3), {})
     assert len(machine.unit("i", ("at", "n")).recordings) == 1
     for at in (60, -1):
         with pytest.raises(StreamError, match=rf"instruction 3, i\(at={at}, n=3\): .* outside of an axis of extent 64"):
-            machine.step("i", {"at": at, "n": 3}, {})
+            machine.unit("i", ("at", "n")).run((at, 3), {})
 
 
 def test_a_register_that_changed_makes_another_instance() -> None:
@@ -108,8 +108,8 @@ def test_a_machine_is_freed_without_the_collector() -> None:
     gc.disable()
     try:
         _, machine = start(Stream("t", (), (), (), 64, (), "s"), isa, {})
-        machine.step("i", {"at": 0, "n": 2}, {})
-        machine.step("i", {"at": 0, "n": 2}, {})
+        machine.unit("i", ("at", "n")).run((0, 2), {})
+        machine.unit("i", ("at", "n")).run((0, 2), {})
         watched = weakref.ref(machine.buffers["b"])
         del machine
         assert watched() is None

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from archloom.oracle.taidl.fused import fma
-from archloom.oracle.taidl.operators.fused_jax import fma as lowered
+from archloom.oracle.taidl.operators.carriers import fma as lowered
+from archloom.oracle.taidl.operators.numbers import fma
 
 PATTERNS = (0, 1, 0x7FFFFF, 0x800000, 0xFFFFFF, 0x1F000000, 0x20000001, 0x33800000, 0x34000000, 0x3F800000, 0x7F7FFFFF,
             0x7F800000, 0x7FC00000)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Window, WindowDim
-from archloom.oracle.xla.notation.refusals import Unraisable
+from archloom.oracle.xla.notation.limits import Unraisable
 from archloom.oracle.xla.raising.match import exact_range, match
 from tests.support.examples import examples
 

@@ -14,7 +14,7 @@ from archloom.oracle.errors import InputError, StreamError
 from archloom.oracle.stream import HbmTensor, Stream
 from archloom.oracle.xla import compile_stream
 from archloom.oracle.xla.executables import Unloadable, load
-from archloom.oracle.xla.notation.refusals import Exhausted, Unraisable
+from archloom.oracle.xla.notation.limits import Exhausted, Unraisable
 from tests.support.oracle import gemmini_streams as g
 
 

@@ -56,7 +56,7 @@ def kernel(tmp_path: Path, mnemonic: str, rows: int, at: tuple[int, ...]) -> Ker
 
 
 def loops(nodes: Sequence[ResolvedNode]) -> list[object]:
-    return [(n.stop, loops(n.body)) for n in nodes if isinstance(n, ResolvedLoop)]
+    return [(n.extent, loops(n.body)) for n in nodes if isinstance(n, ResolvedLoop)]
 
 
 @pytest.mark.parametrize("rows", [4, 7, 50])

@@ -15,8 +15,8 @@ from archloom.oracle import interpreter, taidl
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Stream
 from archloom.oracle.xla import compile_stream
+from archloom.oracle.xla.border import take_out
 from archloom.oracle.xla.notation.variables import BIT_PATTERNS
-from archloom.oracle.xla.scalars import take_out
 from archloom.uma_targets.gemmini.emit import GemminiEmitter
 
 ISA = taidl.load("gemmini", dim=4)

@@ -15,7 +15,7 @@ from archloom.oracle.resolved import Op, ResolvedLoop, ResolvedNode
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Stream
 from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.xla.oracle import compile_stream
-from archloom.oracle.xla.raising.strips import in_strips
+from archloom.oracle.xla.raising.rings import in_strips
 from tests.support.examples import examples
 
 SLOTS = """

@@ -237,6 +237,8 @@ class _StreamMaker:
         self.rows = rows
         self.buffers = list(graph.buffers)
         self.loops = 0
+        self.counted: dict[str, Affine] = {}
+        """What the variable of each loop stands for: not all count from 0 by ones."""
         self.instructions = 0
 
     def node(self, around: tuple[ResolvedLoop, ...], budget: int, depth: int) -> tuple[ResolvedNode, int]:
@@ -245,7 +247,8 @@ class _StreamMaker:
             return self.instruction(around), 1
         extent = r.randint(1, min(budget // 2, r.choice((3, 8, 40))))
         start, step = r.choice(((0, 1), (0, 1), (2, 3), (5, -1)))
-        frame = ResolvedLoop(f"v{self.loops}", start, start + extent * step, step, ())
+        frame = ResolvedLoop(f"v{self.loops}", extent, ())
+        self.counted[frame.var] = Affine.variable(frame.var) * step + start
         self.loops += 1
         body: list[ResolvedNode] = []
         inside = 0
@@ -253,7 +256,7 @@ class _StreamMaker:
             node, count = self.node((*around, frame), budget // extent - inside, depth - 1)
             body.append(node)
             inside += count
-        return ResolvedLoop(frame.var, frame.start, frame.stop, frame.step, tuple(body)), inside * extent
+        return ResolvedLoop(frame.var, extent, tuple(body)), inside * extent
 
     def instruction(self, around: tuple[ResolvedLoop, ...]) -> ResolvedInstr:
         r = self.r
@@ -291,14 +294,9 @@ class _StreamMaker:
             return Affine(r.randrange(size))
         total = Affine(r.randrange(size))
         for loop in r.sample(around, r.randint(1, len(around))):
-            term = Affine.variable(loop.var)
+            term = self.counted[loop.var]
             kind = r.randrange(4)
             term = term % r.randint(2, 4) if kind == 0 else term // r.randint(2, 3) if kind == 1 else term
             total = total + term * r.choice((1, 1, 2, 4, -1))
-        low, high = total.range({x.var: _bounds(x) for x in around})
+        low, high = total.range({x.var: x.bounds for x in around})
         return total if low >= 0 and high < size else total % size
-
-
-def _bounds(loop: ResolvedLoop) -> tuple[int, int]:
-    last = loop.start + (loop.extent - 1) * loop.step
-    return min(loop.start, last), max(loop.start, last)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle.resolved import Shaped, TensorType
 from archloom.oracle.taidl.operators import OPCODES, fault
-from archloom.oracle.taidl.operators.base import Shaped
 from archloom.oracle.taidl.operators.carriers import carried, elements
 from archloom.oracle.taidl.types import TYPES, as_codes, element_type, numpy_dtype
 
@@ -62,8 +62,7 @@ class Case:
     def values(self) -> dict[str, Any]:
         """All attributes, defaults included."""
         op = OPCODES[self.opcode]
-        full: dict[str, Any] = {a.name: a.default for a in op.attributes} | dict(self.attributes)
-        return full | ({"types": (self.result.dtype, *(x.dtype for x in self.operands))} if op.typed else {})
+        return {a.name: a.default for a in op.attributes} | dict(self.attributes)
 
     @property
     def complaint(self) -> str | None:
@@ -74,9 +73,10 @@ class Case:
 
     def kernel(self, operands: Sequence[np.ndarray]) -> np.ndarray:
         """What the interpreter computes."""
-        shape = tuple(map(int, self.result.shape))
+        result = TensorType(tuple(map(int, self.result.shape)), self.result.dtype)
+        types = [x.dtype for x in self.operands]
         with np.errstate(all="ignore"):
-            return np.asarray(OPCODES[self.opcode].kernel(shape, numpy_dtype(self.result.dtype), operands, self.values))
+            return np.asarray(OPCODES[self.opcode].kernel(result, operands, self.values, types))
 
     def lowered(self, carriers: Sequence[Any]) -> Any:
         """What JAX computes, on carriers."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from archloom.oracle.taidl.operators.base import Shaped
+from archloom.oracle.resolved import Shaped
 from archloom.oracle.taidl.types import TYPES, element_type, storage_bits
 from archloom.oracle.xla.border import CROSSING
 from tests.support.oracle import random_storage as storage

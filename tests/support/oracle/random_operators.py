@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable
 from functools import cache
 
+from archloom.oracle.resolved import Dim, Shaped
 from archloom.oracle.taidl.operators import OPCODES
-from archloom.oracle.taidl.operators.base import Dim, Shaped
 from archloom.oracle.taidl.types import element_type, limits
 from tests.support.oracle.operator_cases import Case
 from tests.support.oracle.random_scope import MOST_ELEMENTS, Scope, fixed

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from archloom.oracle.taidl.operators.base import Dim, Shaped
+from archloom.oracle.resolved import Dim, Shaped
 from archloom.oracle.taidl.types import element_type
 
 if TYPE_CHECKING:

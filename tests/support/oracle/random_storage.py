@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from archloom.oracle.taidl.operators.base import Dim, Shaped
+from archloom.oracle.resolved import Dim, Shaped
 from archloom.oracle.taidl.types import element_type, storage_bits
 from tests.support.oracle.random_scope import Scope, fixed, has_nan
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from archloom.oracle.resolved import Op, Read, ResolvedInstr, ResolvedNode, ResolvedStream, Window
+from archloom.oracle.resolved import Op, Read, ResolvedInstr, ResolvedNode, ResolvedStream, Window, Write
 from archloom.oracle.taidl.operators import OPCODES
-from archloom.oracle.taidl.types import numpy_dtype
 
 
 def execute(resolved: ResolvedStream, buffers: dict[str, np.ndarray]) -> None:
@@ -21,7 +20,7 @@ def _nodes(nodes: tuple[ResolvedNode, ...], values: dict[str, int], buffers: dic
         if isinstance(node, ResolvedInstr):
             _instr(node, values, buffers)
         else:
-            for i in range(node.start, node.stop, node.step):
+            for i in node.values:
                 _nodes(node.body, {**values, node.var: i}, buffers)
 
 
@@ -31,9 +30,9 @@ def _instr(instr: ResolvedInstr, values: Mapping[str, int], buffers: dict[str, n
         if isinstance(s, Op):
             attributes = {k: v.evaluate(values) if hasattr(v, "evaluate") else v for k, v in s.attributes}
             operands = [tensors[o] for o in s.operands]
-            tensors[s.dst] = np.asarray(
-                OPCODES[s.opcode].kernel(s.type.shape, numpy_dtype(s.type.dtype), operands, attributes)
-            )
+            given = {t.dst: t.type.dtype for t in instr.statements if not isinstance(t, Write)}
+            types = [given[o] for o in s.operands]
+            tensors[s.dst] = np.asarray(OPCODES[s.opcode].kernel(s.type, operands, attributes, types))
             assert tensors[s.dst].shape == s.type.shape
         elif isinstance(s, Read):
             tensors[s.dst] = buffers[s.window.buffer][_index(s.window, values, buffers)].copy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.printer import print_isa
 
 TPU = """
 isa tpu
@@ -23,6 +24,11 @@ occupancy = occupancy + 1;
 push      = (push + 1) % 4;
 """
 """Figures 4 and 6 of the paper as printed."""
+
+
+def printed(tree: tuple[ast.Statement, ...]) -> str:
+    """A description with the statements as the body of its only instruction."""
+    return print_isa(ast.IsaDef("t", instructions=(ast.InstructionDecl("i", ("a", "b", "C", "H", "W"), tree),)))
 
 
 leaves = st.one_of(

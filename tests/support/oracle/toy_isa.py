@@ -81,8 +81,7 @@ def outline(resolved: ResolvedStream, register: str | None = None) -> str:
 
     def node(n: ResolvedNode) -> str:
         if isinstance(n, ResolvedLoop):
-            assert (n.start, n.step) == (0, 1)
-            return f"{n.var}<{n.stop}({' '.join(map(node, n.body))})"
+            return f"{n.var}<{n.extent}({' '.join(map(node, n.body))})"
         return n.mnemonic + value(n)
 
     return " ".join(map(node, resolved.body))
