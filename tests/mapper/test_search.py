@@ -25,7 +25,7 @@ from archloom.uma_targets.gemmini.emit_gemm import GemmEmission
 from archloom.uma_targets.gemmini.space import ACC, SPAD
 from archloom.uma_targets.gemmini.target import GEMMINI
 from benchmarks.mapper.exhaustive import exhaustive
-from tests.support.examples import every, often
+from tests.support.examples import every, often, slow
 from tests.support.mapper import mapped
 
 PLAIN = Epilogue(True, 0.5, True, "int8")
@@ -53,7 +53,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     KEPT.forget()
 
 
-@pytest.mark.parametrize("dataflow", ["auto", "ws", "os"])
+@pytest.mark.parametrize("dataflow", ["auto", "ws", slow("os")])
 @pytest.mark.parametrize("name", every(2, WORKLOADS))
 def test_found_streams_compute_the_operator(name: str, dataflow: str) -> None:
     workload = WORKLOADS[name]
@@ -109,7 +109,7 @@ def test_estimates_rank_like_simulations(name: str) -> None:
     assert np.corrcoef(*ranks)[0, 1] > 0.95
 
 
-@pytest.mark.parametrize("dim", [4, 8, 16, 64])
+@pytest.mark.parametrize("dim", [4, slow(8), 16, slow(64)])
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_rows_that_the_space_counts_are_those_that_the_emission_uses(name: str, dim: int) -> None:
     """Every candidate that is kept can be emitted, and a sample needs exactly the rows that the space says."""

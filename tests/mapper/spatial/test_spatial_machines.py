@@ -104,6 +104,7 @@ def test_tiles_of_one_channel_follow_one_another() -> None:
     assert found[four, 5] < 1.35 * found[one, 5]
 
 
+@pytest.mark.slow
 def test_many_cores_repeat_with_channels_as_without() -> None:
     """More instances in flight than the longest requests of all would leave room for in a state of the engine."""
     work = Attention.of(16, 64, 512, 32)

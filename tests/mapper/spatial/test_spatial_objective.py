@@ -30,7 +30,7 @@ from archloom.mapper.spatial.timing import simulated
 from archloom.mapper.spatial.workloads import AnyWork, emitted, kind_of, planned, search, search_workload
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.cli import main
-from tests.support.examples import every
+from tests.support.examples import every, slow
 
 GEMM = TileGemm(8, 8, 8)
 
@@ -79,7 +79,7 @@ def test_estimated_energies_are_those_that_are_measured(name: str) -> None:
     np.testing.assert_allclose(expected, real, rtol=1e-9)
 
 
-@pytest.mark.parametrize("work", [GEMM, CONVOLUTION, Attention(2, 300, 300, 32, 2, 10)], ids=str)
+@pytest.mark.parametrize("work", [GEMM, slow(CONVOLUTION), slow(Attention(2, 300, 300, 32, 2, 10))], ids=str)
 def test_estimated_energies_rank_plans_as_measured_ones_do(work: AnyWork) -> None:
     expected, real = energies(work, 10)
     first, second = (np.argsort(np.argsort(values, kind="stable")) for values in (expected, real))

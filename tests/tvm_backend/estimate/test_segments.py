@@ -23,6 +23,7 @@ from archloom.tvm_backend.targets.choice import choose, named_options
 from examples import nas_space
 from examples.nas_space import Space, Stage
 from examples.onnx_graph import OnnxGraph
+from tests.support.examples import slow
 from tests.support.tvm_backend.networks import residual_cnn
 from tests.support.tvm_backend.small_networks import float_cnn
 
@@ -90,7 +91,7 @@ def test_the_report_is_that_of_the_whole_network(make: Callable[[], onnx.ModelPr
     assert found == whole and whole.cycles > 0
 
 
-@pytest.mark.parametrize("target", ["eyeriss", "tpu_v1", "gamma"])
+@pytest.mark.parametrize("target", [slow("eyeriss"), "tpu_v1", "gamma"])
 def test_targets_that_leave_convolutions_or_sums_to_the_host(target: str) -> None:
     found, whole = both(pooled(), request_of(target))
     assert found in (None, whole) and whole.cycles > 0

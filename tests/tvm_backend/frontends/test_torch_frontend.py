@@ -79,6 +79,7 @@ def test_an_encoder_and_a_decoder() -> None:
         np.testing.assert_allclose(found, module(*inputs).numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_boolean_arithmetic() -> None:
     class Positions(nn.Module):
         def forward(self, ids: torch.Tensor) -> torch.Tensor:
