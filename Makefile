@@ -1,10 +1,11 @@
-# Every target sets up .venv by itself and does nothing again while it is current. The set-up ends by compiling the
-# timing engine and Graphviz, so that no later command waits for them.
+# Every target sets up .venv by itself and does nothing again while it is current. `setup` and `demo` also compile the
+# timing engine and Graphviz, so that no later command waits for them; tests do so while others run.
 # PYTHON: the interpreter (3.11 or newer). PIP_FLAGS: more flags for pip, e.g. an index with CPU builds of torch.
 PYTHON ?= python3
 PIP_FLAGS ?=
 VENV := .venv
 PY := $(VENV)/bin/python
+INSTALLED := $(VENV)/archloom.installed
 STAMP := $(VENV)/archloom.stamp
 DOCS_STAMP := $(VENV)/archloom-docs.stamp
 
@@ -22,9 +23,12 @@ help:
 
 setup: $(STAMP)
 
-$(STAMP): setup.cfg pyproject.toml constraints.txt
+$(INSTALLED): setup.cfg pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile $(PIP_FLAGS) -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(STAMP): $(INSTALLED)
 	$(PY) -c "from archloom.acadl_models.timing.engine import warmup; warmup()"
 	$(PY) -c "from archloom.acadl_models.acadl.graphviz import warmup; warmup()"
 	@touch $@
@@ -36,13 +40,13 @@ $(DOCS_STAMP): $(STAMP)
 demo: $(STAMP)
 	$(PY) examples/demo.py
 
-test: $(STAMP)
+test: $(INSTALLED)
 	$(PY) -m pytest -q -n 2 --dist worksteal -m "not slow"
 
 test-slow: $(STAMP)
 	$(PY) -m pytest -q -n 2 --dist worksteal --hypothesis-profile=thorough
 
-lint: $(STAMP)
+lint: $(INSTALLED)
 	$(PY) -m ruff check .
 	$(PY) -m mypy --num-workers 2
 	$(VENV)/bin/lint-imports --no-cache

@@ -3,6 +3,7 @@
 ``--hypothesis-profile=thorough`` tries them with many (`tests/support/examples.py`).
 """
 
+import gc
 import os
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from hypothesis import settings
 from tests.support.examples import THOROUGH
 
 os.environ.setdefault("ARCHLOOM_CACHE_DIR", str(Path(__file__).parent.parent / "build" / "test-cache"))
+
+# millions of objects of libraries stay: looking at them again and again took an eighth of the time
+gc.set_threshold(200_000, 100, 100)
 
 settings.register_profile("quick", deadline=None)
 settings.register_profile(THOROUGH, deadline=None, print_blob=True)

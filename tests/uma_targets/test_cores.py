@@ -312,6 +312,7 @@ def test_two_products_are_two_layers_where_one_is_not_faster(l1_bytes: int, why:
     close(compiled(x), network(x))
 
 
+@pytest.mark.slow
 def test_what_is_read_elsewhere_is_kept_between_two_products() -> None:
     network, x = FeedForward(shown=True).eval(), torch.randn(2, 30, 256)
     compiled = archloom.compile(network, "mesh", {"x": 2, "y": 2}, example_inputs=x)

@@ -162,6 +162,7 @@ def test_the_cost_model_ranks_plans_as_the_simulation_does(chain: Chain) -> None
     assert np.corrcoef(*ranks)[0, 1] > 0.9
 
 
+@pytest.mark.slow
 def test_the_search_finds_the_best_of_all_plans() -> None:
     graph, chain = wormhole(rows=1, columns=2, sums=8, stats=32, l1_bytes=2048 * 42), Chain(40, 40, 160, 40, "relu")
     machine = Machine.of(graph)

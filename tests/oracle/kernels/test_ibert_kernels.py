@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.oracle.oracle_suites.ibert import native
 from examples.ibert_kernels import Encoder, Scales, Size, gelu, main, norm, scores, shares
-from tests.support.examples import slow
+from tests.support.examples import every, slow
 from tests.support.oracle import ibert_model as ibert
 
 ROOT = Path(__file__).parents[3]
@@ -41,7 +41,7 @@ def by_the_paper(size: Size, x: np.ndarray, *weights: np.ndarray) -> np.ndarray:
     return made
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s.sequence}x{s.width}x{s.inner}_h{s.heads}_dim{s.dim}")
+@pytest.mark.parametrize("size", every(2, SIZES), ids=lambda s: f"{s.sequence}x{s.width}x{s.inner}_h{s.heads}_dim{s.dim}")
 def test_encoder(size: Size) -> None:
     import jax
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import onnxruntime
+import pytest
 from onnx import helper
 
 from archloom import load
@@ -21,6 +22,7 @@ def same_as_onnxruntime(model: onnx.ModelProto, reference: onnx.ModelProto) -> N
     np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_operator_that_onnx_defines_by_others() -> None:
     net = Net()
     model = net.model(net.node("Celu", [net.dense(net.input("x", 2, 4), "dense", 4, 3)], "celu", alpha=0.5))

@@ -128,6 +128,7 @@ def test_unsigned_bytes(form: QuantFormat, weights: QuantType, tmp_path: Path) -
         assert part.offloaded_macs_share == 1.0
 
 
+@pytest.mark.slow
 def test_streams_artifact_and_check(tmp_path: Path) -> None:
     """The streams store sums that the interpreter stores, too; an artifact keeps what the host does with them."""
     floats = residual_cnn()
