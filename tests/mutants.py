@@ -88,7 +88,7 @@ COMPARISONS = {
     ast.NotEq: ("!=", "=="), ast.Is: ("is", "is not"), ast.IsNot: ("is not", "is"), ast.In: ("in", "not in"),
     ast.NotIn: ("not in", "in"),
 }
-LEAST_LIMIT, TIMES = 120.0, 6.0
+LEAST_LIMIT, TIMES = 120.0, 3.0
 """Seconds that tests of a mutant may take: so many, or so many times what they take without a change."""
 
 
