@@ -154,6 +154,7 @@ def test_onnx_networks_bring_it_too(name: str) -> None:
     assert sum(op.startswith("attention") for op in layers) == 1
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_two_products_with_the_hosts_softmax_and_the_reason_is_given() -> None:
     for name in ("fused, causal", "scaled after"):
         module, inputs = network(name)

@@ -21,7 +21,6 @@ from archloom.oracle.errors import MappingError, TargetError
 from archloom.tvm_backend.artifact import workload_json
 from archloom.tvm_backend.host.conversions import conversions
 from archloom.uma_targets.cores.target import Wormhole
-from tests.support.examples import slow
 
 SMALL: Mapping[str, Mapping[str, Any]] = {
     "wormhole": {"rows": 2, "columns": 2}, "mesh": {"x": 2, "y": 1}, "triple_ring": {"columns": 2, "rows": 2},
@@ -150,8 +149,8 @@ class Transformer(nn.Module):
         return x + self.down(F.gelu(self.up(self.norm(x))))
 
 
-@pytest.mark.parametrize(
-    "numbers", [torch.float32, slow(torch.float16)], ids=["float32", "float16"])
+@pytest.mark.slow
+@pytest.mark.parametrize("numbers", [torch.float32, torch.float16], ids=["float32", "float16"])
 def test_attention_is_one_layer(numbers: torch.dtype) -> None:
     network, x = Transformer(causal=numbers == torch.float32).eval(), torch.randn(2, 40, 64)
     expected = network(x).detach().numpy()

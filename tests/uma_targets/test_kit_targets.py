@@ -133,7 +133,7 @@ def network(target: str) -> onnx.ModelProto:
     return quantize(mlp(), [{"x": rng.standard_normal((3, 13)).astype(np.float32)} for _ in range(4)])
 
 
-@pytest.mark.parametrize("target", every(3, TARGETS))
+@pytest.mark.parametrize("target", every(5, TARGETS))
 def test_a_network_runs_and_equals_onnxruntime(target: str) -> None:
     whole = fuses(target, "bias") and fuses(target, "relu")
     model = archloom.load(network(target))

@@ -30,7 +30,7 @@ from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import MAX_INSTRUCTIONS, resolve
 from archloom.oracle.xla import compile_stream
 from benchmarks.cores.templates import vendor_attention
-from tests.support.examples import every, examples
+from tests.support.examples import every, examples, slow
 from tests.support.mapper.spatial_checks import result_of
 
 MESHES = ((1, 1), (1, 2), (2, 2), (2, 3))
@@ -173,7 +173,7 @@ def test_a_long_causal_sequence_has_a_short_text() -> None:
     assert stream.count() > 200_000
 
 
-@pytest.mark.parametrize(("queries", "size"), [(1 << 15, (8, 8)), (15_000, (1, 2))])
+@pytest.mark.parametrize(("queries", "size"), [(1 << 15, (8, 8)), slow(15_000, (1, 2))])
 def test_blocks_of_a_longer_one_end_together(queries: int, size: tuple[int, int]) -> None:
     """As few as can be, so that little is done beyond what is seen."""
     attention, machine = Attention(1, queries, queries, 64, 1, 0), Machine.of(wormhole(rows=size[0], columns=size[1]))
@@ -239,7 +239,7 @@ def test_the_cost_model_ranks_plans_as_the_simulation_does(attention: Attention)
     assert np.corrcoef(first, second)[0, 1] >= 0.95
 
 
-@pytest.mark.parametrize(("machine", "attention"), every(2, [
+@pytest.mark.parametrize(("machine", "attention"), every(4, [
     ("square", Attention.of(1, 32, 1, 128, 8, keys=4096)), ("small cores", Attention.of(1, 8, 384, 64, 2)),
     ("small cores", Attention.of(1, 32, 1, 128, 8, keys=4096)), ("rings", Attention.of(1, 8, 384, 64, 2, causal=True)),
 ]))
