@@ -12,7 +12,7 @@ from archloom.oracle.errors import InputError, Position, render, suggest
 _TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z_]\w*)|(?P<number>[+-]?\d+(?:\.\d*)?)|(?P<sign>[(),=]))")
 
 _DIGITS = 300
-"""Digits that a number may have: Python refuses to read many more."""
+"""Digits that a number may have: a float holds 1e308 at most, and Python reads no integer of thousands of digits."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from archloom.oracle.collector import paused
 from archloom.oracle.errors import InputError, StreamError, suggest
-from archloom.oracle.stream import HbmTensor, Instr, Node, Parallel, Stream
+from archloom.oracle.stream import HbmTensor, Instr, Node, Parallel, Stream, check_array
 from archloom.oracle.taidl import types
 from archloom.oracle.taidl.isa import HBM, Isa
 from archloom.oracle.taidl.machine import Machine
@@ -97,11 +97,7 @@ def _paired(stream: Stream, arguments: Mapping[str, np.ndarray]) -> Iterator[tup
         if tensor.name not in arguments:
             raise InputError(f"argument {tensor.name} of stream {stream.name} is missing")
         value = np.asarray(arguments[tensor.name])
-        if value.shape != tensor.shape or value.dtype != named_dtype(tensor.dtype):
-            raise InputError(
-                f"argument {tensor.name} of stream {stream.name} must be {tensor.dtype}{list(tensor.shape)}, "
-                f"found {value.dtype}{list(value.shape)}"
-            )
+        check_array(f"stream {stream.name}", tensor, value)
         _check_place(stream, tensor, "argument")
         yield tensor, value
 

@@ -6,11 +6,12 @@ the reference interpreter ever enumerates them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, Union
+from typing import Any, TypeAlias, Union
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.errors import StreamError
+from archloom.oracle.errors import InputError, StreamError
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,41 @@ class HbmTensor:
     address: int
     shape: tuple[int, ...]
     dtype: str
+
+    @property
+    def type(self) -> str:
+        """``int8[16, 64]``."""
+        return shown(self.shape, self.dtype)
+
+
+def shown(shape: Sequence[int], dtype: object) -> str:
+    """``int8[16, 64]``."""
+    return f"{dtype}[{', '.join(map(str, shape))}]"
+
+
+def check_count(callee: str, tensors: Sequence[HbmTensor], arrays: Sequence[Any]) -> None:
+    """InputError unless ``callee`` (``kernel matmul``) is given as many arrays as it has tensors."""
+    if len(arrays) != len(tensors):
+        names = ", ".join(t.name for t in tensors) or "none"
+        raise InputError(f"{callee} takes {len(tensors)} argument{'s' if len(tensors) != 1 else ''} ({names}), "
+                         f"found {len(arrays)}")
+
+
+def check_arrays(callee: str, tensors: Sequence[HbmTensor], arrays: Sequence[Any]) -> None:
+    """InputError unless there is one array for each of the tensors, of its shape and type."""
+    check_count(callee, tensors, arrays)
+    for tensor, value in zip(tensors, arrays, strict=True):
+        check_array(callee, tensor, value)
+
+
+def check_array(callee: str, tensor: HbmTensor, value: Any) -> None:
+    """InputError unless ``value`` is an array of the tensor's shape and type."""
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if shape is None or dtype is None:
+        raise InputError(f"argument {tensor.name} of {callee} must be an array of {tensor.type}, "
+                         f"found {type(value).__name__}")
+    if tuple(shape) != tensor.shape or str(dtype) != tensor.dtype:
+        raise InputError(f"argument {tensor.name} of {callee} must be {tensor.type}, found {shown(shape, dtype)}")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from archloom.acadl_models.timing.instances import Table, TooMany, rows, tell_ap
 from archloom.acadl_models.timing.placing import latencies, places, unknown_names
 from archloom.acadl_models.timing.program import AccessPlan, Place, StaticInstruction, StaticLoop, StaticNode, limits
 from archloom.acadl_models.timing.routing import Used, routes, routing, uniform
-from archloom.acadl_models.timing.unrolling import Names, Piece, Substitution, classes, take_apart
+from archloom.acadl_models.timing.unrolling import Names, Substitution, classes, take_apart
 from archloom.oracle.accesses import accesses
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
@@ -275,31 +275,30 @@ class Binder:
         self, nest: _Nest, known: Substitution, indices: dict[str, int], bounds: dict[str, tuple[int, int]]
     ) -> list[StaticNode]:
         loop = nest.loop
-        values = loop.values
         tables = [t.choice[tuple(indices.get(v, slice(None)) for v in t.loops)] for t in nest.deciding]
-        parts = take_apart(values, classes(len(values), tables))
+        parts = take_apart(classes(loop.extent, tables))
         base = Affine(0)
         inner = bounds
         if parts.repeat > 1:
             var = self.names.new(loop.var)
-            repeats = range(0, parts.repeat * parts.stride, parts.stride)
+            repeats = range(0, loop.extent, parts.period)
             base, inner = Affine.variable(var), {**bounds, var: limits(repeats)}
         found = [n for piece in parts.pieces for n in self._piece(nest, piece, base, known, indices, inner)]
         return [StaticLoop(var, repeats, tuple(found), self.loops[loop.var])] if parts.repeat > 1 else found
 
     def _piece(
-        self, nest: _Nest, piece: Piece, base: Affine, known: Substitution, indices: dict[str, int],
+        self, nest: _Nest, piece: range, base: Affine, known: Substitution, indices: dict[str, int],
         bounds: dict[str, tuple[int, int]],
     ) -> tuple[StaticNode, ...]:
-        var, at = nest.loop.var, {**indices, nest.loop.var: piece.index}
-        if len(piece.values) == 1:
-            return self._emit(nest.body, known.extended(var, base + piece.values[0]), at, bounds)
-        whole = len(piece.values) == nest.loop.extent
+        var, at = nest.loop.var, {**indices, nest.loop.var: piece.start}
+        if len(piece) == 1:
+            return self._emit(nest.body, known.extended(var, base + piece.start), at, bounds)
+        whole = len(piece) == nest.loop.extent
         name = self.names.same(var) if whole else self.names.new(var)
         body = self._emit(
-            nest.body, known.extended(var, base + Affine.variable(name)), at, {**bounds, name: limits(piece.values)}
+            nest.body, known.extended(var, base + Affine.variable(name)), at, {**bounds, name: limits(piece)}
         )
-        return (StaticLoop(name, piece.values, body, self.loops[var]),)
+        return (StaticLoop(name, piece, body, self.loops[var]),)
 
 
 _NOTHING = np.zeros((), np.int64)

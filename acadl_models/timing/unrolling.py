@@ -19,23 +19,12 @@ Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A part of a loop: its values as iterations of a new variable, or one fixed value.
-
-    ``index`` is the index of one of the iterations, which stands for all of them.
-    """
-
-    values: range
-    index: int
-
-
-@dataclass(frozen=True)
 class Parts:
-    """A loop as ``repeat`` repetitions of ``pieces``, each moved by ``stride`` from one repetition to the next."""
+    """A loop as ``repeat`` repetitions of ``pieces``: ranges of its first ``period`` iterations, alike in each."""
 
     repeat: int
-    stride: int
-    pieces: tuple[Piece, ...]
+    period: int
+    pieces: tuple[range, ...]
 
 
 SHORT = 128
@@ -56,16 +45,15 @@ def classes(extent: int, tables: Sequence[Array]) -> Array:
     return code.reshape(-1)
 
 
-def take_apart(values: range, code: Array) -> Parts:
+def take_apart(code: Array) -> Parts:
     """The fewest pieces of a loop with iterations of one class each."""
-    n = len(values)
+    n = len(code)
     breaks = [0, *(np.flatnonzero(np.diff(code)) + 1).tolist(), n]
     period = _period(code, len(breaks) - 1)
-    if period is None:
-        return Parts(1, 0, tuple(Piece(values[a:b], a) for a, b in itertools.pairwise(breaks)))
-    inside = [b for b in breaks if b < period] + [period]
-    pieces = tuple(Piece(values[a:b], a) for a, b in itertools.pairwise(inside))
-    return Parts(n // period, period * values.step, pieces)
+    if period is not None:
+        breaks = [b for b in breaks if b < period] + [period]
+    pieces = tuple(range(a, b) for a, b in itertools.pairwise(breaks))
+    return Parts(1, n, pieces) if period is None else Parts(n // period, period, pieces)
 
 
 def _period(code: Array, runs: int) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -13,7 +13,7 @@ import numpy as np
 
 from archloom.oracle.errors import InputError
 from archloom.oracle.late_jax import jax, jnp
-from archloom.oracle.stream import HbmTensor
+from archloom.oracle.stream import HbmTensor, check_arrays, check_count
 from archloom.oracle.xla.options import compiler_options
 
 Kind: TypeAlias = Literal["numpy", "jax", "tracer", "torch", "other"]
@@ -40,32 +40,6 @@ def _kind(type_: type) -> Kind:
         if module == "torch":
             return "torch"
     return "other"
-
-
-def check(kernel: str, tensors: Sequence[HbmTensor], arrays: Sequence[Any]) -> None:
-    """InputError unless there is one array for each of the tensors, of its shape and type."""
-    check_count(kernel, tensors, arrays)
-    for tensor, value in zip(tensors, arrays, strict=True):
-        shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-        if shape is None or dtype is None:
-            raise InputError(f"argument {tensor.name} of kernel {kernel} must be an array of {show(tensor)}, "
-                             f"found {type(value).__name__}")
-        if tuple(shape) != tensor.shape or str(dtype) != tensor.dtype:
-            raise InputError(f"argument {tensor.name} of kernel {kernel} must be {show(tensor)}, "
-                             f"found {dtype}[{', '.join(map(str, shape))}]")
-
-
-def check_count(kernel: str, tensors: Sequence[HbmTensor], arrays: Sequence[Any]) -> None:
-    """InputError unless there are as many arrays as tensors."""
-    if len(arrays) != len(tensors):
-        names = ", ".join(t.name for t in tensors) or "none"
-        raise InputError(f"kernel {kernel} takes {len(tensors)} argument{'s' if len(tensors) != 1 else ''} ({names}), "
-                         f"found {len(arrays)}")
-
-
-def show(tensor: HbmTensor) -> str:
-    """``int8[16, 64]``."""
-    return f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
 
 
 def from_torch(tensor: Any) -> Any:
@@ -182,7 +156,7 @@ class KernelFunction(ABC):
         """
         call = self._run or self._prepared().arrays
         if len(arrays) != len(self._spec):
-            check_count(self.name, self.arguments, arrays)
+            check_count(f"kernel {self.name}", self.arguments, arrays)
         for array, (shape, dtype) in zip(arrays, self._spec):
             if type(array) is not np.ndarray or array.shape != shape or array.dtype != dtype:
                 arrays = self._numpy(arrays)
@@ -209,10 +183,10 @@ class KernelFunction(ABC):
         """The results as a tuple of JAX arrays, for JAX or NumPy arrays: the kernel as a JAX function."""
         call = self._run or self._prepared().arrays
         if len(arrays) != len(self._spec):
-            check_count(self.name, self.arguments, arrays)
+            check_count(f"kernel {self.name}", self.arguments, arrays)
         for array, (shape, dtype) in zip(arrays, self._spec):
             if getattr(array, "shape", None) != shape or getattr(array, "dtype", None) != dtype:
-                check(self.name, self.arguments, arrays)
+                check_arrays(f"kernel {self.name}", self.arguments, arrays)
             if (kinds.get(type(array)) or kind(array)) == "tracer":
                 call = self._prepared().tracers
         return call(*arrays)
@@ -221,5 +195,5 @@ class KernelFunction(ABC):
         """The arguments as NumPy arrays; InputError where they do not fit."""
         arrays = tuple([
             np.asarray(from_torch(a) if kind(a) == "torch" else a) if hasattr(a, "shape") else a for a in arrays])
-        check(self.name, self.arguments, arrays)
+        check_arrays(f"kernel {self.name}", self.arguments, arrays)
         return arrays

@@ -12,7 +12,7 @@ from archloom.oracle.assembly import to_text
 from archloom.oracle.binary import encode
 from archloom.oracle.errors import ArtifactError, InputError
 from archloom.oracle.interpreter import run
-from archloom.oracle.kernel.callable import Call, JaxFunction, JaxProgram, show
+from archloom.oracle.kernel.callable import Call, JaxFunction, JaxProgram
 from archloom.oracle.kernel.compiled import Compilable
 from archloom.oracle.kernel.debugging import Debugged, debugged, observed, print_logs
 from archloom.oracle.kernel.index import Site
@@ -52,8 +52,8 @@ class Kernel(Compilable):
             functools.update_wrapper(self, function)
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{t.name}: {show(t)}" for t in self.arguments)
-        results = ", ".join(f"{t.name}: {show(t)}" for t in self.results)
+        arguments = ", ".join(f"{t.name}: {t.type}" for t in self.arguments)
+        results = ", ".join(f"{t.name}: {t.type}" for t in self.results)
         return f"<kernel {self.name} of {self.isa.name} ({arguments}) -> ({results})>"
 
     # the program

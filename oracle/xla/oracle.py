@@ -16,7 +16,7 @@ from archloom.oracle.errors import InputError
 from archloom.oracle.late_jax import jax, jnp
 from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import ResolvedStream
-from archloom.oracle.stream import HbmTensor, Stream
+from archloom.oracle.stream import HbmTensor, Stream, check_arrays
 from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.xla import border
 from archloom.oracle.xla.executables import Called, Executable, of
@@ -146,7 +146,7 @@ class Oracle:
 
     def __call__(self, *arguments: Any) -> tuple[Any, ...]:
         """The results; InputError for arguments that do not match those of the stream."""
-        self._check(arguments)
+        check_arrays(f"the oracle of {self.name}", self.arguments, arguments)
         results: tuple[Any, ...] = self.program.jitted(*arguments, *self._bits())
         return results
 
@@ -165,30 +165,12 @@ class Oracle:
     def _bits(self) -> tuple[np.ndarray, ...]:
         return (self.bits,) if self.bits.size else ()
 
-    def _check(self, arguments: tuple[Any, ...]) -> None:
-        if len(arguments) != len(self.arguments):
-            names = ", ".join(t.name for t in self.arguments) or "none"
-            raise InputError(f"the oracle of {self.name} takes {len(self.arguments)} arguments ({names}), "
-                             f"not {len(arguments)}")
-        for tensor, value in zip(self.arguments, arguments, strict=True):
-            shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-            if shape is None or dtype is None:
-                raise InputError(f"argument {tensor.name} of the oracle of {self.name} must be an array of "
-                                 f"{_show(tensor.shape, tensor.dtype)}, not a {type(value).__name__}")
-            if tuple(shape) != tensor.shape or str(dtype) != tensor.dtype:
-                raise InputError(f"argument {tensor.name} of the oracle of {self.name} must be "
-                                 f"{_show(tensor.shape, tensor.dtype)}, not {_show(tuple(shape), str(dtype))}")
-
     @property
     def report(self) -> OracleReport:
         """How each result is computed; traces the function if it has not been yet."""
         program = self.program
         operations, fallbacks = program.traced()
         return report(self.name, program.stream, program.outcome, program.reassociate, operations, fallbacks)
-
-
-def _show(shape: tuple[int, ...], dtype: str) -> str:
-    return f"{dtype}[{', '.join(map(str, shape))}]"
 
 
 _programs: OrderedDict[object, Program] = OrderedDict()

@@ -132,14 +132,14 @@ def _dot_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str 
     return base.wrong(result, extents["lhs_batch"] + extents["lhs"] + extents["rhs"], result.dtype)
 
 
-def _dot(held: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+def _dot(lib: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     left = _as_matrices(x[0], a["lhs_batch"], a["lhs_contracting"], contracting_last=True)
     right = _as_matrices(x[1], a["rhs_batch"], a["rhs_contracting"], contracting_last=False)
     if a["rounding"] != "fused":
-        multiply = product if held is numbers else jax_product
+        multiply = product if lib is numbers else jax_product
         return multiply(left, right, types, result.dtype).reshape(result.shape)
-    left, right = (converted(held, v, t, "f32") for v, t in zip((left, right), types, strict=True))
-    chain = _fused if held is numbers else _jax_fused
+    left, right = (converted(lib, v, t, "f32") for v, t in zip((left, right), types, strict=True))
+    chain = _fused if lib is numbers else _jax_fused
     return chain(left, right, flush=a["subnormals"] == "flush").reshape(result.shape)
 
 
@@ -234,13 +234,13 @@ def _convolution_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes)
     return base.wrong(result, placed, result.dtype)
 
 
-def _convolution(held: Any, result: TensorType, operands: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+def _convolution(lib: Any, result: TensorType, operands: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     """The convolution as one product for each group; sums run over places of the kernel, then over features."""
-    multiply = product if held is numbers else jax_product
+    multiply = product if lib is numbers else jax_product
     rank = operands[0].ndim
     lhs, rhs, out = (_layout(a, name, rank) for name in ("lhs_dims", "rhs_dims", "out_dims"))
     x, w, lists, groups = operands[0].transpose(lhs), operands[1].transpose(rhs), _lists(a, rank - 2), a["groups"]
-    x = held.padded(x, np.zeros((), x.dtype), *(
+    x = lib.padded(x, np.zeros((), x.dtype), *(
         (*lead, *lists[name]) for lead, name in (((0, 0), "low"), ((0, 0), "high"), ((1, 1), "lhs_dilation"))))
     batch, features, outs, sizes = x.shape[0], x.shape[1], w.shape[0], w.shape[2:]
     spatial = [result.shape[i] for i in out[2:]]
@@ -249,7 +249,7 @@ def _convolution(held: Any, result: TensorType, operands: Sequence[Any], a: Valu
         offsets = (0, 0, *(p * d for p, d in zip(place, lists["rhs_dilation"], strict=True)))
         places.append(windows(x, offsets, (batch, features, *spatial), (1, 1, *lists["stride"])))
     points, kernel, each = math.prod(spatial), len(places), features // groups
-    patches = held.xp.stack(places).reshape(kernel, batch, groups, each, points).transpose(2, 1, 4, 0, 3)
+    patches = lib.xp.stack(places).reshape(kernel, batch, groups, each, points).transpose(2, 1, 4, 0, 3)
     weights = w.reshape(groups, outs // groups, each, kernel).transpose(0, 3, 2, 1)
     made = multiply(patches.reshape(groups, batch * points, kernel * each),
                     weights.reshape(groups, kernel * each, outs // groups), types, result.dtype)

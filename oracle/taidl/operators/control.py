@@ -192,7 +192,7 @@ ROWS: list[Opcode] = [
            "a scalar i1, then what the chosen function takes; its output number `result` (0)",
            (_function("then"), _function("else"), integer("result", 0))),
     Opcode("call", None, _call_rule, *base.in_both(
-        lambda held, result, x, a, types: a["function"](*x)[a["result"]]), "opaque",
+        lambda lib, result, x, a, types: a["function"](*x)[a["result"]]), "opaque",
            "the output number `result` (0) of a `def`", (_function("function"), integer("result", 0)), least=0),
     Opcode("custom_call", None, lambda result, operands, a: None, _custom, _custom_lowering, "opaque",
            "a function given to `archloom.oracle.taidl.register_function`", (Attribute("function", "name"),), least=0),

@@ -27,33 +27,33 @@ def _is_integer(kind: ElementType) -> bool:
     return kind.kind in ("int", "uint", "bool")
 
 
-def converted(held: Any, x: Any, source: str, target: str) -> Any:
-    """Elements of one type as elements of another, of equal value as far as it can be; ``held`` as ``in_both`` has it.
+def converted(lib: Any, x: Any, source: str, target: str) -> Any:
+    """Elements of one type as elements of another, of equal value as far as it can be; ``lib`` as ``in_both`` has it.
     """
     if source == target:
         return x
-    v, old, new = held.value(x, source), element_type(source), element_type(target)
+    v, old, new = lib.value(x, source), element_type(source), element_type(target)
     if new.kind == "bool":
-        return held.flush(v) != 0
+        return lib.flush(v) != 0
     if _is_integer(new):
-        return held.element(v if _is_integer(old) else held.saturated(v, target), target)
+        return lib.element(v if _is_integer(old) else lib.saturated(v, target), target)
     if _is_integer(old):
         exact = new.bits >= 32 or old.bits <= 16
         wide = numpy_dtype(target) if new.bits >= 32 else np.float32
-        return held.element(v.astype(wide) if exact else held.sticky(v), target)
+        return lib.element(v.astype(wide) if exact else lib.sticky(v), target)
     if old.bits == 64:
-        return held.narrowed(v) if new.bits == 32 else held.element(odd(held, v), target)
-    return held.flush(v).astype(numpy_dtype(target)) if new.bits == 64 else held.element(v, target)
+        return lib.narrowed(v) if new.bits == 32 else lib.element(odd(lib, v), target)
+    return lib.flush(v).astype(numpy_dtype(target)) if new.bits == 64 else lib.element(v, target)
 
 
-def odd(held: Any, x: Any) -> Any:
+def odd(lib: Any, x: Any) -> Any:
     """f64 as f32, an inexact one with its last bit set: from there it can be rounded again as if from f64."""
-    x = held.flush(x)
+    x = lib.flush(x)
     near = x.astype(np.float32)
     far = abs(near.astype(np.float64)) > abs(x)
-    pattern = held.bits(near, np.uint32) - far.astype(np.uint32)
-    inexact = (held.bits(pattern, np.float32).astype(np.float64) != x) & (abs(x) < np.inf)
-    return held.flush(held.bits(pattern | inexact.astype(np.uint32), np.float32))
+    pattern = lib.bits(near, np.uint32) - far.astype(np.uint32)
+    inexact = (lib.bits(pattern, np.float32).astype(np.float64) != x) & (abs(x) < np.inf)
+    return lib.flush(lib.bits(pattern | inexact.astype(np.uint32), np.float32))
 
 
 # --- by bits ------------------------------------------------------------------------------------------------------
@@ -164,9 +164,9 @@ def _reduced(xp: Any, bits: Any, exponent: int, mantissa: int) -> Any:
     return sign | xp.where(size > u(0x7F800000), size, rounded)
 
 
-def _reduce_precision(held: Any, result: TensorType, x: Sequence[Any], a: Any, types: Sequence[str]) -> Any:
-    made = _reduced(held.xp, held.bits(held.value(x[0], types[0]), np.uint32), int(a["E"]), int(a["M"]))
-    return held.element(held.bits(made, np.float32), result.dtype)
+def _reduce_precision(lib: Any, result: TensorType, x: Sequence[Any], a: Any, types: Sequence[str]) -> Any:
+    made = _reduced(lib.xp, lib.bits(lib.value(x[0], types[0]), np.uint32), int(a["E"]), int(a["M"]))
+    return lib.element(lib.bits(made, np.float32), result.dtype)
 
 
 # --- by scale and zero point --------------------------------------------------------------------------------------
@@ -188,27 +188,27 @@ def _dequantize_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) 
     return wrong(result, x.shape, "f32")
 
 
-def dequantized(held: Any, x: Any, dtype: str) -> Any:
+def dequantized(lib: Any, x: Any, dtype: str) -> Any:
     """The f32 that quantized numbers stand for."""
     kind = element_type(dtype)
-    stored = held.subtract(held.value(x, dtype).astype(np.float32), np.float32(kind.zero_point))
-    return held.multiply(stored, np.float32(kind.scale))
+    stored = lib.subtract(lib.value(x, dtype).astype(np.float32), np.float32(kind.zero_point))
+    return lib.multiply(stored, np.float32(kind.scale))
 
 
-def quantized(held: Any, x: Any, dtype: str) -> Any:
+def quantized(lib: Any, x: Any, dtype: str) -> Any:
     """f32 as the nearest quantized number, saturated."""
     kind = element_type(dtype)
-    ticks = held.add(held.xp.rint(held.divide(x, np.float32(kind.scale))), np.float32(kind.zero_point))
-    return held.element(held.saturated(ticks, kind.storage), kind.storage)
+    ticks = lib.add(lib.xp.rint(lib.divide(x, np.float32(kind.scale))), np.float32(kind.zero_point))
+    return lib.element(lib.saturated(ticks, kind.storage), kind.storage)
 
 
-def _quantize(held: Any, result: TensorType, x: Sequence[Any], a: Any, types: Sequence[str]) -> Any:
-    return quantized(held, dequantized(held, x[0], types[0]) if is_kind(types[0], "quant") else x[0], result.dtype)
+def _quantize(lib: Any, result: TensorType, x: Sequence[Any], a: Any, types: Sequence[str]) -> Any:
+    return quantized(lib, dequantized(lib, x[0], types[0]) if is_kind(types[0], "quant") else x[0], result.dtype)
 
 
 ROWS: list[Opcode] = [
     Opcode("convert", 1, _convert_rule, *in_both(
-        lambda held, result, x, a, types: converted(held, x[0], types[0], result.dtype)),
+        lambda lib, result, x, a, types: converted(lib, x[0], types[0], result.dtype)),
         "elementwise", "rounds to nearest, ties to even; from floats to integers truncates and saturates, NaN is 0"),
     Opcode("bitcast_convert", 1, _bitcast_rule, _bitcast,
            lambda result, x, a, types: bitcast(x[0], types[0], result.dtype),
@@ -219,6 +219,6 @@ ROWS: list[Opcode] = [
     Opcode("uniform_quantize", 1, _quantize_rule, *in_both(_quantize), "elementwise",
            "f32 or another quantized type; round_nearest_even(x / scale) + zero_point, saturated"),
     Opcode("uniform_dequantize", 1, _dequantize_rule, *in_both(
-        lambda held, result, x, a, types: dequantized(held, x[0], types[0])),
+        lambda lib, result, x, a, types: dequantized(lib, x[0], types[0])),
         "elementwise", "(x - zero_point) * scale in f32"),
 ]

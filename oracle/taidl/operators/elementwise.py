@@ -43,13 +43,13 @@ def _rule(kinds: tuple[str, ...], widest: int = 64, gives: str | None = None) ->
     return rule
 
 
-def _computed(held: Any, f: Callable[..., Any]) -> base.Compute:
-    """``f`` of numbers as elements, which ``held`` makes of each other."""
+def _computed(lib: Any, f: Callable[..., Any]) -> base.Compute:
+    """``f`` of numbers as elements, which ``lib`` makes of each other."""
 
     def compute(result: TensorType, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
         if base.is_kind(result.dtype, "quant"):
-            return quantized(held, f(*(dequantized(held, v, t) for v, t in zip(x, types, strict=True))), result.dtype)
-        return held.element(f(*map(held.value, x, types)), result.dtype)
+            return quantized(lib, f(*(dequantized(lib, v, t) for v, t in zip(x, types, strict=True))), result.dtype)
+        return lib.element(f(*map(lib.value, x, types)), result.dtype)
 
     return compute
 
@@ -60,10 +60,10 @@ def _row(name: str, operands: int, kinds: tuple[str, ...], f: Callable[..., Any]
                   "elementwise", doc)
 
 
-def _sign(held: Any) -> Callable[..., Any]:
+def _sign(lib: Any) -> Callable[..., Any]:
     def sign(x: Any) -> Any:
-        x = held.flush(x)
-        return held.xp.where((x != x) | (x == 0), x, held.xp.copysign(np.ones((), x.dtype), x))
+        x = lib.flush(x)
+        return lib.xp.where((x != x) | (x == 0), x, lib.xp.copysign(np.ones((), x.dtype), x))
 
     return sign
 
@@ -141,13 +141,13 @@ def _round_away(value: Array) -> Array:
 def _of_width(name: str, operands: int, f: Callable[[Any, list[Any], int], Any], doc: str) -> Opcode:
     """An operator by a function of NumPy (or JAX), unsigned numbers and their width."""
 
-    def compute(held: Any, result: TensorType, x: Sequence[Any], a: Any, types: Sequence[str]) -> Any:
+    def compute(lib: Any, result: TensorType, x: Sequence[Any], a: Any, types: Sequence[str]) -> Any:
         width = element_type(result.dtype).bits
         plain = []
-        for v in held.xp.broadcast_arrays(*(held.value(v, t) for v, t in zip(x, types, strict=True))):
+        for v in lib.xp.broadcast_arrays(*(lib.value(v, t) for v, t in zip(x, types, strict=True))):
             unsigned = np.dtype(f"u{v.dtype.itemsize}")
-            plain.append(held.bits(v, unsigned) & np.asarray((1 << width) - 1, unsigned))
-        return held.element(f(held.xp, plain, width), result.dtype)
+            plain.append(lib.bits(v, unsigned) & np.asarray((1 << width) - 1, unsigned))
+        return lib.element(f(lib.xp, plain, width), result.dtype)
 
     return Opcode(name, operands, _rule(INTS), *base.in_both(compute), "elementwise", doc)
 
@@ -323,7 +323,7 @@ ROWS: list[Opcode] = [
     _function("cosine", 1, "of radians of any size"),
     _row("is_finite", 1, ("float",), np.isfinite, _jnp("isfinite"), "neither infinite nor NaN", gives="i1"),
     Opcode("fma", 3, _fma_rule,
-           *base.in_both(lambda held, result, x, a, types: held.fma(*x, flush=a["subnormals"] == "flush")),
+           *base.in_both(lambda lib, result, x, a, types: lib.fma(*x, flush=a["subnormals"] == "flush")),
            "elementwise",
            "`a * b + c` of f32, rounded once; subnormal numbers are kept, or flush (operands and tiny results count as "
            "zeros of their sign)", (SUBNORMALS,)),
@@ -331,10 +331,10 @@ ROWS: list[Opcode] = [
            _computed(carriers, lambda low, x, high: _extreme("minimum")(_extreme("maximum")(x, low), high)),
            "elementwise", "low, x, high: minimum(maximum(x, low), high); the bounds may be scalars"),
     Opcode("compare", 2, _compare_rule, *base.in_both(
-        lambda held, result, x, a, types: getattr(held.xp, COMPARE[a["direction"]])(
-            *map(held.flush, map(held.value, x, types)))),
+        lambda lib, result, x, a, types: getattr(lib.xp, COMPARE[a["direction"]])(
+            *map(lib.flush, map(lib.value, x, types)))),
            "elementwise", "i1; NaN is unequal to all, and neither less nor greater",
            (Attribute("direction", "word", tuple(COMPARE)),)),
-    Opcode("select", 3, _select_rule, *base.in_both(lambda held, result, x, a, types: held.xp.where(*x)), "elementwise",
+    Opcode("select", 3, _select_rule, *base.in_both(lambda lib, result, x, a, types: lib.xp.where(*x)), "elementwise",
            "i1, then, else; the first may be a scalar"),
 ]

@@ -169,8 +169,8 @@ def _columns(indices: Any, axis: int, count: int) -> list[Any]:
     return columns
 
 
-def _gather(held: Any, result: TensorType, operands: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    x, indices = held.xp.asarray(operands[0]), held.value(operands[1], types[1])
+def _gather(lib: Any, result: TensorType, operands: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    x, indices = lib.xp.asarray(operands[0]), lib.value(operands[1], types[1])
     shape = result.shape
     rank, offsets, mapped = x.ndim, a["offset_dims"], a["start_index_map"]
     columns = dict(zip(mapped, _columns(indices, a["index_vector_dim"], len(mapped)), strict=True))
@@ -183,10 +183,10 @@ def _gather(held: Any, result: TensorType, operands: Sequence[Any], a: Values, t
             line[offsets[kept.index(axis)]] = a["slice_sizes"][axis]
             position = np.arange(a["slice_sizes"][axis], dtype=np.int32).reshape(line)
         if axis in columns:
-            start = _bounded(held.xp, columns[axis], x.shape[axis] - a["slice_sizes"][axis])
+            start = _bounded(lib.xp, columns[axis], x.shape[axis] - a["slice_sizes"][axis])
             position = position + start.reshape(_interleaved(start.shape, [1] * len(offsets), offsets))
         place.append(position)
-    return held.xp.broadcast_to(x[tuple(place)] if rank else x, shape)
+    return lib.xp.broadcast_to(x[tuple(place)] if rank else x, shape)
 
 
 # --- scatter ------------------------------------------------------------------------------------------------------
@@ -319,22 +319,22 @@ def _sort_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str
     return base.wrong(result, chosen.shape, chosen.dtype if isinstance(which, int) else result.dtype)
 
 
-def _rank(held: Any, v: Any, descending: bool) -> Any:
+def _rank(lib: Any, v: Any, descending: bool) -> Any:
     """Numbers as integers of the same order: zeros are equal, NaN is above all."""
     if v.dtype.kind == "b":
         v = v.astype(np.uint8)
     if v.dtype.kind == "f":
         signed = np.dtype(f"int{8 * v.dtype.itemsize}")
-        raw = held.bits(held.xp.where(v == 0, v.dtype.type(0), v), signed)
+        raw = lib.bits(lib.xp.where(v == 0, v.dtype.type(0), v), signed)
         most = signed.type(np.iinfo(signed).max)
-        v = held.xp.where(v != v, most, held.xp.where(raw < 0, raw ^ most, raw))
+        v = lib.xp.where(v != v, most, lib.xp.where(raw < 0, raw ^ most, raw))
     return ~v if descending else v
 
 
-def _sort(held: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    keys = [_rank(held, held.flush(held.value(v, t)), bool(a["descending"])) for v, t in zip(x[:a["keys"]], types)]
-    order = held.xp.lexsort(keys[::-1], axis=a["dim"])
-    return held.xp.take_along_axis(x[a["result"]], order, a["dim"])
+def _sort(lib: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    keys = [_rank(lib, lib.flush(lib.value(v, t)), bool(a["descending"])) for v, t in zip(x[:a["keys"]], types)]
+    order = lib.xp.lexsort(keys[::-1], axis=a["dim"])
+    return lib.xp.take_along_axis(x[a["result"]], order, a["dim"])
 
 
 ROWS: list[Opcode] = [

@@ -23,11 +23,11 @@ def _constant_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) ->
     return f"{{}} is not defined for {result.dtype}" if base.is_kind(result.dtype, "quant") else None
 
 
-def _iota(held: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+def _iota(lib: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     column = [1] * len(result.shape)
     column[a["dim"]] = -1
-    count = held.xp.arange(result.shape[a["dim"]], dtype=np.int32).reshape(column)
-    return held.xp.broadcast_to(converted(held, count, "i32", result.dtype), result.shape)
+    count = lib.xp.arange(result.shape[a["dim"]], dtype=np.int32).reshape(column)
+    return lib.xp.broadcast_to(converted(lib, count, "i32", result.dtype), result.shape)
 
 
 # --- shapes -------------------------------------------------------------------------------------------------------
@@ -124,9 +124,9 @@ def _pad_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str 
     return base.wrong(result, shape, x.dtype)
 
 
-def _pad(held: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+def _pad(lib: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     steps = [n + 1 for n in a["interior"]] or (1,) * len(a["low"])
-    return held.padded(x[0], held.constant(a["value"], result.dtype), a["low"], a["high"], steps)
+    return lib.padded(x[0], lib.constant(a["value"], result.dtype), a["low"], a["high"], steps)
 
 
 def _concatenate_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
@@ -148,23 +148,23 @@ def _concatenate_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes)
 
 ROWS: list[Opcode] = [
     Opcode("constant", 0, _constant_rule, *in_both(
-        lambda held, result, x, a, types: held.xp.full(result.shape, held.constant(a["value"], result.dtype))),
+        lambda lib, result, x, a, types: lib.xp.full(result.shape, lib.constant(a["value"], result.dtype))),
         "creation", "an integer expression or a float, wrapped or rounded to the type", value=True),
     Opcode("iota", 0,
            lambda result, x, a: _constant_rule(result, x, a) or base.axis_fault(a["dim"], len(result.shape)),
            *in_both(_iota), "creation", "0, 1, 2, ... along an axis", (integer("dim"),)),
     Opcode("broadcast", 1, _broadcast_rule, *in_both(
-        lambda held, result, x, a, types: held.xp.broadcast_to(x[0], result.shape)), "layout", "a scalar"),
+        lambda lib, result, x, a, types: lib.xp.broadcast_to(x[0], result.shape)), "layout", "a scalar"),
     Opcode("broadcast_in_dim", 1, _broadcast_in_dim_rule, *in_both(
-        lambda held, result, x, a, types: held.xp.broadcast_to(
+        lambda lib, result, x, a, types: lib.xp.broadcast_to(
             _aligned(x[0], a["dims"], len(result.shape)), result.shape)),
         "layout", "axis i of the operand is axis `dims`[i] of the result; an extent of 1 is repeated",
         (ints("dims"),)),
-    Opcode("reshape", 1, _reshape_rule, *in_both(lambda held, result, x, a, types: x[0].reshape(result.shape)),
+    Opcode("reshape", 1, _reshape_rule, *in_both(lambda lib, result, x, a, types: x[0].reshape(result.shape)),
            "layout", "row-major"),
-    Opcode("transpose", 1, _transpose_rule, *in_both(lambda held, result, x, a, types: x[0].transpose(a["dim"])),
+    Opcode("transpose", 1, _transpose_rule, *in_both(lambda lib, result, x, a, types: x[0].transpose(a["dim"])),
            "layout", "axis i of the result is axis `dim`[i]", (ints("dim"),)),
-    Opcode("reverse", 1, _reverse_rule, *in_both(lambda held, result, x, a, types: held.xp.flip(x[0], a["dim"])),
+    Opcode("reverse", 1, _reverse_rule, *in_both(lambda lib, result, x, a, types: lib.xp.flip(x[0], a["dim"])),
            "layout", "along the axes named", (ints("dim"),)),
     Opcode("slice", 1, _slice_rule, _slice,
            lambda result, x, a, types: lax.slice(x[0], a["start"], a["limit"], a["stride"] or None),
@@ -173,6 +173,6 @@ ROWS: list[Opcode] = [
            "negative edges crop; `interior` (0) is put between neighbours, `value` is 0 by default",
            (ints("low"), ints("high"), Attribute("value", "number", default=0), ints("interior", ()))),
     Opcode("concatenate", None, _concatenate_rule, *in_both(
-        lambda held, result, x, a, types: held.xp.concatenate(x, axis=a["dim"])),
+        lambda lib, result, x, a, types: lib.xp.concatenate(x, axis=a["dim"])),
         "layout", "along an axis", (integer("dim"),)),
 ]

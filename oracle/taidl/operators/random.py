@@ -79,16 +79,16 @@ def _rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | No
     return None
 
 
-def _rng(held: Any, result: TensorType, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
+def _rng(lib: Any, result: TensorType, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
     kind = element_type(result.dtype)
-    words = _words(held.xp, x[0], math.prod(result.shape), a["algorithm"], kind.bits == 64)
+    words = _words(lib.xp, x[0], math.prod(result.shape), a["algorithm"], kind.bits == 64)
     if kind.bits == 64:
         made = words[0].astype(np.uint64) | words[1].astype(np.uint64) << np.uint64(32)
     elif result.dtype == "f32":
         made = (words[0] >> _U(8)).astype(np.float32) * np.float32(2.0**-24)
     else:
         made = words[0] & _U((1 << kind.bits) - 1)
-    return held.element(made.reshape(result.shape), result.dtype)
+    return lib.element(made.reshape(result.shape), result.dtype)
 
 
 ROWS: list[Opcode] = [

@@ -143,21 +143,21 @@ def _window_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> s
     return base.wrong(result, shape, x.dtype)
 
 
-def _reduce(held: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    combined = _combined if held is numbers else jax_combined
+def _reduce(lib: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    combined = _combined if lib is numbers else jax_combined
     return combined(_last(x[0], a["dim"]), a["kind"], result.dtype)
 
 
-def _reduce_window(held: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+def _reduce_window(lib: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     lists, fill = _lists(a, x[0].ndim), identity(a["kind"], result.dtype)
-    fill = fill if held is numbers else carriers.carried(fill, result.dtype)
-    padded = held.padded(x[0], fill, lists["low"], lists["high"], lists["base_dilation"])
+    fill = fill if lib is numbers else carriers.carried(fill, result.dtype)
+    padded = lib.padded(x[0], fill, lists["low"], lists["high"], lists["base_dilation"])
     # the elements of each window along a new last axis
     dilation, shape, stride = lists["window_dilation"], result.shape, a["stride"]
     places = [windows(padded, [p * d for p, d in zip(place, dilation, strict=True)], shape, stride)
               for place in np.ndindex(*a["size"])]
-    combined = _combined if held is numbers else jax_combined
-    return combined(held.xp.stack(places, axis=-1), a["kind"], result.dtype)
+    combined = _combined if lib is numbers else jax_combined
+    return combined(lib.xp.stack(places, axis=-1), a["kind"], result.dtype)
 
 
 ROWS: list[Opcode] = [

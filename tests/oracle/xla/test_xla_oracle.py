@@ -68,18 +68,18 @@ def test_compiles_ahead_of_time(matmul):
 
 def test_wrong_number_of_arguments(matmul):
     _, _, oracle = matmul
-    with pytest.raises(InputError, match=r"the oracle of test takes 3 arguments \(A, B, D\), not 1"):
+    with pytest.raises(InputError, match=r"the oracle of test takes 3 arguments \(A, B, D\), found 1"):
         oracle(np.zeros(3, np.int8))
 
 
 def test_wrong_shape_and_type(matmul):
     stream, _, oracle = matmul
     a, b, d = values(stream)
-    with pytest.raises(InputError, match=r"argument A .* must be int8\[12, 4\], not int8\[4, 12\]"):
+    with pytest.raises(InputError, match=r"argument A .* must be int8\[12, 4\], found int8\[4, 12\]"):
         oracle(a.T, b, d)
-    with pytest.raises(InputError, match=r"argument B .* must be int8\[4, 4\], not int32\[4, 4\]"):
+    with pytest.raises(InputError, match=r"argument B .* must be int8\[4, 4\], found int32\[4, 4\]"):
         oracle(a, b.astype(np.int32), d)
-    with pytest.raises(InputError, match=r"argument D .* must be an array of int8\[12, 4\], not a list"):
+    with pytest.raises(InputError, match=r"argument D .* must be an array of int8\[12, 4\], found list"):
         oracle(a, b, d.tolist())
 
 
