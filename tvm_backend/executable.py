@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from archloom.oracle.errors import InputError, suggest
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.compile import compile_model
 from archloom.tvm_backend.compiled import CompiledModel, Region, Step, TensorSpec, Value, View
-from archloom.tvm_backend.executors import Executor, InterpreterExecutor, XlaExecutor
+from archloom.tvm_backend.executors import Executor, InterpreterExecutor, XlaExecutor, on_device
 from archloom.tvm_backend.host.network import Host, PlannedHost
 from archloom.tvm_backend.host.output_stage import OutputStages, as_int8
 from archloom.tvm_backend.model import Model
@@ -26,6 +26,9 @@ from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.report.build import of_compiled
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.targets import layouts
+
+if TYPE_CHECKING:
+    from archloom.tvm_backend.host.plan import HostCall
 
 Capture: TypeAlias = Callable[[Step, Mapping[str, np.ndarray], np.ndarray], None]
 """Called after each step with its input tensors (by argument, in the workload's shapes) and what its stream gave."""
@@ -91,9 +94,8 @@ class CompiledNetwork:
             if isinstance(chosen, XlaExecutor):
                 chosen.prepare(list(self.compiled.steps()))
             result_of = self._output_stages if isinstance(chosen, XlaExecutor) else Step.result
-            regions = {region.symbol: region for region in self.compiled.regions}
             results = self._host(arrays, lambda symbol, tensors: run_region(
-                regions[symbol], tensors, chosen, capture, result_of))
+                self._regions[symbol], tensors, chosen, capture, result_of))
         return {spec.name: y for spec, y in zip(self.compiled.outputs, results, strict=True)}
 
     def prepare(self, progress: Progress | None = None) -> None:
@@ -113,7 +115,6 @@ class CompiledNetwork:
         """
         from archloom.tvm_backend.artifact import files as artifact_files
         from archloom.tvm_backend.artifact import network as artifact
-        from archloom.tvm_backend.artifact.host import unstorable
 
         artifact_files.check_free(Path(path))
         stored = None
@@ -124,13 +125,36 @@ class CompiledNetwork:
             except InputError as error:
                 self._fallbacks.append(Fallback(
                     f"{path}", f"it has no machine code: {error}", "whoever loads it compiles it again"))
-        plan = self.compiled.host.plan
-        if plan is not None and (types := unstorable(plan)):
-            self._fallbacks.append(Fallback(
-                f"host part of {path}", f"safetensors does not take constants of {', '.join(types)}",
-                "whoever loads it needs TVM, which runs a part of the host"))
         artifact.save(self.compiled, self.report, Path(path), stored)
         return Path(path)
+
+    def packed(self) -> bytes:
+        """The artifact in memory, with its programs: a zip that stores its files as they are."""
+        from archloom.tvm_backend.artifact import files as artifact_files
+        from archloom.tvm_backend.artifact import network as artifact
+
+        self.prepare()
+        files = artifact.files_of(self.compiled, self.report, self.programs.stored())
+        return artifact_files.archive(artifact_files.with_manifest(files))
+
+    @cached_property
+    def calls(self) -> tuple["HostCall", ...]:
+        """The calls of regions and of the host's pieces, in order; InputError where TVM runs a part of the host."""
+        plan = self.compiled.host.plan
+        if plan is None:
+            raise InputError(f"{self.compiled.name}: TVM runs a part of its host")
+        return plan.calls
+
+    def call(self, number: int, arguments: Sequence[Any]) -> Sequence[Any]:
+        """Run one of :attr:`calls` on arrays, of a network that is prepared; gives arrays. Threads need no turns."""
+        executor, host = self._executor("xla"), self._host
+        assert isinstance(host, PlannedHost)
+        return host.call(number, [on_device(x) for x in arguments], lambda symbol, tensors: run_region(
+            self._regions[symbol], tensors, executor, None, self._output_stages))
+
+    @cached_property
+    def _regions(self) -> dict[str, Region]:
+        return {region.symbol: region for region in self.compiled.regions}
 
     @cached_property
     def programs(self) -> "Programs":
@@ -175,6 +199,15 @@ def open_artifact(path: Path, *, programs: bool = True) -> CompiledNetwork:
 
     loaded = artifact.load(path)
     return CompiledNetwork(loaded.compiled, loaded.report, loaded.programs if programs else None)
+
+
+def open_packed(data: bytes, label: str) -> CompiledNetwork:
+    """The compiled network that :meth:`CompiledNetwork.packed` made; ``label`` is what messages call it."""
+    from archloom.tvm_backend.artifact import files as artifact_files
+    from archloom.tvm_backend.artifact import network as artifact
+
+    loaded = artifact.from_files(artifact_files.read_archive(data, Path(label)), Path(label))
+    return CompiledNetwork(loaded.compiled, loaded.report, loaded.programs)
 
 
 # running regions ------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ Importing this module loads neither TVM, JAX, PyTorch nor ONNX: each is imported
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -209,6 +210,12 @@ def load_kernel(source: "bytes | str | Path") -> "LoadedKernel":
     from archloom.oracle.kernel.compiled import load_kernel as load_serialized
 
     return load_serialized(source)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "tvm":  # imports TVM
+        return importlib.import_module("archloom.tvm")
+    raise AttributeError(f"module 'archloom' has no attribute {name!r}")
 
 
 def _options(options: Options | None) -> dict[str, object]:

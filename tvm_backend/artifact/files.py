@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from archloom.oracle.atomic import replacing, write_through
 from archloom.oracle.errors import ArtifactError
@@ -52,14 +52,19 @@ def write(path: Path, files: Mapping[str, bytes]) -> None:
     nothing, never a part. Whatever cannot be written raises :class:`ArtifactError` and leaves no file behind.
     """
     check_free(path)
-    entries = {n: {"bytes": len(b), "sha256": hashlib.sha256(b).hexdigest()} for n, b in sorted(files.items())}
-    head = {"format": FORMAT, "version": FORMAT_VERSION, "archloom": VERSION, "files": entries}
-    contents = {**files, MANIFEST: json.dumps(head, indent=1).encode()}
+    contents = with_manifest(files)
     try:
         with replacing(path) as fresh:
             (_write_zip if path.suffix == ".zip" else _write_directory)(fresh, contents)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}; nothing was left there") from error
+
+
+def with_manifest(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The files with the manifest that lists them."""
+    entries = {n: {"bytes": len(b), "sha256": hashlib.sha256(b).hexdigest()} for n, b in sorted(files.items())}
+    head = {"format": FORMAT, "version": FORMAT_VERSION, "archloom": VERSION, "files": entries}
+    return {**files, MANIFEST: json.dumps(head, indent=1).encode()}
 
 
 def _write_directory(root: Path, contents: Mapping[str, bytes]) -> None:
@@ -71,13 +76,18 @@ def _write_directory(root: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _write_zip(file: Path, contents: Mapping[str, bytes]) -> None:
+    write_through(file, archive(contents, zipfile.ZIP_DEFLATED))
+
+
+def archive(contents: Mapping[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    """Files and their manifest as one zip; the same artifact gives the same bytes."""
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+    with zipfile.ZipFile(out, "w", compression, compresslevel=1) as zipped:
         for name, data in contents.items():
-            info = zipfile.ZipInfo(name, _EPOCH)  # the same artifact gives the same bytes
+            info = zipfile.ZipInfo(name, _EPOCH)
             info.external_attr = (stat.S_IFREG | 0o644) << 16
-            archive.writestr(info, data, zipfile.ZIP_DEFLATED, 1)
-    write_through(file, out.getvalue())
+            zipped.writestr(info, data, compression, 1)
+    return out.getvalue()
 
 
 def read(path: Path) -> dict[str, bytes]:
@@ -94,14 +104,23 @@ def read(path: Path) -> dict[str, bytes]:
         raise ArtifactError(f"{path}: cannot be read, or damaged: {error}") from error
 
 
-def _read_zip(path: Path) -> dict[str, bytes]:
-    if not zipfile.is_zipfile(path):
+def read_archive(data: bytes, path: Path) -> dict[str, bytes]:
+    """The files of an artifact in memory that :func:`archive` has made; ``path`` is what messages call it."""
+    try:
+        return _read_zip(path, io.BytesIO(data))
+    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise ArtifactError(f"{path}: cannot be read, or damaged: {error}") from error
+
+
+def _read_zip(path: Path, file: IO[bytes] | Path | None = None) -> dict[str, bytes]:
+    file = path if file is None else file
+    if not zipfile.is_zipfile(file):
         raise ArtifactError(f"{path}: neither a directory nor a complete zip (truncated, or another kind of file)")
-    with zipfile.ZipFile(path) as archive:
-        sizes = {info.filename: info.file_size for info in archive.infolist()}
+    with zipfile.ZipFile(file) as zipped:
+        sizes = {info.filename: info.file_size for info in zipped.infolist()}
         if MANIFEST not in sizes:
             raise ArtifactError(f"{path}: not an artifact: {MANIFEST} is missing")
-        return _verified_files(path, lambda name: name in sizes, archive.read, sizes)
+        return _verified_files(path, lambda name: name in sizes, zipped.read, sizes)
 
 
 def _verified_files(

@@ -27,18 +27,20 @@ def host_files(host: HostPart) -> dict[str, bytes]:
     from safetensors.numpy import save as tensors
 
     plan = host.plan
-    if plan is None or unstorable(plan):
+    if plan is None:
         return {HOST: as_json({"relax": RELAX}), RELAX: host.module_json.encode()}
     files = {f"host/{number:03}.stablehlo": program.export() for number, program in enumerate(plan.programs)}
     table = {
         "inputs": plan.inputs, "outputs": plan.outputs, "fixed": sorted(plan.fixed.items()),
-        "calls": [{"program": c.program, "region": c.region, "constants": c.constants, "inputs": c.inputs,
+        "calls": [{"program": c.program, "region": c.symbol, "constants": c.constants, "inputs": c.inputs,
                    "outputs": c.outputs} for c in plan.calls],
         "programs": [{"key": program.key, "arguments": program.arguments, "file": name}
                      for program, name in zip(plan.programs, files, strict=True)],
         "constants": len(plan.constants),
+        "dtypes": {str(i): str(c.dtype) for i, c in enumerate(plan.constants) if c.dtype.kind not in _STORABLE},
     }
-    constants = {str(i): np.ascontiguousarray(c).reshape(c.shape) for i, c in enumerate(plan.constants)}
+    constants = {str(i): np.ascontiguousarray(c).reshape(c.shape).view(_stored_as(c.dtype))
+                 for i, c in enumerate(plan.constants)}
     return {HOST: as_json(table), HOST_CONSTANTS: tensors(constants), **files}
 
 
@@ -54,9 +56,9 @@ def read_tensors(data: bytes, file: str = "") -> dict[str, np.ndarray]:
         raise ArtifactError(f"{file}not a safetensors file: {error}") from error
 
 
-def unstorable(plan: HostPlan) -> list[str]:
-    """Types of the plan's constants that safetensors does not take."""
-    return sorted({str(c.dtype) for c in plan.constants if c.dtype.kind not in _STORABLE})
+def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """What a constant is stored as: bytes, or pairs of them, for types that safetensors does not take from NumPy."""
+    return dtype if dtype.kind in _STORABLE else np.dtype(f"u{dtype.itemsize}")
 
 
 def read_host(files: Mapping[str, bytes]) -> tuple[str | None, HostPlan | None]:
@@ -64,7 +66,10 @@ def read_host(files: Mapping[str, bytes]) -> tuple[str | None, HostPlan | None]:
     data = json.loads(files[HOST])
     if "relax" in data:
         return files[str(data["relax"])].decode(), None
+    import ml_dtypes  # noqa: F401  NumPy then knows bfloat16 and its like by name
+
     found = read_tensors(files[HOST_CONSTANTS], f"{HOST_CONSTANTS} is ")
+    types = data.get("dtypes", {})
     programs = tuple(
         HostProgram(str(p["key"]), tuple((_whole(shape), str(dtype)) for shape, dtype in p["arguments"]),
                     exported=files[str(p["file"])])
@@ -74,7 +79,8 @@ def read_host(files: Mapping[str, bytes]) -> tuple[str | None, HostPlan | None]:
         for c in data["calls"])
     plan = HostPlan(
         int(data["inputs"]), _whole(data["outputs"]), calls, programs,
-        tuple(found[str(i)] for i in range(int(data["constants"]))),
+        tuple(found[str(i)].view(np.dtype(types[str(i)])) if str(i) in types else found[str(i)]
+              for i in range(int(data["constants"]))),
         {int(slot): int(number) for slot, number in data["fixed"]})
     _check(plan)
     return None, plan

@@ -49,6 +49,11 @@ def save(compiled: CompiledModel, report: Report, path: Path, programs: "Stored 
 
     ``programs`` are those of XLA that run it, as machine code.
     """
+    artifact_files.write(path, files_of(compiled, report, programs))
+
+
+def files_of(compiled: CompiledModel, report: Report, programs: "Stored | None" = None) -> dict[str, bytes]:
+    """The files of an artifact without its manifest."""
     from safetensors.numpy import save as tensors
 
     constants = {f"{step.name}/{name}": np.ascontiguousarray(value)
@@ -57,11 +62,11 @@ def save(compiled: CompiledModel, report: Report, path: Path, programs: "Stored 
         if step.output_stage is not None:
             constants |= {f"{step.name}/{STAGE}{name}": np.array(v) for name, v in step.output_stage.arrays.items()}
     streams, plans = _plans(compiled.plans)
-    artifact_files.write(path, {
+    return {
         NETWORK: as_json(_network(compiled)), PLANS: as_json(plans), REPORT: as_json(report.to_json()),
         CONSTANTS: tensors(constants), **artifact_host.host_files(compiled.host), **streams,
         **(artifact_host.program_files(programs) if programs is not None else {}),
-    })
+    }
 
 
 def load(path: Path) -> Loaded:
@@ -69,7 +74,11 @@ def load(path: Path) -> Loaded:
 
     Nothing of the artifact is executed: its host part and programs are only run when the network is.
     """
-    files = artifact_files.read(path)
+    return from_files(artifact_files.read(path), path)
+
+
+def from_files(files: Mapping[str, bytes], path: Path) -> Loaded:
+    """What an artifact at ``path`` holds, from its files."""
     with _located(path, CONSTANTS):
         constants = read_tensors(files[CONSTANTS])
     with _located(path, artifact_host.HOST):

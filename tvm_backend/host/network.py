@@ -43,7 +43,7 @@ class PlannedHost:
             constants = [jax.numpy.asarray(c) for c in plan.constants]
         self._fixed = {slot: constants[number] for slot, number in plan.fixed.items()}
         self._calls = [
-            (made[call.program] if call.program is not None else None, call,
+            (made[call.program] if call.program is not None else None, call.symbol,
              [constants[number] for number in call.constants]) for call in plan.calls]
         self._dead = _last_uses(plan)
 
@@ -53,16 +53,21 @@ class PlannedHost:
         with jax.enable_x64(True):
             slots: dict[int, Any] = {i: jax.numpy.asarray(x) for i, x in enumerate(inputs)}
         slots.update(self._fixed)
-        for (program, call, constants), dead in zip(self._calls, self._dead, strict=True):
-            arguments = [slots[i] for i in call.inputs]
-            if program is not None:
-                results: Sequence[Any] = program(*constants, *arguments)
-            else:
-                results = [on_device(x) for x in run_region(call.region, arguments)]
+        for number, dead in enumerate(self._dead):
+            call = self._plan.calls[number]
+            results = self.call(number, [slots[i] for i in call.inputs], run_region)
             slots.update(zip(call.outputs, results, strict=True))
             for slot in dead:
                 del slots[slot]
         return [np.array(slots[i]) for i in self._plan.outputs]
+
+    def call(self, number: int, arguments: Sequence[Any], run_region: RunRegion) -> Sequence[Any]:
+        """Run one call of the plan on arrays of JAX; so are its results."""
+        program, symbol, constants = self._calls[number]
+        if program is not None:
+            results: Sequence[Any] = program(*constants, *arguments)
+            return results
+        return [on_device(x) for x in run_region(symbol, arguments)]
 
 
 def compiled(wanted: Sequence[HostProgram], programs: "Programs") -> list[Any]:

@@ -60,13 +60,14 @@ class HostProgram:
 
 @dataclass(frozen=True)
 class HostCall:
-    """One piece of the host, or one region: ``program`` is a number in the plan, ``region`` a region's symbol.
+    """One piece of the host, or one region: ``program`` is a number in the plan for a piece, None for a region. ``symbol``
+    names either.
 
     ``constants`` are numbers of the plan's constants; ``inputs`` and ``outputs`` are slots.
     """
 
     program: int | None
-    region: str
+    symbol: str
     constants: tuple[int, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -160,7 +161,7 @@ class _Planner:
         if symbol in self.pieces:
             program, constants = self.piece(self.pieces[symbol])
         outputs = [self.fresh(fields) if fields else self.fresh(1)[0] for fields in arities]
-        self.calls.append(HostCall(program, "" if program is not None else symbol, tuple(constants), inputs,
+        self.calls.append(HostCall(program, symbol, tuple(constants), inputs,
                                    tuple(_flat(outputs))))
         return outputs
 

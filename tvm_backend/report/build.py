@@ -19,7 +19,7 @@ from archloom.tvm_backend.version import VERSION
 
 
 def of_compiled(compiled: CompiledModel) -> Report:
-    return build(compiled, compiled.plans, choose(compiled.target, compiled.options))
+    return build(compiled, compiled.plans, choose(compiled.target, compiled.options) if compiled.target else ())
 
 
 def build(
@@ -37,7 +37,7 @@ def build(
         for region in partition.regions for step in region.steps
     ]
     shares = tuple(_share(c, layers, peaks[c.name], made[c.name]) for c in chosen)
-    clock_hz = shares[0].clock_hz
+    clock_hz = shares[0].clock_hz if shares else 0.0  # the host alone
     # in ticks of the first target's clock
     cycles = sum(s.cycles if s.clock_hz == clock_hz else math.ceil(s.seconds * clock_hz) for s in shares)
     joules = [layer.energy.joules for layer in layers if layer.energy is not None]
@@ -46,8 +46,8 @@ def build(
     exact = all(plans[step.name].timing.exact for step in partition.steps())
     return Report(
         model=partition.name, source=partition.source, target=partition.target, options=dict(partition.options),
-        clock_hz=clock_hz, cycles=cycles, seconds=cycles / clock_hz, macs=partition.macs, offloaded_macs=offloaded,
-        offloaded_macs_share=partition.offloaded_macs_share, peak_macs_per_cycle=shares[0].peak_macs_per_cycle,
+        clock_hz=clock_hz, cycles=cycles, seconds=cycles / clock_hz if clock_hz else 0.0, macs=partition.macs, offloaded_macs=offloaded,
+        offloaded_macs_share=partition.offloaded_macs_share, peak_macs_per_cycle=shares[0].peak_macs_per_cycle if shares else 0,
         utilization=offloaded / possible if possible else None,
         timing="simulated" if exact else "estimated",
         layers=(*layers, *map(_hosted, partition.host.ops), *map(_hosted, conversions(partition))),

@@ -67,10 +67,7 @@ def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
         def refuse(variable: str, reason: str, needs: str, name: str = target.name) -> None:
             refused.setdefault(variable, {}).setdefault(name, Refused(name, reason, needs))
 
-        module = backend.run_passes(UMAPhase.PRE_PARTITIONING, module, target.options, refuse)
-        module = duplicate_dequantize(sink_reshapes(module, sums=backend.vectors))
-        module = fuse_by_pattern(module, [
-            (name, p.make(), _check(p, target, refuse, taken)) for name, p in target.composites.items()])
+        module = fuse_by_pattern(prepare(module, target, refuse), patterns_of(target, refuse, taken))
         module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module, target.options, refuse)
     owners = {name: target.name for target in chosen for name in target.composites}
     tiled = frozenset(c.name for c in chosen if c.backend.vectors)
@@ -81,6 +78,20 @@ def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
     count = Counter(name for name, _ in taken)
     answers = {variable: tuple(by_target.values()) for variable, by_target in refused.items()}
     return Partitioned(module, answers, host, positions, {name: v for name, v in taken if count[name] == 1})
+
+
+def prepare(module: ir.IRModule, target: Chosen, refuse: Refuse) -> ir.IRModule:
+    """The module as the target's patterns match it."""
+    module = target.backend.run_passes(UMAPhase.PRE_PARTITIONING, module, target.options, refuse)
+    return duplicate_dequantize(sink_reshapes(module, sums=target.backend.vectors))
+
+
+def patterns_of(
+    target: Chosen, refuse: Refuse = lambda variable, reason, needs: None, taken: list[tuple[str, str]] | None = None,
+) -> list[tuple[str, Any, Callable[[Any], bool]]]:
+    """Names, patterns and checks; ``refuse`` hears what a check sees, ``taken`` gets what is taken."""
+    noted = [] if taken is None else taken
+    return [(name, p.make(), _check(p, target, refuse, noted)) for name, p in target.composites.items()]
 
 
 def _check(pattern: Pattern, target: Chosen, refuse: Refuse, taken: list[tuple[str, str]]) -> Callable[[Any], bool]:

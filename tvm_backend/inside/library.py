@@ -1,0 +1,154 @@
+"""What is in an executable of TVM, or in a library that it saved: artifacts, and the report of the network."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from archloom.oracle.errors import ArtifactError
+from archloom.tvm_backend.compiled import CompiledModel, HostPart, Partition
+from archloom.tvm_backend.executable import CompiledNetwork
+from archloom.tvm_backend.inside import running
+from archloom.tvm_backend.inside.form import HOST
+from archloom.tvm_backend.inside.stubs import contents
+from archloom.tvm_backend.ir import compat
+from archloom.tvm_backend.report.build import of_compiled
+from archloom.tvm_backend.report.data import Layer, Report
+from archloom.tvm_backend.targets import registry
+from archloom.tvm_backend.targets.choice import choose, named_options
+
+MEASURED = "accelerator simulated; host functions measured in TVM's virtual machine"
+RUNS = 5
+"""How often a network is run to measure its host functions; the median counts."""
+
+
+def artifacts(module: Any) -> dict[str, CompiledNetwork]:
+    """By code generator, what it made of a network: ``module`` is an executable or a loaded library."""
+    root = getattr(module, "mod", module)
+    found = {}
+    for name in (*registry.names(), HOST):
+        about = _function(root, contents(name))
+        if about is not None:
+            found[name] = running.kept(str(about())).network
+    return found
+
+
+def _function(module: Any, name: str) -> Any:
+    """A function of a module or of what it imports; None if there is none."""
+    waiting = [module]
+    while waiting:
+        one = waiting.pop()
+        if one.implements_function(name):
+            return one.get_function(name)
+        waiting += list(one.imports)
+    return None
+
+
+def report(module: Any, *inputs: Any, entry: str = "main") -> Report:
+    """The report of a network that TVM compiled, or of a library that was loaded: simulated cycles of all regions.
+
+    With ``inputs`` (arrays, in the order of ``entry``'s parameters) the network is run, and each function that the
+    host runs is measured: XLA's by their symbols, TVM's own by the names of their operators. ArtifactError if nothing
+    in it is archloom's.
+    """
+    merged = of_compiled(_merged(artifacts(module)))
+    if not inputs:
+        return merged
+    layers = [layer for layer in merged.layers if layer.where == "accelerator"]
+    measured = _measured(module, inputs, entry, {layer.region for layer in layers})
+    host = [Layer(name, name.rstrip("0123456789").rstrip("_"), "host", (), 0, seconds=seconds, note="measured")
+            for name, seconds in measured.items()]
+    return replace(merged, layers=(*layers, *host), host_seconds=math.fsum(measured.values()), scope=MEASURED)
+
+
+def _measured(module: Any, inputs: Sequence[Any], entry: str, regions: set[str | None]) -> dict[str, float]:
+    """Seconds of each function of the host in a run."""
+    machine = relax.VirtualMachine(module, tvm.cpu())
+    runs: dict[str, list[float]] = defaultdict(list)
+    began: list[float] = []
+
+    def instrument(function: Any, symbol: str, before: bool, result: Any, *arguments: Any) -> None:
+        if symbol.startswith("vm.builtin.") or symbol in regions:
+            return
+        if before:
+            began.append(time.perf_counter())
+        else:
+            total[symbol] += time.perf_counter() - began.pop()
+
+    machine.set_instrument(instrument)
+    given = [compat.to_tvm(np.asarray(x)) for x in inputs]
+    for _ in range(RUNS + 1):
+        total: dict[str, float] = defaultdict(float)
+        machine[entry](*given)
+        for symbol, seconds in total.items():
+            runs[symbol].append(seconds)
+    return {symbol: float(np.median(seconds[1:])) for symbol, seconds in runs.items()}
+
+
+def _merged(found: Mapping[str, CompiledNetwork]) -> CompiledModel:
+    """The parts of a network as one."""
+    if not found:
+        raise ArtifactError("nothing in it was compiled by archloom: partition_for and RunCodegen, or Offload, come "
+                            "before tvm.compile")
+    parts = [network.compiled for network in found.values()]
+    named = {name: choice for part in parts if part.target for name, choice in _choices(part).items()}
+    chosen = [named[name] for name in named]
+    ops = sorted((op for part in parts for op in part.host.ops), key=lambda op: op.position)
+    regions = sorted((r for part in parts for r in part.regions), key=lambda r: r.steps[0].position if r.steps else 0)
+    of = Partition(
+        " ".join(dict.fromkeys(part.name for part in parts)), "relax", ",".join(named), named_options(chosen),
+        tuple(spec for part in parts for spec in part.inputs), tuple(spec for part in parts for spec in part.outputs),
+        tuple(regions), HostPart(None, tuple(ops)), fallbacks=tuple(f for n in found.values() for f in n.fallbacks))
+    return CompiledModel.of(of, {k: v for part in parts for k, v in part.plans.items()})
+
+
+def _choices(part: Partition) -> dict[str, Any]:
+    return {c.name: c for c in choose(part.target, part.options)}
+
+
+class Library:
+    """A library that TVM saved: what ``archloom.load_compiled("net.so")`` gives.
+
+    ``artifacts`` has by code generator the compiled network that its functions are of, ``regions`` the symbols.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.module = tvm.runtime.load_module(str(path))
+        except RuntimeError as error:
+            raise ArtifactError(f"{path}: TVM cannot load it: {error}") from error
+        self.artifacts = artifacts(self.module)
+        if not self.artifacts:
+            raise ArtifactError(f"{path}: a library without anything of archloom's")
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        return tuple(region.symbol for network in self.artifacts.values() for region in network.compiled.regions)
+
+    @cached_property
+    def report(self) -> Report:
+        """The simulated cycles of its regions; :func:`report` also measures the host."""
+        return report(self.module)
+
+    @cached_property
+    def machine(self) -> relax.VirtualMachine:
+        return relax.VirtualMachine(self.module, tvm.cpu())
+
+    def __call__(self, *inputs: Any, entry: str = "main") -> np.ndarray | tuple[np.ndarray, ...]:
+        """Run the network on arrays, in TVM's virtual machine; one result is an array, several a tuple."""
+        made = self.machine[entry](*[compat.to_tvm(np.asarray(x)) for x in inputs])
+        return made.numpy() if hasattr(made, "numpy") else tuple(x.numpy() for x in made)
+
+    def __repr__(self) -> str:
+        return f"<Library {self.path}: {', '.join(f'{n} ({len(a.calls)})' for n, a in self.artifacts.items())}>"

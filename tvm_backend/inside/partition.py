@@ -1,0 +1,146 @@
+"""``partition_for``: a module of TVM's importers in, the same module with regions of targets and of the host out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import count
+from typing import Any
+
+from tvm import IRModule, relax
+
+from archloom.oracle.errors import ModelError
+from archloom.tvm_backend.compiled import HostOp
+from archloom.tvm_backend.inside.form import HOST, codegen_name, with_local_composites
+from archloom.tvm_backend.ir import compat
+from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.operators import operator
+from archloom.tvm_backend.model import Model, from_relax
+from archloom.tvm_backend.targets.choice import Chosen, Target, choose, named_options
+from archloom.tvm_backend.targets.lower import lower_host
+from archloom.tvm_backend.targets.partition import Partitioned, partition
+from archloom.tvm_backend.targets.regions import HOST_CODEGEN
+
+ABOUT = "archloom"
+"""Attribute of a region with what its code generator must know beside its body, as JSON: see :func:`_about`."""
+
+
+def partition_for(
+    target: Target, module: IRModule, params: Mapping[str, Any] | None = None, *, host: bool = True, **options: Any
+) -> IRModule:
+    """The module with a function for each region that ``target`` takes, which ``RunCodegen`` compiles.
+
+    ``target``: a name, a :class:`UMABackend`, or several in order of preference; ``options`` are the target's. All
+    functions of the module are looked at that can be called from outside. ``params`` are bound by name, as by
+    ``relax.transform.BindParams``. With ``host``, what is left over goes to XLA in functions for
+    ``relax.ext.archloom_host`` where it can; without, it stays as operators, for TVM's own passes.
+
+    TargetError for an unknown target or option; ModelError for a module that another pass has already fused or
+    legalized, with what to run earlier.
+    """
+    chosen = choose(target, options)
+    numbers = {name: count() for name in (*(c.name for c in chosen), HOST)}
+    taken = {gv.name_hint for gv in module.functions}
+    for name in entries(module):
+        module = _one(module, name, chosen, params if name == "main" or params is None else params, host, numbers, taken)
+    return module
+
+
+def entries(module: IRModule) -> list[str]:
+    """The functions that can be called from outside, but for those of a code generator."""
+    return [gv.name_hint for gv, f in module.functions.items()
+            if isinstance(f, relax.Function) and ir.codegen_of(f) is None and "global_symbol" in (f.attrs or {})
+            and not (f.attrs or {}).get("Primitive", 0)]
+
+
+def _one(
+    module: IRModule, entry: str, chosen: Sequence[Chosen], params: Mapping[str, Any] | None, host: bool,
+    numbers: Mapping[str, Iterator[int]], taken: set[str],
+) -> IRModule:
+    """The module with one function partitioned."""
+    model, prepared = prepared_entry(module, entry, params)
+    partitioned = partition(prepared, chosen)
+    functions = {gv.name_hint: f for gv, f in partitioned.module.functions.items() if ir.codegen_of(f)}
+    symbols = {}
+    for symbol, function in functions.items():
+        codegen = codegen_name(str(ir.codegen_of(function)))
+        symbols[symbol] = next(n for i in numbers[codegen] if (n := f"{codegen}_{i}") not in taken)
+        taken.add(symbols[symbol])
+    attributes = {symbol: {ABOUT: text} for symbol, text in _about(partitioned, model, chosen, functions).items()}
+    left = () if host else [s for s, f in functions.items() if ir.codegen_of(f) == HOST_CODEGEN]
+    main, regions = with_local_composites(partitioned.module, symbols, attributes, left)
+    kept = {gv: f for gv, f in module.functions.items() if gv.name_hint != entry}
+    kept[module.get_global_var(entry)] = main.with_attr("global_symbol", entry)
+    kept |= {_global_var_of(main, name): function for name, function in regions.items()}
+    return relax.transform.Normalize()(IRModule(kept, attrs=module.attrs, global_infos=module.global_infos))
+
+
+def prepared_entry(module: IRModule, entry: str, params: Mapping[str, Any] | None) -> tuple[Model, IRModule]:
+    """One function as a network by itself: its constants bound and folded, and its module, in which it is ``main``."""
+    function = module[entry]
+    refuse_lowered(module, entry)
+    alone = IRModule({relax.GlobalVar("main"): function.with_attr("global_symbol", "main"), **{
+        gv: f for gv, f in module.functions.items() if gv.name_hint not in (entry, "main")}})
+    if params:
+        known = {p.name for p in function.params}
+        alone = relax.transform.BindParams("main", {k: v for k, v in params.items() if k in known})(alone)
+    model = from_relax(alone, entry)
+    return model, model.module
+
+
+def _global_var_of(main: relax.Function, name: str) -> relax.GlobalVar:
+    """The variable by which ``main`` calls a function."""
+    return next(b.value.op for b in ir.bindings(main) if isinstance(b.value, relax.Call)
+                and isinstance(b.value.op, relax.GlobalVar) and b.value.op.name_hint == name)
+
+
+def refuse_lowered(module: IRModule, entry: str) -> None:
+    """ModelError where operators that targets take have become functions of TIR, or were fused."""
+    heavy = {n.split(".")[-1] for n in ("nn.conv1d", "nn.conv2d", "nn.conv3d", "matmul", "nn.attention")}
+    for binding in ir.bindings(module[entry]):
+        name = ir.op_name(binding.value)
+        if name in ("call_tir", "call_tir_inplace"):
+            called = str(binding.value.args[0].name_hint)
+            if heavy & set(called.rstrip("0123456789").split("_")) or called.rstrip("0123456789") in heavy:
+                raise ModelError(f"{entry}: {binding.var.name!r} is a call of the TIR function {called!r}: LegalizeOps (or a "
+                                 "pipeline that begins with it) has run; partition before it, on Relax operators")
+        function = compat.callee(module, binding.value)
+        if function is not None and (getattr(function, "attrs", None) or {}).get("Primitive", 0):
+            raise ModelError(f"{entry}: {binding.var.name!r} is a call of {binding.value.op.name_hint!r}, which FuseOps has made "
+                             "of several operators; partition before FuseOps")
+
+
+def _about(
+    partitioned: Partitioned, model: Model, chosen: Sequence[Chosen], functions: Mapping[str, Any]
+) -> dict[str, str]:
+    """For each region: the targets with their options, where its operators were, and what the targets before said.
+
+    The first one of a network has the host's operators, too, for reports.
+    """
+    host = lower_host(partitioned, model, chosen).ops
+    about = {}
+    for number, symbol in enumerate(functions):
+        inside = {b.var.name for b in ir.bindings(functions[symbol])}
+        for b in ir.bindings(functions[symbol]):
+            composite = compat.callee(partitioned.module, b.value)
+            inside |= {v.name for v in ir.bound_in(composite)} if composite is not None else set()
+        about[symbol] = json.dumps({
+            "targets": ",".join(c.name for c in chosen), "options": named_options(chosen),
+            "positions": partitioned.positions.get(symbol, ()),
+            "refused": {v: [asdict(r) for r in answers] for v, answers in partitioned.refused.items() if v in inside},
+            "host": [asdict(op) for op in host] if number == 0 else [],
+        })
+    return about
+
+
+def host_ops(about: Sequence[Mapping[str, Any]]) -> tuple[HostOp, ...]:
+    """The host's operators of the networks of some regions."""
+    from archloom.tvm_backend.compiled import Refused
+
+    return tuple(HostOp(**{**op, "shape": tuple(op["shape"]), "refused": tuple(Refused(**r) for r in op["refused"])})
+                 for of in about for op in of.get("host", ()))
+
+
+def is_heavy(name: str | None) -> bool:
+    return operator(name).heavy

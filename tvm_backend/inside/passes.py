@@ -1,0 +1,68 @@
+"""Targets as passes of TVM: they stand in ``Sequential``, under ``PassContext`` with instruments, in pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tvm
+from tvm import IRModule, relax
+
+from archloom.tvm_backend.inside.form import codegen_name
+from archloom.tvm_backend.inside.partition import entries, partition_for, prepared_entry
+from archloom.tvm_backend.targets.choice import Target, choose
+from archloom.tvm_backend.targets.partition import prepare
+
+_CONSTANTS = "const_name_to_constant"
+
+
+def _pass(name: str, run: Callable[[IRModule], IRModule]) -> tvm.transform.Pass:
+    return tvm.transform.module_pass(lambda module, context: run(module), opt_level=0, name=name)
+
+
+def Offload(  # noqa: N802  as TVM's passes are called
+    target: Target, params: Mapping[str, Any] | None = None, *, host: bool = True, **options: Any
+) -> tvm.transform.Pass:
+    """:func:`partition_for` and ``RunCodegen`` as one pass: what is left calls the compiled regions.
+
+    The module keeps no second copy of the regions' constants, which ``RunCodegen`` alone leaves for code generators
+    that are handed their constants when they are run.
+    """
+    chosen = choose(target, options)
+
+    def run(module: IRModule) -> IRModule:
+        before = dict((module.attrs or {}).get(_CONSTANTS, {}))
+        made = partition_for(target, module, params, host=host, **options)
+        made = relax.transform.RunCodegen()(made)
+        return made.with_attr(_CONSTANTS, before) if before or _CONSTANTS in (made.attrs or {}) else made
+
+    return _pass(f"Offload({','.join(c.name for c in chosen)})", run)
+
+
+def Prepare(  # noqa: N802
+    target: str, params: Mapping[str, Any] | None = None, **options: Any
+) -> tvm.transform.Pass:
+    """The rewrites after which the target's patterns match: for ``FuseOpsByPattern`` by one's own hand, with
+    ``get_patterns_with_prefix(target + ".")``."""
+    (chosen,) = choose(target, options)
+
+    def run(module: IRModule) -> IRModule:
+        for entry in entries(module):
+            _, alone = prepared_entry(module, entry, params)
+            prepared = prepare(alone, chosen, lambda variable, reason, needs: None)["main"]
+            functions = {gv: f for gv, f in module.functions.items() if gv.name_hint != entry}
+            functions[module.get_global_var(entry)] = prepared.with_attr("global_symbol", entry)
+            module = relax.transform.Normalize()(
+                IRModule(functions, attrs=module.attrs, global_infos=module.global_infos))
+        return module
+
+    return _pass(f"Prepare({codegen_name(chosen.name)})", run)
+
+
+def pipeline_of(target: str) -> Callable[..., tvm.transform.Pass]:
+    """What ``relax.get_pipeline("archloom_<target>", **options)`` gives: offloading, then TVM's default pipeline."""
+    def make(**options: Any) -> tvm.transform.Pass:
+        steps = [Offload(target, **options), relax.get_pipeline("default_build")]
+        return _pass(f"archloom_{target}", tvm.transform.Sequential(steps))
+
+    return make
