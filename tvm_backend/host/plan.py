@@ -60,8 +60,7 @@ class HostProgram:
 
 @dataclass(frozen=True)
 class HostCall:
-    """One piece of the host, or one region: ``program`` is a number in the plan for a piece, None for a region. ``symbol``
-    names either.
+    """One piece of the host, or one region, named by ``symbol``: ``program`` is a number in the plan, None for a region.
 
     ``constants`` are numbers of the plan's constants; ``inputs`` and ``outputs`` are slots.
     """

@@ -65,8 +65,8 @@ def _compiled(
         regions = lower_regions(partitioned, chosen) if chosen else ()
     except NotQuantized as error:
         raise ModelError(
-            f"relax.ext.{codegen}: {error}; expected {NEEDED[chosen[0].backend.numbers]}; functions that FuseOpsByPattern "
-            "makes need bind_constants=True") from error
+            f"relax.ext.{codegen}: {error}; expected {NEEDED[chosen[0].backend.numbers]}; functions that "
+            "FuseOpsByPattern makes need bind_constants=True") from error
     kept = ir.of(found.module).keep_functions(found.module, lambda f: ir.codegen_of(f) in (None, "xla"))
     host = HostPart(None, host_ops(about), kept, partial(plan_of, kept))
     name = "+".join(found.symbols) if len(found.symbols) < 4 else f"{found.symbols[0]}...{found.symbols[-1]}"

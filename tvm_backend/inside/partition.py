@@ -15,7 +15,6 @@ from archloom.tvm_backend.compiled import HostOp
 from archloom.tvm_backend.inside.form import HOST, codegen_name, with_local_composites
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.operators import operator
 from archloom.tvm_backend.model import Model, from_relax
 from archloom.tvm_backend.targets.choice import Chosen, Target, choose, named_options
 from archloom.tvm_backend.targets.lower import lower_host
@@ -43,7 +42,7 @@ def partition_for(
     numbers = {name: count() for name in (*(c.name for c in chosen), HOST)}
     taken = {gv.name_hint for gv in module.functions}
     for name in entries(module):
-        module = _one(module, name, chosen, params if name == "main" or params is None else params, host, numbers, taken)
+        module = _one(module, name, chosen, params, host, numbers, taken)
     return module
 
 
@@ -97,18 +96,18 @@ def _global_var_of(main: relax.Function, name: str) -> relax.GlobalVar:
 
 def refuse_lowered(module: IRModule, entry: str) -> None:
     """ModelError where operators that targets take have become functions of TIR, or were fused."""
-    heavy = {n.split(".")[-1] for n in ("nn.conv1d", "nn.conv2d", "nn.conv3d", "matmul", "nn.attention")}
+    heavy = ("matmul", "conv1d", "conv2d", "conv3d", "attention")
     for binding in ir.bindings(module[entry]):
         name = ir.op_name(binding.value)
         if name in ("call_tir", "call_tir_inplace"):
             called = str(binding.value.args[0].name_hint)
-            if heavy & set(called.rstrip("0123456789").split("_")) or called.rstrip("0123456789") in heavy:
-                raise ModelError(f"{entry}: {binding.var.name!r} is a call of the TIR function {called!r}: LegalizeOps (or a "
-                                 "pipeline that begins with it) has run; partition before it, on Relax operators")
+            if any(f"_{name}" in f"_{called}" for name in heavy):  # fused_conv2d_add, matmul1, ...
+                raise ModelError(f"{entry}: {binding.var.name!r} is a call of the TIR function {called!r}: LegalizeOps "
+                                 "(or a pipeline that begins with it) has run; partition before it")
         function = compat.callee(module, binding.value)
         if function is not None and (getattr(function, "attrs", None) or {}).get("Primitive", 0):
-            raise ModelError(f"{entry}: {binding.var.name!r} is a call of {binding.value.op.name_hint!r}, which FuseOps has made "
-                             "of several operators; partition before FuseOps")
+            raise ModelError(f"{entry}: {binding.var.name!r} is a call of {binding.value.op.name_hint!r}, which FuseOps "
+                             "has made of several operators; partition before it")
 
 
 def _about(
@@ -141,6 +140,3 @@ def host_ops(about: Sequence[Mapping[str, Any]]) -> tuple[HostOp, ...]:
     return tuple(HostOp(**{**op, "shape": tuple(op["shape"]), "refused": tuple(Refused(**r) for r in op["refused"])})
                  for of in about for op in of.get("host", ()))
 
-
-def is_heavy(name: str | None) -> bool:
-    return operator(name).heavy

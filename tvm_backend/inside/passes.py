@@ -20,7 +20,7 @@ def _pass(name: str, run: Callable[[IRModule], IRModule]) -> tvm.transform.Pass:
     return tvm.transform.module_pass(lambda module, context: run(module), opt_level=0, name=name)
 
 
-def Offload(  # noqa: N802  as TVM's passes are called
+def Offload(
     target: Target, params: Mapping[str, Any] | None = None, *, host: bool = True, **options: Any
 ) -> tvm.transform.Pass:
     """:func:`partition_for` and ``RunCodegen`` as one pass: what is left calls the compiled regions.
@@ -39,7 +39,7 @@ def Offload(  # noqa: N802  as TVM's passes are called
     return _pass(f"Offload({','.join(c.name for c in chosen)})", run)
 
 
-def Prepare(  # noqa: N802
+def Prepare(
     target: str, params: Mapping[str, Any] | None = None, **options: Any
 ) -> tvm.transform.Pass:
     """The rewrites after which the target's patterns match: for ``FuseOpsByPattern`` by one's own hand, with

@@ -9,18 +9,17 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import tvm
 
 from archloom.oracle.errors import ArchloomError, ArtifactError
+from archloom.oracle.xla.executables import borrowed
 from archloom.tvm_backend.executable import CompiledNetwork, open_packed
-from archloom.tvm_backend.ir import compat
 
-ALIGNED = 64
-"""Bytes to which JAX takes memory of others as it is."""
+_OF_NUMPY = frozenset("biuf")
+"""Kinds of types that NumPy has by itself."""
 
 _lock = threading.RLock()
 _kept: dict[str, "Functions"] = {}
@@ -41,21 +40,13 @@ class Functions:
         if len(tensors) != taken + given:
             raise ArtifactError(f"{self.symbols[number]}: expected {taken} inputs and {given} results, found "
                                 f"{len(tensors)} tensors")
-        with _named(self.symbols[number]):
-            results = self.network.call(number, [_given(t) for t in tensors[:taken]])
+        try:
+            results = self.network.call(number, [borrowed(t) for t in tensors[:taken]])
             for result, out in zip(results, tensors[taken:], strict=True):
                 _write(result, out)
-
-
-@contextmanager
-def _named(symbol: str) -> Any:
-    """Say which region an error comes from."""
-    try:
-        yield
-    except ArchloomError as error:
-        if not str(error).startswith(symbol):
-            error.args = (f"{symbol}: {error}", *error.args[1:])
-        raise
+        except ArchloomError as error:
+            error.args = (f"{self.symbols[number]}: {error}",)
+            raise
 
 
 def keep(key: str, network: CompiledNetwork) -> None:
@@ -69,7 +60,7 @@ def functions(key: str, address: int, size: int) -> Functions:
     with _lock:
         if key not in _kept:
             if not address:
-                raise ArtifactError(f"the library has no data of artifact {key}, and it was compiled in another process")
+                raise ArtifactError(f"the library has no data of artifact {key}, which another process compiled")
             _kept[key] = Functions(open_packed(ctypes.string_at(address, size), f"artifact {key} of the library"))
         return _kept[key]
 
@@ -88,26 +79,10 @@ def call(key: str, number: int, address: int, size: int, *tensors: Any) -> str:
     return key
 
 
-def _given(tensor: Any) -> Any:
-    """A tensor of TVM for JAX, without a copy where its memory is aligned."""
-    array = _array(tensor)
-    if array is None or not array.ctypes.data % ALIGNED:
-        return compat.jax_from_tvm(tensor)
-    return array
-
-
-def _array(tensor: Any) -> np.ndarray | None:
-    """A tensor of TVM as an array of NumPy on the same memory; None where NumPy has no such type."""
-    try:
-        return np.from_dlpack(tensor)
-    except (BufferError, RuntimeError, TypeError):
-        return None
-
-
 def _write(result: Any, out: tvm.runtime.Tensor) -> None:
-    """A result where TVM wants it."""
-    array = _array(out)
-    if array is None:
-        out.copyfrom(np.asarray(result))
-    else:
-        np.copyto(array, np.asarray(result).reshape(array.shape))
+    """A result where TVM wants it, when it is there."""
+    array = np.asarray(result)
+    if array.dtype.kind in _OF_NUMPY:
+        np.copyto(np.from_dlpack(out), array)
+    else:  # bfloat16 and its like, which NumPy does not exchange
+        out.copyfrom(array)

@@ -397,14 +397,6 @@ def compile_vm(executable: Any, functions: Mapping[str, Callable[..., Any]]) -> 
     return main
 
 
-def jax_from_tvm(tensor: Any) -> Any:
-    """A TVM tensor as an array of JAX on the same memory, which JAX must be done with before TVM writes there again."""
-    import jax
-
-    with jax.enable_x64(True):
-        return jax.dlpack.from_dlpack(tensor)
-
-
 def to_tvm(array: Any) -> tvm.runtime.Tensor:
     """A NumPy or JAX array as a TVM tensor: shared memory when it is aligned to 64 bytes, else a copy."""
     if isinstance(array, np.ndarray):

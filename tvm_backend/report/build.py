@@ -46,8 +46,9 @@ def build(
     exact = all(plans[step.name].timing.exact for step in partition.steps())
     return Report(
         model=partition.name, source=partition.source, target=partition.target, options=dict(partition.options),
-        clock_hz=clock_hz, cycles=cycles, seconds=cycles / clock_hz if clock_hz else 0.0, macs=partition.macs, offloaded_macs=offloaded,
-        offloaded_macs_share=partition.offloaded_macs_share, peak_macs_per_cycle=shares[0].peak_macs_per_cycle if shares else 0,
+        clock_hz=clock_hz, cycles=cycles, seconds=cycles / clock_hz if clock_hz else 0.0, macs=partition.macs,
+        offloaded_macs=offloaded, offloaded_macs_share=partition.offloaded_macs_share,
+        peak_macs_per_cycle=shares[0].peak_macs_per_cycle if shares else 0,
         utilization=offloaded / possible if possible else None,
         timing="simulated" if exact else "estimated",
         layers=(*layers, *map(_hosted, partition.host.ops), *map(_hosted, conversions(partition))),

@@ -1,0 +1,230 @@
+"""Networks that TVM compiles with archloom's targets as its backends, beside :func:`archloom.compile`.
+
+Of every network's small form on four targets, and of three networks on all others: the module that archloom imported
+goes through ``partition_for``, ``RunCodegen``, ``tvm.compile`` and TVM's virtual machine (``equal``: all results are
+bit for bit those of ``archloom.compile``); the library is saved, and loaded by a process that only imports TVM
+(``reload_equal``). ResNet-50 and BERT-base in full on Gemmini are timed both ways in turns. ``call_us`` is what a
+region's call takes in the virtual machine beyond the region itself, for a product of 16 x 16 x 16.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, however the script is run:
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
+
+from archloom.models import catalogue
+from archloom.oracle.errors import ArchloomError
+from archloom.tvm_backend.targets.registry import BUILT_IN
+from benchmarks import common
+from benchmarks.figures import RECORDED, Figure, Figures, at_most, equals
+from benchmarks.networks import networks
+
+TARGETS = ("gemmini", "amx", "qkv", "wormhole")
+ELSEWHERE = ("digits_cnn", "tc_resnet8", "bert_base")
+OPTIONS = {"mesh": {"x": 2, "y": 2}, "triple_ring": {"rows": 2, "columns": 2}}
+"""Of targets whose default has very many cores."""
+TIMED = ("resnet50", "bert_base")
+LIMIT = 1200
+"""Seconds for a row."""
+
+
+def main() -> None:
+    args = common.arguments(__doc__ or "", _more)
+    if args.reload:
+        print(json.dumps({path.stem: reloaded(path) for path in sorted(Path(args.reload).glob("*.so"))}))
+        return
+    if args.timed:
+        print(json.dumps(timed(args.timed)))
+        return
+    if args.call:
+        print(json.dumps(call_us()))
+        return
+    networks._load_modules()
+    pairs = cases(args)
+    with tempfile.TemporaryDirectory(prefix="archloom-inside-tvm-") as folder:
+        rows = [in_process(name, target, Path(folder) / f"{number}.so") for number, (name, target) in enumerate(pairs)]
+        again = common.child([sys.executable, __file__, "--reload", folder])
+        found = again.last_json if again.status == 0 else {}
+    for number, row in enumerate(rows):
+        row["reload_equal"] = bool(found.get(str(number), False))
+    times = {name: common.child([sys.executable, __file__, "--timed", name]).last_json for name in TIMED
+             if not args.only or name in args.only.split(",")}
+    call = common.child([sys.executable, __file__, "--call"]).last_json
+    rows += [{"name": name, "target": "gemmini", **row} for name, row in times.items()]
+    common.finish(args, {
+        "networks_run": len(rows), "networks_equal": sum(row["equal"] for row in rows),
+        "networks_reload_equal": sum(row["reload_equal"] for row in rows), "call_us": call,
+        "targets": len({row["target"] for row in rows}), "networks": rows,
+        **{f"{name}_over_archloom": row["seconds_vm"] / row["seconds_archloom"] for name, row in times.items()}})
+
+
+def _more(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--only", metavar="NAME,...", help="these networks (default: all)")
+    parser.add_argument("--targets", metavar="NAME,...", help="these targets (default: all)")
+    parser.add_argument("--reload", help=argparse.SUPPRESS)
+    parser.add_argument("--timed", help=argparse.SUPPRESS)
+    parser.add_argument("--call", action="store_true", help=argparse.SUPPRESS)
+
+
+def cases(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """Network and target of each row."""
+    pairs = [(name, target) for target in TARGETS for name in catalogue.BY_NAME]
+    pairs += [(name, target) for target in BUILT_IN if target not in TARGETS for name in ELSEWHERE]
+    names, targets = (value.split(",") if value else None for value in (args.only, args.targets))
+    return [(n, t) for n, t in pairs if (names is None or n in names) and (targets is None or t in targets)]
+
+
+def in_process(name: str, target: str, library: Path) -> dict[str, Any]:
+    run = common.forked(lambda: measured(name, target, library), LIMIT)
+    row: dict[str, Any] = {"name": name, "target": target, "equal": False}
+    row |= run.last_json if run.status == 0 else {"reason": f"the process ended with status {run.status}"}
+    print(f"{'ok  ' if row['equal'] else 'FAIL'} {name:16} {target:14} {run.cpu_seconds:6.1f} s "
+          f"{row.get('reason', '')}", flush=True)
+    return row
+
+
+def measured(name: str, target: str, library: Path) -> dict[str, Any]:
+    """One network on one target, compiled both ways; the library and what it is to give are left in a folder."""
+    import tvm
+    from tvm import relax
+
+    import archloom
+
+    options = OPTIONS.get(target, {})
+    try:
+        source, _, inputs = networks.prepared(catalogue.tiny(name), target)
+        model = source()
+        network = archloom.compile(model, target=target, options=options)
+        given = [np.asarray(inputs[spec.name]) for spec in model.inputs]
+        expected = _arrays(network(*given))
+        module = archloom.tvm.partition_for(target, model.module, **options)
+        executable = tvm.compile(relax.transform.RunCodegen()(module), target="llvm")
+        machine = relax.VirtualMachine(executable, tvm.cpu())
+        made = _arrays(machine["main"](*[tvm.runtime.tensor(x) for x in given]))
+        executable.export_library(str(library))
+    except ArchloomError as error:
+        return {"equal": False, "reason": f"{type(error).__name__}: {error}"}
+    arrays = {f"input{i:03}": x for i, x in enumerate(given)} | {f"result{i:03}": y for i, y in enumerate(expected)}
+    np.savez(library.with_suffix(".npz"), **arrays)  # type: ignore[arg-type]
+    return {"equal": _equal(made, expected), "regions": len(network.compiled.regions)}
+
+
+def reloaded(library: Path) -> bool:
+    """Whether a library gives what the network that it was made of gives."""
+    import tvm
+    from tvm import relax
+
+    with np.load(library.with_suffix(".npz")) as arrays:
+        given = [arrays[k] for k in sorted(arrays) if k.startswith("input")]
+        expected = [arrays[k] for k in sorted(arrays) if k.startswith("result")]
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu())
+    return _equal(_arrays(machine["main"](*[tvm.runtime.tensor(x) for x in given])), expected)
+
+
+def timed(name: str) -> dict[str, Any]:
+    """A network in full, in the virtual machine and as archloom runs it, in turns."""
+    import tvm
+    from tvm import relax
+
+    import archloom
+
+    model = archloom.load(common.resnet50_int8() if name == "resnet50" else common.network_int8(name))
+    rng = np.random.default_rng(0)
+    given = [rng.integers(0, 2, s.shape).astype(s.dtype) if "int" in s.dtype else
+             rng.standard_normal(s.shape).astype(s.dtype) for s in model.inputs]
+    network = archloom.compile(model, target="gemmini")
+    begin = time.perf_counter()
+    module = relax.transform.RunCodegen()(archloom.tvm.partition_for("gemmini", model.module))
+    executable = tvm.compile(module, target="llvm")
+    compiled = time.perf_counter() - begin
+    main = relax.VirtualMachine(executable, tvm.cpu())["main"]
+    tensors = [tvm.runtime.tensor(x) for x in given]
+    same = _equal(_arrays(main(*tensors)), _arrays(network(*given)))
+    machine, own = common.interleaved([lambda: main(*tensors), lambda: network(*given)], rounds=31)
+    with tempfile.TemporaryDirectory(prefix="archloom-inside-tvm-") as folder:
+        library = Path(folder) / "0.so"
+        executable.export_library(str(library))
+        arrays = {f"input{i:03}": x for i, x in enumerate(given)}
+        arrays |= {f"result{i:03}": y for i, y in enumerate(_arrays(network(*given)))}
+        np.savez(library.with_suffix(".npz"), **arrays)  # type: ignore[arg-type]
+        again = common.child([sys.executable, __file__, "--reload", folder])
+        size = library.stat().st_size
+    return {"equal": same, "reload_equal": again.status == 0 and again.last_json["0"], "seconds_vm": machine,
+            "seconds_archloom": own, "compile_seconds": compiled, "library_bytes": size}
+
+
+def call_us() -> float:
+    """Microseconds of a region's call in the virtual machine, less those of the region."""
+    import jax
+    import tvm
+    from tvm import relax
+
+    import archloom
+    from archloom.tvm_backend.inside.library import artifacts
+
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((16, 16), "int8"))
+    scale, zero = relax.const(0.05, "float32"), relax.const(0, "int8")
+    weight = relax.const(np.random.default_rng(0).integers(-127, 128, (16, 16)).astype("int8"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            left = builder.emit(relax.op.dequantize(x, scale, zero))
+            right = builder.emit(relax.op.dequantize(weight, scale, zero))
+            product = builder.emit(relax.op.matmul(left, right))
+            out = builder.emit_output(relax.op.quantize(product, scale, zero, out_dtype="int8"))
+        builder.emit_func_output(out)
+    module = relax.transform.RunCodegen()(archloom.tvm.partition_for("gemmini", builder.get()))
+    executable = tvm.compile(module, target="llvm")
+    main = relax.VirtualMachine(executable, tvm.cpu())["main"]
+    network = artifacts(executable)["gemmini"]
+    given = np.random.default_rng(1).integers(-127, 128, (16, 16)).astype("int8")
+    tensor, array = tvm.runtime.tensor(given), jax.numpy.asarray(given)
+
+    def many(call: Any) -> Any:
+        return lambda: [call() for _ in range(200)]
+
+    machine, alone = common.interleaved(
+        [many(lambda: main(tensor)), many(lambda: network.call(0, [array])[0].block_until_ready())], rounds=15)
+    return (machine - alone) / 200 * 1e6
+
+
+def _arrays(results: Any) -> list[np.ndarray]:
+    found = results if isinstance(results, list | tuple) or not hasattr(results, "shape") else [results]
+    return [np.asarray(y) if isinstance(y, np.ndarray) else y.numpy() for y in found]
+
+
+def _equal(made: list[np.ndarray], expected: list[np.ndarray]) -> bool:
+    return len(made) == len(expected) and all(
+        x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in zip(made, expected))
+
+
+def _of(key: str) -> Any:
+    return lambda result: result[key]
+
+
+FIGURES: Figures = {"": (
+    Figure("networks in TVM's virtual machine, share equal to archloom.compile bit for bit",
+           lambda r: r["networks_equal"] / r["networks_run"], *equals(1)),
+    Figure("… how many", _of("networks_run"), *RECORDED),
+    Figure("… equal when their libraries are loaded in another process, share",
+           lambda r: r["networks_reload_equal"] / r["networks_run"], *equals(1)),
+    Figure("… targets", _of("targets"), *equals(14)),
+    Figure("ResNet-50: time in TVM's virtual machine over that of archloom's own call", _of("resnet50_over_archloom"),
+           *at_most(1.1)),
+    Figure("BERT-base, the same", _of("bert_base_over_archloom"), *at_most(1.1)),
+    Figure("a region's call beyond its work, µs", _of("call_us"), *at_most(60)),
+)}
+
+
+if __name__ == "__main__":
+    main()
