@@ -21,10 +21,14 @@ def partition_model(model: Model, target: Target = "gemmini", options: Mapping[s
 
     ``target`` is one, or several in order of preference: each operator goes to the first that takes it.
     """
+    return partition_among(model, choose(target, options))
+
+
+def partition_among(model: Model, chosen: Sequence[Chosen]) -> Partition:
+    """:func:`partition_model` for targets with their options; without any, all of it is the host's."""
     from archloom.tvm_backend.targets.lower import lower_host, lower_regions
     from archloom.tvm_backend.targets.partition import partition
 
-    chosen = choose(target, options)
     partitioned = partition(model.module, chosen)
     return Partition(
         model.name, model.source, ",".join(c.name for c in chosen), named_options(chosen), model.inputs, model.outputs,

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import torch
 
     from archloom.oracle.kernel import KernelIsa
+    from archloom.tvm import Library
     from archloom.oracle.kernel.compiled import LoadedKernel
     from archloom.tvm_backend.check.network import CheckResult
     from archloom.tvm_backend.executable import CompiledNetwork
@@ -127,12 +128,18 @@ def explain(
     return explain_model(_loaded(model, load_options, names), names, _options(options))
 
 
-def load_compiled(path: "str | Path", *, programs: bool = True) -> "CompiledNetwork":
+def load_compiled(path: "str | Path", *, programs: bool = True) -> "CompiledNetwork | Library":
     """Open a saved artifact (directory or ``.zip``); :class:`ArtifactError` if it is damaged or of another version.
+
+    A library that TVM has saved (``.so``, see :mod:`archloom.tvm`) gives a :class:`~archloom.tvm.Library`.
 
     Nothing of the artifact is executed but its host part and, on a machine alike to the one that saved it, its
     machine code: open only artifacts whose origin you trust. ``programs=False`` leaves the machine code aside.
     """
+    if Path(path).suffix in (".so", ".dylib"):
+        from archloom.tvm import Library
+
+        return Library(Path(path))
     from archloom.tvm_backend.executable import open_artifact
 
     return open_artifact(Path(path), programs=programs)

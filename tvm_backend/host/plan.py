@@ -60,7 +60,7 @@ class HostProgram:
 
 @dataclass(frozen=True)
 class HostCall:
-    """One piece of the host, or one region, named by ``symbol``: ``program`` is a number in the plan, None for a region.
+    """One piece of the host, or a region, named by ``symbol``: ``program`` is a number in the plan, None for a region.
 
     ``constants`` are numbers of the plan's constants; ``inputs`` and ``outputs`` are slots.
     """

@@ -6,7 +6,6 @@ functions one after the other, each on parameters of its own.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -23,6 +22,7 @@ from archloom.tvm_backend.host.plan import plan_of
 from archloom.tvm_backend.inside import running, stubs
 from archloom.tvm_backend.inside.form import HOST, Hoisted, hoisted
 from archloom.tvm_backend.inside.partition import ABOUT, host_ops
+from archloom.tvm_backend.inside.symbolic import open_extents
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.match import NotQuantized
 from archloom.tvm_backend.targets.choice import Chosen, choose, named_options
@@ -38,14 +38,25 @@ def generate(
     ``options`` are those of ``RunCodegen({target: options})``, for functions that ``partition_for`` has not made.
     TargetError for options that differ from those that a function was partitioned with.
     """
-    found = hoisted(list(functions))
-    about = [json.loads(str(f.attrs[ABOUT])) if ABOUT in f.attrs else {} for f in functions]
-    network = CompiledNetwork(_compiled(codegen, found, about, _plain(options)))
-    network.prepare()
-    data = network.packed()
-    key = hashlib.sha256(data).hexdigest()[:32]
-    running.keep(key, network)
-    return stubs.modules(key, codegen, found.symbols, data)
+    given = _plain(options)
+    is_open = {f: bool(open_extents(f)) for f in functions}
+    made = []
+    if closed := [f for f in functions if not is_open[f]]:
+        found = hoisted(closed)
+        network = CompiledNetwork(_compiled(codegen, found, _about(closed), given))
+        network.prepare()
+        data = network.packed()
+        made += stubs.modules(running.keep(data, running.Functions(network)), codegen, found.symbols, data)
+    if left_open := [f for f in functions if is_open[f]]:
+        later = running.OpenFunctions.of(left_open, _chosen(codegen, _about(left_open), given))
+        data = later.packed()
+        made += stubs.modules(running.keep(data, later), f"{codegen}_open", later.symbols, data)
+    return made
+
+
+def _about(functions: Sequence[relax.Function]) -> list[dict[str, Any]]:
+    """What partitioning noted on functions; nothing on those of others."""
+    return [json.loads(str(f.attrs[ABOUT])) if ABOUT in f.attrs else {} for f in functions]
 
 
 def _plain(options: Mapping[Any, Any]) -> dict[str, Any]:
@@ -56,7 +67,7 @@ def _plain(options: Mapping[Any, Any]) -> dict[str, Any]:
 def _compiled(
     codegen: str, found: Hoisted, about: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
 ) -> CompiledModel:
-    chosen = () if codegen == HOST else _chosen(codegen, about, options)
+    chosen = _chosen(codegen, about, options)
     refused = {v: tuple(Refused(**r) for r in answers) for of in about for v, answers in of.get("refused", {}).items()}
     positions = {symbol: tuple(of.get("positions", ())) or tuple(range(len(ir.bindings(found.module[symbol]))))
                  for symbol, of in zip(found.symbols, about, strict=True)}
@@ -80,7 +91,9 @@ def _specs(tensors: Sequence[tuple[str, Any]]) -> tuple[TensorSpec, ...]:
 
 
 def _chosen(codegen: str, about: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> tuple[Chosen, ...]:
-    """The targets that the functions were partitioned for, with their options."""
+    """The targets that the functions were partitioned for, with their options; none for the host."""
+    if codegen == HOST:
+        return ()
     stated = {json.dumps([of["targets"], of["options"]], sort_keys=True) for of in about if of}
     if not stated:
         return choose(codegen, options)

@@ -112,6 +112,9 @@ def _nested(module: IRModule, function: relax.Function, name: str, attributes: M
         inner[parameter] = relax.Tuple(flat)
     for binding in ir.bindings(function):
         value = ir.substitute(binding.value, inner)
+        if ir.is_var(value):
+            inner[binding.var] = value
+            continue
         composite = compat.callee(module, binding.value)
         if composite is not None:
             local = relax.Var(f"{binding.var.name}_composite", composite.ty)
@@ -121,9 +124,10 @@ def _nested(module: IRModule, function: relax.Function, name: str, attributes: M
         inner[binding.var] = var = relax.Var(binding.var.name, binding.var.ty)
         body.append(relax.VarBinding(var, value))
     results = [ir.substitute(r, inner) for r in ir.outputs_of(function)]
-    result = results[0] if len(results) == 1 else relax.Tuple(results)
-    out = relax.Var("result", relax.TupleType([r.ty for r in results]) if len(results) > 1 else result.ty)
-    body.append(relax.VarBinding(out, result))
+    out = results[0]
+    if len(results) > 1 or not ir.is_var(out):
+        out = relax.Var("result", relax.TupleType([r.ty for r in results]) if len(results) > 1 else out.ty)
+        body.append(relax.VarBinding(out, relax.Tuple(results) if len(results) > 1 else results[0]))
     made = relax.Function(parameters, relax.SeqExpr([relax.BindingBlock(body)], out), out.ty)
     codegen = codegen_name(str(ir.codegen_of(function)))
     return made.with_attrs({"Codegen": codegen, "global_symbol": name, **attributes})

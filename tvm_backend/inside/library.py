@@ -33,13 +33,16 @@ RUNS = 5
 
 
 def artifacts(module: Any) -> dict[str, CompiledNetwork]:
-    """By code generator, what it made of a network: ``module`` is an executable or a loaded library."""
+    """By code generator, what it made of a network: ``module`` is an executable or a loaded library.
+
+    Of functions with open extents there are those that they were last called with.
+    """
     root = getattr(module, "mod", module)
     found = {}
-    for name in (*registry.names(), HOST):
+    for name in (n for codegen in (*registry.names(), HOST) for n in (codegen, f"{codegen}_open")):
         about = _function(root, contents(name))
-        if about is not None:
-            found[name] = running.kept(str(about())).network
+        for label, network in running.kept(str(about())).networks().items() if about is not None else ():
+            found[label or name] = network
     return found
 
 

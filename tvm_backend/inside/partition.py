@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import count
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 from tvm import IRModule, relax
 
 from archloom.oracle.errors import ModelError
-from archloom.tvm_backend.compiled import HostOp
+from archloom.tvm_backend.compiled import HostOp, Refused
+from archloom.tvm_backend.inside import symbolic
 from archloom.tvm_backend.inside.form import HOST, codegen_name, with_local_composites
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.ir import expressions as ir
@@ -26,7 +27,8 @@ ABOUT = "archloom"
 
 
 def partition_for(
-    target: Target, module: IRModule, params: Mapping[str, Any] | None = None, *, host: bool = True, **options: Any
+    target: Target, module: IRModule, params: Mapping[str, Any] | None = None, *, host: bool = True,
+    symbols: Mapping[str, int] | None = None, **options: Any
 ) -> IRModule:
     """The module with a function for each region that ``target`` takes, which ``RunCodegen`` compiles.
 
@@ -35,15 +37,28 @@ def partition_for(
     ``relax.transform.BindParams``. With ``host``, what is left over goes to XLA in functions for
     ``relax.ext.archloom_host`` where it can; without, it stays as operators, for TVM's own passes.
 
+    Extents may be open (``n``): regions are then planned and compiled for those that they are called with.
+    ``symbols`` says by name at which extents is looked at what the target takes (:data:`symbolic.SPECIMENS`).
+
     TargetError for an unknown target or option; ModelError for a module that another pass has already fused or
     legalized, with what to run earlier.
     """
     chosen = choose(target, options)
-    numbers = {name: count() for name in (*(c.name for c in chosen), HOST)}
-    taken = {gv.name_hint for gv in module.functions}
-    for name in entries(module):
-        module = _one(module, name, chosen, params, host, numbers, taken)
+    names = _Names(module, (*(c.name for c in chosen), HOST))
+    for entry in entries(module):
+        module = _one(module, entry, chosen, params, host, symbols, names)
     return module
+
+
+class _Names:
+    """Names for regions, by code generator, that nothing in the module has."""
+
+    def __init__(self, module: IRModule, codegens: Sequence[str]) -> None:
+        self._numbers = {name: count() for name in codegens}
+        self._taken = {gv.name_hint for gv in module.functions}
+
+    def new(self, codegen: str) -> str:
+        return next(n for i in self._numbers[codegen] if (n := f"{codegen.replace('-', '_')}_{i}") not in self._taken)
 
 
 def entries(module: IRModule) -> list[str]:
@@ -55,37 +70,41 @@ def entries(module: IRModule) -> list[str]:
 
 def _one(
     module: IRModule, entry: str, chosen: Sequence[Chosen], params: Mapping[str, Any] | None, host: bool,
-    numbers: Mapping[str, Iterator[int]], taken: set[str],
+    symbols: Mapping[str, int] | None, names: _Names,
 ) -> IRModule:
     """The module with one function partitioned."""
-    model, prepared = prepared_entry(module, entry, params)
-    partitioned = partition(prepared, chosen)
-    functions = {gv.name_hint: f for gv, f in partitioned.module.functions.items() if ir.codegen_of(f)}
-    symbols = {}
-    for symbol, function in functions.items():
-        codegen = codegen_name(str(ir.codegen_of(function)))
-        symbols[symbol] = next(n for i in numbers[codegen] if (n := f"{codegen}_{i}") not in taken)
-        taken.add(symbols[symbol])
-    attributes = {symbol: {ABOUT: text} for symbol, text in _about(partitioned, model, chosen, functions).items()}
+    alone = as_main(module, entry, params)
+    if symbolic.open_extents(alone["main"]):
+        extents = symbolic.specimen_of(alone["main"], symbols, entry)
+        made = symbolic.partition_open(alone, chosen, extents, entry, host)
+        functions = _regions(made)
+        about = dict.fromkeys(functions, json.dumps(_targets(chosen)))
+    else:
+        model = from_relax(alone, entry)
+        partitioned = partition(model.module, chosen)
+        made, functions = partitioned.module, _regions(partitioned.module)
+        about = _about(partitioned, model, chosen, functions)
+    called = {symbol: names.new(codegen_name(str(ir.codegen_of(f)))) for symbol, f in functions.items()}
     left = () if host else [s for s, f in functions.items() if ir.codegen_of(f) == HOST_CODEGEN]
-    main, regions = with_local_composites(partitioned.module, symbols, attributes, left)
+    main, regions = with_local_composites(made, called, {s: {ABOUT: text} for s, text in about.items()}, left)
     kept = {gv: f for gv, f in module.functions.items() if gv.name_hint != entry}
     kept[module.get_global_var(entry)] = main.with_attr("global_symbol", entry)
     kept |= {_global_var_of(main, name): function for name, function in regions.items()}
     return relax.transform.Normalize()(IRModule(kept, attrs=module.attrs, global_infos=module.global_infos))
 
 
-def prepared_entry(module: IRModule, entry: str, params: Mapping[str, Any] | None) -> tuple[Model, IRModule]:
-    """One function as a network by itself: its constants bound and folded, and its module, in which it is ``main``."""
-    function = module[entry]
+def _regions(module: IRModule) -> dict[str, relax.Function]:
+    return {gv.name_hint: f for gv, f in module.functions.items() if ir.codegen_of(f)}
+
+
+def as_main(module: IRModule, entry: str, params: Mapping[str, Any] | None) -> IRModule:
+    """A module in which one function is ``main``, its parameters bound; ModelError where it is not as imported."""
     refuse_lowered(module, entry)
-    alone = IRModule({relax.GlobalVar("main"): function.with_attr("global_symbol", "main"), **{
+    alone = IRModule({relax.GlobalVar("main"): module[entry].with_attr("global_symbol", "main"), **{
         gv: f for gv, f in module.functions.items() if gv.name_hint not in (entry, "main")}})
-    if params:
-        known = {p.name for p in function.params}
-        alone = relax.transform.BindParams("main", {k: v for k, v in params.items() if k in known})(alone)
-    model = from_relax(alone, entry)
-    return model, model.module
+    known = {p.name for p in module[entry].params}
+    bound = {k: v for k, v in (params or {}).items() if k in known}
+    return relax.transform.BindParams("main", bound)(alone) if bound else alone
 
 
 def _global_var_of(main: relax.Function, name: str) -> relax.GlobalVar:
@@ -107,7 +126,7 @@ def refuse_lowered(module: IRModule, entry: str) -> None:
         function = compat.callee(module, binding.value)
         if function is not None and (getattr(function, "attrs", None) or {}).get("Primitive", 0):
             raise ModelError(f"{entry}: {binding.var.name!r} is a call of {binding.value.op.name_hint!r}, which FuseOps "
-                             "has made of several operators; partition before it")
+                             "has made of operators; partition before it")
 
 
 def _about(
@@ -125,18 +144,19 @@ def _about(
             composite = compat.callee(partitioned.module, b.value)
             inside |= {v.name for v in ir.bound_in(composite)} if composite is not None else set()
         about[symbol] = json.dumps({
-            "targets": ",".join(c.name for c in chosen), "options": named_options(chosen),
-            "positions": partitioned.positions.get(symbol, ()),
+            **_targets(chosen), "positions": partitioned.positions.get(symbol, ()),
             "refused": {v: [asdict(r) for r in answers] for v, answers in partitioned.refused.items() if v in inside},
             "host": [asdict(op) for op in host] if number == 0 else [],
         })
     return about
 
 
+def _targets(chosen: Sequence[Chosen]) -> dict[str, Any]:
+    return {"targets": ",".join(c.name for c in chosen), "options": named_options(chosen)}
+
+
 def host_ops(about: Sequence[Mapping[str, Any]]) -> tuple[HostOp, ...]:
     """The host's operators of the networks of some regions."""
-    from archloom.tvm_backend.compiled import Refused
-
     return tuple(HostOp(**{**op, "shape": tuple(op["shape"]), "refused": tuple(Refused(**r) for r in op["refused"])})
                  for of in about for op in of.get("host", ()))
 

@@ -9,7 +9,8 @@ import tvm
 from tvm import IRModule, relax
 
 from archloom.tvm_backend.inside.form import codegen_name
-from archloom.tvm_backend.inside.partition import entries, partition_for, prepared_entry
+from archloom.tvm_backend.inside.partition import as_main, entries, partition_for
+from archloom.tvm_backend.model import from_relax
 from archloom.tvm_backend.targets.choice import Target, choose
 from archloom.tvm_backend.targets.partition import prepare
 
@@ -48,8 +49,8 @@ def Prepare(
 
     def run(module: IRModule) -> IRModule:
         for entry in entries(module):
-            _, alone = prepared_entry(module, entry, params)
-            prepared = prepare(alone, chosen, lambda variable, reason, needs: None)["main"]
+            network = from_relax(as_main(module, entry, params), entry)
+            prepared = prepare(network.module, chosen, lambda variable, reason, needs: None)["main"]
             functions = {gv: f for gv, f in module.functions.items() if gv.name_hint != entry}
             functions[module.get_global_var(entry)] = prepared.with_attr("global_symbol", entry)
             module = relax.transform.Normalize()(

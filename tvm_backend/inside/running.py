@@ -7,75 +7,174 @@ another process is read from the library at its first call.
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import json
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import tvm
+from tvm import relax
 
 from archloom.oracle.errors import ArchloomError, ArtifactError
 from archloom.oracle.xla.executables import borrowed
+from archloom.tvm_backend.artifact import files as artifact_files
+from archloom.tvm_backend.compile import partition_among, plan_steps
+from archloom.tvm_backend.compiled import CompiledModel
 from archloom.tvm_backend.executable import CompiledNetwork, open_packed
+from archloom.tvm_backend.inside.symbolic import at, extents_of
+from archloom.tvm_backend.ir import compat
+from archloom.tvm_backend.model import from_relax
+from archloom.tvm_backend.targets.choice import Chosen, choose, named_options
+
+KEPT = 16
+"""For how many extents a region is kept compiled; the one that was not called for longest goes first."""
 
 _OF_NUMPY = frozenset("biuf")
 """Kinds of types that NumPy has by itself."""
+_OPEN = "open.json"
 
 _lock = threading.RLock()
-_kept: dict[str, "Functions"] = {}
+_kept: dict[str, "Callee"] = {}
+
+
+class Callee(Protocol):
+    """The functions of one artifact."""
+
+    @property
+    def symbols(self) -> Sequence[str]: ...
+
+    def run(self, number: int, tensors: Sequence[Any]) -> Sequence[Any]:
+        """The results of a function for ``tensors``, its inputs and then those for its results."""
+
+    def networks(self) -> dict[str, CompiledNetwork]:
+        """The compiled networks behind it, by what they are called in reports."""
 
 
 class Functions:
-    """The functions of one artifact, by their numbers."""
+    """Functions of static shapes: each is a call of one network."""
 
     def __init__(self, network: CompiledNetwork) -> None:
         network.prepare()
         self.network = network
         self.symbols = tuple(call.symbol for call in network.calls)
-        self.arity = tuple((len(call.inputs), len(call.outputs)) for call in network.calls)
+        self._arity = tuple((len(call.inputs), len(call.outputs)) for call in network.calls)
 
-    def run(self, number: int, tensors: Sequence[Any]) -> None:
-        """Call a function on its inputs and the tensors for its results, which come last."""
-        taken, given = self.arity[number]
+    def run(self, number: int, tensors: Sequence[Any]) -> Sequence[Any]:
+        """See :class:`Callee`; ArtifactError for more or fewer tensors."""
+        taken, given = self._arity[number]
         if len(tensors) != taken + given:
-            raise ArtifactError(f"{self.symbols[number]}: expected {taken} inputs and {given} results, found "
-                                f"{len(tensors)} tensors")
-        try:
-            results = self.network.call(number, [borrowed(t) for t in tensors[:taken]])
-            for result, out in zip(results, tensors[taken:], strict=True):
-                _write(result, out)
-        except ArchloomError as error:
-            error.args = (f"{self.symbols[number]}: {error}",)
-            raise
+            raise ArtifactError(f"expected {taken} inputs and {given} results, found {len(tensors)} tensors")
+        return self.network.call(number, [borrowed(t) for t in tensors[:taken]])
+
+    def networks(self) -> dict[str, CompiledNetwork]:
+        """The one network."""
+        return {"": self.network}
 
 
-def keep(key: str, network: CompiledNetwork) -> None:
-    """Keep what this process compiled."""
+class OpenFunctions:
+    """Functions of open extents: each becomes a network at the extents that it is called with."""
+
+    def __init__(self, modules: Mapping[str, Any], chosen: Sequence[Chosen]) -> None:
+        self.symbols = tuple(modules)
+        self._modules = list(modules.values())
+        self._chosen = chosen
+        self._made: list[OrderedDict[tuple[tuple[str, int], ...], CompiledNetwork]] = [OrderedDict() for _ in modules]
+
+    @classmethod
+    def of(cls, functions: Sequence[relax.Function], chosen: Sequence[Chosen]) -> "OpenFunctions":
+        """Those of a module that ``RunCodegen`` hands over."""
+        return cls({str(f.attrs["global_symbol"]): compat.ensure_dataflow(compat.module_of(f.without_attr("Codegen")))
+                    for f in functions}, chosen)
+
+    def packed(self) -> bytes:
+        """Them as data: a zip of the functions as Relax modules, with the targets and their options."""
+        table = {"targets": ",".join(c.name for c in self._chosen), "options": named_options(self._chosen)
+                 if self._chosen else {}, "functions": self.symbols}
+        files = {f"functions/{i:04}.json": compat.to_json(m).encode() for i, m in enumerate(self._modules)}
+        return artifact_files.archive(artifact_files.with_manifest({**files, _OPEN: json.dumps(table).encode()}))
+
+    @classmethod
+    def read(cls, files: Mapping[str, bytes]) -> "OpenFunctions":
+        """What :meth:`packed` wrote."""
+        table = json.loads(files[_OPEN])
+        modules = {symbol: compat.from_json(files[f"functions/{i:04}.json"].decode())
+                   for i, symbol in enumerate(table["functions"])}
+        return cls(modules, choose(table["targets"], table["options"]) if table["targets"] else ())
+
+    def run(self, number: int, tensors: Sequence[Any]) -> Sequence[Any]:
+        """See :class:`Callee`; InputError for tensors that the function does not take."""
+        main = self._modules[number]["main"]
+        taken = len(main.params)
+        extents = extents_of(main, [t.shape for t in tensors[:taken]])
+        network = self._at(number, extents)
+        names = [spec.name for spec in network.compiled.inputs]
+        given = [np.asarray(borrowed(t)) for t in tensors[:taken]]
+        return list(network.run(dict(zip(names, given, strict=True))).values())
+
+    def _at(self, number: int, extents: tuple[tuple[str, int], ...]) -> CompiledNetwork:
+        """The network of a function at certain extents."""
+        made = self._made[number]
+        with _lock:
+            if extents not in made:
+                label = f"{self.symbols[number]}({', '.join(f'{n}={e}' for n, e in extents)})"
+                model = from_relax(at(self._modules[number], dict(extents)), label)
+                partition = partition_among(model, self._chosen)
+                made[extents] = CompiledNetwork(CompiledModel.of(partition, plan_steps(partition, self._chosen)))
+                while len(made) > KEPT:
+                    made.popitem(last=False)
+            made.move_to_end(extents)
+            return made[extents]
+
+    def networks(self) -> dict[str, CompiledNetwork]:
+        """Those of the last call of each function that was called."""
+        last = {symbol: next(reversed(made.values())) for symbol, made in zip(self.symbols, self._made, strict=True)
+                if made}
+        return last
+
+
+def keep(data: bytes, callee: "Callee") -> str:
+    """Keep what this process compiled, and name it by its content."""
+    key = hashlib.sha256(data).hexdigest()[:32]
     with _lock:
-        _kept[key] = Functions(network)
+        _kept[key] = callee
+    return key
 
 
-def functions(key: str, address: int, size: int) -> Functions:
+def kept(key: str) -> Callee:
+    """The functions of an artifact that a library has brought."""
+    return _kept[key]
+
+
+def _read(key: str, address: int, size: int) -> Callee:
     """The functions of an artifact, read from a library's data where this process has not compiled it."""
     with _lock:
         if key not in _kept:
             if not address:
                 raise ArtifactError(f"the library has no data of artifact {key}, which another process compiled")
-            _kept[key] = Functions(open_packed(ctypes.string_at(address, size), f"artifact {key} of the library"))
+            data = ctypes.string_at(address, size)
+            label = f"artifact {key} of the library"
+            files = artifact_files.read_archive(data, Path(label))
+            _kept[key] = OpenFunctions.read(files) if _OPEN in files else Functions(open_packed(data, label))
         return _kept[key]
-
-
-def kept(key: str) -> Functions:
-    """An artifact that a library has brought."""
-    return _kept[key]
 
 
 def call(key: str, number: int, address: int, size: int, *tensors: Any) -> str:
     """What a library calls. Without a number (:data:`~stubs.ABOUT`), says which artifact there is."""
     key = str(key)
-    found = _kept.get(key) or functions(key, address, size)
-    if number >= 0:
-        found.run(number, tensors)
+    found = _kept.get(key) or _read(key, address, size)
+    if number < 0:
+        return key
+    try:
+        results = found.run(number, tensors)
+        for result, out in zip(results, tensors[len(tensors) - len(results):], strict=True):
+            _write(result, out)
+    except ArchloomError as error:
+        error.args = (f"{found.symbols[number]}: {error}",)
+        raise
     return key
 
 

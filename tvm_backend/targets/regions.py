@@ -31,7 +31,7 @@ HOST: Place = ("host", "")
 
 
 @dataclass(eq=False)
-class _Node:
+class Node:
     binding: ir.Binding
     inputs: list[int]
     place: Place
@@ -53,39 +53,39 @@ def form_regions(
     """
     main = module["main"]
     nodes = _placed(module, main, owners, tiled)
-    groups: dict[tuple[int, Place], list[_Node]] = defaultdict(list)
+    groups: dict[tuple[int, Place], list[Node]] = defaultdict(list)
     for node in nodes:
         groups[(node.level, node.place)].append(node)
     host = tuple(_describe(node, i) for i, node in enumerate(nodes)
                  if node.place in (LLVM, XLA) and ir.op_name(node.binding.value) is not None)
     at = {node.binding.var: i for i, node in enumerate(nodes)}
-    rebuilt, symbols = _rebuild(module, main, groups)
+    rebuilt, symbols = regrouped(module, main, groups)
     return rebuilt, host, {s: tuple(at[n.binding.var] for n in members) for s, members in symbols.items()}
 
 
-def _placed(module: ir.IRModule, main: ir.Function, owners: Mapping[str, str], tiled: frozenset[str]) -> list[_Node]:
+def _placed(module: ir.IRModule, main: ir.Function, owners: Mapping[str, str], tiled: frozenset[str]) -> list[Node]:
     """All bindings with places and levels; no transposed tensor is handed from one group to another."""
     on_host: set[int] = set()
     while True:
         nodes = _nodes(module, main, owners, tiled, on_host)
         _place_host(nodes)
-        _level(nodes)
+        level_of_each(nodes)
         elsewhere = _read_elsewhere(nodes, main)
         if not elsewhere:
             return nodes
         on_host |= elsewhere
 
 
-def _readers(nodes: list[_Node]) -> dict[int, list[_Node]]:
+def _readers(nodes: list[Node]) -> dict[int, list[Node]]:
     """For each binding by number those that read it."""
-    readers: dict[int, list[_Node]] = defaultdict(list)
+    readers: dict[int, list[Node]] = defaultdict(list)
     for node in nodes:
         for i in node.inputs:
             readers[i].append(node)
     return readers
 
 
-def _read_elsewhere(nodes: list[_Node], main: ir.Function) -> set[int]:
+def _read_elsewhere(nodes: list[Node], main: ir.Function) -> set[int]:
     """Transposed tensors of a target that are results of the network or read by another group."""
     results = {v for r in ir.outputs_of(main) for v in ir.variables(r)}
     swapped = {i for i, node in enumerate(nodes)
@@ -98,10 +98,10 @@ def _read_elsewhere(nodes: list[_Node], main: ir.Function) -> set[int]:
 def _nodes(
     module: ir.IRModule, main: ir.Function, owners: Mapping[str, str], tiled: frozenset[str],
     on_host: AbstractSet[int],
-) -> list[_Node]:
+) -> list[Node]:
     """All bindings; transposes ``on_host`` (by number) stay there."""
     index: dict[Any, int] = {}
-    nodes: list[_Node] = []
+    nodes: list[Node] = []
     for binding in ir.bindings(main):
         composite = ir.is_composite(module, binding.value)
         place = HOST
@@ -111,18 +111,18 @@ def _nodes(
         variables = ir.variables(binding.value)
         inputs = [index[v] for v in variables if v in index]
         index[binding.var] = len(nodes)
-        nodes.append(_Node(binding, inputs, place, len(inputs) < len(variables)))
+        nodes.append(Node(binding, inputs, place, len(inputs) < len(variables)))
     for place in {n.place for n in nodes if n.place != HOST and n.place[1] == "row-major"}:
         _absorb_relayouts(nodes, place, module, on_host if place[0] in tiled else range(len(nodes)))
     return nodes
 
 
-def _absorb_relayouts(nodes: list[_Node], place: Place, module: ir.IRModule, on_host: Container[int]) -> None:
+def _absorb_relayouts(nodes: list[Node], place: Place, module: ir.IRModule, on_host: Container[int]) -> None:
     """A reshape between composites of ``place`` costs nothing there: the same bytes are read under another shape. So it
     is with heads that are put before the length, or behind it, where a product of batches reads or makes them."""
     users = _readers(nodes)
 
-    def swapped(position: int, node: _Node) -> bool:
+    def swapped(position: int, node: Node) -> bool:
         """Whether products of batches read the transposed tensor, or one has made it for that alone."""
         if position in on_host or not swaps_heads(node.binding.value) or not node.inputs:
             return False
@@ -147,7 +147,7 @@ def swaps_heads(value: Any) -> bool:
     return ir.op_name(value) == "permute_dims" and ir.attr(value, "axes") == HEADS_SWAPPED
 
 
-def _multiplies_batches(node: _Node, module: ir.IRModule) -> bool:
+def _multiplies_batches(node: Node, module: ir.IRModule) -> bool:
     """Whether a composite is a product of two batches of matrices, [batch, heads, rows, columns]."""
     composite = ir.is_composite(module, node.binding.value)
     for binding in () if composite is None else ir.bindings(composite[1]):
@@ -167,7 +167,8 @@ def _images(function: ir.Function) -> bool:
     return len(ir.shape_of(ir.outputs_of(function)[0])) == 4
 
 
-def _level(nodes: list[_Node]) -> None:
+def level_of_each(nodes: list[Node]) -> None:
+    """Set the level of each binding, in their order."""
     for node in nodes:
         node.level = max(
             (nodes[i].level + (nodes[i].place != node.place) for i in node.inputs),
@@ -176,7 +177,7 @@ def _level(nodes: list[_Node]) -> None:
     _join_parameters(nodes)
 
 
-def _join_parameters(nodes: list[_Node]) -> None:
+def _join_parameters(nodes: list[Node]) -> None:
     """What only depends on constants (a dequantized weight) goes to the level of the first that reads it, if its place
     is the same: operators are recognized together with their parameters."""
     users = _readers(nodes)
@@ -189,11 +190,11 @@ def _join_parameters(nodes: list[_Node]) -> None:
             node.level = max(node.level, min(u.level - (u.place != node.place) for u in users[position]))
 
 
-def _place_host(nodes: list[_Node]) -> None:
+def _place_host(nodes: list[Node]) -> None:
     """XLA takes the whole host where every operator has a translation: then no tensor ever crosses to TVM. Else it
     takes the groups that hold a heavy operator, and TVM the others and what has no translation."""
-    _level(nodes)
-    groups: dict[int, list[_Node]] = defaultdict(list)
+    level_of_each(nodes)
+    groups: dict[int, list[Node]] = defaultdict(list)
     for node in nodes:
         if node.place == HOST:
             groups[node.level].append(node)
@@ -216,7 +217,7 @@ def _goes_to_xla(binding: ir.Binding) -> bool:
     return translatable(value)
 
 
-def _give_up_tuples(nodes: list[_Node]) -> None:
+def _give_up_tuples(nodes: list[Node]) -> None:
     """A tuple of tensors that leaves a group of XLA cannot be a result of it: TVM's code makes it."""
     for position, node in enumerate(nodes):
         if node.place == XLA and not ir.is_single(node.binding.var):
@@ -228,7 +229,7 @@ def _give_up_tuples(nodes: list[_Node]) -> None:
                         user.place = LLVM
 
 
-def _describe(node: _Node, position: int) -> HostOp:
+def _describe(node: Node, position: int) -> HostOp:
     """The operator by its variable; why it is the host's is yet to be found."""
     var, call = node.binding.var, node.binding.value
     shape = ir.shape_of(var) if ir.is_tensor(var) else ()
@@ -236,16 +237,16 @@ def _describe(node: _Node, position: int) -> HostOp:
     return HostOp(var.name, str(ir.op_name(call)), shape, macs(call), engine, position=position)
 
 
-def _rebuild(
-    module: ir.IRModule, main: ir.Function, groups: dict[tuple[int, Place], list[_Node]]
-) -> tuple[ir.IRModule, dict[str, list[_Node]]]:
+def regrouped(
+    module: ir.IRModule, main: ir.Function, groups: dict[tuple[int, Place], list[Node]]
+) -> tuple[ir.IRModule, dict[str, list[Node]]]:
     """``main`` with a call for each group that is not TVM's, and the functions called; which group each is."""
     results = ir.outputs_of(main)
     users = _users(groups, results)
     replaced: dict[Any, Any] = {}
     body: list[Any] = []
     functions: dict[str, ir.Function] = {}
-    symbols: dict[str, list[_Node]] = {}
+    symbols: dict[str, list[Node]] = {}
     count: dict[str, int] = defaultdict(int)
     for key in sorted(groups, key=lambda k: (k[0], k[1] not in (LLVM, XLA), k[1])):
         nodes = groups[key]
@@ -278,7 +279,7 @@ def _rebuild(
     return ir.of(module).with_functions(host_main, functions, module), symbols
 
 
-def _users(groups: dict[tuple[int, Place], list[_Node]], results: Iterable[Any]) -> dict[Any, set[int]]:
+def _users(groups: dict[tuple[int, Place], list[Node]], results: Iterable[Any]) -> dict[Any, set[int]]:
     """For each variable, the groups that read it (by id; 0 for the function's results)."""
     users: dict[Any, set[int]] = defaultdict(set)
     for nodes in groups.values():
@@ -291,7 +292,7 @@ def _users(groups: dict[tuple[int, Place], list[_Node]], results: Iterable[Any])
     return users
 
 
-def _border(nodes: list[_Node], users: dict[Any, set[int]]) -> tuple[list[Any], list[Any]]:
+def _border(nodes: list[Node], users: dict[Any, set[int]]) -> tuple[list[Any], list[Any]]:
     """Variables that a group takes from outside and gives to outside, each in order of first use or definition."""
     defined = {node.binding.var for node in nodes}
     inputs: list[Any] = []
@@ -303,7 +304,7 @@ def _border(nodes: list[_Node], users: dict[Any, set[int]]) -> tuple[list[Any], 
     return inputs, outputs
 
 
-def _outline(nodes: list[_Node], inputs: list[Any], outputs: list[Any], codegen: str, symbol: str) -> ir.Function:
+def _outline(nodes: list[Node], inputs: list[Any], outputs: list[Any], codegen: str, symbol: str) -> ir.Function:
     params = [ir.of(v).parameter_like(v) for v in inputs]
     inner = dict(zip(inputs, params, strict=True))
     body = [ir.bind(n.binding.var, ir.substitute(n.binding.value, inner)) for n in nodes]
