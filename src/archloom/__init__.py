@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     import torch
 
     from archloom.oracle.kernel import KernelIsa
-    from archloom.tvm import Library
     from archloom.oracle.kernel.compiled import LoadedKernel
+    from archloom.tvm import Library
     from archloom.tvm_backend.check.network import CheckResult
     from archloom.tvm_backend.executable import CompiledNetwork
     from archloom.tvm_backend.explain import Explanation

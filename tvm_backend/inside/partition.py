@@ -125,8 +125,8 @@ def refuse_lowered(module: IRModule, entry: str) -> None:
                                  "(or a pipeline that begins with it) has run; partition before it")
         function = compat.callee(module, binding.value)
         if function is not None and (getattr(function, "attrs", None) or {}).get("Primitive", 0):
-            raise ModelError(f"{entry}: {binding.var.name!r} is a call of {binding.value.op.name_hint!r}, which FuseOps "
-                             "has made of operators; partition before it")
+            raise ModelError(f"{entry}: {binding.var.name!r} is a call of {binding.value.op.name_hint!r}, which "
+                             "FuseOps has made of operators; partition before it")
 
 
 def _about(
