@@ -49,12 +49,12 @@ def evaluated(module: torch.nn.Module) -> torch.nn.Module:
         return module
 
 
-def export(module: torch.nn.Module, example_inputs: Any, name: str) -> Any:
-    """``torch.export`` of a module in evaluation mode, with its static shapes."""
+def export(module: torch.nn.Module, example_inputs: Any, name: str, dynamic_shapes: Any = None) -> Any:
+    """``torch.export`` of a module in evaluation mode, with its static shapes but for those that are dynamic."""
     inputs = example_tensors(example_inputs, name)
     try:
         with torch.no_grad(), warnings.catch_warnings(action="ignore"):
-            return torch.export.export(evaluated(module), inputs)
+            return torch.export.export(evaluated(module), inputs, dynamic_shapes=dynamic_shapes)
     except Exception as error:  # dynamo, functorch and the module's own code raise as they like
         raise ModelError(f"{name}: torch.export fails: {summary(error)}") from error
 
