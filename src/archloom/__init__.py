@@ -262,8 +262,8 @@ def check(
     from archloom.tvm_backend.check.network import check as check_model
 
     names = _spelled(target)
-    return check_model(_loaded(model, load_options, names, symbols), names, _options(options), inputs=inputs, labels=labels,
-                       reference=reference)
+    return check_model(_loaded(model, load_options, names, symbols), names, _options(options), inputs=inputs,
+                       labels=labels, reference=reference)
 
 
 def isa(name_or_path: "str | Path", **parameters: int) -> "KernelIsa":

@@ -121,8 +121,13 @@ class OpenInput:
         """Open dimensions by name: ``("batch", 3, "2*n")``."""
         return tuple(dim if isinstance(dim, int) else str(dim) for dim in self.dims)
 
+    @property
+    def kind(self) -> str:
+        """As text: ``float32 of shape (batch, 3)``."""
+        return f"{self.dtype} of shape ({', '.join(map(str, self.shape))})"
+
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype} of shape ({', '.join(map(str, self.shape))})"
+        return f"{self.name}: {self.kind}"
 
 
 @dataclass(frozen=True)
@@ -169,12 +174,13 @@ class OpenShapes:
         size = dim if isinstance(dim, int) else dim.at(extents)
         if size < 1 and not isinstance(dim, int):
             values = ", ".join(f"{name}={extents[name]}" for name in dim.names)
-            raise InputError(f"{self.label}: input {tensor.name!r}: dimension {axis} is {dim}, expected at least 1, found "
-                             f"{size} ({values})")
+            raise InputError(f"{self.label}: input {tensor.name!r}: dimension {axis} is {dim}, expected at least 1, "
+                             f"found {size} ({values})")
         return size
 
     def read(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
-        """The extents of inputs of these shapes; InputError where a shape is not the network's, or two inputs differ."""
+        """The extents of inputs of these shapes; InputError for a shape that is not the network's, and where inputs
+        do not agree."""
         found: dict[str, tuple[int, str]] = {}
         waiting = [(tensor, axis, size) for tensor in self.inputs for axis, size in enumerate(self._of(tensor, shapes))]
         while waiting:
@@ -182,21 +188,22 @@ class OpenShapes:
             if len(left) == len(waiting):
                 tensor, axis, _ = left[0]
                 names = [n for n in self.names if n not in found]
-                raise InputError(f"{self.label}: input {tensor.name!r}: dimension {axis} is {tensor.shape[axis]}, which "
-                                 f"does not say what {', '.join(names)} are; state them with at()")
+                raise InputError(f"{self.label}: input {tensor.name!r}: dimension {axis} is {tensor.shape[axis]}, "
+                                 f"which does not say what {', '.join(names)} are; state them with at()")
             waiting = left
         return self.checked({name: found[name][0] for name in self.names if name in found})
 
     def _of(self, tensor: OpenInput, shapes: Mapping[str, Sequence[int]]) -> Sequence[int]:
         if tensor.name not in shapes:
-            raise InputError(f"{self.label}: input {tensor.name!r} is missing; expected {tensor}")
+            raise InputError(f"{self.label}: input {tensor.name!r} is missing; expected {tensor.kind}")
         shape = shapes[tensor.name]
         if len(shape) != len(tensor.dims):
-            raise InputError(f"{self.label}: input {tensor}: found shape ({', '.join(map(str, shape))})")
+            raise InputError(f"{self.label}: input {tensor.name!r}: expected {tensor.kind}, found shape "
+                             f"({', '.join(map(str, shape))})")
         return shape
 
     def _take(self, tensor: OpenInput, axis: int, size: int, found: dict[str, tuple[int, str]]) -> bool:
-        """Note or compare what a dimension says; False where it says nothing yet, as more than one symbol is unknown."""
+        """Note or compare what a dimension says; False where more than one of its symbols is unknown yet."""
         dim, here = tensor.dims[axis], f"dimension {axis} of input {tensor.name!r}"
         if isinstance(dim, int):
             if size != dim:
@@ -214,7 +221,7 @@ class OpenShapes:
         (name, factor), = unknown
         extent, rest = divmod(size - dim.at({**known, name: 0}), factor)
         if rest:
-            raise InputError(f"{self.label}: {here}: expected {dim}, found {size}, which no whole number {name!r} gives")
+            raise InputError(f"{self.label}: {here}: expected {dim}, found {size}, which no whole number {name} gives")
         found[name] = (extent, here)
         return True
 

@@ -24,8 +24,8 @@ class DynamicNetwork:
     """Called like a :class:`~archloom.tvm_backend.executable.CompiledNetwork`, with inputs of any extents.
 
     A call reads the extents off the shapes of its inputs, compiles the network for them unless that is at hand, and
-    runs it: results and cycles are those of the static network. The ``keep`` networks that were last used are kept. Threads may
-    share one; one network is compiled at a time, while those that are compiled run.
+    runs it: results and cycles are those of the static network. The ``keep`` networks that were last used are kept.
+    Threads may share one; one network is compiled at a time, while those that are compiled run.
     """
 
     def __init__(self, model: DynamicModel, target: str, options: Mapping[str, object], keep: int = KEPT) -> None:

@@ -218,7 +218,7 @@ _SUMS = {"Add": "+", "Sub": "-", "Mul": "*"}
 
 
 def open_inputs(module: IRModule) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Name, dtype and dimensions (as text) of each input of ``main``; ValueError for what is no tensor of known rank."""
+    """Name, dtype and dimensions (as text) of each input of ``main``; ValueError for what is no tensor with a shape."""
     found = []
     for var in module["main"].params:
         if not (isinstance(var.ty, relax.TensorType) and isinstance(var.ty.shape, relax.ShapeExpr)):

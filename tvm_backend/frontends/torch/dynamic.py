@@ -31,7 +31,7 @@ def open_shapes(program: torch.export.ExportedProgram, label: str) -> OpenShapes
     inputs = [OpenInput(name, str(value.dtype).removeprefix("torch."), tuple(
         _dim(size, f"{label}: input {name!r}: dimension {axis}") for axis, size in enumerate(value.shape)))
         for name, value in tensors if isinstance(value, torch.Tensor)]
-    names = _names(inputs, {name: value for name, value in tensors})
+    names = _names(inputs, [value for _, value in tensors])
     bounds = {str(symbol): found for symbol, found in program.range_constraints.items()}
 
     def symbol(own: str) -> Symbol:
@@ -80,10 +80,10 @@ def _dim(size: Any, where: str) -> "int | Extent":
         raise ModelError(f"{where}: expected a sum of multiples of symbols, found {error}") from error
 
 
-def _names(inputs: list[OpenInput], values: Mapping[str, Any]) -> dict[str, str]:
+def _names(inputs: list[OpenInput], values: list[Any]) -> dict[str, str]:
     """What users call the program's symbols."""
-    stated = {}
-    for value in values.values():
+    stated: Mapping[str, str] = {}
+    for value in values:
         for size in value.shape if isinstance(value, torch.Tensor) else ():
             if not isinstance(size, int):
                 stated = getattr(size.node.shape_env, "source_name_to_debug_name", {})

@@ -129,8 +129,8 @@ def _checked_graph(where: str, data: bytes, open_sizes: bool) -> bytes:
     graph = json.loads(data)
     if not open_sizes:
         if graph.get("range_constraints"):
-            raise ModelError(f"{where}: sizes that are open ({', '.join(sorted(graph['range_constraints']))}); expected "
-                             "a program that was exported with static shapes, or dynamic=True")
+            raise ModelError(f"{where}: sizes that are open ({', '.join(sorted(graph['range_constraints']))}); "
+                             "expected a program that was exported with static shapes, or dynamic=True")
         graph["guards_code"] = []
     for guard in graph.get("guards_code", ()):
         pt2_sizes.check_guard(guard, where)

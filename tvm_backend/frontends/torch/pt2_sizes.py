@@ -43,7 +43,7 @@ def check_guard(text: Any, where: str) -> None:
     """ModelError for a demand that is more than a comparison of sizes of inputs."""
     tree = _parsed(text)
     if tree is None or not _is_comparison(tree):
-        raise ModelError(f"{where}: the program demands {str(text)[:60]!r} of its inputs; expected comparisons of their "
+        raise ModelError(f"{where}: the program demands {str(text)[:60]!r} of its inputs; expected comparisons of "
                          "sizes, by integer arithmetic")
 
 
