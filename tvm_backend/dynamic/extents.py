@@ -82,7 +82,7 @@ class Extent:
         signed = [(factor, name if abs(factor) == 1 else f"{abs(factor)}*{name}") for name, factor in self.factors]
         signed += [(self.offset, str(abs(self.offset)))] * bool(self.offset)
         text = " ".join(f"{'-' if sign < 0 else '+'} {shown}" for sign, shown in signed)
-        return text.removeprefix("+ ")
+        return f"-{text[2:]}" if text.startswith("- ") else text.removeprefix("+ ")
 
 
 def _terms(node: ast.expr) -> dict[str, int]:

@@ -60,8 +60,8 @@ def shapes_alone(source: Source) -> DynamicModel:
 def _refuse_options(source: Source) -> None:
     if source.kind in ("name", "operator", "model"):
         kinds = {"name": "a network by name", "operator": "an operator as text", "model": "a loaded network"}
-        raise InputError(f"{kinds[source.kind]} has no open dimensions; expected an ONNX network, a program or module of "
-                         "torch, or a Relax module")
+        raise InputError(f"{kinds[source.kind]} has no open dimensions; expected an ONNX network, a program or module "
+                         "of torch, or a Relax module")
     if source.input_shapes:
         raise InputError("input_shapes: not taken with dynamic=True or symbols, which leave dimensions open")
 

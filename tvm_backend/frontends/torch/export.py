@@ -81,6 +81,7 @@ def load_program(program: torch.export.ExportedProgram, name: str, input_names: 
     from archloom.tvm_backend.frontends.torch import converters, decompositions, quantized
     from archloom.tvm_backend.ir import compat
 
+    _refuse_open(program, name)
     try:
         with torch.no_grad(), warnings.catch_warnings(action="ignore"):
             table = compat.torch_decompositions(KEEP)
@@ -94,6 +95,16 @@ def load_program(program: torch.export.ExportedProgram, name: str, input_names: 
     results = len(ir.outputs_of(module["main"]))
     labels = outputs if len(outputs) == results else [f"output{i}" for i in range(results)]
     return make_model(module, name, "torch", None, input_names, labels)
+
+
+def _refuse_open(program: torch.export.ExportedProgram, name: str) -> None:
+    """ModelError for a program that leaves a dimension of an input open."""
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder" and isinstance(value, torch.Tensor):
+            if not all(isinstance(size, int) for size in value.shape):
+                raise ModelError(f"{name}: input {node.name!r} is {'x'.join(map(str, value.shape))}: expected a program "
+                                 "that was exported with static shapes, or dynamic=True")
 
 
 def _promoted(program: Any) -> Any:
