@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "__version__", "targets", "load", "quantize", "compile", "explain", "load_compiled", "estimate", "estimate_many",
-    "check",
-    "isa", "load_kernel",
+    "check", "isa", "load_kernel",
     "ArchloomError", "ArtifactError", "GraphError", "InputError", "MappingError", "ModelError", "StreamError",
     "TaidlError", "TargetError",
 ]
@@ -94,23 +93,19 @@ def load(
     ``torch.export.ExportedProgram`` or a Relax ``IRModule``. ``input_shapes`` fixes the dimensions that the model
     leaves open.
 
-    ``dynamic``: leave them open. The result has ``inputs`` with the names of open dimensions (``("batch", 3, "n")``;
-    those that have none are called ``INPUT.AXIS``), ``symbols`` with the extents that the network states for them (none
-    where no dimension is open), and ``at(batch=4, n=128)``, the static network; :func:`compile` and :func:`estimate`
-    take it. A ``torch.nn.Module`` is exported with ``dynamic_shapes``, as ``torch.export`` takes them.
+    ``dynamic``: leave them open, for :func:`compile` and :func:`estimate`. The result has ``inputs`` of shapes such as
+    ``("batch", 3, "n")`` (dimensions without a name are ``INPUT.AXIS``), ``symbols`` with the extents that are taken,
+    none where nothing is open, and ``at(batch=4, n=128)``, the static network. A ``torch.nn.Module`` is exported with
+    ``dynamic_shapes``, as ``torch.export`` takes them.
 
-    Raises :class:`ModelError` naming the file and the node, :class:`InputError` for options that do not go with the
-    source.
+    Raises :class:`ModelError` naming the file and the node, :class:`InputError` for options that do not go together.
     """
+    from archloom.tvm_backend.sources.dynamic import load_dynamic
     from archloom.tvm_backend.sources.source import Source
 
     given = Source.of(source, input_shapes=input_shapes, example_inputs=example_inputs, name=name,
                       dynamic_shapes=dynamic_shapes)
-    if not dynamic:
-        return given.load()
-    from archloom.tvm_backend.sources.dynamic import load_dynamic
-
-    return load_dynamic(given)
+    return load_dynamic(given) if dynamic else given.load()
 
 
 def quantize(
@@ -158,11 +153,9 @@ def compile(
     names, stated = _spelled(target), _options(options)
     found = _source(model, load_options)
     if found.kind == "dynamic":
-        from archloom.tvm_backend.dynamic.network import KEPT, DynamicNetwork
-        from archloom.tvm_backend.targets.choice import choose
+        from archloom.tvm_backend.dynamic.network import build_dynamic
 
-        choose(names, stated)  # a wrong option is told now, not at the first call
-        return DynamicNetwork(found.given, names, stated, KEPT if keep is None else keep)
+        return build_dynamic(found.given, names, stated, keep)
     if keep is not None:
         raise InputError("keep: only taken for a network with open dimensions (load it with dynamic=True)")
     return build(found.load_for(names), names, stated)
@@ -172,10 +165,8 @@ def explain(
     model: Any, target: Target = "gemmini", options: Options | None = None, *, symbols: Mapping[str, int] | None = None,
     **load_options: Any,
 ) -> "Explanation":
-    """Who takes which operator of ``model``, and why the others do not; nothing is mapped or built.
-
-    ``symbols``: the extents of open dimensions.
-    """
+    """Who takes which operator of ``model`` (at the extents ``symbols`` of open dimensions), and why the others do not;
+    nothing is mapped or built."""
     from archloom.tvm_backend.explain import explain as explain_model
 
     names = _spelled(target)
@@ -216,18 +207,13 @@ def estimate(
     ``symbols``: an extent for each open dimension, ``{"batch": 1, "n": 128}``. Several of one (``{"n": [64, 128]}``)
     give a table with a report for each combination.
     """
-    from archloom.tvm_backend.estimate.extents import reports_at
-    from archloom.tvm_backend.estimate.network import Request, report_of
+    from archloom.tvm_backend.estimate.extents import reports
+    from archloom.tvm_backend.estimate.network import Request
     from archloom.tvm_backend.host.profile import load
-    from archloom.tvm_backend.report.build import with_host
 
     profile = load(host) if host is not None else None
     request = Request(_spelled(target), _options(options), as_int8)
-    source = _source(model, load_options)
-    if symbols is not None:
-        return reports_at(source, symbols, request, profile)
-    report = report_of(source, request)
-    return report if profile is None else with_host(report, profile)
+    return reports(_source(model, load_options), symbols, request, profile)
 
 
 def estimate_many(
@@ -306,10 +292,8 @@ def _source(model: Any, load_options: Mapping[str, Any]) -> "Source":
 
 
 def _loaded(model: Any, load_options: Mapping[str, Any], target: str, symbols: Mapping[str, int] | None) -> "Model":
-    source = _source(model, load_options)
-    if symbols is None:
-        return source.load_for(target)
     from archloom.tvm_backend.sources.dynamic import load_dynamic
 
-    return load_dynamic(source).at(symbols)
+    source = _source(model, load_options)
+    return source.load_for(target) if symbols is None else load_dynamic(source).at(symbols)
 

@@ -132,10 +132,9 @@ def _shown(value: float | None, form: str) -> str:
 
 
 def run_estimate(args: argparse.Namespace) -> Outcome:
-    from archloom.tvm_backend.estimate.extents import reports_at
-    from archloom.tvm_backend.estimate.network import Request, report_of
+    from archloom.tvm_backend.estimate.extents import reports
+    from archloom.tvm_backend.estimate.network import Request
     from archloom.tvm_backend.host.profile import load
-    from archloom.tvm_backend.report.build import with_host
     from archloom.tvm_backend.sources.source import Source
 
     options = arguments.target_options(args)  # which spells args.target
@@ -153,10 +152,8 @@ def run_estimate(args: argparse.Namespace) -> Outcome:
     with bar() as progress:
         if args.calibrate:
             source = Source.of(arguments.load_model(args))
-        if symbols:
-            return _report_outcome(reports_at(source, symbols, request, profile, progress), args)
-        report = report_of(source, request, progress)
-    return _report_outcome(report if profile is None else with_host(report, profile), args)
+        report = reports(source, symbols or None, request, profile, progress)
+    return _report_outcome(report, args)
 
 
 def run_calibrate_host(args: argparse.Namespace) -> Outcome:

@@ -15,6 +15,7 @@ from archloom.tvm_backend.compiled import TensorSpec
 from archloom.tvm_backend.dynamic.model import DynamicModel
 from archloom.tvm_backend.executable import Capture, CompiledNetwork, build, checked_inputs, inputs_by_name
 from archloom.tvm_backend.executors import Executor
+from archloom.tvm_backend.targets.choice import choose
 
 KEPT = 8
 """Extents whose compiled network is kept, unless told otherwise."""
@@ -99,3 +100,11 @@ class DynamicNetwork:
             if sizes in self._kept:
                 self._kept.move_to_end(sizes)
             return self._kept.get(sizes)
+
+
+def build_dynamic(
+    model: DynamicModel, target: str, options: Mapping[str, object], keep: int | None = None
+) -> DynamicNetwork:
+    """A network that is compiled at its calls; options are checked now. ``keep``: :data:`KEPT` where it is None."""
+    choose(target, options)
+    return DynamicNetwork(model, target, options, KEPT if keep is None else keep)

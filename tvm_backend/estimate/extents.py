@@ -17,28 +17,32 @@ from archloom.tvm_backend.sources.dynamic import shapes_alone
 from archloom.tvm_backend.sources.source import Source
 
 
-def reports_at(
-    source: Source, symbols: Mapping[str, Any], request: Request, profile: HostProfile | None = None,
+def reports(
+    source: Source, symbols: Mapping[str, Any] | None, request: Request, profile: HostProfile | None = None,
     progress: Progress | None = None,
 ) -> "Report | ReportTable":
-    """The report at an extent of each symbol, or, where a symbol has several, a table of all combinations.
+    """The report of a network, at an extent of each symbol where it has some, or, where a symbol has several, a table
+    of all combinations.
 
     All extents are checked before the first is estimated: InputError for those that the network does not take.
     ``profile``: the host by whose roofline the seconds of host layers are estimated.
     """
+
+    def of(static: Source) -> Report:
+        report = report_of(static, request, progress)
+        return report if profile is None else with_host(report, profile)
+
+    if symbols is None:
+        return of(source)
     if not isinstance(symbols, Mapping):
         raise InputError(f"symbols: expected a mapping such as {{'n': 128}}, found {symbols!r}")
     model = shapes_alone(source)
     given = {name: _listed(name, value) for name, value in symbols.items()}
     found = [model.shapes.checked(dict(zip(given, chosen, strict=True))) for chosen in itertools.product(
         *(value if isinstance(value, list) else [value] for value in given.values()))]
-    rows = []
-    for extents in found:
-        report = report_of(model.source_at(extents), request, progress)
-        rows.append(ReportRow(extents, report if profile is None else with_host(report, profile)))
-    if any(isinstance(value, list) for value in given.values()):
-        return ReportTable(tuple(symbols), tuple(rows))
-    return rows[0].report
+    rows = tuple(ReportRow(extents, of(model.source_at(extents))) for extents in found)
+    is_table = any(isinstance(value, list) for value in given.values())
+    return ReportTable(tuple(symbols), rows) if is_table else rows[0].report
 
 
 def _listed(name: str, value: Any) -> Any:

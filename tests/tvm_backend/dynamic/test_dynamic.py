@@ -1,4 +1,4 @@
-"""Networks with open dimensions: equal to static ones at every extent, kept in a limited number, honest about limits."""
+"""Networks with open dimensions: equal to static ones at every extent, and kept in a limited number."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.export import Dim
-from tvm.script import ir as I  # noqa: E741
+from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
 
@@ -227,7 +227,7 @@ def test_dimensions_that_follow_from_others() -> None:
     assert [i.shape for i in model.at(n=4).inputs] == [(8, 3), (5,)]
     x, k = torch.randn(10, 3), torch.randn(6)
     np.testing.assert_allclose(
-        archloom.compile(model)(x, k), Nested()(x, more={"k": k}).numpy(), rtol=1e-6)  # type: ignore[arg-type]
+        archloom.compile(model)(x, k), Nested()(x, more={"k": k}).numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_modules_are_exported_with_dynamic_shapes() -> None:
@@ -255,8 +255,9 @@ def altered(source: Path, target: Path, change: Any) -> Path:
 
 
 @pytest.mark.parametrize("text", [
-    "__import__('os').getpid()", "Symbol('s17').args", "Symbol('os.x')", "Symbol('s1', real=True)", "eval('1')", "9**9**9",
-    "Pow(Integer(9), Integer(9))", "Mul(*Integer(2))", "Integer('2')", "lambda: 1", "Integer(2", 3, "Add\n(Integer(2))",
+    "__import__('os').getpid()", "Symbol('s17').args", "Symbol('os.x')", "Symbol('s1', real=True)", "eval('1')",
+    "9**9**9", "Pow(Integer(9), Integer(9))", "Mul(*Integer(2))", "Integer('2')", "lambda: 1", "Integer(2", 3,
+    "Add\n(Integer(2))",
 ])
 def test_sizes_of_files_are_looked_at(mixer: tuple[Mixer, Any], tmp_path: Path, text: Any) -> None:
     torch.export.save(mixer[1], tmp_path / "mixer.pt2")
@@ -287,7 +288,7 @@ class Relax:
     @R.function
     def main(  # type: ignore[no-untyped-def]
         x: R.Tensor(("b", "n", 8), "float32"), w: R.Tensor((8, 16), "float32"),  # type: ignore[valid-type]
-        y: R.Tensor(("b", "2*n", 8), "float32"),  # type: ignore[valid-type]  # noqa: F722
+        y: R.Tensor(("b", "2*n", 8), "float32"),  # type: ignore[valid-type]
     ):
         R.func_attr({"tir_var_upper_bound": {"n": 100}})
         b, n = T.int64(), T.int64()

@@ -6,6 +6,7 @@ that it does not take are refused by torch.
 
 from __future__ import annotations
 
+import copy
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -57,9 +58,11 @@ def static_program(
                           else getattr(spec.arg, "value", None))
     assert program.call_spec.in_spec is not None
     args, kwargs = pytree.tree_unflatten(values, program.call_spec.in_spec)
+    demanding = copy.copy(program)
+    demanding.example_inputs = (args, kwargs)  # without any, as in files, torch leaves the program's checks out
     try:
         with torch.no_grad(), warnings.catch_warnings(action="ignore"):
-            return torch.export.export(program.module(), args, kwargs)
+            return torch.export.export(demanding.module(), args, kwargs)
     except Exception as error:  # torch raises whatever its parts raise
         shown = ", ".join(f"{name}: {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in shapes.items())
         said = next((line for line in str(error).splitlines() if line.startswith("Guard failed")), summary(error))

@@ -101,10 +101,10 @@ def _refuse_open(program: torch.export.ExportedProgram, name: str) -> None:
     """ModelError for a program that leaves a dimension of an input open."""
     for node in program.graph.nodes:
         value = node.meta.get("val")
-        if node.op == "placeholder" and isinstance(value, torch.Tensor):
-            if not all(isinstance(size, int) for size in value.shape):
-                raise ModelError(f"{name}: input {node.name!r} is {'x'.join(map(str, value.shape))}: expected a program "
-                                 "that was exported with static shapes, or dynamic=True")
+        shape = value.shape if node.op == "placeholder" and isinstance(value, torch.Tensor) else ()
+        if not all(isinstance(size, int) for size in shape):
+            raise ModelError(f"{name}: input {node.name!r} is {'x'.join(map(str, shape))}: expected a program that was "
+                             "exported with static shapes, or dynamic=True")
 
 
 def _promoted(program: Any) -> Any:
