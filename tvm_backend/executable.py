@@ -65,14 +65,7 @@ class CompiledNetwork:
     def __call__(self, *args: Any, **named: Any) -> np.ndarray | tuple[np.ndarray, ...]:
         """Run on NumPy arrays or torch tensors, by position, by name, or as one mapping; gives NumPy arrays. One result
         is an array, several a tuple in the network's order."""
-        if len(args) == 1 and not named and isinstance(args[0], Mapping):
-            inputs: Mapping[str, Any] = args[0]
-        else:
-            names = [spec.name for spec in self.compiled.inputs]
-            if len(args) > len(names):
-                raise InputError(f"expected {len(names)} inputs ({', '.join(names)}), found {len(args)}")
-            inputs = {**dict(zip(names, args, strict=False)), **named}
-        results = tuple(self.run(inputs).values())
+        results = tuple(self.run(inputs_by_name([spec.name for spec in self.compiled.inputs], args, named)).values())
         return results[0] if len(results) == 1 else results
 
     def run(
@@ -84,11 +77,7 @@ class CompiledNetwork:
         ``executor`` says who runs the steps of the regions (the host part is always the same); ``capture`` sees each
         step. Raises :class:`~archloom.oracle.errors.InputError` for names, shapes or dtypes that are not the network's.
         """
-        arrays = [checked(spec, inputs) for spec in self.compiled.inputs]
-        known = [spec.name for spec in self.compiled.inputs]
-        for name in inputs:
-            if name not in known:
-                raise InputError(f"no input is named {name!r}{suggest(name, known)}")
+        arrays = checked_inputs(self.compiled.inputs, inputs)
         with self._lock:
             chosen = self._executor(executor)
             if isinstance(chosen, XlaExecutor):
@@ -250,6 +239,25 @@ def _read(x: Any, value: Value, view: View | None) -> Any:
     if not value.layout.in_tiles:
         return layouts.packed(x.reshape(view.shape), view.layout)
     return layouts.repacked(x, value.layout, value.shape, view.layout, view.shape, view.needs_zeros(value))
+
+
+def inputs_by_name(names: Sequence[str], args: Sequence[Any], named: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The inputs of a call: by position, by name, or one mapping."""
+    if len(args) == 1 and not named and isinstance(args[0], Mapping):
+        return args[0]
+    if len(args) > len(names):
+        raise InputError(f"expected {len(names)} inputs ({', '.join(names)}), found {len(args)}")
+    return {**dict(zip(names, args, strict=False)), **named}
+
+
+def checked_inputs(specs: Sequence[TensorSpec], inputs: Mapping[str, Any]) -> list[np.ndarray]:
+    """The inputs as NumPy arrays in the order of ``specs``, which must be all that there are."""
+    arrays = [checked(spec, inputs) for spec in specs]
+    known = [spec.name for spec in specs]
+    for name in inputs:
+        if name not in known:
+            raise InputError(f"no input is named {name!r}{suggest(name, known)}")
+    return arrays
 
 
 def checked(spec: TensorSpec, inputs: Mapping[str, Any]) -> np.ndarray:

@@ -63,9 +63,14 @@ def make_model(
 
 def from_relax(module: "IRModule", name: str) -> Model:
     """Take a Relax module as it is; its ``main`` must have static shapes."""
+    require_main(module, name)
+    return make_model(module, name, "relax", None, None, None)
+
+
+def require_main(module: "IRModule", name: str) -> None:
+    """ModelError for a Relax module without ``main``."""
     if "main" not in [gv.name_hint for gv in module.functions]:
         raise ModelError(f"{name}: expected a Relax module with a function main, found none")
-    return make_model(module, name, "relax", None, None, None)
 
 
 def _refuse_open(main: "Function", name: str) -> None:
@@ -78,5 +83,6 @@ def _refuse_open(main: "Function", name: str) -> None:
         if not ir.has_static_type(binding.var):
             raise ModelError(
                 f"{name}: the shape of {binding.var.name!r} depends on the data or on an input's dimension "
-                f"({ir.type_of(binding.var)}); only static shapes can be compiled"
+                f"({ir.type_of(binding.var)}); only static shapes can be compiled. Where it is an input's dimension "
+                "that is open, load with dynamic=True"
             )

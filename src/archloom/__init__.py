@@ -17,7 +17,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from archloom.oracle.errors import (
     ArchloomError,
@@ -41,16 +41,19 @@ if TYPE_CHECKING:
     from archloom.oracle.kernel.compiled import LoadedKernel
     from archloom.tvm import Library
     from archloom.tvm_backend.check.network import CheckResult
+    from archloom.tvm_backend.dynamic.model import DynamicModel
+    from archloom.tvm_backend.dynamic.network import DynamicNetwork
     from archloom.tvm_backend.executable import CompiledNetwork
     from archloom.tvm_backend.explain import Explanation
     from archloom.tvm_backend.model import Model
+    from archloom.tvm_backend.report.by_extents import ReportTable
     from archloom.tvm_backend.report.data import Report
+    from archloom.tvm_backend.sources.source import Source
     from archloom.tvm_backend.targets.registry import TargetInfo
 
 __all__ = [
     "__version__", "targets", "load", "quantize", "compile", "explain", "load_compiled", "estimate", "estimate_many",
-    "check",
-    "isa", "load_kernel",
+    "check", "isa", "load_kernel",
     "ArchloomError", "ArtifactError", "GraphError", "InputError", "MappingError", "ModelError", "StreamError",
     "TaidlError", "TargetError",
 ]
@@ -59,6 +62,8 @@ Options = Mapping[str, object]
 InputShapes = Mapping[str, Sequence[int]]
 Target = str | Sequence[str]
 """A name, or several in order of preference."""
+Symbols = Mapping[str, int | Sequence[int]]
+"""Extents of open dimensions by name; several of one, where a table is asked for."""
 
 
 def targets() -> "list[TargetInfo]":
@@ -68,21 +73,41 @@ def targets() -> "list[TargetInfo]":
     return registered()
 
 
+@overload
 def load(
     source: Any, example_inputs: Sequence[Any] | None = None, *, input_shapes: InputShapes | None = None,
-    name: str | None = None,
-) -> "Model":
+    name: str | None = None, dynamic: Literal[False] = False,
+) -> "Model": ...
+@overload
+def load(
+    source: Any, example_inputs: Sequence[Any] | None = None, *, name: str | None = None, dynamic: Literal[True],
+    dynamic_shapes: Any = None,
+) -> "DynamicModel": ...
+def load(
+    source: Any, example_inputs: Sequence[Any] | None = None, *, input_shapes: InputShapes | None = None,
+    name: str | None = None, dynamic: bool = False, dynamic_shapes: Any = None,
+) -> "Model | DynamicModel":
     """Import a network.
 
     ``source``: path of an ``.onnx`` file or of an exported program of torch's (``.pt2``), name of a network of the
     catalogue (``"mobilenet_v2"``), one operator as text (``"gemm(m=4,n=4,k=4)"``), ``onnx.ModelProto``,
     ``torch.nn.Module`` (with ``example_inputs``, a tensor or a sequence of them),
     ``torch.export.ExportedProgram`` or a Relax ``IRModule``. ``input_shapes`` fixes the dimensions that the model
-    leaves open. Raises :class:`ModelError` naming the file and the node.
+    leaves open.
+
+    ``dynamic``: leave them open, for :func:`compile` and :func:`estimate`. The result has ``inputs`` of shapes such as
+    ``("batch", 3, "n")`` (dimensions without a name are ``INPUT.AXIS``), ``symbols`` with the extents that are taken,
+    none where nothing is open, and ``at(batch=4, n=128)``, the static network. A ``torch.nn.Module`` is exported with
+    ``dynamic_shapes``, as ``torch.export`` takes them.
+
+    Raises :class:`ModelError` naming the file and the node, :class:`InputError` for options that do not go together.
     """
+    from archloom.tvm_backend.sources.dynamic import load_dynamic
     from archloom.tvm_backend.sources.source import Source
 
-    return Source.of(source, input_shapes=input_shapes, example_inputs=example_inputs, name=name).load()
+    given = Source.of(source, input_shapes=input_shapes, example_inputs=example_inputs, name=name,
+                      dynamic_shapes=dynamic_shapes)
+    return load_dynamic(given) if dynamic else given.load()
 
 
 def quantize(
@@ -104,28 +129,50 @@ def quantize(
     return quantize_model(model, calibration, Scheme(method, per_channel, symmetric, percentile, float_results))
 
 
+@overload
+def compile(
+    model: "DynamicModel", target: Target = "gemmini", options: Options | None = None, *, keep: int | None = None,
+) -> "DynamicNetwork": ...
+@overload
 def compile(
     model: Any, target: Target = "gemmini", options: Options | None = None, **load_options: Any
-) -> "CompiledNetwork":
+) -> "CompiledNetwork": ...
+def compile(
+    model: Any, target: Target = "gemmini", options: Options | None = None, *, keep: int | None = None,
+    **load_options: Any,
+) -> "CompiledNetwork | DynamicNetwork":
     """Partition, map and compile ``model`` (a loaded one or anything that :func:`load` takes) for ``target``.
 
     ``target`` may be a list in order of preference: each operator goes to the first that takes it, and an option named
     ``gemmini.dim`` is that of one of them.
+
+    A model with open dimensions gives a network that is called in the same way: it is planned and compiled for the
+    extents that it is first called with, and kept; ``keep`` (8) says how many are, the least recently used goes first.
+    Its ``at(batch=4)`` is the compiled network for these extents, with report and ``save``.
     """
     from archloom.tvm_backend.executable import build
 
-    names = _spelled(target)
-    return build(_loaded(model, load_options, names), names, _options(options))
+    names, stated = _spelled(target), _options(options)
+    found = _source(model, load_options)
+    if found.kind == "dynamic":
+        from archloom.tvm_backend.dynamic.network import build_dynamic
+
+        return build_dynamic(found.given, names, stated, keep)
+    if keep is not None:
+        raise InputError("keep: only taken for a network with open dimensions (load it with dynamic=True)")
+    return build(found.load_for(names), names, stated)
 
 
 def explain(
-    model: Any, target: Target = "gemmini", options: Options | None = None, **load_options: Any
+    model: Any, target: Target = "gemmini", options: Options | None = None, *, symbols: Mapping[str, int] | None = None,
+    **load_options: Any,
 ) -> "Explanation":
-    """Who takes which operator of ``model``, and why the others do not; nothing is mapped or built."""
+    """Who takes which operator of ``model`` (at the extents ``symbols`` of open dimensions), and why the others do not;
+    nothing is mapped or built."""
     from archloom.tvm_backend.explain import explain as explain_model
 
     names = _spelled(target)
-    return explain_model(_loaded(model, load_options, names), names, _options(options))
+    return explain_model(_loaded(model, load_options, names, symbols), names, _options(options))
 
 
 def load_compiled(path: "str | Path", *, programs: bool = True) -> "CompiledNetwork | Library":
@@ -145,25 +192,36 @@ def load_compiled(path: "str | Path", *, programs: bool = True) -> "CompiledNetw
     return open_artifact(Path(path), programs=programs)
 
 
+@overload
 def estimate(
     model: Any, target: Target = "gemmini", options: Options | None = None, *, as_int8: bool = False,
-    host: str | None = None, **load_options: Any,
-) -> "Report":
+    host: str | None = None, symbols: Mapping[str, int] | None = None, **load_options: Any,
+) -> "Report": ...
+@overload
+def estimate(
+    model: Any, target: Target = "gemmini", options: Options | None = None, *, as_int8: bool = False,
+    host: str | None = None, symbols: Symbols, **load_options: Any,
+) -> "Report | ReportTable": ...
+def estimate(
+    model: Any, target: Target = "gemmini", options: Options | None = None, *, as_int8: bool = False,
+    host: str | None = None, symbols: Symbols | None = None, **load_options: Any,
+) -> "Report | ReportTable":
     """Cycles, utilization and bytes of every layer, without building anything that runs.
 
     ``as_int8``: take a float ONNX network as if it were quantized, without calibration. ``host``: the name of a host's
     profile, by whose roofline the seconds of host layers are estimated. Reports and the timing of kernels are kept by
     content, in memory and on disk.
+
+    ``symbols``: an extent for each open dimension, ``{"batch": 1, "n": 128}``. Several of one (``{"n": [64, 128]}``)
+    give a table with a report for each combination.
     """
-    from archloom.tvm_backend.estimate.network import Request, report_of
+    from archloom.tvm_backend.estimate.extents import reports
+    from archloom.tvm_backend.estimate.network import Request
     from archloom.tvm_backend.host.profile import load
-    from archloom.tvm_backend.report.build import with_host
-    from archloom.tvm_backend.sources.source import Source
 
     profile = load(host) if host is not None else None
     request = Request(_spelled(target), _options(options), as_int8)
-    report = report_of(Source.of(model, **load_options), request)
-    return report if profile is None else with_host(report, profile)
+    return reports(_source(model, load_options), symbols, request, profile)
 
 
 def estimate_many(
@@ -185,7 +243,7 @@ def estimate_many(
 
 def check(
     model: Any, target: Target = "gemmini", options: Options | None = None, *, inputs: Any = None, labels: Any = None,
-    reference: Any = None, **load_options: Any,
+    reference: Any = None, symbols: Mapping[str, int] | None = None, **load_options: Any,
 ) -> "CheckResult":
     """Compare the accelerator with onnxruntime's execution of the same model, and look at every layer.
 
@@ -193,13 +251,13 @@ def check(
     the name of a data set, ``"digits"``; ``labels``: class numbers, for the accuracies of the float network, of the
     quantized reference and of the accelerator; ``reference``: the float network (ONNX) that ``model`` was quantized
     from. Of each layer: is it bit-exact, is it what the quantized reference has there, and its signal-to-noise ratio
-    against the float network in decibels.
+    against the float network in decibels. ``symbols``: the extents of open dimensions.
     """
     from archloom.tvm_backend.check.network import check as check_model
 
     names = _spelled(target)
-    return check_model(_loaded(model, load_options, names), names, _options(options), inputs=inputs, labels=labels,
-                       reference=reference)
+    return check_model(_loaded(model, load_options, names, symbols), names, _options(options), inputs=inputs,
+                       labels=labels, reference=reference)
 
 
 def isa(name_or_path: "str | Path", **parameters: int) -> "KernelIsa":
@@ -237,8 +295,19 @@ def _spelled(target: Target) -> str:
     return spelled(target)
 
 
-def _loaded(model: Any, load_options: Mapping[str, Any], target: str) -> Any:
+def _source(model: Any, load_options: Mapping[str, Any]) -> "Source":
+    """What is given; a network with open dimensions is read."""
     from archloom.tvm_backend.sources.source import Source
 
-    return Source.of(model, **load_options).load_for(target)
+    options = dict(load_options)
+    if not options.pop("dynamic", False):
+        return Source.of(model, **options)
+    return Source.of(load(model, dynamic=True, **options))
+
+
+def _loaded(model: Any, load_options: Mapping[str, Any], target: str, symbols: Mapping[str, int] | None) -> "Model":
+    from archloom.tvm_backend.sources.dynamic import load_dynamic
+
+    source = _source(model, load_options)
+    return source.load_for(target) if symbols is None else load_dynamic(source).at(symbols)
 

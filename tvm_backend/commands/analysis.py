@@ -15,6 +15,7 @@ from archloom.tvm_backend import datasets, samples
 from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.commands.progress import bar
 from archloom.tvm_backend.files import read_arrays, write_file
+from archloom.tvm_backend.report.by_extents import ReportTable
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.report.table import Column, percent, render
 from archloom.tvm_backend.report.text import full_text, to_csv
@@ -52,6 +53,8 @@ def register(subparsers: Any) -> None:
     estimate.add_argument("--host", metavar="NAME",
                           help="estimate the seconds of host layers by the roofline of this host (archloom "
                                "calibrate-host)")
+    estimate.add_argument("--symbol", action="append", default=[], metavar="NAME=EXTENT[,EXTENT]",
+                          help="extent of an open dimension; several give a table, of all combinations; repeatable")
     estimate.add_argument("--no-cache", action="store_true", help="neither read nor write cached results")
     _add_format(estimate)
 
@@ -129,9 +132,9 @@ def _shown(value: float | None, form: str) -> str:
 
 
 def run_estimate(args: argparse.Namespace) -> Outcome:
-    from archloom.tvm_backend.estimate.network import Request, report_of
+    from archloom.tvm_backend.estimate.extents import reports
+    from archloom.tvm_backend.estimate.network import Request
     from archloom.tvm_backend.host.profile import load
-    from archloom.tvm_backend.report.build import with_host
     from archloom.tvm_backend.sources.source import Source
 
     options = arguments.target_options(args)  # which spells args.target
@@ -140,14 +143,17 @@ def run_estimate(args: argparse.Namespace) -> Outcome:
     source = arguments.source(args)
     if args.as_int8 and (source.kind != "onnx" or args.calibrate):
         raise InputError("--as-int8: for a float ONNX file, without --calibrate")
+    symbols = arguments.symbols(args.symbol)
+    if symbols and (args.calibrate or args.input_shape):
+        raise InputError("--symbol: not taken with --calibrate and --input-shape, which fix the shapes of inputs")
     profile = None if args.host is None else load(args.host)
     if args.no_cache:
         os.environ[ENVIRONMENT] = ""
     with bar() as progress:
         if args.calibrate:
             source = Source.of(arguments.load_model(args))
-        report = report_of(source, request, progress)
-    return _report_outcome(report if profile is None else with_host(report, profile), args)
+        report = reports(source, symbols or None, request, profile, progress)
+    return _report_outcome(report, args)
 
 
 def run_calibrate_host(args: argparse.Namespace) -> Outcome:
@@ -169,11 +175,14 @@ def run_report(args: argparse.Namespace) -> Outcome:
     return _report_outcome(load_report(args.artifact), args)
 
 
-def _report_outcome(report: "Report", args: argparse.Namespace) -> Outcome:
+def _report_outcome(report: "Report | ReportTable", args: argparse.Namespace) -> Outcome:
     data = report.to_json()
     if args.csv and args.json and args.output is None:
         raise InputError("--csv and --json: choose one, or write the CSV to a file with --output")
-    text = to_csv(report) if args.csv else full_text(report)
+    if isinstance(report, Report):
+        text = to_csv(report) if args.csv else full_text(report)
+    else:
+        text = report.to_csv() if args.csv else str(report)
     if args.output is None:
         return Outcome(text, data)
     write_file(args.output, (text if args.csv else json.dumps(data, indent=1)).encode())

@@ -114,6 +114,20 @@ def shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
     return found
 
 
+def symbols(texts: Sequence[str]) -> "dict[str, int | list[int]]":
+    """``["n=16,32", "batch=1"]`` → ``{"n": [16, 32], "batch": 1}``."""
+    found: dict[str, int | list[int]] = {}
+    for text in texts:
+        name, _, extents = text.rpartition("=")
+        parts = extents.split(",")
+        if not name or not all(p.isascii() and p.isdecimal() and int(p) > 0 for p in parts):
+            raise InputError(f"--symbol {text!r}: expected NAME=EXTENT,EXTENT..., such as batch=1,8")
+        if name in found:
+            raise InputError(f"--symbol: symbol {name!r} is given twice")
+        found[name] = [int(p) for p in parts] if len(parts) > 1 else int(parts[0])
+    return found
+
+
 def source(args: argparse.Namespace) -> "Source":
     """What MODEL is; an operator and a network of the catalogue take neither shapes nor calibration."""
     from archloom.tvm_backend.sources.source import Source

@@ -214,6 +214,39 @@ def normalize(module: IRModule) -> IRModule:
     return relax.transform.Normalize()(module)
 
 
+_SUMS = {"Add": "+", "Sub": "-", "Mul": "*"}
+
+
+def open_inputs(module: IRModule) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Name, dtype and dimensions (as text) of each input of ``main``; ValueError for what is no tensor with a shape."""
+    found = []
+    for var in module["main"].params:
+        if not (isinstance(var.ty, relax.TensorType) and isinstance(var.ty.shape, relax.ShapeExpr)):
+            raise ValueError(f"input {var.name!r}: expected a tensor with a shape, found {var.ty}")
+        found.append((str(var.name), str(var.ty.dtype), tuple(_dim_text(dim) for dim in var.ty.shape.values)))
+    return found
+
+
+def _dim_text(dim: Any) -> str:
+    if isinstance(dim, tvm.tirx.IntImm):
+        return str(int(dim))
+    sign = _SUMS.get(type(dim).__name__)
+    return str(dim) if sign is None else f"({_dim_text(dim.a)} {sign} {_dim_text(dim.b)})"
+
+
+def extent_bounds(module: IRModule) -> tuple[dict[str, int], dict[str, int]]:
+    """The least and the greatest extents that ``main`` states for its symbols, where it states any."""
+    attributes = module["main"].attrs or {}
+    stated = [attributes.get(f"tir_var_{side}_bound") or {} for side in ("lower", "upper")]
+    lower, upper = ({str(name): int(value) for name, value in bounds.items()} for bounds in stated)
+    return lower, upper
+
+
+def at_extents(module: IRModule, extents: Mapping[str, int]) -> IRModule:
+    """The module with numbers for the symbols of ``main``."""
+    return relax.transform.BindSymbolicVars(dict(extents), "main")(module)
+
+
 def ensure_dataflow(module: IRModule) -> IRModule:
     return relax.transform.ConvertToDataflow()(module)
 

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from archloom.oracle.errors import InputError, ModelError
+from archloom.tvm_backend.dynamic.model import DynamicModel
 from archloom.tvm_backend.ir.numbers import Numbers
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.sources import named_networks, operators
 from archloom.tvm_backend.sources.operators import Operator
 
 Shapes = Mapping[str, Sequence[int]]
-Kind: TypeAlias = Literal["model", "name", "operator", "onnx", "program", "module", "relax"]
+Kind: TypeAlias = Literal["model", "name", "operator", "onnx", "program", "module", "relax", "dynamic"]
 _WITHOUT_SHAPES = {"operator": "an operator as text", "program": "an exported program"}
 
 
@@ -24,8 +25,9 @@ class Source:
     """A network as it was given.
 
     ``kind``: a loaded ``model``, the ``name`` of a network, an ``operator`` as text, ``onnx`` (a path or a proto), a
-    ``program`` of ``torch.export`` (``.pt2`` or an object), a torch ``module`` or a ``relax`` module. ``given`` is a
-    :class:`~pathlib.Path` where it is a file. ``name`` is what the network is to be called, if that was asked for.
+    ``program`` of ``torch.export`` (``.pt2`` or an object), a torch ``module``, a ``relax`` module, or a loaded network
+    with open dimensions (``dynamic``). ``given`` is a :class:`~pathlib.Path` where it is a file. ``name`` is what the
+    network is to be called, if that was asked for. ``dynamic_shapes`` are those that ``torch.export`` leaves open.
     """
 
     given: Any
@@ -33,24 +35,27 @@ class Source:
     input_shapes: Shapes | None = None
     example_inputs: Sequence[Any] | None = None
     name: str | None = None
+    dynamic_shapes: Any = None
 
     @staticmethod
     def of(
         given: Any, *, input_shapes: Shapes | None = None, example_inputs: Sequence[Any] | None = None,
-        name: str | None = None,
+        name: str | None = None, dynamic_shapes: Any = None,
     ) -> "Source":
         """What ``given`` is; InputError for options that do not go with it, ModelError for what is no network."""
         kind = _kind(given)
         if kind == "name":
             named_networks.refuse_options(given, input_shapes=input_shapes, example_inputs=example_inputs)
-        elif kind == "model":
+        elif kind in ("model", "dynamic"):
             options = {"example_inputs": example_inputs, "input_shapes": input_shapes, "name": name}
             if stated := [key for key, value in options.items() if value is not None]:
                 raise InputError(f"{', '.join(stated)}: only taken for a model that is not loaded yet")
         elif isinstance(given, str | Path) and kind in _WITHOUT_SHAPES and (input_shapes or example_inputs is not None):
             raise InputError(f"{given}: input_shapes and example_inputs are not taken with {_WITHOUT_SHAPES[kind]}")
+        if dynamic_shapes is not None and kind != "module":
+            raise InputError("dynamic_shapes: only taken with a torch.nn.Module, which is exported with them")
         is_file = kind in ("onnx", "program") and isinstance(given, str | Path)
-        return Source(Path(given) if is_file else given, kind, input_shapes, example_inputs, name)
+        return Source(Path(given) if is_file else given, kind, input_shapes, example_inputs, name, dynamic_shapes)
 
     @property
     def operator(self) -> Operator | None:
@@ -81,6 +86,10 @@ class Source:
         given, name = self.given, self.name
         if self.kind == "model":
             return given
+        if self.kind == "dynamic" or self.dynamic_shapes is not None:
+            shown = ", ".join(f"{n}=..." for n in given.shapes.names) if self.kind == "dynamic" else "n=..."
+            raise InputError(f"expected a network of static shapes, found one with open dimensions: give extents with "
+                             f"model.at({shown}), or symbols= to an estimate or a check")
         if self.kind == "name":
             return named_networks.load_named(given, numbers, name)
         if self.kind == "relax":
@@ -114,6 +123,8 @@ class Source:
 def _kind(given: Any) -> Kind:
     if isinstance(given, Model):
         return "model"
+    if isinstance(given, DynamicModel):
+        return "dynamic"
     if isinstance(given, str) and not os.path.exists(given):  # as a Path would raise for what is too long
         if named_networks.is_named(given):
             return "name"

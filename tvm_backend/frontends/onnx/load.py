@@ -158,7 +158,8 @@ def with_static_inputs(proto: onnx.ModelProto, label: str, input_shapes: Shapes 
         first = next(i.name for i in inputs if i.name not in wanted)
         raise ModelError(
             f"{label}: expected static input shapes, found: {'; '.join(open_dims)}. Give them a shape with "
-            f"--input-shape {first}:1x3x224x224 (input_shapes={{{first!r}: (1, 3, 224, 224)}} in Python)"
+            f"--input-shape {first}:1x3x224x224 (input_shapes={{{first!r}: (1, 3, 224, 224)}} in Python), or leave "
+            "them open with dynamic=True (an estimate: give extents with --symbol NAME=EXTENT)"
         )
     if wanted:
         del copy.graph.value_info[:]

@@ -49,12 +49,12 @@ def evaluated(module: torch.nn.Module) -> torch.nn.Module:
         return module
 
 
-def export(module: torch.nn.Module, example_inputs: Any, name: str) -> Any:
-    """``torch.export`` of a module in evaluation mode, with its static shapes."""
+def export(module: torch.nn.Module, example_inputs: Any, name: str, dynamic_shapes: Any = None) -> Any:
+    """``torch.export`` of a module in evaluation mode, with its static shapes but for those that are dynamic."""
     inputs = example_tensors(example_inputs, name)
     try:
         with torch.no_grad(), warnings.catch_warnings(action="ignore"):
-            return torch.export.export(evaluated(module), inputs)
+            return torch.export.export(evaluated(module), inputs, dynamic_shapes=dynamic_shapes)
     except Exception as error:  # dynamo, functorch and the module's own code raise as they like
         raise ModelError(f"{name}: torch.export fails: {summary(error)}") from error
 
@@ -81,6 +81,7 @@ def load_program(program: torch.export.ExportedProgram, name: str, input_names: 
     from archloom.tvm_backend.frontends.torch import converters, decompositions, quantized
     from archloom.tvm_backend.ir import compat
 
+    _refuse_open(program, name)
     try:
         with torch.no_grad(), warnings.catch_warnings(action="ignore"):
             table = compat.torch_decompositions(KEEP)
@@ -94,6 +95,16 @@ def load_program(program: torch.export.ExportedProgram, name: str, input_names: 
     results = len(ir.outputs_of(module["main"]))
     labels = outputs if len(outputs) == results else [f"output{i}" for i in range(results)]
     return make_model(module, name, "torch", None, input_names, labels)
+
+
+def _refuse_open(program: torch.export.ExportedProgram, name: str) -> None:
+    """ModelError for a program that leaves a dimension of an input open."""
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        shape = value.shape if node.op == "placeholder" and isinstance(value, torch.Tensor) else ()
+        if not all(isinstance(size, int) for size in shape):
+            raise ModelError(f"{name}: input {node.name!r} is {'x'.join(map(str, shape))}: expected a program that was "
+                             "exported with static shapes, or dynamic=True")
 
 
 def _promoted(program: Any) -> Any:

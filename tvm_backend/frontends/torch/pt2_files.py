@@ -1,7 +1,8 @@
 """``.pt2`` files in: exported programs, read without running anything that the file brings along.
 
 ``torch.export.load`` unpickles sample inputs and custom objects, evaluates symbolic sizes and looks functions up by
-name. So a file is first rewritten: only its graph of torch operators with plain tensors and static sizes is left.
+name. So a file is first rewritten: only its graph of torch operators with plain tensors is left, and sizes that are
+static or, where open ones are asked for, sums, products and the like of symbols, with comparisons between them.
 Weights that torchao has quantized, which ``torch.export.save`` pickles, are read by torch's restricted loader: it makes
 nothing but tensors, numbers and the classes that torchao declares safe, and calls no other function.
 """
@@ -24,6 +25,7 @@ from typing import Any
 import torch
 
 from archloom.oracle.errors import ModelError
+from archloom.tvm_backend.frontends.torch import pt2_sizes
 
 WEIGHTS, CONSTANTS, GRAPH = "data/weights/", "data/constants/", "models/"
 KEPT = (WEIGHTS, CONSTANTS, GRAPH, "archive_format", "archive_version", ".data/", "byteorder", "version")
@@ -35,11 +37,11 @@ LARGEST_GRAPH = 1 << 28
 MAKER = b"torchao"
 
 
-def read_program(path: Path) -> torch.export.ExportedProgram:
+def read_program(path: Path, open_sizes: bool = False) -> torch.export.ExportedProgram:
     """The program in a ``.pt2`` file.
 
     Raises :class:`~archloom.oracle.errors.ModelError` for anything else, and for programs with pickled or custom
-    objects, or with sizes that are not static.
+    objects, or (unless they are asked for) with sizes that are not static.
     """
     if not os.path.exists(path):
         raise ModelError(f"{path}: no such file")
@@ -47,7 +49,7 @@ def read_program(path: Path) -> torch.export.ExportedProgram:
         raise ModelError(f"{path}: expected a .pt2 file, found a directory")
     quantized: dict[str, bytes] = {}
     try:
-        plain = _plain(path, quantized)
+        plain = _plain(path, quantized, open_sizes)
     except (zipfile.BadZipFile, UnicodeDecodeError, json.JSONDecodeError, KeyError, RecursionError, EOFError) as error:
         raise ModelError(f"{path}: not a .pt2 file, or cut short: {error}") from error
     except OSError as error:
@@ -76,7 +78,7 @@ def _register_operators(of_transformers: bool) -> None:
             importlib.import_module("transformers.integrations.moe")
 
 
-def _plain(path: Path, quantized: dict[str, bytes]) -> bytes:
+def _plain(path: Path, quantized: dict[str, bytes], open_sizes: bool) -> bytes:
     """The archive with nothing in it but graph and plain tensors; ``quantized`` gets the records of other weights."""
     into = io.BytesIO()
     with zipfile.ZipFile(path) as source, zipfile.ZipFile(into, "w", zipfile.ZIP_STORED) as target:
@@ -96,7 +98,7 @@ def _plain(path: Path, quantized: dict[str, bytes]) -> bytes:
                 if inner.startswith((WEIGHTS, CONSTANTS)) and inner.endswith(".json"):
                     data = _checked_weights(where, inner, data, source, quantized)
                 elif inner.startswith(GRAPH) and inner.endswith(".json"):
-                    data = _checked_graph(where, data)
+                    data = _checked_graph(where, data, open_sizes)
                 target.writestr(info.filename, data)
     return into.getvalue()
 
@@ -120,21 +122,27 @@ def _checked_weights(
     return json.dumps(found).encode()
 
 
-def _checked_graph(where: str, data: bytes) -> bytes:
+def _checked_graph(where: str, data: bytes, open_sizes: bool) -> bytes:
     """A graph without what is not needed to compute it."""
     if len(data) > LARGEST_GRAPH:
         raise ModelError(f"{where}: a graph of {len(data):,} bytes is larger than {LARGEST_GRAPH:,}")
     graph = json.loads(data)
-    if graph.get("range_constraints"):
-        raise ModelError(f"{where}: sizes that are open ({', '.join(sorted(graph['range_constraints']))}); expected a "
-                         "program that was exported with static shapes")
-    graph["guards_code"] = []
+    if not open_sizes:
+        if graph.get("range_constraints"):
+            raise ModelError(f"{where}: sizes that are open ({', '.join(sorted(graph['range_constraints']))}); "
+                             "expected a program that was exported with static shapes, or dynamic=True")
+        graph["guards_code"] = []
+    for guard in graph.get("guards_code", ()):
+        pt2_sizes.check_guard(guard, where)
     for entry in _dictionaries(graph):
         if "expr_str" in entry:
-            raise ModelError(f"{where}: a size is {str(entry['expr_str'])[:60]!r}; expected a program that was "
-                             "exported with static shapes")
+            if not open_sizes:
+                raise ModelError(f"{where}: a size is {str(entry['expr_str'])[:60]!r}; expected a program that was "
+                                 "exported with static shapes, or dynamic=True")
+            pt2_sizes.check_size(entry["expr_str"], where)
         if isinstance(entry.get("target"), str) and "inputs" in entry:
-            if not entry["target"].startswith(OPERATORS):
+            if not (entry["target"].startswith(OPERATORS)
+                    or (open_sizes and entry["target"] in pt2_sizes.OPERATORS)):
                 raise ModelError(f"{where}: operator {entry['target']!r} is none of torch's")
             entry["metadata"] = {}
     return json.dumps(graph).encode()

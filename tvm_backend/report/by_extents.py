@@ -1,0 +1,83 @@
+"""Reports of a network with open dimensions, one for each combination of extents."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from archloom.oracle.fallbacks import titled
+from archloom.tvm_backend.report.data import Json, Report
+from archloom.tvm_backend.report.table import Column, count, duration, percent, render
+
+SCHEMA = "archloom.report_table/1"
+"""Name and version of the schema: the number changes when a field changes its meaning or disappears."""
+
+_COLUMNS = tuple(Column(title, "right") for title in ("cycles", "time", "MACs", "offloaded", "use"))
+
+
+@dataclass(frozen=True)
+class ReportRow:
+    """The report at ``extents`` (by symbol)."""
+
+    extents: Mapping[str, int]
+    report: Report
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """Rows in the order of the extents that were asked for; those of the last symbol change fastest.
+
+    Iterating gives the rows; ``str()`` is a table with a line for each.
+    """
+
+    symbols: tuple[str, ...]
+    rows: tuple[ReportRow, ...]
+
+    def __iter__(self) -> Iterator[ReportRow]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def at(self, **extents: int) -> Report:
+        """The report at these extents; KeyError where there is none."""
+        for row in self.rows:
+            if dict(row.extents) == extents:
+                return row.report
+        raise KeyError(extents)
+
+    def __str__(self) -> str:
+        first = self.rows[0].report
+        energy = [Column("energy J", "right")] if any(row.report.joules is not None for row in self.rows) else []
+        host = [Column("host time", "right")] if any(row.report.host_seconds is not None for row in self.rows) else []
+        table = render([*(Column(s, "right") for s in self.symbols), *_COLUMNS, *energy, *host], [[
+            *(count(row.extents[s]) for s in self.symbols), *_cells(row.report),
+            *(["–" if row.report.joules is None else f"{row.report.joules:.4g}"] if energy else []),
+            *([duration(row.report.host_seconds)] if host else []),
+        ] for row in self.rows])
+        fallbacks = titled(tuple(dict.fromkeys(f for row in self.rows for f in row.report.fallbacks)))
+        return "\n\n".join(filter(None, [table, fallbacks, f"{first.model} on {first.target}: {first.scope}"]))
+
+    def to_json(self) -> Json:
+        """A JSON object: ``schema``, ``symbols``, and ``rows`` with ``extents`` and ``report`` each."""
+        return {"schema": SCHEMA, "symbols": list(self.symbols),
+                "rows": [{"extents": dict(row.extents), "report": row.report.to_json()} for row in self.rows]}
+
+    def to_csv(self) -> str:
+        """One row for each report; empty where a figure is not known."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        figures = ("cycles", "seconds", "macs", "offloaded_macs_share", "utilization", "joules", "host_seconds")
+        writer.writerow([*self.symbols, *figures])
+        for row in self.rows:
+            values: list[Any] = [getattr(row.report, figure) for figure in figures]
+            writer.writerow([*(row.extents[s] for s in self.symbols), *("" if v is None else v for v in values)])
+        return out.getvalue()
+
+
+def _cells(report: Report) -> list[str]:
+    return [count(report.cycles), duration(report.seconds), count(report.macs), percent(report.offloaded_macs_share),
+            percent(report.utilization)]
