@@ -46,8 +46,13 @@ def compile_model(
     Raises :class:`~archloom.oracle.errors.TargetError` for a target or options that are not valid, and
     :class:`~archloom.oracle.errors.MappingError` for a workload that no mapping fits.
     """
-    partition = partition_model(model, target, options)
-    return CompiledModel.of(partition, plan_steps(partition, choose(target, options), progress))
+    return compile_among(model, choose(target, options), progress=progress)
+
+
+def compile_among(model: Model, chosen: Sequence[Chosen], *, progress: Progress | None = None) -> CompiledModel:
+    """:func:`compile_model` for targets with their options; without any, all of it is the host's."""
+    partition = partition_among(model, chosen)
+    return CompiledModel.of(partition, plan_steps(partition, chosen, progress))
 
 
 def plan_steps(partition: Partition, chosen: Sequence[Chosen], progress: Progress | None = None) -> dict[str, Plan]:

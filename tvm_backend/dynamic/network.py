@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import numpy as np
 
 from archloom.oracle.errors import InputError
+from archloom.tvm_backend.compile import compile_among
 from archloom.tvm_backend.compiled import TensorSpec
 from archloom.tvm_backend.dynamic.model import DynamicModel
-from archloom.tvm_backend.executable import Capture, CompiledNetwork, build, checked_inputs, inputs_by_name
+from archloom.tvm_backend.executable import Capture, CompiledNetwork, checked_inputs, inputs_by_name
 from archloom.tvm_backend.executors import Executor
-from archloom.tvm_backend.targets.choice import choose
+from archloom.tvm_backend.targets.choice import Chosen, choose
 
 KEPT = 8
 """Extents whose compiled network is kept, unless told otherwise."""
@@ -29,12 +30,11 @@ class DynamicNetwork:
     Threads may share one; one network is compiled at a time, while those that are compiled run.
     """
 
-    def __init__(self, model: DynamicModel, target: str, options: Mapping[str, object], keep: int = KEPT) -> None:
+    def __init__(self, model: DynamicModel, chosen: Sequence[Chosen], keep: int = KEPT) -> None:
         if not isinstance(keep, int) or isinstance(keep, bool) or keep < 1:
             raise InputError(f"keep: expected a positive number of compiled networks, found {keep!r}")
         self.model = model
-        self.target = target
-        self.options = dict(options)
+        self.chosen = chosen
         self.keep = keep
         self._kept: OrderedDict[tuple[int, ...], CompiledNetwork] = OrderedDict()
         self._lock = threading.Lock()
@@ -88,7 +88,7 @@ class DynamicNetwork:
             return network
         with self._building:
             if (network := self._known(sizes)) is None:  # another thread may have compiled it meanwhile
-                network = build(self.model.source_at(extents).load(), self.target, self.options)
+                network = CompiledNetwork(compile_among(self.model.source_at(extents).load(), self.chosen))
                 with self._lock:
                     self._kept[sizes] = network
                     while len(self._kept) > self.keep:
@@ -106,5 +106,4 @@ def build_dynamic(
     model: DynamicModel, target: str, options: Mapping[str, object], keep: int | None = None
 ) -> DynamicNetwork:
     """A network that is compiled at its calls; options are checked now. ``keep``: :data:`KEPT` where it is None."""
-    choose(target, options)
-    return DynamicNetwork(model, target, options, KEPT if keep is None else keep)
+    return DynamicNetwork(model, choose(target, options), KEPT if keep is None else keep)

@@ -15,11 +15,12 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from archloom.oracle.errors import ArtifactError
+from archloom.oracle.errors import ArtifactError, InputError
 from archloom.tvm_backend.compiled import CompiledModel, HostPart, Partition
 from archloom.tvm_backend.executable import CompiledNetwork
 from archloom.tvm_backend.inside import running
 from archloom.tvm_backend.inside.form import HOST
+from archloom.tvm_backend.inside.running import Callee
 from archloom.tvm_backend.inside.stubs import contents
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.report.build import of_compiled
@@ -32,18 +33,26 @@ RUNS = 5
 """How often a network is run to measure its host functions; the median counts."""
 
 
-def artifacts(module: Any) -> dict[str, CompiledNetwork]:
-    """By code generator, what it made of a network: ``module`` is an executable or a loaded library.
-
-    Of functions with open extents there are those that they were last called with.
-    """
+def callees(module: Any) -> dict[str, Callee]:
+    """By code generator, the functions that an executable or a loaded library has of it; ``gemmini_open`` are those of
+    open extents. ArtifactError for nothing of archloom's."""
     root = getattr(module, "mod", module)
     found = {}
     for name in (n for codegen in (*registry.names(), HOST) for n in (codegen, f"{codegen}_open")):
         about = _function(root, contents(name))
-        for label, network in running.kept(str(about())).networks().items() if about is not None else ():
-            found[label or name] = network
+        if about is not None:
+            found[name] = running.kept(str(about()))
+    if not found:
+        raise ArtifactError("nothing in it was compiled by archloom: partition_for and RunCodegen, or Offload, come "
+                            "before tvm.compile")
     return found
+
+
+def artifacts(module: Any) -> dict[str, CompiledNetwork]:
+    """The compiled networks behind those functions, by code generator; of functions of open extents those that they
+    were last called with, by their symbols."""
+    return {label or name: network for name, callee in callees(module).items()
+            for label, network in callee.networks().items()}
 
 
 def _function(module: Any, name: str) -> Any:
@@ -61,20 +70,23 @@ def report(module: Any, *inputs: Any, entry: str = "main") -> Report:
     """The report of a network that TVM compiled, or of a library that was loaded: simulated cycles of all regions.
 
     With ``inputs`` (arrays, in the order of ``entry``'s parameters) the network is run, and each function that the
-    host runs is measured: XLA's by their symbols, TVM's own by the names of their operators. ArtifactError if nothing
-    in it is archloom's.
+    host runs is measured: XLA's by their symbols, TVM's own by the names of their operators. Regions of open extents
+    are reported for those of their last call. ArtifactError if nothing in it is archloom's; InputError if all of it has
+    open extents and was never called.
     """
+    found = callees(module)
+    regions = {symbol for name, callee in found.items() if not name.startswith(HOST) for symbol in callee.symbols}
+    measured = _measured(module, inputs, entry, regions) if inputs else {}
     merged = of_compiled(_merged(artifacts(module)))
     if not inputs:
         return merged
     layers = [layer for layer in merged.layers if layer.where == "accelerator"]
-    measured = _measured(module, inputs, entry, {layer.region for layer in layers})
     host = [Layer(name, name.rstrip("0123456789").rstrip("_"), "host", (), 0, seconds=seconds, note="measured")
             for name, seconds in measured.items()]
     return replace(merged, layers=(*layers, *host), host_seconds=math.fsum(measured.values()), scope=MEASURED)
 
 
-def _measured(module: Any, inputs: Sequence[Any], entry: str, regions: set[str | None]) -> dict[str, float]:
+def _measured(module: Any, inputs: Sequence[Any], entry: str, regions: set[str]) -> dict[str, float]:
     """Seconds of each function of the host in a run."""
     machine = relax.VirtualMachine(module, tvm.cpu())
     runs: dict[str, list[float]] = defaultdict(list)
@@ -101,8 +113,7 @@ def _measured(module: Any, inputs: Sequence[Any], entry: str, regions: set[str |
 def _merged(found: Mapping[str, CompiledNetwork]) -> CompiledModel:
     """The parts of a network as one."""
     if not found:
-        raise ArtifactError("nothing in it was compiled by archloom: partition_for and RunCodegen, or Offload, come "
-                            "before tvm.compile")
+        raise InputError("its regions have open extents: give inputs, or run it before it is reported")
     parts = [network.compiled for network in found.values()]
     named = {name: choice for part in parts if part.target for name, choice in _choices(part).items()}
     chosen = [named[name] for name in named]
@@ -122,24 +133,23 @@ def _choices(part: Partition) -> dict[str, Any]:
 class Library:
     """A library that TVM saved: what ``archloom.load_compiled("net.so")`` gives.
 
-    ``artifacts`` has by code generator the compiled network that its functions are of, ``regions`` the symbols.
+    ``functions`` has the symbols of the functions that it calls, by code generator.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             self.module = tvm.runtime.load_module(str(path))
-        except RuntimeError as error:
-            raise ArtifactError(f"{path}: TVM cannot load it: {error}") from error
-        self.artifacts = artifacts(self.module)
-        if not self.artifacts:
-            raise ArtifactError(f"{path}: a library without anything of archloom's")
+            self.functions = {name: tuple(callee.symbols) for name, callee in callees(self.module).items()}
+        except (RuntimeError, ArtifactError) as error:  # TVM's own are RuntimeErrors
+            raise ArtifactError(f"{path}: {error}") from error
 
     @property
-    def regions(self) -> tuple[str, ...]:
-        return tuple(region.symbol for network in self.artifacts.values() for region in network.compiled.regions)
+    def artifacts(self) -> dict[str, CompiledNetwork]:
+        """See :func:`artifacts`."""
+        return artifacts(self.module)
 
-    @cached_property
+    @property
     def report(self) -> Report:
         """The simulated cycles of its regions; :func:`report` also measures the host."""
         return report(self.module)
@@ -154,4 +164,4 @@ class Library:
         return made.numpy() if hasattr(made, "numpy") else tuple(x.numpy() for x in made)
 
     def __repr__(self) -> str:
-        return f"<Library {self.path}: {', '.join(f'{n} ({len(a.calls)})' for n, a in self.artifacts.items())}>"
+        return f"<Library {self.path}: {', '.join(s for symbols in self.functions.values() for s in symbols)}>"

@@ -10,7 +10,6 @@ import ctypes
 import hashlib
 import json
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,12 +21,11 @@ from tvm import relax
 from archloom.oracle.errors import ArchloomError, ArtifactError
 from archloom.oracle.xla.executables import borrowed
 from archloom.tvm_backend.artifact import files as artifact_files
-from archloom.tvm_backend.compile import partition_among, plan_steps
-from archloom.tvm_backend.compiled import CompiledModel
+from archloom.tvm_backend.dynamic.network import DynamicNetwork
 from archloom.tvm_backend.executable import CompiledNetwork, open_packed
-from archloom.tvm_backend.inside.symbolic import at, extents_of
 from archloom.tvm_backend.ir import compat
-from archloom.tvm_backend.model import from_relax
+from archloom.tvm_backend.sources.dynamic import load_dynamic
+from archloom.tvm_backend.sources.source import Source
 from archloom.tvm_backend.targets.choice import Chosen, choose, named_options
 
 KEPT = 16
@@ -82,7 +80,8 @@ class OpenFunctions:
         self.symbols = tuple(modules)
         self._modules = list(modules.values())
         self._chosen = chosen
-        self._made: list[OrderedDict[tuple[tuple[str, int], ...], CompiledNetwork]] = [OrderedDict() for _ in modules]
+        self._networks = [DynamicNetwork(load_dynamic(Source.of(module, name=symbol)), chosen, KEPT)
+                          for symbol, module in modules.items()]
 
     @classmethod
     def of(cls, functions: Sequence[relax.Function], chosen: Sequence[Chosen]) -> "OpenFunctions":
@@ -107,33 +106,15 @@ class OpenFunctions:
 
     def run(self, number: int, tensors: Sequence[Any]) -> Sequence[Any]:
         """See :class:`Callee`; InputError for tensors that the function does not take."""
-        main = self._modules[number]["main"]
-        taken = len(main.params)
-        extents = extents_of(main, [t.shape for t in tensors[:taken]])
-        network = self._at(number, extents)
-        names = [spec.name for spec in network.compiled.inputs]
-        given = [np.asarray(borrowed(t)) for t in tensors[:taken]]
+        network = self._networks[number]
+        names = [given.name for given in network.model.inputs]
+        given = [np.asarray(borrowed(t)) for t in tensors[:len(names)]]
         return list(network.run(dict(zip(names, given, strict=True))).values())
-
-    def _at(self, number: int, extents: tuple[tuple[str, int], ...]) -> CompiledNetwork:
-        """The network of a function at certain extents."""
-        made = self._made[number]
-        with _lock:
-            if extents not in made:
-                label = f"{self.symbols[number]}({', '.join(f'{n}={e}' for n, e in extents)})"
-                model = from_relax(at(self._modules[number], dict(extents)), label)
-                partition = partition_among(model, self._chosen)
-                made[extents] = CompiledNetwork(CompiledModel.of(partition, plan_steps(partition, self._chosen)))
-                while len(made) > KEPT:
-                    made.popitem(last=False)
-            made.move_to_end(extents)
-            return made[extents]
 
     def networks(self) -> dict[str, CompiledNetwork]:
         """Those of the last call of each function that was called."""
-        last = {symbol: next(reversed(made.values())) for symbol, made in zip(self.symbols, self._made, strict=True)
-                if made}
-        return last
+        return {symbol: network.at(network.kept[-1])
+                for symbol, network in zip(self.symbols, self._networks, strict=True) if network.kept}
 
 
 def keep(data: bytes, callee: "Callee") -> str:

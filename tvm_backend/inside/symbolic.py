@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tvm import IRModule, relax, tirx
+from tvm import IRModule, relax
 
 from archloom.oracle.errors import InputError, suggest
 from archloom.tvm_backend.host.rules import translatable
@@ -48,17 +48,12 @@ def specimen_of(function: relax.Function, given: Mapping[str, int] | None, entry
     return {name: (given or {}).get(name, SPECIMENS[min(i, len(SPECIMENS) - 1)]) for i, name in enumerate(names)}
 
 
-def at(module: IRModule, extents: Mapping[str, int]) -> IRModule:
-    """The module with its extents closed."""
-    return relax.transform.BindSymbolicVars(dict(extents), "main")(module)
-
-
 def partition_open(
     module: IRModule, chosen: Sequence[Chosen], extents: Mapping[str, int], entry: str, host: bool
 ) -> IRModule:
     """``main`` with its regions as functions, as :func:`targets.regions.form_regions` leaves them, extents open."""
     module = with_unique_names(fold_constants(compat.ensure_dataflow(module)))
-    model = from_relax(at(module, extents), entry)
+    model = from_relax(compat.at_extents(module, extents), entry)
     found = partition(model.module, chosen).module
     takers: dict[str, str] = {}
     for function in found.functions.values():
@@ -135,20 +130,3 @@ def _join_between(nodes: list[Node]) -> None:
         between = ir.op_name(node.binding.value) in MOVES and all(nodes[i].place == place for i in node.inputs)
         if between or (not node.inputs and not node.reads_parameters):
             node.place = place
-
-
-def extents_of(function: relax.Function, shapes: Sequence[Sequence[int]]) -> tuple[tuple[str, int], ...]:
-    """The extents with which a function is called; InputError where a tensor's shape is not what it takes."""
-    found: dict[str, int] = {}
-    for parameter, shape in zip(function.params, shapes, strict=False):
-        dims = list(parameter.ty.shape.values)
-        stated = "x".join(map(str, dims))
-        if len(dims) != len(shape):
-            raise InputError(f"input {parameter.name!r}: expected {stated}, found {tuple(shape)}")
-        for dim, extent in zip(dims, shape, strict=True):
-            known = int(dim) if isinstance(dim, tirx.IntImm) else found.setdefault(
-                str(dim.name), int(extent)) if hasattr(dim, "name") else int(extent)
-            if known != extent:
-                raise InputError(f"input {parameter.name!r}: expected {stated} with {dim} = {known}, found "
-                                 f"{tuple(shape)}")
-    return tuple(found.items())
