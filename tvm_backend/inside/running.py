@@ -160,8 +160,8 @@ def call(key: str, number: int, address: int, size: int, *tensors: Any) -> str:
 
 
 def _write(result: Any, out: tvm.runtime.Tensor) -> None:
-    """A result where TVM wants it, when it is there."""
-    array = np.asarray(result)
+    """A result where TVM wants it, when it is there; regions may have it under another shape."""
+    array = np.asarray(result).reshape(out.shape)
     if array.dtype.kind in _OF_NUMPY:
         np.copyto(np.from_dlpack(out), array)
     else:  # bfloat16 and its like, which NumPy does not exchange
