@@ -6,8 +6,8 @@
 A mutant is one change of one place: a comparison, ``and`` and ``or``, a ``not``, plus or minus one, a constant, or a
 statement that is left out. It is tried in a git worktree of its own against the tests of its file (`CORE`), which end
 at the first failure. It is killed if they fail or do not end in time, and survives if they pass. Outcomes are added to
-a file line by line, so that a run that was interrupted goes on where it was. Mutants of uncommitted changes are not
-drawn: what is tried is the commit that is checked out.
+a file line by line, so that a run that was interrupted goes on where it was; those of files that have changed since do
+not count. Mutants of uncommitted changes are not drawn: what is tried is the commit that is checked out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import hashlib
 import json
 import os
 import queue
-import random
 import re
 import subprocess
 import sys
@@ -32,7 +31,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "build" / "mutants.jsonl"
+RESULTS = ROOT / "benchmarks" / "data" / "mutants.jsonl"
 
 ENGINE = ("acadl_models/timing/test_engine_random.py", "acadl_models/timing/test_engine_steady.py",
           "acadl_models/timing/test_memories_steady.py", "acadl_models/timing/test_trace_windows.py")
@@ -233,13 +232,13 @@ def files() -> dict[str, tuple[str, Sequence[str]]]:
 
 
 def drawn(count: int, seed: int, only: str) -> list[Mutant]:
-    """As many of each group; the same ones for the same seed and sources, and the first ones of a larger count."""
+    """As many of each group, the first ones of a larger count; those of other files do not change with a file."""
     every: dict[str, list[Mutant]] = {group: [] for group in CORE}
     for path, (group, _) in files().items():
         if only in path:
             every[group] += mutants_of(group, path)
     for group, mutants in every.items():
-        random.Random(f"{seed} {group}").shuffle(mutants)
+        mutants.sort(key=lambda mutant: hashlib.sha256(f"{seed} {mutant.name}".encode()).digest())
     order = [mutants[i] for i in range(max(map(len, every.values()))) for mutants in every.values() if i < len(mutants)]
     return order[:count]
 
