@@ -237,7 +237,7 @@ def drawn(count: int, seed: int, only: str) -> list[Mutant]:
     for path, (group, _) in files().items():
         if only in path:
             every[group] += mutants_of(group, path)
-    for group, mutants in every.items():
+    for mutants in every.values():
         mutants.sort(key=lambda mutant: hashlib.sha256(f"{seed} {mutant.name}".encode()).digest())
     order = [mutants[i] for i in range(max(map(len, every.values()))) for mutants in every.values() if i < len(mutants)]
     return order[:count]

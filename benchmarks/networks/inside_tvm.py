@@ -110,13 +110,16 @@ def measured(name: str, target: str, library: Path) -> dict[str, Any]:
         module = archloom.tvm.partition_for(target, model.module, **options)
         executable = tvm.compile(relax.transform.RunCodegen()(module), target="llvm")
         machine = relax.VirtualMachine(executable, tvm.cpu())
-        made = _arrays(machine["main"](*[tvm.runtime.tensor(x) for x in given]))
+        tensors = [tvm.runtime.tensor(x) for x in given]
+        made = _arrays(machine["main"](*tensors))
+        times = common.interleaved([lambda: machine["main"](*tensors), lambda: network(*given)], rounds=3)
         executable.export_library(str(library))
     except ArchloomError as error:
         return {"equal": False, "reason": f"{type(error).__name__}: {error}"}
     arrays = {f"input{i:03}": x for i, x in enumerate(given)} | {f"result{i:03}": y for i, y in enumerate(expected)}
     np.savez(library.with_suffix(".npz"), **arrays)  # type: ignore[arg-type]
-    return {"equal": _equal(made, expected), "regions": len(network.compiled.regions)}
+    return {"equal": _equal(made, expected), "regions": len(network.compiled.regions), "seconds_vm": times[0],
+            "seconds_archloom": times[1]}
 
 
 def reloaded(library: Path) -> bool:
