@@ -26,6 +26,7 @@ from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.report.build import of_compiled
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.targets import layouts
+from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.host.plan import HostCall
@@ -85,7 +86,7 @@ class CompiledNetwork:
             result_of = self._output_stages if isinstance(chosen, XlaExecutor) else Step.result
             results = self._host(arrays, lambda symbol, tensors: run_region(
                 self._regions[symbol], tensors, chosen, capture, result_of))
-        return {spec.name: y for spec, y in zip(self.compiled.outputs, results, strict=True)}
+        return {spec.name: y.reshape(spec.shape) for spec, y in zip(self.compiled.outputs, results, strict=True)}
 
     def prepare(self, progress: Progress | None = None) -> None:
         """Build the host part and compile all streams now. ``progress`` hears (what, done, of)."""
@@ -208,23 +209,28 @@ def run_region(
 ) -> list[Any]:
     """Run the steps of a region on tensors in the network's layout; results in the network's layout.
 
-    ``result_of`` makes the result of a step of what its stream gave and its input tensors.
+    Of inputs and results only the order of their elements counts: neighbours may have them under other shapes, and a
+    new shape costs as much as a small program. ``result_of`` makes the result of a step of what its stream gave and its
+    input tensors.
     """
     tensors = {}
     for name, x in zip(region.inputs, inputs, strict=True):
-        value = region.value(name)  # another region may have it under another shape
-        tensors[name] = layouts.packed(_shaped(x, value.shape), value.layout)
+        value = region.value(name)
+        tensors[name] = x if value.layout == ROW_MAJOR else layouts.packed(_shaped(x, value.shape), value.layout)
     for step in region.steps:
         shapes = {t.name: t.shape for t in step.workload.inputs}
-        arguments = {a: _shaped(as_int8(_read(tensors[value], region.value(value), step.views.get(a))), shapes[a])
+        arguments = {a: as_int8(_read(tensors[value], region.value(value), step.views.get(a)))
                      for a, value in step.inputs}
+        if not isinstance(executor, XlaExecutor):
+            arguments = {a: _shaped(x, shapes[a]) for a, x in arguments.items()}
         given = executor.run(step, arguments)
         if capture is not None:
-            capture(step, {k: np.array(v) for k, v in arguments.items()}, np.array(given))
-        result = result_of(step, given, arguments)
-        tensors[step.output] = _shaped(result, region.value(step.output).stored_shape)
+            capture(step, {a: np.array(x).reshape(shapes[a]) for a, x in arguments.items()},
+                    np.array(given).reshape(step.workload.output.shape))
+        tensors[step.output] = result_of(step, given, arguments)
     values = [region.value(name) for name in region.outputs]
-    return [layouts.unpacked(tensors[v.name], v.layout, v.shape, v.dtype) for v in values]
+    return [x if v.layout == ROW_MAJOR else layouts.unpacked(_shaped(x, v.stored_shape), v.layout, v.shape, v.dtype)
+            for v in values for x in (tensors[v.name],)]
 
 
 def _shaped(x: Any, shape: tuple[int, ...]) -> Any:
@@ -236,6 +242,7 @@ def _read(x: Any, value: Value, view: View | None) -> Any:
     """A tensor of a region as a step reads it."""
     if view is None:
         return x
+    x = _shaped(x, value.stored_shape)
     if not value.layout.in_tiles:
         return layouts.packed(x.reshape(view.shape), view.layout)
     return layouts.repacked(x, value.layout, value.shape, view.layout, view.shape, view.needs_zeros(value))

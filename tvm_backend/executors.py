@@ -29,7 +29,8 @@ COMPILING_AT_A_TIME = 2
 
 class Executor(Protocol):
     """Runs steps one at a time. ``arguments`` are the step's inputs (not its constants) by the workload's names, in the
-    workload's shapes; the result has the shape of the workload's output. Arrays are JAX's or NumPy's."""
+    workload's shapes (for :class:`XlaExecutor` in any of as many elements); the result has the shape of the workload's
+    output. Arrays are JAX's or NumPy's."""
 
     def run(self, step: Step, arguments: Mapping[str, Any]) -> Any:
         """The result of the step's workload."""

@@ -20,8 +20,8 @@ from archloom.oracle.xla.lowering.bytes_product import processor
 class Executable:
     """A program for arrays on JAX's first device, called with exactly its arguments; gives the list of its results.
 
-    The arguments' types and shapes are not looked at: what is no JAX array of the right size is refused by XLA, or
-    gives wrong results.
+    The arguments' types and shapes are not looked at: arrays may have another shape of as many elements, and what is no
+    JAX array of the right size is refused by XLA, or gives wrong results.
     """
 
     def __init__(self, loaded: Any) -> None:
@@ -45,7 +45,8 @@ class Called:
         self.reason = reason
 
     def __call__(self, *arguments: Any) -> list[Any]:
-        return list(self._compiled(*arguments))
+        shapes = [taken.shape for taken in jax.tree_util.tree_leaves(self._compiled.args_info)]
+        return list(self._compiled(*(x.reshape(shape) for x, shape in zip(arguments, shapes, strict=True))))
 
     def serialize(self) -> None:
         """Nothing: it cannot be stored."""

@@ -16,6 +16,7 @@ from archloom.tvm_backend.compiled import HostPart
 from archloom.tvm_backend.executors import COMPILING_AT_A_TIME, on_device
 from archloom.tvm_backend.host.plan import HostPlan, HostProgram
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.nodes import TensorType
 from archloom.tvm_backend.ir.operators import operator
 from archloom.tvm_backend.programs import Programs, host_key
 
@@ -125,6 +126,9 @@ class Host:
         self._failure: BaseException | None = None
         self._run_region: RunRegion | None = None  # of the call that runs: TVM's functions are bound when it is built
         self._lock = threading.Lock()
+        called = {found[0]: binding.var for binding in ir.bindings(main["main"])
+                  if (found := ir.of(binding.value).external_call(binding.value)) is not None}
+        self._types = {symbol: ir.fields_of(ir.type_of(var)) for symbol, var in called.items()}
         pieces |= {symbol: partial(self._region, symbol) for symbol in regions}
         functions = {symbol: self._guarded(piece) for symbol, piece in pieces.items()}
         self._main = compat.compile_vm(compat.build(main), functions)
@@ -146,7 +150,9 @@ class Host:
 
     def _region(self, symbol: str, tensors: Sequence[Any]) -> Sequence[Any]:
         assert self._run_region is not None
-        return self._run_region(symbol, tensors)
+        results = self._run_region(symbol, tensors)
+        return [x.reshape(ty.shape) for x, ty in zip(results, self._types[symbol], strict=True)
+                if isinstance(ty, TensorType)]
 
     def _guarded(self, piece: Piece) -> Callable[..., Any]:
         """A packed function that hands tensors over without copying and remembers the exception it ends with."""
