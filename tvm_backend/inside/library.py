@@ -141,7 +141,7 @@ class Library:
         try:
             self.module = tvm.runtime.load_module(str(path))
             self.functions = {name: tuple(callee.symbols) for name, callee in callees(self.module).items()}
-        except (RuntimeError, ArtifactError) as error:  # TVM's own are RuntimeErrors
+        except (RuntimeError, ValueError, ArtifactError) as error:  # the first two are TVM's
             raise ArtifactError(f"{path}: {error}") from error
 
     @property

@@ -150,7 +150,7 @@ def call(key: str, number: int, address: int, size: int, *tensors: Any) -> str:
     if number < 0:
         return key
     try:
-        results = found.run(number, tensors)
+        results = found.run(number, [t if t.__chandle__() else _copied(t) for t in tensors])
         for result, out in zip(results, tensors[len(tensors) - len(results):], strict=True):
             _write(result, out)
     except ArchloomError as error:
@@ -159,10 +159,19 @@ def call(key: str, number: int, address: int, size: int, *tensors: Any) -> str:
     return key
 
 
+def _copied(shown: tvm.runtime.Tensor) -> tvm.runtime.Tensor:
+    """A tensor that a caller only shows, as a server of RPC does, as one that can be handed on."""
+    tensor = tvm.runtime.empty(shown.shape, shown.dtype)
+    shown.copyto(tensor)
+    return tensor
+
+
 def _write(result: Any, out: tvm.runtime.Tensor) -> None:
     """A result where TVM wants it, when it is there."""
     array = np.asarray(result)
-    if array.dtype.kind in _OF_NUMPY:
+    if not out.__chandle__():
+        tvm.runtime.tensor(array).copyto(out)
+    elif array.dtype.kind in _OF_NUMPY:
         np.copyto(np.from_dlpack(out), array)
     else:  # bfloat16 and its like, which NumPy does not exchange
         out.copyfrom(array)

@@ -248,6 +248,7 @@ def regrouped(
     functions: dict[str, ir.Function] = {}
     symbols: dict[str, list[Node]] = {}
     count: dict[str, int] = defaultdict(int)
+    taken = {gv.name_hint for gv in module.functions}  # regions of an earlier partitioning
     for key in sorted(groups, key=lambda k: (k[0], k[1] not in (LLVM, XLA), k[1])):
         nodes = groups[key]
         if key[1] == LLVM:
@@ -256,7 +257,8 @@ def regrouped(
             continue
         codegen = key[1][0]
         kind = codegen if codegen == HOST_CODEGEN else "target"  # regions are numbered in order, whosever they are
-        symbol = f"{codegen}_{count[kind]}"
+        while (symbol := f"{codegen}_{count[kind]}") in taken:
+            count[kind] += 1
         count[kind] += 1
         inputs, outputs = _border(nodes, users)
         if not outputs:
