@@ -79,7 +79,8 @@ def _compiled(
     except NotQuantized as error:
         hint = ("a pass has changed it since partition_for (FoldConstant?)" if any(about)
                 else "functions that FuseOpsByPattern makes need bind_constants=True")
-        raise ModelError(f"relax.ext.{codegen}: {error}; expected {NEEDED[chosen[0].backend.numbers]}; {hint}") from error
+        needed = NEEDED[chosen[0].backend.numbers]
+        raise ModelError(f"relax.ext.{codegen}: {error}; expected {needed}; {hint}") from error
     kept = ir.of(found.module).keep_functions(found.module, lambda f: ir.codegen_of(f) in (None, "xla"))
     host = HostPart(None, host_ops(about), kept, partial(plan_of, kept))
     name = "+".join(found.symbols) if len(found.symbols) < 4 else f"{found.symbols[0]}...{found.symbols[-1]}"

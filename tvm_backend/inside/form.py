@@ -192,18 +192,15 @@ def hoisted(functions: Sequence[relax.Function]) -> Hoisted:
 
 def refuse_changed(codegen: str, function: relax.Function) -> None:
     """ModelError for a region whose operators or composite functions a pass has taken out of it."""
-    symbol = str(function.attrs["global_symbol"])
     local = [b.value for b in ir.bindings(function) if isinstance(b.value, relax.Function)]
     for binding in (b for f in (function, *local) for b in ir.bindings(f)):
-        name = ir.op_name(binding.value)
-        if name in ("call_tir", "call_tir_inplace"):
-            raise ModelError(f"relax.ext.{codegen}: {symbol}: {binding.var.name!r} is a call of the TIR function "
-                             f"{binding.value.args[0].name_hint!r}: LegalizeOps (or a pipeline that begins with it) has run; "
-                             "run RunCodegen before it")
+        where = f"relax.ext.{codegen}: {function.attrs['global_symbol']}: {binding.var.name!r} is a call of"
+        if ir.op_name(binding.value) in ("call_tir", "call_tir_inplace"):
+            raise ModelError(f"{where} the TIR function {binding.value.args[0].name_hint!r}: LegalizeOps (or a "
+                             "pipeline that begins with it) has run; run RunCodegen before it")
         if isinstance(binding.value, relax.Call) and isinstance(binding.value.op, relax.GlobalVar):
-            raise ModelError(f"relax.ext.{codegen}: {symbol}: {binding.var.name!r} is a call of {binding.value.op.name_hint!r}, "
-                             "which stands beside the region (LambdaLift?); RunCodegen hands over regions alone: run it "
-                             "before")
+            raise ModelError(f"{where} {binding.value.op.name_hint!r}, which stands beside the region (LambdaLift?); "
+                             "RunCodegen hands over regions alone: run it before")
 
 
 def _flat(function: relax.Function, symbol: str, composites: dict[relax.GlobalVar, relax.Function]) -> relax.Function:

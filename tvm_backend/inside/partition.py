@@ -8,7 +8,6 @@ from dataclasses import asdict
 from itertools import count
 from typing import Any
 
-import tvm
 from tvm import IRModule, relax
 
 from archloom.oracle.errors import InputError, ModelError, suggest
@@ -35,8 +34,8 @@ def partition_for(
     """The module with a function for each region that ``target`` takes, which ``RunCodegen`` compiles.
 
     ``target``: a name, a :class:`UMABackend`, or several in order of preference; ``options`` are the target's. All
-    functions of the module are looked at that can be called from outside (:func:`entries`). ``params`` are bound by name, as by
-    ``relax.transform.BindParams``. With ``host``, what is left over goes to XLA in functions for
+    functions of the module are looked at that can be called from outside (:func:`entries`). ``params`` are bound by
+    name, as by ``relax.transform.BindParams``. With ``host``, what is left over goes to XLA in functions for
     ``relax.ext.archloom_host`` where it can; without, it stays as operators, for TVM's own passes.
 
     Extents may be open (``n``): regions are then planned and compiled for those that they are called with.
@@ -128,12 +127,10 @@ def refuse_other(module: Any, params: Mapping[str, Any] | None) -> None:
             raise InputError(f"params: no parameter is named {name!r}{suggest(name, list(known))}")
         if not hasattr(value, "dtype"):
             raise InputError(f"params: {name!r}: expected a tensor, found {type(value).__name__}")
-        ty, found = known[name].ty, (tuple(value.shape), str(value.dtype))
-        fits = isinstance(ty, relax.TensorType) and str(ty.dtype) == found[1] and (
-            not isinstance(ty.shape, relax.ShapeExpr) or len(ty.shape.values) == len(found[0]) and all(
-                not isinstance(d, tvm.tirx.IntImm) or int(d) == e for d, e in zip(ty.shape.values, found[0])))
-        if not fits:
-            raise InputError(f"params: {name!r}: expected {ty}, found {found[1]} of shape {found[0]}")
+        ty, found = known[name].ty, relax.const(value, str(value.dtype)).ty
+        if relax.analysis.type_base_check(ty, found) not in (
+                relax.analysis.BaseCheckResult.PASS, relax.analysis.BaseCheckResult.FAIL_L2):  # open extents
+            raise InputError(f"params: {name!r}: expected {ty}, found {found}")
 
 
 def _global_var_of(main: relax.Function, name: str) -> relax.GlobalVar:
