@@ -52,7 +52,7 @@ def generate(
     if left_open := [f for f in functions if is_open[f]]:
         later = running.OpenFunctions.of(left_open, _chosen(codegen, _about(left_open), given))
         data = later.packed()
-        made += stubs.modules(running.keep(data, later), f"{codegen}_open", later.symbols, data)
+        made += stubs.modules(running.keep(data, later), f"{codegen}.open", later.symbols, data)
     return made
 
 

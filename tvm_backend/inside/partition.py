@@ -10,7 +10,7 @@ from typing import Any
 
 from tvm import IRModule, relax
 
-from archloom.oracle.errors import InputError, ModelError, suggest
+from archloom.oracle.errors import InputError, ModelError, TargetError, suggest
 from archloom.tvm_backend.compiled import HostOp, Refused
 from archloom.tvm_backend.inside import symbolic
 from archloom.tvm_backend.inside.form import HOST, codegen_name, with_local_composites, with_results_of
@@ -18,6 +18,7 @@ from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.model import Model, from_relax
 from archloom.tvm_backend.passes.results import with_flat_results
+from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.choice import Chosen, Target, choose, named_options
 from archloom.tvm_backend.targets.lower import lower_host
 from archloom.tvm_backend.targets.partition import Partitioned, partition
@@ -45,6 +46,10 @@ def partition_for(
     legalized, with what to run earlier.
     """
     chosen = choose(target, options)
+    for one in chosen:
+        if one.name not in registry.names() or registry.get(one.name) is not one.backend:
+            raise TargetError(f"target {one.name!r} is not registered, so that RunCodegen does not find it: call its "
+                              "register() before")
     refuse_other(module, params)
     names = _Names(module, (*(c.name for c in chosen), HOST))
     for entry in entries(module):
@@ -60,7 +65,10 @@ class _Names:
         self._taken = {gv.name_hint for gv in module.functions}
 
     def new(self, codegen: str) -> str:
-        return next(n for i in self._numbers[codegen] if (n := f"{codegen.replace('-', '_')}_{i}") not in self._taken)
+        stem = codegen.replace("-", "_")
+        name = next(n for i in self._numbers[codegen] if (n := f"{stem}_{i}") not in self._taken)
+        self._taken.add(name)
+        return name
 
 
 def entries(module: IRModule) -> list[str]:
