@@ -35,7 +35,7 @@ def autoload() -> None:
 
 
 def announce(name: str) -> None:
-    """Register the code generator ``relax.ext.<name>`` of a target, and, once ``archloom.tvm`` is imported, its patterns
+    """Register the code generator ``relax.ext.<name>`` of a target; once ``archloom.tvm`` is imported, its patterns
     and its pipeline. TargetError where TVM has a code generator of that name."""
     if name not in _announced:
         if _has_codegen(name):

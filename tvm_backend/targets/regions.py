@@ -105,7 +105,10 @@ def _nodes(
     for binding in ir.bindings(main):
         composite = ir.is_composite(module, binding.value)
         place = HOST
-        if composite is not None:
+        if composite is None or composite[0] not in owners:
+            if ir.of(module).callee(module, binding.value) is not None:  # of another code generator, or a user's own
+                place = LLVM
+        else:
             name = owners[composite[0]]
             place = (name, "nhwc" if name not in tiled and _images(composite[1]) else "row-major")
         variables = ir.variables(binding.value)

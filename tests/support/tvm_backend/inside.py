@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 import archloom
-import archloom.tvm
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.ir.compat import relax, tvm
+from archloom.tvm_backend.targets import registry
 
 LLVM = "llvm"
 
@@ -117,8 +117,7 @@ def compiled(target: Any, module: Any, **options: Any) -> Any:
 
 
 def run(executable: Any, *inputs: Any, entry: str = "main") -> list[np.ndarray]:
-    machine = relax.VirtualMachine(executable, tvm.cpu())
-    return arrays(machine[entry](*[compat.to_tvm(np.asarray(x)) for x in inputs]))
+    return arrays(raw(executable, *inputs, entry=entry))
 
 
 def alone(module: Any, *inputs: Any, entry: str = "main") -> list[np.ndarray]:
@@ -129,6 +128,21 @@ def alone(module: Any, *inputs: Any, entry: str = "main") -> list[np.ndarray]:
 def by_archloom(target: Any, module: Any, *inputs: Any, **options: Any) -> list[np.ndarray]:
     model = archloom.load(module)
     return arrays(archloom.compile(model, target, options)(*inputs))
+
+
+def kinds(result: Any) -> Any:
+    """How the tensors of a result lie in tuples."""
+    return "tensor" if hasattr(result, "numpy") or isinstance(result, np.ndarray) else [kinds(r) for r in result]
+
+
+def raw(executable: Any, *inputs: Any, entry: str = "main") -> Any:
+    """The result as the virtual machine gives it."""
+    return relax.VirtualMachine(executable, tvm.cpu())[entry](*[compat.to_tvm(np.asarray(x)) for x in inputs])
+
+
+def matching(target: str, seed: int = 0) -> Any:
+    """The network of two products in the numbers of a target."""
+    return quantized_mlp(seed) if registry.get(target).is_quantized else mlp(seed)
 
 
 def regions(module: Any, codegen: str) -> list[str]:

@@ -343,10 +343,17 @@ def modules(draw: Draw, numbers: Format = FLOAT32, operators: Sequence[Operator]
             results = [state.values[-1], *others]
             if draw(st.integers(0, 9)) == 9:
                 results = [*results, state.constant(2, 3)]
-            single = len(results) == 1 and draw(st.booleans())
-            output = builder.emit_output(results[0].expr if single else relax.Tuple([r.expr for r in results]))
+            output = builder.emit_output(_together(draw, [r.expr for r in results]))
         builder.emit_func_output(output)
     return RandomModule(builder.get(), arrays, tuple(r.apart for r in results))
+
+
+def _together(draw: Draw, results: list[Any]) -> Any:
+    """Results as one: alone, in a tuple, or the last ones in a tuple within."""
+    kind = draw(st.sampled_from(["alone", "tuple", "nested"]))
+    if kind == "alone" and len(results) == 1:
+        return results[0]
+    return relax.Tuple([results[0], relax.Tuple(results[1:])] if kind == "nested" else results)
 
 
 def quantized_modules() -> st.SearchStrategy[RandomModule]:
