@@ -6,6 +6,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -60,7 +61,7 @@ def _function(module: Any, name: str) -> Any:
     waiting = [module]
     while waiting:
         one = waiting.pop()
-        if one.implements_function(name):
+        with suppress(AttributeError):  # implements_function is not known of modules of LLVM that were not linked
             return one.get_function(name)
         waiting += list(one.imports)
     return None

@@ -158,7 +158,8 @@ def refuse_lowered(module: IRModule, entry: str) -> None:
                 raise ModelError(f"{entry}: {binding.var.name!r} is a call of the TIR function {called!r}: LegalizeOps "
                                  "(or a pipeline that begins with it) has run; partition before it")
         function = compat.callee(module, binding.value)
-        if function is not None and (getattr(function, "attrs", None) or {}).get("Primitive", 0):
+        attributes = getattr(function, "attrs", None) or {}
+        if attributes.get("Primitive", 0) and "Composite" not in attributes:  # those are what patterns match
             raise ModelError(f"{entry}: {binding.var.name!r} is a call of {binding.value.op.name_hint!r}, which "
                              "FuseOps has made of operators; partition before it")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-import archloom
+import archloom.tvm
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.ir.compat import relax, tvm
 from archloom.tvm_backend.targets import registry
