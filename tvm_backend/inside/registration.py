@@ -25,7 +25,7 @@ def autoload() -> None:
     """Register what libraries and ``RunCodegen`` call; each imports what it needs when it is first called."""
     if _announced:
         return
-    for error in _subclasses(errors.ArchloomError):
+    for error in (*_subclasses(errors.ArchloomError), KeyboardInterrupt):
         tvm_ffi.register_error(error.__name__, error)  # they cross C++ as what they are
     tvm_ffi.register_global_func("archloom.call", _call, override=True)
     for name in (HOST, *registry.names()):

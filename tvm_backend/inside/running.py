@@ -119,10 +119,14 @@ class OpenFunctions:
 
 def keep(data: bytes, callee: "Callee") -> str:
     """Keep what this process compiled, and name it by its content."""
-    key = hashlib.sha256(data).hexdigest()[:32]
+    key = _name_of(data)
     with _lock:
         _kept[key] = callee
     return key
+
+
+def _name_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
 
 
 def kept(key: str) -> Callee:
@@ -138,6 +142,8 @@ def _read(key: str, address: int, size: int) -> Callee:
                 raise ArtifactError(f"the library has no data of artifact {key}, which another process compiled")
             data = ctypes.string_at(address, size)
             label = f"artifact {key} of the library"
+            if _name_of(data) != key:
+                raise ArtifactError(f"{label}: damaged: its content is another than it was saved with")
             files = artifact_files.read_archive(data, Path(label))
             _kept[key] = OpenFunctions.read(files) if _OPEN in files else Functions(open_packed(data, label))
         return _kept[key]

@@ -34,7 +34,6 @@ def composites(module: Any) -> Counter[str]:
             found[str(expr.attrs["Composite"])] += 1
 
     for function in module.functions.values():
-        visit(function)
         relax.analysis.post_order_visit(function, visit)
     return found
 
