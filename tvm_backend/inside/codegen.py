@@ -77,8 +77,8 @@ def _compiled(
     try:
         regions = lower_regions(partitioned, chosen) if chosen else ()
     except NotQuantized as error:
-        hint = ("a pass has changed it since partition_for (FoldConstant?)" if any(about)
-                else "functions that FuseOpsByPattern makes need bind_constants=True")
+        hint = ("a pass has changed it since partition_for (FoldConstant, ConvertLayout?): run RunCodegen before that"
+                if any(about) else "functions that FuseOpsByPattern makes need bind_constants=True")
         needed = NEEDED[chosen[0].backend.numbers]
         raise ModelError(f"relax.ext.{codegen}: {error}; expected {needed}; {hint}") from error
     kept = ir.of(found.module).keep_functions(found.module, lambda f: ir.codegen_of(f) in (None, "xla"))

@@ -81,7 +81,7 @@ def test_passes_between_partitioning_and_code_generation(name: str) -> None:
     ("LambdaLift", r"relax.ext.gemmini: gemmini_0: 'lv' is a call of '\w+', which stands beside the region "
                    r"\(LambdaLift\?\); RunCodegen hands over regions alone: run it before"),
     ("FoldConstant", r"relax.ext.gemmini: operand 1 is float32 that does not come from a dequantize.*; a pass has "
-                     r"changed it since partition_for \(FoldConstant\?\)"),
+                     r"changed it since partition_for \(FoldConstant, ConvertLayout\?\): run RunCodegen before that"),
 ])
 def test_passes_that_change_regions_before_code_generation(name: str, message: str) -> None:
     between = after(name, archloom.tvm.partition_for("gemmini", inside.quantized_mlp()))
