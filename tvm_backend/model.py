@@ -54,6 +54,10 @@ def make_model(
     names = list(input_names) if input_names is not None else [p.name for p in main.params]
     inputs = tuple(TensorSpec(n, ir.shape_of(p), ir.dtype_of(p)) for n, p in zip(names, main.params, strict=True))
     results = ir.outputs_of(main)
+    for what, value in [*((f"input {n!r}", p) for n, p in zip(names, main.params, strict=True)),
+                        *((f"result {i}", r) for i, r in enumerate(results))]:
+        if not ir.is_tensor(value):
+            raise ModelError(f"{name}: {what}: expected a tensor, found {ir.type_of(value) or 'no tensor'}")
     labels = list(output_names) if output_names is not None else [
         r.name if ir.is_var(r) and len(results) == 1 else f"output{i}" for i, r in enumerate(results)
     ]
@@ -62,9 +66,12 @@ def make_model(
 
 
 def from_relax(module: "IRModule", name: str) -> Model:
-    """Take a Relax module as it is; its ``main`` must have static shapes."""
+    """Take a Relax module as it is; its ``main`` must have static shapes. Tuples of results are taken apart."""
+    from archloom.tvm_backend.ir import expressions as ir
+    from archloom.tvm_backend.passes.results import with_flat_results
+
     require_main(module, name)
-    return make_model(module, name, "relax", None, None, None)
+    return make_model(with_flat_results(ir.of(module).ensure_dataflow(module)), name, "relax", None, None, None)
 
 
 def require_main(module: "IRModule", name: str) -> None:

@@ -20,7 +20,7 @@ from archloom.tvm_backend.compiled import CompiledModel, HostPart, Partition, Re
 from archloom.tvm_backend.executable import CompiledNetwork
 from archloom.tvm_backend.host.plan import plan_of
 from archloom.tvm_backend.inside import running, stubs
-from archloom.tvm_backend.inside.form import HOST, Hoisted, hoisted
+from archloom.tvm_backend.inside.form import HOST, Hoisted, hoisted, refuse_changed
 from archloom.tvm_backend.inside.partition import ABOUT, host_ops
 from archloom.tvm_backend.inside.symbolic import open_extents
 from archloom.tvm_backend.ir import expressions as ir
@@ -38,6 +38,8 @@ def generate(
     ``options`` are those of ``RunCodegen({target: options})``, for functions that ``partition_for`` has not made.
     TargetError for options that differ from those that a function was partitioned with.
     """
+    for function in functions:
+        refuse_changed(codegen, function)
     given = _plain(options)
     is_open = {f: bool(open_extents(f)) for f in functions}
     made = []
@@ -50,7 +52,7 @@ def generate(
     if left_open := [f for f in functions if is_open[f]]:
         later = running.OpenFunctions.of(left_open, _chosen(codegen, _about(left_open), given))
         data = later.packed()
-        made += stubs.modules(running.keep(data, later), f"{codegen}_open", later.symbols, data)
+        made += stubs.modules(running.keep(data, later), f"{codegen}.open", later.symbols, data)
     return made
 
 
@@ -75,9 +77,10 @@ def _compiled(
     try:
         regions = lower_regions(partitioned, chosen) if chosen else ()
     except NotQuantized as error:
-        raise ModelError(
-            f"relax.ext.{codegen}: {error}; expected {NEEDED[chosen[0].backend.numbers]}; functions that "
-            "FuseOpsByPattern makes need bind_constants=True") from error
+        hint = ("a pass has changed it since partition_for (FoldConstant, ConvertLayout?): run RunCodegen before that"
+                if any(about) else "functions that FuseOpsByPattern makes need bind_constants=True")
+        needed = NEEDED[chosen[0].backend.numbers]
+        raise ModelError(f"relax.ext.{codegen}: {error}; expected {needed}; {hint}") from error
     kept = ir.of(found.module).keep_functions(found.module, lambda f: ir.codegen_of(f) in (None, "xla"))
     host = HostPart(None, host_ops(about), kept, partial(plan_of, kept))
     name = "+".join(found.symbols) if len(found.symbols) < 4 else f"{found.symbols[0]}...{found.symbols[-1]}"

@@ -13,6 +13,7 @@ from typing import Any
 
 from tvm import IRModule, relax
 
+from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.targets.regions import HOST_CODEGEN
@@ -67,6 +68,18 @@ def with_local_composites(
         body.append(ir.bind(var, call))
     results = [ir.substitute(r, replaced) for r in ir.outputs_of(main)]
     return ir.rebuild(main, [_without_fields_of_tuples(b) for b in body], results), made
+
+
+def with_results_of(original: relax.Function, flat: relax.Function) -> relax.Function:
+    """``flat`` with its results in tuples as those of ``original``, of which they are the tensors in order."""
+    leaves = iter(ir.outputs_of(flat))
+
+    def nested(ty: Any) -> Any:
+        return relax.Tuple([nested(f) for f in ty.fields]) if isinstance(ty, relax.TupleType) else next(leaves)
+
+    result = nested(original.body.body.ty)
+    body = [b for b in ir.bindings(flat) if not b.var.same_as(flat.body.body) or ir.tuple_fields(b.value) is None]
+    return ir.rebuild(flat, body, [result])
 
 
 def _without_fields_of_tuples(binding: Any) -> Any:
@@ -175,6 +188,19 @@ def hoisted(functions: Sequence[relax.Function]) -> Hoisted:
     alone = compat.module_of(main)
     module = compat.with_functions(main, made, IRModule({**dict(alone.functions.items()), **composites}))
     return Hoisted(module, tuple(made), tuple((p.name, p) for p in parameters), tuple(outputs))
+
+
+def refuse_changed(codegen: str, function: relax.Function) -> None:
+    """ModelError for a region whose operators or composite functions a pass has taken out of it."""
+    local = [b.value for b in ir.bindings(function) if isinstance(b.value, relax.Function)]
+    for binding in (b for f in (function, *local) for b in ir.bindings(f)):
+        where = f"relax.ext.{codegen}: {function.attrs['global_symbol']}: {binding.var.name!r} is a call of"
+        if ir.op_name(binding.value) in ("call_tir", "call_tir_inplace"):
+            raise ModelError(f"{where} the TIR function {binding.value.args[0].name_hint!r}: LegalizeOps (or a "
+                             "pipeline that begins with it) has run; run RunCodegen before it")
+        if isinstance(binding.value, relax.Call) and isinstance(binding.value.op, relax.GlobalVar):
+            raise ModelError(f"{where} {binding.value.op.name_hint!r}, which stands beside the region (LambdaLift?); "
+                             "RunCodegen hands over regions alone: run it before")
 
 
 def _flat(function: relax.Function, symbol: str, composites: dict[relax.GlobalVar, relax.Function]) -> relax.Function:

@@ -6,6 +6,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -38,7 +39,7 @@ def callees(module: Any) -> dict[str, Callee]:
     open extents. ArtifactError for nothing of archloom's."""
     root = getattr(module, "mod", module)
     found = {}
-    for name in (n for codegen in (*registry.names(), HOST) for n in (codegen, f"{codegen}_open")):
+    for name in (n for codegen in (*registry.names(), HOST) for n in (codegen, f"{codegen}.open")):
         about = _function(root, contents(name))
         if about is not None:
             found[name] = running.kept(str(about()))
@@ -60,7 +61,7 @@ def _function(module: Any, name: str) -> Any:
     waiting = [module]
     while waiting:
         one = waiting.pop()
-        if one.implements_function(name):
+        with suppress(AttributeError):  # implements_function is not known of modules of LLVM that were not linked
             return one.get_function(name)
         waiting += list(one.imports)
     return None
@@ -141,7 +142,7 @@ class Library:
         try:
             self.module = tvm.runtime.load_module(str(path))
             self.functions = {name: tuple(callee.symbols) for name, callee in callees(self.module).items()}
-        except (RuntimeError, ArtifactError) as error:  # TVM's own are RuntimeErrors
+        except (RuntimeError, ValueError, ArtifactError) as error:  # the first two are TVM's
             raise ArtifactError(f"{path}: {error}") from error
 
     @property

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict
 from itertools import count
 from typing import Any
 
 from tvm import IRModule, relax
 
-from archloom.oracle.errors import ModelError
+from archloom.oracle.errors import InputError, ModelError, TargetError, suggest
 from archloom.tvm_backend.compiled import HostOp, Refused
 from archloom.tvm_backend.inside import symbolic
-from archloom.tvm_backend.inside.form import HOST, codegen_name, with_local_composites
+from archloom.tvm_backend.inside.form import HOST, codegen_name, with_local_composites, with_results_of
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.model import Model, from_relax
+from archloom.tvm_backend.passes.results import with_flat_results
+from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.choice import Chosen, Target, choose, named_options
 from archloom.tvm_backend.targets.lower import lower_host
 from archloom.tvm_backend.targets.partition import Partitioned, partition
@@ -33,8 +35,8 @@ def partition_for(
     """The module with a function for each region that ``target`` takes, which ``RunCodegen`` compiles.
 
     ``target``: a name, a :class:`UMABackend`, or several in order of preference; ``options`` are the target's. All
-    functions of the module are looked at that can be called from outside. ``params`` are bound by name, as by
-    ``relax.transform.BindParams``. With ``host``, what is left over goes to XLA in functions for
+    functions of the module are looked at that can be called from outside (:func:`entries`). ``params`` are bound by
+    name, as by ``relax.transform.BindParams``. With ``host``, what is left over goes to XLA in functions for
     ``relax.ext.archloom_host`` where it can; without, it stays as operators, for TVM's own passes.
 
     Extents may be open (``n``): regions are then planned and compiled for those that they are called with.
@@ -44,6 +46,11 @@ def partition_for(
     legalized, with what to run earlier.
     """
     chosen = choose(target, options)
+    for one in chosen:
+        if one.name not in registry.names() or registry.get(one.name) is not one.backend:
+            raise TargetError(f"target {one.name!r} is not registered, so that RunCodegen does not find it: call its "
+                              "register() before")
+    refuse_other(module, params)
     names = _Names(module, (*(c.name for c in chosen), HOST))
     for entry in entries(module):
         module = _one(module, entry, chosen, params, host, symbols, names)
@@ -58,14 +65,20 @@ class _Names:
         self._taken = {gv.name_hint for gv in module.functions}
 
     def new(self, codegen: str) -> str:
-        return next(n for i in self._numbers[codegen] if (n := f"{codegen.replace('-', '_')}_{i}") not in self._taken)
+        stem = codegen.replace("-", "_")
+        name = next(n for i in self._numbers[codegen] if (n := f"{stem}_{i}") not in self._taken)
+        self._taken.add(name)
+        return name
 
 
 def entries(module: IRModule) -> list[str]:
-    """The functions that can be called from outside, but for those of a code generator."""
-    return [gv.name_hint for gv, f in module.functions.items()
-            if isinstance(f, relax.Function) and ir.codegen_of(f) is None and "global_symbol" in (f.attrs or {})
-            and not (f.attrs or {}).get("Primitive", 0)]
+    """The functions that can be called from outside, but for those that are a code generator's, or fused operators.
+
+    ``RunCodegen`` looks at no others: ``relax.transform.InlinePrivateFunctions`` puts those where they are called.
+    """
+    made = ("Codegen", "Composite", "Primitive")
+    return [gv.name_hint for gv, f in module.functions.items() if isinstance(f, relax.Function)
+            and "global_symbol" in (f.attrs or {}) and not any((f.attrs or {}).get(attribute) for attribute in made)]
 
 
 def _one(
@@ -74,27 +87,30 @@ def _one(
 ) -> IRModule:
     """The module with one function partitioned."""
     alone = as_main(module, entry, params)
+    before = _regions(alone)
     if symbolic.open_extents(alone["main"]):
         extents = symbolic.specimen_of(alone["main"], symbols, entry)
         made = symbolic.partition_open(alone, chosen, extents, entry, host)
-        functions = _regions(made)
+        functions = _regions(made, before)
         about = dict.fromkeys(functions, json.dumps(_targets(chosen)))
     else:
         model = from_relax(alone, entry)
         partitioned = partition(model.module, chosen)
-        made, functions = partitioned.module, _regions(partitioned.module)
+        made, functions = partitioned.module, _regions(partitioned.module, before)
         about = _about(partitioned, model, chosen, functions)
     called = {symbol: names.new(codegen_name(str(ir.codegen_of(f)))) for symbol, f in functions.items()}
     left = () if host else [s for s, f in functions.items() if ir.codegen_of(f) == HOST_CODEGEN]
     main, regions = with_local_composites(made, called, {s: {ABOUT: text} for s, text in about.items()}, left)
+    main = with_results_of(module[entry], main)
     kept = {gv: f for gv, f in module.functions.items() if gv.name_hint != entry}
     kept[module.get_global_var(entry)] = main.with_attr("global_symbol", entry)
     kept |= {_global_var_of(main, name): function for name, function in regions.items()}
     return relax.transform.Normalize()(IRModule(kept, attrs=module.attrs, global_infos=module.global_infos))
 
 
-def _regions(module: IRModule) -> dict[str, relax.Function]:
-    return {gv.name_hint: f for gv, f in module.functions.items() if ir.codegen_of(f)}
+def _regions(module: IRModule, before: Container[str] = ()) -> dict[str, relax.Function]:
+    """The functions of code generators, by name, but for those that were there ``before``."""
+    return {gv.name_hint: f for gv, f in module.functions.items() if ir.codegen_of(f) and gv.name_hint not in before}
 
 
 def as_main(module: IRModule, entry: str, params: Mapping[str, Any] | None) -> IRModule:
@@ -104,7 +120,25 @@ def as_main(module: IRModule, entry: str, params: Mapping[str, Any] | None) -> I
         gv: f for gv, f in module.functions.items() if gv.name_hint not in (entry, "main")}})
     known = {p.name for p in module[entry].params}
     bound = {k: v for k, v in (params or {}).items() if k in known}
-    return relax.transform.BindParams("main", bound)(alone) if bound else alone
+    if bound:
+        alone = relax.transform.BindParams("main", bound)(alone)
+    return with_flat_results(compat.ensure_dataflow(alone))
+
+
+def refuse_other(module: Any, params: Mapping[str, Any] | None) -> None:
+    """ModelError for what is no module, InputError for parameters that it does not have, or not so."""
+    if not isinstance(module, IRModule):
+        raise ModelError(f"expected a module of TVM (IRModule), found {type(module).__name__}")
+    known = {p.name: p for entry in entries(module) for p in module[entry].params}
+    for name, value in (params or {}).items():
+        if name not in known:
+            raise InputError(f"params: no parameter is named {name!r}{suggest(name, list(known))}")
+        if not hasattr(value, "dtype"):
+            raise InputError(f"params: {name!r}: expected a tensor, found {type(value).__name__}")
+        ty, found = known[name].ty, relax.const(value, str(value.dtype)).ty
+        if relax.analysis.type_base_check(ty, found) not in (
+                relax.analysis.BaseCheckResult.PASS, relax.analysis.BaseCheckResult.FAIL_L2):  # open extents
+            raise InputError(f"params: {name!r}: expected {ty}, found {found}")
 
 
 def _global_var_of(main: relax.Function, name: str) -> relax.GlobalVar:
@@ -124,7 +158,8 @@ def refuse_lowered(module: IRModule, entry: str) -> None:
                 raise ModelError(f"{entry}: {binding.var.name!r} is a call of the TIR function {called!r}: LegalizeOps "
                                  "(or a pipeline that begins with it) has run; partition before it")
         function = compat.callee(module, binding.value)
-        if function is not None and (getattr(function, "attrs", None) or {}).get("Primitive", 0):
+        attributes = getattr(function, "attrs", None) or {}
+        if attributes.get("Primitive", 0) and "Composite" not in attributes:  # those are what patterns match
             raise ModelError(f"{entry}: {binding.var.name!r} is a call of {binding.value.op.name_hint!r}, which "
                              "FuseOps has made of operators; partition before it")
 

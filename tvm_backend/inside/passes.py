@@ -8,8 +8,8 @@ from typing import Any
 import tvm
 from tvm import IRModule, relax
 
-from archloom.tvm_backend.inside.form import codegen_name
-from archloom.tvm_backend.inside.partition import as_main, entries, partition_for
+from archloom.tvm_backend.inside.form import codegen_name, with_results_of
+from archloom.tvm_backend.inside.partition import as_main, entries, partition_for, refuse_other
 from archloom.tvm_backend.model import from_relax
 from archloom.tvm_backend.targets.choice import Target, choose
 from archloom.tvm_backend.targets.partition import prepare
@@ -48,10 +48,12 @@ def Prepare(
     (chosen,) = choose(target, options)
 
     def run(module: IRModule) -> IRModule:
+        refuse_other(module, params)
         for entry in entries(module):
             network = from_relax(as_main(module, entry, params), entry)
             prepared = prepare(network.module, chosen, lambda variable, reason, needs: None)["main"]
             functions = {gv: f for gv, f in module.functions.items() if gv.name_hint != entry}
+            prepared = with_results_of(module[entry], prepared)
             functions[module.get_global_var(entry)] = prepared.with_attr("global_symbol", entry)
             module = relax.transform.Normalize()(
                 IRModule(functions, attrs=module.attrs, global_infos=module.global_infos))

@@ -12,6 +12,7 @@ from typing import Any
 import tvm_ffi
 
 from archloom.oracle import errors
+from archloom.oracle.errors import TargetError
 from archloom.tvm_backend.targets import registry
 
 HOST = "archloom_host"
@@ -22,27 +23,38 @@ _patterns: set[str] = set()
 
 def autoload() -> None:
     """Register what libraries and ``RunCodegen`` call; each imports what it needs when it is first called."""
-    for error in _subclasses(errors.ArchloomError):
+    if _announced:
+        return
+    for error in (*_subclasses(errors.ArchloomError), KeyboardInterrupt):
         tvm_ffi.register_error(error.__name__, error)  # they cross C++ as what they are
     tvm_ffi.register_global_func("archloom.call", _call, override=True)
     for name in (HOST, *registry.names()):
-        announce(name)
+        if not _has_codegen(name):  # else it is refused when the target is asked for
+            announce(name)
+    registry.listen(announce)
 
 
 def announce(name: str) -> None:
-    """Register the code generator ``relax.ext.<name>`` of a target."""
-    if name in _announced:
-        return
-    _announced.add(name)
+    """Register the code generator ``relax.ext.<name>`` of a target; once ``archloom.tvm`` is imported, its patterns
+    and its pipeline. TargetError where TVM has a code generator of that name."""
+    if name not in _announced:
+        if _has_codegen(name):
+            raise TargetError(f"target {name!r}: TVM has a code generator of that name (relax.ext.{name}); the target "
+                              "needs another")
+        _announced.add(name)
 
-    def generate(functions: Sequence[Any], options: Any, constant_names: Any) -> list[Any]:
-        from archloom.tvm_backend.inside import codegen
+        def generate(functions: Sequence[Any], options: Any, constant_names: Any) -> list[Any]:
+            from archloom.tvm_backend.inside import codegen
 
-        return codegen.generate(name, list(functions), dict(options or {}), constant_names)
+            return codegen.generate(name, list(functions), dict(options or {}), constant_names)
 
-    tvm_ffi.register_global_func(f"relax.ext.{name}", generate, override=True)
-    if _patterns:  # archloom.tvm is in use
-        register_patterns(name)
+        tvm_ffi.register_global_func(f"relax.ext.{name}", generate, override=True)
+    if _patterns:
+        _make_known(name)
+
+
+def _has_codegen(name: str) -> bool:
+    return tvm_ffi.get_global_func(f"relax.ext.{name}", allow_missing=True) is not None
 
 
 def _subclasses(error: type[Exception]) -> list[type[Exception]]:
@@ -65,9 +77,6 @@ def register_patterns(name: str) -> None:
     from archloom.tvm_backend.targets.choice import choose
     from archloom.tvm_backend.targets.partition import patterns_of
 
-    if name in _patterns or name == HOST:
-        return
-    _patterns.add(name)
     (chosen,) = choose(name)
     found = patterns_of(chosen)
     # there, later ones win
@@ -76,12 +85,19 @@ def register_patterns(name: str) -> None:
 
 def use() -> None:
     """Make patterns and pipelines of all targets known: what ``import archloom.tvm`` does."""
+    autoload()
+    for name in registry.names():
+        _make_known(name)
+
+
+def _make_known(name: str) -> None:
+    """Register patterns and pipeline of a target, once."""
     from tvm import relax
 
     from archloom.tvm_backend.inside import passes
 
-    autoload()
-    for name in registry.names():
-        register_patterns(name)
-        if f"archloom_{name}" not in relax.pipeline.PIPELINE_MAP:
-            relax.register_pipeline(f"archloom_{name}")(passes.pipeline_of(name))
+    if name in _patterns:
+        return
+    _patterns.add(name)
+    register_patterns(name)
+    relax.register_pipeline(f"archloom_{name}")(passes.pipeline_of(name))

@@ -119,10 +119,14 @@ class OpenFunctions:
 
 def keep(data: bytes, callee: "Callee") -> str:
     """Keep what this process compiled, and name it by its content."""
-    key = hashlib.sha256(data).hexdigest()[:32]
+    key = _name_of(data)
     with _lock:
         _kept[key] = callee
     return key
+
+
+def _name_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
 
 
 def kept(key: str) -> Callee:
@@ -138,6 +142,8 @@ def _read(key: str, address: int, size: int) -> Callee:
                 raise ArtifactError(f"the library has no data of artifact {key}, which another process compiled")
             data = ctypes.string_at(address, size)
             label = f"artifact {key} of the library"
+            if _name_of(data) != key:
+                raise ArtifactError(f"{label}: damaged: its content is another than it was saved with")
             files = artifact_files.read_archive(data, Path(label))
             _kept[key] = OpenFunctions.read(files) if _OPEN in files else Functions(open_packed(data, label))
         return _kept[key]
@@ -150,7 +156,7 @@ def call(key: str, number: int, address: int, size: int, *tensors: Any) -> str:
     if number < 0:
         return key
     try:
-        results = found.run(number, tensors)
+        results = found.run(number, [t if t.__chandle__() else _copied(t) for t in tensors])
         for result, out in zip(results, tensors[len(tensors) - len(results):], strict=True):
             _write(result, out)
     except ArchloomError as error:
@@ -159,10 +165,19 @@ def call(key: str, number: int, address: int, size: int, *tensors: Any) -> str:
     return key
 
 
+def _copied(shown: tvm.runtime.Tensor) -> tvm.runtime.Tensor:
+    """A tensor that a caller only shows, as a server of RPC does, as one that can be handed on."""
+    tensor = tvm.runtime.empty(shown.shape, shown.dtype)
+    shown.copyto(tensor)
+    return tensor
+
+
 def _write(result: Any, out: tvm.runtime.Tensor) -> None:
     """A result where TVM wants it, when it is there; regions may have it under another shape."""
     array = np.asarray(result).reshape(out.shape)
-    if array.dtype.kind in _OF_NUMPY:
+    if not out.__chandle__():
+        tvm.runtime.tensor(array).copyto(out)
+    elif array.dtype.kind in _OF_NUMPY:
         np.copyto(np.from_dlpack(out), array)
     else:  # bfloat16 and its like, which NumPy does not exchange
         out.copyfrom(array)

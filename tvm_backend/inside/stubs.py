@@ -108,7 +108,7 @@ def modules(key: str, codegen: str, symbols: Sequence[str], data: bytes) -> list
 
 def contents(codegen: str) -> str:
     """The function of a library that says which artifact it has of a code generator."""
-    return f"archloom_contents_of_{codegen.replace('-', '_')}"
+    return f"archloom_contents_of_{codegen}"
 
 
 @cache

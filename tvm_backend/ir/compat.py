@@ -433,7 +433,8 @@ def compile_vm(executable: Any, functions: Mapping[str, Callable[..., Any]]) -> 
 def to_tvm(array: Any) -> tvm.runtime.Tensor:
     """A NumPy or JAX array as a TVM tensor: shared memory when it is aligned to 64 bytes, else a copy."""
     if isinstance(array, np.ndarray):
-        if array.ctypes.data % 64 == 0 and array.flags.c_contiguous and array.flags.writeable and array.size:
+        shared = array.dtype.kind in "biuf" and array.size > 0  # others, bfloat16 and its like, NumPy does not exchange
+        if shared and array.ctypes.data % 64 == 0 and array.flags.c_contiguous and array.flags.writeable:
             return tvm.runtime.from_dlpack(array)
         return tvm.runtime.tensor(np.ascontiguousarray(array) if array.ndim else array)
     return tvm.runtime.from_dlpack(array)

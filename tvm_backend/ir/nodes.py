@@ -35,6 +35,9 @@ class TupleType:
 
     fields: "tuple[Type, ...]"
 
+    def __str__(self) -> str:
+        return f"R.Tuple({', '.join(map(str, self.fields))})"
+
 
 @dataclass(frozen=True)
 class ShapeType:

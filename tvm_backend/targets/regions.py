@@ -105,7 +105,10 @@ def _nodes(
     for binding in ir.bindings(main):
         composite = ir.is_composite(module, binding.value)
         place = HOST
-        if composite is not None:
+        if composite is None or composite[0] not in owners:
+            if ir.of(module).callee(module, binding.value) is not None:  # of another code generator, or a user's own
+                place = LLVM
+        else:
             name = owners[composite[0]]
             place = (name, "nhwc" if name not in tiled and _images(composite[1]) else "row-major")
         variables = ir.variables(binding.value)
@@ -248,6 +251,7 @@ def regrouped(
     functions: dict[str, ir.Function] = {}
     symbols: dict[str, list[Node]] = {}
     count: dict[str, int] = defaultdict(int)
+    taken = {gv.name_hint for gv in module.functions}  # regions of an earlier partitioning
     for key in sorted(groups, key=lambda k: (k[0], k[1] not in (LLVM, XLA), k[1])):
         nodes = groups[key]
         if key[1] == LLVM:
@@ -256,7 +260,8 @@ def regrouped(
             continue
         codegen = key[1][0]
         kind = codegen if codegen == HOST_CODEGEN else "target"  # regions are numbered in order, whosever they are
-        symbol = f"{codegen}_{count[kind]}"
+        while (symbol := f"{codegen}_{count[kind]}") in taken:
+            count[kind] += 1
         count[kind] += 1
         inputs, outputs = _border(nodes, users)
         if not outputs:

@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -46,11 +46,12 @@ BUILT_IN = {
     "wormhole": "archloom.uma_targets.cores.target:Wormhole",
 }
 
-RESERVED = frozenset({"host", "llvm", "xla"})
+RESERVED = frozenset({"host", "llvm", "xla", "archloom_host"})
 """Names of those who run what no target takes."""
 
 _lock = threading.RLock()
 _loaded: dict[str, "UMABackend"] = {}
+_listeners: list[Callable[[str], None]] = []
 
 
 def names() -> list[str]:
@@ -93,6 +94,18 @@ def add(backend: "UMABackend") -> None:
             raise TargetError(f"target {name!r} is built in; {_origin(backend)} needs another name")
         backend.validate()
         _loaded[name] = backend
+        try:
+            for hear in _listeners if taken is None else ():
+                hear(name)
+        except TargetError:
+            del _loaded[name]
+            raise
+
+
+def listen(hear: Callable[[str], None]) -> None:
+    """Have ``hear`` called with the name of each target that comes into the registry from now on. What it raises as
+    TargetError keeps the target out."""
+    _listeners.append(hear)
 
 
 def _origin(backend: "UMABackend") -> str:

@@ -1,0 +1,53 @@
+"""Random modules: what targets and virtual machine compute is what TVM alone does, and what archloom.compile does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from archloom.tvm_backend.ir.compat import tvm
+from tests.support.examples import examples, slow
+from tests.support.tvm_backend import inside
+from tests.support.tvm_backend.random_modules import FLOAT16, FLOAT32, RandomModule, modules, quantized_modules
+
+FLOATS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "qkv": (FLOAT32, {}), "plasticine": (FLOAT32, {}), "mesh": (FLOAT16, {"x": 2, "y": 2}),
+}
+
+
+def check(target: str, options: dict[str, Any], case: RandomModule, host: bool) -> None:
+    expected = inside.raw(tvm.compile(case.module, target="llvm"), *case.inputs)
+    found = inside.raw(inside.compiled(target, case.module, host=host, **options), *case.inputs)
+    assert inside.kinds(found) == inside.kinds(expected)
+    inside.same_or_close(inside.arrays(found), inside.arrays(expected), case.apart)
+    if host:  # else TVM's own elementary functions stand for XLA's
+        inside.same(inside.arrays(found), inside.by_archloom(target, case.module, *case.inputs, **options))
+
+
+@pytest.mark.parametrize("target", ["qkv", slow("plasticine"), "mesh"])
+def test_modules_of_floats(target: str) -> None:
+    numbers, options = FLOATS[target]
+
+    @examples(3, 400)
+    @given(modules(numbers), st.booleans())
+    def run(case: RandomModule, host: bool) -> None:
+        check(target, options, case, host)
+
+    run()
+
+
+@examples(4, 400)
+@given(quantized_modules(), st.booleans())
+def test_quantized_modules(case: RandomModule, host: bool) -> None:
+    check("gemmini", {}, case, host)
+
+
+@pytest.mark.slow
+@examples(10, 100)
+@given(quantized_modules())
+def test_two_targets(case: RandomModule) -> None:
+    """The second takes products of floats that the first leaves."""
+    check("gemmini,qkv", {}, case, True)
