@@ -178,7 +178,8 @@ def explain(
 def load_compiled(path: "str | Path", *, programs: bool = True) -> "CompiledNetwork | Library":
     """Open a saved artifact (directory or ``.zip``); :class:`ArtifactError` if it is damaged or of another version.
 
-    A library that TVM has saved (``.so``, see :mod:`archloom.tvm`) gives a :class:`~archloom.tvm.Library`.
+    A library that TVM has saved (``.so``, see docs/tvm.md) gives a :class:`~archloom.tvm.Library`: called, it runs in
+    TVM's virtual machine; ``functions`` has what it calls, ``artifacts`` the compiled networks behind it.
 
     Nothing of the artifact is executed but its host part and, on a machine alike to the one that saved it, its
     machine code: open only artifacts whose origin you trust. ``programs=False`` leaves the machine code aside.
