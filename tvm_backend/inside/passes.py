@@ -35,7 +35,7 @@ def Offload(
         before = dict((module.attrs or {}).get(_CONSTANTS, {}))
         made = partition_for(target, module, params, host=host, **options)
         made = relax.transform.RunCodegen()(made)
-        return made.with_attr(_CONSTANTS, before) if before or _CONSTANTS in (made.attrs or {}) else made
+        return made.with_attr(_CONSTANTS, before) if before else made.without_attr(_CONSTANTS)
 
     return _pass(f"Offload({','.join(c.name for c in chosen)})", run)
 

@@ -6,6 +6,7 @@ nothing but names. Patterns and pipelines are made known by ``import archloom.tv
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -84,10 +85,14 @@ def register_patterns(name: str) -> None:
 
 
 def use() -> None:
-    """Make patterns and pipelines of all targets known: what ``import archloom.tvm`` does."""
+    """Make patterns and pipelines of all targets known: what ``import archloom.tvm`` does. Of a target that cannot be
+    loaded a warning says why; whoever asks for it gets the error."""
     autoload()
     for name in registry.names():
-        _make_known(name)
+        try:
+            _make_known(name)
+        except TargetError as error:
+            warnings.warn(f"archloom.tvm: {error}", stacklevel=2)
 
 
 def _make_known(name: str) -> None:
@@ -98,6 +103,10 @@ def _make_known(name: str) -> None:
 
     if name in _patterns:
         return
-    _patterns.add(name)
-    register_patterns(name)
+    _patterns.add(name)  # loading the target announces it
+    try:
+        register_patterns(name)
+    except TargetError:
+        _patterns.discard(name)
+        raise
     relax.register_pipeline(f"archloom_{name}")(passes.pipeline_of(name))

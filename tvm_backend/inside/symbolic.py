@@ -41,8 +41,7 @@ def specimen_of(function: relax.Function, given: Mapping[str, int] | None, entry
     names = open_extents(function)
     for name, extent in (given or {}).items():
         if name not in names:
-            raise InputError(f"{entry}: symbol {name!r}: expected one of {', '.join(names) or 'none'}"
-                             f"{suggest(name, list(names))}")
+            raise InputError(f"{entry}: no extent is called {name!r}{suggest(name, list(names))}")
         if isinstance(extent, bool) or not isinstance(extent, int) or extent < 1:
             raise InputError(f"{entry}: symbol {name!r}: expected a whole number from 1, found {extent!r}")
     return {name: (given or {}).get(name, SPECIMENS[min(i, len(SPECIMENS) - 1)]) for i, name in enumerate(names)}
