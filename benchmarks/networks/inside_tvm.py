@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 import time
@@ -49,10 +50,11 @@ def main() -> None:
     if args.call:
         print(json.dumps(call_us()))
         return
-    networks._load_modules()
-    pairs = cases(args)
+    if args.part:
+        measure_part(args)
+        return
     with tempfile.TemporaryDirectory(prefix="archloom-inside-tvm-") as folder:
-        rows = [in_process(name, target, Path(folder) / f"{number}.so") for number, (name, target) in enumerate(pairs)]
+        rows = in_parts(args, folder)
         again = common.child([sys.executable, __file__, "--reload", folder])
         found = again.last_json if again.status == 0 else {}
     for number, row in enumerate(rows):
@@ -71,6 +73,9 @@ def main() -> None:
 def _more(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", metavar="NAME,...", help="these networks (default: all)")
     parser.add_argument("--targets", metavar="NAME,...", help="these targets (default: all)")
+    parser.add_argument("--jobs", type=int, default=2, help="processes for the small networks (default: 2)")
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
     parser.add_argument("--reload", help=argparse.SUPPRESS)
     parser.add_argument("--timed", help=argparse.SUPPRESS)
     parser.add_argument("--call", action="store_true", help=argparse.SUPPRESS)
@@ -82,6 +87,28 @@ def cases(args: argparse.Namespace) -> list[tuple[str, str]]:
     pairs += [(name, target) for target in BUILT_IN if target not in TARGETS for name in ELSEWHERE]
     names, targets = (value.split(",") if value else None for value in (args.only, args.targets))
     return [(n, t) for n, t in pairs if (names is None or n in names) and (targets is None or t in targets)]
+
+
+def in_parts(args: argparse.Namespace, folder: str) -> list[dict[str, Any]]:
+    """The rows of all cases, which processes share."""
+    chosen = [word for name in ("only", "targets") if (value := getattr(args, name))
+              for word in (f"--{name}", value)]
+    parts = [subprocess.Popen([sys.executable, __file__, *chosen, "--jobs", str(args.jobs), "--part", str(part),
+                               "--folder", folder]) for part in range(args.jobs)]
+    for part in parts:
+        part.wait()
+    rows = {int(path.stem): json.loads(path.read_text()) for path in Path(folder).glob("*.json")}
+    return [rows.get(number, {"name": name, "target": target, "equal": False, "reason": "its process ended"})
+            for number, (name, target) in enumerate(cases(args))]
+
+
+def measure_part(args: argparse.Namespace) -> None:
+    """The rows of one process, each in a file."""
+    networks._load_modules()
+    for number, (name, target) in enumerate(cases(args)):
+        if number % args.jobs == int(args.part):
+            row = in_process(name, target, Path(args.folder) / f"{number}.so")
+            (Path(args.folder) / f"{number}.json").write_text(json.dumps(row))
 
 
 def in_process(name: str, target: str, library: Path) -> dict[str, Any]:
