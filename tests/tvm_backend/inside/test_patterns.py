@@ -1,4 +1,4 @@
-"""TVM's registry of patterns has those of every target, and FuseOpsByPattern by one's own hand gives what archloom does."""
+"""TVM's registry has the patterns of every target; FuseOpsByPattern by one's own hand gives what archloom does."""
 
 from __future__ import annotations
 
