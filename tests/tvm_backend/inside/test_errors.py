@@ -52,6 +52,7 @@ def test_options_of_partitioning_and_of_code_generation() -> None:
         relax.transform.RunCodegen({"gemmini": {"dimm": 8}})(partitioned)
 
 
+@pytest.mark.slow
 def test_regions_of_other_options_in_one_module() -> None:
     module = inside.quantized_mlp(1, "other", inside.quantized_mlp(0, "main", relax.BlockBuilder())).get()
     halves = [archloom.tvm.partition_for("gemmini", tvm.IRModule({module.get_global_var(e): module[e]}), dim=dim)
@@ -61,6 +62,7 @@ def test_regions_of_other_options_in_one_module() -> None:
         tvm.get_global_func("relax.ext.gemmini")([halves[0]["gemmini_0"], renamed], {}, {})
 
 
+@pytest.mark.slow
 def test_what_no_mapping_fits() -> None:
     """Code generation plans the regions: its errors go through RunCodegen."""
     def make(builder: Any, x: Any) -> Any:
@@ -117,6 +119,7 @@ def test_errors_in_threads_and_in_two_machines(failing: Any) -> None:
     assert found == [str((4, 4)), "qkv_0: the region's own error"] * 4
 
 
+@pytest.mark.slow
 def test_errors_of_another_kind_keep_their_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     executable = inside.compiled("qkv", inside.mlp())
 

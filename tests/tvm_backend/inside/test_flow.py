@@ -11,7 +11,7 @@ import pytest
 import archloom
 from archloom.tvm_backend.ir.compat import relax, tvm
 from archloom.tvm_backend.targets.registry import BUILT_IN
-from tests.support.examples import often
+from tests.support.examples import often, slow
 from tests.support.tvm_backend import inside
 from tests.support.tvm_backend.registered import forgotten_after
 from tests.support.tvm_backend.vanilla import VanillaInt8
@@ -26,7 +26,7 @@ def clean_registry() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("target", often(sorted(BUILT_IN), {"gemmini", "qkv", "mesh"}))
+@pytest.mark.parametrize("target", often(sorted(BUILT_IN), {"gemmini", "qkv", "wormhole"}))
 def test_every_target_is_a_backend(target: str) -> None:
     module = inside.matching(target)
     partitioned = archloom.tvm.partition_for(target, module)
@@ -57,7 +57,7 @@ def named(name: str) -> VanillaInt8:
     return type("Named", (VanillaInt8,), {"target_name": name})()
 
 
-@pytest.mark.parametrize("name", ["own_target", "own-target"])
+@pytest.mark.parametrize("name", [slow("own_target"), "own-target"])
 def test_a_target_that_registers_when_tvm_is_there_already(name: str, clean_registry: None) -> None:
     module = inside.built({"x": [(1, 3, 8, 8)]}, small_conv)
     x = inside.floats(1, 3, 8, 8)
@@ -72,6 +72,7 @@ def test_a_target_that_registers_when_tvm_is_there_already(name: str, clean_regi
     assert relax.get_pipeline(f"archloom_{name}").info.name == f"archloom_{name}"
 
 
+@pytest.mark.slow
 def test_names_that_differ_in_a_dash_stay_apart(clean_registry: None) -> None:
     for name in ("one-two", "one_two"):
         named(name).register()
@@ -92,7 +93,7 @@ def mixed(builder: Any, x: Any) -> Any:
 
 
 @pytest.mark.parametrize(("targets", "codegens"), [
-    ("gemmini,qkv", {"gemmini": 1, "qkv": 1}), (["qkv", "gemmini"], {"qkv": 2}), ("qkv", {"qkv": 2}),
+    ("gemmini,qkv", {"gemmini": 1, "qkv": 1}), slow(["qkv", "gemmini"], {"qkv": 2}), slow("qkv", {"qkv": 2}),
 ])
 def test_several_targets_in_order_of_preference(targets: Any, codegens: dict[str, int]) -> None:
     module = inside.built({"x": [(4, 8)]}, mixed)
@@ -115,6 +116,7 @@ def test_one_target_after_the_other() -> None:
     inside.same(found, inside.alone(module, X))
 
 
+@pytest.mark.slow
 def test_partitioning_twice_is_harmless() -> None:
     module = inside.quantized_mlp()
     once = archloom.tvm.partition_for("gemmini", module)
@@ -123,7 +125,7 @@ def test_partitioning_twice_is_harmless() -> None:
     inside.same(inside.run(tvm.compile(inside.generated(twice), target="llvm"), X), inside.alone(module, X))
 
 
-@pytest.mark.parametrize("way", ["direct", "legalized", "in a tuning context"])
+@pytest.mark.parametrize("way", ["direct", slow("legalized"), slow("in a tuning context")])
 def test_what_is_left_can_stay_with_tvm(way: str) -> None:
     """Without host=, operators stay as they are, for LegalizeOps and what a database says of them."""
     from tvm.s_tir import meta_schedule
@@ -177,6 +179,7 @@ def test_every_function_that_can_be_called_from_outside() -> None:
         inside.same(inside.run(executable, X, entry=entry), inside.alone(module, X, entry=entry))
 
 
+@pytest.mark.slow
 def test_private_functions_are_put_where_they_are_called() -> None:
     """RunCodegen does not look at them."""
     builder = relax.BlockBuilder()

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import archloom
+from archloom.tvm_backend.inside import running
 from archloom.tvm_backend.inside.library import artifacts
 from archloom.tvm_backend.ir.compat import relax, tvm
-from tests.support.examples import slow
 from tests.support.tvm_backend import inside
 
 X = inside.floats(4, 8)
@@ -50,6 +50,7 @@ def in_a_new_process(program: str, *arguments: Any) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_libraries_run_in_a_new_process(tmp_path: Path) -> None:
     """Several at once, of which some have functions of the same names; only TVM is imported."""
     np.save(tmp_path / "x.npy", X)
@@ -114,15 +115,47 @@ except archloom.ArtifactError as error:
 """
 
 
-@pytest.mark.parametrize("where", ["head", slow("middle"), slow("directory"), slow("end")])
-def test_damaged_libraries(tmp_path: Path, where: str) -> None:
-    """The data of the artifact is changed: no crash, and no result."""
-    file = saved(tmp_path, "net", "gemmini", inside.quantized_mlp())
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has compiled nothing: libraries are read from their data."""
+    monkeypatch.setattr(running, "_kept", {})
+
+
+def test_libraries_are_read_from_their_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [saved(tmp_path, f"n{seed}", "gemmini", inside.quantized_mlp(seed)) for seed in (1, 2)]
+    monkeypatch.setattr(running, "_kept", {})
+    machines = [relax.VirtualMachine(tvm.runtime.load_module(str(f)), tvm.cpu()) for f in files]
+    for file, machine in zip(files, machines):
+        np.testing.assert_array_equal(machine["main"](X).numpy(), np.load(file.with_suffix(".npy")))
+
+
+def damaged(file: Path, where: str) -> None:
+    """Change one byte of the artifact in a library."""
     data = bytearray(file.read_bytes())
     first, directory, end = data.index(b"PK\x03\x04"), data.index(b"PK\x01\x02"), data.rindex(b"PK\x05\x06")
     at = {"head": first + 1, "middle": (first + directory) // 2, "directory": directory + 9, "end": end + 11}[where]
     data[at] ^= 0x55
     file.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("where", ["head", "middle", "directory", "end"])
+def test_damaged_libraries(tmp_path: Path, where: str, forgetful: None) -> None:
+    file = saved(tmp_path, "net", "gemmini", inside.quantized_mlp())
+    running._kept.clear()
+    damaged(file, where)
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(file)), tvm.cpu())
+    message = r"artifact \w+ of the library: damaged: its content is another than it was saved with"
+    with pytest.raises(archloom.ArtifactError, match=message):
+        machine["main"](X)
+    with pytest.raises(archloom.ArtifactError, match=f"{file}: {message}"):
+        archloom.load_compiled(file)
+
+
+@pytest.mark.slow
+def test_damaged_libraries_in_a_new_process(tmp_path: Path) -> None:
+    """No crash, and no result."""
+    file = saved(tmp_path, "net", "gemmini", inside.quantized_mlp())
+    damaged(file, "middle")
     lines = in_a_new_process(DAMAGED, file).splitlines()
     assert len(lines) == 2 and all("artifact " in line and "damaged" in line for line in lines), lines
     assert lines[1].startswith(str(file))

@@ -29,7 +29,7 @@ OWN: dict[str, tuple[Any, ...]] = {
 }
 HARMLESS = ("Normalize", "DeadCodeElimination", "CSE", "ToNonDataflow", "CanonicalizeBindings", "ConvertLayout",
             "MergeCompositeFunctions")
-FAST = {"LegalizeOps", "FuseOps", "FuseTIR", "CSE", "LambdaLift", "FoldConstant", "ToNonDataflow"}
+FAST = {"ToNonDataflow"}
 
 
 NOT_AFTER = ("MergeCompositeFunctions",)
@@ -57,7 +57,7 @@ LEGALIZED = (r"main: 'lv\d*' is a call of the TIR function '.*matmul.*': Legaliz
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("LegalizeOps", LEGALIZED), ("FuseTIR", LEGALIZED), slow("zero", LEGALIZED),
+    ("LegalizeOps", LEGALIZED), slow("FuseTIR", LEGALIZED), slow("zero", LEGALIZED),
     ("FuseOps", r"main: 'lv\d*' is a call of 'fused_\w+', which FuseOps has made of operators; partition before it"),
 ])
 def test_modules_that_are_lowered_are_refused_with_what_to_run_earlier(name: str, message: str) -> None:
@@ -89,14 +89,15 @@ def test_passes_that_change_regions_before_code_generation(name: str, message: s
         inside.generated(between)
 
 
+@pytest.mark.slow
 def test_functions_of_the_host_that_are_legalized_are_refused() -> None:
     between = after("LegalizeOps", archloom.tvm.partition_for("gemmini", inside.mlp()))
     with pytest.raises(archloom.ModelError, match=r"relax.ext.archloom_host: archloom_host_0: 'lv' is a call of"):
         inside.generated(between)
 
 
-@pytest.mark.parametrize("host", [True, False])
-@pytest.mark.parametrize("name", often([n for n in OWN if n not in NOT_AFTER], {"LegalizeOps", "FuseTIR"}))
+@pytest.mark.parametrize("host", [slow(True), False])
+@pytest.mark.parametrize("name", often([n for n in OWN if n not in NOT_AFTER], {"FuseTIR"}))
 def test_passes_after_offloading(name: str, host: bool) -> None:
     def make(builder: Any, x: Any) -> Any:
         return builder.emit(op.abs(builder.emit(op.negative(inside.dense(builder, x, 4)))))
@@ -116,6 +117,7 @@ def test_offloading_is_a_pass_among_others() -> None:
     check(tvm.compile(ready, target="llvm"), module)
 
 
+@pytest.mark.slow
 def test_offloading_keeps_no_second_copy_of_constants() -> None:
     module = inside.quantized_mlp()
     alone = inside.generated(archloom.tvm.partition_for("gemmini", module))
@@ -132,6 +134,7 @@ def test_instruments_see_the_pass(capsys: Any) -> None:
     assert "gemmini_0" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_instruments_of_a_users_own() -> None:
     seen: list[tuple[str, str]] = []
 
@@ -148,6 +151,7 @@ def test_instruments_of_a_users_own() -> None:
     assert seen[0] == ("before", "Offload(gemmini,qkv)") and seen[-1] == ("after", "Offload(gemmini,qkv)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", often(["gemmini", "qkv", "mesh"], {"gemmini"}))
 def test_pipelines_by_name(target: str) -> None:
     module = inside.matching(target)
@@ -165,6 +169,7 @@ def test_pipelines_take_options() -> None:
         relax.get_pipeline("archloom_gemmini", dimm=8)
 
 
+@pytest.mark.slow
 def test_schedules_by_rules_apply_to_what_is_left() -> None:
     """dlight's rules for processors see TVM's functions only."""
     from tvm.s_tir import dlight
@@ -177,6 +182,7 @@ def test_schedules_by_rules_apply_to_what_is_left() -> None:
     check(tvm.compile(ready, target="llvm"), module)
 
 
+@pytest.mark.slow
 def test_convolutions_in_another_layout() -> None:
     """ConvertLayout before makes convolutions of NHWC: what a target does not take in it runs on the host."""
     def make(builder: Any, x: Any) -> Any:

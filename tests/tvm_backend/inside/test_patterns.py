@@ -53,8 +53,8 @@ def residual(builder: Any, x: Any) -> Any:
     return builder.emit(relax.op.nn.max_pool2d(z, pool_size=[2, 2], strides=[2, 2]))
 
 
-@pytest.mark.parametrize("merged", [False, True])
-@pytest.mark.parametrize("target", often(sorted(BUILT_IN), {"gemmini", "qkv"}))
+@pytest.mark.parametrize("merged", [False, slow(True)])
+@pytest.mark.parametrize("target", often(sorted(BUILT_IN), {"gemmini"}))
 def test_by_hand(target: str, merged: bool) -> None:
     module = inside.matching(target)
     fused = by_hand(target, module, merged=merged)
@@ -64,7 +64,8 @@ def test_by_hand(target: str, merged: bool) -> None:
     inside.same(found, inside.by_archloom(target, module, X))
 
 
-@pytest.mark.parametrize("merged", [False, slow(True)])
+@pytest.mark.slow
+@pytest.mark.parametrize("merged", [False, True])
 def test_images_by_hand(merged: bool) -> None:
     module = inside.built({"x": [(1, 3, 8, 8)]}, residual)
     x = inside.floats(1, 3, 8, 8)
@@ -73,6 +74,7 @@ def test_images_by_hand(merged: bool) -> None:
     inside.same(inside.run(tvm.compile(inside.generated(fused), target="llvm"), x), inside.alone(module, x))
 
 
+@pytest.mark.slow
 def test_without_preparation_what_matches_runs_all_the_same() -> None:
     module = inside.quantized_mlp()
     fused = by_hand("gemmini", module, prepared=False)

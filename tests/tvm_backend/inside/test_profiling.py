@@ -33,6 +33,7 @@ def test_instruments_see_each_region_by_its_name(executable: Any) -> None:
     assert own == [(s, before) for s in ("archloom_host_0", "gemmini_0", "archloom_host_1") for before in (True, False)]
 
 
+@pytest.mark.slow
 def test_an_instrument_can_skip_a_region(executable: Any) -> None:
     machine = relax.VirtualMachine(executable, tvm.cpu())
     machine.set_instrument(lambda function, symbol, before, *rest: relax.VMInstrumentReturnKind.SKIP_RUN
@@ -62,6 +63,7 @@ def test_reports(executable: Any, tmp_path: Path) -> None:
         assert measured.cycles == network.report.cycles and measured.host_seconds == pytest.approx(sum(host.values()))
 
 
+@pytest.mark.slow
 def test_reports_measure_what_tvm_runs() -> None:
     module = inside.built({"x": [(4, 8)]}, lambda b, x: b.emit(relax.op.tanh(inside.dense(b, x, 4))))
     report = archloom.tvm.report(inside.compiled("qkv", module, host=False), X)

@@ -11,7 +11,7 @@ import pytest
 
 import archloom
 from archloom.tvm_backend.ir.compat import relax
-from tests.support.examples import every
+from tests.support.examples import every, slow
 from tests.support.tvm_backend import inside
 
 op = relax.op
@@ -48,8 +48,8 @@ RESULTS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("host", [True, False])
-@pytest.mark.parametrize("form", every(3, RESULTS))
+@pytest.mark.parametrize("host", [True, slow(False)])
+@pytest.mark.parametrize("form", every(4, RESULTS))
 def test_results(form: str, host: bool) -> None:
     module = inside.built({"x": [(4, 8)]}, RESULTS[form])
     found = inside.raw(inside.compiled("qkv", module, host=host), X)
@@ -73,8 +73,8 @@ INPUTS: dict[str, tuple[dict[str, Any], Callable[..., Any], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("host", [True, False])
-@pytest.mark.parametrize("form", every(2, INPUTS))
+@pytest.mark.parametrize("host", [True, slow(False)])
+@pytest.mark.parametrize("form", every(3, INPUTS))
 def test_inputs(form: str, host: bool) -> None:
     parameters, make, given = INPUTS[form]
     module = inside.built(parameters, make)
@@ -86,8 +86,8 @@ def test_inputs(form: str, host: bool) -> None:
 TYPES = [np.float16, ml_dtypes.bfloat16, np.float64, np.int64, np.int32, np.int8, np.uint8, np.bool_]
 
 
-@pytest.mark.parametrize("dtype", every(3, TYPES))
-@pytest.mark.parametrize("host", [True, False])
+@pytest.mark.parametrize("dtype", every(6, TYPES))
+@pytest.mark.parametrize("host", [True, slow(False)])
 def test_types(dtype: Any, host: bool) -> None:
     """Tensors of any type go through functions of the host, in and out."""
     name = np.dtype(dtype).name

@@ -16,6 +16,7 @@ from archloom.tvm_backend.executable import CompiledNetwork
 from archloom.tvm_backend.inside.library import artifacts
 from archloom.tvm_backend.ir.compat import relax, tvm
 from archloom.tvm_backend.targets.backend import UMAPhase
+from tests.support.examples import slow
 from tests.support.tvm_backend import inside
 from tests.support.tvm_backend.registered import forgotten_after
 from tests.support.tvm_backend.vanilla import VanillaInt8
@@ -36,7 +37,7 @@ def image(builder: Any, x: Any) -> Any:
     return inside.requantized(builder, builder.emit(op.nn.conv2d(inside.requantized(builder, x), w, padding=1)))
 
 
-@pytest.mark.parametrize("order", ["abc", "cab", "bca"])
+@pytest.mark.parametrize("order", [slow("abc"), "cab", slow("bca")])
 def test_arguments_come_in_the_order_of_the_call(order: str) -> None:
     """#12410, #12447: the parameters of the cached function and of the call were in another order."""
     def make(builder: Any, **given: Any) -> Any:
@@ -82,6 +83,7 @@ def test_attributes_that_clash_or_are_none_are_refused(clean_registry: None) -> 
         archloom.tvm.partition_for("vanilla_int8", module, varient="two")
 
 
+@pytest.mark.slow
 def test_registered_passes_do_what_they_are_registered_for(clean_registry: None) -> None:
     """Discuss 14851: a pass for layouts that was registered did nothing, and nobody said so."""
     class Folding(VanillaInt8):
@@ -112,6 +114,7 @@ def test_registered_passes_do_what_they_are_registered_for(clean_registry: None)
     inside.same(inside.run(tvm.compile(inside.generated(partitioned), target="llvm"), x), inside.alone(module, x))
 
 
+@pytest.mark.slow
 def test_equal_convolutions_have_one_program() -> None:
     """Discuss 12039: code for each convolution, not one function for all that are alike."""
     def make(builder: Any, x: Any) -> Any:
@@ -134,6 +137,7 @@ def test_quantized_networks_are_taken() -> None:
     assert archloom.tvm.report(tvm.compile(inside.generated(partitioned), target="llvm")).offloaded_macs_share == 1
 
 
+@pytest.mark.slow
 def test_several_accelerators_in_one_network() -> None:
     """RFC 60, #12087: an example from end to end, with several accelerators at once."""
     def make(builder: Any, x: Any) -> Any:
@@ -156,6 +160,7 @@ def test_the_virtual_machine_calls_python(monkeypatch: pytest.MonkeyPatch) -> No
     assert called == [0]
 
 
+@pytest.mark.slow
 def test_scalars_do_not_become_parameters() -> None:
     """#15217: a constant scalar of a pattern became a parameter of the function."""
     def make(builder: Any, x: Any) -> Any:
@@ -170,6 +175,7 @@ def test_scalars_do_not_become_parameters() -> None:
         inside.same(inside.run(tvm.compile(inside.generated(partitioned), target="llvm"), X), inside.alone(module, X))
 
 
+@pytest.mark.slow
 def test_merging_composites_survives_tuples_and_dead_ends() -> None:
     """#17120: MergeCompositeFunctions crashed."""
     def make(builder: Any, x: Any) -> Any:
@@ -184,6 +190,7 @@ def test_merging_composites_survives_tuples_and_dead_ends() -> None:
     inside.same(inside.run(tvm.compile(inside.generated(fused), target="llvm"), X), inside.alone(module, X))
 
 
+@pytest.mark.slow
 def test_fields_of_tuples_keep_their_order() -> None:
     """#19887: operands and fields of tuples changed places."""
     def make(builder: Any, x: Any) -> Any:
@@ -201,6 +208,7 @@ def test_fields_of_tuples_keep_their_order() -> None:
             np.testing.assert_allclose(y, z, atol=1e-6)  # the sine is XLA's or TVM's
 
 
+@pytest.mark.slow
 def test_regions_never_form_circles() -> None:
     """#19998: regions were merged round an operator of the host (YOLO)."""
     def make(builder: Any, x: Any) -> Any:
@@ -217,6 +225,7 @@ def test_regions_never_form_circles() -> None:
         inside.same(inside.run(tvm.compile(inside.generated(partitioned), target="llvm"), X), inside.alone(module, X))
 
 
+@pytest.mark.slow
 def test_folding_constants_before_quantized_patterns_is_noticed() -> None:
     """#9164, #11228: FoldConstant made floats of the weights; then nothing matched. The report names the reason."""
     module = inside.quantized_mlp()
@@ -229,6 +238,7 @@ def test_folding_constants_before_quantized_patterns_is_noticed() -> None:
     assert inside.regions(archloom.tvm.partition_for("gemmini", module), "gemmini")  # before it, all is well
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", [True, False])
 def test_converting_layouts_around_regions(host: bool) -> None:
     """#17541: ConvertLayout crashed on tensors whose layout it did not know."""
