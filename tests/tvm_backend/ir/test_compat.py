@@ -32,17 +32,18 @@ def run(module: compat.IRModule, *inputs: np.ndarray, **functions: object) -> ob
 
 
 def test_nothing_else_imports_tvm() -> None:
-    """The promise of the module: its neighbours may not know TVM."""
+    """The promise of the module: its neighbours may not know TVM, but for the backends of TVM, which are TVM's."""
     importing = re.compile(r"^\s*(import|from) (tvm|tvm_ffi)\b", re.MULTILINE)
     sources = [p for folder in ("tvm_backend", "uma_targets", "mapper", "oracle", "acadl_models", "models")
                for p in (PACKAGE / folder).rglob("*.py")]
     found = [str(p.relative_to(PACKAGE)) for p in sources if importing.search(p.read_text())]
-    assert found == ["tvm_backend/ir/compat.py"]
+    assert [name for name in found if not name.startswith("tvm_backend/inside/")] == ["tvm_backend/ir/compat.py"]
 
 
 def test_importing_it_does_not_import_torch_or_jax() -> None:
     code = "import sys, archloom.tvm_backend.ir.compat; print(sorted({'torch', 'jax'} & set(sys.modules)))"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PACKAGE, check=True)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PACKAGE.parent,
+                            check=True)  # within the package, "import tvm" would find archloom.tvm
     assert result.stdout.strip() == "[]"
 
 
