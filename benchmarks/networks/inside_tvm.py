@@ -3,8 +3,9 @@
 Of every network's small form on four targets, and of three networks on all others: the module that archloom imported
 goes through ``partition_for``, ``RunCodegen``, ``tvm.compile`` and TVM's virtual machine (``equal``: all results are
 bit for bit those of ``archloom.compile``); the library is saved, and loaded by a process that only imports TVM
-(``reload_equal``). ResNet-50 and BERT-base in full on Gemmini are timed both ways in turns. ``call_us`` is what a
-region's call takes in the virtual machine beyond the region itself, for a product of 16 x 16 x 16.
+(``reload_equal``). ResNet-50 and BERT-base in full on Gemmini are timed in turns: region by region, with all in one
+function (``merge=True``), and as ``archloom.compile`` runs them. ``call_us`` is what a region's call takes in the
+virtual machine beyond the region itself, for a product of 16 x 16 x 16.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ def main() -> None:
         "networks_run": len(rows), "networks_equal": sum(row["equal"] for row in rows),
         "networks_reload_equal": sum(row["reload_equal"] for row in rows), "call_us": call,
         "targets": len({row["target"] for row in rows}), "networks": rows,
-        **{f"{name}_over_archloom": row["seconds_vm"] / row["seconds_archloom"] for name, row in times.items()}})
+        **{f"{name}_over_archloom": row["seconds_vm"] / row["seconds_archloom"] for name, row in times.items()},
+        **{f"{name}_merged_over_archloom": row["seconds_vm_merged"] / row["seconds_archloom"]
+           for name, row in times.items()}})
 
 
 def _more(parser: argparse.ArgumentParser) -> None:
@@ -180,7 +183,11 @@ def timed(name: str) -> dict[str, Any]:
     main = relax.VirtualMachine(executable, tvm.cpu())["main"]
     tensors = [tvm.runtime.tensor(x) for x in given]
     same = _equal(_arrays(main(*tensors)), _arrays(network(*given)))
-    machine, own = common.interleaved([lambda: main(*tensors), lambda: network(*given)], rounds=31)
+    merged = relax.transform.RunCodegen()(archloom.tvm.partition_for("gemmini", model.module, merge=True))
+    whole = relax.VirtualMachine(tvm.compile(merged, target="llvm"), tvm.cpu())["main"]
+    same = same and _equal(_arrays(whole(*tensors)), _arrays(network(*given)))
+    machine, at_once, own = common.interleaved(
+        [lambda: main(*tensors), lambda: whole(*tensors), lambda: network(*given)], rounds=31)
     with tempfile.TemporaryDirectory(prefix="archloom-inside-tvm-") as folder:
         library = Path(folder) / "0.so"
         executable.export_library(str(library))
@@ -190,7 +197,7 @@ def timed(name: str) -> dict[str, Any]:
         again = common.child([sys.executable, __file__, "--reload", folder])
         size = library.stat().st_size
     return {"equal": same, "reload_equal": again.status == 0 and again.last_json["0"], "seconds_vm": machine,
-            "seconds_archloom": own, "compile_seconds": compiled, "library_bytes": size}
+            "seconds_vm_merged": at_once, "seconds_archloom": own, "compile_seconds": compiled, "library_bytes": size}
 
 
 def call_us() -> float:
@@ -252,6 +259,9 @@ FIGURES: Figures = {"": (
     Figure("ResNet-50: time in TVM's virtual machine over that of archloom's own call", _of("resnet50_over_archloom"),
            *at_most(1.1)),
     Figure("BERT-base, the same", _of("bert_base_over_archloom"), *at_most(1.1)),
+    Figure("… ResNet-50 with merge=True: regions and the host in one function", _of("resnet50_merged_over_archloom"),
+           *at_most(1.1)),
+    Figure("… BERT-base with merge=True", _of("bert_base_merged_over_archloom"), *at_most(1.1)),
     Figure("a region's call beyond its work, µs", _of("call_us"), *at_most(60)),
 )}
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import tvm
 from tvm import relax
 
 from archloom.oracle.errors import ModelError, TargetError
-from archloom.tvm_backend.compile import plan_steps
+from archloom.tvm_backend.compile import compile_among, plan_steps
 from archloom.tvm_backend.compiled import CompiledModel, HostPart, Partition, Refused, TensorSpec
 from archloom.tvm_backend.executable import CompiledNetwork
 from archloom.tvm_backend.host.plan import plan_of
@@ -25,6 +25,7 @@ from archloom.tvm_backend.inside.partition import ABOUT, host_ops
 from archloom.tvm_backend.inside.symbolic import open_extents
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.match import NotQuantized
+from archloom.tvm_backend.model import from_relax
 from archloom.tvm_backend.targets.choice import Chosen, choose, named_options
 from archloom.tvm_backend.targets.lower import lower_regions
 from archloom.tvm_backend.targets.partition import NEEDED, Partitioned
@@ -41,19 +42,43 @@ def generate(
     for function in functions:
         refuse_changed(codegen, function)
     given = _plain(options)
-    is_open = {f: bool(open_extents(f)) for f in functions}
+    noted = dict(zip(functions, _about(functions), strict=True))
     made = []
-    if closed := [f for f in functions if not is_open[f]]:
-        found = hoisted(closed)
-        network = CompiledNetwork(_compiled(codegen, found, _about(closed), given))
-        network.prepare()
-        data = network.packed()
-        made += stubs.modules(running.keep(data, running.Functions(network)), codegen, found.symbols, data)
-    if left_open := [f for f in functions if is_open[f]]:
-        later = running.OpenFunctions.of(left_open, _chosen(codegen, _about(left_open), given))
-        data = later.packed()
-        made += stubs.modules(running.keep(data, later), f"{codegen}.open", later.symbols, data)
+    for kind, wanted, compiled in (
+            ("", lambda f: not open_extents(f) and not noted[f].get("as_imported"), _lowered),
+            (".parts", lambda f: not open_extents(f) and noted[f].get("as_imported"), _parts),
+            (".open", open_extents, _open)):
+        if chosen := [f for f in functions if wanted(f)]:
+            callee, data = compiled(codegen, chosen, [noted[f] for f in chosen], given)
+            made += stubs.modules(running.keep(data, callee), f"{codegen}{kind}", callee.symbols, data)
     return made
+
+
+Made: TypeAlias = tuple[running.Callee, bytes]
+"""Functions to be called, and the artifact that holds them."""
+Abouts: TypeAlias = Sequence[Mapping[str, Any]]
+
+
+def _lowered(codegen: str, functions: Sequence[relax.Function], about: Abouts, options: Mapping[str, Any]) -> Made:
+    """Functions of composite functions: the calls of one network."""
+    network = CompiledNetwork(_compiled(codegen, hoisted(functions), about, options))
+    network.prepare()
+    return running.Functions(network), network.packed()
+
+
+def _parts(codegen: str, functions: Sequence[relax.Function], about: Abouts, options: Mapping[str, Any]) -> Made:
+    """Parts of a network as it was imported: each is a network."""
+    chosen = _chosen(codegen, about, options)
+    modules = running.modules_of(functions)
+    parts = running.Parts({symbol: CompiledNetwork(compile_among(from_relax(module, symbol), chosen))
+                           for symbol, module in modules.items()})
+    return parts, parts.packed()
+
+
+def _open(codegen: str, functions: Sequence[relax.Function], about: Abouts, options: Mapping[str, Any]) -> Made:
+    """Functions of open extents: networks when they are called."""
+    later = running.OpenFunctions(running.modules_of(functions), _chosen(codegen, about, options))
+    return later, later.packed()
 
 
 def _about(functions: Sequence[relax.Function]) -> list[dict[str, Any]]:

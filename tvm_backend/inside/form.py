@@ -72,6 +72,8 @@ def with_local_composites(
 
 def with_results_of(original: relax.Function, flat: relax.Function) -> relax.Function:
     """``flat`` with its results in tuples as those of ``original``, of which they are the tensors in order."""
+    if not isinstance(original.body.body.ty, relax.TupleType):
+        return flat
     leaves = iter(ir.outputs_of(flat))
 
     def nested(ty: Any) -> Any:

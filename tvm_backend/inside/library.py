@@ -39,7 +39,7 @@ def callees(module: Any) -> dict[str, Callee]:
     open extents. ArtifactError for nothing of archloom's."""
     root = getattr(module, "mod", module)
     found = {}
-    for name in (n for codegen in (*registry.names(), HOST) for n in (codegen, f"{codegen}.open")):
+    for name in (n for codegen in (*registry.names(), HOST) for n in (codegen, f"{codegen}.parts", f"{codegen}.open")):
         about = _function(root, contents(name))
         if about is not None:
             found[name] = running.kept(str(about()))

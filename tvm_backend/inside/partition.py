@@ -30,7 +30,7 @@ ABOUT = "archloom"
 
 def partition_for(
     target: Target, module: IRModule, params: Mapping[str, Any] | None = None, *, host: bool = True,
-    symbols: Mapping[str, int] | None = None, **options: Any
+    symbols: Mapping[str, int] | None = None, merge: bool = False, **options: Any
 ) -> IRModule:
     """The module with a function for each region that ``target`` takes, which ``RunCodegen`` compiles.
 
@@ -38,6 +38,10 @@ def partition_for(
     functions of the module are looked at that can be called from outside (:func:`entries`). ``params`` are bound by
     name, as by ``relax.transform.BindParams``. With ``host``, what is left over goes to XLA in functions for
     ``relax.ext.archloom_host`` where it can; without, it stays as operators, for TVM's own passes.
+
+    With ``merge``, regions and what XLA runs between them are one region, of the first target, with operators as they
+    were imported: a call for each takes time (50 us, and the results are copied), and one call takes as much as
+    :func:`archloom.compile`'s network. Nothing changes in what the accelerator runs.
 
     Extents may be open (``n``): regions are then planned and compiled for those that they are called with.
     ``symbols`` says by name at which extents is looked at what the target takes (:data:`symbolic.SPECIMENS`).
@@ -53,7 +57,7 @@ def partition_for(
     refuse_other(module, params)
     names = _Names(module, (*(c.name for c in chosen), HOST))
     for entry in entries(module):
-        module = _one(module, entry, chosen, params, host, symbols, names)
+        module = _one(module, entry, chosen, params, host, symbols, merge, names)
     return module
 
 
@@ -83,16 +87,16 @@ def entries(module: IRModule) -> list[str]:
 
 def _one(
     module: IRModule, entry: str, chosen: Sequence[Chosen], params: Mapping[str, Any] | None, host: bool,
-    symbols: Mapping[str, int] | None, names: _Names,
+    symbols: Mapping[str, int] | None, merge: bool, names: _Names,
 ) -> IRModule:
     """The module with one function partitioned."""
     alone = as_main(module, entry, params)
     before = _regions(alone)
-    if symbolic.open_extents(alone["main"]):
+    if merge or symbolic.open_extents(alone["main"]):
         extents = symbolic.specimen_of(alone["main"], symbols, entry)
-        made = symbolic.partition_open(alone, chosen, extents, entry, host)
+        made = symbolic.partition_open(alone, chosen, extents, entry, host, merge)
         functions = _regions(made, before)
-        about = dict.fromkeys(functions, json.dumps(_targets(chosen)))
+        about = dict.fromkeys(functions, json.dumps({**_targets(chosen), "as_imported": True}))
     else:
         model = from_relax(alone, entry)
         partitioned = partition(model.module, chosen)

@@ -22,7 +22,8 @@ def _pass(name: str, run: Callable[[IRModule], IRModule]) -> tvm.transform.Pass:
 
 
 def Offload(
-    target: Target, params: Mapping[str, Any] | None = None, *, host: bool = True, **options: Any
+    target: Target, params: Mapping[str, Any] | None = None, *, host: bool = True,
+    symbols: Mapping[str, int] | None = None, merge: bool = False, **options: Any
 ) -> tvm.transform.Pass:
     """:func:`partition_for` and ``RunCodegen`` as one pass: what is left calls the compiled regions.
 
@@ -33,7 +34,7 @@ def Offload(
 
     def run(module: IRModule) -> IRModule:
         before = dict((module.attrs or {}).get(_CONSTANTS, {}))
-        made = partition_for(target, module, params, host=host, **options)
+        made = partition_for(target, module, params, host=host, symbols=symbols, merge=merge, **options)
         made = relax.transform.RunCodegen()(made)
         return made.with_attr(_CONSTANTS, before) if before else made.without_attr(_CONSTANTS)
 

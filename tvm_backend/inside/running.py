@@ -33,7 +33,7 @@ KEPT = 16
 
 _OF_NUMPY = frozenset("biuf")
 """Kinds of types that NumPy has by itself."""
-_OPEN = "open.json"
+_OPEN, _PARTS = "open.json", "parts.json"
 
 _lock = threading.RLock()
 _kept: dict[str, "Callee"] = {}
@@ -73,6 +73,50 @@ class Functions:
         return {"": self.network}
 
 
+class Parts:
+    """Functions that are parts of a network as it was imported: each is a network."""
+
+    def __init__(self, networks: Mapping[str, CompiledNetwork]) -> None:
+        self.symbols = tuple(networks)
+        self._networks = list(networks.values())
+        for network in self._networks:
+            network.prepare()
+
+    def packed(self) -> bytes:
+        """Them as data: a zip of their artifacts."""
+        files = {f"parts/{i:04}.zip": network.packed() for i, network in enumerate(self._networks)}
+        table = json.dumps({"functions": self.symbols}).encode()
+        return artifact_files.archive(artifact_files.with_manifest({**files, _PARTS: table}))
+
+    @classmethod
+    def read(cls, files: Mapping[str, bytes], label: str) -> "Parts":
+        """What :meth:`packed` wrote."""
+        symbols = json.loads(files[_PARTS])["functions"]
+        return cls({symbol: open_packed(files[f"parts/{i:04}.zip"], f"{label}: {symbol}")
+                    for i, symbol in enumerate(symbols)})
+
+    def run(self, number: int, tensors: Sequence[Any]) -> Sequence[Any]:
+        """See :class:`Callee`."""
+        network = self._networks[number]
+        return _run(network, [spec.name for spec in network.compiled.inputs], tensors)
+
+    def networks(self) -> dict[str, CompiledNetwork]:
+        """All of them."""
+        return dict(zip(self.symbols, self._networks, strict=True))
+
+
+def _run(network: CompiledNetwork | DynamicNetwork, names: Sequence[str], tensors: Sequence[Any]) -> list[Any]:
+    """The results of a network for tensors of TVM, its inputs first."""
+    given = [np.asarray(borrowed(t)) for t in tensors[:len(names)]]
+    return list(network.run(dict(zip(names, given, strict=True))).values())
+
+
+def modules_of(functions: Sequence[relax.Function]) -> dict[str, Any]:
+    """Functions that ``RunCodegen`` hands over as networks, by their symbols."""
+    return {str(f.attrs["global_symbol"]): compat.ensure_dataflow(compat.module_of(f.without_attr("Codegen")))
+            for f in functions}
+
+
 class OpenFunctions:
     """Functions of open extents: each becomes a network at the extents that it is called with."""
 
@@ -82,12 +126,6 @@ class OpenFunctions:
         self._chosen = chosen
         self._networks = [DynamicNetwork(load_dynamic(Source.of(module, name=symbol)), chosen, KEPT)
                           for symbol, module in modules.items()]
-
-    @classmethod
-    def of(cls, functions: Sequence[relax.Function], chosen: Sequence[Chosen]) -> "OpenFunctions":
-        """Those of a module that ``RunCodegen`` hands over."""
-        return cls({str(f.attrs["global_symbol"]): compat.ensure_dataflow(compat.module_of(f.without_attr("Codegen")))
-                    for f in functions}, chosen)
 
     def packed(self) -> bytes:
         """Them as data: a zip of the functions as Relax modules, with the targets and their options."""
@@ -107,9 +145,7 @@ class OpenFunctions:
     def run(self, number: int, tensors: Sequence[Any]) -> Sequence[Any]:
         """See :class:`Callee`; InputError for tensors that the function does not take."""
         network = self._networks[number]
-        names = [given.name for given in network.model.inputs]
-        given = [np.asarray(borrowed(t)) for t in tensors[:len(names)]]
-        return list(network.run(dict(zip(names, given, strict=True))).values())
+        return _run(network, [given.name for given in network.model.inputs], tensors)
 
     def networks(self) -> dict[str, CompiledNetwork]:
         """Those of the last call of each function that was called."""
@@ -145,7 +181,8 @@ def _read(key: str, address: int, size: int) -> Callee:
             if _name_of(data) != key:
                 raise ArtifactError(f"{label}: damaged: its content is another than it was saved with")
             files = artifact_files.read_archive(data, Path(label))
-            _kept[key] = OpenFunctions.read(files) if _OPEN in files else Functions(open_packed(data, label))
+            _kept[key] = (OpenFunctions.read(files) if _OPEN in files else Parts.read(files, label) if _PARTS in files
+                          else Functions(open_packed(data, label)))
         return _kept[key]
 
 

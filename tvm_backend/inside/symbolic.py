@@ -1,4 +1,4 @@
-"""Modules with open extents: their regions keep them, and are compiled for those that they are called with.
+"""Regions that are parts of the network as it was imported: with open extents, or with the host's operators in them.
 
 Who takes which operator is found out at stated extents, the *specimen*: of the module with these, partitioned as any
 other, each region's operators are known by their variables, and so are the operators of the open module. A region of it
@@ -48,9 +48,12 @@ def specimen_of(function: relax.Function, given: Mapping[str, int] | None, entry
 
 
 def partition_open(
-    module: IRModule, chosen: Sequence[Chosen], extents: Mapping[str, int], entry: str, host: bool
+    module: IRModule, chosen: Sequence[Chosen], extents: Mapping[str, int], entry: str, host: bool, merge: bool
 ) -> IRModule:
-    """``main`` with its regions as functions, as :func:`targets.regions.form_regions` leaves them, extents open."""
+    """``main`` with its regions as functions, as :func:`targets.regions.form_regions` leaves them, extents open.
+
+    With ``merge``, regions of all targets and what XLA runs beside them are regions of the first target.
+    """
     module = with_unique_names(fold_constants(compat.ensure_dataflow(module)))
     model = from_relax(compat.at_extents(module, extents), entry)
     found = partition(model.module, chosen).module
@@ -64,6 +67,10 @@ def partition_open(
     closed = {b.var.name: b.value for b in ir.bindings(model.module["main"])}
     main = module["main"]
     nodes = _nodes(main, takers, closed, host)
+    if merge and takers:
+        for node in nodes:
+            if node.place != LLVM:
+                node.place = (chosen[0].name, "")
     while True:
         level_of_each(nodes)
         groups: dict[tuple[int, Place], list[Node]] = defaultdict(list)
@@ -71,11 +78,26 @@ def partition_open(
             groups[(node.level, node.place)].append(node)
         made, symbols = regrouped(module, main, groups)
         undetermined = [s for s in symbols if relax.analysis.free_symbolic_vars(made[s])]
-        if not undetermined:
+        if not undetermined and not _given_up(nodes, main):
             return made
         for symbol in undetermined:  # no tensor that it is given says what an extent is: TVM's code knows
             for node in symbols[symbol]:
                 node.place = LLVM
+
+
+def _given_up(nodes: list[Node], main: relax.Function) -> bool:
+    """Whether tuples crossed the border of a region: what makes them, and takes them apart, is then TVM's."""
+    results = {v for r in ir.outputs_of(main) for v in ir.variables(r)}
+    found = False
+    for position, node in enumerate(nodes):
+        if node.place == LLVM or ir.is_single(node.binding.var):
+            continue
+        readers = [n for n in nodes if position in n.inputs]
+        if node.binding.var in results or any((n.level, n.place) != (node.level, node.place) for n in readers):
+            found = True
+            for one in (node, *(n for n in readers if ir.is_tuple_get(n.binding.value))):
+                one.place = LLVM
+    return found
 
 
 def with_unique_names(module: IRModule) -> IRModule:
@@ -102,14 +124,16 @@ def _nodes(main: relax.Function, takers: Mapping[str, str], closed: Mapping[str,
     nodes: list[Node] = []
     for binding in ir.bindings(main):
         read = list(ir.variables(binding.value))
-        tensors = all(ir.is_single(v) for v in (binding.var, *read))
+        inputs = [index[v] for v in read if v in index]
+        tensors = all(ir.is_single(v) or isinstance(v.ty, relax.TupleType) for v in (binding.var, *read))
         name = binding.var.name
         place = LLVM
         if tensors and name in takers:
             place = (takers[name], "")
+        elif tensors and ir.is_tuple_get(binding.value) and inputs:
+            place = nodes[inputs[0]].place
         elif tensors and host and name in closed and ir.op_name(binding.value) and translatable(closed[name]):
             place = XLA
-        inputs = [index[v] for v in read if v in index]
         index[binding.var] = len(nodes)
         nodes.append(Node(binding, inputs, place, len(inputs) < len(read)))
     _join_between(nodes)
