@@ -54,7 +54,8 @@ def partition_open(
 
     With ``merge``, regions of all targets and what XLA runs beside them are regions of the first target.
     """
-    module = with_unique_names(fold_constants(compat.ensure_dataflow(module)))
+    # at last again: it gives results the names that they have in the specimen, too
+    module = compat.ensure_dataflow(with_unique_names(fold_constants(compat.ensure_dataflow(module))))
     model = from_relax(compat.at_extents(module, extents), entry)
     found = partition(model.module, chosen).module
     takers: dict[str, str] = {}
