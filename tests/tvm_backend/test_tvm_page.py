@@ -66,6 +66,6 @@ def transcript(directory: Path) -> list[tuple[str, str]]:
 @pytest.mark.slow
 def test_the_page_prints_what_it_shows(tmp_path: Path) -> None:
     printed = transcript(tmp_path)
-    assert len(printed) == 15
+    assert len(printed) == 16
     for found, shown in printed:
         assert found == shown

@@ -22,7 +22,7 @@ from archloom.tvm_backend.host.plan import plan_of
 from archloom.tvm_backend.inside import running, stubs
 from archloom.tvm_backend.inside.form import HOST, Hoisted, hoisted, refuse_changed
 from archloom.tvm_backend.inside.partition import ABOUT, host_ops
-from archloom.tvm_backend.inside.symbolic import open_extents
+from archloom.tvm_backend.inside.parts import open_extents
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.match import NotQuantized
 from archloom.tvm_backend.model import from_relax

@@ -12,7 +12,7 @@ from tvm import IRModule, relax
 
 from archloom.oracle.errors import InputError, ModelError, TargetError, suggest
 from archloom.tvm_backend.compiled import HostOp, Refused
-from archloom.tvm_backend.inside import symbolic
+from archloom.tvm_backend.inside import parts
 from archloom.tvm_backend.inside.form import HOST, codegen_name, with_local_composites, with_results_of
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.ir import expressions as ir
@@ -44,7 +44,7 @@ def partition_for(
     :func:`archloom.compile`'s network. Nothing changes in what the accelerator runs.
 
     Extents may be open (``n``): regions are then planned and compiled for those that they are called with.
-    ``symbols`` says by name at which extents is looked at what the target takes (:data:`symbolic.SPECIMENS`).
+    ``symbols`` says by name at which extents is looked at what the target takes (:data:`parts.SPECIMENS`).
 
     TargetError for an unknown target or option; ModelError for a module that another pass has already fused or
     legalized, with what to run earlier.
@@ -92,9 +92,9 @@ def _one(
     """The module with one function partitioned."""
     alone = as_main(module, entry, params)
     before = _regions(alone)
-    if merge or symbolic.open_extents(alone["main"]):
-        extents = symbolic.specimen_of(alone["main"], symbols, entry)
-        made = symbolic.partition_open(alone, chosen, extents, entry, host, merge)
+    if merge or parts.open_extents(alone["main"]):
+        extents = parts.specimen_of(alone["main"], symbols, entry)
+        made = parts.partition_parts(alone, chosen, extents, entry, host, merge)
         functions = _regions(made, before)
         about = dict.fromkeys(functions, json.dumps({**_targets(chosen), "as_imported": True}))
     else:

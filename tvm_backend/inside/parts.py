@@ -47,7 +47,7 @@ def specimen_of(function: relax.Function, given: Mapping[str, int] | None, entry
     return {name: (given or {}).get(name, SPECIMENS[min(i, len(SPECIMENS) - 1)]) for i, name in enumerate(names)}
 
 
-def partition_open(
+def partition_parts(
     module: IRModule, chosen: Sequence[Chosen], extents: Mapping[str, int], entry: str, host: bool, merge: bool
 ) -> IRModule:
     """``main`` with its regions as functions, as :func:`targets.regions.form_regions` leaves them, extents open.
