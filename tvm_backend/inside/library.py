@@ -16,6 +16,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from archloom.mapper.search import Plan
 from archloom.oracle.errors import ArtifactError, InputError
 from archloom.tvm_backend.compiled import CompiledModel, HostPart, Partition
 from archloom.tvm_backend.executable import CompiledNetwork
@@ -119,12 +120,22 @@ def _merged(found: Mapping[str, CompiledNetwork]) -> CompiledModel:
     named = {name: choice for part in parts if part.target for name, choice in _choices(part).items()}
     chosen = [named[name] for name in named]
     ops = sorted((op for part in parts for op in part.host.ops), key=lambda op: op.position)
-    regions = sorted((r for part in parts for r in part.regions), key=lambda r: r.steps[0].position if r.steps else 0)
+    plans: dict[str, Plan] = {}
+    regions = []
+    for label, network in found.items():
+        for region in network.compiled.regions:
+            steps = []
+            for step in region.steps:  # each artifact has names of its own
+                name = step.name if step.name not in plans else f"{label}.{step.name}"
+                plans[name] = network.compiled.plans[step.name]
+                steps.append(replace(step, name=name))
+            regions.append(replace(region, steps=tuple(steps)))
+    regions.sort(key=lambda region: region.steps[0].position if region.steps else 0)
     of = Partition(
         " ".join(dict.fromkeys(part.name for part in parts)), "relax", ",".join(named), named_options(chosen),
         tuple(spec for part in parts for spec in part.inputs), tuple(spec for part in parts for spec in part.outputs),
         tuple(regions), HostPart(None, tuple(ops)), fallbacks=tuple(f for n in found.values() for f in n.fallbacks))
-    return CompiledModel.of(of, {k: v for part in parts for k, v in part.plans.items()})
+    return CompiledModel.of(of, plans)
 
 
 def _choices(part: Partition) -> dict[str, Any]:
