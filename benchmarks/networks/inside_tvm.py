@@ -32,7 +32,7 @@ from benchmarks.figures import RECORDED, Figure, Figures, at_most, equals
 from benchmarks.networks import networks
 
 TARGETS = ("gemmini", "amx", "qkv", "wormhole")
-ELSEWHERE = ("digits_cnn", "tc_resnet8", "bert_base")
+ELSEWHERE = ("resnet18", "lstm_keywords", "bert_base")
 OPTIONS = {"mesh": {"x": 2, "y": 2}, "triple_ring": {"rows": 2, "columns": 2}}
 """Of targets whose default has very many cores."""
 TIMED = ("resnet50", "bert_base")
