@@ -78,14 +78,20 @@ def result(model: Any) -> Any:
     return run
 
 
-@pytest.mark.parametrize("form", [as_module, slow(as_file)])
-def test_dynamic_int8_keeps_its_integers(form: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("form", "unsigned"), [(as_module, True), (as_module, False), slow(as_file, True)])
+def test_dynamic_int8_keeps_its_integers(
+    form: Any, unsigned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torchao moves activations to uint8, and takes that back by a bias, on processors with VNNI but without AMX."""
+    monkeypatch.setattr("torchao.kernel.intmm._cpu_is_vnni_supported", lambda: unsigned)
+    monkeypatch.setattr("torchao.kernel.intmm._cpu_is_amx_tile_supported", lambda: not unsigned)
     torch.manual_seed(0)
     module, x = mlp().eval(), torch.randn(20, 48)
     torchao.quantize_(module, DYNAMIC())
     model = form(module, x, tmp_path)
     part = split(model)[0]
-    assert part.offloaded_macs_share == 1 and [s.op for s in part.steps()] == ["dense+bias+int32"] * 2
+    op = "dense+bias+int32" if unsigned else "dense+int32"
+    assert part.offloaded_macs_share == 1 and [s.op for s in part.steps()] == [op] * 2
     np.testing.assert_allclose(result(model)(x), module(x).detach().numpy(), rtol=1e-4, atol=1e-4)
 
 
