@@ -20,7 +20,7 @@ from archloom.tvm_backend.compiled import CompiledModel, HostPart, Partition, Re
 from archloom.tvm_backend.executable import CompiledNetwork
 from archloom.tvm_backend.host.plan import plan_of
 from archloom.tvm_backend.inside import running, stubs
-from archloom.tvm_backend.inside.form import HOST, Hoisted, hoisted, refuse_changed
+from archloom.tvm_backend.inside.form import Hoisted, hoisted, refuse_changed
 from archloom.tvm_backend.inside.partition import ABOUT, host_ops
 from archloom.tvm_backend.inside.parts import open_extents
 from archloom.tvm_backend.ir import expressions as ir
@@ -29,10 +29,11 @@ from archloom.tvm_backend.model import from_relax
 from archloom.tvm_backend.targets.choice import Chosen, choose, named_options
 from archloom.tvm_backend.targets.lower import lower_regions
 from archloom.tvm_backend.targets.partition import NEEDED, Partitioned
+from archloom.tvm_backend.targets.registry import HOST
 
 
 def generate(
-    codegen: str, functions: Sequence[relax.Function], options: Mapping[str, Any], constant_names: Any = None
+    codegen: str, functions: Sequence[relax.Function], options: Mapping[str, Any]
 ) -> list[tvm.runtime.Module]:
     """Compile the functions of one code generator, a target or the host.
 
@@ -44,12 +45,9 @@ def generate(
     given = _plain(options)
     noted = dict(zip(functions, _about(functions), strict=True))
     made = []
-    for kind, wanted, compiled in (
-            ("", lambda f: not open_extents(f) and not noted[f].get("as_imported"), _lowered),
-            (".parts", lambda f: not open_extents(f) and noted[f].get("as_imported"), _parts),
-            (".open", open_extents, _open)):
-        if chosen := [f for f in functions if wanted(f)]:
-            callee, data = compiled(codegen, chosen, [noted[f] for f in chosen], given)
+    for kind, make in zip(stubs.KINDS, (_lowered, _parts, _open), strict=True):
+        if chosen := [f for f in functions if _kind(f, noted[f]) == kind]:
+            callee, data = make(codegen, chosen, [noted[f] for f in chosen], given)
             made += stubs.modules(running.keep(data, callee), f"{codegen}{kind}", callee.symbols, data)
     return made
 
@@ -57,6 +55,11 @@ def generate(
 Made: TypeAlias = tuple[running.Callee, bytes]
 """Functions to be called, and the artifact that holds them."""
 Abouts: TypeAlias = Sequence[Mapping[str, Any]]
+
+
+def _kind(function: relax.Function, about: Mapping[str, Any]) -> str:
+    """Which of :data:`stubs.KINDS` a function is."""
+    return ".open" if open_extents(function) else ".parts" if about.get("as_imported") else ""
 
 
 def _lowered(codegen: str, functions: Sequence[relax.Function], about: Abouts, options: Mapping[str, Any]) -> Made:

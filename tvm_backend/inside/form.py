@@ -7,7 +7,7 @@ region as a packed function.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,7 @@ from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.targets.regions import HOST_CODEGEN
-
-HOST = "archloom_host"
-"""Who runs the functions of the host in TVM: ``relax.ext.archloom_host``."""
+from archloom.tvm_backend.targets.registry import HOST
 
 
 def codegen_name(codegen: str) -> str:
@@ -95,7 +93,7 @@ def _inlined(function: relax.Function, arguments: Sequence[Any], body: list[Any]
     """The value of a call of ``function``, whose bindings are appended to ``body``."""
     inner = dict(zip(function.params, arguments, strict=True))
     for binding in ir.bindings(function):
-        if binding.var.name == "result" and not ir.is_single(binding.var):
+        if ir.same(binding.var, function.body.body) and ir.tuple_fields(binding.value) is not None:
             continue  # the tuple of the results
         var = ir.new_var(binding.var.name, binding.var)
         body.append(ir.bind(var, ir.substitute(binding.value, inner)))
@@ -228,10 +226,3 @@ def _flat(function: relax.Function, symbol: str, composites: dict[relax.GlobalVa
     codegen = str(function.attrs["Codegen"])
     return compat.make_function(function.params, kept, results, {
         **function.attrs, "Codegen": HOST_CODEGEN if codegen == HOST else codegen, "global_symbol": symbol})
-
-
-def regions_of(module: IRModule) -> Iterator[tuple[str, relax.Function]]:
-    """The functions of a module that a code generator is to compile, by name."""
-    for gv, function in module.functions.items():
-        if isinstance(function, relax.Function) and ir.codegen_of(function):
-            yield gv.name_hint, function

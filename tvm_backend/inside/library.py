@@ -21,14 +21,14 @@ from archloom.oracle.errors import ArtifactError, InputError
 from archloom.tvm_backend.compiled import CompiledModel, HostPart, Partition
 from archloom.tvm_backend.executable import CompiledNetwork
 from archloom.tvm_backend.inside import running
-from archloom.tvm_backend.inside.form import HOST
 from archloom.tvm_backend.inside.running import Callee
-from archloom.tvm_backend.inside.stubs import contents
+from archloom.tvm_backend.inside.stubs import KINDS, contents
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.report.build import of_compiled
 from archloom.tvm_backend.report.data import Layer, Report
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.choice import choose, named_options
+from archloom.tvm_backend.targets.registry import HOST
 
 MEASURED = "accelerator simulated; host functions measured in TVM's virtual machine"
 RUNS = 5
@@ -36,11 +36,11 @@ RUNS = 5
 
 
 def callees(module: Any) -> dict[str, Callee]:
-    """By code generator, the functions that an executable or a loaded library has of it; ``gemmini_open`` are those of
-    open extents. ArtifactError for nothing of archloom's."""
+    """By code generator, the functions that an executable or a loaded library has of it; ``gemmini.open`` are those of
+    open extents (:data:`stubs.KINDS`). ArtifactError for nothing of archloom's."""
     root = getattr(module, "mod", module)
     found = {}
-    for name in (n for codegen in (*registry.names(), HOST) for n in (codegen, f"{codegen}.parts", f"{codegen}.open")):
+    for name in (f"{codegen}{kind}" for codegen in (*registry.names(), HOST) for kind in KINDS):
         about = _function(root, contents(name))
         if about is not None:
             found[name] = running.kept(str(about()))

@@ -13,7 +13,7 @@ from tvm import IRModule, relax
 from archloom.oracle.errors import InputError, ModelError, TargetError, suggest
 from archloom.tvm_backend.compiled import HostOp, Refused
 from archloom.tvm_backend.inside import parts
-from archloom.tvm_backend.inside.form import HOST, codegen_name, with_local_composites, with_results_of
+from archloom.tvm_backend.inside.form import codegen_name, with_local_composites, with_results_of
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.model import Model, from_relax
@@ -40,7 +40,7 @@ def partition_for(
     ``relax.ext.archloom_host`` where it can; without, it stays as operators, for TVM's own passes.
 
     With ``merge``, regions and what XLA runs between them are one region, of the first target, with operators as they
-    were imported: a call for each takes time (50 us, and the results are copied), and one call takes as much as
+    were imported: a call for each takes time (20 to 50 us, and the results are copied), and one call takes as much as
     :func:`archloom.compile`'s network. Nothing changes in what the accelerator runs.
 
     Extents may be open (``n``): regions are then planned and compiled for those that they are called with.
@@ -55,7 +55,7 @@ def partition_for(
             raise TargetError(f"target {one.name!r} is not registered, so that RunCodegen does not find it: call its "
                               "register() before")
     refuse_other(module, params)
-    names = _Names(module, (*(c.name for c in chosen), HOST))
+    names = _Names(module, (*(c.name for c in chosen), registry.HOST))
     for entry in entries(module):
         module = _one(module, entry, chosen, params, host, symbols, merge, names)
     return module

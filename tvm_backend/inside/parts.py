@@ -22,7 +22,7 @@ from archloom.tvm_backend.model import from_relax
 from archloom.tvm_backend.passes.constants import fold_constants
 from archloom.tvm_backend.targets.choice import Chosen
 from archloom.tvm_backend.targets.partition import partition
-from archloom.tvm_backend.targets.regions import LLVM, XLA, Node, Place, level_of_each, regrouped
+from archloom.tvm_backend.targets.regions import LLVM, XLA, Node, Place, level_of_each, readers_of, regrouped
 
 SPECIMENS = (16, 32, 48, 64)
 """Extents at which is looked at who takes what, where none are given: of the first open extent, the second, ..."""
@@ -89,11 +89,11 @@ def partition_parts(
 def _given_up(nodes: list[Node], main: relax.Function) -> bool:
     """Whether tuples crossed the border of a region: what makes them, and takes them apart, is then TVM's."""
     results = {v for r in ir.outputs_of(main) for v in ir.variables(r)}
-    found = False
+    users, found = readers_of(nodes), False
     for position, node in enumerate(nodes):
         if node.place == LLVM or ir.is_single(node.binding.var):
             continue
-        readers = [n for n in nodes if position in n.inputs]
+        readers = users[position]
         if node.binding.var in results or any((n.level, n.place) != (node.level, node.place) for n in readers):
             found = True
             for one in (node, *(n for n in readers if ir.is_tuple_get(n.binding.value))):
@@ -143,10 +143,7 @@ def _nodes(main: relax.Function, takers: Mapping[str, str], closed: Mapping[str,
 
 def _join_between(nodes: list[Node]) -> None:
     """What moves a tensor between two operators of a place, or makes it of constants for one, goes there, too."""
-    users: dict[int, list[Node]] = defaultdict(list)
-    for node in nodes:
-        for i in node.inputs:
-            users[i].append(node)
+    users = readers_of(nodes)
     for position, node in reversed(list(enumerate(nodes))):
         places = {u.place for u in users[position]}
         if node.place == LLVM or len(places) != 1 or (place := places.pop()) in (LLVM, XLA):

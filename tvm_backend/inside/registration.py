@@ -14,9 +14,8 @@ import tvm_ffi
 
 from archloom.oracle import errors
 from archloom.oracle.errors import TargetError
+from archloom.tvm_backend.inside.stubs import CALL
 from archloom.tvm_backend.targets import registry
-
-HOST = "archloom_host"
 
 _announced: set[str] = set()
 _patterns: set[str] = set()
@@ -28,8 +27,8 @@ def autoload() -> None:
         return
     for error in (*_subclasses(errors.ArchloomError), KeyboardInterrupt):
         tvm_ffi.register_error(error.__name__, error)  # they cross C++ as what they are
-    tvm_ffi.register_global_func("archloom.call", _call, override=True)
-    for name in (HOST, *registry.names()):
+    tvm_ffi.register_global_func(CALL, _call, override=True)
+    for name in (registry.HOST, *registry.names()):
         if not _has_codegen(name):  # else it is refused when the target is asked for
             announce(name)
     registry.listen(announce)
@@ -47,7 +46,7 @@ def announce(name: str) -> None:
         def generate(functions: Sequence[Any], options: Any, constant_names: Any) -> list[Any]:
             from archloom.tvm_backend.inside import codegen
 
-            return codegen.generate(name, list(functions), dict(options or {}), constant_names)
+            return codegen.generate(name, list(functions), dict(options or {}))
 
         tvm_ffi.register_global_func(f"relax.ext.{name}", generate, override=True)
     if _patterns:
@@ -66,7 +65,7 @@ def _call(*arguments: Any) -> Any:
     """The first call of a library's function: from then on its own takes the place of this one."""
     from archloom.tvm_backend.inside import running
 
-    tvm_ffi.register_global_func("archloom.call", running.call, override=True)
+    tvm_ffi.register_global_func(CALL, running.call, override=True)
     return running.call(*arguments)
 
 

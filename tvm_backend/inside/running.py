@@ -21,15 +21,12 @@ from tvm import relax
 from archloom.oracle.errors import ArchloomError, ArtifactError
 from archloom.oracle.xla.executables import borrowed
 from archloom.tvm_backend.artifact import files as artifact_files
-from archloom.tvm_backend.dynamic.network import DynamicNetwork
+from archloom.tvm_backend.dynamic.network import KEPT, DynamicNetwork
 from archloom.tvm_backend.executable import CompiledNetwork, open_packed
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.sources.dynamic import load_dynamic
 from archloom.tvm_backend.sources.source import Source
 from archloom.tvm_backend.targets.choice import Chosen, choose, named_options
-
-KEPT = 16
-"""For how many extents a region is kept compiled; the one that was not called for longest goes first."""
 
 _OF_NUMPY = frozenset("biuf")
 """Kinds of types that NumPy has by itself."""

@@ -106,6 +106,11 @@ def modules(key: str, codegen: str, symbols: Sequence[str], data: bytes) -> list
     return [calls]
 
 
+KINDS = ("", ".parts", ".open")
+"""What a code generator's functions are, behind its name: of composite functions, parts of a network as it was
+imported, and such parts with open extents. Each kind has an artifact of its own."""
+
+
 def contents(codegen: str) -> str:
     """The function of a library that says which artifact it has of a code generator."""
     return f"archloom_contents_of_{codegen}"

@@ -76,7 +76,7 @@ def _placed(module: ir.IRModule, main: ir.Function, owners: Mapping[str, str], t
         on_host |= elsewhere
 
 
-def _readers(nodes: list[Node]) -> dict[int, list[Node]]:
+def readers_of(nodes: list[Node]) -> dict[int, list[Node]]:
     """For each binding by number those that read it."""
     readers: dict[int, list[Node]] = defaultdict(list)
     for node in nodes:
@@ -123,7 +123,7 @@ def _nodes(
 def _absorb_relayouts(nodes: list[Node], place: Place, module: ir.IRModule, on_host: Container[int]) -> None:
     """A reshape between composites of ``place`` costs nothing there: the same bytes are read under another shape. So it
     is with heads that are put before the length, or behind it, where a product of batches reads or makes them."""
-    users = _readers(nodes)
+    users = readers_of(nodes)
 
     def swapped(position: int, node: Node) -> bool:
         """Whether products of batches read the transposed tensor, or one has made it for that alone."""
@@ -183,7 +183,7 @@ def level_of_each(nodes: list[Node]) -> None:
 def _join_parameters(nodes: list[Node]) -> None:
     """What only depends on constants (a dequantized weight) goes to the level of the first that reads it, if its place
     is the same: operators are recognized together with their parameters."""
-    users = _readers(nodes)
+    users = readers_of(nodes)
     fixed: list[bool] = []
     for node in nodes:
         fixed.append(not node.reads_parameters and all(fixed[i] for i in node.inputs))

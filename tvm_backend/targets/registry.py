@@ -46,7 +46,9 @@ BUILT_IN = {
     "wormhole": "archloom.uma_targets.cores.target:Wormhole",
 }
 
-RESERVED = frozenset({"host", "llvm", "xla", "archloom_host"})
+HOST = "archloom_host"
+"""Who runs the host in TVM: ``relax.ext.archloom_host``."""
+RESERVED = frozenset({"host", "llvm", "xla", HOST})
 """Names of those who run what no target takes."""
 
 _lock = threading.RLock()
