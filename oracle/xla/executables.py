@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from archloom.oracle import native
 from archloom.oracle.late_jax import jax
 from archloom.oracle.xla.lowering.bytes_product import processor
 
@@ -77,6 +78,7 @@ def load(data: bytes) -> Executable | Unloadable:
     try:
         from jax._src.lib import xla_client
 
+        native.register_for(data)
         devices = jax.devices()[:1]
         loaded = devices[0].client.deserialize_executable(
             data, executable_devices=xla_client.DeviceList(tuple(devices)))

@@ -7,12 +7,14 @@ matter; of floats each product is rounded, and each sum, in the order of the con
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from archloom.oracle import native
 from archloom.oracle.late_jax import jnp, lax
+from archloom.oracle.native import Rounding
 from archloom.oracle.resolved import Dim, Shaped, TensorType
 from archloom.oracle.taidl.operators import base, carriers, numbers
 from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, integer, integers, ints
@@ -86,21 +88,45 @@ def jax_product(left: Any, right: Any, types: Sequence[str], dtype: str) -> Any:
     return carriers.element(lax.dot_general(left, right, dims, preferred_element_type=wide), dtype)
 
 
-def ordered(left: Any, right: Any, dtype: str) -> Any:
-    """[..., m, k] x [..., k, n], carriers of one floating-point type, added up in the order of k."""
-    left, right = carriers.value(left, dtype), carriers.value(right, dtype)
+def ordered(left: Any, right: Any, dtype: str, *, exact: bool = False) -> Any:
+    """[..., m, k] x [..., k, n], carriers of one floating-point type, added up in the order of k.
 
+    ``exact`` says that no product of two of the elements is rounded in this type.
+    """
+    left, right = carriers.value(left, dtype), carriers.value(right, dtype)
+    start = jnp.asarray(-0.0, left.dtype)  # the first product is added to it as it is
+    return carriers.element(chain(left, right, start, dtype, "fused_flush" if exact else "each"), dtype)
+
+
+def chain(left: Any, right: Any, start: Any, dtype: str, rounding: Rounding) -> Any:
+    """``start`` [..., m, n], or one number, with the products of [..., m, k] and [..., k, n] added in the order of k.
+
+    All are numbers of one floating-point type; fused operations are those of f32.
+    """
+    if dtype == "f32" and native.possible():
+        return native.chain(left, right, start, rounding)
+    step = _each_step(dtype) if rounding == "each" else _fused_step(flush=rounding == "fused_flush")
+
+    def body(i: Any, total: Any) -> Any:
+        a = lax.dynamic_slice_in_dim(left, i, 1, left.ndim - 1)
+        return step(a, lax.dynamic_slice_in_dim(right, i, 1, right.ndim - 2), total)
+
+    return lax.fori_loop(0, left.shape[-1], body, jnp.broadcast_to(start, (*left.shape[:-1], right.shape[-1])))
+
+
+Step: TypeAlias = Callable[[Any, Any, Any], Any]
+"""A sum and what is added to it, made of two factors."""
+
+
+def _each_step(dtype: str) -> Step:
     def rounded(v: Any) -> Any:
         return carriers.value(carriers.element(v, dtype), dtype) if element_type(dtype).bits < 32 else v
 
-    def term(i: Any) -> Any:
-        a = lax.dynamic_slice_in_dim(left, i, 1, left.ndim - 1)
-        return rounded(carriers.multiply(a, lax.dynamic_slice_in_dim(right, i, 1, right.ndim - 2)))
+    return lambda a, b, total: rounded(carriers.add(total, rounded(carriers.multiply(a, b))))
 
-    def body(i: Any, total: Any) -> Any:
-        return rounded(carriers.add(total, term(i)))
 
-    return carriers.element(lax.fori_loop(1, left.shape[-1], body, term(0)), dtype)
+def _fused_step(*, flush: bool) -> Step:
+    return lambda a, b, total: carriers.fma(a, b, total, flush=flush)
 
 
 # --- dot_general --------------------------------------------------------------------------------------------------
@@ -139,8 +165,8 @@ def _dot(lib: Any, result: TensorType, x: Sequence[Any], a: Values, types: Seque
         multiply = product if lib is numbers else jax_product
         return multiply(left, right, types, result.dtype).reshape(result.shape)
     left, right = (converted(lib, v, t, "f32") for v, t in zip((left, right), types, strict=True))
-    chain = _fused if lib is numbers else _jax_fused
-    return chain(left, right, flush=a["subnormals"] == "flush").reshape(result.shape)
+    multiply = _fused if lib is numbers else _jax_fused
+    return multiply(left, right, flush=a["subnormals"] == "flush").reshape(result.shape)
 
 
 def _fused(left: Array, right: Array, *, flush: bool) -> Array:
@@ -152,11 +178,7 @@ def _fused(left: Array, right: Array, *, flush: bool) -> Array:
 
 
 def _jax_fused(left: Any, right: Any, *, flush: bool) -> Any:
-    def body(i: Any, total: Any) -> Any:
-        a = lax.dynamic_slice_in_dim(left, i, 1, left.ndim - 1)
-        return carriers.fma(a, lax.dynamic_slice_in_dim(right, i, 1, right.ndim - 2), total, flush=flush)
-
-    return lax.fori_loop(0, left.shape[-1], body, jnp.zeros((*left.shape[:-1], right.shape[-1]), jnp.float32))
+    return chain(left, right, jnp.zeros((), jnp.float32), "f32", "fused_flush" if flush else "fused_keep")
 
 
 def _as_matrices(x: Any, batch: Sequence[int], contracting: Sequence[int], *, contracting_last: bool) -> Any:

@@ -9,17 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from archloom.oracle import native
 from archloom.oracle.affine import Affine
 from archloom.oracle.late_jax import jnp, lax
+from archloom.oracle.native import Rounding
+from archloom.oracle.taidl.operators.contraction import chain
 from archloom.oracle.xla.lowering.ops import elementwise
 from archloom.oracle.xla.lowering.views import Spread, Spreading, extent
 from archloom.oracle.xla.notation import expr
 from archloom.oracle.xla.notation.constraints import Cases
 from archloom.oracle.xla.notation.expr import Expr, Fold, Map, Ranges, Switch
 
-UNROLLED = 2
+UNROLLED = 8
 """Up to how many steps a chain is written out."""
 
 Step = Callable[[Any, Any], Any]
@@ -32,6 +35,11 @@ def fold(lowering: Spreading, e: Fold, ranges: Ranges) -> Spread:
     names = tuple(n for n, (low, high) in ranges.items() if n in mine and low != high)
     inner = {**ranges, **e.bound_ranges(ranges)}
     shape, steps = tuple(extent(ranges[n]) for n in names), math.prod(x for _, x in e.variables)
+    added = _added(e.body)
+    if added is not None and native.possible():
+        made = _as_product(lowering, e, added, names, inner)
+        if made is not None:
+            return made
     lowering.record.operations.append(f"chain of {steps} over {math.prod(shape)}")
     step = _step(lowering, e, e.body, names, inner)
     start = jnp.broadcast_to(lowering.spread(e.start, ranges).expand(names), shape)
@@ -46,17 +54,114 @@ def fold(lowering: Spreading, e: Fold, ranges: Ranges) -> Spread:
     return Spread(lax.fori_loop(0, steps, body, start), names)
 
 
+class Added(NamedTuple):
+    """What each step of a chain of f32 adds to the value so far: a product, and how it is rounded."""
+
+    a: Expr
+    b: Expr
+    rounding: Rounding
+
+
+def _added(body: Expr) -> Added | None:
+    """The two factors that a step multiplies and adds; None where it does something else."""
+    if not isinstance(body, Map) or body.dtype != "f32":
+        return None
+    if body.opcode == "fma":
+        a, b, last = body.operands
+        kept = dict(body.attributes).get("subnormals") == "keep"
+        found, total = Added(a, b, "fused_keep" if kept else "fused_flush"), last
+    elif body.opcode == "add":
+        total, product = sorted(body.operands, key=lambda o: not isinstance(o, expr.Carry))
+        if not isinstance(product, Map) or product.opcode != "multiply":
+            return None
+        found = Added(*product.operands, "each")
+    else:
+        return None
+    return found if isinstance(total, expr.Carry) and not any(expr.carries(o) for o in found[:2]) else None
+
+
+def _as_product(
+    lowering: Spreading, e: Fold, added: Added, names: tuple[str, ...], ranges: Ranges
+) -> Spread | None:
+    """The chain as a product of matrices, one for each value of what both factors depend on.
+
+    None where no variable is the second factor's alone: machine code takes a row of columns at once.
+    """
+    own = tuple(n for n, _ in e.variables)
+    sides = [lowering.spread(o, ranges) for o in (added.a, added.b)]
+    if not any(n in sides[1].names and n not in sides[0].names for n in names):
+        sides.reverse()
+    first, second = sides
+    columns = tuple(n for n in names if n in second.names and n not in first.names)
+    batch = tuple(n for n in names if n in second.names and n in first.names)
+    rows = tuple(n for n in names if n not in second.names)
+    if not columns:
+        return None
+    size = {n: extent(ranges[n]) for n in (*names, *own)}
+    b, m, n, k = (math.prod(size[v] for v in part) for part in (batch, rows, columns, own))
+    lowering.record.operations.append(f"chain of {k} over {b * m * n}")
+
+    def matrices(side: Spread, *parts: tuple[str, ...]) -> Any:
+        axes = (*batch, *parts[0], *parts[1])
+        array = jnp.broadcast_to(side.expand(axes), tuple(size[v] for v in axes))
+        return array.reshape(b, *(math.prod(size[v] for v in part) for part in parts))
+
+    begin = lowering.spread(e.start, {v: r for v, r in ranges.items() if v not in own})
+    start = matrices(begin, rows, columns) if begin.names else begin.array.reshape(())
+    made = chain(matrices(first, rows, own), matrices(second, own, columns), start, e.dtype, added.rounding)
+    axes = (*batch, *rows, *columns)
+    return Spread(made.reshape(tuple(size[v] for v in axes)), axes)
+
+
 def one_chain(e: Switch) -> Expr | None:
-    """The cases as one chain of operations on distinctions, where they are chains of the same operations."""
+    """The cases as one chain of operations on distinctions, where they are chains of the same operations.
+
+    Chains that machine code computes are joined where they share a factor, which stays a matrix then.
+    """
     if not all(_chained(body) for _, _, body in e.cases):
         return None
+    if native.possible() and all(_of_products(body) for _, _, body in e.cases):
+        return _joined(e)
     found = _merged(e.form, e.cases)
     return None if isinstance(found, Switch) else found
+
+
+def _joined(e: Switch) -> Expr | None:
+    """Chains of products with neighbours that share a factor made one; None where no two do."""
+    groups: list[list[tuple[int, int, Expr]]] = []
+    for case in e.cases:
+        if groups and _share_a_factor(groups[-1][-1][2], case[2]):
+            groups[-1].append(case)
+        else:
+            groups.append([case])
+    if len(groups) == len(e.cases):
+        return None
+    cases = tuple((g[0][0], g[-1][1], g[0][2] if len(g) == 1 else _merged(e.form, tuple(g))) for g in groups)
+    if any(body is None for _, _, body in cases):
+        return None
+    return cases[0][2] if len(cases) == 1 else replace(e, cases=cases)
+
+
+def _share_a_factor(a: Expr, b: Expr) -> bool:
+    """Whether two chains of products, or those in the same operations, have a factor in common, each pair of them."""
+    if isinstance(a, Fold) and isinstance(b, Fold):
+        left, right = _added(a.body), _added(b.body)
+        return bool(left and right and (left.a == right.a or left.b == right.b))
+    return isinstance(a, Map) and isinstance(b, Map) and len(a.operands) == len(b.operands) and all(
+        _share_a_factor(x, y) for x, y in zip(a.operands, b.operands, strict=True) if _chained(x) or _chained(y))
 
 
 @expr.once
 def _chained(e: Expr) -> bool:
     return isinstance(e, Fold) or (isinstance(e, Map) and any(_chained(o) for o in e.operands))
+
+
+@expr.once
+def _of_products(e: Expr) -> bool:
+    """Whether each of the chains in operations adds up products."""
+    if isinstance(e, Fold):
+        return _added(e.body) is not None
+    return isinstance(e, Map) and all(_of_products(o) for o in e.operands if _chained(o))
 
 
 def _merged(form: Affine, cases: Cases) -> Expr | None:

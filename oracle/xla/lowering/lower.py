@@ -291,13 +291,14 @@ class Lowering:
             return self._plain_sum(e, ranges)
         size = {n: extent(ranges[n]) for n in order}
         sizes = [tuple(size[n] for n in names) for names in (batch, alone[0], alone[1], summed)]
-        result = self._product(sides, batch, alone, summed, sizes, e.dtype)
+        exact = e.dtype == "f32" and all(_widened(o) for o in (a, b))
+        result = self._product(sides, batch, alone, summed, sizes, e.dtype, exact=exact)
         names = (*batch, *alone[0], *alone[1])
         return Spread(result.reshape(*sizes[0], *sizes[1], *sizes[2]), names)
 
     def _product(
         self, sides: list[Spread], batch: tuple[str, ...], alone: list[tuple[str, ...]], summed: tuple[str, ...],
-        sizes: list[tuple[int, ...]], dtype: str,
+        sizes: list[tuple[int, ...]], dtype: str, *, exact: bool,
     ) -> Any:
         m, n, k = (math.prod(s) for s in (sizes[1], sizes[2], sizes[3]))
         left, right = (s.array for s in sides)
@@ -326,7 +327,7 @@ class Lowering:
             unsigned = "uint8" in (left.dtype, right.dtype) and carrier.itemsize > 1
             return element(_signed_product(left, right, multiply) if unsigned else multiply(left, right), dtype)
         if not self.reassociate:
-            return ordered(left, right, dtype)
+            return ordered(left, right, dtype, exact=exact)
         left, right = value(left, dtype), value(right, dtype)
         carrier = left.dtype
         return element(multiply(left, right), dtype)
@@ -411,6 +412,11 @@ def _renamed(e: Expr, form: Affine, axis: str) -> Expr | None:
 def _narrow(e: Expr) -> bool:
     """Whether the value is a byte that was only widened."""
     return isinstance(e, Map) and e.opcode == "convert" and e.operands[0].dtype in ("i8", "u8") and e.dtype == "i32"
+
+
+def _widened(e: Expr) -> bool:
+    """Whether the value is an f16 that was only widened: f32 holds each product of two, none of them subnormal."""
+    return isinstance(e, Map) and e.opcode == "convert" and e.operands[0].dtype == "f16"
 
 
 def _stride(e: Expr, name: str) -> int:

@@ -1,0 +1,92 @@
+"""Chains of products and sums as functions of JAX, by machine code.
+
+An element of the result is ``((c + a0 * b0) + a1 * b1) + ...``, each product and each sum rounded to f32, or each
+product and sum at once.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from itertools import pairwise
+from typing import Any, Literal, TypeAlias
+
+from archloom.oracle.late_jax import jax, jnp
+from archloom.oracle.native import library
+
+Rounding: TypeAlias = Literal["each", "fused_flush", "fused_keep"]
+"""Products and sums are rounded each, subnormal numbers being zeros; or at once, with subnormal numbers as zeros or
+kept."""
+
+SHARED = 1 << 24
+"""From how many products on cores share them: some milliseconds on one."""
+
+SHARE = 48
+"""The fewest rows for a core: for fewer, copying ``b`` takes as long as its products."""
+
+_portable: ContextVar[bool] = ContextVar("portable", default=False)
+
+
+@contextmanager
+def portable() -> Iterator[None]:
+    """What is traced within is for other machines, too: StableHLO alone."""
+    before = _portable.set(True)
+    try:
+        yield
+    finally:
+        _portable.reset(before)
+
+
+def possible() -> bool:
+    """Whether :func:`chain` may be called: by the processor, JAX's default device, and what the trace is for."""
+    return not _portable.get() and library.possible()
+
+
+def chain(a: Any, b: Any, c: Any, rounding: Rounding) -> Any:
+    """``c`` [..., m, n] with the products of ``a`` [..., m, k] and ``b`` [..., k, n] added in the order of k; all f32.
+
+    ``c`` may be one number for all elements.
+    """
+    shape = (*a.shape[:-1], b.shape[-1])
+    if math.prod(shape) == 0 or a.shape[-1] == 0:
+        return jnp.broadcast_to(c, shape)
+    name = f"{library.PREFIX}{rounding}"
+    library.register(name)
+    return _batchable(name)(a, b, c)
+
+
+@cache
+def _batchable(name: str) -> Callable[[Any, Any, Any], Any]:
+    """A handler as a function of JAX; a batch by ``jax.vmap`` is one more leading axis."""
+    batchable = jax.custom_batching.custom_vmap(lambda a, b, c: _shared(name, a, b, c))
+
+    @batchable.def_vmap
+    def _(size: int, batched: Sequence[bool], *operands: Any) -> tuple[Any, bool]:
+        a, b, c = (x if has or not x.ndim else jnp.broadcast_to(x, (size, *x.shape))
+                   for x, has in zip(operands, batched, strict=True))
+        if c.ndim == 1:  # a number for each product of the batch
+            c = jnp.broadcast_to(c.reshape(size, *(1,) * (a.ndim - 1)), (*a.shape[:-1], b.shape[-1]))
+        return batchable(a, b, c), True
+
+    return batchable  # type: ignore[no-any-return]
+
+
+def _shared(name: str, a: Any, b: Any, c: Any) -> Any:
+    """The sums; of much work, a part of the rows on each core."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    rows = a.shape[-2]
+    parts = min(cores, rows // SHARE) if a.size * b.shape[-1] >= SHARED else 1
+    if parts < 2:
+        return _call(name, a, b, c)
+    bounds = [rows * i // parts for i in range(parts + 1)]
+    return jnp.concatenate([_call(name, a[..., low:high, :], b, c[..., low:high, :] if c.ndim else c)
+                            for low, high in pairwise(bounds)], -2)
+
+
+def _call(name: str, a: Any, b: Any, c: Any) -> Any:
+    sums = jax.ShapeDtypeStruct((*a.shape[:-1], b.shape[-1]), jnp.float32)
+    return jax.ffi.ffi_call(name, sums, input_output_aliases={2: 0} if c.ndim else None)(a, b, c)

@@ -1,0 +1,299 @@
+"""The LLVM code of chains of products: ``c[i, j] = c[i, j] + a[i, k] * b[k, j]`` for one k after the other.
+
+A block of :data:`ROWS` rows and :data:`VECTORS` vectors of columns stays in registers from the first k to the last, so
+that each element's sum is made in the order of k, whatever the order of the blocks. In strict LLVM code a product and
+a sum are two roundings, and ``llvm.fma`` is one; XLA's code generator for the CPU fuses the former as it likes, and has
+no word for the latter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+ROWS, VECTORS, LANES = 6, 2, 16
+"""A block: 12 vectors of sums, 2 of ``b`` and one factor fill half of the 32 registers of AVX-512."""
+
+WIDTH = VECTORS * LANES
+"""Columns of a block; of the last one in a row those beyond the matrix are masked."""
+
+VECTOR, MASK = f"<{LANES} x float>", f"<{LANES} x i1>"
+
+PACKED = 4 * ROWS
+"""From how many rows on a panel of ``b`` is copied into one piece first: each of its lines then lies beside the next, and
+not a row of ``b`` away from it, which costs more than the copy when it is read that often."""
+
+
+def module(*, fused: bool, symbol: str, control: tuple[int, int]) -> str:
+    """A module with ``symbol``, a handler of XLA's foreign function interface (version 0 of its C API).
+
+    Its arguments are f32 arrays ``a [..., m, k]``, ``b [..., k, n]`` and the sums to begin with, in row-major order with
+    equal leading axes. The sums are one number, or ``[..., m, n]`` where the result lies. ``fused`` rounds once for each
+    product that is added.
+    ``control``: bits of MXCSR to clear and to set while it runs (how subnormal numbers are taken).
+    """
+    parts = [*_declarations(), *_block(ROWS, fused), *_block(1, fused), *_pack(), _PANELS, _BATCH,
+             _HANDLER.format(symbol=symbol, clear=~control[0], set=control[1])]
+    return "\n".join(parts)
+
+
+def _declarations() -> Iterator[str]:
+    yield f"declare {VECTOR} @llvm.fma.v{LANES}f32({VECTOR}, {VECTOR}, {VECTOR})"
+    yield f"declare {VECTOR} @llvm.masked.load.v{LANES}f32.p0(ptr, i32, {MASK}, {VECTOR})"
+    yield f"declare void @llvm.masked.store.v{LANES}f32.p0({VECTOR}, ptr, i32, {MASK})"
+    yield "declare void @llvm.x86.sse.stmxcsr(ptr)"
+    yield "declare void @llvm.x86.sse.ldmxcsr(ptr)"
+    yield "declare i64 @llvm.umin.i64(i64, i64)"
+    yield "declare ptr @malloc(i64)\ndeclare void @free(ptr)"
+
+
+def _block(rows: int, fused: bool) -> Iterator[str]:
+    """``@block<rows>``: that many rows of a panel of columns, of which ``%width`` count; k is at least 1.
+
+    The lines of the panel of ``b`` lie ``%line`` elements apart.
+    """
+    cells = [(r, v) for r in range(rows) for v in range(VECTORS)]
+    yield f"define internal void @block{rows}({_POINTERS}, i64 %k, i64 %n, i64 %width, i64 %line) {{\nentry:"
+    yield from _masks()
+    yield f"  %one = load float, ptr %start\n{_splat('%one', 'float', 'uniform')}"
+    for r in range(rows):
+        yield f"  %row{r} = mul i64 %n, {r}\n  %arow{r} = mul i64 %k, {r}"
+        yield f"  %a{r} = getelementptr float, ptr %a, i64 %arow{r}"
+    for r, v in cells:
+        yield f"  %at{r}.{v} = add i64 %row{r}, {v * LANES}"
+        yield f"  %c{r}.{v} = getelementptr float, ptr %c, i64 %at{r}.{v}"
+    yield "  %whole = icmp eq ptr %start, %sums\n  br i1 %whole, label %before, label %steps\nbefore:"
+    for r, v in cells:
+        yield f"  %given{r}.{v} = {_load(f'%c{r}.{v}', v)}"
+    yield "  br label %steps\nsteps:"
+    for r, v in cells:
+        yield f"  %start{r}.{v} = phi {VECTOR} [%uniform, %entry], [%given{r}.{v}, %before]"
+    yield "  br label %step\nstep:\n  %i = phi i64 [0, %steps], [%next, %step]"
+    for r, v in cells:
+        yield f"  %sum{r}.{v} = phi {VECTOR} [%start{r}.{v}, %steps], [%new{r}.{v}, %step]"
+    yield "  %first = mul i64 %i, %line"
+    for v in range(VECTORS):
+        yield f"  %column{v} = add i64 %first, {v * LANES}\n  %bp{v} = getelementptr float, ptr %b, i64 %column{v}"
+        yield f"  %b{v} = {_load(f'%bp{v}', v)}"
+    for r in range(rows):
+        yield f"  %ap{r} = getelementptr float, ptr %a{r}, i64 %i\n  %as{r} = load float, ptr %ap{r}"
+        yield _splat(f"%as{r}", "float", f"factor{r}")
+    for r, v in cells:
+        yield _added(f"{r}.{v}", f"%factor{r}", f"%b{v}", fused)
+    yield "  %next = add i64 %i, 1\n  %more = icmp ult i64 %next, %k\n  br i1 %more, label %step, label %done\ndone:"
+    for r, v in cells:
+        yield (f"  call void @llvm.masked.store.v{LANES}f32.p0({VECTOR} %new{r}.{v}, ptr %c{r}.{v}, i32 4, "
+               f"{MASK} %mask{v})")
+    yield "  ret void\n}"
+
+
+_POINTERS = "ptr %a, ptr %b, ptr %c, ptr %start, ptr %sums"
+"""The operands and the result of a block, and the sums to begin with, which lie at ``%sums`` if they are not one
+number."""
+
+
+def _masks() -> Iterator[str]:
+    yield f"  %count = trunc i64 %width to i32\n{_splat('%count', 'i32', 'columns')}"
+    for v in range(VECTORS):
+        numbers = ", ".join(f"i32 {v * LANES + lane}" for lane in range(LANES))
+        yield f"  %mask{v} = icmp ult <{LANES} x i32> <{numbers}>, %columns"
+
+
+def _pack() -> Iterator[str]:
+    """``@pack``: k lines of a panel of ``b``, one beside the other; columns beyond the matrix are 0."""
+    yield "define internal void @pack(ptr %b, ptr %to, i64 %k, i64 %n, i64 %width) {\nentry:"
+    yield from _masks()
+    yield "  br label %step\nstep:\n  %i = phi i64 [0, %entry], [%next, %step]"
+    yield f"  %from = mul i64 %i, %n\n  %into = mul i64 %i, {WIDTH}"
+    for v in range(VECTORS):
+        yield f"  %at{v} = add i64 %from, {v * LANES}\n  %bp{v} = getelementptr float, ptr %b, i64 %at{v}"
+        yield f"  %lines{v} = add i64 %into, {v * LANES}\n  %tp{v} = getelementptr float, ptr %to, i64 %lines{v}"
+        yield f"  %b{v} = {_load(f'%bp{v}', v)}\n  store {VECTOR} %b{v}, ptr %tp{v}, align 4"
+    yield "  %next = add i64 %i, 1\n  %more = icmp ult i64 %next, %k\n  br i1 %more, label %step, label %done"
+    yield "done:\n  ret void\n}"
+
+
+def _splat(scalar: str, kind: str, name: str) -> str:
+    vector = f"<{LANES} x {kind}>"
+    return (f"  %{name}.0 = insertelement {vector} poison, {kind} {scalar}, i64 0\n"
+            f"  %{name} = shufflevector {vector} %{name}.0, {vector} poison, <{LANES} x i32> zeroinitializer")
+
+
+def _load(pointer: str, vector: int) -> str:
+    return (f"call {VECTOR} @llvm.masked.load.v{LANES}f32.p0(ptr {pointer}, i32 4, {MASK} %mask{vector}, "
+            f"{VECTOR} zeroinitializer)")
+
+
+def _added(cell: str, a: str, b: str, fused: bool) -> str:
+    if fused:
+        return f"  %new{cell} = call {VECTOR} @llvm.fma.v{LANES}f32({VECTOR} {a}, {VECTOR} {b}, {VECTOR} %sum{cell})"
+    return (f"  %product{cell} = fmul {VECTOR} {a}, {b}\n"
+            f"  %new{cell} = fadd {VECTOR} %sum{cell}, %product{cell}")
+
+
+_ROW = "ptr %ap, ptr %bp, ptr %crow, ptr %start, ptr %sums, i64 %k, i64 %n, i64 %width, i64 %line"
+
+_PANELS = f"""
+; one product of matrices: panels of columns, in each of them blocks of rows
+define internal void @panels({_POINTERS}, i64 %m, i64 %k, i64 %n) {{
+entry:
+  %left = urem i64 %m, {ROWS}
+  %blocked = sub i64 %m, %left
+  %packs = icmp uge i64 %m, {PACKED}
+  br i1 %packs, label %allocate, label %panels
+allocate:
+  %bytes = mul i64 %k, {WIDTH * 4}
+  %memory = call ptr @malloc(i64 %bytes)
+  br label %panels
+panels:
+  %piece = phi ptr [null, %entry], [%memory, %allocate]
+  %direct = icmp eq ptr %piece, null
+  %line = select i1 %direct, i64 %n, i64 {WIDTH}
+  br label %panel
+panel:
+  %j = phi i64 [0, %panels], [%j1, %next]
+  %rest = sub i64 %n, %j
+  %width = call i64 @llvm.umin.i64(i64 %rest, i64 {WIDTH})
+  %lies = getelementptr float, ptr %b, i64 %j
+  %cp = getelementptr float, ptr %c, i64 %j
+  %bp = select i1 %direct, ptr %lies, ptr %piece
+  br i1 %direct, label %row, label %copy
+copy:
+  call void @pack(ptr %lies, ptr %piece, i64 %k, i64 %n, i64 %width)
+  br label %row
+row:
+  %r = phi i64 [0, %panel], [0, %copy], [%r1, %block], [%r2, %single]
+  %end = icmp uge i64 %r, %m
+  br i1 %end, label %next, label %choose
+choose:
+  %ao = mul i64 %r, %k
+  %ap = getelementptr float, ptr %a, i64 %ao
+  %co = mul i64 %r, %n
+  %crow = getelementptr float, ptr %cp, i64 %co
+  %whole = icmp ult i64 %r, %blocked
+  br i1 %whole, label %block, label %single
+block:
+  call void @block{ROWS}({_ROW})
+  %r1 = add i64 %r, {ROWS}
+  br label %row
+single:
+  call void @block1({_ROW})
+  %r2 = add i64 %r, 1
+  br label %row
+next:
+  %j1 = add i64 %j, {WIDTH}
+  %more = icmp ult i64 %j1, %n
+  br i1 %more, label %panel, label %done
+done:
+  call void @free(ptr %piece)
+  ret void
+}}
+"""
+
+_BATCH = f"""
+define internal void @batch({_POINTERS}, i64 %count, i64 %m, i64 %k, i64 %n) noinline {{
+entry:
+  %as = mul i64 %m, %k
+  %bs = mul i64 %k, %n
+  %cs = mul i64 %m, %n
+  br label %each
+each:
+  %i = phi i64 [0, %entry], [%i1, %each]
+  %ao = mul i64 %i, %as
+  %bo = mul i64 %i, %bs
+  %co = mul i64 %i, %cs
+  %ap = getelementptr float, ptr %a, i64 %ao
+  %bp = getelementptr float, ptr %b, i64 %bo
+  %cp = getelementptr float, ptr %c, i64 %co
+  call void @panels(ptr %ap, ptr %bp, ptr %cp, ptr %start, ptr %sums, i64 %m, i64 %k, i64 %n)
+  %i1 = add i64 %i, 1
+  %more = icmp ult i64 %i1, %count
+  br i1 %more, label %each, label %done
+done:
+  ret void
+}}
+"""
+
+_HANDLER = """
+; of XLA's C API: a call with an extension asks for the version that the handler is written for
+%Version = type {{ i64, ptr, i32, i32 }}
+%Metadata = type {{ i64, %Version, i32, i64 }}
+%Extension = type {{ i64, i32, ptr, ptr }}
+%List = type {{ i64, ptr, i64, ptr, ptr }}
+%Frame = type {{ i64, ptr, ptr, ptr, i32, %List, %List }}
+%Buffer = type {{ i64, ptr, i32, ptr, i64, ptr }}
+
+define ptr @{symbol}(ptr %frame) {{
+entry:
+  %saved = alloca i32
+  %used = alloca i32
+  %extensions = getelementptr %Frame, ptr %frame, i32 0, i32 1
+  %extension = load ptr, ptr %extensions
+  %called = icmp eq ptr %extension, null
+  br i1 %called, label %run, label %describe
+describe:
+  %where = getelementptr %Extension, ptr %extension, i32 0, i32 3
+  %metadata = load ptr, ptr %where
+  %major = getelementptr %Metadata, ptr %metadata, i32 0, i32 1, i32 2
+  %minor = getelementptr %Metadata, ptr %metadata, i32 0, i32 1, i32 3
+  %traits = getelementptr %Metadata, ptr %metadata, i32 0, i32 2
+  store i32 0, ptr %major
+  store i32 1, ptr %minor
+  store i32 0, ptr %traits
+  ret ptr null
+run:
+  %given = getelementptr %Frame, ptr %frame, i32 0, i32 5, i32 4
+  %arguments = load ptr, ptr %given
+  %bwhere = getelementptr ptr, ptr %arguments, i64 1
+  %swhere = getelementptr ptr, ptr %arguments, i64 2
+  %made = getelementptr %Frame, ptr %frame, i32 0, i32 6, i32 4
+  %results = load ptr, ptr %made
+  %abuffer = load ptr, ptr %arguments
+  %bbuffer = load ptr, ptr %bwhere
+  %sbuffer = load ptr, ptr %swhere
+  %cbuffer = load ptr, ptr %results
+  %apointer = getelementptr %Buffer, ptr %abuffer, i32 0, i32 3
+  %bpointer = getelementptr %Buffer, ptr %bbuffer, i32 0, i32 3
+  %spointer = getelementptr %Buffer, ptr %sbuffer, i32 0, i32 3
+  %cpointer = getelementptr %Buffer, ptr %cbuffer, i32 0, i32 3
+  %a = load ptr, ptr %apointer
+  %b = load ptr, ptr %bpointer
+  %start = load ptr, ptr %spointer
+  %c = load ptr, ptr %cpointer
+  %rankp = getelementptr %Buffer, ptr %abuffer, i32 0, i32 4
+  %rank = load i64, ptr %rankp
+  %adimsp = getelementptr %Buffer, ptr %abuffer, i32 0, i32 5
+  %adims = load ptr, ptr %adimsp
+  %cdimsp = getelementptr %Buffer, ptr %cbuffer, i32 0, i32 5
+  %cdims = load ptr, ptr %cdimsp
+  %last = sub i64 %rank, 1
+  %lead = sub i64 %rank, 2
+  %mp = getelementptr i64, ptr %adims, i64 %lead
+  %kp = getelementptr i64, ptr %adims, i64 %last
+  %np = getelementptr i64, ptr %cdims, i64 %last
+  %m = load i64, ptr %mp
+  %k = load i64, ptr %kp
+  %n = load i64, ptr %np
+  br label %count
+count:
+  %axis = phi i64 [0, %run], [%axis1, %multiply]
+  %batches = phi i64 [1, %run], [%batches1, %multiply]
+  %counted = icmp uge i64 %axis, %lead
+  br i1 %counted, label %compute, label %multiply
+multiply:
+  %dimp = getelementptr i64, ptr %adims, i64 %axis
+  %dim = load i64, ptr %dimp
+  %batches1 = mul i64 %batches, %dim
+  %axis1 = add i64 %axis, 1
+  br label %count
+compute:
+  call void @llvm.x86.sse.stmxcsr(ptr %saved)
+  %before = load i32, ptr %saved
+  %cleared = and i32 %before, {clear}
+  %during = or i32 %cleared, {set}
+  store i32 %during, ptr %used
+  call void @llvm.x86.sse.ldmxcsr(ptr %used)
+  call void @batch(ptr %a, ptr %b, ptr %c, ptr %start, ptr %c, i64 %batches, i64 %m, i64 %k, i64 %n)
+  call void @llvm.x86.sse.ldmxcsr(ptr %saved)
+  ret ptr null
+}}
+"""

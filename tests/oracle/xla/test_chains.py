@@ -1,0 +1,117 @@
+"""Chains of products and sums by machine code: equal to the interpreter's, bit for bit."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import archloom
+from archloom.oracle import native
+from archloom.oracle.kernel.compiled import load_kernel
+from archloom.oracle.native import chains, library
+from archloom.oracle.taidl.operators import contraction, numbers
+from examples.amx_kernels import KERNELS
+from tests.support.examples import examples
+
+pytestmark = pytest.mark.skipif(not native.possible(), reason="JAX runs elsewhere than on an x86 processor with FMA")
+
+ROUNDINGS = ("each", "fused_flush", "fused_keep")
+SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-40, 1.2e-38, 3.4e38, 1.0, -1.0], np.float32)
+
+
+@st.composite
+def operands(draw):
+    """Matrices of sizes around those of blocks, with or without leading axes and numbers at the borders of f32."""
+    m, k, n = (draw(st.sampled_from([1, 2, 5, 6, 7, 13, 24, 31, 32, 33, 49])) for _ in range(3))
+    lead = draw(st.sampled_from([(), (1,), (3,), (2, 2)]))
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    exponents = draw(st.sampled_from([1, 40, 150]))
+    special = draw(st.sampled_from([0.0, 0.0, 0.02]))
+
+    def matrix(*shape):
+        with np.errstate(all="ignore"):
+            made = (random.standard_normal(shape) * 2.0 ** random.uniform(-exponents, exponents, shape)).astype("f")
+        return np.where(random.random(shape) < special, random.choice(SPECIAL, shape), made)
+
+    start = matrix(*lead, m, n) if draw(st.booleans()) else matrix()
+    return matrix(*lead, m, k), matrix(*lead, k, n), start
+
+
+def in_numpy(a, b, c, rounding):
+    """One step after the other, by the interpreter's operators."""
+    total = np.broadcast_to(c, (*a.shape[:-1], b.shape[-1]))
+    for i in range(a.shape[-1]):
+        x, y = a[..., i:i + 1], b[..., i:i + 1, :]
+        if rounding == "each":
+            total = numbers.add(total, numbers.multiply(x, y))
+        else:
+            total = numbers.fma(*np.broadcast_arrays(x, y, total), flush=rounding == "fused_flush")
+    return total
+
+
+def bits(x):
+    """The bits of numbers; a NaN is a NaN."""
+    x = np.asarray(x)
+    return np.where(np.isnan(x), np.float32(np.nan), x).view(np.uint32)
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@examples(12, 400)
+@given(given_operands=operands())
+def test_chains_equal_the_interpreter(given_operands, rounding):
+    a, b, c = given_operands
+    made = jax.jit(lambda *x: contraction.chain(*x, "f32", rounding))(a, b, c)
+    np.testing.assert_array_equal(bits(made), bits(in_numpy(a, b, c, rounding)))
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+def test_cores_share_the_rows_of_large_products(rounding, monkeypatch):
+    monkeypatch.setattr(chains, "SHARED", 1)
+    monkeypatch.setattr(chains.os, "sched_getaffinity", lambda _: range(3), raising=False)
+    random = np.random.default_rng(0)
+    a, b, c = (random.standard_normal(shape).astype("f") for shape in ((2, 150, 20), (2, 20, 40), (2, 150, 40)))
+    lowered = jax.jit(lambda *x: contraction.chain(*x, "f32", rounding)).lower(a, b, c)
+    assert lowered.as_text().count(f"@{library.PREFIX}{rounding}(") == 3
+    np.testing.assert_array_equal(bits(lowered.compile()(a, b, c)), bits(in_numpy(a, b, c, rounding)))
+
+
+def test_chains_in_a_batch_stay_one_call():
+    random = np.random.default_rng(1)
+    a, b = random.standard_normal((4, 7, 9)).astype("f"), random.standard_normal((9, 40)).astype("f")
+    batched = jax.jit(jax.vmap(lambda x: contraction.ordered(x, b, "f32")))
+    assert batched.lower(a).as_text().count(f"@{library.PREFIX}each(") == 1
+    expected = np.stack([in_numpy(x, b, np.float32(-0.0), "each") for x in a])
+    np.testing.assert_array_equal(bits(batched(a)), bits(expected))
+
+
+def test_kernels_for_other_machines_have_no_machine_code():
+    kernel = archloom.isa("amx").wrap(KERNELS["mem_format_prop_avx"](4))
+    random = np.random.default_rng(2)
+    given_arrays = [random.standard_normal(t.shape).astype(t.dtype) for t in kernel.arguments]
+    here = kernel(*given_arrays)
+    assert library.PREFIX in kernel.program.outermost.lower(*given_arrays).as_text()
+    data = kernel.compile().serialize()
+    assert library.PREFIX.encode() not in data
+    np.testing.assert_array_equal(bits(load_kernel(data)(*given_arrays)), bits(here))
+
+
+def test_stored_programs_find_their_machine_code_in_another_process(tmp_path):
+    kernel = archloom.isa("amx").wrap(KERNELS["mem_format_prop_avx"](4))
+    random = np.random.default_rng(3)
+    given_arrays = [random.standard_normal(t.shape).astype(t.dtype) for t in kernel.arguments]
+    (tmp_path / "program").write_bytes(kernel.oracle.stored().serialize())
+    np.savez(tmp_path / "given.npz", *given_arrays, *kernel.oracle.bits[None][:kernel.oracle.bits.size])
+    script = f"""
+import jax, numpy as np
+from archloom.oracle.xla import executables
+program = executables.load(open({str(tmp_path / "program")!r}, "rb").read())
+arrays = np.load({str(tmp_path / "given.npz")!r})
+np.save({str(tmp_path / "made.npy")!r}, program(*map(jax.numpy.asarray, arrays.values()))[0])
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    np.testing.assert_array_equal(bits(np.load(tmp_path / "made.npy")), bits(kernel(*given_arrays)))
