@@ -94,6 +94,7 @@ def test_the_source_distribution_has_what_its_tests_need(distributions: tuple[Pa
     assert {"Makefile", "constraints.txt", "ruff.toml", "CHANGELOG.md", "LICENSE", "README.md"} <= names
 
 
+@pytest.mark.slow
 def test_a_users_own_packages_of_the_same_names_are_left_alone(python: Path, tmp_path: Path) -> None:
     for name in ("models", "oracle"):
         (tmp_path / name).mkdir()

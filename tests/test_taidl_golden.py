@@ -53,6 +53,7 @@ def test_what_differs_and_what_is_not_known_is_told(tmp_path: Path) -> None:
     assert "there is no array 'B', only A, C" in text
 
 
+@pytest.mark.slow
 def test_vectors_of_other_sizes_are_met(tmp_path: Path) -> None:
     """Sizes that were never recorded, off the multiples of anything, against plain NumPy."""
     rng = np.random.default_rng(0)

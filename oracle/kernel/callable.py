@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from archloom.oracle import native
 from archloom.oracle.errors import InputError
 from archloom.oracle.late_jax import jax, jnp
 from archloom.oracle.stream import HbmTensor, check_arrays, check_count
@@ -80,17 +81,19 @@ class JaxProgram:
 
     JAX takes options only for the outermost function, so that ``jitted`` is for calls within traces. ``bits`` are the
     bit patterns of the stream, if it has any: as an argument, they are no constants that XLA could fold, and streams
-    that differ in them alone share one program.
+    that differ in them alone share one program. ``portable`` is the function for any machine, as StableHLO alone.
     """
 
     function: JaxFunction
     jitted: Any
     outermost: Any
+    portable: Any
     bits: tuple[np.ndarray, ...]
 
     @staticmethod
     def of(function: JaxFunction, bits: tuple[np.ndarray, ...]) -> "JaxProgram":
-        return JaxProgram(function, jax.jit(function), jax.jit(function, compiler_options=compiler_options()), bits)
+        return JaxProgram(function, jax.jit(function), jax.jit(function, compiler_options=compiler_options()),
+                          jax.jit(native.portable()(function)), bits)
 
     def call(self) -> "Call":
         """The function of the arguments alone, for arrays and for tracers."""

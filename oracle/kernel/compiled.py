@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from archloom.oracle import native
 from archloom.oracle.errors import ArtifactError, InputError, suggest
 from archloom.oracle.kernel.callable import Call, JaxProgram, KernelFunction
 from archloom.oracle.late_jax import jax
@@ -83,10 +82,7 @@ class CompiledKernel(KernelFunction):
                                  f"{suggest(str(name), list(PLATFORMS))}")
         program = self._whole.program
         try:
-            # a function of its own: what is traced already may have machine code
-            exported = jax.export.export(jax.jit(lambda *given: program.function(*given)), platforms=platforms)
-            with native.portable():
-                made = exported(*shapes(self.arguments), *program.bits)
+            made = jax.export.export(program.portable, platforms=platforms)(*shapes(self.arguments), *program.bits)
             body = bytes(made.serialize())
         except (NotImplementedError, ValueError) as error:
             raise InputError(f"kernel {self.name} cannot be serialized (a custom_call of a function in Python cannot, "

@@ -104,7 +104,7 @@ class Kernel(Compilable):
     def _program(self, oracle: Oracle) -> JaxProgram:
         program, bits = oracle.program, (oracle.bits,) if oracle.bits.size else ()
         if not any(jnp.issubdtype(dtype, jnp.floating) for _, dtype in self._spec):
-            return JaxProgram(program.function, program.jitted, program.outermost, bits)
+            return JaxProgram(program.function, program.jitted, program.outermost, program.portable, bits)
         return JaxProgram.of(_without_derivative(program.function, self.name), bits)
 
     @cached_property

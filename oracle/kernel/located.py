@@ -37,18 +37,20 @@ def resolve_rolled(isa: Isa, stream: Stream, sites: tuple[Site, ...]) -> Resolve
 def compiled(
     isa: Isa, stream: Stream, resolved: ResolvedStream, *, reassociate: bool = False, raising: bool = True
 ) -> Oracle:
-    """The oracle of ``resolved``; where that stays loops, of ``stream`` with even pairs as loops, if that is raised."""
+    """The oracle of ``resolved``; where that stays loops, of ``stream`` with even pairs as loops or as it is written, if
+    one of them is raised.
+    """
     made = compile_resolved(resolved, reassociate=reassociate, raising=raising)
     if made.raised or not raising or size(stream.body) > _PAIRED:
         return made
-    paired = roll(stream, 2)
-    if paired is stream:
-        return made
-    try:
-        other = compile_resolved(resolve(paired, isa), reassociate=reassociate)
-    except StreamError:
-        return made
-    return other if other.raised else made
+    for other in (roll(stream, 2), stream):
+        try:
+            found = compile_resolved(resolve(other, isa), reassociate=reassociate)
+        except StreamError:
+            continue
+        if found.raised:
+            return found
+    return made
 
 
 @contextmanager

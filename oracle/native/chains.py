@@ -46,47 +46,54 @@ def possible() -> bool:
     return not _portable.get() and library.possible()
 
 
-def chain(a: Any, b: Any, c: Any, rounding: Rounding) -> Any:
+def chain(a: Any, b: Any, c: Any, rounding: Rounding, *, parts: bool = False) -> Any:
     """``c`` [..., m, n] with the products of ``a`` [..., m, k] and ``b`` [..., k, n] added in the order of k; all f32.
 
-    ``c`` may be one number for all elements.
+    ``c`` may be one number for all elements. With ``parts``, ``a`` [..., p, m, k] and ``b`` [..., p, k, n] give a chain
+    for each p from -0 on, and these are added to ``c`` in the order of p.
     """
-    shape = (*a.shape[:-1], b.shape[-1])
-    if math.prod(shape) == 0 or a.shape[-1] == 0:
+    shape = _result(a, b, parts)
+    if math.prod(shape) == 0 or a.size == 0:
         return jnp.broadcast_to(c, shape)
     name = f"{library.PREFIX}{rounding}"
     library.register(name)
-    return _batchable(name)(a, b, c)
+    return _batchable(name, parts)(a, b, c)
+
+
+def _result(a: Any, b: Any, parts: bool) -> tuple[int, ...]:
+    lead = a.shape[:-3] if parts else a.shape[:-2]
+    return (*lead, a.shape[-2], b.shape[-1])
 
 
 @cache
-def _batchable(name: str) -> Callable[[Any, Any, Any], Any]:
+def _batchable(name: str, parts: bool) -> Callable[[Any, Any, Any], Any]:
     """A handler as a function of JAX; a batch by ``jax.vmap`` is one more leading axis."""
-    batchable = jax.custom_batching.custom_vmap(lambda a, b, c: _shared(name, a, b, c))
+    batchable = jax.custom_batching.custom_vmap(lambda a, b, c: _shared(name, a, b, c, parts))
 
     @batchable.def_vmap
     def _(size: int, batched: Sequence[bool], *operands: Any) -> tuple[Any, bool]:
         a, b, c = (x if has or not x.ndim else jnp.broadcast_to(x, (size, *x.shape))
                    for x, has in zip(operands, batched, strict=True))
         if c.ndim == 1:  # a number for each product of the batch
-            c = jnp.broadcast_to(c.reshape(size, *(1,) * (a.ndim - 1)), (*a.shape[:-1], b.shape[-1]))
+            shape = _result(a, b, parts)
+            c = jnp.broadcast_to(c.reshape(size, *(1,) * (len(shape) - 1)), shape)
         return batchable(a, b, c), True
 
     return batchable  # type: ignore[no-any-return]
 
 
-def _shared(name: str, a: Any, b: Any, c: Any) -> Any:
+def _shared(name: str, a: Any, b: Any, c: Any, parts: bool) -> Any:
     """The sums; of much work, a part of the rows on each core."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     rows = a.shape[-2]
-    parts = min(cores, rows // SHARE) if a.size * b.shape[-1] >= SHARED else 1
-    if parts < 2:
-        return _call(name, a, b, c)
-    bounds = [rows * i // parts for i in range(parts + 1)]
-    return jnp.concatenate([_call(name, a[..., low:high, :], b, c[..., low:high, :] if c.ndim else c)
+    shares = min(cores, rows // SHARE) if a.size * b.shape[-1] >= SHARED else 1
+    if shares < 2:
+        return _call(name, a, b, c, parts)
+    bounds = [rows * i // shares for i in range(shares + 1)]
+    return jnp.concatenate([_call(name, a[..., low:high, :], b, c[..., low:high, :] if c.ndim else c, parts)
                             for low, high in pairwise(bounds)], -2)
 
 
-def _call(name: str, a: Any, b: Any, c: Any) -> Any:
-    sums = jax.ShapeDtypeStruct((*a.shape[:-1], b.shape[-1]), jnp.float32)
+def _call(name: str, a: Any, b: Any, c: Any, parts: bool) -> Any:
+    sums = jax.ShapeDtypeStruct(_result(a, b, parts), jnp.float32)
     return jax.ffi.ffi_call(name, sums, input_output_aliases={2: 0} if c.ndim else None)(a, b, c)

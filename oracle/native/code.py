@@ -1,5 +1,7 @@
 """The LLVM code of chains of products: ``c[i, j] = c[i, j] + a[i, k] * b[k, j]`` for one k after the other.
 
+Where operands have parts, each part is a chain from -0 on, and the chains are added to ``c`` one after the other.
+
 A block of :data:`ROWS` rows and :data:`VECTORS` vectors of columns stays in registers from the first k to the last, so
 that each element's sum is made in the order of k, whatever the order of the blocks. In strict LLVM code a product and
 a sum are two roundings, and ``llvm.fma`` is one; XLA's code generator for the CPU fuses the former as it likes, and has
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 ROWS, VECTORS, LANES = 6, 2, 16
-"""A block: 12 vectors of sums, 2 of ``b`` and one factor fill half of the 32 registers of AVX-512."""
+"""A block: 12 vectors of sums, as many of a part's, 2 of ``b`` and one factor fit into the 32 registers of AVX-512."""
 
 WIDTH = VECTORS * LANES
 """Columns of a block; of the last one in a row those beyond the matrix are masked."""
@@ -19,16 +21,16 @@ WIDTH = VECTORS * LANES
 VECTOR, MASK = f"<{LANES} x float>", f"<{LANES} x i1>"
 
 PACKED = 4 * ROWS
-"""From how many rows on a panel of ``b`` is copied into one piece first: each of its lines then lies beside the next, and
-not a row of ``b`` away from it, which costs more than the copy when it is read that often."""
+"""From how many rows on a panel of ``b`` is copied into one piece first: each of its lines then lies beside the next,
+and not a row of ``b`` away from it, which costs more than the copy when it is read that often."""
 
 
 def module(*, fused: bool, symbol: str, control: tuple[int, int]) -> str:
     """A module with ``symbol``, a handler of XLA's foreign function interface (version 0 of its C API).
 
-    Its arguments are f32 arrays ``a [..., m, k]``, ``b [..., k, n]`` and the sums to begin with, in row-major order with
-    equal leading axes. The sums are one number, or ``[..., m, n]`` where the result lies. ``fused`` rounds once for each
-    product that is added.
+    Its arguments are f32 arrays ``a [..., m, k]``, ``b [..., k, n]`` and the sums to begin with, in row-major order
+    with equal leading axes. The sums are one number, or ``[..., m, n]`` where the result lies. ``a`` and ``b`` may have
+    an axis of parts before the last two. ``fused`` rounds once for each product that is added.
     ``control``: bits of MXCSR to clear and to set while it runs (how subnormal numbers are taken).
     """
     parts = [*_declarations(), *_block(ROWS, fused), *_block(1, fused), *_pack(), _PANELS, _BATCH,
@@ -42,18 +44,20 @@ def _declarations() -> Iterator[str]:
     yield f"declare void @llvm.masked.store.v{LANES}f32.p0({VECTOR}, ptr, i32, {MASK})"
     yield "declare void @llvm.x86.sse.stmxcsr(ptr)"
     yield "declare void @llvm.x86.sse.ldmxcsr(ptr)"
-    yield "declare i64 @llvm.umin.i64(i64, i64)"
+    yield "declare i64 @llvm.umin.i64(i64, i64)\ndeclare i64 @llvm.umax.i64(i64, i64)"
     yield "declare ptr @malloc(i64)\ndeclare void @free(ptr)"
 
 
 def _block(rows: int, fused: bool) -> Iterator[str]:
     """``@block<rows>``: that many rows of a panel of columns, of which ``%width`` count; k is at least 1.
 
-    The lines of the panel of ``b`` lie ``%line`` elements apart.
+    The lines of the panel of ``b`` lie ``%line`` elements apart, the parts ``%anext`` and ``%bnext``. ``%parts`` is 0
+    where there are none.
     """
     cells = [(r, v) for r in range(rows) for v in range(VECTORS)]
-    yield f"define internal void @block{rows}({_POINTERS}, i64 %k, i64 %n, i64 %width, i64 %line) {{\nentry:"
+    yield f"define internal void @block{rows}({_POINTERS}, i64 %k, i64 %n, i64 %width, i64 %line, {_PARTS}) {{\nentry:"
     yield from _masks()
+    yield "  %chain = icmp eq i64 %parts, 0"
     yield f"  %one = load float, ptr %start\n{_splat('%one', 'float', 'uniform')}"
     for r in range(rows):
         yield f"  %row{r} = mul i64 %n, {r}\n  %arow{r} = mul i64 %k, {r}"
@@ -67,21 +71,32 @@ def _block(rows: int, fused: bool) -> Iterator[str]:
     yield "  br label %steps\nsteps:"
     for r, v in cells:
         yield f"  %start{r}.{v} = phi {VECTOR} [%uniform, %entry], [%given{r}.{v}, %before]"
-    yield "  br label %step\nstep:\n  %i = phi i64 [0, %steps], [%next, %step]"
+    yield "  br label %part\npart:\n  %p = phi i64 [0, %steps], [%p1, %add]"
     for r, v in cells:
-        yield f"  %sum{r}.{v} = phi {VECTOR} [%start{r}.{v}, %steps], [%new{r}.{v}, %step]"
-    yield "  %first = mul i64 %i, %line"
+        yield f"  %total{r}.{v} = phi {VECTOR} [%start{r}.{v}, %steps], [%added{r}.{v}, %add]"
+    for r, v in cells:
+        yield f"  %from{r}.{v} = select i1 %chain, {VECTOR} %total{r}.{v}, {VECTOR} {_NOTHING}"
+    yield "  %aoff = mul i64 %p, %anext\n  %boff = mul i64 %p, %bnext"
+    yield "  br label %step\nstep:\n  %i = phi i64 [0, %part], [%next, %step]"
+    for r, v in cells:
+        yield f"  %sum{r}.{v} = phi {VECTOR} [%from{r}.{v}, %part], [%new{r}.{v}, %step]"
+    yield "  %down = mul i64 %i, %line\n  %first = add i64 %down, %boff\n  %along = add i64 %i, %aoff"
     for v in range(VECTORS):
         yield f"  %column{v} = add i64 %first, {v * LANES}\n  %bp{v} = getelementptr float, ptr %b, i64 %column{v}"
         yield f"  %b{v} = {_load(f'%bp{v}', v)}"
     for r in range(rows):
-        yield f"  %ap{r} = getelementptr float, ptr %a{r}, i64 %i\n  %as{r} = load float, ptr %ap{r}"
+        yield f"  %ap{r} = getelementptr float, ptr %a{r}, i64 %along\n  %as{r} = load float, ptr %ap{r}"
         yield _splat(f"%as{r}", "float", f"factor{r}")
     for r, v in cells:
         yield _added(f"{r}.{v}", f"%factor{r}", f"%b{v}", fused)
-    yield "  %next = add i64 %i, 1\n  %more = icmp ult i64 %next, %k\n  br i1 %more, label %step, label %done\ndone:"
+    yield "  %next = add i64 %i, 1\n  %more = icmp ult i64 %next, %k\n  br i1 %more, label %step, label %add\nadd:"
     for r, v in cells:
-        yield (f"  call void @llvm.masked.store.v{LANES}f32.p0({VECTOR} %new{r}.{v}, ptr %c{r}.{v}, i32 4, "
+        yield f"  %both{r}.{v} = fadd {VECTOR} %total{r}.{v}, %new{r}.{v}"
+        yield f"  %added{r}.{v} = select i1 %chain, {VECTOR} %new{r}.{v}, {VECTOR} %both{r}.{v}"
+    yield "  %p1 = add i64 %p, 1\n  %another = icmp ult i64 %p1, %parts"
+    yield "  br i1 %another, label %part, label %done\ndone:"
+    for r, v in cells:
+        yield (f"  call void @llvm.masked.store.v{LANES}f32.p0({VECTOR} %added{r}.{v}, ptr %c{r}.{v}, i32 4, "
                f"{MASK} %mask{v})")
     yield "  ret void\n}"
 
@@ -89,6 +104,11 @@ def _block(rows: int, fused: bool) -> Iterator[str]:
 _POINTERS = "ptr %a, ptr %b, ptr %c, ptr %start, ptr %sums"
 """The operands and the result of a block, and the sums to begin with, which lie at ``%sums`` if they are not one
 number."""
+
+_PARTS = "i64 %parts, i64 %anext, i64 %bnext"
+
+_NOTHING = f"splat (float {-0.0})"
+"""What each sum can begin with: the first product is added to it as it is."""
 
 
 def _masks() -> Iterator[str]:
@@ -130,24 +150,30 @@ def _added(cell: str, a: str, b: str, fused: bool) -> str:
             f"  %new{cell} = fadd {VECTOR} %sum{cell}, %product{cell}")
 
 
-_ROW = "ptr %ap, ptr %bp, ptr %crow, ptr %start, ptr %sums, i64 %k, i64 %n, i64 %width, i64 %line"
+_ROW = ("ptr %ap, ptr %bp, ptr %crow, ptr %start, ptr %sums, i64 %k, i64 %n, i64 %width, i64 %line, "
+        "i64 %parts, i64 %anext, i64 %bstep")
 
 _PANELS = f"""
 ; one product of matrices: panels of columns, in each of them blocks of rows
-define internal void @panels({_POINTERS}, i64 %m, i64 %k, i64 %n) {{
+define internal void @panels({_POINTERS}, i64 %m, i64 %k, i64 %n, {_PARTS}) {{
 entry:
   %left = urem i64 %m, {ROWS}
   %blocked = sub i64 %m, %left
   %packs = icmp uge i64 %m, {PACKED}
   br i1 %packs, label %allocate, label %panels
 allocate:
-  %bytes = mul i64 %k, {WIDTH * 4}
+  %every = call i64 @llvm.umax.i64(i64 %parts, i64 1)
+  %lines = mul i64 %k, %every
+  %bytes = mul i64 %lines, {WIDTH * 4}
   %memory = call ptr @malloc(i64 %bytes)
   br label %panels
 panels:
   %piece = phi ptr [null, %entry], [%memory, %allocate]
+  %height = phi i64 [0, %entry], [%lines, %allocate]
   %direct = icmp eq ptr %piece, null
   %line = select i1 %direct, i64 %n, i64 {WIDTH}
+  %packed = mul i64 %k, {WIDTH}
+  %bstep = select i1 %direct, i64 %bnext, i64 %packed
   br label %panel
 panel:
   %j = phi i64 [0, %panels], [%j1, %next]
@@ -158,7 +184,7 @@ panel:
   %bp = select i1 %direct, ptr %lies, ptr %piece
   br i1 %direct, label %row, label %copy
 copy:
-  call void @pack(ptr %lies, ptr %piece, i64 %k, i64 %n, i64 %width)
+  call void @pack(ptr %lies, ptr %piece, i64 %height, i64 %n, i64 %width)
   br label %row
 row:
   %r = phi i64 [0, %panel], [0, %copy], [%r1, %block], [%r2, %single]
@@ -190,10 +216,13 @@ done:
 """
 
 _BATCH = f"""
-define internal void @batch({_POINTERS}, i64 %count, i64 %m, i64 %k, i64 %n) noinline {{
+define internal void @batch({_POINTERS}, i64 %count, i64 %m, i64 %k, i64 %n, i64 %parts) noinline {{
 entry:
-  %as = mul i64 %m, %k
-  %bs = mul i64 %k, %n
+  %anext = mul i64 %m, %k
+  %bnext = mul i64 %k, %n
+  %every = call i64 @llvm.umax.i64(i64 %parts, i64 1)
+  %as = mul i64 %anext, %every
+  %bs = mul i64 %bnext, %every
   %cs = mul i64 %m, %n
   br label %each
 each:
@@ -204,7 +233,7 @@ each:
   %ap = getelementptr float, ptr %a, i64 %ao
   %bp = getelementptr float, ptr %b, i64 %bo
   %cp = getelementptr float, ptr %c, i64 %co
-  call void @panels(ptr %ap, ptr %bp, ptr %cp, ptr %start, ptr %sums, i64 %m, i64 %k, i64 %n)
+  call void @panels(ptr %ap, ptr %bp, ptr %cp, ptr %start, ptr %sums, i64 %m, i64 %k, i64 %n, {_PARTS})
   %i1 = add i64 %i, 1
   %more = icmp ult i64 %i1, %count
   br i1 %more, label %each, label %done
@@ -265,11 +294,20 @@ run:
   %adims = load ptr, ptr %adimsp
   %cdimsp = getelementptr %Buffer, ptr %cbuffer, i32 0, i32 5
   %cdims = load ptr, ptr %cdimsp
+  %crankp = getelementptr %Buffer, ptr %cbuffer, i32 0, i32 4
+  %crank = load i64, ptr %crankp
+  %split = icmp ugt i64 %rank, %crank
   %last = sub i64 %rank, 1
-  %lead = sub i64 %rank, 2
-  %mp = getelementptr i64, ptr %adims, i64 %lead
+  %before = sub i64 %rank, 2
+  %third = sub i64 %rank, 3
+  %lead = select i1 %split, i64 %third, i64 %before
+  %partsp = getelementptr i64, ptr %adims, i64 %lead
+  %partsorm = load i64, ptr %partsp
+  %parts = select i1 %split, i64 %partsorm, i64 0
+  %mp = getelementptr i64, ptr %adims, i64 %before
   %kp = getelementptr i64, ptr %adims, i64 %last
-  %np = getelementptr i64, ptr %cdims, i64 %last
+  %clast = sub i64 %crank, 1
+  %np = getelementptr i64, ptr %cdims, i64 %clast
   %m = load i64, ptr %mp
   %k = load i64, ptr %kp
   %n = load i64, ptr %np
@@ -287,12 +325,12 @@ multiply:
   br label %count
 compute:
   call void @llvm.x86.sse.stmxcsr(ptr %saved)
-  %before = load i32, ptr %saved
-  %cleared = and i32 %before, {clear}
+  %control = load i32, ptr %saved
+  %cleared = and i32 %control, {clear}
   %during = or i32 %cleared, {set}
   store i32 %during, ptr %used
   call void @llvm.x86.sse.ldmxcsr(ptr %used)
-  call void @batch(ptr %a, ptr %b, ptr %c, ptr %start, ptr %c, i64 %batches, i64 %m, i64 %k, i64 %n)
+  call void @batch(ptr %a, ptr %b, ptr %c, ptr %start, ptr %c, i64 %batches, i64 %m, i64 %k, i64 %n, i64 %parts)
   call void @llvm.x86.sse.ldmxcsr(ptr %saved)
   ret ptr null
 }}

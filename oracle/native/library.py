@@ -64,6 +64,8 @@ def _compiled(text: str) -> Any:
     features = f"{llvm.get_host_cpu_features().flatten()},-prefer-256-bit"
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=features, opt=2)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
+    parsed = llvm.parse_assembly(text)
+    parsed.verify()
+    engine = llvm.create_mcjit_compiler(parsed, machine)
     engine.finalize_object()
     return engine

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from archloom.oracle import native
 from archloom.oracle.collector import paused
 from archloom.oracle.errors import InputError
 from archloom.oracle.late_jax import jax, jnp
@@ -88,6 +89,11 @@ class Program:
     def jitted(self) -> Any:
         """``jax.jit`` of :meth:`function`, made once."""
         return self._once("jitted", lambda: jax.jit(self.function))
+
+    @property
+    def portable(self) -> Any:
+        """:attr:`jitted` for any machine: StableHLO without machine code of ours."""
+        return self._once("portable", lambda: jax.jit(native.portable()(self.function)))
 
     @property
     def outermost(self) -> Any:

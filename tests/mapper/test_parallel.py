@@ -39,6 +39,7 @@ def wanted(works: list[Workload]) -> list[Any]:
     return [(w, GEMMINI, OPTIONS) for w in works]
 
 
+@pytest.mark.slow
 def test_the_same_plans_without_a_cache_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = [search.search(w, GEMMINI, OPTIONS, use_cache=False) for w in WORKS]
     heard: list[int] = []

@@ -180,6 +180,7 @@ def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
         search(WORKLOADS["one"], GEMMINI, SMALL, **arguments)
 
 
+@pytest.mark.slow
 def test_objectives_choose_among_what_is_simulated() -> None:
     options = {"mac_picojoules": 1.0, "rows": 4, "cols": 4}
     work = gemm(24, 20, 16, epilogue=PLAIN)

@@ -84,6 +84,7 @@ def test_digits_without_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
         data.digits()
 
 
+@pytest.mark.slow
 def test_digits_network_learns_and_exports() -> None:
     split = data.digits()
     net = digits.train(split, digits.Training(epochs=6))

@@ -16,6 +16,7 @@ from examples import nas_digits
 from examples.nas_digits import Choice
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_where_it_was(tmp_path: Path) -> None:
     first = nas_digits.search(tmp_path, 2, epochs=1)
     values = [t.values for t in first.trials]

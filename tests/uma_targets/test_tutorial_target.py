@@ -37,6 +37,7 @@ def transcript(directory: Path) -> list[tuple[str, str]]:
     return printed
 
 
+@pytest.mark.slow
 def test_the_page_prints_what_it_shows(tmp_path: Path) -> None:
     printed = transcript(tmp_path)
     assert len(printed) == 3

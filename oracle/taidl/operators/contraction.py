@@ -165,8 +165,8 @@ def _dot(lib: Any, result: TensorType, x: Sequence[Any], a: Values, types: Seque
         multiply = product if lib is numbers else jax_product
         return multiply(left, right, types, result.dtype).reshape(result.shape)
     left, right = (converted(lib, v, t, "f32") for v, t in zip((left, right), types, strict=True))
-    multiply = _fused if lib is numbers else _jax_fused
-    return multiply(left, right, flush=a["subnormals"] == "flush").reshape(result.shape)
+    fused = _fused if lib is numbers else _jax_fused
+    return fused(left, right, flush=a["subnormals"] == "flush").reshape(result.shape)
 
 
 def _fused(left: Array, right: Array, *, flush: bool) -> Array:

@@ -15,7 +15,7 @@ from archloom.oracle import native
 from archloom.oracle.affine import Affine
 from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.native import Rounding
-from archloom.oracle.taidl.operators.contraction import chain
+from archloom.oracle.native import chain as summed
 from archloom.oracle.xla.lowering.ops import elementwise
 from archloom.oracle.xla.lowering.views import Spread, Spreading, extent
 from archloom.oracle.xla.notation import expr
@@ -55,29 +55,41 @@ def fold(lowering: Spreading, e: Fold, ranges: Ranges) -> Spread:
 
 
 class Added(NamedTuple):
-    """What each step of a chain of f32 adds to the value so far: a product, and how it is rounded."""
+    """What each step of a chain of f32 adds to the value so far: a product and how it is rounded, or a sum of products
+    over ``variables``."""
 
     a: Expr
     b: Expr
     rounding: Rounding
+    variables: expr.Variables = ()
 
 
 def _added(body: Expr) -> Added | None:
-    """The two factors that a step multiplies and adds; None where it does something else."""
+    """The factors that a step multiplies and adds; None where it does something else."""
     if not isinstance(body, Map) or body.dtype != "f32":
         return None
     if body.opcode == "fma":
-        a, b, last = body.operands
+        a, b, total = body.operands
         kept = dict(body.attributes).get("subnormals") == "keep"
-        found, total = Added(a, b, "fused_keep" if kept else "fused_flush"), last
+        found: Added | None = Added(a, b, "fused_keep" if kept else "fused_flush")
     elif body.opcode == "add":
-        total, product = sorted(body.operands, key=lambda o: not isinstance(o, expr.Carry))
-        if not isinstance(product, Map) or product.opcode != "multiply":
-            return None
-        found = Added(*product.operands, "each")
+        total, term = sorted(body.operands, key=lambda o: not isinstance(o, expr.Carry))
+        found = _products(term.body, term.variables) if isinstance(term, expr.Sum) else _products(term)
     else:
         return None
-    return found if isinstance(total, expr.Carry) and not any(expr.carries(o) for o in found[:2]) else None
+    return found if isinstance(total, expr.Carry) and found and not any(map(expr.carries, found[:2])) else None
+
+
+def _products(term: Expr, variables: expr.Variables = ()) -> Added | None:
+    if not isinstance(term, Map) or term.opcode != "multiply":
+        return None
+    a, b = term.operands
+    return Added(a, b, "fused_flush" if widened(a) and widened(b) else "each", variables)
+
+
+def widened(e: Expr) -> bool:
+    """Whether the value is an f16 that was only widened: f32 holds each product of two, none of them subnormal."""
+    return isinstance(e, Map) and e.opcode == "convert" and e.operands[0].dtype == "f16" and e.dtype == "f32"
 
 
 def _as_product(
@@ -87,7 +99,9 @@ def _as_product(
 
     None where no variable is the second factor's alone: machine code takes a row of columns at once.
     """
-    own = tuple(n for n, _ in e.variables)
+    parts = tuple(n for n, _ in e.variables) if added.variables else ()
+    own = tuple(n for n, _ in added.variables or e.variables)
+    ranges = expr.over(added.variables, ranges)
     sides = [lowering.spread(o, ranges) for o in (added.a, added.b)]
     if not any(n in sides[1].names and n not in sides[0].names for n in names):
         sides.reverse()
@@ -97,20 +111,28 @@ def _as_product(
     rows = tuple(n for n in names if n not in second.names)
     if not columns:
         return None
-    size = {n: extent(ranges[n]) for n in (*names, *own)}
-    b, m, n, k = (math.prod(size[v] for v in part) for part in (batch, rows, columns, own))
-    lowering.record.operations.append(f"chain of {k} over {b * m * n}")
+    size = {n: extent(ranges[n]) for n in (*names, *parts, *own)}
+    lowering.record.operations.append(f"chain of {_count(parts or own, size)} over {_count(names, size)}")
+    if parts:
+        sizes = "x".join(str(_count(group, size)) for group in (rows, columns, own))
+        lowering.record.operations.append(f"dot {_count((*batch, *parts), size)} x {sizes} f32, in order")
 
-    def matrices(side: Spread, *parts: tuple[str, ...]) -> Any:
-        axes = (*batch, *parts[0], *parts[1])
+    def matrices(side: Spread, *groups: tuple[str, ...]) -> Any:
+        axes = tuple(v for group in groups for v in group)
         array = jnp.broadcast_to(side.expand(axes), tuple(size[v] for v in axes))
-        return array.reshape(b, *(math.prod(size[v] for v in part) for part in parts))
+        return array.reshape([_count(group, size) for group in groups])
 
-    begin = lowering.spread(e.start, {v: r for v, r in ranges.items() if v not in own})
-    start = matrices(begin, rows, columns) if begin.names else begin.array.reshape(())
-    made = chain(matrices(first, rows, own), matrices(second, own, columns), start, e.dtype, added.rounding)
+    lead = (batch, parts) if parts else (batch,)
+    begin = lowering.spread(e.start, {v: r for v, r in ranges.items() if v not in (*parts, *own)})
+    start = matrices(begin, batch, rows, columns) if begin.names else begin.array.reshape(())
+    made = summed(matrices(first, *lead, rows, own), matrices(second, *lead, own, columns), start, added.rounding,
+                  parts=bool(parts))
     axes = (*batch, *rows, *columns)
     return Spread(made.reshape(tuple(size[v] for v in axes)), axes)
+
+
+def _count(names: tuple[str, ...], size: dict[str, int]) -> int:
+    return math.prod(size[n] for n in names)
 
 
 def one_chain(e: Switch) -> Expr | None:
@@ -136,10 +158,13 @@ def _joined(e: Switch) -> Expr | None:
             groups.append([case])
     if len(groups) == len(e.cases):
         return None
-    cases = tuple((g[0][0], g[-1][1], g[0][2] if len(g) == 1 else _merged(e.form, tuple(g))) for g in groups)
-    if any(body is None for _, _, body in cases):
-        return None
-    return cases[0][2] if len(cases) == 1 else replace(e, cases=cases)
+    cases = []
+    for group in groups:
+        body = group[0][2] if len(group) == 1 else _merged(e.form, tuple(group))
+        if body is None:
+            return None
+        cases.append((group[0][0], group[-1][1], body))
+    return cases[0][2] if len(cases) == 1 else replace(e, cases=tuple(cases))
 
 
 def _share_a_factor(a: Expr, b: Expr) -> bool:

@@ -15,7 +15,7 @@ from archloom.oracle.taidl.operators.contraction import ordered
 from archloom.oracle.taidl.operators.reduction import jax_combined as combined
 from archloom.oracle.xla.lowering import bytes_product
 from archloom.oracle.xla.lowering.axes import Divided, by_digits, one_contraction
-from archloom.oracle.xla.lowering.folds import fold, one_chain
+from archloom.oracle.xla.lowering.folds import fold, one_chain, widened
 from archloom.oracle.xla.lowering.ops import bitcast, constant, convert, elementwise, jax_dtype, known
 from archloom.oracle.xla.lowering.views import Spread, extent, grid, overlapping, view
 from archloom.oracle.xla.lowering.wholes import computed
@@ -291,7 +291,7 @@ class Lowering:
             return self._plain_sum(e, ranges)
         size = {n: extent(ranges[n]) for n in order}
         sizes = [tuple(size[n] for n in names) for names in (batch, alone[0], alone[1], summed)]
-        exact = e.dtype == "f32" and all(_widened(o) for o in (a, b))
+        exact = e.dtype == "f32" and widened(a) and widened(b)
         result = self._product(sides, batch, alone, summed, sizes, e.dtype, exact=exact)
         names = (*batch, *alone[0], *alone[1])
         return Spread(result.reshape(*sizes[0], *sizes[1], *sizes[2]), names)
@@ -412,11 +412,6 @@ def _renamed(e: Expr, form: Affine, axis: str) -> Expr | None:
 def _narrow(e: Expr) -> bool:
     """Whether the value is a byte that was only widened."""
     return isinstance(e, Map) and e.opcode == "convert" and e.operands[0].dtype in ("i8", "u8") and e.dtype == "i32"
-
-
-def _widened(e: Expr) -> bool:
-    """Whether the value is an f16 that was only widened: f32 holds each product of two, none of them subnormal."""
-    return isinstance(e, Map) and e.opcode == "convert" and e.operands[0].dtype == "f16"
 
 
 def _stride(e: Expr, name: str) -> int:

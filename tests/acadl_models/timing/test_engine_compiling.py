@@ -56,6 +56,7 @@ def run(code: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_parts_compile_with_another_series() -> None:
     run("""
 import numpy as np

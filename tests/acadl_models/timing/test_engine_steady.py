@@ -161,6 +161,7 @@ def test_a_billion_instructions_take_the_memory_and_time_of_a_thousand() -> None
     assert found.cycles == fewer.cycles + 990 * (more.cycles - fewer.cycles)
 
 
+@pytest.mark.slow
 def test_more_in_flight_than_the_first_pool_holds() -> None:
     found = check(machine(depth=700, slow=60), long_stream(loop("i", 900, *pair(i, i))))
     assert found.instructions == 1800

@@ -61,6 +61,7 @@ def holds(case: Case, seed: int) -> None:
     np.testing.assert_array_equal(case.untiled(result), expected)
 
 
+@pytest.mark.slow
 @examples(6, 300)
 @given(cases(7, semaphores=WITH), st.integers(0, 99))
 def test_waits_alone_keep_cores_apart(case: Case, seed: int) -> None:

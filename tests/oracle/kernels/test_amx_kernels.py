@@ -65,12 +65,16 @@ def test_products_of_tiles_move_along_rows() -> None:
     np.testing.assert_array_equal(interpreter.run(stream, AMX, arguments)["out"], want.reshape(2, 256))
 
 
+FEW = {"sgemm_avx": 3}
+"""Chains by kernel, if there is more than one: vectors of three places, with factors of their own."""
+
+
 @pytest.mark.parametrize("name", sorted(KERNELS))
 def test_no_loop_over_the_instructions_is_left(name: str) -> None:
     report = compile_stream(KERNELS[name](8), taidl.load("amx")).report
     assert report.raised, str(report)
     products = [o for r in report.results for o in r.operations]
-    assert len(products) == 1, str(report)
+    assert len(products) == FEW.get(name, 1), str(report)
 
 
 @pytest.mark.parametrize("name", sorted(KERNELS))

@@ -40,6 +40,7 @@ def test_the_kernel_in_the_readme_runs(
     assert np.array_equal(archloom.load_kernel("copy.kernel").run(x), x)
 
 
+@pytest.mark.slow
 def test_the_example_of_two_accelerators_runs() -> None:
     done = subprocess.run([sys.executable, str(ROOT / "examples" / "two_accelerators.py")], capture_output=True,
                           text=True, check=True, cwd=ROOT)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "tutorial_isa.md"
 BLOCK = re.compile(r"(?:\*\*`(?P<file>[\w.]+)`\*\*\n\n)?```(?P<kind>\w+)\n(?P<text>.*?)```\n", re.DOTALL)
@@ -37,6 +39,7 @@ def transcript(directory: Path) -> list[tuple[str, str]]:
     return printed
 
 
+@pytest.mark.slow
 def test_the_page_prints_what_it_shows(tmp_path: Path) -> None:
     printed = transcript(tmp_path / "fresh")
     assert len(printed) == 7

@@ -151,6 +151,7 @@ def test_ratio_of_signal_to_noise() -> None:
     assert snr_db(signal, signal * 1.1) == pytest.approx(20)
 
 
+@pytest.mark.slow
 def test_data_sets_by_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     graph = OnnxGraph("linear")
     flat = graph.node("Flatten", [graph.input("image", (64, 1, 8, 8))], "flat", axis=1)

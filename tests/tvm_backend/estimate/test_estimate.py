@@ -79,6 +79,7 @@ def test_another_option_or_shape_is_another_estimate() -> None:
     assert len(cycles) == 2
 
 
+@pytest.mark.slow
 def test_a_batch_gives_what_single_estimates_give(tmp_path: Path) -> None:
     onnx.save(int8_cnn(), tmp_path / "cnn.onnx")
     models = [network(3), network(5), tmp_path / "cnn.onnx", network(3)]

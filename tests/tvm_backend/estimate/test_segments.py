@@ -97,6 +97,7 @@ def test_targets_that_leave_convolutions_or_sums_to_the_host(target: str) -> Non
     assert found in (None, whole) and whole.cycles > 0
 
 
+@pytest.mark.slow
 def test_random_networks_of_a_search_share_segments() -> None:
     rng, request = np.random.default_rng(0), request_of(dim=8)
     pieces = 0
@@ -108,6 +109,7 @@ def test_random_networks_of_a_search_share_segments() -> None:
     assert len(segments._known) < pieces / 2
 
 
+@pytest.mark.slow
 def test_a_segment_is_partitioned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     request, partition = request_of(dim=8), segments.partition_model
     asked: list[object] = []

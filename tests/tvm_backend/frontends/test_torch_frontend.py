@@ -54,6 +54,7 @@ def same(module: nn.Module, *inputs: torch.Tensor) -> Model:
     return model
 
 
+@pytest.mark.slow
 def test_residual_network() -> None:
     model = same(seeded(classic.ResNet((1, 1), 4, 8, 10)), torch.randn(1, 3, 32, 32))
     assert model.source == "torch" and model.inputs[0].shape == (1, 3, 32, 32) and model.onnx is None

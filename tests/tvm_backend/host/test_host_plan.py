@@ -122,6 +122,7 @@ def test_caches_keep_programs(
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_is_told(
     model: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

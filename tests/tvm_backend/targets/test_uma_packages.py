@@ -37,6 +37,7 @@ def archloom(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
                           check=False, env={**os.environ, "PYTHONPATH": path})
 
 
+@pytest.mark.slow
 def test_conv2d(tmp_path: Path, network: Path) -> None:
     own = (ROOT / "tests/support/tvm_backend/vanilla.py").read_text()
     (tmp_path / "vanilla_ext.py").write_text(f"{own}\n\nVanillaAccelerator().register()\n")
