@@ -37,8 +37,9 @@ def resolve_rolled(isa: Isa, stream: Stream, sites: tuple[Site, ...]) -> Resolve
 def compiled(
     isa: Isa, stream: Stream, resolved: ResolvedStream, *, reassociate: bool = False, raising: bool = True
 ) -> Oracle:
-    """The oracle of ``resolved``; where that stays loops, of ``stream`` with even pairs as loops or as it is written, if
-    one of them is raised.
+    """The oracle of ``resolved``; where that stays loops, of ``stream`` with even pairs as loops or as it is written.
+
+    The last two only if they are raised.
     """
     made = compile_resolved(resolved, reassociate=reassociate, raising=raising)
     if made.raised or not raising or size(stream.body) > _PAIRED:
