@@ -102,16 +102,17 @@ def _as_product(
     parts = tuple(n for n, _ in e.variables) if added.variables else ()
     own = tuple(n for n, _ in added.variables or e.variables)
     ranges = expr.over(added.variables, ranges)
-    sides = [lowering.spread(o, ranges) for o in (added.a, added.b)]
-    if not any(n in sides[1].names and n not in sides[0].names for n in names):
-        sides.reverse()
-    first, second = sides
+    size = {n: extent(r) for n, r in ranges.items()}
+    first, second = (lowering.spread(o, ranges) for o in (added.a, added.b))
+    alone = [_count(tuple(n for n in names if n in x.names and n not in y.names), size)
+             for x, y in ((first, second), (second, first))]
+    if alone[1] < min(native.LANES, alone[0]):  # the longer one fills vectors
+        first, second = second, first
     columns = tuple(n for n in names if n in second.names and n not in first.names)
     batch = tuple(n for n in names if n in second.names and n in first.names)
     rows = tuple(n for n in names if n not in second.names)
     if not columns:
         return None
-    size = {n: extent(ranges[n]) for n in (*names, *parts, *own)}
     lowering.record.operations.append(f"chain of {_count(parts or own, size)} over {_count(names, size)}")
     if parts:
         sizes = "x".join(str(_count(group, size)) for group in (rows, columns, own))
