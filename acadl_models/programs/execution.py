@@ -93,6 +93,7 @@ class Machine:
         self._point()
         read = [self.registers[r.file][r.name] for r in each.reads]
         step = Step(each, *(self._addresses(each, words, read) for words in (each.read_words, each.write_words)))
+        self._check_once(step)
         read += [self.data[memory].get(address, 0) for memory, address in step.reads]
         results = self._results(each, read)
         for register, value in zip(each.writes, results):
@@ -137,6 +138,11 @@ class Machine:
         if not isinstance(results, (tuple, list)) or len(results) != count:
             raise self._fault(each, f"its function must return {_values(count)}, not {found!r}")
         return tuple(map(payload, results))
+
+    def _check_once(self, step: Step) -> None:
+        for memory, address in step.writes:
+            if step.writes.count((memory, address)) > 1:
+                raise self._fault(step.loaded, f"it writes {memory}[{address}] twice")
 
     def _check(self, each: Loaded, place: str, value: Any, width: int) -> None:
         if not fits(value, width):

@@ -123,5 +123,4 @@ class _Loading:
 
 def _names(reads: Sequence[Register]) -> dict[str, int]:
     """What addresses may name: a register by its own name, where no other that is read has it."""
-    names = [register.name for register in reads]
-    return {name: k for k, name in enumerate(names) if names.count(name) == 1}
+    return {r.name: k for k, r in enumerate(reads) if all(other == r for other in reads if other.name == r.name)}

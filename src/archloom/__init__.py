@@ -26,6 +26,7 @@ from archloom.oracle.errors import (
     InputError,
     MappingError,
     ModelError,
+    ProgramError,
     StreamError,
     TaidlError,
     TargetError,
@@ -54,8 +55,8 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__", "targets", "load", "quantize", "compile", "explain", "load_compiled", "estimate", "estimate_many",
     "check", "isa", "load_kernel",
-    "ArchloomError", "ArtifactError", "GraphError", "InputError", "MappingError", "ModelError", "StreamError",
-    "TaidlError", "TargetError",
+    "ArchloomError", "ArtifactError", "GraphError", "InputError", "MappingError", "ModelError", "ProgramError",
+    "StreamError", "TaidlError", "TargetError",
 ]
 
 Options = Mapping[str, object]
