@@ -23,7 +23,7 @@ class Contents:
 
 def fits(value: Any, width: int) -> bool:
     """Whether an integer, signed or not, has at most ``width`` bits; values of other kinds are taken as they are."""
-    return not isinstance(value, Integral) or -(1 << (width - 1)) <= value < 1 << width
+    return not isinstance(value, Integral) or -(1 << (width - 1)) <= int(value) < 1 << width
 
 
 def contents(

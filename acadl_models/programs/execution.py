@@ -151,7 +151,7 @@ class Machine:
     def _target(self, value: Any, what: str) -> int:
         """Where a program counter points: to an instruction, or behind the last one, which ends the program."""
         first, end = self.held.first, self.held.first + len(self.program)
-        if not isinstance(value, Integral) or not first <= value <= end:
+        if not isinstance(value, Integral) or not first <= int(value) <= end:
             text = f"{what} at {value!r}, which is not in the program ({first} .. {end}, where it ends)"
             raise ProgramError(self.graph.name, [text])
         return int(value)

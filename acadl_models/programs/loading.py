@@ -104,7 +104,7 @@ class _Loading:
                 self._fault(str(error.args[0]))
         return tuple(found)
 
-    def _word(self, address: object, names: Mapping[str, int]) -> Word:
+    def _word(self, address: Any, names: Mapping[str, int]) -> Word:
         memory, at = address if isinstance(address, tuple) and len(address) == 2 else (None, address)
         if memory is not None:
             self.held.memory(memory)
