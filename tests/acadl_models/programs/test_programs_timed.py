@@ -35,7 +35,7 @@ from archloom.acadl_models.timing import log
 from archloom.acadl_models.timing.log import Event
 from archloom.acadl_models.timing.reference import log_reference
 from examples.acadl_programs import move, multiply, pe
-from tests.support.acadl_models.program_strategies import graphs, interpret, program, random_ops
+from tests.support.acadl_models.program_strategies import graphs, interpret, program, random_ops, wide
 from tests.support.examples import examples, randoms
 
 PAGE = Path(__file__).parents[3] / "docs" / "timing_semantics.md"
@@ -44,12 +44,12 @@ DATA = {"dmem0": dict(enumerate(WORDS))}
 MOST = 60
 
 
-@examples(15, 2000)
+@examples(25, 2000)
 @given(randoms)
 def test_instructions_executed_when_they_are_timed_leave_what_a_run_leaves(r: Random) -> None:
-    ops = random_ops(r, jumps=r.random() < 0.7)
+    ops = random_ops(r, jumps=r.random() < 0.5, most=20)
     assume(interpret(ops, WORDS, MOST) is not None)
-    graph = graphs(r)
+    graph = wide(r)
     machine = Machine(graph, program(ops), {}, DATA)
     steps = list(machine.walk(MOST))
     events = log_reference(view(graph), resolved(graph, steps)).events

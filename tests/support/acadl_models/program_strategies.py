@@ -133,7 +133,7 @@ def wide(r: Random) -> ArchitectureGraph:
         fetch = InstructionFetchStage("ifs0", issue_buffer_size=width + r.randint(0, 4))
         cycles = {"*": r.randint(0, 1), **dict.fromkeys(JUMPS, r.randint(1, 2))}
         imau = InstructionMemoryAccessUnit("imau0", to_process=JUMPS, latency=cycles)
-        imem = Memory("imem0", data_width=32, port_width=width, read_latency=r.randint(1, 3), address_ranges=[[0, 99]])
+        imem = Memory("imem0", data_width=32, port_width=width, read_latency=r.randint(1, 3), address_ranges=[[0, 256]])
         pc = RegisterFile("pc0", registers={"pc": Data(32, 0)})
         rf = RegisterFile("rf0", registers={f"r{k}": Data(32, 0) for k in range(REGISTERS)})
         dmem = Memory(
