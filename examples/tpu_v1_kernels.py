@@ -252,6 +252,86 @@ def conv_pool(height: int, width: int, taps: int, dim: int, *, scale: float, poo
     return convolution
 
 
+@dataclass(frozen=True)
+class Images:
+    """``batch`` images of ``side`` x ``side`` pixels in the Unified Buffer from row ``first`` on, with ``border`` zeros
+    around each; a pixel is a row."""
+
+    batch: int
+    side: int
+    border: int
+    first: int
+
+    @property
+    def line(self) -> int:
+        """Rows from one line of pixels to the next."""
+        return self.side + 2 * self.border
+
+    def at(self, image: Any, line: Any, pixel: Any) -> Any:
+        """Row of a pixel; from -``border`` on."""
+        return self.first + image * self.line ** 2 + (line + self.border) * self.line + pixel + self.border
+
+
+def cnn(batch: int, side: int, taps: int, scales: Sequence[float], dim: int = 256, *, acc_rows: int = 4096,
+        ub_rows: int = 96 << 10) -> Kernel:
+    """Convolutions of ``taps`` x ``taps`` with padding and ReLU, one for each scale, ``dim`` channels throughout.
+
+    X int8[batch, side, side, dim], W int8[layers, taps, taps, dim, dim] (channels in, channels out), Y as X. All
+    activations stay in the Unified Buffer; each weight tile meets all images, so the sums of all lie in the accumulators. While one
+    image is activated the next are multiplied, and its own next layer begins.
+    """
+    g = isa("tpu_v1", dim=dim, acc_rows=acc_rows, ub_rows=ub_rows)
+    places = [Images(batch, side, taps // 2, i * batch * (side + 2 * (taps // 2)) ** 2) for i in range(2)]
+    pixels, tile = side * side, dim * dim
+    w = batch * pixels * dim
+    y = w + len(scales) * taps * taps * tile
+
+    def moved(images: Images, move: Callable[[Any, Any], None]) -> None:
+        with g.loop("i", batch) as image, g.loop("l", side) as line:
+            move(images.at(image, line, 0), (image * side + line) * (side * dim))
+
+    def tap(source: Images, layer: int, r: Any, s: Any, accumulate: int) -> None:
+        g.api.read_weights(addr=w + ((layer * taps + r) * taps + s) * tile)
+
+        def window(image: Any, take: int) -> None:
+            g.api.convolve(ub=source.at(image, r - source.border, s - source.border), row_step=source.line,
+                           pixel_step=1, acc=image * pixels, height=side, width=side, take=take, accumulate=accumulate)
+
+        window(0, 1)
+        with g.loop("i", 1, batch) as image:
+            window(image, 0)
+
+    def layer(number: int, scale: float) -> None:
+        source, target = places[number % 2], places[(number + 1) % 2]
+        tap(source, number, 0, 0, 0)
+        with g.loop("s", 1, taps) as s:
+            tap(source, number, 0, s, 1)
+        with g.loop("r", 1, taps) as r, g.loop("t", taps) as t:
+            tap(source, number, r, t, 1)
+        with g.loop("i", batch) as image, g.loop("l", side) as line:
+            g.api.activate(acc=(image * side + line) * side, ub=target.at(image, line, 0), rows=side, function=g.RELU,
+                           scale=bits(scale))
+
+    @g.kernel(
+        name="cnn",
+        arg=[{"name": "X", "addr": 0, "shape": (batch, side, side, dim), "dtype": "int8"},
+             {"name": "W", "addr": w, "shape": (len(scales), taps, taps, dim, dim), "dtype": "int8"}],
+        res=[{"name": "Y", "addr": y, "shape": (batch, side, side, dim), "dtype": "int8"}],
+    )
+    def network() -> None:
+        # zeros around the images: sums times 0
+        for start, count, rows in strips(2 * batch * places[0].line ** 2, acc_rows):
+            with g.loop("z", count) as strip:
+                g.api.activate(acc=0, ub=start + strip * rows, rows=rows, function=g.NONE, scale=bits(0.0))
+        moved(places[0], lambda row, at: g.api.read_host_memory(addr=at, ub=row, rows=side, cols=dim, stride=dim))
+        for number, scale in enumerate(scales):
+            layer(number, scale)
+        moved(places[len(scales) % 2], lambda row, at: g.api.write_host_memory(
+            addr=y + at, ub=row, rows=side, cols=dim, stride=dim))
+
+    return network
+
+
 # --- the same mathematics in NumPy -------------------------------------------------------------------------------
 
 
@@ -275,6 +355,16 @@ def conv_pool_reference(x: np.ndarray, w: np.ndarray, scale: float, pool: int = 
     sums = sum(wide[r:r + h, s:s + v] @ w[r, s].astype(np.int32) for r in range(taps) for s in range(taps))
     image = quantized(np.asarray(sums), scale, True)[:h // pool * pool, :v // pool * pool]
     return image.reshape(h // pool, pool, v // pool, pool, -1).max(axis=(1, 3))
+
+
+def cnn_reference(x: np.ndarray, w: np.ndarray, scales: Sequence[float]) -> np.ndarray:
+    """Y of :func:`cnn`."""
+    taps, side = w.shape[1], x.shape[1]
+    for layer, scale in zip(w.astype(np.int32), scales):
+        wide = np.pad(x, [(0, 0), (taps // 2,) * 2, (taps // 2,) * 2, (0, 0)]).astype(np.int32)
+        sums = sum(wide[:, r:r + side, s:s + side] @ layer[r, s] for r in range(taps) for s in range(taps))
+        x = quantized(np.asarray(sums), scale, True)
+    return x
 
 
 def main() -> None:

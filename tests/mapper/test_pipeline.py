@@ -18,7 +18,7 @@ from archloom.uma_targets.gamma import Gamma
 from archloom.uma_targets.oma import Oma
 from archloom.uma_targets.plasticine.target import Plasticine
 from archloom.uma_targets.qkv import Qkv
-from archloom.uma_targets.tpu_v1 import TpuV1
+from archloom.uma_targets.tpu_v1.target import TpuV1
 from benchmarks.mapper.exhaustive import exhaustive
 from tests.support.examples import slow
 

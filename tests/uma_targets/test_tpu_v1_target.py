@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference import simulate_reference as step_by_step
 from archloom.acadl_models.tpu_v1 import isa_parameters, tpu_v1
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.search import search
-from archloom.mapper.workload import Epilogue, gemm
+from archloom.mapper.workload import Epilogue, Workload, conv2d, gemm
 from archloom.oracle import interpreter, taidl
 from archloom.oracle.errors import MappingError, TargetError
 from archloom.oracle.resolve import resolve
 from archloom.oracle.xla import compile_stream
 from archloom.uma_targets.kit.gemm import GemmEmitter
-from archloom.uma_targets.tpu_v1 import TpuV1, emit
+from archloom.uma_targets.tpu_v1.target import TpuV1, emit
+from examples.tpu_v1_kernels import cnn, cnn_reference, mlp
 from examples.tpu_v1_kernels import gemm as by_hand
-from examples.tpu_v1_kernels import mlp
+from tests.support.examples import examples
 
 SMALL = {"dim": 4, "unified_buffer_kib": 2, "accumulator_kib": 1, "weight_bytes": 8, "host_bytes": 4}
 
@@ -92,3 +95,65 @@ def test_what_does_not_fit_is_refused() -> None:
     mapping = Mapping("gemm", "", (("m", 512), ("n", 4), ("k", 4)), ("m", "n", "k"))
     with pytest.raises(MappingError, match="blocks of 512 rows need as many accumulators"):
         GemmEmitter("tpu_v1", tuple(isa_parameters(tpu_v1(**SMALL)).items()), emit).emit(workload, mapping)
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> Workload:
+    """Small ones of every stride, padding and dilation, with and without a bias."""
+    kernel, stride, dilation = (tuple(draw(st.integers(1, most)) for _ in range(2)) for most in (3, 2, 2))
+    padding = tuple(draw(st.integers(0, 2)) for _ in range(4))
+    sides = [draw(st.integers(1 + (k - 1) * d, 7)) for k, d in zip(kernel, dilation)]
+    n, c, o = (draw(st.integers(1, most)) for most in (3, 6, 6))
+    return conv2d(n, *sides, c, o, *kernel, stride=stride, padding=padding, dilation=dilation,  # type: ignore[arg-type]
+                  epilogue=Epilogue(draw(st.booleans()), 0.02, draw(st.booleans()), "int8"))
+
+
+def convolved(workload: Workload, x: np.ndarray, w: np.ndarray, bias: np.ndarray | int = 0) -> np.ndarray:
+    """Y of a ``conv2d`` workload, from slices of the padded image."""
+    (top, left, bottom, right), (sh, sw), (dh, dw) = workload.padding, workload.stride, workload.dilation
+    _, oh, ow, _ = workload.output.shape
+    wide = np.pad(x.astype(np.int32), [(0, 0), (top, bottom), (left, right), (0, 0)])
+    taps = (wide[:, r * dh:r * dh + (oh - 1) * sh + 1:sh, s * dw:s * dw + (ow - 1) * sw + 1:sw] @ w[r, s].astype(np.int32)
+            for r in range(w.shape[0]) for s in range(w.shape[1]))
+    sums = sum(taps) + bias
+    scaled = np.rint(np.asarray(sums).astype(np.float32) * np.float32(workload.epilogue.scale))
+    return scaled.clip(0 if workload.epilogue.relu else -128, 127)
+
+
+@examples(4, 200)
+@given(convolutions(), st.integers(0, 1 << 16))
+def test_every_mapping_of_a_convolution_computes_it(workload: Workload, seed: int) -> None:
+    accelerator = TpuV1.kit.accelerator
+    space = accelerator.make_space(workload, accelerator.hardware(SMALL), accelerator.resolve_options(SMALL))
+    mapping = space.mapping(seed % len(space))
+    stream = accelerator.emitter(SMALL).emit(workload, mapping)
+    inputs = _random(workload, seed)
+    found = interpreter.run(stream, accelerator.isa(SMALL), inputs, poison=1)["Y"]
+    np.testing.assert_array_equal(found, convolved(workload, *inputs.values()))
+    resolved, graph = resolve(stream, accelerator.isa(SMALL)), accelerator.graph(SMALL)
+    assert simulate(graph, resolved).cycles == step_by_step(graph, resolved).cycles
+
+
+def test_images_cross_the_host_link_once() -> None:
+    """CNN0's layers: windows are set up in the Unified Buffer, so that as many bytes come as images have."""
+    workload = conv2d(8, 19, 19, 256, 256, 3, 3, padding=(1, 1, 1, 1), epilogue=Epilogue(False, 0.02, True, "int8"))
+    accelerator = TpuV1.kit.accelerator
+    space = accelerator.make_space(workload, accelerator.hardware(), accelerator.resolve_options())
+    resolved = resolve(accelerator.emitter().emit(workload, space.first()[0]), accelerator.isa())
+    links = {link.name: link for link in simulate(accelerator.graph(), resolved).links}
+    assert links["pcie"].read.bytes == links["pcie"].write.bytes == 8 * 19 * 19 * 256
+
+
+def test_images_that_do_not_fit_are_refused() -> None:
+    workload = conv2d(1, 40, 40, 4, 4, 3, 3, epilogue=Epilogue(False, 0.02, True, "int8"))
+    accelerator = TpuV1.kit.accelerator
+    with pytest.raises(MappingError, match="unified_buffer, of which there are 512"):
+        accelerator.make_space(workload, accelerator.hardware(SMALL), accelerator.resolve_options(SMALL))
+
+
+def test_a_chain_of_convolutions_by_hand() -> None:
+    rng = np.random.default_rng(0)
+    scales = (1 / 32, 1 / 64)
+    x, w = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((2, 5, 5, 4), (2, 3, 3, 4, 4)))
+    kernel = cnn(2, 5, 3, scales, 4, acc_rows=64, ub_rows=256)
+    np.testing.assert_array_equal(kernel.interpret(x, w), cnn_reference(x, w, scales))

@@ -40,7 +40,7 @@ BUILT_IN = {
     "plasticine": "archloom.uma_targets.plasticine.target:Plasticine",
     "qkv": "archloom.uma_targets.qkv:Qkv",
     "systolic_array": "archloom.uma_targets.systolic_array.target:SystolicArray",
-    "tpu_v1": "archloom.uma_targets.tpu_v1:TpuV1",
+    "tpu_v1": "archloom.uma_targets.tpu_v1.target:TpuV1",
     "triple_ring": "archloom.uma_targets.cores.target:TripleRing",
     "ultratrail": "archloom.uma_targets.ultratrail.target:UltraTrail",
     "wormhole": "archloom.uma_targets.cores.target:Wormhole",

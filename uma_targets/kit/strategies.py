@@ -10,7 +10,7 @@ from archloom.mapper import workload as wl
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets.backend import Lowered
 from archloom.tvm_backend.targets.layouts import NHWC, ROW_MAJOR
-from archloom.uma_targets.kit.rules import has_relu, pool_stage, requantization_scale
+from archloom.uma_targets.kit.rules import has_relu, pointwise_convolution, pool_stage, requantization_scale
 
 
 def matmul(op: QuantizedOp) -> Lowered:
@@ -54,6 +54,11 @@ def conv2d(op: QuantizedOp) -> Lowered:
     )
     constants = {"W": laid_out(kernel.array.transpose(2, 3, 1, 0)), **bias(op)}
     return Lowered(work, label("conv2d", op), (("X", 0),), constants, NHWC)
+
+
+def any_conv2d(op: QuantizedOp) -> Lowered:
+    """A product where the convolution is one."""
+    return pointwise(op) if pointwise_convolution(op) is None else conv2d(op)
 
 
 def add(op: QuantizedOp) -> Lowered:

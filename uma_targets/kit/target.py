@@ -43,7 +43,8 @@ class GemmKit:
     ``workspace_bytes``: memory that a mapping needs beside the operands (``Gemm.workspace``).
     ``numbers``: ``int8`` takes operators of quantized networks, from int8 to requantized int8; ``float32`` those of
     networks as they are. ``attention``: how attention of float32 is computed as one operator, where it is; ``kernels``:
-    how workloads of other kinds are run.
+    how workloads of other kinds are run. With one of ``conv2d``, convolutions that are no products are taken, too,
+    which keep the rules ``windows``.
     ``bias`` and ``relu`` say what the emission fuses; without them such operators are refused. ``patience``: how much
     more a search simulates (``Accelerator.patience``).
     """
@@ -65,6 +66,7 @@ class GemmKit:
     workspace_bytes: WorkspaceBytes | None = field(default=None, repr=False)
     attention: AttentionKernel | None = field(default=None, repr=False)
     kernels: Mapping[str, Kernel] = field(default_factory=dict, repr=False)
+    windows: tuple[rules.SizedRule, ...] = ()
     patience: int = 1
 
     @cached_property
@@ -143,11 +145,16 @@ class KitTarget(DescribedTarget):
         floats = not is_quantized(self.kit.numbers)
         fused = partial(patterns.fused, floats=floats)
         more = (*(() if self.kit.bias else (rules.no_bias,)), *(() if self.kit.relu else (rules.no_activation,)))
-        for anchor, operator, kept, strategy in (
-            ("matmul", "matmul", rules.FLOAT_MATMUL if floats else rules.INT8_MATMUL, strategies.matmul),
-            ("conv2d", "nn.conv2d", rules.FLOAT_CONV2D if floats else rules.INT8_CONV2D, strategies.pointwise),
-        ):
-            predicate = rules.AllOf(operator, (*kept, *more))
+        matmul, conv2d = (rules.FLOAT_MATMUL, rules.FLOAT_CONV2D) if floats else (rules.INT8_MATMUL, rules.INT8_CONV2D)
+        taken: list[tuple[str, rules.AllOf, Strategy]] = [
+            ("matmul", rules.AllOf("matmul", (*matmul, *more)), strategies.matmul)]
+        if "conv2d" in self.kit.kernels:
+            conv2d = tuple(rule for rule in conv2d if rule is not rules.pointwise_convolution)
+            windows = rules.AllOf("nn.conv2d", (*conv2d, *more), self.kit.windows)
+            taken.append(("conv2d", windows, strategies.any_conv2d))
+        else:
+            taken.append(("conv2d", rules.AllOf("nn.conv2d", (*conv2d, *more)), strategies.pointwise))
+        for anchor, predicate, strategy in taken:
             for form in (*(("activation",) if self.kit.relu else ()), "plain"):
                 self._offer(f"{anchor}_{form}", partial(fused, anchor, form), predicate, strategy)
         if self.kit.attention is not None:

@@ -1,4 +1,5 @@
-"""The UMA target ``tpu_v1``: products of quantized networks in blocks of rows, a column of C at a time.
+"""The UMA target ``tpu_v1``: products of quantized networks in blocks of rows, a column of C at a time; convolutions are
+in :mod:`~archloom.uma_targets.tpu_v1.windows`.
 
 A block of A comes into the Unified Buffer as panels of ``dim`` columns, weight tiles through the FIFO. Each column of C
 takes all its weight tiles one after the other, its sums start from the bias or at the first product, and while it is
@@ -19,12 +20,15 @@ from archloom.acadl_models.tpu_v1 import isa_parameters, tpu_v1
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr, Node
+from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.uma_targets import kit
 from archloom.uma_targets.kit import Gemm, Issue, Loop, Nodes, Piece, Tiling, ceil_div, divided, each, pieces
+from archloom.uma_targets.kit.attention import Kernel
+from archloom.uma_targets.kit.strategies import conv2d
+from archloom.uma_targets.tpu_v1 import windows
+from archloom.uma_targets.tpu_v1.windows import NONE, RELU
 
 GRAPH = kit.GraphOptions(tpu_v1)
-
-NONE, RELU = 0, 1
 
 
 def emit(gemm: Gemm, mapping: kit.TileMapping, parameters: Mapping[str, int]) -> Nodes:
@@ -115,10 +119,24 @@ def _loops(shape: kit.Shape, c: kit.Columns, dim: int, acc_rows: int, fifo: int)
     return Loop(1, (Loop(blocks, (written,), first=(host,), slots=2),), alone=(write,))
 
 
+def image_fits(op: QuantizedOp, options: Mapping[str, Any]) -> str | None:
+    """An image with its padding, all channels, and two lines of results fit the Unified Buffer, a line of sums the
+    accumulators.
+
+    Images are not cut into parts.
+    """
+    found = TpuV1.kit.accelerator.isa(options).parameters
+    least = windows.Geometry.of(conv2d(op).workload, found["dim"]).demand(1, 1, 1)
+    for name, room in (("unified_buffer", found["ub_rows"]), ("accumulator", found["acc_rows"])):
+        if least[name] > room:
+            return f"it needs {least[name]} rows of {name}, which has {room}"
+    return None
+
+
 class TpuV1(kit.KitTarget):
     """TPU v1: a weight-stationary array behind a weight FIFO."""
 
     kit = kit.GemmKit(
         name="tpu_v1", isa="tpu_v1", graph=GRAPH.graph, options=GRAPH.options(), isa_parameters=isa_parameters,
-        emit=emit, tiling=_tiling,
+        emit=emit, tiling=_tiling, kernels={"conv2d": Kernel(windows.stream, windows.space)}, windows=(image_fits,),
         description="256 x 256 weight-stationary int8 array with a Unified Buffer and a weight FIFO (Jouppi et al.)")
