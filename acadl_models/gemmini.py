@@ -10,24 +10,29 @@ How the hardware is modelled:
   instructions in flight: ``rs_ld`` loads, ``rs_st`` stores and ``rs_ex / 2`` products (a product is a preload and a
   compute).
 * The **mesh** takes a product as a pair: ``preload`` (one cycle) and ``compute_*``. Together they occupy it for as many
-  cycles as rows are fed into it: ``max(rows of A, rows of the streamed operand, 4)`` where weights stay and nothing is
-  transposed, else ``dim``. New weights come in while another product leaves: a ``compute_preloaded`` with weights feeds
-  ``dim`` rows. From the first row in to the first row out it takes ``2 * dim`` cycles (down the columns, then aligned
-  along them) and ``spad_read_cycles``. The operands' beats have passed when processing starts and the results' beats
-  follow it, so ``latency`` is what lies between: ``2 * dim + spad_read_cycles - 1 - rows fed``.
+  cycles as rows are fed into it: ``max(rows of A, rows of the streamed operand, least_rows)`` where weights stay and
+  nothing is transposed, else ``dim``. New weights come in while another product leaves: a ``compute_preloaded`` with
+  weights feeds ``dim`` rows. From the first row in to the first row out it takes ``2 * dim`` cycles (down the columns,
+  then aligned along them) and ``spad_read_cycles``. The operands' beats have passed when processing starts and the
+  results' beats follow it, so ``latency`` is what lies between: ``2 * dim + spad_read_cycles - 1 - rows fed``.
 * **Banks** take two requests at a time, a row each in a cycle; a slot is one stream of rows. Accumulation is done by
   the adders at the accumulator's banks. With ``scratchpad_single_ported`` the streams of a scratchpad bank share one
   port (``sp_singleported``).
+* **Loop state machines** (``loop_ws``, ``loop_conv_ws``) hand out the commands of loops by themselves, each kind beside
+  the others: ``loop_entries`` more commands than the reservation station holds may be known ahead of the units.
 * **Statistics** of rows, for layer norm and softmax, are gathered by the store controller in registers: a command
   (``mvout`` with one) reads the rows of the accumulator as a store does, and writes nothing to memory.
 * **DMA**: each row of an instruction is a request of its own, issued one a cycle. All traffic shares one bus of
   ``dma_bus_bits`` a cycle to the DRAM, both directions together: the simplest that never flatters. Every contiguous
   piece of memory takes whole beats of the bus. ``dram_latency_cycles`` is an assumption of this model (L2 and DRAM are
-  outside of Gemmini's configuration).
+  outside of Gemmini's configuration). With ``row_requests`` the DMA has as many rows under way as ``max_in_flight``
+  says (``StreamReaderCore`` has a transaction for each, ``DMA.scala``), else as many instructions: so a row takes its
+  beats, or its share of the latency where that is more.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from archloom.acadl_models import acadl
@@ -39,12 +44,18 @@ from archloom.oracle.errors import TargetError
 NONE = 0xFFFFFFFF
 """The local address that stands for no operand."""
 
+ACCUMULATOR, FULL_WIDTH = 1 << 31, 1 << 29
+"""Bits of a local address: of the accumulator; of its words as they are."""
+
 _STORE_SCALE_CYCLES = 8
 """Stages of the scaling unit between accumulator and DMA (``acc_scale_args``)."""
 
 _LOAD_SCALE_CYCLES = 4
 """Stages of the scaling unit between DMA and scratchpad (``mvin_scale_args``)."""
 
+
+_PAGE_BYTES = 4096
+"""Of virtual memory."""
 
 _NORM_STATS = 4
 """Rows whose statistics the normalization unit before the scaling unit gathers at a time."""
@@ -75,6 +86,14 @@ def gemmini(
         int, Size(1, 4096, "longest piece of memory that one row of a transfer takes", "bytes")
     ] = 64,
     max_in_flight: Annotated[int, Size(1, 1024, "memory requests under way at a time")] = 16,
+    row_requests: Annotated[bool, Flag("a memory request under way is a row of a transfer, not a transfer")] = False,
+    page_cycles: Annotated[
+        int, Size(0, 10_000, "the DMA waits for the address of each further page of 4 KiB", "cycles")
+    ] = 0,
+    loop_entries: Annotated[
+        int, Size(0, 1 << 16, "commands that the state machines of loops have ready beside the reservation station")
+    ] = 0,
+    least_rows: Annotated[int, Size(1, 1024, "rows that a product takes at least where weights stay")] = 4,
     ld_queue: Annotated[int, Size(1, 1024, "queue of the load controller")] = 8,
     st_queue: Annotated[int, Size(1, 1024, "queue of the store controller")] = 2,
     ex_queue: Annotated[int, Size(1, 1024, "queue of the execute controller")] = 8,
@@ -105,15 +124,16 @@ def gemmini(
         spad = _banks("scratchpad", spad_rows, scratchpad_banks, 8 * dim, scratchpad_single_ported)
         acc = _banks("accumulator", acc_rows, accumulator_banks, 32 * dim, False)
         pe = acadl.RegisterFile("pe", data_width=32 * dim * dim, registers={"pe": 0})
-        # the core issues one instruction a cycle into the reservation station
-        fetch = Fetch("fetch", rs_ld + rs_st + rs_ex)
+        # the core, or a state machine, issues one instruction a cycle into the reservation station
+        fetch = Fetch("fetch", rs_ld + rs_st + rs_ex + loop_entries)
+        row = _Row(row_requests, dma_bus_bits // 8, dram_latency_cycles, max_in_flight, page_cycles)
 
-        load = _load(fetch, ld_queue, min(rs_ld, max_in_flight))
+        load = _load(fetch, ld_queue, min(rs_ld, max_in_flight), row)
         connect(load.unit, [memory], [*spad, *acc])
-        store = _store(fetch, st_queue, min(rs_st, max_in_flight))
+        store = _store(fetch, st_queue, min(rs_st, max_in_flight), row)
         statistics = {name: registers(name, 32, _NORM_STATS) for name in _STATISTICS}
         connect(store.unit, [*spad, *acc, *statistics.values()], [memory, *statistics.values()])
-        execute = _execute(fetch, ex_queue, max(1, rs_ex // 2), spad_read_cycles)
+        execute = _execute(fetch, ex_queue, max(1, rs_ex // 2), spad_read_cycles, least_rows)
         connect(execute.unit, spad, [*spad, *acc])
         connect(execute.unit, [pe], [pe])
         acadl.architecture(
@@ -130,27 +150,55 @@ def isa_parameters(graph: acadl.ArchitectureGraph) -> dict[str, int]:
     return {**graph.parameters, "spad_rows": rows["spad"], "acc_rows": rows["acc"]}
 
 
-def _load(fetch: Fetch, queue: int, in_flight: int) -> QueuedUnit:
-    moves = {"mvin", "mvin2", "mvin3"}
+@dataclass(frozen=True)
+class _Row:
+    """How long the DMA is busy with rows. As ``requests`` of their own ``in_flight`` rows are under way, each for the
+    latency and its beats of ``bus_bytes``; else a row is issued in a cycle. ``page``: cycles for each page."""
+
+    requests: bool
+    bus_bytes: int
+    latency: int
+    in_flight: int
+    page: int
+
+    def cycles(self, rows: str, size: str, stride: str) -> str:
+        """Of ``rows`` rows of ``size`` bytes, ``stride`` bytes apart; as an expression of an instruction."""
+        beats = f"cdiv({size}, {self.bus_bytes})"
+        each = f"max({beats}, cdiv({self.latency} + {beats}, {self.in_flight}))" if self.requests else "1"
+        pages = f" + {self.page} * min({rows}, cdiv({rows} * {stride}, {_PAGE_BYTES}))" if self.page else ""
+        return f"{rows} * {each}{pages}"
+
+
+def _load(fetch: Fetch, queue: int, in_flight: int, row: _Row) -> QueuedUnit:
+    moves = {"mvin": 0, "mvin2": 1, "mvin3": 2}
     latency: UnitLatency = {"config_ld": 1, "*": _LOAD_SCALE_CYCLES}
-    interval: UnitLatency = {"config_ld": 1, "*": "rows"}
-    return QueuedUnit("load", fetch, moves | {"config_ld"}, depth=queue, latency=latency, interval=interval,
+    interval: dict[str, int | str] = {"config_ld": 1}
+    for move, channel in moves.items():
+        # zeros are made on the way; the accumulator takes words
+        size = f"cols * select(local >= {ACCUMULATOR} && ld_shrunk[{channel}] == 0, 4, 1)"
+        busy = row.cycles("rows", size, f"ld_stride[{channel}]")
+        interval[move] = f"select(dram == 0, rows, {busy})" if row.requests or row.page else "rows"
+    return QueuedUnit("load", fetch, set(interval), depth=queue, latency=latency, interval=interval,
                       in_flight=in_flight)
 
 
-def _store(fetch: Fetch, queue: int, in_flight: int) -> QueuedUnit:
+def _store(fetch: Fetch, queue: int, in_flight: int, row: _Row) -> QueuedUnit:
     # pooling reads every element of every window; a store wider than the array moves a row of each block
     rows = (
         "select(st_pool_stride != 0, max(1, st_porows * st_pocols * st_pool_size * st_pool_size), "
         "rows * cdiv(cols, dim))"
     )
     latency: UnitLatency = {"mvout": _STORE_SCALE_CYCLES, "*": 1}
+    size = f"cols * select((local // {FULL_WIDTH}) % 2 == 1, 4, 1)"
+    written = "select(st_pool_stride != 0, max(1, st_porows * st_pocols), rows)"
+    busy = row.cycles(written, size, "st_stride")
+    interval = f"max({rows}, {busy})" if row.requests or row.page else rows
     return QueuedUnit("store", fetch, {"config_st", "config_norm", "mvout"}, depth=queue, latency=latency,
-                      interval={"mvout": rows, "*": 1}, in_flight=in_flight)
+                      interval={"mvout": interval, "*": 1}, in_flight=in_flight)
 
 
-def _execute(fetch: Fetch, queue: int, in_flight: int, spad_read_cycles: int) -> QueuedUnit:
-    fed = f"max(select(a != {NONE}, a_rows, 1), select(bd != {NONE}, bd_rows, 1), 4)"
+def _execute(fetch: Fetch, queue: int, in_flight: int, spad_read_cycles: int, least_rows: int) -> QueuedUnit:
+    fed = f"max(select(a != {NONE}, a_rows, 1), select(bd != {NONE}, bd_rows, 1), {least_rows})"
     square = "ex_dataflow == 0 || ex_a_transpose == 1 || ex_b_transpose == 1"
     rows = {
         "compute_preloaded": f"select({square} || pre_addr != {NONE}, dim, {fed})",

@@ -277,8 +277,8 @@ def cnn(batch: int, side: int, taps: int, scales: Sequence[float], dim: int = 25
     """Convolutions of ``taps`` x ``taps`` with padding and ReLU, one for each scale, ``dim`` channels throughout.
 
     X int8[batch, side, side, dim], W int8[layers, taps, taps, dim, dim] (channels in, channels out), Y as X. All
-    activations stay in the Unified Buffer; each weight tile meets all images, so the sums of all lie in the accumulators. While one
-    image is activated the next are multiplied, and its own next layer begins.
+    activations stay in the Unified Buffer; each weight tile meets all images, so the sums of all lie in the
+    accumulators. While one image is activated the next are multiplied, and its own next layer begins.
     """
     g = isa("tpu_v1", dim=dim, acc_rows=acc_rows, ub_rows=ub_rows)
     places = [Images(batch, side, taps // 2, i * batch * (side + 2 * (taps // 2)) ** 2) for i in range(2)]

@@ -113,7 +113,7 @@ def convolved(workload: Workload, x: np.ndarray, w: np.ndarray, bias: np.ndarray
     (top, left, bottom, right), (sh, sw), (dh, dw) = workload.padding, workload.stride, workload.dilation
     _, oh, ow, _ = workload.output.shape
     wide = np.pad(x.astype(np.int32), [(0, 0), (top, bottom), (left, right), (0, 0)])
-    taps = (wide[:, r * dh:r * dh + (oh - 1) * sh + 1:sh, s * dw:s * dw + (ow - 1) * sw + 1:sw] @ w[r, s].astype(np.int32)
+    taps = (wide[:, r * dh:r * dh + (oh - 1) * sh + 1:sh, s * dw:s * dw + (ow - 1) * sw + 1:sw] @ w[r, s]
             for r in range(w.shape[0]) for s in range(w.shape[1]))
     sums = sum(taps) + bias
     scaled = np.rint(np.asarray(sums).astype(np.float32) * np.float32(workload.epilogue.scale))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from archloom.acadl_models import gemmini as model
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper import workload as wl
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.options import GraphOptions, Option, OptionValue
@@ -30,12 +31,27 @@ from archloom.uma_targets.kit import rules, strategies, sums
 from archloom.uma_targets.kit.patterns import fused
 
 GRAPH = GraphOptions(model.gemmini)
+RTL: dict[str, OptionValue] = {"scratchpad_single_ported": True, "row_requests": True, "loop_entries": 4096}
+"""What the generator's default configuration has, and the defaults of the graph simplify (docs/gemmini.md)."""
+
+
+def _graph(options: Mapping[str, Any]) -> ArchitectureGraph:
+    """The graph; a preset takes the place of defaults, not of what was asked for."""
+    preset = RTL if options["preset"] == "rtl" else {}
+    defaults = {option.name: option.default for option in GRAPH.options()}
+    taken = {name: value for name, value in preset.items() if options[name] == defaults[name]}
+    return GRAPH.graph({**options, **taken})
+
+
 GEMMINI = Accelerator(
     "gemmini", "systolic array for int8 with scratchpad, accumulator and DMA (ucb-bar/gemmini)",
-    GRAPH.options({"dim": [Option(
-        "dataflow", str, "auto", "what stays in the array: weights (ws), sums (os), or the faster for each operator",
-        choices=("auto", "ws", "os"))]}),
-    "gemmini", GRAPH.graph, model.isa_parameters, lambda parameters: GemminiEmitter(tuple(parameters.items())), space,
+    GRAPH.options({"dim": [
+        Option("dataflow", str, "auto", "what stays in the array: weights (ws), sums (os), or the faster for each "
+               "operator", choices=("auto", "ws", "os")),
+        Option("preset", str, "none", "defaults of the graph: simplified (none), or as in the generator's default "
+               "configuration (rtl)", choices=("none", "rtl")),
+    ]}),
+    "gemmini", _graph, model.isa_parameters, lambda parameters: GemminiEmitter(tuple(parameters.items())), space,
 )
 FUSED = {"pool": ("conv2d",), "activation": ("conv2d", "matmul", "add"), "plain": ("conv2d", "matmul", "add")}
 """Forms of which the array makes int8 results, in the order in which they are tried, each with its operators."""

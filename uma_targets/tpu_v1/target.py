@@ -1,5 +1,5 @@
-"""The UMA target ``tpu_v1``: products of quantized networks in blocks of rows, a column of C at a time; convolutions are
-in :mod:`~archloom.uma_targets.tpu_v1.windows`.
+"""The UMA target ``tpu_v1``: products of quantized networks in blocks of rows, a column of C at a time; convolutions
+are in :mod:`~archloom.uma_targets.tpu_v1.windows`.
 
 A block of A comes into the Unified Buffer as panels of ``dim`` columns, weight tiles through the FIFO. Each column of C
 takes all its weight tiles one after the other, its sums start from the bias or at the first product, and while it is
