@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import archloom
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference import simulate_reference as step_by_step
 from archloom.acadl_models.tpu_v1 import isa_parameters, tpu_v1
@@ -157,3 +158,11 @@ def test_a_chain_of_convolutions_by_hand() -> None:
     x, w = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((2, 5, 5, 4), (2, 3, 3, 4, 4)))
     kernel = cnn(2, 5, 3, scales, 4, acc_rows=64, ub_rows=256)
     np.testing.assert_array_equal(kernel.interpret(x, w), cnn_reference(x, w, scales))
+
+
+def test_convolutions_of_networks_are_taken_where_an_image_fits() -> None:
+    """Through the whole way, bit for bit as onnxruntime; an image that does not fit is left to the host."""
+    for side, layers in ((4, 1), (30, 0)):
+        text = f"conv2d(n=1,c=3,h={side},w={side},o=3,k=3,bias=1,relu=1)"
+        found = archloom.check(text, target="tpu_v1", options=SMALL)
+        assert found.passed and [layer.bit_exact for layer in found.layers] == [True] * layers

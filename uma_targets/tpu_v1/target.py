@@ -125,7 +125,7 @@ def image_fits(op: QuantizedOp, options: Mapping[str, Any]) -> str | None:
 
     Images are not cut into parts.
     """
-    found = TpuV1.kit.accelerator.isa(options).parameters
+    found = dict(TpuV1.kit.accelerator.isa(options).parameters)
     least = windows.Geometry.of(conv2d(op).workload, found["dim"]).demand(1, 1, 1)
     for name, room in (("unified_buffer", found["ub_rows"]), ("accumulator", found["acc_rows"])):
         if least[name] > room:
