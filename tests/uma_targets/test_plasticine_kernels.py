@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.plasticine import isa_parameters, plasticine
@@ -84,13 +84,24 @@ def test_random_floats_are_close_and_the_oracle_rounds_as_the_interpreter() -> N
     np.testing.assert_allclose(result, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-4, atol=1e-5)
 
 
-def test_oracle_equals_interpreter() -> None:
-    isa = isa_of(rows=2, cols=4, lanes=4, pmu_kib=1)
-    stream = gemm_stream(9, 10, 11, dict(isa.parameters), some_tiling(9, 10, 11, isa))
+@examples(12, 200)
+@given(isas(), SIZES, SIZES, SIZES, st.data())
+def test_any_tiling_is_raised(isa: Isa, m: int, n: int, k: int, data: st.DataObject) -> None:
+    machine = Machine.of(dict(isa.parameters))
+    tiling = tiling_of(m, n, data.draw(st.sampled_from(blocks_that_fit(m, n, k, machine))), machine)
+    oracle = compile_stream(gemm_stream(m, n, k, dict(isa.parameters), tiling), isa)
+    assert oracle.raised, oracle.report.explanation
+
+
+@examples(2, 40)
+@given(isas(), SIZES, SIZES, SIZES)
+@example(isa_of(rows=2, cols=4, lanes=4, pmu_kib=1), 9, 10, 11)
+def test_oracle_equals_interpreter(isa: Isa, m: int, n: int, k: int) -> None:
+    stream = gemm_stream(m, n, k, dict(isa.parameters), some_tiling(m, n, k, isa))
     given_arguments = arguments(stream)
     expected = run(stream, isa, given_arguments)["C"]
     found = compile_stream(stream, isa)(*(given_arguments[t.name] for t in stream.arguments))
-    np.testing.assert_array_equal(np.asarray(found["C"] if isinstance(found, dict) else found[0]), expected)
+    np.testing.assert_array_equal(np.asarray(found[0]), expected)
 
 
 ADD, MULTIPLY, MAXIMUM = range(3)

@@ -60,7 +60,7 @@ def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
     """
     module = ir.of(module).ensure_dataflow(module)
     refused: dict[str, dict[str, Refused]] = {}
-    taken: list[tuple[str, str]] = []
+    taken: dict[str, list[str]] = {}
     for target in chosen:
         backend = target.backend
 
@@ -75,9 +75,10 @@ def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
     for target in chosen:
         module = target.backend.run_passes(
             UMAPhase.POST_PARTITIONING_1, module, target.options, lambda variable, reason, needs: None)
-    count = Counter(name for name, _ in taken)
+    named = [(name, variable) for variable, names in taken.items() for name in names]
+    count = Counter(name for name, _ in named)
     answers = {variable: tuple(by_target.values()) for variable, by_target in refused.items()}
-    return Partitioned(module, answers, host, positions, {name: v for name, v in taken if count[name] == 1})
+    return Partitioned(module, answers, host, positions, {name: v for name, v in named if count[name] == 1})
 
 
 def prepare(module: ir.IRModule, target: Chosen, refuse: Refuse) -> ir.IRModule:
@@ -87,14 +88,15 @@ def prepare(module: ir.IRModule, target: Chosen, refuse: Refuse) -> ir.IRModule:
 
 
 def patterns_of(
-    target: Chosen, refuse: Refuse = lambda variable, reason, needs: None, taken: list[tuple[str, str]] | None = None,
+    target: Chosen, refuse: Refuse = lambda variable, reason, needs: None, taken: dict[str, list[str]] | None = None,
 ) -> list[tuple[str, Any, Callable[[Any], bool]]]:
-    """Names, patterns and checks; ``refuse`` hears what a check sees, ``taken`` gets what is taken."""
-    noted = [] if taken is None else taken
+    """Names, patterns and checks; ``refuse`` hears what a check sees, ``taken`` gets the names of what
+    is taken, by the variable of its result."""
+    noted = {} if taken is None else taken
     return [(name, p.make(), _check(p, target, refuse, noted)) for name, p in target.composites.items()]
 
 
-def _check(pattern: Pattern, target: Chosen, refuse: Refuse, taken: list[tuple[str, str]]) -> Callable[[Any], bool]:
+def _check(pattern: Pattern, target: Chosen, refuse: Refuse, taken: dict[str, list[str]]) -> Callable[[Any], bool]:
     """The pattern's predicate as TVM calls it, noting each refusal, and each result that is taken."""
 
     def check(context: Any) -> bool:
@@ -118,15 +120,15 @@ def _check(pattern: Pattern, target: Chosen, refuse: Refuse, taken: list[tuple[s
     return check
 
 
-def _note(op: QuantizedOp, context: Any, inside: Mapping[Any, Any], taken: list[tuple[str, str]]) -> None:
+def _note(op: QuantizedOp, context: Any, inside: Mapping[Any, Any], taken: dict[str, list[str]]) -> None:
     """The operator's name and the variable of its result, in place of those of smaller matches inside of it."""
     result = next((var.name for var, value in inside.items() if value.same_as(context.matched_expr)), None)
     if result is None:
         return
-    covered = {var.name for var in inside}
-    taken[:] = [pair for pair in taken if pair[1] not in covered]
+    for var in inside:
+        taken.pop(var.name, None)
     # an operator alone has no other name than that of its result
-    taken.extend((name, result) for name in sorted({op.name, result} if op.name == op.anchor else {op.name}))
+    taken[result] = sorted({op.name, result} if op.name == op.anchor else {op.name})
 
 
 def _read(backend: UMABackend, context: Any, inside: Mapping[Any, Any]) -> QuantizedOp | Verdict:
@@ -145,9 +147,10 @@ def _read(backend: UMABackend, context: Any, inside: Mapping[Any, Any]) -> Quant
 
 def _leaking(context: Any, inside: Mapping[Any, Any]) -> str | None:
     """Name of an intermediate variable that something outside of the match reads."""
-    for var, users in context.var_usages.items():
-        if var not in inside or inside[var].same_as(context.matched_expr):
+    usages = context.var_usages  # of all variables of the network
+    for var, value in inside.items():
+        if value.same_as(context.matched_expr) or var not in usages:
             continue
-        if any(user not in inside for user in users):
+        if any(user not in inside for user in usages[var]):
             return str(var.name)
     return None

@@ -232,7 +232,7 @@ class Dataflow:
         ((word, dtype),) = kinds
         adds = all(u.addend is not None for u in updates)
         loops = {tuple(loop.var for loop in around if loop.var not in match.digits) for _, around, match in hits}
-        if not adds and (len(loops) != 1 or len({id(item.owner.parent) for item, _, _ in hits}) != 1):
+        if not adds and len(loops) != 1:  # else one iteration of these makes all updates, in the order of the text
             return None
         if word == 1:
             return self._chained(q, at, list(zip(hits, updates, strict=True)), adds, {})

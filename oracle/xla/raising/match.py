@@ -222,13 +222,19 @@ def _descend(
     rest: Affine, order: list[Unknown], free: Progressions, ranges: Ranges,
     digits: Digits, constraints: list[Condition],
 ) -> None:
-    """Quotients and remainders, the largest stride first; the last remainder must be 0."""
+    """Quotients and remainders, the largest stride first; the last remainder must be 0.
+
+    A bound on the leading variable comes with them: of conditions on as many variables the others are met first.
+    """
+    bound = _leading_bound(rest, reach(free[name] for name in order), ranges)
     for name in order:
         extent, stride = free[name]
         digits[name] = (rest // stride).simplify(ranges)
         constraints.append(Condition(digits[name], 0, extent - 1))
         rest = (rest % stride).simplify(ranges)
     constraints.append(Condition(rest.simplify(ranges), 0, 0))
+    if bound is not None:
+        constraints.append(bound)
 
 
 def _judge(digits: Digits, constraints: list[Condition], ranges: Ranges) -> Match | None:

@@ -85,7 +85,8 @@ def _split_digit(q: Query, condition: Affine, find: Find) -> Expr:
     """Name what the address makes of several variables by a new one, so that a condition follows an axis."""
     names = condition.variables()
     touched = [a for a in q.address if not names.isdisjoint(a.variables())]
-    refused = Unraisable(f"the condition on {condition} does not follow an axis of the read of {q.buffer}")
+    ring = None if condition.is_linear else q.buffer
+    refused = Unraisable(f"the condition on {condition} does not follow an axis of the read of {q.buffer}", ring)
     if len(touched) != 1:
         raise refused
     part = Affine(0, tuple(t for t in touched[0].terms if t[0] in names))

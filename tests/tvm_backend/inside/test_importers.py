@@ -205,12 +205,7 @@ def near(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], bound: flo
         np.testing.assert_allclose(x, y, rtol=0, atol=bound * max(1e-30, float(np.abs(y).max(initial=0))))
 
 
-OUT_OF_MEMORY = pytest.mark.xfail(strict=True, reason="gemm(m=36,n=24,k=144) on plasticine: XLA asks for 305 TB")
-
-
-@pytest.mark.parametrize("name", [
-    name if name in FAST else slow(name) if "plasticine" not in name else
-    pytest.param(name, marks=[pytest.mark.slow, OUT_OF_MEMORY]) for name in CASES])
+@pytest.mark.parametrize("name", [name if name in FAST else slow(name) for name in CASES])
 def test_modules_of_importers(name: str) -> None:
     case = CASES[name]
     module, inputs = case.make()
