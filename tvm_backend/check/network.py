@@ -107,6 +107,7 @@ class CheckResult:
         return data
 
 
+@np.errstate(all="ignore")  # infinities and NaN are values, no accidents
 def check(
     model: "Model", target: str, options: Mapping[str, object], *, inputs: Any = None, labels: Any = None,
     reference: Any = None, count: int = DEFAULT_SAMPLES, progress: Progress | None = None,

@@ -277,10 +277,17 @@ def _layer_norm(call: ir.Call, x: Any, gamma: Any, beta: Any) -> Any:
 
 
 def _batch_norm(call: ir.Call, x: Any, gamma: Any, beta: Any, mean: Any, variance: Any) -> Any:
-    """Normalization by given means and variances; those are results, too."""
+    """Normalization by given means and variances, or (``training``) by those of the batch; the given ones are results,
+    too, moved towards the batch's."""
     shape = [1] * x.ndim
     shape[axis := int(ir.attr(call, "axis"))] = -1
-    y = (x - mean.reshape(shape)) * lax.rsqrt(variance.reshape(shape) + float(ir.attr(call, "epsilon")))
+    used = mean, variance
+    if ir.attr(call, "training"):
+        others, momentum = tuple(a for a in range(x.ndim) if a != axis % x.ndim), float(ir.attr(call, "momentum"))
+        used = jnp.mean(x, others), jnp.var(x, others)
+        mean, variance = ((1 - momentum) * old + momentum * new
+                          for old, new in zip((mean, variance), used, strict=True))
+    y = (x - used[0].reshape(shape)) * lax.rsqrt(used[1].reshape(shape) + float(ir.attr(call, "epsilon")))
     return _scaled(call, y, gamma, beta, axis), mean, variance
 
 

@@ -35,7 +35,8 @@ class _BatchNorms(Rewriter):
         self.changed = any(ir.op_name(value) == "nn.batch_norm" for value in self.values.values())
 
     def visit(self, var: ir.Var, value: Any) -> None:
-        if ir.op_name(value) == "nn.batch_norm" and self.uses[var] == 1 and all(map(ir.is_constant, value.args[1:])):
+        if ir.op_name(value) == "nn.batch_norm" and self.uses[var] == 1 and not ir.attr(value, "training") and all(
+                map(ir.is_constant, value.args[1:])):
             self.norms[var] = value
             return
         got = ir.is_tuple_get(value)

@@ -97,9 +97,12 @@ def quantize(
          "QDQDisableWeightAdjustForInt32Bias": False,
          "OpTypesToExcludeOutputQuantization": ["MatMul", "Gemm"] if scheme.float_results else []},
     )
-    with _quiet():
-        quantizer.quantize_model()
-        quantizer.model.topological_sort()
+    try:
+        with _quiet():
+            quantizer.quantize_model()
+            quantizer.model.topological_sort()
+    except Exception as error:  # onnxruntime's own types, and those of its mistakes
+        raise ModelError(f"network: cannot be quantized: {type(error).__name__}: {error}") from error
     return quantizer.model.model
 
 
@@ -190,12 +193,14 @@ def _calibrate(model: onnx.ModelProto, samples: Iterable[Sample], scheme: Scheme
     with tempfile.TemporaryDirectory(prefix="archloom-quantize-") as folder, _quiet():
         path = Path(folder) / "float.onnx"
         onnx.save(_without_float_additions(model), path)
-        calibrator = create_calibrator(
-            path, list(OPERATORS), augmented_model_path=str(Path(folder) / "augmented.onnx"),
-            calibrate_method=methods[scheme.calibration],
-            extra_options={
-                "symmetric": scheme.symmetric, "percentile": scheme.percentile, "num_bins": BINS[scheme.calibration]},
-        )
+        try:
+            calibrator = create_calibrator(
+                path, list(OPERATORS), augmented_model_path=str(Path(folder) / "augmented.onnx"),
+                calibrate_method=methods[scheme.calibration],
+                extra_options={"symmetric": scheme.symmetric, "percentile": scheme.percentile,
+                               "num_bins": BINS[scheme.calibration]})
+        except Exception as error:  # onnxruntime cannot run the network, and says so in types of its own
+            raise ModelError(f"network: cannot be calibrated: {' '.join(str(error).split())[:400]}") from error
         try:
             with contextlib.redirect_stdout(io.StringIO()):  # it tells of histograms by print
                 calibrator.collect_data(reader)
@@ -348,7 +353,7 @@ def _quiet() -> Iterator[None]:
 
     level = logging.getLogger().level
     onnxruntime.set_default_logger_severity(ERRORS)
-    logging.getLogger().setLevel(logging.ERROR)
+    logging.getLogger().setLevel(logging.CRITICAL)
     try:
         yield
     finally:
