@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -80,8 +81,9 @@ def build(text: str, seed: int = 0) -> Built:
     if sizes == network.sizes:
         return _built(network, sizes, seed)
     try:
-        _refuse_large(text, network, sizes)
-        return _built(network, sizes, seed)
+        with warnings.catch_warnings(action="ignore"):  # of layers without elements
+            _refuse_large(text, network, sizes)
+            return _built(network, sizes, seed)
     except (RuntimeError, ValueError, ArithmeticError, LookupError, TypeError, AssertionError) as error:
         reason = " ".join(str(error).split())[:200]  # torch's and transformers': layers do not fit each other
         raise InputError(f"{text}: no network has these sizes: {type(error).__name__}: {reason}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import IO
 
 from archloom.oracle.errors import ArchloomError, InputError
 
@@ -47,12 +48,21 @@ def read_bytes(path: str | Path, most: int, error: type[ArchloomError] = InputEr
                 raise error(f"{path}: expected a file of at most {most:,} bytes, found {status.st_size:,}")
             if stat.S_ISCHR(status.st_mode) and not os.isatty(file.fileno()):
                 raise error(f"{path}: expected a file, found a device")
-            data = file.read(most + 1)
+            # no more room is made for it than it needs
+            data = file.read(status.st_size + 1) if stat.S_ISREG(status.st_mode) else _up_to(file, most + 1)
     except (OSError, ValueError) as fault:
         raise error(f"{_shown(path)}: {_why(fault)}") from fault
     if len(data) > most:
         raise error(f"{path}: expected at most {most:,} bytes, found more")
     return data
+
+
+def _up_to(file: IO[bytes], most: int) -> bytes:
+    parts, left = [], most
+    while left and (part := file.read(min(left, MEBIBYTE))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
 
 
 def _shown(path: str | Path) -> str:

@@ -127,7 +127,16 @@ class LoadedKernel(KernelFunction):
         self._exported = exported
 
     def _prepare(self) -> Call:
-        return JaxProgram.of(self._exported.call, self._bits).call()
+        call = JaxProgram.of(self._exported.call, self._bits).call()
+
+        def run(*arrays: Any) -> tuple[Any, ...]:
+            try:
+                return call.arrays(*arrays)
+            except Exception as error:  # whatever XLA raises of a program that is not as JAX has written it
+                raise ArtifactError(f"kernel {self.name}: JAX {jax.__version__} cannot run its program: "
+                                    f"{type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
+
+        return Call(run, call.tracers)
 
 
 def load_kernel(source: bytes | str | Path) -> LoadedKernel:

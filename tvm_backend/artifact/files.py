@@ -219,10 +219,11 @@ def _entries(manifest: Mapping[str, Any], path: Path) -> dict[str, dict[str, Any
     for name, entry in entries.items():
         if not _NAME.fullmatch(name) or name == MANIFEST:
             raise ArtifactError(f"{path}: {MANIFEST} lists a file of the forbidden name {name!r}")
-        if not isinstance(entry, dict) or not isinstance(entry.get("bytes"), int) or "sha256" not in entry:
+        size = entry.get("bytes") if isinstance(entry, dict) else None
+        if not isinstance(size, int) or size < 0 or "sha256" not in entry:
             raise ArtifactError(f"{path}: {MANIFEST}: {name}: expected a size and a checksum")
-        if name.endswith(".json") and entry["bytes"] > JSON_BYTES:
-            raise ArtifactError(f"{path}: {name}: expected at most {JSON_BYTES:,} bytes, found {entry['bytes']:,}")
+        if name.endswith(".json") and size > JSON_BYTES:
+            raise ArtifactError(f"{path}: {name}: expected at most {JSON_BYTES:,} bytes, found {size:,}")
     total, most = sum(entry["bytes"] for entry in entries.values()), data_bytes()
     if total > most:
         raise ArtifactError(f"{path}: its files have {total:,} bytes; at most {most:,}, a quarter of this machine's "

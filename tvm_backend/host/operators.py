@@ -249,10 +249,11 @@ def _group_norm(call: ir.Call, x: Any, gamma: Any, beta: Any) -> Any:
 
 
 def _standardized(call: ir.Call, x: Any, axes: Any) -> Any:
-    """``(x - mean) / sqrt(variance + epsilon)`` along ``axes``."""
-    mean = jnp.mean(x, axes, keepdims=True)
-    variance = jnp.mean(jnp.square(x - mean), axes, keepdims=True)
-    return (x - mean) * lax.rsqrt(variance + float(ir.attr(call, "epsilon")))
+    """``(x - mean) / sqrt(variance + epsilon)`` along ``axes``, in float32 at least: squares of float16 overflow."""
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    mean = jnp.mean(wide, axes, keepdims=True)
+    variance = jnp.mean(jnp.square(wide - mean), axes, keepdims=True)
+    return ((wide - mean) * lax.rsqrt(variance + float(ir.attr(call, "epsilon")))).astype(x.dtype)
 
 
 def _scaled(call: ir.Call, y: Any, gamma: Any, beta: Any, channel: int) -> Any:
@@ -293,8 +294,9 @@ def _batch_norm(call: ir.Call, x: Any, gamma: Any, beta: Any, mean: Any, varianc
 
 def _rms_norm(call: ir.Call, x: Any, gamma: Any) -> Any:
     """``x / sqrt(mean(x²) + epsilon) * gamma``"""
-    square = jnp.mean(jnp.square(x), ir.attr_ints(call, "axes"), keepdims=True)
-    return x * lax.rsqrt(square + float(ir.attr(call, "epsilon"))) * gamma
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    square = jnp.mean(jnp.square(wide), ir.attr_ints(call, "axes"), keepdims=True)
+    return (wide * lax.rsqrt(square + float(ir.attr(call, "epsilon")))).astype(x.dtype) * gamma
 
 
 def _adaptive_average(call: ir.Call, x: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -56,7 +57,8 @@ def read_onnx(path: Path) -> onnx.ModelProto:
     try:
         if path.suffix in WRITTEN:
             _refuse_depth(path)
-        proto = onnx.load(path, load_external_data=False)
+        with warnings.catch_warnings(action="ignore"):  # of formats that onnx calls experimental
+            proto = onnx.load(path, load_external_data=False)
         outside = [tensor for tensor in _tensors(proto.graph) if tensor.external_data]
         if outside:  # first looked at, then read
             _refuse_external(proto, path, outside)
