@@ -23,7 +23,6 @@ from archloom.oracle.taidl.machine import Machine
 from archloom.oracle.taidl.types import Array, byte_count, named_dtype
 from archloom.oracle.validate import check_isa
 
-
 Heard: TypeAlias = Callable[[int], None]
 HEARD_EACH = 4096
 """Instructions between two reports."""
@@ -51,7 +50,8 @@ def run(
 
     ``arguments`` has one array for each of ``stream.arguments``, of its shape and dtype. HBM and the buffers start as
     zeros; with ``poison`` as random bytes of that seed, to find reads of what was never written. ``heard`` is told now
-    and then how many instructions have run, of ``stream.count()``. Raises InputError for wrong arguments, StreamError for an instruction that breaks an assertion or leaves its memory.
+    and then how many instructions have run, of ``stream.count()``. Raises InputError for wrong arguments, StreamError
+    for an instruction that breaks an assertion or leaves its memory.
     """
     state = run_state(stream, isa, arguments, poison=poison, heard=heard)
     return {r.name: state.read(r) for r in stream.results}

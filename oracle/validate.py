@@ -11,7 +11,6 @@ from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Parallel, Strea
 from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.taidl.types import byte_count, named_dtype
 
-
 LARGEST = 1 << 48
 """Numbers of a stream are smaller, signs aside: no memory has more bytes, and sums of products still fit 64 bits."""
 

@@ -19,7 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, however the script is run:
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
-from benchmarks.common import ROOT, arguments, finish
+from benchmarks.common import ROOT, arguments, finish, refuse
 from benchmarks.figures import RECORDED, YES, Figure, Figures, at_most, equals
 
 DATA = ROOT.parent / "shared" / "reference" / "scalesim"

@@ -1,5 +1,5 @@
-"""Faults of the system: processes that are killed or interrupted at any time, caches that many share, full disks, places
-that cannot be written. What is done afterwards must be as if nothing had happened."""
+"""Faults of the system: processes that are killed or interrupted at any time, caches that many share, full disks,
+places that cannot be written. What is done afterwards must be as if nothing had happened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs that are made for the command line, by kinds: each function changes something sound and says how it is used."""
+"""Inputs for the command line, by kinds: each function changes something sound and says how it is used."""
 
 from __future__ import annotations
 
@@ -77,8 +77,10 @@ def onnx_text(rng: Random) -> Input:
 
 
 def pt2(rng: Random) -> Input:
-    files = mutators.packed(mutators.changed_file(rng, mutators.unpacked(base("net.pt2"))))
-    return Input(_read(rng, "net.pt2"), {"net.pt2": files if rng.random() < 0.8 else mutators.changed_bytes(rng, files)})
+    content = mutators.packed(mutators.changed_file(rng, mutators.unpacked(base("net.pt2"))))
+    if rng.random() < 0.2:
+        content = mutators.changed_bytes(rng, content)
+    return Input(_read(rng, "net.pt2"), {"net.pt2": content})
 
 
 def artifact(rng: Random) -> Input:
@@ -136,7 +138,8 @@ def df(rng: Random) -> Input:
 
 
 SPELLED = ("gemm(m=64,n=64,k=64)", "gemm(m=8,n=8,k=8,batch=2,bias=1,relu=1)", "add(size=64)",
-           "conv2d(n=1,c=4,h=8,w=8,o=4,k=3,stride=1,pad=1,relu=1)", "vgg16(image=32)", "mobilenet_v2(image=32,width=25)")
+           "conv2d(n=1,c=4,h=8,w=8,o=4,k=3,stride=1,pad=1,relu=1)", "vgg16(image=32)",
+           "mobilenet_v2(image=32,width=25)")
 SIZES = ("64x64x64", "2x64x64x64", "1x2x64x32", "64x64", "1x8x8x4x4x3x3")
 
 

@@ -1,4 +1,4 @@
-"""Changes of sound inputs: of bytes, of texts, of JSON, of ONNX networks, of archives. Each takes its own random numbers."""
+"""Changes of sound inputs: of bytes, of texts, of JSON, of ONNX networks, of archives; each by random numbers."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ from onnx import TensorProto
 from tests.tvm_backend.hostile.cases import constant, free, model, op, tensor
 
 TARGETS: Mapping[str, Mapping[str, Any]] = {
-    "mesh": {"x": 2, "y": 2}, "triple_ring": {"rows": 2, "columns": 2}, "wormhole": {"rows": 2, "columns": 2}, "qkv": {}}
+    "mesh": {"x": 2, "y": 2}, "qkv": {},
+    "triple_ring": {"rows": 2, "columns": 2}, "wormhole": {"rows": 2, "columns": 2}}
 TYPES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16}
 KINDS = ("softmax", "product", "layer norm", "rms norm", "attention", "exp", "relu", "maximum")
 

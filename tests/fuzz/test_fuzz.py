@@ -17,7 +17,7 @@ from random import Random
 import pytest
 
 from tests.fuzz import mutators
-from tests.fuzz.harness import BAD, kept, tried
+from tests.fuzz.harness import BAD
 from tests.support.limited import limited
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -76,7 +76,8 @@ def read_host(files: Mapping[str, bytes], own: bool) -> tuple[str | None, HostPl
     found = read_tensors(files[HOST_CONSTANTS], f"{HOST_CONSTANTS} is ")
     types = data.get("dtypes", {})
     programs = tuple(
-        HostProgram(_key(p, files) if not own else str(p["key"]), tuple((_whole(shape), str(dtype)) for shape, dtype in p["arguments"]),
+        HostProgram(str(p["key"]) if own else _key(p, files),
+                    tuple((_whole(shape), str(dtype)) for shape, dtype in p["arguments"]),
                     exported=files[str(p["file"])])
         for p in data["programs"])
     calls = tuple(

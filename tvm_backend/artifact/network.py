@@ -108,7 +108,8 @@ def _located(path: Path, name: str) -> Iterator[None]:
         yield
     except KeyError as error:
         raise ArtifactError(f"{path}: {name}: {error} is missing") from error
-    except (ArchloomError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
+    except (ArchloomError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError,
+            RecursionError) as error:
         raise ArtifactError(f"{path}: {name}: {error}") from error
 
 

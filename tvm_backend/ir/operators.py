@@ -36,9 +36,9 @@ class Operator:
     type and shape of the :class:`Result`. ``xla`` names its translation: a function of :mod:`jax` by its path, or one
     of :mod:`archloom.tvm_backend.host.operators`. ``heavy``: TVM's untuned code for it is much slower
     than XLA's, or ends the process (integers divided by zero), or leaves results to the processor (shifts by more than
-    there are bits). ``vector``: what a vector unit makes of it, applied one after the other, to one tensor or (``binary``)
-    to two; ``rows``: a vector unit's operator of rows or columns. ``stage``: it may follow a
-    product, and treats all elements alike.
+    there are bits). ``vector``: what a vector unit makes of it, applied one after the other, to one tensor or
+    (``binary``) to two; ``rows``: a vector unit's operator of rows or columns. ``stage``: it may follow a product, and
+    treats all elements alike.
     """
 
     type: Callable[[Call], Type] | None = None

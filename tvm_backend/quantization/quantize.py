@@ -314,23 +314,20 @@ def float_additions(model: onnx.ModelProto) -> set[str]:
     for node in model.graph.node:
         for name in node.input:
             readers[name].append(node)
-    reached = {output.name: True for output in model.graph.output}
-
-    def feeds_integers(name: str) -> bool:
-        """Whether the user or an operator of integers reads the tensor, perhaps through others that pass it on."""
-        if name not in reached:
-            reached[name] = False
-            reached[name] = any(
-                node.op_type in schemes.AVERAGES or node.op_type in ANCHORS - {"Add"}
-                or (node.op_type in schemes.PASSING and feeds_integers(node.output[0])) for node in readers[name])
-        return reached[name]
-
+    # whether the user or an operator of integers reads a tensor, perhaps through others that pass it on
+    feeds_integers = {output.name: True for output in model.graph.output}
+    for node in reversed(model.graph.node):  # readers come behind what they read
+        for name in node.output:
+            feeds_integers.setdefault(name, any(
+                reader.op_type in schemes.AVERAGES or reader.op_type in ANCHORS - {"Add"}
+                or (reader.op_type in schemes.PASSING and feeds_integers.get(reader.output[0], False))
+                for reader in readers[name]))
     found = set()
     for node in model.graph.node:
         if node.op_type == "Add":
             a, b = node.input
             fits = not {a, b} & constants and shapes.get(a) == shapes.get(b)
-            if not fits or not feeds_integers(node.output[0]):
+            if not fits or not feeds_integers[node.output[0]]:
                 found.add(node.output[0])
     return found
 

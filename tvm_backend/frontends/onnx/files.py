@@ -15,7 +15,6 @@ from archloom.oracle.errors import ModelError
 from archloom.oracle.reading import JSON_BYTES, file_size, memory_bytes
 from archloom.tvm_backend.frontends.onnx.editor import within
 
-
 PROTO_BYTES = (1 << 31) - 1
 """Protocol buffers have no larger messages."""
 WRITTEN = (".onnxtxt", ".onnxtext")

@@ -16,10 +16,9 @@ def refuse_training(program: torch.export.ExportedProgram, name: str) -> None:
     """ModelError for an operator that takes the statistics of its batch in place of those that it was trained with, or
     that draws random numbers."""
     for node in program.graph.nodes:
-        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
-            if why := _trained(node.target, _arguments(node)):
-                raise ModelError(f"{name}: node {node.name!r} ({node.target.name()}): expected a network for inference, "
-                                 f"found {why}: export it in evaluation mode (module.eval())")
+        if isinstance(node.target, torch._ops.OpOverload) and (why := _trained(node.target, _arguments(node))):
+            raise ModelError(f"{name}: node {node.name!r} ({node.target.name()}): expected a network for inference, "
+                             f"found {why}: export it in evaluation mode (module.eval())")
 
 
 def _arguments(node: torch.fx.Node) -> dict[str, Any]:
