@@ -5,7 +5,9 @@ Each is built from code with seeded random weights. Sizes that an architecture g
 
 from __future__ import annotations
 
+import math
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -13,12 +15,15 @@ from typing import TYPE_CHECKING
 
 from archloom.models.networks.listing import NETWORKS, Network, Sizes
 from archloom.models.spelling import Parameter, Spelling
+from archloom.oracle.errors import InputError
+from archloom.oracle.reading import data_bytes
 
 if TYPE_CHECKING:
     import numpy as np
     import torch
 
 LARGEST = 1 << 20
+FLOAT_BYTES = 4
 BY_NAME = {network.name: network for network in NETWORKS}
 """All networks of the catalogue."""
 TRAINED = {"digits_cnn": "a residual CNN, 98 % of digits right", "digits_vit": "a vision transformer, 95 %"}
@@ -72,11 +77,37 @@ def build(text: str, seed: int = 0) -> Built:
     """The network that ``text`` names, with seeded random weights unless it is trained."""
     if text in TRAINED:
         return _trained(text)
+    network, sizes = parse(text)
+    if sizes == network.sizes:
+        return _built(network, sizes, seed)
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of layers without elements
+            _refuse_large(text, network, sizes)
+            return _built(network, sizes, seed)
+    except (RuntimeError, ValueError, ArithmeticError, LookupError, TypeError, AssertionError) as error:
+        reason = " ".join(str(error).split())[:200]  # torch's and transformers': layers do not fit each other
+        raise InputError(f"{text}: no network has these sizes: {type(error).__name__}: {reason}") from error
+
+
+def _refuse_large(text: str, network: Network, sizes: Sizes) -> None:
+    """InputError for a network whose weights and inputs are more than this machine can work with."""
+    import torch
+
+    with torch.device("meta"):
+        module = network.module(sizes)
+    count = sum(t.numel() for t in (*module.parameters(), *module.buffers()))
+    count += sum(math.prod(shape) for shape in network.inputs(sizes).values())
+    if FLOAT_BYTES * count > data_bytes():
+        raise InputError(f"{text}: its weights and inputs have {FLOAT_BYTES * count:,} bytes; at most "
+                         f"{data_bytes():,}, a quarter of this machine's memory, are taken")
+
+
+def _built(network: Network, sizes: Sizes, seed: int) -> Built:
+    """See :func:`build`."""
     import torch
 
     from archloom.models.networks.layers import perturbed, seeded
 
-    network, sizes = parse(text)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)  # embeddings and other layers that torch and transformers fill themselves
         module = network.module(sizes)

@@ -288,6 +288,12 @@ class Affine:
         return next((c for a, c in self.terms if a == variable), 0)
 
     @property
+    def largest(self) -> int:
+        """The greatest number that it is written with, signs aside."""
+        inner = (max(a.divisor, a.numerator.largest) for a, _ in self.terms if not isinstance(a, str))
+        return max([abs(self.constant), *(abs(c) for _, c in self.terms), *inner])
+
+    @property
     def is_linear(self) -> bool:
         """Whether no ``//`` or ``%`` is left."""
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -21,6 +22,10 @@ from archloom.oracle.taidl.isa import HBM, Isa
 from archloom.oracle.taidl.machine import Machine
 from archloom.oracle.taidl.types import Array, byte_count, named_dtype
 from archloom.oracle.validate import check_isa
+
+Heard: TypeAlias = Callable[[int], None]
+HEARD_EACH = 4096
+"""Instructions between two reports."""
 
 
 @dataclass(frozen=True)
@@ -38,25 +43,31 @@ class State:
 
 
 def run(
-    stream: Stream, isa: Isa, arguments: Mapping[str, np.ndarray], *, poison: int | None = None
+    stream: Stream, isa: Isa, arguments: Mapping[str, np.ndarray], *, poison: int | None = None,
+    heard: Heard | None = None,
 ) -> dict[str, np.ndarray]:
     """The stream's results, by name, for the arguments given.
 
     ``arguments`` has one array for each of ``stream.arguments``, of its shape and dtype. HBM and the buffers start as
-    zeros; with ``poison`` as random bytes of that seed, to find reads of what was never written. Raises InputError
-    for wrong arguments, StreamError for an instruction that breaks an assertion or leaves its memory.
+    zeros; with ``poison`` as random bytes of that seed, to find reads of what was never written. ``heard`` is told now
+    and then how many instructions have run, of ``stream.count()``. Raises InputError for wrong arguments, StreamError
+    for an instruction that breaks an assertion or leaves its memory.
     """
-    state = run_state(stream, isa, arguments, poison=poison)
+    state = run_state(stream, isa, arguments, poison=poison, heard=heard)
     return {r.name: state.read(r) for r in stream.results}
 
 
-def run_state(stream: Stream, isa: Isa, arguments: Mapping[str, np.ndarray], *, poison: int | None = None) -> State:
+def run_state(
+    stream: Stream, isa: Isa, arguments: Mapping[str, np.ndarray], *, poison: int | None = None,
+    heard: Heard | None = None,
+) -> State:
     """As :func:`run`, but all the state at the end."""
     hbm, machine = start(stream, isa, arguments, poison=poison)
     # infinities and NaN are values of the language, not accidents
     with np.errstate(all="ignore"), paused():
         numbers = itertools.count()
-        for step in [_prepare(node, machine, numbers) for node in stream.body]:
+        told = None if heard is None else _Counter(heard)
+        for step in [_prepare(node, machine, numbers, told) for node in stream.body]:
             step({})
     return State({n: a for n, a in machine.buffers.items() if n != HBM}, hbm, machine.registers())
 
@@ -117,19 +128,37 @@ _Step = Callable[[dict[str, int]], None]
 """Executes a node for the values of the loops around it."""
 
 
-def _prepare(node: Node, machine: Machine, numbers: Iterator[int]) -> _Step:
+class _Counter:
+    """Counts instructions that have run, for who has asked."""
+
+    def __init__(self, heard: Heard) -> None:
+        self._heard, self._count = heard, 0
+
+    def after(self, step: _Step) -> _Step:
+        """The same, counted."""
+        def run(loops: dict[str, int]) -> None:
+            step(loops)
+            self._count += 1
+            if self._count % HEARD_EACH == 0:
+                self._heard(self._count)
+
+        return run
+
+
+def _prepare(node: Node, machine: Machine, numbers: Iterator[int], told: _Counter | None) -> _Step:
     if isinstance(node, Parallel):
         raise StreamError(f"the interpreter runs one core: parallel {node.var} over {node.dim} is not for it")
     if isinstance(node, Instr):
-        return _instance(node, machine, next(numbers))
-    body = [_prepare(n, machine, numbers) for n in node.body]
+        step = _instance(node, machine, next(numbers))
+        return step if told is None else told.after(step)
+    body = [_prepare(n, machine, numbers, told) for n in node.body]
 
     def nest(loops: dict[str, int]) -> None:
         outer = loops.get(node.var)
         for i in node.values:
             loops[node.var] = i
-            for step in body:
-                step(loops)
+            for each in body:
+                each(loops)
         if outer is None:
             loops.pop(node.var, None)
         else:

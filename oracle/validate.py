@@ -11,6 +11,9 @@ from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Parallel, Strea
 from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.taidl.types import byte_count, named_dtype
 
+LARGEST = 1 << 48
+"""Numbers of a stream are smaller, signs aside: no memory has more bytes, and sums of products still fit 64 bits."""
+
 
 def validate(stream: Stream, isa: Isa) -> None:
     """StreamError for the first thing in ``stream`` that does not fit ``isa``, with its place in the stream.
@@ -52,7 +55,10 @@ def tensor_bytes(tensor: HbmTensor) -> int:
 
 def _check_tensors(stream: Stream) -> None:
     if stream.hbm_bytes < 0:
-        raise StreamError(f"stream {stream.name}: expected hbm_bytes of at least 0, found {stream.hbm_bytes}")
+        raise StreamError(f"stream {stream.name}: expected hbm_bytes of at least 0, found {_shown(stream.hbm_bytes)}")
+    if stream.hbm_bytes >= LARGEST:
+        raise StreamError(f"stream {stream.name}: expected hbm_bytes below {LARGEST}, found "
+                          f"{_shown(stream.hbm_bytes)}")
     for what, tensors in (("argument", stream.arguments), ("result", stream.results)):
         seen: set[str] = set()
         placed: list[tuple[int, int, str]] = []
@@ -80,6 +86,11 @@ def _check_tensors(stream: Stream) -> None:
                 raise StreamError(f"{what}s {a!r} and {b!r} overlap in bytes {start}..{end} of HBM")
 
 
+def _shown(number: int) -> str:
+    """A number whose digits Python may refuse to write."""
+    return str(number) if number.bit_length() < 1000 else f"one of {number.bit_length()} bits"
+
+
 # --- the body -----------------------------------------------------------------------------------------------------
 
 
@@ -93,6 +104,9 @@ def _check_nodes(
         place = f"{path}{'parallel' if isinstance(node, Parallel) else 'loop'} {node.var}"
         if node.var in scope:
             raise StreamError(f"{place}: the variable {node.var!r} is that of an enclosing loop already")
+        numbers_of = (node.start, node.stop, node.step) if isinstance(node, Loop) else (node.extent,)
+        if any(abs(number) >= LARGEST for number in numbers_of):
+            raise StreamError(f"{place}: expected numbers below {LARGEST}, found {_shown(max(map(abs, numbers_of)))}")
         if isinstance(node, Loop) and node.step == 0:
             raise StreamError(f"{place}: expected a step other than 0")
         if isinstance(node, Parallel) and node.extent < 1:
@@ -116,6 +130,8 @@ def _check_instr(instr: Instr, isa: Isa, place: str, scope: tuple[str, ...]) -> 
         if name not in given:
             raise StreamError(f"{place}: attribute {name!r} is missing (expected {', '.join(known.attributes)})")
     for name, value in instr.attributes:
+        if (number := value.largest) >= LARGEST:
+            raise StreamError(f"{place}: attribute {name}: expected numbers below {LARGEST}, found {_shown(number)}")
         for v in sorted(value.variables()):
             if v not in scope:
                 enclosing = suggest(v, list(scope)) if scope else " (no loop encloses it)"

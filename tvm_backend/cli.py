@@ -14,6 +14,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+import numpy as np
+
 from archloom.oracle.errors import ArchloomError
 from archloom.tvm_backend.commands import Outcome, analysis, asm, build, isa, mapping, targets, trace
 from archloom.tvm_backend.version import VERSION
@@ -43,10 +45,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
+    words = sys.argv[1:] if argv is None else argv
+    if named := [word for word in words if "\0" in word]:
+        return _fail(f"{named[0]!r}: expected words without the character of number 0")
     args = build_parser().parse_args(argv)
     try:
-        # libraries print where they like: stdout is the result's alone
-        with contextlib.redirect_stdout(sys.stderr):
+        # libraries print where they like: stdout is the result's alone; infinities and NaN are values, no accidents
+        with contextlib.redirect_stdout(sys.stderr), np.errstate(all="ignore"):
             outcome: Outcome = args.run(args)
         _print(outcome, args.json)
         return outcome.status

@@ -5,6 +5,7 @@ Regions are run step by step on an executor, with tensors as the network has the
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from archloom.oracle.errors import InputError, suggest
+from archloom.oracle.errors import ArtifactError, InputError, suggest
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.compile import compile_model
 from archloom.tvm_backend.compiled import CompiledModel, Region, Step, TensorSpec, Value, View
@@ -86,6 +87,10 @@ class CompiledNetwork:
             result_of = self._output_stages if isinstance(chosen, XlaExecutor) else Step.result
             results = self._host(arrays, lambda symbol, tensors: run_region(
                 self._regions[symbol], tensors, chosen, capture, result_of))
+        for spec, y in zip(self.compiled.outputs, results, strict=True):
+            if y.size != math.prod(spec.shape):
+                raise ArtifactError(f"{self.compiled.name}: its host part gives {y.shape} for {spec.name!r}, expected "
+                                    f"{spec.shape}")
         return {spec.name: y.reshape(spec.shape) for spec, y in zip(self.compiled.outputs, results, strict=True)}
 
     def prepare(self, progress: Progress | None = None) -> None:

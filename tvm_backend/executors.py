@@ -72,12 +72,15 @@ class _Streams:
 class InterpreterExecutor(_Streams):
     """The NumPy interpreter of the ISA: slow and plain."""
 
-    def run(self, step: Step, arguments: Mapping[str, Any]) -> np.ndarray:
+    def run(self, step: Step, arguments: Mapping[str, Any], progress: Progress | None = None) -> np.ndarray:
+        """See :class:`Executor`; ``progress`` hears of the instructions."""
         from archloom.oracle import interpreter
 
         stream = self.stream(step)
         tensors = {k: np.ascontiguousarray(v) for k, v in {**arguments, **step.constants}.items()}
-        results = interpreter.run(stream, self.isa(stream), tensors)
+        total, what = stream.count(), f"interpreting {step.name}"
+        heard = None if progress is None else lambda done: progress(what, done, total)
+        results = interpreter.run(stream, self.isa(stream), tensors, heard=heard)
         return np.asarray(results[step.workload.output.name]).reshape(step.workload.output.shape)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import struct
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,14 +14,7 @@ import numpy as np
 
 from archloom.oracle.atomic import replacing, write_through
 from archloom.oracle.errors import InputError
-
-
-def read_file(path: Path) -> bytes:
-    """The bytes of ``path``; :class:`InputError` if it cannot be read."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: {'no such file' if not path.exists() else error.strerror}") from error
+from archloom.oracle.reading import data_bytes, read_bytes
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -34,17 +30,23 @@ def write_file(path: Path, data: bytes) -> None:
                 write_through(fresh, data)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+    except ValueError as error:  # a name that no file can have
+        raise InputError(f"{str(path)!r}: cannot be written: {error}") from error
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray] | np.ndarray:
     """The arrays of an ``.npz`` by name, or the one array of an ``.npy``; objects (pickles) are refused."""
-    blob = read_file(path)
+    blob = read_bytes(path, data_bytes())
     try:
         loaded = np.load(io.BytesIO(blob), allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return loaded
-        return {name: loaded[name] for name in loaded.files}
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile, KeyError) as error:
+        unpacked = sum(part.file_size for part in loaded.zip.infolist())
+        if unpacked > data_bytes():
+            raise ValueError(f"its arrays have {unpacked:,} bytes, at most {data_bytes():,} are read")
+        return {name: np.asarray(loaded[name]) for name in loaded.files}
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile, LookupError, TypeError, AttributeError, SyntaxError,
+            NotImplementedError, RuntimeError, MemoryError, zlib.error, struct.error, tokenize.TokenError) as error:
         raise InputError(f"{path}: expected an .npz or .npy file of plain arrays: {error}") from error
 
 

@@ -48,11 +48,15 @@ class Named:
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """Programs as an artifact has them: by the keys of streams and of pieces of the host, and machine code by name."""
+    """Programs as an artifact has them: by the keys of streams and of pieces of the host, and machine code by name.
+
+    What is not the user's ``own`` is left aside.
+    """
 
     platform: str
     programs: Mapping[str, Named]
     code: Mapping[str, bytes]
+    own: bool = True
 
 
 def forget() -> None:
@@ -93,9 +97,12 @@ class Programs:
 
     @cached_property
     def _given(self) -> Stored | None:
-        """What the artifact brought, if it is for machines like this one."""
+        """What the artifact brought, if it is this user's and for machines like this one."""
         from archloom.oracle.xla.executables import platform
 
+        if self._brought is not None and not self._brought.own:
+            self._note("machine code of the artifact", "it is not signed with this user's key", COMPILED)
+            return None
         if self._brought is None or self._brought.platform == platform():
             return self._brought
         self._note("machine code of the artifact", "it was made by another JAX, or for another processor", COMPILED)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from archloom.oracle.errors import InputError, suggest
+from archloom.oracle.reading import data_bytes
 from archloom.tvm_backend.compiled import TensorSpec
 from archloom.tvm_backend.files import read_arrays
 
@@ -17,8 +19,13 @@ Batch: TypeAlias = dict[str, np.ndarray]
 
 def read(path: Path, inputs: Sequence[TensorSpec]) -> Batch:
     """The arrays of an ``.npz`` by input name, or the one array of an ``.npy`` for a network with one input."""
-    arrays = read_arrays(path)
-    return named(arrays, inputs, str(path))
+    arrays = named(read_arrays(path), inputs, str(path))
+    return {spec.name: _typed(arrays[spec.name], np.dtype(spec.dtype)) for spec in inputs}
+
+
+def _typed(array: np.ndarray, dtype: "np.dtype[Any]") -> np.ndarray:
+    """Files name no types that NumPy does not have itself (bfloat16): they have bytes of that size."""
+    return array.view(dtype) if array.dtype == np.dtype(f"V{dtype.itemsize}") else array
 
 
 def named(arrays: Mapping[str, np.ndarray] | np.ndarray, inputs: Sequence[TensorSpec], origin: str) -> Batch:
@@ -54,8 +61,16 @@ def batches(arrays: Mapping[str, np.ndarray], inputs: Sequence[TensorSpec], orig
             for i in range(max(counts.values(), default=0))]
 
 
+MOST_RANDOM = 1 << 16
+"""Random batches that are drawn: all of them are held."""
+
+
 def random(inputs: Sequence[TensorSpec], count: int, seed: int = 0) -> list[Batch]:
     """``count`` batches of random inputs: normal for floats, uniform over the dtype's range (or 0..1) for the rest."""
+    size = count * sum(math.prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in inputs)
+    if count > MOST_RANDOM or size > data_bytes():
+        raise InputError(f"expected at most {MOST_RANDOM} random inputs and {data_bytes():,} bytes of them, found "
+                         f"{count} of {size:,} bytes")
     rng = np.random.default_rng(seed)
     return [{spec.name: _draw(rng, spec) for spec in inputs} for _ in range(count)]
 

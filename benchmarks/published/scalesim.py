@@ -19,7 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, however the script is run:
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
-from benchmarks.common import ROOT, arguments, finish
+from benchmarks.common import ROOT, arguments, finish, refuse
 from benchmarks.figures import RECORDED, YES, Figure, Figures, at_most, equals
 
 DATA = ROOT.parent / "shared" / "reference" / "scalesim"
@@ -123,7 +123,7 @@ def _timed(machine: Any, problems: list[Any]) -> tuple[int, float]:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", type=Path, default=DATA, help="directory with cycles.csv (and topologies/)")
+    parser.add_argument("--data", type=Path, default=DATA, help="directory with cycles.csv and topologies/")
 
 
 def main() -> int:
@@ -134,10 +134,12 @@ def main() -> int:
     rows = layers(args.data)
     warmup()
     tables = args.data / "topologies"
-    found = list(networks(tables if tables.is_dir() else DATA / "topologies"))
+    found = list(networks(tables))
+    if not found:
+        refuse(f"{tables}: expected network tables (*.csv), found none")
     # the code of a first layer is loaded and compiled before anything is timed
-    machine_of(3, 5, "os").run(found[0][1][0])
-    machine_of(3, 5, "ws").run(found[0][1][0])
+    machine_of(3, 5, "os").run(rows[0].problem)
+    machine_of(3, 5, "ws").run(rows[0].problem)
     whole = whole_networks(found)
     result = compare(rows)
     finish(args, {**result, "networks": whole})

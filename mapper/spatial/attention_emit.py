@@ -118,12 +118,15 @@ def _runs(
     depth = min(plan.block[1], share(attention, plan))
     ends = [(zone, over, _together(list(_ends(attention, plan, zone, over, numbers, turned)), grain))
             for zone in wave.zones for over in shares(attention, plan)]
-    most = max(any_of for _, _, places in ends for _, (_, any_of) in places)
+    seen = [keys for _, _, places in ends for _, keys in places]
+    steps, open_steps = -(-max(some for _, some in seen) // (depth * SIDE)), min(all_ for all_, _ in seen) // (
+        depth * SIDE)
+    # all queries see all keys of the first steps, which are alike: one stands for them
+    lone = range(max(0, open_steps - 1), steps)
     first = 0
-    for parts, alike in groupby(tuple(
-            part for zone, over, places in ends for part in _parts(zone, over, places, step * depth * SIDE, depth)
-    ) for step in range(-(-most // (depth * SIDE)))):
-        count = len(list(alike))
+    for parts, alike in groupby(lone, lambda step: tuple(
+            part for zone, over, places in ends for part in _parts(zone, over, places, step * depth * SIDE, depth))):
+        count = list(alike)[-1] + 1 - first
         yield Run(first, count, parts)
         first += count
 

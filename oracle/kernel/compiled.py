@@ -16,6 +16,7 @@ import numpy as np
 from archloom.oracle.errors import ArtifactError, InputError, suggest
 from archloom.oracle.kernel.callable import Call, JaxProgram, KernelFunction
 from archloom.oracle.late_jax import jax
+from archloom.oracle.reading import data_bytes, read_bytes
 from archloom.oracle.stream import HbmTensor
 
 MAGIC = b"LOOMKERN"
@@ -126,7 +127,16 @@ class LoadedKernel(KernelFunction):
         self._exported = exported
 
     def _prepare(self) -> Call:
-        return JaxProgram.of(self._exported.call, self._bits).call()
+        call = JaxProgram.of(self._exported.call, self._bits).call()
+
+        def run(*arrays: Any) -> tuple[Any, ...]:
+            try:
+                return call.arrays(*arrays)
+            except Exception as error:  # whatever XLA raises of a program that is not as JAX has written it
+                raise ArtifactError(f"kernel {self.name}: JAX {jax.__version__} cannot run its program: "
+                                    f"{type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
+
+        return Call(run, call.tracers)
 
 
 def load_kernel(source: bytes | str | Path) -> LoadedKernel:
@@ -160,10 +170,7 @@ def shapes(tensors: tuple[HbmTensor, ...]) -> list[Any]:
 def _read(source: bytes | str | Path) -> tuple[str, bytes]:
     if isinstance(source, (bytes, bytearray, memoryview)):
         return "kernel", bytes(source)
-    try:
-        return str(source), Path(source).read_bytes()
-    except OSError as error:
-        raise ArtifactError(f"{source} cannot be read: {error.strerror}") from None
+    return str(source), read_bytes(source, data_bytes(), ArtifactError)
 
 
 def _unpack(data: bytes, name: str) -> tuple[dict[str, Any], bytes]:

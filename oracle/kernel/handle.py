@@ -18,6 +18,7 @@ from archloom.oracle.kernel.buffers import BufferView, RegisterView, point
 from archloom.oracle.kernel.index import Index, Site, call_site
 from archloom.oracle.kernel.kernel import Kernel
 from archloom.oracle.kernel.recording import InstrCall, Recorder, literal, loop, nodes, parallel, recorder, tracing
+from archloom.oracle.reading import TEXT_BYTES, read_bytes
 from archloom.oracle.stream import HbmTensor, Instr, Stream
 from archloom.oracle.taidl import load
 from archloom.oracle.taidl.builder import Builder
@@ -199,10 +200,7 @@ class KernelIsa:
 
     def load(self, path: str | Path) -> Kernel:
         """A kernel that :meth:`Kernel.save` wrote, as text or in binary form; ArtifactError or StreamError."""
-        try:
-            data = Path(path).read_bytes()
-        except OSError as error:
-            raise ArtifactError(f"{path} cannot be read: {error.strerror}") from None
+        data = read_bytes(path, TEXT_BYTES, ArtifactError)
         if data.startswith(MAGIC):
             return self.wrap(decode(data, str(path)))
         try:

@@ -66,6 +66,8 @@ class Place:
         asked = {v for value in values for v in unknowns(value)}
         if asked:
             raise Open("int", min(asked).expression(), what)
+        if any(symbolic.reach(v, bounds) >= symbolic.WHOLE for v in values):
+            raise self.error(f"cannot decide {what}: expected numbers of less than 63 bits")
         names = frozenset[str]().union(*(v.variables() for v in values))
         ordered = tuple(v for v in self.variables if v in names)
         if symbolic.grid_size(ordered, bounds) > GRID_CAP:
@@ -184,6 +186,8 @@ def partition(o: Open, scope: Scope, place: Place) -> Exception:
         return place.error(f"cannot decide {o.what}")
     if symbolic.grid_size(variables, scope.bounds) > GRID_CAP:
         return Split(variables[0], what)
+    if any(symbolic.reach(v, scope.bounds) >= symbolic.WHOLE for v in values.values()):
+        return place.error(f"cannot decide {o.what}: expected numbers of less than 63 bits")
     axes = symbolic.whole_grid(variables, scope.bounds)
     arrays = {k: np.asarray(v.evaluate(axes)) for k, v in values.items()}
     if o.condition is not None:

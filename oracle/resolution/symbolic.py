@@ -246,6 +246,10 @@ class _Grid(Evaluation[Any]):
         return reduce(GRID[e.function], map(_number, values))
 
 
+WHOLE = 1 << 62
+"""What is evaluated over int64 arrays stays below."""
+
+
 def evaluate_grid(e: ast.Expr, names: Callable[[str], Any]) -> Any:
     """``e`` over int64 arrays that broadcast together; ``names`` gives the array or int of each name."""
     return _Grid(names).value(e)
@@ -263,6 +267,15 @@ def grid(values: Mapping[str, range]) -> dict[str, NDArray[np.int64]]:
         line = np.arange(of.start, of.stop, of.step, dtype=np.int64)
         axes[name] = line.reshape([-1 if k == axis else 1 for k in range(len(values))])
     return axes
+
+
+def reach(value: Affine, bounds: Bounds) -> int:
+    """No number that comes up while ``value`` is evaluated is greater, signs aside."""
+    most = abs(value.constant)
+    for atom, coefficient in value.terms:
+        inner = max(map(abs, bounds[atom])) if isinstance(atom, str) else reach(atom.numerator, bounds)
+        most += abs(coefficient) * inner
+    return most
 
 
 def whole_grid(variables: tuple[str, ...], bounds: Bounds) -> dict[str, NDArray[np.int64]]:

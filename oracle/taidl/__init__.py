@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from archloom.oracle.errors import TaidlError, suggest
+from archloom.oracle.reading import TEXT_BYTES, read_bytes
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.isa import Instruction, Isa, Register, bind, check, instantiate
 from archloom.oracle.taidl.operators.control import register_function
@@ -73,7 +74,7 @@ def _find(name_or_path: str | Path) -> Path:
 @lru_cache(maxsize=16)
 def _read(path: str, mtime: int, size: int) -> tuple[ast.IsaDef, Mapping[str, Instruction]]:
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        text = read_bytes(path, TEXT_BYTES, TaidlError).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise TaidlError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
     definition = parse(text, path)

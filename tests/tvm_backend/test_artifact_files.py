@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from archloom.oracle.errors import ArtifactError
-from archloom.tvm_backend.artifact.files import FORMAT_VERSION, MANIFEST, is_artifact, read, write
+from archloom.tvm_backend.artifact import signing
+from archloom.tvm_backend.artifact.files import (
+    FORMAT_VERSION,
+    MANIFEST,
+    archive,
+    is_artifact,
+    read,
+    with_manifest,
+    write,
+)
 
 FILES = {"report.json": b'{"a": 1}', "streams/0.bin": bytes(range(256)) * 40}
 
@@ -31,6 +40,75 @@ def test_same_contents_give_same_bytes(tmp_path: Path) -> None:
     write(tmp_path / "a.zip", FILES)
     write(tmp_path / "b.zip", FILES)
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+
+
+def changed(path: Path, files: dict[str, bytes], **entries: object) -> None:
+    """Write files with a manifest in which some entries are others, as a directory or a zip."""
+    contents = with_manifest(files)
+    manifest = {**json.loads(contents[MANIFEST]), **entries}
+    write_raw(path, {**contents, MANIFEST: json.dumps(manifest).encode()})
+
+
+def write_raw(path: Path, contents: dict[str, bytes]) -> None:
+    if path.suffix == ".zip":
+        path.write_bytes(archive(contents, zipfile.ZIP_DEFLATED))
+        return
+    for name, data in contents.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(data)
+
+
+def test_signed_by_whom(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this user wrote is known as that; not what was changed with its checksums, nor what another user wrote."""
+    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path / "cache"))
+    write(path, FILES)
+    assert read(path).own and read(path, ("report.json",)) == {"report.json": FILES["report.json"]}
+    assert (tmp_path / "cache" / "key").stat().st_mode & 0o777 == 0o600
+    signed = json.loads(with_manifest(FILES)[MANIFEST])["signature"]
+    other = {**FILES, "report.json": b"{}"}
+    for files, signature in ((other, signed), (FILES, signed[::-1]), (FILES, 7), (FILES, "é")):
+        changed(path, files, signature=signature)
+        assert read(path) == files and not read(path).own
+    write(path, FILES)
+    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path / "other"))
+    assert not read(path).own
+
+
+def test_keys_that_are_none_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that others can read, and one that is damaged."""
+    for number, (content, mode) in enumerate(((b"k" * 32, 0o644), (b"k" * 31, 0o600), (b"", 0o600))):
+        monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path / str(number)))
+        key = tmp_path / str(number) / "key"
+        key.parent.mkdir()
+        key.write_bytes(content)
+        key.chmod(mode)
+        assert signing.is_own({"a": 1}, signing.signature({"a": 1}))
+        assert key.stat().st_mode & 0o777 == 0o600 and len(key.read_bytes()) == 32 and key.read_bytes() != content
+    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", "/proc/self/nowhere")
+    assert signing.is_own({"a": 1}, signing.signature({"a": 1}))  # by a key of this process
+
+
+def test_nothing_is_read_that_is_larger_than_stated(tmp_path: Path) -> None:
+    """Bombs: a zip that is mostly nothing, files of holes, a manifest that states what no machine holds."""
+    zeros = {"constants.safetensors": bytes(1 << 24)}
+    write(tmp_path / "zeros.zip", zeros)
+    assert read(tmp_path / "zeros.zip") == zeros and (tmp_path / "zeros.zip").stat().st_size > 1 << 24
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as bomb:
+        for name, data in with_manifest(zeros).items():
+            bomb.writestr(name, data)
+    with pytest.raises(ArtifactError, match=r"constants.safetensors: expected at most 64 bytes for each .* 16,777,216"):
+        read(tmp_path / "bomb.zip")
+    changed(tmp_path / "holes.loom", FILES)
+    with (tmp_path / "holes.loom" / "report.json").open("r+b") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ArtifactError, match=r"report.json is too long: expected 8 bytes, found 1099511627776"):
+        read(tmp_path / "holes.loom")
+    for size, found in ((1 << 50, "its files have 1,125,899,906,842,624 bytes"), (-1, "expected a size")):
+        changed(tmp_path / "stated.loom", FILES, files={"a": {"bytes": size, "sha256": ""}})
+        with pytest.raises(ArtifactError, match=found):
+            read(tmp_path / "stated.loom")
+    with pytest.raises(ArtifactError, match="expected a file, found a device"):
+        read(Path("/dev/zero"))
 
 
 def test_overwrites_an_artifact(path: Path) -> None:

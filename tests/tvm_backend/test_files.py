@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from archloom.oracle.errors import InputError
-from archloom.tvm_backend.files import read_arrays, read_file, write_arrays, write_file
+from archloom.oracle.reading import read_bytes
+from archloom.tvm_backend.files import read_arrays, write_arrays, write_file
 
 
 def test_write_is_whole_or_absent(tmp_path: Path) -> None:
@@ -42,4 +43,16 @@ def test_damaged_arrays(tmp_path: Path, data: bytes) -> None:
 
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nope: no such file"):
-        read_file(tmp_path / "nope")
+        read_bytes(tmp_path / "nope", 10)
+
+
+def test_no_more_is_read_than_there_may_be(tmp_path: Path) -> None:
+    """A file of holes and a device without end: refused at once."""
+    with (tmp_path / "holes").open("wb") as file:
+        file.truncate(1 << 40)
+    for path, found in ((tmp_path / "holes", "found 1,099,511,627,776"), (Path("/dev/zero"), "found a device"),
+                        (tmp_path / "a\0b", "cannot be read: embedded null byte")):
+        with pytest.raises(InputError, match=found):
+            read_bytes(path, 1 << 20)
+    (tmp_path / "ten").write_bytes(bytes(10))
+    assert read_bytes(tmp_path / "ten", 10) == bytes(10)

@@ -9,12 +9,16 @@ import re
 import stat
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from archloom.oracle.atomic import replacing, write_through
 from archloom.oracle.errors import ArtifactError
+from archloom.oracle.reading import JSON_BYTES, MEBIBYTE, data_bytes, file_size, read_bytes
+from archloom.tvm_backend.artifact import signing
 from archloom.tvm_backend.version import VERSION
 
 FORMAT = "archloom.artifact"
@@ -22,6 +26,15 @@ FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+MANIFEST_BYTES = 16 * MEBIBYTE
+PACKED = 64
+"""Bytes of a file for each byte that it takes in a zip, at most: a writer stores what could be packed more densely."""
+
+
+class Files(dict[str, bytes]):
+    """The files of an artifact by name, without its manifest; ``own``: signed with this user's key."""
+
+    own = False
 
 
 def is_artifact(path: Path) -> bool:
@@ -63,7 +76,8 @@ def write(path: Path, files: Mapping[str, bytes]) -> None:
 def with_manifest(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """The files with the manifest that lists them."""
     entries = {n: {"bytes": len(b), "sha256": hashlib.sha256(b).hexdigest()} for n, b in sorted(files.items())}
-    head = {"format": FORMAT, "version": FORMAT_VERSION, "archloom": VERSION, "files": entries}
+    head = {"format": FORMAT, "version": FORMAT_VERSION, "archloom": VERSION, "files": entries,
+            "signature": signing.signature(entries)}
     return {**files, MANIFEST: json.dumps(head, indent=1).encode()}
 
 
@@ -86,61 +100,106 @@ def archive(contents: Mapping[str, bytes], compression: int = zipfile.ZIP_STORED
         for name, data in contents.items():
             info = zipfile.ZipInfo(name, _EPOCH)
             info.external_attr = (stat.S_IFREG | 0o644) << 16
-            zipped.writestr(info, data, compression, 1)
+            zipped.writestr(info, data, _compression(data, compression), 1)
     return out.getvalue()
 
 
-def read(path: Path) -> dict[str, bytes]:
-    """The files of the artifact at ``path`` without its manifest, each checked against its checksum."""
+def _compression(data: bytes, wanted: int) -> int:
+    """How a file is packed: not at all, if readers would take it for a bomb."""
+    dense = wanted == zipfile.ZIP_DEFLATED and len(zlib.compress(data, 1)) * PACKED < len(data)
+    return zipfile.ZIP_STORED if dense else wanted
+
+
+def read(path: Path, only: Container[str] | None = None) -> Files:
+    """The files of the artifact at ``path`` without its manifest, or ``only`` some, each checked against its checksum.
+
+    Nothing is read or unpacked that is larger than the manifest states, and the manifest may not state more than this
+    machine can work with.
+    """
     if not path.exists():
         raise ArtifactError(f"{path}: no such artifact")
-    try:
+    with _damage(path):
         if not path.is_dir():
-            return _read_zip(path)
+            file_size(path, data_bytes(), ArtifactError)
+            return _read_zip(path, path, only)
         if not (path / MANIFEST).is_file():
             raise ArtifactError(f"{path}: not an artifact, or half-written: {MANIFEST} is missing")
-        return _verified_files(path, lambda name: (path / name).is_file(), lambda name: (path / name).read_bytes())
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise ArtifactError(f"{path}: cannot be read, or damaged: {error}") from error
+        return _Reader(path, lambda name: _size(path / name), lambda name: read_bytes(
+            path / name, data_bytes(), ArtifactError)).files(only)
 
 
-def read_archive(data: bytes, path: Path) -> dict[str, bytes]:
+def read_archive(data: bytes, path: Path) -> Files:
     """The files of an artifact in memory that :func:`archive` has made; ``path`` is what messages call it."""
+    with _damage(path):
+        return _read_zip(path, io.BytesIO(data), None)
+
+
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
     try:
-        return _read_zip(path, io.BytesIO(data))
+        yield
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise ArtifactError(f"{path}: cannot be read, or damaged: {error}") from error
 
 
-def _read_zip(path: Path, file: IO[bytes] | Path | None = None) -> dict[str, bytes]:
-    file = path if file is None else file
+def _size(file: Path) -> int | None:
+    """Of a file that is there."""
+    return file.stat().st_size if file.is_file() else None
+
+
+def _read_zip(path: Path, file: IO[bytes] | Path, only: Container[str] | None) -> Files:
     if not zipfile.is_zipfile(file):
         raise ArtifactError(f"{path}: neither a directory nor a complete zip (truncated, or another kind of file)")
     with zipfile.ZipFile(file) as zipped:
-        sizes = {info.filename: info.file_size for info in zipped.infolist()}
-        if MANIFEST not in sizes:
-            raise ArtifactError(f"{path}: not an artifact: {MANIFEST} is missing")
-        return _verified_files(path, lambda name: name in sizes, zipped.read, sizes)
+        parts = {info.filename: info for info in zipped.infolist()}
+
+        def size(name: str) -> int | None:
+            part = parts.get(name)
+            if part is not None and part.file_size > PACKED * max(part.compress_size, 1):
+                raise ArtifactError(f"{path}: {name}: expected at most {PACKED} bytes for each that is stored, found "
+                                    f"{part.file_size:,} in {part.compress_size:,}")
+            return None if part is None else part.file_size
+
+        return _Reader(path, size, zipped.read).files(only)
 
 
-def _verified_files(
-    path: Path, has: Callable[[str], bool], data_of: Callable[[str], bytes], sizes: Mapping[str, int] | None = None
-) -> dict[str, bytes]:
-    """The files of the manifest; of a zip, whose ``sizes`` are known, none is unpacked that is too large."""
-    found = {}
-    for name, entry in _entries(data_of(MANIFEST), path).items():
-        if not has(name):
-            raise ArtifactError(f"{path}: {name} is missing")
-        if sizes is not None and sizes[name] != entry["bytes"]:
-            raise ArtifactError(f"{path}: {name}: expected {entry['bytes']} bytes, found {sizes[name]}")
-        found[name] = _verified(path, name, data_of(name), entry)
-    return found
+@dataclass(frozen=True)
+class _Reader:
+    """An artifact at ``path``: ``size`` of a file that is there, None of others, and its ``data``."""
+
+    path: Path
+    size: Callable[[str], int | None]
+    data: Callable[[str], bytes]
+
+    def files(self, only: Container[str] | None) -> Files:
+        """The files of the manifest, with their checksums verified."""
+        size = self.size(MANIFEST)
+        if size is None:
+            raise ArtifactError(f"{self.path}: not an artifact: {MANIFEST} is missing")
+        if size > MANIFEST_BYTES:
+            raise ArtifactError(f"{self.path}: {MANIFEST}: expected at most {MANIFEST_BYTES:,} bytes, found {size:,}")
+        manifest = _manifest(self.data(MANIFEST), self.path)
+        entries = _entries(manifest, self.path)
+        wanted = {name: entry for name, entry in entries.items() if only is None or name in only}
+        for name, entry in wanted.items():
+            self._refuse_size(name, entry["bytes"])
+        found = Files({name: _verified(self.path, name, self.data(name), e) for name, e in wanted.items()})
+        found.own = signing.is_own(entries, manifest.get("signature"))
+        return found
+
+    def _refuse_size(self, name: str, stated: int) -> None:
+        size = self.size(name)
+        if size is None:
+            raise ArtifactError(f"{self.path}: {name} is missing")
+        if size != stated:
+            what = "truncated" if size < stated else "too long"
+            raise ArtifactError(f"{self.path}: {name} is {what}: expected {stated} bytes, found {size}")
 
 
-def _entries(data: bytes, path: Path) -> dict[str, dict[str, Any]]:
+def _manifest(data: bytes, path: Path) -> dict[str, Any]:
     try:
         manifest = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ArtifactError(f"{path}: {MANIFEST} is truncated or damaged: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ArtifactError(f"{path}: {MANIFEST} does not describe an artifact of archloom")
@@ -149,21 +208,30 @@ def _entries(data: bytes, path: Path) -> dict[str, dict[str, Any]]:
         raise ArtifactError(
             f"{path}: written in artifact version {version} by archloom {manifest.get('archloom')};"
             f" this archloom ({VERSION}) reads version {FORMAT_VERSION}")
+    return manifest
+
+
+def _entries(manifest: Mapping[str, Any], path: Path) -> dict[str, dict[str, Any]]:
+    """Sizes and checksums of the files by name."""
     entries = manifest.get("files")
     if not isinstance(entries, dict):
         raise ArtifactError(f"{path}: {MANIFEST} lists no files")
     for name, entry in entries.items():
         if not _NAME.fullmatch(name) or name == MANIFEST:
             raise ArtifactError(f"{path}: {MANIFEST} lists a file of the forbidden name {name!r}")
-        if not isinstance(entry, dict) or not isinstance(entry.get("bytes"), int) or "sha256" not in entry:
+        size = entry.get("bytes") if isinstance(entry, dict) else None
+        if not isinstance(size, int) or size < 0 or "sha256" not in entry:
             raise ArtifactError(f"{path}: {MANIFEST}: {name}: expected a size and a checksum")
+        if name.endswith(".json") and size > JSON_BYTES:
+            raise ArtifactError(f"{path}: {name}: expected at most {JSON_BYTES:,} bytes, found {size:,}")
+    total, most = sum(entry["bytes"] for entry in entries.values()), data_bytes()
+    if total > most:
+        raise ArtifactError(f"{path}: its files have {total:,} bytes; at most {most:,}, a quarter of this machine's "
+                            "memory, are read")
     return entries
 
 
 def _verified(path: Path, name: str, data: bytes, entry: Mapping[str, Any]) -> bytes:
-    if len(data) != entry["bytes"]:
-        what = "truncated" if len(data) < entry["bytes"] else "too long"
-        raise ArtifactError(f"{path}: {name} is {what}: expected {entry['bytes']} bytes, found {len(data)}")
     digest = hashlib.sha256(data).hexdigest()
     if digest != entry["sha256"]:
         raise ArtifactError(f"{path}: {name} is corrupted: its checksum is {digest[:12]}…, the manifest says"

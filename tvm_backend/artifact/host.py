@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -61,8 +62,12 @@ def _stored_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype if dtype.kind in _STORABLE else np.dtype(f"u{dtype.itemsize}")
 
 
-def read_host(files: Mapping[str, bytes]) -> tuple[str | None, HostPlan | None]:
-    """The text of a Relax module, or a plan; raises KeyError, ValueError or TypeError for files that hold neither."""
+def read_host(files: Mapping[str, bytes], own: bool) -> tuple[str | None, HostPlan | None]:
+    """The text of a Relax module, or a plan; raises KeyError, ValueError or TypeError for files that hold neither.
+
+    The keys of programs are taken from files of the user's ``own`` only: what others call by the key of another program
+    must not be found, or kept, in its place.
+    """
     data = json.loads(files[HOST])
     if "relax" in data:
         return files[str(data["relax"])].decode(), None
@@ -71,7 +76,8 @@ def read_host(files: Mapping[str, bytes]) -> tuple[str | None, HostPlan | None]:
     found = read_tensors(files[HOST_CONSTANTS], f"{HOST_CONSTANTS} is ")
     types = data.get("dtypes", {})
     programs = tuple(
-        HostProgram(str(p["key"]), tuple((_whole(shape), str(dtype)) for shape, dtype in p["arguments"]),
+        HostProgram(str(p["key"]) if own else _key(p, files),
+                    tuple((_whole(shape), str(dtype)) for shape, dtype in p["arguments"]),
                     exported=files[str(p["file"])])
         for p in data["programs"])
     calls = tuple(
@@ -84,6 +90,11 @@ def read_host(files: Mapping[str, bytes]) -> tuple[str | None, HostPlan | None]:
         {int(slot): int(number) for slot, number in data["fixed"]})
     _check(plan)
     return None, plan
+
+
+def _key(program: Mapping[str, Any], files: Mapping[str, bytes]) -> str:
+    """A key that follows from all that a program is."""
+    return hashlib.sha256(repr(program["arguments"]).encode() + files[str(program["file"])]).hexdigest()
 
 
 def _check(plan: HostPlan) -> None:
@@ -114,9 +125,12 @@ def program_files(stored: "Stored") -> dict[str, bytes]:
     return {PROGRAMS: as_json(table), **{f"{CODE}/{name}.bin": data for name, data in stored.code.items()}}
 
 
-def read_programs(files: Mapping[str, bytes]) -> "Stored | None":
+def read_programs(files: Mapping[str, bytes], own: bool) -> "Stored | None":
+    """The machine code, of the user's ``own`` files only."""
     if PROGRAMS not in files:
         return None
+    if not own:
+        return Stored("", {}, {}, own=False)
     data = json.loads(files[PROGRAMS])
     programs = {str(key): Named(str(name), _whole(bits), tuple(Fallback(**f) for of in noted for f in of))
                 for key, (name, bits, *noted) in data["streams"].items()}

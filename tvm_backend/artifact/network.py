@@ -77,16 +77,16 @@ def load(path: Path) -> Loaded:
     return from_files(artifact_files.read(path), path)
 
 
-def from_files(files: Mapping[str, bytes], path: Path) -> Loaded:
+def from_files(files: artifact_files.Files, path: Path) -> Loaded:
     """What an artifact at ``path`` holds, from its files."""
     with _located(path, CONSTANTS):
         constants = read_tensors(files[CONSTANTS])
     with _located(path, artifact_host.HOST):
-        host = artifact_host.read_host(files)
+        host = artifact_host.read_host(files, files.own)
     with _located(path, NETWORK):
         partition = _partition(json.loads(files[NETWORK]), constants, *host)
     with _located(path, artifact_host.PROGRAMS):
-        programs = artifact_host.read_programs(files)
+        programs = artifact_host.read_programs(files, files.own)
     with _located(path, PLANS):
         plans = _read_plans(json.loads(files[PLANS]), partition, files)
     with _located(path, REPORT):
@@ -96,7 +96,7 @@ def from_files(files: Mapping[str, bytes], path: Path) -> Loaded:
 
 def load_report(path: Path) -> Report:
     """The report of an artifact, without reading more into objects than that."""
-    files = artifact_files.read(path)
+    files = artifact_files.read(path, (REPORT,))
     with _located(path, REPORT):
         return Report.from_json(json.loads(files[REPORT]))
 
@@ -108,7 +108,8 @@ def _located(path: Path, name: str) -> Iterator[None]:
         yield
     except KeyError as error:
         raise ArtifactError(f"{path}: {name}: {error} is missing") from error
-    except (ArchloomError, ValueError, TypeError, AttributeError) as error:
+    except (ArchloomError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError,
+            RecursionError) as error:
         raise ArtifactError(f"{path}: {name}: {error}") from error
 
 

@@ -67,7 +67,7 @@ def check_layers(
     for i, run in enumerate(runs):
         if progress:
             progress(f"interpreting {run.step.name}", i, len(runs))
-        interpreted = interpreter.run(run.step, run.arguments)
+        interpreted = interpreter.run(run.step, run.arguments, progress)
         error, same = _difference(run.output, interpreted)
         integers, exact = _integers(run)
         yield LayerCheck(
@@ -83,8 +83,18 @@ def _integers(run: LayerRun) -> tuple[float | None, bool]:
 
 
 def _difference(a: np.ndarray, b: np.ndarray) -> tuple[float, bool]:
-    difference = np.abs(a.astype(np.float64) - b.astype(np.float64))
-    return float(difference.max(initial=0)), a.dtype == b.dtype and np.array_equal(a, b)
+    gap = distance(a, b)
+    return float(gap.max(initial=0)), a.dtype == b.dtype and not gap.any()
+
+
+def distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """How far numbers lie apart: 0 also for the same infinity and for two that are not a number, infinitely far where
+    only one is."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(a - b)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    return np.where(same, 0.0, np.where(np.isnan(gap), np.inf, gap))
 
 
 def _against(
@@ -111,9 +121,9 @@ def _against(
 def snr_db(signal: np.ndarray, approximation: np.ndarray) -> float:
     """10 · log10(Σ signal² / Σ (signal - approximation)²), from -300 to 300."""
     power = float(np.square(signal, dtype=np.float64).sum())
-    noise = float(np.square(signal - approximation, dtype=np.float64).sum())
+    noise = float(np.square(distance(signal, approximation)).sum())
     if noise == 0:
         return MOST_DECIBELS
-    if power == 0:
+    if not 0 < (ratio := power / noise) < math.inf:
         return -MOST_DECIBELS
-    return min(max(10 * math.log10(power / noise), -MOST_DECIBELS), MOST_DECIBELS)
+    return min(max(10 * math.log10(ratio), -MOST_DECIBELS), MOST_DECIBELS)

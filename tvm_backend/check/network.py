@@ -3,6 +3,7 @@ of its ISA and the float network, and the accuracy on a data set."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import onnx
 
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import datasets, samples
-from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers
+from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers, distance
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.check.tensors import is_quantized, quantization_steps
 from archloom.tvm_backend.executable import build
@@ -99,7 +100,7 @@ class CheckResult:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; ``accuracy`` is left out where no labels were given."""
-        data = {**asdict(self), "passed": self.passed}
+        data = {**_finite(asdict(self)), "passed": self.passed}
         if self.accuracy is None:
             del data["accuracy"]
         else:
@@ -107,6 +108,7 @@ class CheckResult:
         return data
 
 
+@np.errstate(all="ignore")  # infinities and NaN are values, no accidents
 def check(
     model: "Model", target: str, options: Mapping[str, object], *, inputs: Any = None, labels: Any = None,
     reference: Any = None, count: int = DEFAULT_SAMPLES, progress: Progress | None = None,
@@ -142,6 +144,15 @@ def check(
         next((layer.name for layer in layers if layer.differing), None), accuracy,
         tuple(_failures(checks, layers, _bounds(model, target, expected))),
     )
+
+
+def _finite(value: Any) -> Any:
+    """For JSON, which has no infinity and no NaN: null where numbers lie infinitely far apart."""
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, tuple | list):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _accuracies(
@@ -200,13 +211,18 @@ def _outputs(model: "Model", found: Sequence[Sequence[np.ndarray]], expected: Se
     for i, spec in enumerate(model.outputs):
         a = np.stack([batch[i] for batch in found]).astype(np.float64)
         b = np.stack([batch[i].reshape(spec.shape) for batch in expected]).astype(np.float64)
-        error = float(np.abs(a - b).max(initial=0))
+        error = float(distance(a, b).max(initial=0))
         step = steps.get(spec.name)
         yield OutputCheck(spec.name, error, _cosine(a, b), _top1(a, b, len(spec.shape)), step,
                           error / step if step else None)
 
 
 def _cosine(a: np.ndarray, b: np.ndarray) -> float:
+    """Of the numbers that are finite on one side at least: what is not, is not on the other (or no cosine will do)."""
+    finite = np.isfinite(a) & np.isfinite(b)
+    if distance(a[~finite], b[~finite]).any():
+        return -1.0
+    a, b = a[finite], b[finite]
     norms = float(np.linalg.norm(a) * np.linalg.norm(b))
     return min(float(np.vdot(a, b)) / norms, 1.0) if norms else float(np.array_equal(a, b))
 
@@ -218,7 +234,7 @@ def _top1(a: np.ndarray, b: np.ndarray, rank: int) -> float | None:
         return None
     a, b = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])
     chosen = a.argmax(1)
-    return float((b[np.arange(len(b)), chosen] == b.max(1)).mean())
+    return float((distance(b[np.arange(len(b)), chosen], b.max(1)) == 0).mean())
 
 
 def _accuracy(outputs: Sequence[Sequence[np.ndarray]], labels: Any) -> float:
@@ -236,8 +252,8 @@ def _bounds(model: "Model", target: str, expected: Sequence[Sequence[np.ndarray]
     if not set(FLOAT_TOLERANCE).issuperset(numbers):
         return {}
     tolerance = max(FLOAT_TOLERANCE[n] for n in numbers)
-    return {spec.name: tolerance * max(float(np.abs(batch[i]).max(initial=0)) for batch in expected)
-            for i, spec in enumerate(model.outputs)}
+    return {spec.name: tolerance * max(float(np.abs(batch[i]).max(initial=0, where=np.isfinite(batch[i])))
+                                       for batch in expected) for i, spec in enumerate(model.outputs)}
 
 
 def _failures(

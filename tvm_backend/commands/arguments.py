@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -100,13 +101,18 @@ def target_options(args: argparse.Namespace) -> dict[str, Any]:
     return named_options(choose(args.target, options(args.option)))
 
 
+def is_size(text: str) -> bool:
+    """Whether a text is a positive integer of at most 18 digits: Python reads no integer of thousands of them."""
+    return re.fullmatch(r"0{0,18}[1-9][0-9]{0,17}", text) is not None
+
+
 def shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """``["image:1x3x224x224"]`` → ``{"image": (1, 3, 224, 224)}``."""
     found: dict[str, tuple[int, ...]] = {}
     for text in texts:
         name, _, sizes = text.rpartition(":")
         parts = sizes.split("x")
-        if not name or not all(p.isascii() and p.isdecimal() and int(p) > 0 for p in parts):
+        if not name or not all(map(is_size, parts)):
             raise InputError(f"--input-shape {text!r}: expected NAME:SIZExSIZE..., such as image:1x3x224x224")
         if name in found:
             raise InputError(f"--input-shape: input {name!r} is given twice")
@@ -120,7 +126,7 @@ def symbols(texts: Sequence[str]) -> "dict[str, int | list[int]]":
     for text in texts:
         name, _, extents = text.rpartition("=")
         parts = extents.split(",")
-        if not name or not all(p.isascii() and p.isdecimal() and int(p) > 0 for p in parts):
+        if not name or not all(map(is_size, parts)):
             raise InputError(f"--symbol {text!r}: expected NAME=EXTENT,EXTENT..., such as batch=1,8")
         if name in found:
             raise InputError(f"--symbol: symbol {name!r} is given twice")
@@ -161,7 +167,7 @@ def _batches(inputs: list[TensorSpec], spec: str) -> list[samples.Batch]:
     word, colon, number = spec.partition(":")
     if (word != "random" and not datasets.is_named(word)) or Path(spec).exists():
         return samples.batches(samples.read(Path(spec), inputs), inputs, spec)
-    if colon and not (number.isascii() and number.isdecimal() and int(number)):
+    if colon and not is_size(number):
         raise InputError(f"--calibrate {spec!r}: expected {word}:N with N at least 1")
     if word == "random":
         return samples.random(inputs, int(number or _RANDOM_SAMPLES))

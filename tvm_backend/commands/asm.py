@@ -11,12 +11,13 @@ from archloom.oracle import assembly, binary, taidl
 from archloom.oracle.assembly import to_text
 from archloom.oracle.binary import encode
 from archloom.oracle.errors import ArtifactError, InputError, StreamError
+from archloom.oracle.reading import TEXT_BYTES, read_bytes
 from archloom.oracle.stream import Instr, Node, Stream
 from archloom.oracle.taidl.isa import Isa
 from archloom.tvm_backend.artifact import network as artifact
 from archloom.tvm_backend.artifact.files import is_artifact
 from archloom.tvm_backend.commands import Outcome, arguments
-from archloom.tvm_backend.files import read_file, write_file
+from archloom.tvm_backend.files import write_file
 from archloom.tvm_backend.report.table import Column, count, render
 
 
@@ -60,7 +61,7 @@ def read_stream(path: Path, layer: str | None) -> Stream:
         raise ArtifactError(f"{path}: a directory, but not an artifact, or half-written: manifest.json is missing")
     if layer is not None:
         raise InputError(f"--layer {layer!r}: {path} is not an artifact")
-    blob = read_file(path)
+    blob = read_bytes(path, TEXT_BYTES)
     if blob.startswith(binary.MAGIC):
         return binary.decode(blob, str(path))
     try:

@@ -33,8 +33,8 @@ def register(subparsers: Any) -> None:
                           help="only say who takes which operator, and why the others do not; no artifact is made")
     run = arguments.command(
         subparsers, "run", run_run, "run a compiled network on the accelerator's bit-exact model",
-        "Running an artifact runs its host part and, on a machine alike to the one that wrote it, its machine code;"
-        " open only what you trust.")
+        "On a machine alike to the one that saved it, and for the user who did, its machine code is run; else what is"
+        " needed is compiled first.")
     run.add_argument("artifact", type=Path, metavar="DIR", help="an artifact written by compile")
     run.add_argument("--input", "-i", type=Path, required=True, metavar="FILE",
                      help=".npz with an array for each input, or .npy for a network with one")

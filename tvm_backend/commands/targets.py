@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from archloom.models import catalogue
 from archloom.oracle.errors import GraphError, InputError, TargetError
+from archloom.oracle.reading import TEXT_BYTES, read_bytes
 from archloom.oracle.taidl.isa import Isa
 from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.commands.isa import described, load, written
-from archloom.tvm_backend.files import read_file, write_file
+from archloom.tvm_backend.files import write_file
 from archloom.tvm_backend.report.table import Column, render
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.backend import UMABackend
@@ -97,7 +98,7 @@ def df_graph(path: Path, options: dict[str, str]) -> "ArchitectureGraph":
     if unknown:
         raise InputError(f"--option: {path} has no option {unknown} (there is: rates)")
     try:
-        text = read_file(path).decode("utf-8")
+        text = read_bytes(path, TEXT_BYTES).decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: {error}") from error
     try:

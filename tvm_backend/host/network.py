@@ -47,6 +47,7 @@ class PlannedHost:
             (made[call.program] if call.program is not None else None, call.symbol,
              [constants[number] for number in call.constants]) for call in plan.calls]
         self._dead = _last_uses(plan)
+        self._loaded = any(program.exported is not None for program in plan.programs)
 
     def __call__(self, inputs: Sequence[np.ndarray], run_region: RunRegion) -> list[np.ndarray]:
         import jax
@@ -57,6 +58,9 @@ class PlannedHost:
         for number, dead in enumerate(self._dead):
             call = self._plan.calls[number]
             results = self.call(number, [slots[i] for i in call.inputs], run_region)
+            if len(results) != len(call.outputs):
+                raise ArtifactError(f"host part: {call.symbol}: expected {len(call.outputs)} results, found "
+                                    f"{len(results)}")
             slots.update(zip(call.outputs, results, strict=True))
             for slot in dead:
                 del slots[slot]
@@ -66,7 +70,13 @@ class PlannedHost:
         """Run one call of the plan on arrays of JAX; so are its results."""
         program, symbol, constants = self._calls[number]
         if program is not None:
-            results: Sequence[Any] = program(*constants, *arguments)
+            try:
+                results: Sequence[Any] = program(*constants, *arguments)
+            except (RuntimeError, TypeError, ValueError) as error:  # XLA's own are RuntimeErrors
+                if not self._loaded:
+                    raise
+                raise ArtifactError(f"host part: {symbol}: its program does not take what it is given: "
+                                    f"{' '.join(str(error).split())[:300]}") from error
             return results
         return [on_device(x) for x in run_region(symbol, arguments)]
 
@@ -91,8 +101,14 @@ def _compile(program: HostProgram) -> Any:
 
     from archloom.oracle.xla.executables import of
 
-    with jax.enable_x64(True):
-        return of(program.jitted().lower(*program.shapes()).compile(), len(program.arguments))
+    try:
+        with jax.enable_x64(True):
+            return of(program.jitted().lower(*program.shapes()).compile(), len(program.arguments))
+    except Exception as error:  # whatever JAX's reader and XLA raise of bytes that are not their own
+        if program.exported is None:
+            raise
+        raise ArtifactError(f"host part: a program that JAX {jax.__version__} cannot read or compile: "
+                            f"{type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
 
 
 def _last_uses(plan: HostPlan) -> list[list[int]]:

@@ -249,10 +249,11 @@ def _group_norm(call: ir.Call, x: Any, gamma: Any, beta: Any) -> Any:
 
 
 def _standardized(call: ir.Call, x: Any, axes: Any) -> Any:
-    """``(x - mean) / sqrt(variance + epsilon)`` along ``axes``."""
-    mean = jnp.mean(x, axes, keepdims=True)
-    variance = jnp.mean(jnp.square(x - mean), axes, keepdims=True)
-    return (x - mean) * lax.rsqrt(variance + float(ir.attr(call, "epsilon")))
+    """``(x - mean) / sqrt(variance + epsilon)`` along ``axes``, in float32 at least: squares of float16 overflow."""
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    mean = jnp.mean(wide, axes, keepdims=True)
+    variance = jnp.mean(jnp.square(wide - mean), axes, keepdims=True)
+    return ((wide - mean) * lax.rsqrt(variance + float(ir.attr(call, "epsilon")))).astype(x.dtype)
 
 
 def _scaled(call: ir.Call, y: Any, gamma: Any, beta: Any, channel: int) -> Any:
@@ -277,17 +278,25 @@ def _layer_norm(call: ir.Call, x: Any, gamma: Any, beta: Any) -> Any:
 
 
 def _batch_norm(call: ir.Call, x: Any, gamma: Any, beta: Any, mean: Any, variance: Any) -> Any:
-    """Normalization by given means and variances; those are results, too."""
+    """Normalization by given means and variances, or (``training``) by those of the batch; the given ones are results,
+    too, moved towards the batch's."""
     shape = [1] * x.ndim
     shape[axis := int(ir.attr(call, "axis"))] = -1
-    y = (x - mean.reshape(shape)) * lax.rsqrt(variance.reshape(shape) + float(ir.attr(call, "epsilon")))
+    used = mean, variance
+    if ir.attr(call, "training"):
+        others, momentum = tuple(a for a in range(x.ndim) if a != axis % x.ndim), float(ir.attr(call, "momentum"))
+        used = jnp.mean(x, others), jnp.var(x, others)
+        mean, variance = ((1 - momentum) * old + momentum * new
+                          for old, new in zip((mean, variance), used, strict=True))
+    y = (x - used[0].reshape(shape)) * lax.rsqrt(used[1].reshape(shape) + float(ir.attr(call, "epsilon")))
     return _scaled(call, y, gamma, beta, axis), mean, variance
 
 
 def _rms_norm(call: ir.Call, x: Any, gamma: Any) -> Any:
     """``x / sqrt(mean(x²) + epsilon) * gamma``"""
-    square = jnp.mean(jnp.square(x), ir.attr_ints(call, "axes"), keepdims=True)
-    return x * lax.rsqrt(square + float(ir.attr(call, "epsilon"))) * gamma
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    square = jnp.mean(jnp.square(wide), ir.attr_ints(call, "axes"), keepdims=True)
+    return (wide * lax.rsqrt(square + float(ir.attr(call, "epsilon")))).astype(x.dtype) * gamma
 
 
 def _adaptive_average(call: ir.Call, x: Any) -> Any:

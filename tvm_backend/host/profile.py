@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from archloom.oracle.errors import ArtifactError, InputError, suggest
+from archloom.oracle.reading import TEXT_BYTES, read_bytes
 from archloom.tvm_backend.files import write_file
 from archloom.tvm_backend.ir.operators import operator
 
@@ -98,7 +99,7 @@ def load(name: str) -> HostProfile:
 def read(path: Path) -> HostProfile:
     """The profile in a file; ArtifactError for anything else."""
     try:
-        data = json.loads(path.read_text())
+        data = json.loads(read_bytes(path, TEXT_BYTES, ArtifactError))
         if data.pop("schema") != SCHEMA:
             raise ValueError("another schema")
         profile = HostProfile(**data)

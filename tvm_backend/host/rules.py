@@ -23,6 +23,12 @@ def translatable(expr: Any) -> bool:
     return operator(name).xla is not None and ir.has_static_type(expr) and _plain_attributes(name, expr)
 
 
+def heavy(expr: Any) -> bool:
+    """Whether XLA is to run an operator of the host wherever it can (see :class:`Operator`): division, of integers."""
+    name = ir.op_name(expr)
+    return operator(name).heavy or (name == "divide" and "int" in ir.dtype_of(expr))
+
+
 def _plain_attributes(name: str, call: ir.Call) -> bool:
     if name in ("nn.avg_pool2d", "nn.avg_pool3d"):
         return not ir.attr(call, "ceil_mode")

@@ -35,9 +35,10 @@ class Operator:
     ``type`` gives a plain call's type; ``fold`` computes the call on arrays, shapes and numbers with NumPy, up to the
     type and shape of the :class:`Result`. ``xla`` names its translation: a function of :mod:`jax` by its path, or one
     of :mod:`archloom.tvm_backend.host.operators`. ``heavy``: TVM's untuned code for it is much slower
-    than XLA's. ``vector``: what a vector unit makes of it, applied one after the other, to one tensor or (``binary``)
-    to two; ``rows``: a vector unit's operator of rows or columns. ``stage``: it may follow a
-    product, and treats all elements alike.
+    than XLA's, or ends the process (integers divided by zero), or leaves results to the processor (shifts by more than
+    there are bits). ``vector``: what a vector unit makes of it, applied one after the other, to one tensor or
+    (``binary``) to two; ``rows``: a vector unit's operator of rows or columns. ``stage``: it may follow a product, and
+    treats all elements alike.
     """
 
     type: Callable[[Call], Type] | None = None
@@ -120,7 +121,12 @@ OPERATORS: Mapping[str, Operator] = {
     "divide": _arithmetic("divide", np.true_divide, "divide"),
     "maximum": _arithmetic("maximum", None, "numpy.maximum"), "minimum": _arithmetic("minimum", None, "numpy.minimum"),
     "power": Operator(infer.arithmetic, _by(np.power), "numpy.power", **_TRANSCENDENTAL),
-    "floor_divide": Operator(xla="numpy.floor_divide"), "logical_xor": Operator(xla="numpy.bitwise_xor"),
+    "floor_divide": Operator(xla="numpy.floor_divide", heavy=True),
+    "mod": Operator(fold=_by(np.fmod), xla="numpy.fmod", heavy=True),
+    "floor_mod": Operator(fold=_by(np.mod), xla="numpy.mod", heavy=True),
+    "left_shift": Operator(fold=_by(np.left_shift), xla="numpy.left_shift", heavy=True),
+    "right_shift": Operator(fold=_by(np.right_shift), xla="numpy.right_shift", heavy=True),
+    "logical_xor": Operator(xla="numpy.bitwise_xor"),
     "equal": _comparison(np.equal, "numpy.equal"), "not_equal": _comparison(np.not_equal, "numpy.not_equal", False),
     "less": _comparison(np.less, "numpy.less"), "less_equal": _comparison(np.less_equal, "numpy.less_equal"),
     "greater": _comparison(np.greater, "numpy.greater"),

@@ -21,6 +21,8 @@ from archloom.tvm_backend.ir import attention
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.rewriter import Rewriter
 
+MOST_WITHIN = 16
+"""Operators one after the other between scores and their product, at most."""
 BARRED = -1e4
 """A score that is this much below the others has no share."""
 LOWEST = np.float32(-1e37)
@@ -124,26 +126,29 @@ class _Attention(Rewriter):
         fits = form.query.shape[-1] == form.key.shape[-1] and form.key.shape[-2] == form.value.shape[-2]
         return form if len(leads) == 1 and fits and 0 < form.scale < math.inf else None
 
-    def _scores(self, expr: Any, scale: float, biases: tuple[Any, ...]) -> tuple[Any, float, tuple[Any, ...]] | None:
-        """The product within scores, the factor on it, and what is added, each with its factor."""
-        value = self._only(expr)
+    def _scores(
+        self, expr: Any, scale: float, biases: tuple[Any, ...], most: int = MOST_WITHIN
+    ) -> tuple[Any, float, tuple[Any, ...]] | None:
+        """The product within scores, ``most`` operators deep, the factor on it, and what is added, each with its
+        factor."""
+        value = self._only(expr) if most else None
         name = ir.op_name(value)
         if name == "matmul":
             both = all(len(ir.shape_of(a)) == len(ir.shape_of(value)) for a in value.args)
             return (value, scale, biases) if both else None
         if name in ("multiply", "divide"):
             inner, factor = _factor(value, name)
-            return None if inner is None else self._scores(inner, scale * factor, biases)
+            return None if inner is None else self._scores(inner, scale * factor, biases, most - 1)
         if name == "add":
             for side, other in ((0, 1), (1, 0)):
-                found = self._scores(value.args[side], scale, (*biases, (value.args[other], scale)))
+                found = self._scores(value.args[side], scale, (*biases, (value.args[other], scale)), most - 1)
                 if found is not None:
                     return found
         if name == "where":
             condition, first, second = value.args
             for inner, barred, seen in ((first, second, True), (second, first, False)):
                 if ir.is_constant(barred) and bool((np.asarray(ir.const_value(barred)) <= BARRED).all()):
-                    return self._scores(inner, scale, (*biases, (_Choice(condition, seen), 1.0)))
+                    return self._scores(inner, scale, (*biases, (_Choice(condition, seen), 1.0)), most - 1)
         return None
 
     def _only(self, expr: Any) -> Any:

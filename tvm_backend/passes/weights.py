@@ -35,7 +35,8 @@ class _BatchNorms(Rewriter):
         self.changed = any(ir.op_name(value) == "nn.batch_norm" for value in self.values.values())
 
     def visit(self, var: ir.Var, value: Any) -> None:
-        if ir.op_name(value) == "nn.batch_norm" and self.uses[var] == 1 and all(map(ir.is_constant, value.args[1:])):
+        if ir.op_name(value) == "nn.batch_norm" and self.uses[var] == 1 and not ir.attr(value, "training") and all(
+                map(ir.is_constant, value.args[1:])):
             self.norms[var] = value
             return
         got = ir.is_tuple_get(value)
@@ -141,21 +142,24 @@ class _Scales(Rewriter):
 
     def _layer(self, var: ir.Var) -> tuple[Any, ...]:
         """The variables of a product with constant weights and of the bias added to it, in any shape; () for others."""
-        if not ir.is_var(var) or self.uses[var] != 1:
-            return ()
-        call = self.value_of(var)
-        name = ir.op_name(call)
-        if name in RELAYOUTS:
-            return self._layer(call.args[0])
-        if name == "matmul" and ir.is_constant(call.args[1]):
-            return (var,)
-        if name == "add":
-            for side in (0, 1):
-                inner = call.args[side]
-                if ir.op_name(self.value_of(inner)) == "matmul" and ir.is_constant(call.args[1 - side]):
-                    below = self._layer(inner)
-                    return (*below, var) if below else ()
+        while ir.is_var(var) and self.uses[var] == 1:
+            call = self.value_of(var)
+            name = ir.op_name(call)
+            if name not in RELAYOUTS:
+                return (var,) if self._is_product(call) else self._biased(var, call) if name == "add" else ()
+            var = call.args[0]
         return ()
+
+    def _biased(self, var: Any, call: Any) -> tuple[Any, ...]:
+        """A product that nothing else reads and the addition of a constant to it; () for another addition."""
+        for product, bias in (call.args, call.args[::-1]):
+            if ir.is_constant(bias) and self._is_product(self.value_of(product)):
+                return (product, var) if self.uses[product] == 1 else ()
+        return ()
+
+    @staticmethod
+    def _is_product(call: Any) -> bool:
+        return ir.op_name(call) == "matmul" and bool(ir.is_constant(call.args[1]))
 
 
 def _times(call: ir.Call, factor: float) -> Any:

@@ -97,9 +97,12 @@ def quantize(
          "QDQDisableWeightAdjustForInt32Bias": False,
          "OpTypesToExcludeOutputQuantization": ["MatMul", "Gemm"] if scheme.float_results else []},
     )
-    with _quiet():
-        quantizer.quantize_model()
-        quantizer.model.topological_sort()
+    try:
+        with _quiet():
+            quantizer.quantize_model()
+            quantizer.model.topological_sort()
+    except Exception as error:  # onnxruntime's own types, and those of its mistakes
+        raise ModelError(f"network: cannot be quantized: {type(error).__name__}: {error}") from error
     return quantizer.model.model
 
 
@@ -190,12 +193,14 @@ def _calibrate(model: onnx.ModelProto, samples: Iterable[Sample], scheme: Scheme
     with tempfile.TemporaryDirectory(prefix="archloom-quantize-") as folder, _quiet():
         path = Path(folder) / "float.onnx"
         onnx.save(_without_float_additions(model), path)
-        calibrator = create_calibrator(
-            path, list(OPERATORS), augmented_model_path=str(Path(folder) / "augmented.onnx"),
-            calibrate_method=methods[scheme.calibration],
-            extra_options={
-                "symmetric": scheme.symmetric, "percentile": scheme.percentile, "num_bins": BINS[scheme.calibration]},
-        )
+        try:
+            calibrator = create_calibrator(
+                path, list(OPERATORS), augmented_model_path=str(Path(folder) / "augmented.onnx"),
+                calibrate_method=methods[scheme.calibration],
+                extra_options={"symmetric": scheme.symmetric, "percentile": scheme.percentile,
+                               "num_bins": BINS[scheme.calibration]})
+        except Exception as error:  # onnxruntime cannot run the network, and says so in types of its own
+            raise ModelError(f"network: cannot be calibrated: {' '.join(str(error).split())[:400]}") from error
         try:
             with contextlib.redirect_stdout(io.StringIO()):  # it tells of histograms by print
                 calibrator.collect_data(reader)
@@ -309,23 +314,20 @@ def float_additions(model: onnx.ModelProto) -> set[str]:
     for node in model.graph.node:
         for name in node.input:
             readers[name].append(node)
-    reached = {output.name: True for output in model.graph.output}
-
-    def feeds_integers(name: str) -> bool:
-        """Whether the user or an operator of integers reads the tensor, perhaps through others that pass it on."""
-        if name not in reached:
-            reached[name] = False
-            reached[name] = any(
-                node.op_type in schemes.AVERAGES or node.op_type in ANCHORS - {"Add"}
-                or (node.op_type in schemes.PASSING and feeds_integers(node.output[0])) for node in readers[name])
-        return reached[name]
-
+    # whether the user or an operator of integers reads a tensor, perhaps through others that pass it on
+    feeds_integers = {output.name: True for output in model.graph.output}
+    for node in reversed(model.graph.node):  # readers come behind what they read
+        for name in node.output:
+            feeds_integers.setdefault(name, any(
+                reader.op_type in schemes.AVERAGES or reader.op_type in ANCHORS - {"Add"}
+                or (reader.op_type in schemes.PASSING and feeds_integers.get(reader.output[0], False))
+                for reader in readers[name]))
     found = set()
     for node in model.graph.node:
         if node.op_type == "Add":
             a, b = node.input
             fits = not {a, b} & constants and shapes.get(a) == shapes.get(b)
-            if not fits or not feeds_integers(node.output[0]):
+            if not fits or not feeds_integers[node.output[0]]:
                 found.add(node.output[0])
     return found
 
@@ -348,7 +350,7 @@ def _quiet() -> Iterator[None]:
 
     level = logging.getLogger().level
     onnxruntime.set_default_logger_severity(ERRORS)
-    logging.getLogger().setLevel(logging.ERROR)
+    logging.getLogger().setLevel(logging.CRITICAL)
     try:
         yield
     finally:

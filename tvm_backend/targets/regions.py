@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from archloom.tvm_backend.compiled import HostOp
+from archloom.tvm_backend.host.rules import heavy as is_heavy
 from archloom.tvm_backend.host.rules import macs, translatable
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import ATTENTION, HEADS_SWAPPED
-from archloom.tvm_backend.ir.operators import operator
 
 HOST_CODEGEN = "xla"
 Place = tuple[str, str]
@@ -203,7 +203,7 @@ def _place_host(nodes: list[Node]) -> None:
             groups[node.level].append(node)
     whole = all(_goes_to_xla(n.binding) for group in groups.values() for n in group)
     for group in groups.values():
-        heavy = any(operator(ir.op_name(n.binding.value)).heavy and translatable(n.binding.value) for n in group)
+        heavy = any(is_heavy(n.binding.value) and translatable(n.binding.value) for n in group)
         for node in group:
             node.place = XLA if (whole or heavy) and translatable(node.binding.value) else LLVM
     for node in nodes:  # an access to a tuple belongs to what makes the tuple

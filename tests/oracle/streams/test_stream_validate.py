@@ -32,6 +32,7 @@ def test_a_fitting_stream_passes() -> None:
         (toy(isa="tpu"), "stream net: expected ISA 'toy', found 'tpu'"),
         (toy(parameters=(("dim", 4),)), r"stream net: unknown parameter 'dim'"),
         (toy(hbm=-1), "stream net: expected hbm_bytes of at least 0, found -1"),
+        (toy(hbm=1 << 48), "stream net: expected hbm_bytes below 281474976710656, found 281474976710656"),
         (toy(arguments=(A, A)), "argument 'A' is given twice"),
         (toy(arguments=(A, HbmTensor("X", 60, (8,), "int8"))), "arguments 'A' and 'X' overlap in bytes 60..64 of HBM"),
         (toy(results=(A, HbmTensor("X", 32, (8,), "int8"))), "results 'A' and 'X' overlap in bytes 32..64"),

@@ -112,6 +112,16 @@ def loop() -> onnx.ModelProto:
                   helper.make_node("Loop", ["n", "", "x"], ["y"], "again", body=body)], ROW, OUT)
 
 
+def normalization(outputs: int = 1, opset: int = 17, **attributes: Any) -> onnx.ModelProto:
+    constants = [constant(name, np.ones(3), np.float32) for name in "gbmv"]
+    made = op("BatchNormalization", "x g b m v", "y s t u w"[:2 * outputs - 1], **attributes)
+    return model([made], tensor("x", [2, 3, 2, 2]), free(4), constants, opset=opset)
+
+
+def dropout(constants: Sequence[onnx.TensorProto], inputs: Sequence[onnx.ValueInfoProto] = ()) -> onnx.ModelProto:
+    return model([op("Dropout", "x r t")], [ROW, *inputs], OUT, [constant("r", 0.5, np.float32), *constants])
+
+
 def called(recursive: bool = False, depth: int = 1) -> onnx.ModelProto:
     """Functions of the network's own: one that calls itself, or a chain in which each calls the next one twice."""
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
@@ -188,6 +198,15 @@ case("absurd sequence", lambda: model(
     [helper.make_node("LSTM", ["x", "w", "r"], ["y"], "rnn", hidden_size=4)], tensor("x", [1 << 24, 1, 4]), free(4),
     [constant("w", np.ones((1, 16, 4)), np.float32), constant("r", np.ones((1, 16, 4)), np.float32)]),
     f"node 'rnn' \\(LSTM\\): expected at most 16384 frames, found {1 << 24}")
+# training
+case("normalization in training", lambda: normalization(outputs=3, training_mode=1), "'it'.*training_mode=1")
+case("normalization that gives statistics", lambda: normalization(outputs=5, opset=9), "'it'.*it gives statistics")
+case("normalization of a test", lambda: normalization(opset=9), None)
+case("normalization of old", lambda: normalization(opset=6), "'it'.*is_test=0")
+case("dropout in training", lambda: dropout([constant("t", True)]), "'it' .Dropout.*'t' is true")
+case("dropout by an input", lambda: dropout([], [tensor("t", [], TensorProto.BOOL)]), "'it' .Dropout.*'t' is computed")
+case("dropout of a test", lambda: dropout([constant("t", False)]), None)
+case("dropout of old", lambda: model([op("Dropout", "x")], ROW, OUT, opset=6), "'it'.*is_test=0")
 # numbers
 case("weight not a number", lambda: product(np.diag([1, np.nan, 1, 1])), r"\(matmul\).*4x4 has 1 that is not a number")
 case("infinite weight", lambda: product(np.full((4, 4), np.inf)), r"expected finite weights, found 16 infinite")

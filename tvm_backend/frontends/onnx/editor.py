@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, wraps
 from typing import Any, TypeAlias, TypeVar
 
@@ -48,6 +48,17 @@ def rewriting(*operators: str) -> Callable[[Rule], Callable[[onnx.ModelProto], o
 def has_operators(model: onnx.ModelProto, operators: "Mapping[str, Any] | frozenset[str]") -> bool:
     """Whether any node is of one of these operators."""
     return any(node.op_type in operators for node in model.graph.node)
+
+
+def within(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """A graph and those inside of it, however deep."""
+    waiting = [graph]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        for node in found.node:
+            for attribute in node.attribute:
+                waiting += [attribute.g] * attribute.HasField("g") + list(attribute.graphs)
 
 
 def copied(message: Message) -> Message:

@@ -4,12 +4,33 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import onnx
 
 from archloom.oracle.errors import ModelError
+from archloom.oracle.reading import JSON_BYTES, file_size, memory_bytes
+from archloom.tvm_backend.frontends.onnx.editor import within
+
+PROTO_BYTES = (1 << 31) - 1
+"""Protocol buffers have no larger messages."""
+WRITTEN = (".onnxtxt", ".onnxtext")
+"""Suffixes of ONNX's own syntax, whose parser calls itself for what is inside of brackets."""
+TEXTS = (*WRITTEN, ".json", ".onnxjson", ".textproto", ".prototxt", ".pbtxt")
+MAX_DEPTH = 64
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|([(\[{])|([)\]}])')
+
+
+def _refuse_depth(path: Path) -> None:
+    """ModelError for a text whose brackets nest so deeply that its parser would exhaust the stack."""
+    depth = 0
+    for match in _BRACKETS.finditer(path.read_text(errors="replace")):
+        depth = max(0, depth + bool(match[1]) - bool(match[2]))
+        if depth > MAX_DEPTH:
+            raise ModelError(f"{path}: expected brackets within at most {MAX_DEPTH} others, found more")
 
 
 def _meant(path: Path) -> str:
@@ -31,8 +52,12 @@ def read_onnx(path: Path) -> onnx.ModelProto:
         raise ModelError(f"{path}: no such file{_meant(path)}")
     if path.is_dir():
         raise ModelError(f"{path}: expected an ONNX file, found a directory")
+    file_size(path, JSON_BYTES if path.suffix in TEXTS else PROTO_BYTES, ModelError)
     try:
-        proto = onnx.load(path, load_external_data=False)
+        if path.suffix in WRITTEN:
+            _refuse_depth(path)
+        with warnings.catch_warnings(action="ignore"):  # of formats that onnx calls experimental
+            proto = onnx.load(path, load_external_data=False)
         outside = [tensor for tensor in _tensors(proto.graph) if tensor.external_data]
         if outside:  # first looked at, then read
             _refuse_external(proto, path, outside)
@@ -43,8 +68,8 @@ def read_onnx(path: Path) -> onnx.ModelProto:
         raise ModelError(f"{path}: not an ONNX file, or cut short: {what} ({size} bytes read)") from error
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error}") from error
-    except (ValueError, RuntimeError, onnx.checker.ValidationError) as error:
-        raise ModelError(f"{path}: its tensor data cannot be read: {error}") from error
+    except (ValueError, RuntimeError, LookupError, ArithmeticError, TypeError, onnx.checker.ValidationError) as error:
+        raise ModelError(f"{path}: its data cannot be read: {type(error).__name__}: {error}") from error
     if not outside:
         check_onnx(proto, str(path))
     return proto
@@ -52,21 +77,20 @@ def read_onnx(path: Path) -> onnx.ModelProto:
 
 def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
     """All constants of a graph, those of nodes and of graphs within included."""
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            yield from (attribute.t, *attribute.tensors)
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _tensors(inner)
+    for found in within(graph):
+        yield from found.initializer
+        for node in found.node:
+            for attribute in node.attribute:
+                yield from (attribute.t, *attribute.tensors)
 
 
 def _refuse_external(proto: onnx.ModelProto, path: Path, tensors: Sequence[onnx.TensorProto]) -> None:
     """Check a network by its file, and demand memory for its tensors; nothing of them has been read yet."""
     refuse_empty(proto, str(path))
     size = sum(math.prod(t.dims) for t in tensors)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if size > memory:
-        raise ModelError(f"{path}: its constants have at least {size} bytes; this machine has {memory} of memory")
+    if size > memory_bytes():
+        raise ModelError(f"{path}: its constants have at least {size} bytes; this machine has {memory_bytes()} of "
+                         "memory")
     try:
         onnx.checker.check_model(str(path))
     except onnx.checker.ValidationError as error:
@@ -84,7 +108,8 @@ def _parse_errors() -> tuple[type[Exception], ...]:
     import onnx.parser
     from google.protobuf import json_format, message, text_format  # type: ignore[import-untyped,unused-ignore]
 
-    return message.DecodeError, json_format.Error, text_format.Error, onnx.parser.ParseError, UnicodeDecodeError
+    return (message.DecodeError, json_format.Error, text_format.Error, onnx.parser.ParseError, UnicodeDecodeError,
+            RecursionError)
 
 
 def check_onnx(proto: onnx.ModelProto, label: str) -> None:

@@ -15,6 +15,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from archloom.oracle.errors import ModelError
+from archloom.tvm_backend.frontends.onnx.training import refuse_training
 from archloom.tvm_backend.ir.bounds import MAX_TENSOR_BYTES
 from archloom.tvm_backend.ir.nodes import Unsupported
 
@@ -104,6 +105,7 @@ def refuse_faults(proto: onnx.ModelProto, label: str) -> None:
     for node in graph.node:
         _refuse_window(node, shapes, label)
     _refuse_expansion(proto, label)
+    refuse_training(proto, label)
     refuse_sizes(proto, label)
     _refuse_frames(proto, label)
 

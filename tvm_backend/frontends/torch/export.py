@@ -15,6 +15,7 @@ import torch
 
 from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.frontends.torch.pt2_files import quiet, summary
+from archloom.tvm_backend.frontends.torch.training import refuse_training
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.model import Model, make_model
 
@@ -82,6 +83,7 @@ def load_program(program: torch.export.ExportedProgram, name: str, input_names: 
     from archloom.tvm_backend.ir import compat
 
     _refuse_open(program, name)
+    refuse_training(program, name)
     try:
         with torch.no_grad(), warnings.catch_warnings(action="ignore"):
             table = compat.torch_decompositions(KEEP)

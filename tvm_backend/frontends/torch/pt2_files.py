@@ -16,8 +16,10 @@ import json
 import logging
 import os
 import pickle
+import struct
 import warnings
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from typing import Any
 import torch
 
 from archloom.oracle.errors import ModelError
+from archloom.oracle.reading import data_bytes, file_size
 from archloom.tvm_backend.frontends.torch import pt2_sizes
 
 WEIGHTS, CONSTANTS, GRAPH = "data/weights/", "data/constants/", "models/"
@@ -35,6 +38,9 @@ OPERATORS = ("torch.ops.", "_operator.getitem")
 LARGEST_GRAPH = 1 << 28
 """Bytes of a graph in JSON; networks have a few hundred kilobytes."""
 MAKER = b"torchao"
+MALFORMED = (zipfile.BadZipFile, zlib.error, struct.error, ValueError, LookupError, TypeError, AttributeError,
+             RecursionError, EOFError, NotImplementedError, RuntimeError)
+"""What reading an archive, and JSON of other fields than ``torch.export.save`` writes, ends in."""
 
 
 def read_program(path: Path, open_sizes: bool = False) -> torch.export.ExportedProgram:
@@ -47,17 +53,19 @@ def read_program(path: Path, open_sizes: bool = False) -> torch.export.ExportedP
         raise ModelError(f"{path}: no such file")
     if path.is_dir():
         raise ModelError(f"{path}: expected a .pt2 file, found a directory")
+    file_size(path, data_bytes(), ModelError)
     quantized: dict[str, bytes] = {}
     try:
         plain = _plain(path, quantized, open_sizes)
-    except (zipfile.BadZipFile, UnicodeDecodeError, json.JSONDecodeError, KeyError, RecursionError, EOFError) as error:
-        raise ModelError(f"{path}: not a .pt2 file, or cut short: {error}") from error
     except OSError as error:
         raise ModelError(f"{path}: cannot be read: {error}") from error
+    except MALFORMED as error:
+        raise ModelError(f"{path}: not a .pt2 file, or cut short: {type(error).__name__}: {error}") from error
     _register_operators(b"torch.ops.transformers." in plain)
     tensors = {name: _read_tensor(f"{path}: weight {name!r}", data) for name, data in quantized.items()}
     try:
-        program = torch.export.load(io.BytesIO(plain))
+        with quiet("torch"), warnings.catch_warnings(action="ignore"):
+            program = torch.export.load(io.BytesIO(plain))
         program.state_dict.update({name: torch.nn.Parameter(t, requires_grad=False) for name, t in tensors.items()})
         return program
     except Exception as error:  # torch raises whatever its parts raise
@@ -171,7 +179,7 @@ def _read_tensor(where: str, data: bytes) -> torch.Tensor:
             _import_torchao(where)
         with warnings.catch_warnings(action="ignore"):
             tensor = torch.load(io.BytesIO(data), weights_only=True)
-    except (pickle.UnpicklingError, zipfile.BadZipFile, RuntimeError, EOFError, KeyError, ValueError) as error:
+    except (pickle.UnpicklingError, *MALFORMED) as error:
         raise ModelError(
             f"{where} is an object of Python's, expected a plain tensor or one that torchao has quantized") from error
     if not isinstance(tensor, torch.Tensor):

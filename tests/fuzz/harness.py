@@ -1,0 +1,150 @@
+"""Runs inputs that nobody means well with, each in a process of its own with limits, and counts what comes of them.
+
+``python -m tests.fuzz.harness [--seconds S] [--inputs N] [--seed N] [--kinds a,b] [--keep FOLDER]`` prints the counts
+as JSON; ``--faults N`` tries so many faults of the system as well (:mod:`tests.fuzz.faults`). The same seed makes the
+same inputs. With ``--keep``, what must not happen is kept there: a folder for each, with the words and the files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from tests.fuzz.inputs import KERNEL, KINDS, NUMBERS, Input
+from tests.support.limited import Outcome, limited
+
+BAD = ("traceback", "abort", "hang", "over_memory", "wrong")
+WORDS = "words.json"
+
+
+def perform(words: tuple[str, ...]) -> int:
+    """The exit status of a command, or of what stands in its place."""
+    from archloom.oracle.errors import ArchloomError
+    from archloom.tvm_backend import cli
+
+    if words[0] not in (KERNEL, NUMBERS):
+        return cli.main(list(words))
+    try:
+        return _kernel(Path(words[1])) if words[0] == KERNEL else _numbers(int(words[1]))
+    except ArchloomError as error:
+        print(f"archloom: {error}", file=sys.stderr)
+        return 2
+
+
+def _kernel(path: Path) -> int:
+    import archloom
+
+    kernel = archloom.load_kernel(path)
+    kernel.run(*[np.zeros(t.shape, t.dtype) for t in kernel.arguments])
+    return 0
+
+
+def _numbers(seed: int) -> int:
+    """1 where the oracle and the interpreter differ."""
+    from tests.fuzz.numbers import differs
+
+    return int(differs(Random(seed)))
+
+
+def tried(made: Input, folder: Path) -> Outcome:
+    """What comes of an input, in a folder of its own."""
+    for name, content in made.files.items():
+        (folder / name).write_bytes(content)
+
+    def work() -> int:
+        os.chdir(folder)
+        return perform(made.words)
+
+    return limited(work)
+
+
+def made(kind: str, seed: int, number: int) -> Input:
+    """The input of a kind that a seed and a number stand for."""
+    return KINDS[kind](Random(f"{kind} {seed} {number}"))
+
+
+def run(kinds: list[str], seed: int, seconds: float, most: int) -> Iterator[tuple[str, int, Input, Outcome]]:
+    """Inputs of all kinds in turn until the time or the number is up, with what came of them."""
+    end = time.monotonic() + seconds
+    for number in range(most):
+        if time.monotonic() > end:
+            return
+        kind = kinds[number % len(kinds)]
+        found = made(kind, seed, number)
+        with tempfile.TemporaryDirectory(prefix="archloom-fuzz-") as folder:
+            yield kind, number, found, tried(found, Path(folder))
+
+
+def keep(found: Input, outcome: Outcome, folder: Path) -> Path:
+    """Write an input where it is tried again from now on."""
+    name = hashlib.sha256(repr((found.words, sorted(found.files.items()))).encode("utf-8", "replace")).hexdigest()[:12]
+    place = folder / f"{found.words[0].lstrip('@')}-{name}"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / WORDS).write_text(json.dumps(found.words))
+    for file, content in found.files.items():
+        (place / file).write_bytes(content)
+    return place
+
+
+def kept(folder: Path) -> Input:
+    """What :func:`keep` wrote."""
+    words = json.loads((folder / WORDS).read_text())
+    return Input(tuple(words), {f.name: f.read_bytes() for f in folder.iterdir() if f.name != WORDS})
+
+
+def prepared() -> None:
+    """Import once what each child needs. XLA and TVM's compilers start threads when they first run: not here."""
+    import archloom.tvm_backend.executable
+    import archloom.tvm_backend.frontends.torch.export
+    import archloom.tvm_backend.ir.compat
+    import archloom.tvm_backend.quantization.quantize
+    import archloom.tvm_backend.targets.lower  # noqa: F401
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=float(os.environ.get("ARCHLOOM_FUZZ_SECONDS", "60")))
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("ARCHLOOM_FUZZ_SEED", "0")))
+    parser.add_argument("--inputs", type=int, default=1 << 40)
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--faults", type=int, default=0)
+    parser.add_argument("--keep", type=Path)
+    args = parser.parse_args()
+    prepared()
+    counts: Counter[str] = Counter()
+    by_kind: dict[str, Counter[str]] = {kind: Counter() for kind in args.kinds.split(",")}
+    with tempfile.TemporaryDirectory(prefix="archloom-fuzz-cache-") as cache:
+        os.environ["ARCHLOOM_CACHE_DIR"] = cache
+        for kind, number, found, outcome in run(list(by_kind), args.seed, args.seconds, args.inputs):
+            counts[outcome.kind] += 1
+            by_kind[kind][outcome.kind] += 1
+            if outcome.kind in BAD:
+                where = keep(found, outcome, args.keep) if args.keep else f"number {number}"
+                print(f"{outcome.kind} ({outcome.status}): {kind} {where}: {' '.join(found.words)[:200]!r}: "
+                      f"{outcome.printed.strip()[-1500:]}", file=sys.stderr, flush=True)
+    result: dict[str, Any] = {"seed": args.seed, "inputs": counts.total(), "refused": counts["refused"],
+                              "accepted": counts["accepted"], **{kind: counts[kind] for kind in BAD},
+                              "kinds": {kind: dict(found) for kind, found in by_kind.items()}}
+    if args.faults:
+        from tests.fuzz import faults
+
+        result["faults"] = faults.run(args.faults, args.seed)
+    print(json.dumps(result))
+    bad = sum(counts[kind] for kind in BAD) + result.get("faults", {}).get("bad", 0)
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
