@@ -22,7 +22,6 @@ from archloom.oracle.resolve import resolve
 from archloom.uma_targets.eyeriss.plan import Machine, RowStationary
 from archloom.uma_targets.eyeriss.problem import Shape, conv_shape
 from benchmarks.common import arguments, finish
-from benchmarks.figures import RECORDED, Figure, Figures
 from benchmarks.published.eyeriss_kernels import conv_stream
 
 BATCH = 4
@@ -92,15 +91,6 @@ def main() -> None:
         print(f"{row['layer']:8} {row['simulated_ms']:8.2f} ms   chip: {row['processing_ms']:5.1f} ms processing, "
               f"{row['total_ms']:5.1f} ms in all   ratio {row['ratio']:.3f}")
     finish(args, result)
-
-
-FIGURES: Figures = {
-    "": (
-        Figure("Eyeriss: AlexNet's convolutions, simulated over measured processing time", lambda r: r["ratio"],
-               *RECORDED),
-        Figure("… largest difference of a layer", lambda r: r["worst_layer_error"], *RECORDED),
-    ),
-}
 
 
 if __name__ == "__main__":

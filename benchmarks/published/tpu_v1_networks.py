@@ -18,7 +18,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benc
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.tpu_v1 import tpu_v1
 from benchmarks.common import arguments, finish
-from benchmarks.figures import RECORDED, Figure, Figures
 from examples.tpu_v1_kernels import mlp
 
 
@@ -69,17 +68,6 @@ def main() -> None:
               f"{row['active']:7.1%} {active:>9}")
     finish(args, {"networks": rows, "mlp0_ratio": rows[0]["ratio"], "mlp1_ratio": rows[1]["ratio"],
                   "large_batch_share": rows[2]["share_of_peak"]})
-
-
-FIGURES: Figures = {
-    "": (
-        Figure("TPU v1: MLP0, simulated over published TeraOps/s (layers assumed square)", lambda r: r["mlp0_ratio"],
-               *RECORDED),
-        Figure("… MLP1", lambda r: r["mlp1_ratio"], *RECORDED),
-        Figure("… share of the peak, 5 layers of 4096 x 4096 at batch 2048", lambda r: r["large_batch_share"],
-               *RECORDED),
-    ),
-}
 
 
 if __name__ == "__main__":
