@@ -16,7 +16,7 @@ help:
 	@echo "make demo       train, quantize, compile and run the digits network on Gemmini (build/demo)"
 	@echo "make test       the tests;  make test-slow: the long ones too"
 	@echo "make lint       ruff, mypy and import-linter"
-	@echo "make bench      every benchmark, each figure beside its target (benchmarks/RESULTS.md)"
+	@echo "make bench      what benchmarks/figures.toml defines, from where it stopped (benchmarks/RESULTS.md)"
 	@echo "make networks-cores  all small networks on small meshes and triple rings of cores (half an hour)"
 	@echo "make docs       the pages of docs/ as a site in build/site"
 	@echo "make clean      remove build/ and the caches of the tools"

@@ -3,8 +3,7 @@
 Scalar operations, one at a time: a fetch stage ``ifs0`` with its access unit ``imau0``, an instruction memory and the
 program counter ``pc0``; one execute stage ``ex0`` with the arithmetic unit ``fu0`` and the memory access unit ``mau0``,
 which share the register file ``rf0``; a data memory ``dmem0`` behind a data cache ``dcache0``. (The paper's text swaps
-the names of fetch stage and access unit.) Latencies are assumptions of this model: the paper states none. Programs
-without the ISA (:mod:`archloom.acadl_models.programs`) may also jump: ``imau0`` processes that.
+the names of fetch stage and access unit.) Latencies are assumptions of this model: the paper states none.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from archloom.acadl_models.parts import connect
 
 MOVES = frozenset({"load8", "load32", "store8", "store32"})
 ARITHMETIC = frozenset({"movi", "mov", "add", "max", "mac", "requant"})
-JUMPS = frozenset({"jump", "jal", "beq", "bne", "blt", "bge"})
 
 
 def oma(
@@ -44,8 +42,7 @@ def oma(
     @acadl.generate
     def build() -> None:
         ifs0 = acadl.InstructionFetchStage("ifs0", issue_buffer_size=8)
-        cycles = {"*": 0, **dict.fromkeys(JUMPS, 1)}
-        imau0 = acadl.InstructionMemoryAccessUnit("imau0", to_process=JUMPS, latency=cycles)
+        imau0 = acadl.InstructionMemoryAccessUnit("imau0", latency=0)
         imem0 = acadl.SRAM("imem0", data_width=32, port_width=4, address_ranges=[(0, 1 << 20)])
         pc0 = acadl.RegisterFile("pc0", data_width=32, registers={"pc": 0})
         acadl.ACADLEdge(ifs0, imau0, acadl.CONTAINS)
@@ -58,7 +55,6 @@ def oma(
         acadl.ACADLEdge(ifs0, ex0, acadl.FORWARD)
         for unit in (fu0, mau0):
             acadl.ACADLEdge(ex0, unit, acadl.CONTAINS)
-        for unit in (imau0, fu0, mau0):
             connect(unit, [rf0], [rf0])
 
         dmem0: acadl.DataStorage = acadl.DRAM(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import secrets
 import signal
 import statistics
 import subprocess
@@ -21,17 +22,23 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "bench"
 
 
-def arguments(description: str, more: Callable[[argparse.ArgumentParser], None] | None = None) -> argparse.Namespace:
-    """The arguments of a benchmark: ``--json``, and what ``more`` adds."""
+def arguments(
+    description: str, more: Callable[[argparse.ArgumentParser], None] | None = None, *, seeded: bool = False,
+) -> argparse.Namespace:
+    """The arguments of a benchmark: ``--json``, what ``more`` adds, and ``--seed`` of one that draws, a fresh one."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", action="store_true", help="end with one JSON object on the last line of stdout")
+    if seeded:
+        parser.add_argument("--seed", type=int, default=secrets.randbits(31), help="of what is drawn (default: fresh)")
     if more:
         more(parser)
     return parser.parse_args()
 
 
 def finish(args: argparse.Namespace, result: Mapping[str, Any]) -> None:
-    """Print the figures for people, then, with ``--json``, as one object on the last line."""
+    """Print the figures for people, then, with ``--json``, as one object on the last line; the seed is among them."""
+    if hasattr(args, "seed"):
+        result = {"seed": args.seed, **result}
     for key, value in result.items():
         if not isinstance(value, (list, dict)):
             print(f"{key:36} {value}")

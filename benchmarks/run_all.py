@@ -1,104 +1,88 @@
-"""Runs every benchmark, or those that are named, prints each figure beside its target, and writes their rows of
-``benchmarks/RESULTS.md``."""
+"""Measures what ``figures.toml`` defines and writes ``RESULTS.json`` and ``RESULTS.md``, each run's rows as they come.
+
+Without arguments all runs that are not measured of the present commit and definition: what was interrupted goes on
+where it stopped. Names of scripts, or whole keys, choose; ``--again`` measures anew whatever is there. ``--write``
+measures nothing and writes the files anew. Exit status 1 where a figure is missed, failed or not measured. Docs take
+their figures from RESULTS.json (``benchmarks/docs.py``), which is done here, too.
+"""
 
 from __future__ import annotations
 
 import argparse
-import datetime
-import importlib
-import os
-import platform
+import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this checkout, however the script is run:
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))  # its benchmarks, its examples and its archloom
 
+from benchmarks import docs, results
 from benchmarks.common import child
-from benchmarks.figures import Figure, Figures
-from benchmarks.run import find, scripts
-
-RESULTS = Path(__file__).with_name("RESULTS.md")
-
-Row = tuple[str, str, str, str]
-"""Figure, value, target, verdict."""
+from benchmarks.figures import FigureError, Run, load, shown
+from benchmarks.run import find
 
 
-def suite() -> Figures:
-    """The figures that the scripts of the folders declare, by script and arguments: ``networks.py --size tiny``."""
-    found: Figures = {}
-    for name, path in scripts().items():
-        if path.parent == RESULTS.parent:
-            continue  # it measures nothing of its own
-        declared: Figures = importlib.import_module(f"benchmarks.{path.parent.name}.{name}").FIGURES
-        found |= {f"{name}.py {arguments}".rstrip(): figures for arguments, figures in declared.items()}
-    return found
+def measured(run: Run) -> dict[str, object]:
+    """What is kept of a run: its figures, or why there are none."""
+    origin = {**results.here(), "definition": run.definition}
+    found = child([sys.executable, str(find(run.script)), *run.arguments.split(), "--json"])
+    kept = {**origin, "seconds": round(found.seconds), "seed": None}
+    try:  # a script that finds its figures wrong ends with status 1, after its JSON
+        result = found.last_json
+        origin |= result.get("origin", {})  # what was measured on another machine, and kept
+        return {**kept, **origin, "seed": result.get("seed"), "figures": results.row(run, result)}
+    except (IndexError, json.JSONDecodeError):
+        return {**kept, "failed": f"status {found.status}"}
+    except FigureError as error:
+        return {**kept, "failed": str(error)}
 
 
-def measure(script: str, figures: tuple[Figure, ...]) -> list[Row]:
-    """Rows (figure, value, target, verdict) of one benchmark; a benchmark that fails gives failed rows."""
-    name, *arguments = script.split()
-    run = child([sys.executable, str(find(name)), *arguments, "--json"])
-    if run.status:
-        return [(figure.name, f"failed, status {run.status}", figure.demand, "MISSED") for figure in figures]
-    result = run.last_json
-    rows = []
-    for figure in figures:
-        value = figure.read(result)
-        verdict = "" if figure.holds is None else "met" if figure.holds(value) else "MISSED"
-        rows.append((figure.name, figure.shown.format(value), figure.demand, verdict))
-    return rows
+def tell(run: Run, kept: Mapping[str, object], state: results.Results) -> None:
+    """The rows of a run for people."""
+    if "failed" in kept:
+        print(f"{run.key}: failed: {kept['failed']}", flush=True)
+    for figure in run.figures:
+        if found := results.values(state, run).get(figure.read):
+            print(f"{figure.name:70} {shown(found['value']):>12}  target {figure.demand:14} "
+                  f"{figure.verdict(found['value'])}", flush=True)
 
 
-def _cpu() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []:
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+def chosen(runs: Mapping[str, Run], asked: list[str], parser: argparse.ArgumentParser) -> list[Run]:
+    """The runs that are asked for by script or key; all if none is."""
+    unknown = [name for name in asked if not any(name in (run.key, run.script) for run in runs.values())]
+    if unknown:
+        parser.error(f"no run {', '.join(unknown)}; there are {', '.join(runs)}")
+    return [run for run in runs.values() if not asked or run.key in asked or run.script in asked]
 
 
-def read_results() -> dict[str, list[Row]]:
-    """The tables of ``RESULTS.md`` by script; none where it is missing."""
-    tables: dict[str, list[Row]] = {}
-    for line in RESULTS.read_text().splitlines() if RESULTS.exists() else []:
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if len(cells) == 5 and cells[4].startswith("`"):
-            tables.setdefault(cells[4].strip("`"), []).append((cells[0], cells[1], cells[2], cells[3]))
-    return tables
-
-
-def write_results(tables: dict[str, list[Row]]) -> None:
-    lines = [
-        "# Results", "",
-        f"Written by `make bench`, last on {datetime.date.today()}: {os.cpu_count()} cores of {_cpu()},"
-        f" Python {platform.python_version()}. Times on a shared machine vary; ratios vary less.", "",
-        "| figure | measured | target | | by |", "|---|---|---|---|---|",
-    ]
-    for script, rows in tables.items():
-        lines += [f"| {name} | {value} | {demand} | {verdict} | `{script}` |" for name, value, demand, verdict in rows]
-    RESULTS.write_text("\n".join(lines) + "\n")
+def current(state: results.Results, run: Run, commit: str) -> bool:
+    """Whether a run has all its figures of this commit, whose tree has no changes."""
+    kept = state["runs"].get(run.key, {})
+    same = kept.get("commit") == commit and not commit.endswith("+")
+    return same and len(results.values(state, run)) == len(run.figures)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("only", nargs="*", help="scripts whose rows of RESULTS.md to measure anew (default: all)")
-    asked = parser.parse_args().only
-    declared = suite()
-    unknown = [name for name in asked if not any(name in (key, key.split()[0]) for key in declared)]
-    if unknown:
-        there = ", ".join(dict.fromkeys(key.split()[0] for key in declared))
-        parser.error(f"no benchmark {', '.join(unknown)}; there are {there}")
-    chosen = [key for key in declared if not asked or key in asked or key.split()[0] in asked]
-    tables = {}
-    for script in chosen:
-        tables[script] = measure(script, declared[script])
-        for name, value, demand, verdict in tables[script]:
-            print(f"{name:58} {value:>14}  target {demand:12} {verdict}", flush=True)
-    known = read_results() | tables
-    write_results({script: known[script] for script in declared if script in known})
-    print(f"written to {RESULTS}")
-    if any(row[3] == "MISSED" for rows in tables.values() for row in rows):
-        raise SystemExit(1)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("only", nargs="*", help="scripts, or scripts with their arguments (default: all)")
+    parser.add_argument("--again", action="store_true", help="measure what is measured of this commit, too")
+    parser.add_argument("--write", action="store_true", help="measure nothing: write the files from what is kept")
+    args = parser.parse_args()
+    runs, state = load(), results.read()
+    for run in [] if args.write else chosen(runs, args.only, parser):
+        origin = results.here()
+        if not args.again and current(state, run, str(origin["commit"])):
+            continue
+        state["runs"][run.key] = kept = measured(run)
+        state = results.write({**state, **{key: origin[key] for key in ("commit", "date", "machine")}}, runs)
+        tell(run, kept, state)
+    results.write(state, runs)
+    docs.write(state, runs)
+    left, wrong = results.unmeasured(state, runs), results.missed(state, runs)
+    print(f"{len(wrong)} missed, {len(left)} not measured: {results.MARKDOWN}")
+    print(*(f"not measured: {name}" for name in left), sep="\n")
+    raise SystemExit(1 if left or wrong else 0)
 
 
 if __name__ == "__main__":

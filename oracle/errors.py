@@ -101,16 +101,6 @@ class GraphError(ArchloomError):
         super().__init__("\n  - ".join([head + ":", *faults]))
 
 
-class ProgramError(ArchloomError):
-    """A list of instructions does not fit the graph, or goes wrong while it runs; ``faults`` lists what was found."""
-
-    def __init__(self, graph: str, faults: list[str]) -> None:
-        self.graph = graph
-        self.faults = faults
-        more = [f"... and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
-        super().__init__("\n  - ".join([f"program on architecture graph {graph!r}:", *faults[:MAX_FAULTS], *more]))
-
-
 class TargetError(ArchloomError):
     """A target or one of its options is unknown, out of range, or its graph and ISA do not fit."""
 

@@ -60,8 +60,7 @@ CORE: dict[str, dict[str, Sequence[str]]] = {
         "acadl_models/timing/routing.py": ("acadl_models/timing/test_timing_routing.py", *ENGINE),
         "acadl_models/timing/placing.py": REFERENCE,
         "acadl_models/timing/binding.py": REFERENCE,
-        "acadl_models/timing/reference/*.py": (*REFERENCE, "acadl_models/programs"),
-        "acadl_models/programs/*.py": ("acadl_models/programs",),
+        "acadl_models/timing/reference/*.py": REFERENCE,
         "acadl_models/timing/memories/*.py": (
             "acadl_models/timing/test_memories_cache.py", "acadl_models/timing/test_memories_dram.py",
             "acadl_models/timing/test_memories_channels.py", *REFERENCE),

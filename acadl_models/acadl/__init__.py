@@ -1,19 +1,11 @@
 """ACADL, the abstract computer architecture description language (arXiv:2402.00069): classes, edges and graphs."""
 
-from archloom.acadl_models.acadl.base import ACADLObject
+from archloom.acadl_models.acadl.base import ACADLObject, Data, Instruction
 from archloom.acadl_models.acadl.describe import describe
 from archloom.acadl_models.acadl.draw import to_dot, to_svg
-from archloom.acadl_models.acadl.edges import (
-    ACADLDanglingEdge,
-    ACADLEdge,
-    EdgeKind,
-    acadl_edge_t,
-    connect_dangling_edge,
-)
+from archloom.acadl_models.acadl.edges import ACADLDanglingEdge, ACADLEdge, EdgeKind, connect_dangling_edge
 from archloom.acadl_models.acadl.generate import Generated, Template, architecture, create_ag, generate
 from archloom.acadl_models.acadl.graph import ArchitectureGraph, Bank
-from archloom.acadl_models.acadl.instruction import Address, Data, Instruction
-from archloom.acadl_models.acadl.latency import latency_t
 from archloom.acadl_models.acadl.semantics import Semantics
 from archloom.acadl_models.acadl.stages import ExecuteStage, InstructionFetchStage, PipelineStage
 from archloom.acadl_models.acadl.storages import (
@@ -22,7 +14,6 @@ from archloom.acadl_models.acadl.storages import (
     CacheInterface,
     DataStorage,
     Link,
-    Memory,
     MemoryInterface,
     RegisterFile,
     ReplacementPolicy,
@@ -33,10 +24,10 @@ from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryA
 CONTAINS, FORWARD, READ_DATA, WRITE_DATA, BACKED_BY = EdgeKind
 
 __all__ = [
-    "ACADLDanglingEdge", "ACADLEdge", "ACADLObject", "Address", "ArchitectureGraph", "BACKED_BY", "Bank", "CONTAINS",
+    "ACADLDanglingEdge", "ACADLEdge", "ACADLObject", "ArchitectureGraph", "BACKED_BY", "Bank", "CONTAINS",
     "CacheInterface", "DRAM", "Data", "DataStorage", "EdgeKind", "ExecuteStage", "FORWARD", "FunctionalUnit",
-    "Generated", "Instruction", "InstructionFetchStage", "InstructionMemoryAccessUnit", "Link", "Memory",
-    "MemoryAccessUnit", "MemoryInterface", "PipelineStage", "READ_DATA", "RegisterFile", "ReplacementPolicy", "SRAM",
-    "Semantics", "SetAssociativeCache", "Template", "WRITE_DATA", "acadl_edge_t", "architecture",
-    "connect_dangling_edge", "create_ag", "describe", "generate", "latency_t", "to_dot", "to_svg",
+    "Generated", "Instruction", "InstructionFetchStage", "InstructionMemoryAccessUnit", "Link", "MemoryAccessUnit",
+    "MemoryInterface", "PipelineStage", "READ_DATA", "RegisterFile", "ReplacementPolicy", "SRAM", "Semantics",
+    "SetAssociativeCache", "Template", "WRITE_DATA", "architecture", "connect_dangling_edge", "create_ag", "describe",
+    "generate", "to_dot", "to_svg",
 ]

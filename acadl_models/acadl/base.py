@@ -11,12 +11,42 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from archloom.acadl_models.acadl import building
 from archloom.acadl_models.acadl.latency import Expression, LatencyError, parse
+
+
+@dataclass(frozen=True)
+class Data:
+    """A value in a memory, a register or an immediate: ``size`` in bits and its ``payload``."""
+
+    size: int
+    payload: Any = None
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An instruction instance with explicit register names and addresses, as in the paper.
+
+    Programs are streams (:mod:`archloom.oracle.stream`), in which loops stay loops; this form is for models at the
+    level of single instructions. ``function`` is what :meth:`execute` calls.
+    """
+
+    operation: str
+    read_registers: tuple[str, ...] = ()
+    write_registers: tuple[str, ...] = ()
+    read_addresses: tuple[int, ...] = ()
+    write_addresses: tuple[int, ...] = ()
+    immediates: tuple[Data, ...] = ()
+    function: Callable[["Instruction"], None] | None = None
+
+    def execute(self) -> None:
+        """Manipulate the data: what a functional unit does at the end of processing."""
+        if self.function is not None:
+            self.function(self)
 
 
 class _ObjectType(type):
@@ -129,18 +159,10 @@ def mapping(obj: ACADLObject, attribute: str) -> list[str]:
 
 
 def tuples(ranges: object) -> object:
-    """A list or set of pairs or ranges as a tuple of pairs; anything else as it is, for the checks to name."""
-    if not isinstance(ranges, (Sequence, Set)) or isinstance(ranges, (str, range)):
+    """A list of lists as a tuple of tuples; anything else as it is, for the checks to name."""
+    if not isinstance(ranges, Sequence) or isinstance(ranges, str):
         return ranges
-    pairs = tuple(_pair(r) for r in ranges)
-    return tuple(sorted(pairs, key=repr)) if isinstance(ranges, Set) else pairs
-
-
-def _pair(bounds: object) -> object:
-    """``range(start, stop)`` and ``[start, stop]`` as ``(start, stop)``."""
-    if isinstance(bounds, range):
-        return (bounds.start, bounds.stop) if bounds.step == 1 else bounds
-    return tuple(bounds) if isinstance(bounds, Sequence) else bounds
+    return tuple(tuple(r) if isinstance(r, Sequence) else r for r in ranges)
 
 
 def range_faults(attribute: str, ranges: object, required: bool) -> list[str]:

@@ -30,9 +30,6 @@ class EdgeKind(Enum):
 
 CONTAINS, FORWARD, READ_DATA, WRITE_DATA, BACKED_BY = EdgeKind
 
-acadl_edge_t = EdgeKind
-"""The paper's name of the kinds."""
-
 
 def allowed(source: object, target: object, kind: EdgeKind) -> bool:
     """Whether the class diagram (section 3) has such an edge."""

@@ -213,7 +213,7 @@ def _memories(buffer: str, items: Iterable[Any], known: set[int]) -> tuple[tuple
         if isinstance(obj, RegisterFile) and id(obj) in known:
             faults.append(f"buffer {buffer!r}: the register file {obj.name} cannot hold rows beside other banks")
         elif not isinstance(obj, MemoryInterface) or id(obj) not in known:
-            what = "a RegisterFile, Memory, SRAM or DRAM of the graph"
+            what = "a RegisterFile, SRAM or DRAM of the graph"
             faults.append(f"buffer {buffer!r} must lie in {what}, not in {obj!s}")
         elif rows and not (len(rows) == 2 and all(isinstance(r, int) for r in rows) and 0 <= rows[0] < rows[1]):
             what = "(start, stop) with 0 <= start < stop"

@@ -19,9 +19,6 @@ from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryA
 
 R = TypeVar("R")
 
-PC = "pc"
-"""The name of the register of a program counter."""
-
 
 def per_graph(function: Callable[..., R]) -> Callable[..., R]:
     """Decorator of a function of a graph and hashable arguments: results are kept with the graph, and go with it."""
@@ -165,15 +162,6 @@ class ArchitectureGraph:
         """The access unit of a fetch stage and the memory that it reads."""
         unit = next(u for u in self.units(stage) if isinstance(u, InstructionMemoryAccessUnit))
         return unit, next(s for s in self.reads(unit) if isinstance(s, DataStorage))
-
-    def program_counter(self, stage: InstructionFetchStage) -> tuple[RegisterFile, str] | None:
-        """The register ``pc`` of a file that the access unit of a fetch stage writes, with its file, if there is one.
-
-        What writes it is a jump (docs/timing_semantics.md, "Jumps").
-        """
-        unit, _ = self.instruction_memory(stage)
-        written = (place for place in self.writes(unit) if isinstance(place, RegisterFile))
-        return next(((file, PC) for file in written if PC in file.registers), None)
 
     def bytes_of(self, buffer: str) -> int:
         """Size of a tensor buffer's place in bytes (0 for a buffer without one)."""

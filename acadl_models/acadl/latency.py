@@ -23,12 +23,6 @@ from archloom.oracle.taidl.expressions import parse_expression
 
 Latency: TypeAlias = Union[int, str]
 
-
-def latency_t(latency: Latency) -> Latency:
-    """The paper's name around a latency: ``latency_t(1)``, ``latency_t("words // 4")``."""
-    return latency
-
-
 LARGEST = 1 << 40
 """The largest number in a latency: 18 minutes at 1 GHz, beyond what any instruction takes. Sums of many of them fit
 into the 64 bits of the timing engine."""

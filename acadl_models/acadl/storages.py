@@ -104,13 +104,6 @@ class MemoryInterface(DataStorage):
 
 
 @dataclass(frozen=True, eq=False)
-class Memory(MemoryInterface):
-    """A memory of any kind with constant latencies."""
-
-    virtual: ClassVar[bool] = False
-
-
-@dataclass(frozen=True, eq=False)
 class SRAM(MemoryInterface):
     """On-chip memory with constant latencies."""
 

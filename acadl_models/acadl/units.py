@@ -124,14 +124,11 @@ class MemoryAccessUnit(FunctionalUnit):
 
 @dataclass(frozen=True, eq=False)
 class InstructionMemoryAccessUnit(MemoryAccessUnit):
-    """Fetches instructions from an instruction memory, for the fetch stage that contains it.
-
-    It may process instructions, too, such as jumps. In a table of latencies ``"*"`` is that of a fetch.
-    """
+    """Fetches instructions from an instruction memory, for the fetch stage that contains it."""
 
     latency: UnitLatency = 0
 
     def faults(self) -> list[str]:
-        if isinstance(self.latency, Mapping) and "*" not in self.latency:
-            return [*ACADLObject.faults(self), "latency has no entry for '*', which is that of fetches"]
+        if isinstance(self.latency, Mapping):
+            return [*ACADLObject.faults(self), "latency must be one for all fetches, not a table by mnemonic"]
         return super().faults()

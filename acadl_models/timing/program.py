@@ -191,36 +191,6 @@ class Program:
         return dict(self.stream.parameters)
 
     @cached_property
-    def jumps(self) -> frozenset[int]:
-        """The instructions that write the register of the program counter, by their index."""
-        counter = self.graph.program_counter(self.fetch)
-        if counter is None:
-            return frozenset()
-        file, register = counter
-        row = Affine(list(file.registers).index(register))
-        there = {name for name, banks in self.graph.buffers.items() if [b.storage for b in banks] == [file.name]}
-        return frozenset(
-            static.index for static in self.instructions for plan in static.plans
-            if plan.buffer.name in there and not plan.is_read and plan.access.window.offsets[:1] == (row,)
-        )
-
-    @cached_property
-    def in_fetch(self) -> bool:
-        """Whether the access unit of the fetch stage may process an instruction itself."""
-        return any(self.fetch.name in static.takers for static in self.instructions)
-
-    @cached_property
-    def stepwise(self) -> str:
-        """Why only the step-by-step simulator can run the program, or nothing."""
-        if self.jumps:
-            name = self.instructions[min(self.jumps)].node.mnemonic
-            return f"{name!r} writes the program counter, so that data decides what is fetched next"
-        if self.in_fetch:
-            name = next(s.node.mnemonic for s in self.instructions if self.fetch.name in s.takers)
-            return f"{name!r} is processed in the fetch stage"
-        return ""
-
-    @cached_property
     def names(self) -> "Locator":
         """Finds instances by their number."""
         return Locator(self.body)

@@ -7,7 +7,6 @@ otherwise.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
 
 from archloom.acadl_models.timing.loops import LoopSites
 from archloom.acadl_models.timing.program import Program, StaticInstruction
@@ -77,14 +76,9 @@ class Tally:
         return self.sites.timings(own, [s.iterations for s in self.sites.sites])
 
 
-def full_fetches(total: int, width: int) -> Counter[int]:
-    """How many fetches move how many instructions, where all but the last are full."""
-    return Counter({width: total // width}) + Counter({total % width: 1})
-
-
-def fetch_port(fetches: Mapping[int, int], data_width: int) -> PortTiming:
-    """The port of an instruction memory: ``fetches`` has how many of them move how many words, each in one cycle."""
-    sizes = {-(-words * data_width // 8): count for words, count in fetches.items() if words}
-    total = sum(words * count for words, count in fetches.items())
-    peak = max(sizes, default=0)
-    return PortTiming(-(-total * data_width // 8), sum(sizes.values()), peak, sizes.get(peak, 0))
+def fetch_port(total: int, width: int, data_width: int) -> PortTiming:
+    """The port of an instruction memory: each fetch moves up to ``width`` words of instructions in one cycle."""
+    sizes = {width: total // width, total % width: 1}
+    fetches = {-(-words * data_width // 8): count for words, count in sizes.items() if words and count}
+    peak = max(fetches, default=0)
+    return PortTiming(-(-total * data_width // 8), -(-total // width), peak, fetches.get(peak, 0))

@@ -39,6 +39,16 @@ def geometric_mean(values: Iterable[float]) -> float:
     return math.exp(sum(map(math.log, found)) / len(found))
 
 
+def times(ours: float, theirs: float, launch: int) -> tuple[float, float]:
+    """How many times as long theirs takes, and the same without the launch of the cores, which both have once."""
+    return theirs / ours, (theirs - launch) / (ours - launch)
+
+
+def sampled(parser: argparse.ArgumentParser) -> None:
+    """Adds ``--samples``."""
+    parser.add_argument("--samples", type=int, default=SAMPLES, help=f"candidates that are simulated ({SAMPLES})")
+
+
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
     """Correlation of the ranks, equal values having their mean rank."""
     ranks = []
@@ -72,25 +82,35 @@ def other(machine: str) -> "ArchitectureGraph":
     return mesh(**options) if kind == "mesh" else triple_ring(**options)
 
 
-def ranking(
-    estimated: np.ndarray, simulated: Callable[[int], int], samples: int, allowed: np.ndarray | None = None,
-) -> tuple[float, float]:
-    """Rank correlation of estimates (cycles) with the simulation, and mean error of the estimates.
+SAMPLES, RANGE = 100, 8
+"""Candidates of a workload that are simulated for a rank correlation, and how far from the best estimate they lie."""
 
-    Candidates are taken at even distances of the ranking, up to eight times the best estimate, of those that are
-    ``allowed`` (all); the correlation of fewer than three is 1.
-    """
+
+def drawn(estimated: np.ndarray, seed: int, allowed: np.ndarray | None = None, samples: int = SAMPLES) -> np.ndarray:
+    """Candidates for a rank correlation: of those that are ``allowed`` (all), up to ``RANGE`` times the best estimate,
+    the ranking is cut into ``samples`` equal parts and one of each is drawn."""
     order = np.argsort(estimated, kind="stable")
     if allowed is not None:
         order = order[allowed[order]]
-    order = order[estimated[order] <= 8 * estimated[order[0]]]
-    chosen = order[np.unique(np.linspace(0, len(order) - 1, samples).astype(int))]
+    order = order[estimated[order] <= RANGE * estimated[order[0]]]
+    edges = np.linspace(0, len(order), min(samples, len(order)) + 1).astype(int)
+    return order[np.random.default_rng(seed).integers(edges[:-1], edges[1:])]
+
+
+def ranking(
+    estimated: np.ndarray, simulated: Callable[[int], int], seed: int, allowed: np.ndarray | None = None,
+    samples: int = SAMPLES,
+) -> tuple[float, float]:
+    """Rank correlation of estimates (cycles) with the simulation, and mean error of the estimates, of candidates as
+    :func:`drawn`; ValueError where there are fewer than three."""
+    chosen = drawn(estimated, seed, allowed, samples)
+    if len(chosen) < 3:
+        raise ValueError(f"expected three candidates or more to rank, found {len(chosen)}")
     real = np.array([simulated(i) for i in chosen.tolist()])
-    correlation = spearman(estimated[chosen], real) if len(chosen) > 2 else 1.0
-    return correlation, float(np.abs(estimated[chosen] / real - 1).mean())
+    return spearman(estimated[chosen], real), float(np.abs(estimated[chosen] / real - 1).mean())
 
 
-def ranked(work: Any, graph: "ArchitectureGraph", samples: int) -> tuple[float, float]:
+def ranked(work: Any, graph: "ArchitectureGraph", seed: int, samples: int = SAMPLES) -> tuple[float, float]:
     """:func:`ranking` of the space of a workload on a machine of cores."""
     from archloom.mapper.spatial.machine import Machine
     from archloom.mapper.spatial.timing import simulated
@@ -99,10 +119,10 @@ def ranked(work: Any, graph: "ArchitectureGraph", samples: int) -> tuple[float, 
     kind, machine = kind_of(work), Machine.of(graph)
     found = kind.space(work, machine, None)
     return ranking(kind.cycles(work, machine, found),
-                   lambda i: simulated(emitted(work, found.plan(i), machine), graph).cycles, samples)
+                   lambda i: simulated(emitted(work, found.plan(i), machine), graph).cycles, seed, None, samples)
 
 
-def on_others(works: dict[str, Any], samples: int) -> dict[str, float]:
+def on_others(works: dict[str, Any], seed: int, samples: int = SAMPLES) -> dict[str, float]:
     """Rank correlation of each workload on each of ``OTHERS`` on which it fits; printed as they come."""
     from archloom.mapper.spatial.machine import Machine
     from archloom.mapper.spatial.workloads import kind_of
@@ -112,6 +132,6 @@ def on_others(works: dict[str, Any], samples: int) -> dict[str, float]:
         graph = other(machine)
         for name, work in works.items():
             if len(kind_of(work).space(work, Machine.of(graph), None)):
-                found[f"{machine}: {name}"] = value = ranked(work, graph, samples)[0]
+                found[f"{machine}: {name}"] = value = ranked(work, graph, seed, samples)[0]
                 print(f"rank correlation, {machine}: {name}: {value:.4f}", flush=True)
     return found

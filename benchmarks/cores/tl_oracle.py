@@ -5,8 +5,8 @@ on Wormhole 8 x 8 is compiled to JAX and timed beside the same product written i
 rounded to f16 (by whichever of XLA's two ways is faster: its own product of f16 operands, or one of operands that are
 widened before). A row tells to which operations a stream is raised and whether loops over cores are left.
 
-``ratio`` is that of ``compile_stream(..., reassociate=True)``, which adds in the order that XLA likes, as JAX does.
 ``exact_ratio`` is that of the default, which adds in the order of the machine, bit for bit as the interpreter.
+``ratio`` is that of ``compile_stream(..., reassociate=True)``, which adds in the order that XLA likes, as JAX does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benc
 
 from benchmarks.common import arguments, finish, interleaved
 from benchmarks.cores.tl_common import geometric_mean
-from benchmarks.figures import RECORDED, Figure, Figures, at_most, equals
 
 PATTERNS = {
     "rows and columns": ((4, 4, 8), (8, 1, 1), (1, 8, 1), ("row", "stream"), ("column", "stream")),
@@ -38,12 +37,11 @@ SEARCHED = ((1024, 1024, 1024), (2048, 2048, 2048), (2048, 1024, 4096), (4096, 4
 
 
 def main() -> None:
-    args = arguments(__doc__ or "", lambda p: p.add_argument(
-        "--rounds", type=int, default=15, help="runs of each (default 15)"))
+    args = arguments(__doc__ or "", _options, seeded=True)
     import jax
 
     jax.block_until_ready(jax.jit(lambda x: x + 1)(1.0))
-    rows = [row for job in _jobs() for row in [_measured(args, *job)]]
+    rows = [_measured(args, *job) for job in _jobs()[:args.first]]
     finish(args, {
         "rows": rows, "raised": sum(r["raised"] for r in rows) / len(rows),
         "worst_ratio": max(r["ratio"] for r in rows), "ratio": geometric_mean(r["ratio"] for r in rows),
@@ -51,6 +49,11 @@ def main() -> None:
         "worst_exact_ratio": max(r["exact_ratio"] for r in rows),
         "worst_prepare_s": max(r["prepare_s"] for r in rows),
     })
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rounds", type=int, default=15, help="runs of each (default 15)")
+    parser.add_argument("--first", type=int, help="so many of the products alone (default: all)")
 
 
 def _jobs() -> list[tuple[str, Any, Any, Any]]:
@@ -85,7 +88,7 @@ def _measured(args: argparse.Namespace, name: str, gemm: Any, plan: Any, graph: 
     prepared = time.process_time() - start
     run = oracle.compile()
     exact = compile_stream(stream, isa_of(graph)).compile()
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(args.seed)
     a, b = (random.standard_normal(shape).astype(np.float16) for shape in (
         (gemm.m * 32, gemm.k * 32), (gemm.k * 32, gemm.n * 32)))
     tiled = [jnp.asarray(x.reshape(x.shape[0] // 32, 32, x.shape[1] // 32, 32).transpose(0, 2, 1, 3)) for x in (a, b)]
@@ -113,18 +116,6 @@ def _measured(args: argparse.Namespace, name: str, gemm: Any, plan: Any, graph: 
           f"{row['oracle_ms']:.1f} ms, JAX {row['native_ms']:.1f} ms, ratio {row['ratio']:.2f}, "
           f"{row['exact_ratio']:.2f} in the machine's order", flush=True)
     return row
-
-
-FIGURES: Figures = {
-    "": (
-        Figure("oracle of products over 64 cores: share raised to products of matrices", lambda r: r["raised"],
-               *equals(1)),
-        Figure("… over JAX's own product, geometric mean over patterns and chosen plans", lambda r: r["ratio"],
-               *at_most(3)),
-        Figure("… adding in the machine's order, bit for bit", lambda r: r["exact_ratio"], *at_most(3)),
-        Figure("… the worst of them", lambda r: r["worst_exact_ratio"], *RECORDED),
-    ),
-}
 
 
 if __name__ == "__main__":

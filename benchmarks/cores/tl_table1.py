@@ -9,13 +9,16 @@ broadcasts.
 ``--fit`` shows where the three fitted numbers come from: for every pair of ``sums`` and ``block_cycles`` of a grid the
 plans are searched anew, ``launch_cycles`` (which only shifts all plans alike) is chosen for them, and the triple with
 the least squared error is taken. The error is the sum of squared logarithms of simulated over measured: of the table's
-ten figures and of its five speedups. Nothing but this table enters.
+ten figures and of its five speedups. Nothing but this table enters, so that the errors above are of a fit.
+``held_out`` are those of figures that were not fitted to: for each size the triple that fits the other four best.
+``--channels`` shows the same table with the memory in several channels.
 """
 
 from __future__ import annotations
 
 import argparse
 import inspect
+import itertools
 import math
 import sys
 from dataclasses import dataclass, replace
@@ -27,13 +30,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benc
 
 from benchmarks.common import arguments, finish
 from benchmarks.cores.tl_common import data, reference
-from benchmarks.figures import RECORDED, Figure, Figures, at_most
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
     from archloom.mapper.spatial.plan import Plan
     from archloom.mapper.spatial.space import Rules
 
+CHANNELS = (4, 6, 12)
 FIT_SUMS = (32, 40, 48, 50, 56, 64)
 FIT_BLOCK_CYCLES = (0, 250, 500, 750, 1000, 1250, 1500, 2000)
 FIT_LAUNCH_CYCLES = range(20_000, 40_001, 500)
@@ -87,16 +90,32 @@ def main() -> None:
     finish(args, {
         "mean_error": sum(errors) / len(errors), "worst_error": max(errors),
         "worst_speedup_error": max(abs(r["speedup"] / r["speedup_measured"] - 1) for r in rows),
+        "mean_speedup_error": sum(abs(r["speedup"] / r["speedup_measured"] - 1) for r in rows) / len(rows),
         "same_order": _same_order(rows), "fitted": {
             name: inspect.signature(wormhole).parameters[name].default
             for name in ("launch_cycles", "sums", "block_cycles")
-        }, **({"fit": _fit(table)} if args.fit else {}), "rows": rows,
+        }, **(_fit(table) if args.fit else {}), "rows": rows,
+        **({"channels": {str(n): _in_channels(table, n) for n in CHANNELS}} if args.channels else {}),
     })
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
     data(parser)
     parser.add_argument("--fit", action="store_true", help="fit the three numbers anew (minutes)")
+    parser.add_argument("--channels", action="store_true", help="with the memory in several channels, too")
+
+
+def _in_channels(table: list[Measured], channels: int) -> dict[str, float]:
+    """The errors with so many channels of memory."""
+    from archloom.acadl_models.wormhole import wormhole
+
+    graph = wormhole(dram_channels=channels)
+    errors, speedups = [], []
+    for row in table:
+        found = simulated_row(row.size, graph)
+        errors += [abs(error) for error in _errors(row, found, 0, graph.clock_hz)]
+        speedups.append(abs(found.dram_only / found.shared / row.speedup - 1))
+    return {"mean_error": sum(errors) / len(errors), "worst_error": max(errors), "worst_speedup_error": max(speedups)}
 
 
 def _table(table: list[Measured]) -> list[dict[str, Any]]:
@@ -135,35 +154,60 @@ def _rules() -> "Rules":
     return PAPER
 
 
-def _fit(table: list[Measured]) -> list[dict[str, float]]:
-    """For each pair of sums and cycles of a block the launch that fits best, the best triple first."""
+Grid = dict[tuple[int, int], list[Simulated]]
+"""The rows of the table, with a launch of one cycle, by sums and cycles of a block."""
+
+
+def _fit(table: list[Measured]) -> dict[str, Any]:
+    """For each pair of sums and cycles of a block the launch that fits best, the best triple first; and the errors of
+    each size by the triple that fits the others best."""
     from archloom.acadl_models.wormhole import wormhole
 
-    found: list[dict[str, float]] = []
-    for sums in FIT_SUMS:
-        for block in FIT_BLOCK_CYCLES:
-            graph = wormhole(sums=sums, block_cycles=block, launch_cycles=1)
-            rows = [simulated_row(row.size, graph) for row in table]
-            losses = [(_loss(table, rows, launch - 1, graph.clock_hz), launch) for launch in FIT_LAUNCH_CYCLES]
-            least, launch = min(losses)
-            found.append({"sums": sums, "block_cycles": block, "launch_cycles": launch, "loss": least})
-            print(f"sums {sums:3} block {block:5} launch {launch:6}: {least:.4f}", file=sys.stderr, flush=True)
+    grid: Grid = {}
+    for sums, block in itertools.product(FIT_SUMS, FIT_BLOCK_CYCLES):
+        graph = wormhole(sums=sums, block_cycles=block, launch_cycles=1)
+        grid[sums, block] = [simulated_row(row.size, graph) for row in table]
+        print(f"sums {sums:3} block {block:5}", file=sys.stderr, flush=True)
+    clock_hz, found = wormhole().clock_hz, []
+    for (sums, block), rows in grid.items():
+        loss, launch = _launch(table, rows, clock_hz)
+        found.append({"sums": sums, "block_cycles": block, "launch_cycles": launch, "loss": loss})
     found.sort(key=lambda f: (f["loss"], f["sums"]))
     print("the least sums of squared logarithms of errors:")
     for f in found[:8]:
         print("  sums {sums:3} block {block_cycles:5} launch {launch_cycles:6}: {loss:.4f}".format(**f))
-    return found
+    errors = [abs(error) for number in range(len(table)) for error in _held_out(table, grid, number, clock_hz)]
+    return {"fit": found, "held_out": {"mean_error": sum(errors) / len(errors), "worst_error": max(errors)}}
+
+
+def _held_out(table: list[Measured], grid: Grid, number: int, clock_hz: float) -> tuple[float, float]:
+    """The errors of a row by the triple that fits the others best."""
+    def but(rows: list[Any]) -> list[Any]:
+        return rows[:number] + rows[number + 1:]
+
+    (_, launch), pair = min((_launch(but(table), but(rows), clock_hz), pair) for pair, rows in grid.items())
+    print(f"without {table[number].size}: sums {pair[0]} block {pair[1]} launch {launch}")
+    return _errors(table[number], grid[pair][number], launch - 1, clock_hz)
+
+
+def _launch(table: list[Measured], rows: list[Simulated], clock_hz: float) -> tuple[float, int]:
+    """The least loss, and the launch that has it."""
+    return min((_loss(table, rows, launch - 1, clock_hz), launch) for launch in FIT_LAUNCH_CYCLES)
 
 
 def _loss(table: list[Measured], rows: list[Simulated], launch: int, clock_hz: float) -> float:
-    """Sum of squared logarithms of simulated over measured, of ten figures and five speedups."""
+    """Sum of squared logarithms of simulated over measured, of the figures and the speedups of the rows."""
     total = 0.0
     for row, found in zip(table, rows):
-        shared, alone = (
-            math.log(_tflops(row.size, cycles + launch, clock_hz) / measured)
-            for cycles, measured in ((found.shared, row.shared), (found.dram_only, row.dram_only)))
+        shared, alone = (math.log1p(error) for error in _errors(row, found, launch, clock_hz))
         total += shared**2 + alone**2 + (shared - alone)**2
     return total
+
+
+def _errors(row: Measured, found: Simulated, launch: int, clock_hz: float) -> tuple[float, float]:
+    """Simulated over measured TFLOP/s, less one, with and without spatial reuse; ``launch`` cycles are added."""
+    return (_tflops(row.size, found.shared + launch, clock_hz) / row.shared - 1,
+            _tflops(row.size, found.dram_only + launch, clock_hz) / row.dram_only - 1)
 
 
 def _same_order(rows: list[dict[str, Any]]) -> float:
@@ -171,17 +215,6 @@ def _same_order(rows: list[dict[str, Any]]) -> float:
     pairs = [(r[n], r[f"{n}_measured"]) for r in rows for n in ("tl", "dram_only")]
     both = [(x, y) for i, x in enumerate(pairs) for y in pairs[:i]]
     return sum((x[0] - y[0]) * (x[1] - y[1]) > 0 for x, y in both) / len(both)
-
-
-FIGURES: Figures = {
-    "": (
-        Figure("Wormhole, products of the TL paper's table 1: mean error of TFLOP/s", lambda r: r["mean_error"],
-               *at_most(0.1)),
-        Figure("… worst error of a speedup by spatial reuse", lambda r: r["worst_speedup_error"], *at_most(0.15)),
-        Figure("… pairs of figures in the measured order, share", lambda r: r["same_order"], *RECORDED),
-        Figure("… fitted numbers", lambda r: len(r["fitted"]), *at_most(4)),
-    ),
-}
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ bias, activation and residual, softmax, layer norm, element-wise operators and r
   operand and the result moved once at the memory's full rate; every multiplication that the operator needs (not those
   of padding, of other places than the result's, and of zeros in the filters of groups) by all matrix units; all passes
   of the vector unit, by all of them.
-* ``correlation``: Spearman's, of the cost model with the simulation, over candidates evenly from the whole range of
+* ``correlation``: Spearman's, of the cost model with the simulation, over candidates drawn from the whole range of
   estimates up to eight times the best. Of sweeps only the mean ``error`` of the estimates says something: memory limits
   most of their plans, which are then as fast as one another.
 * ``seconds``: processor time of the search, with its simulations.
@@ -28,8 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, h
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
 from benchmarks.common import arguments, finish
-from benchmarks.cores.tl_common import geometric_mean, ranked
-from benchmarks.figures import RECORDED, Figure, Figures, at_least, at_most
+from benchmarks.cores.tl_common import geometric_mean, ranked, sampled
 
 BATCH, SEQUENCE, HEADS, WIDTH = 8, 384, 12, 768
 RESNET = (
@@ -88,23 +87,23 @@ def bound(work: Any, machine: Any) -> float:
 
 
 def main() -> None:
-    args = arguments(__doc__ or "", _options)
-    rows = [_row(name, work, args.samples) for name, work in list(workloads())[::args.every]]
+    args = arguments(__doc__ or "", _options, seeded=True)
+    rows = [_row(name, work, args) for name, work in list(workloads())[::args.every]]
     ranked = [r["correlation"] for r in rows if not r["sweep"]]
     finish(args, {
         "share": geometric_mean(r["share"] for r in rows), "least_share": min(r["share"] for r in rows),
-        "least_correlation": min(ranked, default=1.0), "mean_correlation": float(np.mean(ranked or [1.0])),
+        "least_correlation": min(ranked), "mean_correlation": float(np.mean(ranked)),
         "mean_error": float(np.mean([r["error"] for r in rows])), "worst_error": max(r["error"] for r in rows),
-        "seconds": sum(r["seconds"] for r in rows), "rows": rows,
+        "seconds": sum(r["seconds"] for r in rows), "most_seconds": max(r["seconds"] for r in rows), "rows": rows,
     })
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--every", type=int, default=1, help="only every so manyth workload")
-    parser.add_argument("--samples", type=int, default=40, help="candidates that are simulated for the correlation")
+    sampled(parser)
 
 
-def _row(name: str, work: Any, samples: int) -> dict[str, Any]:
+def _row(name: str, work: Any, args: argparse.Namespace) -> dict[str, Any]:
     from archloom.acadl_models.wormhole import wormhole
     from archloom.mapper.spatial.machine import Machine
     from archloom.mapper.spatial.sweep import Sweep
@@ -115,7 +114,7 @@ def _row(name: str, work: Any, samples: int) -> dict[str, Any]:
     started = time.process_time()
     found = search_workload(work, graph)
     seconds = time.process_time() - started
-    best, (correlation, error) = found.best, ranked(work, graph, samples)
+    best, (correlation, error) = found.best, ranked(work, graph, args.seed, args.samples)
     row = {
         "name": name, "plan": str(best.plan), "cycles": best.cycles, "estimated": best.estimated_cycles,
         "considered": found.considered, "seconds": seconds, "bound": bound(work, machine),
@@ -125,19 +124,6 @@ def _row(name: str, work: Any, samples: int) -> dict[str, Any]:
     print(f"{name:36}{row['cycles']:9} cycles, share {row['share']:.2f}, correlation {row['correlation']:.3f}, "
           f"error {row['error']:.3f}, {seconds:.2f} s  {row['plan']}", flush=True)
     return row
-
-
-FIGURES: Figures = {
-    "": (
-        Figure("other workloads on Wormhole: share of the roofline's bound, geometric mean", lambda r: r["share"],
-               *at_least(0.7)),
-        Figure("… rank correlation of model and simulation, mean of products and convolutions",
-               lambda r: r["mean_correlation"], *at_least(0.95)),
-        Figure("… the least of them", lambda r: r["least_correlation"], *at_least(0.95)),
-        Figure("… mean error of the model over all samples", lambda r: r["mean_error"], *at_most(0.1)),
-        Figure("… processor time of all searches, seconds", lambda r: r["seconds"], *RECORDED),
-    ),
-}
 
 
 if __name__ == "__main__":

@@ -19,7 +19,6 @@ from archloom.mapper.workload import Epilogue, gemm
 from archloom.oracle.resolve import resolve
 from archloom.uma_targets.oma import ORDERS, Oma
 from benchmarks.common import arguments, finish
-from benchmarks.figures import RECORDED, Figure, Figures
 
 TILES = (1, 8, 16, 64)
 
@@ -58,15 +57,6 @@ def main() -> None:
         "cycles_ratio": worst["cycles"] / best["cycles"], "best": f"tile {best['tile']} order {best['order']}",
         "worst": f"tile {worst['tile']} order {worst['order']}", "rows": rows,
     })
-
-
-FIGURES: Figures = {
-    "": (
-        Figure("OMA, 64³: most over least cache misses, by tiles and order of loops", lambda r: r["misses_ratio"],
-               *RECORDED),
-        Figure("… slowest over fastest", lambda r: r["cycles_ratio"], *RECORDED),
-    ),
-}
 
 
 if __name__ == "__main__":

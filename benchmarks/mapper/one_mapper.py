@@ -1,14 +1,15 @@
 """One mapper for every target: cycles and planning time of each, beside those of its former own choice of tiles.
 
 For each target some workloads: products of even and odd sizes, vectors, a layer of BERT-base; convolutions of
-ResNet-50 and AlexNet, temporal ones, and attention where the target takes them. Each is planned without any cache, with
-five simulations; cycles are simulated, seconds are processor time. ``data/one_mapper.json`` holds what each target's
-own code chose at the commit that it names, with the same script.
+ResNet-50 and AlexNet, temporal ones, and attention where the target takes them. Each is planned without any cache;
+cycles are simulated, seconds are processor time. ``data/one_mapper.json`` holds what each target's own code chose at
+the commit that it names, with the same script.
 
-Then, for each target, how the cost model ranks (Spearman's correlation of estimated with simulated cycles, of
-candidates at even distances of the ranking, of many those up to eight times the best estimate; workloads of which no
-candidate takes a tenth more than another have nothing to rank and are left out), and the plan that is chosen beside the
-best of all, for workloads of which every candidate is simulated.
+Then, for each target, how the cost model ranks: Spearman's correlation of estimated with simulated cycles, of
+candidates drawn from the ranking (``tl_common.drawn``). Workloads of which no candidate takes a tenth more than
+another have nothing to rank and are counted (``nothing_to_rank``), as are candidates that turn out to be impossible
+when they are emitted (``impossible``). And the plan that is chosen beside the best of all, for workloads of few
+candidates; those of which the search has simulated all itself are counted alone (``searched_whole``).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import statistics
 import subprocess
 import sys
 import time
@@ -32,10 +34,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benc
 from archloom.mapper import workload as wl
 from archloom.mapper.search import search
 from archloom.mapper.workload import Epilogue, Workload
-from archloom.oracle.errors import ArchloomError
+from archloom.oracle.errors import ArchloomError, MappingError, StreamError
 from benchmarks.common import ROOT, arguments, finish, refuse
-from benchmarks.cores.tl_common import spearman
-from benchmarks.figures import RECORDED, Figure, Figures, at_least, at_most, equals
+from benchmarks.cores.tl_common import drawn, sampled, spearman
 from benchmarks.mapper.exhaustive import exhaustive, simulated_cycles
 
 if TYPE_CHECKING:
@@ -141,8 +142,8 @@ def planned(case: Case) -> dict[str, Any]:
             "considered": plan.considered, "simulated": plan.simulated}
 
 
-SAMPLES, RANGE, SPREAD = 16, 8, 1.1
-"""Candidates that are simulated of a workload's; how far from the best estimate; how much they have to differ."""
+SPREAD = 1.1
+"""How much the cycles of candidates have to differ that are ranked."""
 
 MOST_RANKED = 1 << 24
 """Multiply-accumulates of the largest workload whose candidates are simulated (scalar machines: of a 16th)."""
@@ -151,33 +152,41 @@ ALL = 250
 """Candidates of the largest space of which all are simulated."""
 
 
-def ranked(case: Case) -> float | None:
-    """The rank correlation of a workload's candidates; None where there is nothing to rank."""
+@dataclass(frozen=True)
+class Ranked:
+    """The rank correlation of a workload's candidates, None where there is nothing to rank; candidates that were
+    drawn, and those of them that could not be emitted."""
+
+    correlation: float | None
+    drawn: int
+    impossible: int
+
+
+def ranked(case: Case, seed: int, samples: int) -> Ranked:
+    """Candidates drawn, simulated and ranked."""
     configuration = _configuration(case)
     estimated, mapping_of = configuration.space(case.workload).ranked()
-    order = np.argsort(estimated, kind="stable")
-    if len(order) > SAMPLES:
-        order = order[estimated[order] <= RANGE * estimated[order[0]]]
+    chosen = drawn(estimated, seed, samples=samples)
     taken, cycles = [], []
-    for i in np.unique(np.linspace(0, len(order) - 1, SAMPLES).astype(int)):
+    for i in chosen.tolist():
         try:
-            cycles.append(simulated_cycles(case.workload, mapping_of(int(order[i])), configuration))
-        except ArchloomError:  # found to be impossible when it is emitted
+            cycles.append(simulated_cycles(case.workload, mapping_of(i), configuration))
+        except (MappingError, StreamError):  # the estimate does not see what the emission finds: it is counted
             continue
-        taken.append(estimated[order[i]])
-    if len(cycles) < 3 or max(cycles) < SPREAD * min(cycles):
-        return None
-    return float(spearman(np.array(taken), np.array(cycles)))
+        taken.append(estimated[i])
+    alike = len(cycles) < 3 or max(cycles) < SPREAD * min(cycles)
+    correlation = None if alike else float(spearman(np.array(taken), np.array(cycles)))
+    return Ranked(correlation, len(chosen), len(chosen) - len(cycles))
 
 
-def compared(case: Case) -> float | None:
-    """Cycles of the chosen plan over those of the best of all; None where there are too many, or only one."""
-    if not 2 <= len(_configuration(case).space(case.workload)) <= ALL:
-        return None
+def compared(case: Case, plan: dict[str, Any]) -> float | None:
+    """Cycles of the chosen plan over those of the best of all; None where there are too many."""
     from archloom.tvm_backend.targets import registry
 
+    if len(_configuration(case).space(case.workload)) > ALL:
+        return None
     _, best = exhaustive(case.workload, registry.get(case.target).accelerator, dict(case.options))
-    return float(planned(case)["cycles"]) / best
+    return float(plan["cycles"]) / best
 
 
 def _small(case: Case) -> bool:
@@ -185,15 +194,22 @@ def _small(case: Case) -> bool:
     return case.workload.macs <= MOST_RANKED // (16 if case.target in ("oma", "eyeriss") else 1)
 
 
-def quality(chosen: list[Case]) -> dict[str, Any]:
+def quality(chosen: list[Case], plans: dict[str, Any], seed: int, samples: int) -> dict[str, Any]:
     """Correlations of each target, their mean and least, and chosen plans over the best of all."""
     ranks: dict[str, dict[str, float]] = {}
     against: dict[str, float] = {}
+    counts = dict.fromkeys(("nothing_to_rank", "drawn", "impossible", "searched_whole"), 0)
     for case in filter(_small, chosen):
-        correlation, over = ranked(case), compared(case)
-        if correlation is not None:
-            ranks.setdefault(case.target, {})[case.key] = correlation
-        if over is not None:
+        found, plan = ranked(case, seed, samples), plans[case.key]
+        counts["drawn"] += found.drawn
+        counts["impossible"] += found.impossible
+        if found.correlation is None:
+            counts["nothing_to_rank"] += 1
+        else:
+            ranks.setdefault(case.target, {})[case.key] = found.correlation
+        if plan["simulated"] >= len(_configuration(case).space(case.workload)):
+            counts["searched_whole"] += 1
+        elif (over := compared(case, plan)) is not None:
             against[case.key] = over
     for target, found in ranks.items():
         print(f"{target:16} rank correlation of {len(found)} workloads: mean {np.mean(list(found.values())):.3f}, "
@@ -201,9 +217,13 @@ def quality(chosen: list[Case]) -> dict[str, Any]:
     for key, over in against.items():
         print(f"{key:52} chosen over best of all {over:.4f}")
     means = {target: float(np.mean(list(found.values()))) for target, found in ranks.items()}
-    return {"correlations": ranks, "correlation": means, "least_correlation": min(means.values(), default=None),
-            "over_best": against, "worst_over_best": max(against.values(), default=None),
-            "best_chosen": sum(over == 1 for over in against.values()) / max(1, len(against))}
+    workloads = [value for found in ranks.values() for value in found.values()]
+    return {"correlations": ranks, "correlation": means, "least_correlation": min(means.values()), **counts,
+            "mean_correlation": float(np.mean(workloads)), "least_of_workloads": min(workloads),
+            "ranked": len(workloads), "good_targets": sum(c >= 0.95 for c in means.values()) / len(means),
+            "over_best": against, "compared": len(against), **({} if not against else {
+                "worst_over_best": max(against.values()), "mean_over_best": _mean(against.values()),
+                "best_chosen": sum(over == 1 for over in against.values()) / len(against)})}
 
 
 def _configuration(case: Case) -> "Configuration":
@@ -214,12 +234,15 @@ def _configuration(case: Case) -> "Configuration":
 
 def _more(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", action="append", default=[], help="targets (default: all)")
+    sampled(parser)
+    parser.add_argument("--most-macs", type=int, help="only workloads of at most so many multiply-accumulates")
     parser.add_argument("--record", action="store_true", help=f"write what is found to {BEFORE.name} as the former")
 
 
 def main() -> None:
-    args = arguments(__doc__.splitlines()[0], _more)  # type: ignore[union-attr]
-    chosen = [c for c in cases() if not args.only or c.target in args.only]
+    args = arguments(__doc__.splitlines()[0], _more, seeded=True)  # type: ignore[union-attr]
+    chosen = [c for c in cases() if (not args.only or c.target in args.only)
+              and (args.most_macs is None or c.workload.macs <= args.most_macs)]
     if not chosen:
         refuse(f"--only: none of the targets is {' or '.join(args.only)}")
     recorded = json.loads(BEFORE.read_text()) if BEFORE.exists() and not args.record else {"cases": {}}
@@ -251,7 +274,9 @@ def main() -> None:
             print(f"{target:16} cycles over those before: mean {mean:.3f}, from {best:.3f} to {worst:.3f}")
         for key, ratio in result["worse"].items():
             print(f"worse: {key} {ratio:.4f}")
-    finish(args, {**result, **quality(chosen), "rows": found})
+    simulated = [row["simulated"] for row in found.values() if row["cycles"]]
+    result |= {"median_simulated": statistics.median(simulated), "most_simulated": max(simulated)}
+    finish(args, {**result, **quality(chosen, found, args.seed, args.samples), "rows": found})
 
 
 def _ratio(was: dict[str, Any], now: dict[str, Any]) -> float | None:
@@ -272,23 +297,6 @@ def _mean(values: Any) -> float:
     """Geometric mean."""
     logarithms = [math.log(v) for v in values]
     return math.exp(sum(logarithms) / len(logarithms))
-
-
-FIGURES: Figures = {
-    "": (
-        Figure("one mapper for every target: cycles over each one's former own choice, worst", lambda r: r["worst"],
-               *at_most(1)),
-        Figure("… geometric mean of 200 workloads", lambda r: r["mean"], *RECORDED),
-        Figure("… workloads without a plan", lambda r: r["fail"], *equals(0)),
-        Figure("… rank correlation of model and simulation, a target's mean, least", lambda r: r["least_correlation"],
-               *at_least(0.95)),
-        Figure("… targets whose mean is at least 0.95, share", lambda r: sum(
-            c >= 0.95 for c in r["correlation"].values()) / len(r["correlation"]), *RECORDED),
-        Figure("… chosen plan over the best of all, small workloads, worst", lambda r: r["worst_over_best"],
-               *at_most(1.01)),
-        Figure("… share in which the best of all is chosen", lambda r: r["best_chosen"], *RECORDED),
-    ),
-}
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, h
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
 from benchmarks.common import ROOT, arguments, child, finish, network_int8, resnet50_int8
-from benchmarks.figures import Figure, Figures, at_most
 
 COLD_S, WARM_MS, SEARCH_S = 3.0, 50.0, 60.0
 """Targets: for one network, and for 1,000 networks on two cores."""
@@ -57,7 +56,7 @@ def single(model: str) -> dict[str, Any]:
     return result
 
 
-def many(count: int, workers: int | None, seed: int = 0) -> dict[str, Any]:
+def many(count: int, workers: int | None, seed: int) -> dict[str, Any]:
     """``count`` random networks, from an empty cache."""
     import numpy as np
 
@@ -72,8 +71,12 @@ def many(count: int, workers: int | None, seed: int = 0) -> dict[str, Any]:
         reports = archloom.estimate_many(map(nas_space.onnx_model, drawn), as_int8=True, workers=workers)
         seconds, cpu = time.perf_counter() - start, cpu_seconds() - spent
         plans = sum(1 for name in os.listdir(os.path.join(cache, "plans")) if name.endswith(".json"))
-    cycles = [report.cycles for report in reports if not isinstance(report, archloom.ArchloomError)]
+    for report in reports:
+        if isinstance(report, archloom.ArchloomError):
+            raise report
+    cycles = [report.cycles for report in reports]
     return {"networks": count, "seconds": seconds, "cpu_s": cpu, "ms_per_network": 1e3 * seconds / count,
+            "s_per_1000": 1e3 * seconds / count,
             "distinct_kernels": plans, "least_cycles": min(cycles), "most_cycles": max(cycles),
             "cores": len(os.sched_getaffinity(0))}
 
@@ -90,31 +93,17 @@ def _more(parser: argparse.ArgumentParser) -> None:
 
 
 def main() -> None:
-    args = arguments(__doc__ or "", _more)
+    args = arguments(__doc__ or "", _more, seeded=True)
     rows = {}
     for name, path in (("resnet50", resnet50_int8()), ("bert_base", network_int8("bert_base"))):
         rows[name] = row = single(str(path))
         print(f"{name}: cold {row['cold_s']:.2f} s (target {COLD_S:g}), {row['cold_cpu_s']:.2f} s of processor time; "
               f"warm {row['warm_ms']:.1f} ms (target {WARM_MS:g})", flush=True)
-    search = many(args.count, args.workers)
+    search = many(args.count, args.workers, args.seed)
     due = SEARCH_S * search["networks"] / 1000
     print(f"{search['networks']} networks in {search['seconds']:.1f} s on {search['cores']} cores (target {due:.0f} s "
           f"on 2), {search['cpu_s']:.1f} s of processor time, {search['distinct_kernels']} distinct kernels")
     finish(args, {**rows, "search": search})
-
-
-FIGURES: Figures = {
-    "": (
-        Figure("ResNet-50 estimate, fresh process and empty cache, seconds", lambda r: r["resnet50"]["cold_s"],
-               *at_most(3)),
-        Figure("… again in the same process, ms", lambda r: r["resnet50"]["warm_ms"], *at_most(50)),
-        Figure("BERT-base estimate, fresh process and empty cache, seconds", lambda r: r["bert_base"]["cold_s"],
-               *at_most(3)),
-        Figure("… again in the same process, ms", lambda r: r["bert_base"]["warm_ms"], *at_most(50)),
-        Figure("1,000 random networks of the search space, seconds",
-               lambda r: r["search"]["seconds"] * 1000 / r["search"]["networks"], *at_most(60)),
-    ),
-}
 
 
 if __name__ == "__main__":

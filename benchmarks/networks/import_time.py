@@ -10,7 +10,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, h
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
 from benchmarks.common import arguments, child, finish
-from benchmarks.figures import Figure, Figures, at_most
 
 TIMED = "import time; t = time.perf_counter(); import archloom; print(time.perf_counter() - t)"
 
@@ -19,11 +18,6 @@ def main() -> None:
     args = arguments(__doc__ or "")
     times = [float(child([sys.executable, "-c", TIMED]).stdout) for _ in range(9)]
     finish(args, {"import_s": statistics.median(times), "slowest_s": max(times)})
-
-
-FIGURES: Figures = {
-    "": (Figure("import archloom, seconds", lambda r: r["import_s"], *at_most(0.3)),),
-}
 
 
 if __name__ == "__main__":

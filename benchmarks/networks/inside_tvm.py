@@ -28,28 +28,25 @@ from archloom.models import catalogue
 from archloom.oracle.errors import ArchloomError
 from archloom.tvm_backend.targets.registry import BUILT_IN
 from benchmarks import common
-from benchmarks.figures import RECORDED, Figure, Figures, at_most, equals
 from benchmarks.networks import networks
 
 TARGETS = ("gemmini", "amx", "qkv", "wormhole")
 ELSEWHERE = ("resnet18", "lstm_keywords", "bert_base")
-OPTIONS = {"mesh": {"x": 2, "y": 2}, "triple_ring": {"rows": 2, "columns": 2}}
-"""Of targets whose default has very many cores."""
 TIMED = ("resnet50", "bert_base")
 LIMIT = 1200
 """Seconds for a row."""
 
 
 def main() -> None:
-    args = common.arguments(__doc__ or "", _more)
+    args = common.arguments(__doc__ or "", _more, seeded=True)
     if args.reload:
         print(json.dumps({path.stem: reloaded(path) for path in sorted(Path(args.reload).glob("*.so"))}))
         return
     if args.timed:
-        print(json.dumps(timed(args.timed)))
+        print(json.dumps(timed(args.timed, args.seed)))
         return
     if args.call:
-        print(json.dumps(call_us()))
+        print(json.dumps(call_us(args.seed)))
         return
     if args.part:
         measure_part(args)
@@ -58,15 +55,18 @@ def main() -> None:
         rows = in_parts(args, folder)
         again = common.child([sys.executable, __file__, "--reload", folder])
         found = again.last_json if again.status == 0 else {}
+    seed = str(args.seed)
     for number, row in enumerate(rows):
         row["reload_equal"] = bool(found.get(str(number), False))
-    times = {name: common.child([sys.executable, __file__, "--timed", name]).last_json for name in TIMED
+    times = {name: common.child([sys.executable, __file__, "--timed", name, "--seed", seed]).last_json for name in TIMED
              if not args.only or name in args.only.split(",")}
-    call = common.child([sys.executable, __file__, "--call"]).last_json
+    call = common.child([sys.executable, __file__, "--call", "--seed", seed]).last_json
     rows += [{"name": name, "target": "gemmini", **row} for name, row in times.items()]
     common.finish(args, {
         "networks_run": len(rows), "networks_equal": sum(row["equal"] for row in rows),
+        "equal_share": sum(row["equal"] for row in rows) / len(rows),
         "networks_reload_equal": sum(row["reload_equal"] for row in rows), "call_us": call,
+        "reload_equal_share": sum(row["reload_equal"] for row in rows) / len(rows),
         "targets": len({row["target"] for row in rows}), "networks": rows,
         **{f"{name}_over_archloom": row["seconds_vm"] / row["seconds_archloom"] for name, row in times.items()},
         **{f"{name}_merged_over_archloom": row["seconds_vm_merged"] / row["seconds_archloom"]
@@ -97,7 +97,7 @@ def in_parts(args: argparse.Namespace, folder: str) -> list[dict[str, Any]]:
     chosen = [word for name in ("only", "targets") if (value := getattr(args, name))
               for word in (f"--{name}", value)]
     parts = [subprocess.Popen([sys.executable, __file__, *chosen, "--jobs", str(args.jobs), "--part", str(part),
-                               "--folder", folder]) for part in range(args.jobs)]
+                               "--folder", folder, "--seed", str(args.seed)]) for part in range(args.jobs)]
     for part in parts:
         part.wait()
     rows = {int(path.stem): json.loads(path.read_text()) for path in Path(folder).glob("*.json")}
@@ -110,12 +110,12 @@ def measure_part(args: argparse.Namespace) -> None:
     networks._load_modules()
     for number, (name, target) in enumerate(cases(args)):
         if number % args.jobs == int(args.part):
-            row = in_process(name, target, Path(args.folder) / f"{number}.so")
+            row = in_process(name, target, Path(args.folder) / f"{number}.so", args.seed)
             (Path(args.folder) / f"{number}.json").write_text(json.dumps(row))
 
 
-def in_process(name: str, target: str, library: Path) -> dict[str, Any]:
-    run = common.forked(lambda: measured(name, target, library), LIMIT)
+def in_process(name: str, target: str, library: Path, seed: int) -> dict[str, Any]:
+    run = common.forked(lambda: measured(name, target, library, seed), LIMIT)
     row: dict[str, Any] = {"name": name, "target": target, "equal": False}
     row |= run.last_json if run.status == 0 else {"reason": f"the process ended with status {run.status}"}
     print(f"{'ok  ' if row['equal'] else 'FAIL'} {name:16} {target:14} {run.cpu_seconds:6.1f} s "
@@ -123,16 +123,16 @@ def in_process(name: str, target: str, library: Path) -> dict[str, Any]:
     return row
 
 
-def measured(name: str, target: str, library: Path) -> dict[str, Any]:
+def measured(name: str, target: str, library: Path, seed: int) -> dict[str, Any]:
     """One network on one target, compiled both ways; the library and what it is to give are left in a folder."""
     import tvm
     from tvm import relax
 
     import archloom
 
-    options = OPTIONS.get(target, {})
+    options = networks.OPTIONS.get(target, {})
     try:
-        source, _, inputs = networks.prepared(catalogue.tiny(name), target)
+        source, _, inputs = networks.prepared(catalogue.tiny(name), target, seed)
         model = source()
         network = archloom.compile(model, target=target, options=options)
         given = [np.asarray(inputs[spec.name]) for spec in model.inputs]
@@ -164,7 +164,7 @@ def reloaded(library: Path) -> bool:
     return _equal(_arrays(machine["main"](*[tvm.runtime.tensor(x) for x in given])), expected)
 
 
-def timed(name: str) -> dict[str, Any]:
+def timed(name: str, seed: int) -> dict[str, Any]:
     """A network in full, in the virtual machine and as archloom runs it, in turns."""
     import tvm
     from tvm import relax
@@ -172,7 +172,7 @@ def timed(name: str) -> dict[str, Any]:
     import archloom
 
     model = archloom.load(common.resnet50_int8() if name == "resnet50" else common.network_int8(name))
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     given = [rng.integers(0, 2, s.shape).astype(s.dtype) if "int" in s.dtype else
              rng.standard_normal(s.shape).astype(s.dtype) for s in model.inputs]
     network = archloom.compile(model, target="gemmini")
@@ -200,7 +200,7 @@ def timed(name: str) -> dict[str, Any]:
             "seconds_vm_merged": at_once, "seconds_archloom": own, "compile_seconds": compiled, "library_bytes": size}
 
 
-def call_us() -> float:
+def call_us(seed: int) -> float:
     """Microseconds of a region's call in the virtual machine, less those of the region."""
     import jax
     import tvm
@@ -212,7 +212,7 @@ def call_us() -> float:
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((16, 16), "int8"))
     scale, zero = relax.const(0.05, "float32"), relax.const(0, "int8")
-    weight = relax.const(np.random.default_rng(0).integers(-127, 128, (16, 16)).astype("int8"))
+    weight = relax.const(np.random.default_rng(seed).integers(-127, 128, (16, 16)).astype("int8"))
     with builder.function("main", [x]):
         with builder.dataflow():
             left = builder.emit(relax.op.dequantize(x, scale, zero))
@@ -224,7 +224,7 @@ def call_us() -> float:
     executable = tvm.compile(module, target="llvm")
     main = relax.VirtualMachine(executable, tvm.cpu())["main"]
     network = artifacts(executable)["gemmini"]
-    given = np.random.default_rng(1).integers(-127, 128, (16, 16)).astype("int8")
+    given = np.random.default_rng(seed + 1).integers(-127, 128, (16, 16)).astype("int8")
     tensor, array = tvm.runtime.tensor(given), jax.numpy.asarray(given)
 
     def many(call: Any) -> Any:
@@ -243,27 +243,6 @@ def _arrays(results: Any) -> list[np.ndarray]:
 def _equal(made: list[np.ndarray], expected: list[np.ndarray]) -> bool:
     return len(made) == len(expected) and all(
         x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in zip(made, expected))
-
-
-def _of(key: str) -> Any:
-    return lambda result: result[key]
-
-
-FIGURES: Figures = {"": (
-    Figure("networks in TVM's virtual machine, share equal to archloom.compile bit for bit",
-           lambda r: r["networks_equal"] / r["networks_run"], *equals(1)),
-    Figure("… how many", _of("networks_run"), *RECORDED),
-    Figure("… equal when their libraries are loaded in another process, share",
-           lambda r: r["networks_reload_equal"] / r["networks_run"], *equals(1)),
-    Figure("… targets", _of("targets"), *equals(14)),
-    Figure("ResNet-50: time in TVM's virtual machine over that of archloom's own call", _of("resnet50_over_archloom"),
-           *at_most(1.1)),
-    Figure("BERT-base, the same", _of("bert_base_over_archloom"), *at_most(1.1)),
-    Figure("… ResNet-50 with merge=True: regions and the host in one function", _of("resnet50_merged_over_archloom"),
-           *at_most(1.1)),
-    Figure("… BERT-base with merge=True", _of("bert_base_merged_over_archloom"), *at_most(1.1)),
-    Figure("a region's call beyond its work, µs", _of("call_us"), *at_most(60)),
-)}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ forks of one that has the packages imported: the seconds of a row are those of t
 every layer, too. A network is ok if it is imported and runs, every interpreted layer equals the interpreter bit for
 bit, and its outputs are those of the reference: for int8 the integer network in onnxruntime, by its integer kernels or,
 where those round otherwise, each operator as it is written (within one step of an output that is quantized, else by
-cosine); for float targets torch, within a thousandth, or of float16 a hundredth.
+cosine); for float targets torch, within a thousandth, or of float16 a hundredth. How many agree with the second
+reference only is counted (``by_second_reference``), and the least cosine is told (``least_cosine``).
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benc
 from archloom.models import catalogue
 from archloom.oracle.errors import ArchloomError
 from archloom.tvm_backend.check.network import LEAST_COSINE, MOST_STEPS
+from archloom.tvm_backend.targets.registry import BUILT_IN
 from benchmarks import common
-from benchmarks.figures import RECORDED, Figure, Figures, at_least, at_most, equals
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.compiled import Partition
@@ -39,11 +40,14 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.model import Model
 
 TARGETS = "gemmini,qkv"
+OPTIONS = {"mesh": {"x": 2, "y": 2}, "triple_ring": {"rows": 2, "columns": 2}}
+"""Of targets whose default has very many cores."""
+SECOND = "onnxruntime, as written"
 INTERPRETED_MACS = 2_000_000
+"""Layers of more multiply-accumulates are not run by the interpreter, which needs minutes for a whole network."""
 NETWORK_FLOAT_TOLERANCE = {"float32": 1e-3, "float16": 1e-2}
 """Part of the largest magnitude by which whole networks of any depth may differ from PyTorch or onnxruntime, which fuse
 and order sums in ways of their own."""
-"""Layers of more multiply-accumulates are not run by the interpreter, which needs minutes for a whole network."""
 MODULES = (
     "torch", "torch.export", "torch.onnx._internal.exporter._core", "onnxscript", "onnxruntime.quantization",
     "jax.numpy", "tvm.relax", "transformers", "archloom.tvm_backend.quantization.quantize",
@@ -58,18 +62,22 @@ References = dict[str, Reference]
 
 
 def main() -> None:
-    args = common.arguments(__doc__ or "", _more)
+    args = common.arguments(__doc__ or "", _more, seeded=True)
     wanted = args.only.split(",") if args.only else list(catalogue.BY_NAME)
     _load_modules()
     rows = []
     for name in wanted:
         text = catalogue.tiny(name) if args.size == "tiny" else name
-        for target in args.targets.split(","):
-            rows.append(in_process(text, target, args.mode, args.limit, args.options))
+        for target in BUILT_IN if args.targets == "all" else args.targets.split(","):
+            rows.append(in_process(text, target, args))
             print(line(rows[-1]), flush=True)
     good = [row for row in rows if row["ok"]]
     common.finish(args, {
         "networks_ok": len(good), "networks_run": len(rows), "mode": args.mode, "size": args.size, "networks": rows,
+        "ok_share": len(good) / len(rows),
+        "by_second_reference": sum(row.get("reference") == SECOND for row in good),
+        "largest_error": max((row.get("error", 0.0) for row in good), default=0.0),
+        "least_cosine": min((row.get("cosine", 1.0) for row in good), default=0.0),
         "least_offloaded_macs_share": min((row["offloaded_macs_share"] for row in good), default=0.0),
         "cpu_seconds": round(sum(row["cpu_seconds"] for row in rows), 1),
         "most_cpu_seconds": max(row["cpu_seconds"] for row in rows),
@@ -80,8 +88,8 @@ def _more(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mode", choices=("all", "estimate"), default="all", help="estimate: nothing is run")
     parser.add_argument("--size", choices=("full", "tiny"), default="full", help="tiny: small forms of all networks")
     parser.add_argument("--only", metavar="NAME,...", help="these networks (default: the whole catalogue)")
-    parser.add_argument("--targets", default=TARGETS, metavar="NAME,...", help=f"targets (default: {TARGETS})")
-    parser.add_argument("--options", default="", metavar="NAME=N,...", help="options of the targets, such as x=2,y=2")
+    parser.add_argument("--targets", default=TARGETS, metavar="NAME,...", help=f"targets, or all (default: {TARGETS})")
+    parser.add_argument("--options", metavar="NAME=N,...", help="of the targets (default: meshes of four cores)")
     parser.add_argument("--limit", type=int, default=1200, metavar="S", help="seconds for a row (default: 1200)")
 
 
@@ -91,12 +99,13 @@ def _load_modules() -> None:
         import_module(name)
 
 
-def in_process(text: str, target: str, mode: str, limit: int, options: str = "") -> dict[str, Any]:
+def in_process(text: str, target: str, args: argparse.Namespace) -> dict[str, Any]:
     """The row of one network on one target, measured in a child process."""
-    run = common.forked(lambda: measure(text, target, mode, options), limit)
+    given = OPTIONS.get(target, {}) if args.options is None else _read(args.options)
+    run = common.forked(lambda: measure(text, target, args.mode, given, args.seed), args.limit)
     row = {"name": text, "target": target, "ok": False, "offloaded_macs_share": 0.0}
     if run.status == -signal.SIGALRM:
-        row["reason"] = f"it was not done after {limit} s"
+        row["reason"] = f"it was not done after {args.limit} s"
     elif run.status != 0:
         row["reason"] = f"the process ended with status {run.status}"
     else:
@@ -116,18 +125,24 @@ def line(row: dict[str, Any]) -> str:
             f"{row.get('reason') or left}")
 
 
-def measure(text: str, target: str, mode: str, options: str = "") -> dict[str, Any]:
+def _read(options: str) -> dict[str, int]:
+    return {name: int(value) for name, value in (option.split("=", 1) for option in options.split(",") if option)}
+
+
+def measure(text: str, target: str, mode: str, options: dict[str, int], seed: int) -> dict[str, Any]:
     """Import, partition, map, time and, unless only the estimate is asked for, run and compare."""
+    from archloom.tvm_backend.compile import compile_model
+
     clock = _Clock()
     row: dict[str, Any] = {"name": text, "target": target, "ok": False, "imported": False, "seconds": clock.seconds}
     try:
         with clock("prepare"):
-            source, references, inputs = prepared(text, target)
+            source, references, inputs = prepared(text, target, seed)
         with clock("import"):
             model = source()
         row["imported"] = True
         with clock("estimate" if mode == "estimate" else "compile"):
-            compiled = _compiled(model, target, options)
+            compiled = compile_model(model, target, options)
         row |= described(compiled)
         row["cycles"] = sum(plan.timing.cycles for plan in (compiled.plans[s.name] for s in compiled.steps()))
         if mode == "all":
@@ -151,14 +166,14 @@ class _Clock:
         self.seconds[phase] = round(time.perf_counter() - start, 3)
 
 
-def prepared(text: str, target: str) -> "tuple[Callable[[], Model], References, dict[str, np.ndarray]]":
+def prepared(text: str, target: str, seed: int) -> "tuple[Callable[[], Model], References, dict[str, np.ndarray]]":
     """What imports the network in the target's numbers, what computes it otherwise, and inputs."""
     from archloom.tvm_backend.quantization.quantize import quantize
     from archloom.tvm_backend.sources.named_networks import CALIBRATION, float_onnx
     from archloom.tvm_backend.targets import registry
 
     built = catalogue.build(text)
-    (inputs,) = built.samples(1, seed=100)
+    (inputs,) = built.samples(1, seed=seed)
     if registry.get(target).numbers != "int8":
         from archloom.tvm_backend.frontends.torch.export import load_module
 
@@ -173,7 +188,7 @@ def prepared(text: str, target: str) -> "tuple[Callable[[], Model], References, 
         return lambda x: list(run(integer_session(proto, 1, fused=fused), x).values())
 
     return (lambda: load(proto, name=text), {
-        "onnxruntime's integer kernels": reference(True), "onnxruntime, as written": reference(False)}, inputs)
+        "onnxruntime's integer kernels": reference(True), SECOND: reference(False)}, inputs)
 
 
 def _torch(built: catalogue.Built) -> Reference:
@@ -185,13 +200,6 @@ def _torch(built: catalogue.Built) -> Reference:
         return [y.numpy() for y in (results if isinstance(results, tuple) else (results,))]
 
     return run
-
-
-def _compiled(model: "Model", target: str, options: str) -> Any:
-    from archloom.tvm_backend.compile import compile_model
-
-    given = (option.split("=", 1) for option in options.split(",") if option)
-    return compile_model(model, target, {name: int(value) for name, value in given})
 
 
 def described(partition: "Partition") -> dict[str, Any]:
@@ -228,15 +236,15 @@ def compared(
         expected = reference(inputs)
         judged[name] = (*_difference(model, found, expected, compiled.target), all(
             bool((a.argmax(-1) == b.argmax(-1)).all()) for a, b in zip(found, expected)))
-        if judged[name][1] is None:
+        if judged[name][2] is None:
             break
-    name = next((name for name, (_, reason, _) in judged.items() if reason is None), next(iter(judged)))
-    error, reason, same_top1 = judged[name]
+    name = next((name for name, (_, _, reason, _) in judged.items() if reason is None), next(iter(judged)))
+    error, cosine, reason, same_top1 = judged[name]
     checked, wrong = interpreted(exe, layers)
     if wrong:
         reason = f"layers {', '.join(wrong[:3])} differ from the interpreter"
     return {"bit_exact_layers": checked - len(wrong), "interpreted_layers": checked, "reference": name, "error": error,
-            "reason": reason, "same_top1": same_top1}
+            "cosine": cosine, "reason": reason, "same_top1": same_top1}
 
 
 def interpreted(exe: "CompiledNetwork", layers: list[Any]) -> tuple[int, list[str]]:
@@ -254,20 +262,21 @@ def interpreted(exe: "CompiledNetwork", layers: list[Any]) -> tuple[int, list[st
 
 def _difference(
     model: "Model", found: list[np.ndarray], expected: list[np.ndarray], target: str
-) -> tuple[float, str | None]:
-    """The largest difference in parts of the largest magnitude, and what is too far off."""
+) -> tuple[float, float, str | None]:
+    """The largest difference in parts of the largest magnitude, the least cosine, and what is too far off."""
     from archloom.tvm_backend.check.tensors import quantization_steps
     from archloom.tvm_backend.targets import registry
 
     bound = NETWORK_FLOAT_TOLERANCE.get(registry.get(target).numbers)
     exact = bound is not None
     steps = quantization_steps(model.onnx) if model.onnx is not None else {}
-    worst, reason = 0.0, None
+    worst, least, reason = 0.0, 1.0, None
     for spec, a, b in zip(model.outputs, found, expected, strict=True):
         a, b = a.astype(np.float64), b.astype(np.float64)
         gap, largest = float(np.abs(a - b).max(initial=0)), float(np.abs(b).max(initial=0)) or 1.0
         worst = max(worst, gap / largest)
         cosine = float(np.vdot(a, b) / max(np.linalg.norm(a) * np.linalg.norm(b), 1e-30))
+        least = min(least, cosine)
         step = steps.get(spec.name)
         if bound is not None and not gap <= bound * largest:
             reason = f"output {spec.name} is off by {gap / largest:.2e} of its largest value"
@@ -275,36 +284,7 @@ def _difference(
             reason = f"output {spec.name} is off by {gap / step:.1f} steps"
         elif not exact and step is None and not cosine >= LEAST_COSINE:
             reason = f"output {spec.name} has cosine {cosine:.5f}"
-    return worst, reason
-
-
-FIGURES: Figures = {
-    "--size tiny": (
-        Figure("networks × targets that are right", lambda r: r["networks_ok"] / r["networks_run"], *equals(1)),
-        Figure("… how many", lambda r: r["networks_run"], *RECORDED),
-        Figure("least share of multiply-accumulates offloaded", lambda r: r["least_offloaded_macs_share"],
-               *at_least(0.99)),
-        Figure("… processor time of all, seconds", lambda r: r["cpu_seconds"], *RECORDED),
-    ),
-    "--size tiny --targets wormhole --only resnet18,mobilenet_v2,bert_base,vit_base,gpt2,llama": (
-        Figure("networks on 64 cores that are right", lambda r: r["networks_ok"] / r["networks_run"], *equals(1)),
-        Figure("… how many", lambda r: r["networks_run"], *RECORDED),
-        Figure("… least share of multiply-accumulates offloaded", lambda r: r["least_offloaded_macs_share"],
-               *at_least(0.99)),
-        Figure("… largest error, in parts of the largest output", lambda r: max(n["error"] for n in r["networks"]),
-               *at_most(0.01)),
-    ),
-    "--mode estimate": (
-        Figure("full size: networks × targets with an estimate", lambda r: r["networks_ok"] / r["networks_run"],
-               *equals(1)),
-        Figure("… how many", lambda r: r["networks_run"], *RECORDED),
-        Figure("least share of multiply-accumulates offloaded", lambda r: r["least_offloaded_macs_share"],
-               *at_least(0.99)),
-        Figure("… most processor time of one, with making and quantizing it, seconds",
-               lambda r: r["most_cpu_seconds"], *RECORDED),
-        Figure("… peak memory, GiB", lambda r: r["peak_gib"], *RECORDED),
-    ),
-}
+    return worst, least, reason
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, h
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
 from benchmarks.common import archloom, arguments, finish, resnet50_int8
-from benchmarks.figures import YES, Figure, Figures, at_least, at_most, equals
 
 DIMS = (8, 16, 32, 64)
 LARGE_MACS = 50_000_000
@@ -66,18 +65,6 @@ def main() -> None:
         "worst_cold_s": max(row["cold_s"] for row in rows), "worst_cached_s": max(row["cached_s"] for row in rows),
         "rows": rows,
     })
-
-
-FIGURES: Figures = {
-    "": (
-        Figure("ResNet-50 estimate, cold, worst of dim 8-64, seconds", lambda r: r["worst_cold_s"], *at_most(10)),
-        Figure("… cached, seconds", lambda r: r["worst_cached_s"], *at_most(1)),
-        Figure("cycles fall with dim", lambda r: r["cycles_fall_with_dim"], *YES, shown="{}"),
-        Figure("utilization of the large layers at dim 16, least", lambda r: r["large_layer_utilization_16"],
-               *at_least(0.75)),
-        Figure("layers faster than MACs / dim²", lambda r: r["layers_below_physical_limit"], *equals(0)),
-    ),
-}
 
 
 if __name__ == "__main__":

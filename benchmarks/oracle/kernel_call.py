@@ -8,7 +8,6 @@ calling stands ``jax.jit`` of the same function with the same arrays, called dir
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, h
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
 import archloom
-from benchmarks.common import arguments, finish
-from benchmarks.figures import RECORDED, Figure, Figures, at_most
+from benchmarks.common import arguments, finish, interleaved
 
 ROUNDS, CALLS = 15, 400
 
@@ -40,16 +38,15 @@ def kernel() -> Any:
     return copy
 
 
-def least(runs: list[Callable[[], object]]) -> list[float]:
-    """For each of the runs its least time for a call in microseconds, over rounds in which all take turns."""
-    best = [float("inf")] * len(runs)
-    for _ in range(ROUNDS):
-        for n, run in enumerate(runs):
-            start = time.perf_counter()
+def microseconds(runs: list[Callable[[], object]]) -> list[float]:
+    """For each of the runs the median time for a call, over rounds of many calls in which all take turns."""
+    def many(run: Callable[[], object]) -> Callable[[], None]:
+        def calls() -> None:
             for _ in range(CALLS):
                 run()
-            best[n] = min(best[n], (time.perf_counter() - start) / CALLS * 1e6)
-    return best
+        return calls
+
+    return [seconds / CALLS * 1e6 for seconds in interleaved([many(run) for run in runs], ROUNDS)]
 
 
 def main() -> None:
@@ -61,22 +58,13 @@ def main() -> None:
     x = np.arange(16, dtype=np.int8).reshape(4, 4)
     on_device, tensor = jnp.asarray(x), torch.from_numpy(x.copy())
     jitted = copy.program.outermost
-    found = least([
+    found = microseconds([
         lambda: copy.run(x), lambda: np.asarray(jitted(x)[0]),
         lambda: copy(on_device).block_until_ready(), lambda: jitted(on_device)[0].block_until_ready(),
         lambda: copy(tensor),
     ])
     names = ("numpy_us", "numpy_jax_alone_us", "jax_us", "jax_alone_us", "torch_us")
     finish(args, {name: round(us, 2) for name, us in zip(names, found)})
-
-
-FIGURES: Figures = {
-    "": (
-        Figure("call of a tiny kernel, NumPy in and out, µs", lambda r: r["numpy_us"], *at_most(25)),
-        Figure("… with arrays on the device, µs", lambda r: r["jax_us"], *at_most(28)),
-        Figure("… JAX's own part of it, µs", lambda r: r["jax_alone_us"], *RECORDED),
-    ),
-}
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, h
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
 from benchmarks.common import arguments, finish
-from benchmarks.figures import YES, Figure, Figures
 
 EQUEUE = ((2048, 0), (143, 15), (588, 79), (538, 26))
 """Cycles and warm-up that the paper states (the warm-up of one core is 0, that of case 2 follows from its text)."""
@@ -36,14 +35,6 @@ def main(args: argparse.Namespace) -> None:
         "utilization": [round(m.utilization, 4) for m in found],
         "seconds": round(seconds, 3),
     })
-
-
-FIGURES: Figures = {
-    "": (
-        Figure("FIR of the EQueue paper: cycles and warm-ups equal in all four cases", lambda r: r["equal"], *YES,
-               shown="{}"),
-    ),
-}
 
 
 if __name__ == "__main__":

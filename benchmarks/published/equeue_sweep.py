@@ -25,7 +25,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, h
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
 from benchmarks.common import BUILD, arguments, finish
-from benchmarks.figures import Figure, Figures, at_most, equals
 from benchmarks.published.equeue_systolic import convolution, machine_of
 
 HEIGHTS = (2, 4, 8, 16, 32)
@@ -163,14 +162,6 @@ def main() -> int:
         "plot": str(args.plot),
     })  # fmt: skip
     return 0
-
-
-FIGURES: Figures = {
-    "": (
-        Figure("EQueue's 4,050 points, seconds", lambda r: r["seconds"], *at_most(30)),
-        Figure("… points", lambda r: r["points"], *equals(4050)),
-    ),
-}
 
 
 if __name__ == "__main__":

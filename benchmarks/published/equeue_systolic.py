@@ -13,7 +13,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, h
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
 from benchmarks.common import ROOT, arguments, finish, refuse
-from benchmarks.figures import Figure, Figures, equals
 
 DATA = ROOT.parent / "shared" / "reference"
 
@@ -71,15 +70,8 @@ def main() -> int:
         rows, equal = rows + 1, equal + (found == cycles)
         if found != cycles:
             print(f"differs: {name}: {found} cycles, recorded {cycles}", file=sys.stderr)
-    finish(args, {"rows": rows, "equal": equal})
+    finish(args, {"rows": rows, "equal": equal, "equal_share": equal / rows})
     return 0 if rows == equal else 1
-
-
-FIGURES: Figures = {
-    "": (
-        Figure("EQueue's convolutions, share with equal cycles", lambda r: r["equal"] / r["rows"], *equals(1)),
-    ),
-}
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ from archloom.oracle.resolve import resolve
 from archloom.uma_targets.eyeriss.plan import Machine, RowStationary
 from archloom.uma_targets.eyeriss.problem import Shape, conv_shape
 from benchmarks.common import arguments, finish
-from benchmarks.figures import RECORDED, Figure, Figures, at_most
 from benchmarks.published.eyeriss_kernels import conv_stream
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "eyeriss_chip.json"
@@ -106,19 +105,6 @@ def main() -> None:
     finish(args, {**found, **{
         f"{name}: {key}": result[key] for name, result in found.items()
         for key in ("ratio", "least", "most", "total_ratio")}})
-
-
-def _figures(network: str) -> tuple[Figure, ...]:
-    return (
-        Figure(f"Eyeriss: {network}'s convolutions, simulated over measured processing time",
-               lambda r: r[network]["ratio"], *RECORDED),
-        Figure(f"… {network}, largest difference of a layer", lambda r: r[network]["worst_layer_error"],
-               *at_most(0.1)),
-        Figure(f"… {network}, with DRAM, over measured total time", lambda r: r[network]["total_ratio"], *RECORDED),
-    )
-
-
-FIGURES: Figures = {"": (*_figures("AlexNet"), *_figures("VGG-16"))}
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Stream
 from archloom.uma_targets.gemmini.target import RTL
 from benchmarks.common import arguments, finish
-from benchmarks.figures import RECORDED, Figure, Figures
 from benchmarks.published.gemmini_loops import Conv, Machine, Matmul, Shape, resadd_stream
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "gemmini_rtl.json"
@@ -179,16 +178,6 @@ def main() -> None:
         print(f"{name:48} {share:+6.1%}", flush=True)
     ratios = [row["ratio"] for row in rows]
     finish(args, {"runs": rows, "shares": found, "least": min(ratios), "most": max(ratios), "last": ratios[0]})
-
-
-FIGURES: Figures = {
-    "": (
-        Figure("Gemmini: ResNet-50 as its software runs it, simulated over published cycles, newest of five runs",
-               lambda r: r["last"], *RECORDED),
-        Figure("… least of the five", lambda r: r["least"], *RECORDED),
-        Figure("… most", lambda r: r["most"], *RECORDED),
-    ),
-}
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benc
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.tpu_v1 import tpu_v1
 from benchmarks.common import arguments, finish
-from benchmarks.figures import RECORDED, Figure, Figures
 from examples.tpu_v1_kernels import cnn, mlp
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "tpu_v1.json"
@@ -61,20 +60,6 @@ def main() -> None:
     ratios = {row["name"]: row["ratio"] for row in rows if row["ratio"]}
     finish(args, {"networks": rows, "ratios": ratios, "least": min(ratios.values()), "most": max(ratios.values()),
                   "large_batch_share": rows[-1]["ours_of_peak"]})
-
-
-def _ratio(name: str, note: str) -> Figure:
-    return Figure(f"{note}{name}", lambda r: r["ratios"][name], *RECORDED)
-
-
-FIGURES: Figures = {
-    "": (
-        _ratio("MLP0", "TPU v1, simulated over published TeraOps/s: "),
-        *(_ratio(name, "… ") for name in ("MLP1", "LSTM0", "LSTM1", "CNN0")),
-        Figure("… share of the peak, 5 layers of 4096 x 4096 at batch 2048", lambda r: r["large_batch_share"],
-               *RECORDED),
-    ),
-}
 
 
 if __name__ == "__main__":

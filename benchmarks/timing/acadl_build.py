@@ -15,7 +15,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, h
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
 from benchmarks.common import arguments, finish
-from benchmarks.figures import Figure, Figures, at_most
 
 CASES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("scalar_32x32", {"rows": 32, "columns": 32, "level": "scalar"}),
@@ -54,14 +53,6 @@ def main() -> int:
     result["worst_total_s"] = max(result[name]["total_s"] for name in ("scalar_32x32", "tensor_256x256"))
     finish(args, result)
     return 0
-
-
-FIGURES: Figures = {
-    "": (
-        Figure("systolic array, 32 x 32 scalar and 256 x 256 tensor: build, check and draw, worst, seconds",
-               lambda r: r["worst_total_s"], *at_most(2)),
-    ),
-}
 
 
 if __name__ == "__main__":

@@ -58,7 +58,6 @@ from archloom.oracle.resolved import (
     Write,
 )
 from benchmarks.common import arguments, finish
-from benchmarks.figures import RECORDED, Figure, Figures, equals
 from benchmarks.timing.dram_state import Dram
 
 SPACE = 1 << 14
@@ -230,12 +229,12 @@ def bank_models(d: dict[str, Any], accesses: list[Access]) -> tuple[Rows, Rows]:
 
 
 # --- the whole -------------------------------------------------------------------------------------------------
-def measure(streams: int, accesses: int) -> dict[str, Any]:
+def measure(streams: int, accesses: int, seed: int) -> dict[str, Any]:
     """Rows and equal rows of models and engine, and accesses a second of the engine."""
     found = dict.fromkeys(("cache_rows", "cache_equal", "dram_rows", "dram_equal"), 0)
     seconds: list[float] = []
-    for seed in range(streams):
-        r = Random(seed)
+    for number in range(streams):
+        r = Random(f"{seed} {number}")
         levels, dram, work = random_levels(r), random_dram(r), random_stream(r, accesses)
         text, walked = random_program(r, 8 * accesses)
         models = [loads(c, m.figures()) for c, m in zip(levels, plain_caches(levels, work))]
@@ -249,7 +248,9 @@ def measure(streams: int, accesses: int) -> dict[str, Any]:
         found["dram_rows"] += 2
         found["dram_equal"] += transcribed == modelled
         found["dram_equal"] += (rows.row_hits, rows.row_misses, rows.row_conflicts) == bank_models(dram, walked)[0][:3]
-    return {**found, "accesses_per_second": 8 * accesses / statistics.median(seconds)}
+    return {**found, "cache_equal_share": found["cache_equal"] / found["cache_rows"],
+            "dram_equal_share": found["dram_equal"] / found["dram_rows"],
+            "accesses_per_second": 8 * accesses / statistics.median(seconds)}
 
 
 def timed(graph: ArchitectureGraph, text: ResolvedStream, seconds: list[float]) -> TimingResult:
@@ -260,18 +261,6 @@ def timed(graph: ArchitectureGraph, text: ResolvedStream, seconds: list[float]) 
     return result
 
 
-FIGURES: Figures = {
-    "": (
-        Figure("caches: share of random streams with pycachesim's hits and misses",
-               lambda r: r["cache_equal"] / r["cache_rows"], *equals(1)),
-        Figure("DRAM: share with the row hits, misses and conflicts of the transcription",
-               lambda r: r["dram_equal"] / r["dram_rows"], *equals(1)),
-        Figure("… accesses/s of the fast engine, without skipping", lambda r: r["accesses_per_second"], *RECORDED,
-               shown="{:,.0f}"),
-    ),
-}
-
-
 if __name__ == "__main__":
-    args = arguments(__doc__ or "", _more)
-    finish(args, measure(args.streams, args.accesses))
+    args = arguments(__doc__ or "", _more, seeded=True)
+    finish(args, measure(args.streams, args.accesses, args.seed))

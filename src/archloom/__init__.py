@@ -26,7 +26,6 @@ from archloom.oracle.errors import (
     InputError,
     MappingError,
     ModelError,
-    ProgramError,
     StreamError,
     TaidlError,
     TargetError,
@@ -55,8 +54,8 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__", "targets", "load", "quantize", "compile", "explain", "load_compiled", "estimate", "estimate_many",
     "check", "isa", "load_kernel",
-    "ArchloomError", "ArtifactError", "GraphError", "InputError", "MappingError", "ModelError", "ProgramError",
-    "StreamError", "TaidlError", "TargetError",
+    "ArchloomError", "ArtifactError", "GraphError", "InputError", "MappingError", "ModelError", "StreamError",
+    "TaidlError", "TargetError",
 ]
 
 Options = Mapping[str, object]

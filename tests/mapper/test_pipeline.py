@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,7 +22,7 @@ from archloom.uma_targets.plasticine.target import Plasticine
 from archloom.uma_targets.qkv import Qkv
 from archloom.uma_targets.tpu_v1.target import TpuV1
 from benchmarks.mapper.exhaustive import exhaustive
-from tests.support.examples import slow
+from tests.support.examples import examples, slow
 
 LOAD = {"rows": 16}
 """On qkv: a load of 16 rows takes the unit 16 cycles, and a transfer of 16 x 64 bytes as many; a product 16."""
@@ -55,6 +57,31 @@ def test_no_iteration_is_faster_than_its_instructions_are_fetched() -> None:
     # nor faster than the fetches of what comes first and last, and of inner loops
     assert qkv(Loop(10, (product,), first=(one,), last=(other,), slots=99))[0] >= 10 * (16 + 16 + 1) / 2
     assert qkv(Loop(10, (Loop(1, (one,)), other, product))) == [10 * (16 + 16 + 1) / 2]
+
+
+ISSUES = st.builds(
+    lambda mnemonic, times: Issue(mnemonic, times, values={"rows": 1}), st.sampled_from(["load", "store", "gemm"]),
+    st.integers(1, 40))
+NESTS = st.recursive(
+    st.builds(Loop, st.integers(1, 6), st.lists(ISSUES, min_size=1, max_size=4).map(tuple),
+              first=st.lists(ISSUES, max_size=2).map(tuple), slots=st.integers(1, 99)),
+    lambda inner: st.builds(Loop, st.integers(1, 6), st.lists(inner | ISSUES, min_size=1, max_size=3).map(tuple),
+                            first=st.lists(ISSUES, max_size=2).map(tuple), slots=st.integers(1, 99)), max_leaves=6)
+
+
+def issued(nest: Loop | Issue) -> int:
+    """Instructions of a nest, one by one."""
+    if isinstance(nest, Issue):
+        return int(nest.times)
+    return int(nest.times) * sum(map(issued, (*nest.body, *nest.alone, *nest.first, *nest.last)))
+
+
+@examples(40, 500)
+@given(NESTS, st.sampled_from([0.25, 0.5, 1, 2, 4]))
+def test_no_nest_is_faster_than_all_its_instructions_are_fetched(nest: Loop, rate: float) -> None:
+    """Whatever stands in which loop, whatever comes first, and however many instructions the graph fetches a cycle."""
+    hardware = replace(Qkv.kit.accelerator.hardware(), fetched_per_cycle=rate)
+    assert float(cycles(nest, hardware)) >= issued(nest) / rate * (1 - 1e-9)
 
 
 def test_what_stands_alone_adds_its_latency_and_inner_loops_follow_each_other() -> None:

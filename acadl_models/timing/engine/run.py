@@ -14,7 +14,7 @@ from archloom.acadl_models.timing.engine.lowering.program import Lowered
 from archloom.acadl_models.timing.engine.machine import alive, held, new_machine, new_memory, records_of
 from archloom.acadl_models.timing.engine.state import Array, Cache, Dram, Link, M, Port, Stage, Status, Store, Unit
 from archloom.acadl_models.timing.machine import MOST_LISTED, more_faults
-from archloom.acadl_models.timing.tally import fetch_port, full_fetches
+from archloom.acadl_models.timing.tally import fetch_port
 from archloom.oracle.errors import GraphError
 
 LARGEST_FIRST_POOL = 1 << 17
@@ -117,7 +117,7 @@ def _storages(lowered: Lowered, m: Array) -> Iterator[result.StorageTiming]:
     for storage in program.graph.storages:
         if storage is memory:
             fetches, total = int(m[M.FETCHES]), int(lowered.tables[H.TOTAL])
-            port = fetch_port(full_fetches(total, memory.port_width), memory.data_width)
+            port = fetch_port(total, memory.port_width, memory.data_width)
             yield result.StorageTiming(storage.name, fetches, 0, port.bytes, 0, fetches, 0, total, 0, port)
         elif storage.name in records:
             r = records[storage.name]

@@ -6,6 +6,6 @@ the clock and ``state`` what is kept from cycle to cycle; ``completing``, ``forw
 are the four phases of a cycle, ``requests`` is what the storages do in the first, and ``accounting`` counts at its end.
 """
 
-from archloom.acadl_models.timing.reference.simulator import log_reference, simulate_reference, step_through
+from archloom.acadl_models.timing.reference.simulator import log_reference, simulate_reference
 
-__all__ = ["log_reference", "simulate_reference", "step_through"]
+__all__ = ["log_reference", "simulate_reference"]

@@ -77,7 +77,7 @@ def _storage_timings(m: Machine) -> Iterator[StorageTiming]:
     placed = {bank.storage for banks in m.graph.buffers.values() for bank in banks} | set(m.memories.caches)
     for name, s in m.storages.items():
         if s.spec is f.memory:
-            port = fetch_port(f.sizes, f.memory.data_width)
+            port = fetch_port(f.fetched, f.memory.port_width, f.memory.data_width)
             yield StorageTiming(name, f.fetches, 0, port.bytes, 0, f.fetches, 0, f.fetched, 0, port)
         elif name in placed:
             ports = (m.tally.ports[name, is_read].timing() for is_read in (True, False))

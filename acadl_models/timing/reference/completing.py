@@ -54,7 +54,5 @@ def _finish(m: Machine, instance: Instance) -> None:
     m.note(log.FINISHED, instance.unit.spec.name, instance.number)
     instance.unit.inside.remove(instance)
     m.alive.remove(instance)
-    if m.fetcher.jump == instance.number:
-        m.fetcher.jump = None
     m.finished += 1
     m.changed = True

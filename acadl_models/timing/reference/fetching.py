@@ -1,4 +1,4 @@
-"""Phase 4, the start of a fetch, and phase 1d, its end ("Jumps")."""
+"""Phase 4, the start of a fetch, and phase 1d, its end."""
 
 from __future__ import annotations
 
@@ -7,27 +7,17 @@ from archloom.acadl_models.timing.reference.state import Instance, Machine
 
 
 def fetch(m: Machine) -> None:
-    """Phase 4: a fetch starts if the issue buffer has room for all of it, and no jump is under way."""
+    """Phase 4: a fetch starts if the issue buffer has room for all of it."""
     f = m.fetcher
     count = min(f.memory.port_width, m.total - f.requested)
     reserved = sum(under_way for _, under_way in f.under_way)
     room = f.stage.issue_buffer_size - len(f.buffer) - reserved
-    if f.jump is None and len(f.under_way) < m.semantics.fetches_in_flight and 0 < count <= room:
-        count = _up_to_jump(m, count)
+    if len(f.under_way) < m.semantics.fetches_in_flight and 0 < count <= room:
         f.under_way.append((m.now + f.cycles, count))
         m.note(FETCH, f.stage.name, -1, m.now + f.cycles, instructions=count)
         f.requested += count
-        f.sizes[count] += 1
+        f.fetches += 1
         m.changed = True
-
-
-def _up_to_jump(m: Machine, count: int) -> int:
-    """How many of the next ``count`` instructions are fetched: what lies behind a jump in the memory is dropped."""
-    for k, number in enumerate(range(m.fetcher.requested, m.fetcher.requested + count), 1):
-        if next(m.fetcher.ahead)[0].index in m.program.jumps:
-            m.fetcher.jump = number
-            return k
-    return count
 
 
 def arrive(m: Machine) -> None:

@@ -28,8 +28,6 @@ def forward(m: Machine) -> None:
             _receive(m, stage, instance)
     while m.semantics.issue == "in_order" and _issue_next(m):
         pass
-    if m.fetcher.place is not None:
-        _keep(m, m.fetcher.place)
 
 
 def _best_offer(m: Machine, stage: Stage) -> Offer | None:
@@ -49,15 +47,6 @@ def _offered(m: Machine, sender: PipelineStage) -> list[Offer]:
         return [(i, buffer) for i in (buffer if m.semantics.issue == "out_of_order" else buffer[:1])]
     held = m.stages[sender.name].held
     return [(held[0], held)] if held and held[0].leave <= m.now else []
-
-
-def _keep(m: Machine, place: Stage) -> None:
-    """The access unit of the fetch stage takes the oldest offered instruction that is its own."""
-    mine = [offer for offer in _offered(m, place.spec) if place.spec.name in offer[0].static.takers]
-    if mine and place.room(m.now):
-        instance, source = mine[0]
-        source.remove(instance)
-        _hand_over(m, place, instance)
 
 
 def _issue_next(m: Machine) -> bool:

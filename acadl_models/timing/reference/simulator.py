@@ -5,7 +5,6 @@ from __future__ import annotations
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.timing.log import RunLog
 from archloom.acadl_models.timing.machine import MOST_LISTED, bind, more_faults
-from archloom.acadl_models.timing.program import Program
 from archloom.acadl_models.timing.reference.accounting import count_cycle, result
 from archloom.acadl_models.timing.reference.completing import complete
 from archloom.acadl_models.timing.reference.fetching import fetch
@@ -22,12 +21,7 @@ def simulate_reference(graph: ArchitectureGraph, resolved: ResolvedStream) -> Ti
 
     Raises GraphError for a stream that the graph cannot process, a latency below its least value, or a deadlock.
     """
-    return step_through(bind(graph, resolved))
-
-
-def step_through(program: Program) -> TimingResult:
-    """Simulate a stream that is bound to its graph; raises as :func:`simulate_reference`."""
-    return _run(Machine(program))
+    return _run(Machine(bind(graph, resolved)))
 
 
 def log_reference(graph: ArchitectureGraph, resolved: ResolvedStream) -> RunLog:

@@ -152,18 +152,10 @@ class Fetcher:
         self.cycles = fetch_cycles(program.graph, program.stream.parameters)
         self.left: Iterator[tuple[StaticInstruction, dict[str, int]]] = program.instances()
         self.upcoming = next(self.left, None)
-        self.ahead = program.instances()  # those that are not requested yet
-        self.jump: int | None = None  # the one that is requested and not finished
         self.under_way: deque[tuple[int, int]] = deque()  # end and instructions of each fetch
         self.buffer: list[Instance] = []
         self.requested = self.fetched = 0
-        self.sizes: Counter[int] = Counter()  # fetches by their instructions
-        self.stall = self.busy = 0
-        self.place: Stage | None = None  # where the access unit processes instructions of this program itself
-
-    @property
-    def fetches(self) -> int:
-        return self.sizes.total()
+        self.fetches = self.stall = self.busy = 0
 
 
 class Machine:
@@ -176,8 +168,7 @@ class Machine:
         self.total = program.count
         self.now = 0
         self.changed = False  # whether anything has happened in this cycle
-        own = program.graph.units(program.fetch) if program.in_fetch else []
-        self.units = {u.name: Unit(u) for u in (*self.graph.functional_units, *own)}
+        self.units = {u.name: Unit(u) for u in self.graph.functional_units}
         self.stages = {
             s.name: Stage(s, [self.units[u.name] for u in self.graph.units(s) if u.name in self.units])
             for s in self.graph.stages
@@ -187,8 +178,6 @@ class Machine:
         self.storages = {s.name: Storage(s) for s in self.graph.storages}
         self.memories = Memories(self.graph)
         self.fetcher = Fetcher(program)
-        if own:
-            self.fetcher.place = Stage(program.fetch, [self.units[u.name] for u in own])
         self.alive: list[Instance] = []  # fetched and not finished, in program order
         self.finished = 0
         self.tally = Tally(program)

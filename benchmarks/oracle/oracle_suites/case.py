@@ -51,7 +51,7 @@ class Case:
     taidl: Recorded | None = None
     interpreted: bool = False
     tolerance: float | None = None
-    most_over_native: float | None = None
+    most_over_native: float = 1.5
     """The most that the oracle's time may be of the native one."""
     least_over_taidl: float = 1.0
     """How many times as fast as TAIDL's oracle it must be."""

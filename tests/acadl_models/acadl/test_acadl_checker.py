@@ -124,7 +124,7 @@ def test_all_faults_come_at_once_with_their_paths_through_templates() -> None:
         r"^row\[7\]\.cell\[1\]\.stage \(ExecuteStage\): latency: bad latency 'n \+'",
         r"^row\[7\]\.cell\[0\]\.unit .* is contained in no stage",
         r"^row\[7\]\.cell\[0\]\.stage .* cannot be reached",
-        r"^buffer 'b' must lie in a RegisterFile, Memory, SRAM or DRAM of the graph, not in row\[7\]\.cell\[0\]\.stage",
+        r"^buffer 'b' must lie in a RegisterFile, SRAM or DRAM of the graph, not in row\[7\]\.cell\[0\]\.stage",
     ):
         assert sum(bool(re.search(message, fault)) for fault in faults) == 1, (message, faults)
 

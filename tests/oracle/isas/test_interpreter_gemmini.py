@@ -40,19 +40,15 @@ from tests.support.oracle.gemmini_streams import (
 )
 
 DATA = Path(__file__).parents[2] / "data" / "taidl"
-SHARED = Path(__file__).parents[4] / "shared" / "reference" / "taidl" / "golden"
 
 
 def golden(name: str) -> dict[str, np.ndarray]:
-    for folder in (DATA, SHARED):
-        if (folder / f"{name}.npz").exists():
-            with np.load(folder / f"{name}.npz") as data:
-                return {k: data[k] for k in data.files}
-    pytest.skip(f"{name} is too large to be kept here: it is in the artifact that tests/data/taidl/README.md names")
+    with np.load(DATA / f"{name}.npz") as data:
+        return {k: data[k] for k in data.files}
 
 
 @pytest.mark.parametrize("dataflow", [OS, WS])
-@pytest.mark.parametrize(("dim", "tiles"), [(16, 1), (16, 4), (16, 16), (16, 64), (64, 1), (64, 8), (256, 1), (256, 4)])
+@pytest.mark.parametrize(("dim", "tiles"), [(16, 1), (16, 4), (16, 16), (16, 64), (64, 1), (64, 8), (256, 1)])
 def test_tiled_matmul_equals_spike(dim: int, tiles: int, dataflow: int) -> None:
     vectors = golden(f"gemmini_tiled_matmul_dim{dim}_i{tiles}_set0")
     result = run(tiled_matmul(dim, tiles, dataflow), taidl.load("gemmini", dim=dim), {k: vectors[k] for k in "ABD"})
@@ -61,9 +57,9 @@ def test_tiled_matmul_equals_spike(dim: int, tiles: int, dataflow: int) -> None:
 
 def test_matmul_of_many_tiles_equals_spike() -> None:
     """A corner of a recorded product: 32 x 48 of 784 x 1024, over all of K = 256, partial sums in the accumulator."""
-    vectors = golden("gemmini_exo_784x1024x256_set0")
+    vectors = golden("gemmini_exo_32x48x256_set0")
     rows, cols, depth = 32, 48, 256
-    a, b = vectors["A"][:rows], vectors["B"][:, :cols]
+    a, b = vectors["A"], vectors["B"]
     c_at = 64 + a.size + b.size
     body: list[Instr] = [config_ex(WS), config_ld(depth), config_ld(cols, 1), config_st(4 * cols)]
     for i in range(0, rows, 16):
@@ -78,7 +74,7 @@ def test_matmul_of_many_tiles_equals_spike() -> None:
     out = HbmTensor("C", c_at, (rows, cols), "int32")
     s = stream(body, tensors, [out], c_at + 4 * rows * cols)
     c = run(s, taidl.load("gemmini"), {"A": a, "B": b})["C"]
-    np.testing.assert_array_equal(np.clip(c, -128, 127), vectors["C"][:rows, :cols])
+    np.testing.assert_array_equal(np.clip(c, -128, 127), vectors["C"])
     np.testing.assert_array_equal(c, a.astype(np.int32) @ b.astype(np.int32))
 
 

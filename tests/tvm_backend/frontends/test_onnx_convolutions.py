@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -64,14 +65,24 @@ def test_what_has_no_plain_form_stays(form: dict[str, Any]) -> None:
     assert [node.op_type for node in plain_convolutions(model).graph.node] == ["ConvTranspose"]
 
 
-def test_macs_of_a_transposed_convolution_on_the_host() -> None:
-    """Each of its 2 x 4 x 4 inputs is multiplied into 2 x 2 places of 3 channels, by weights that are an input, too."""
+@examples(6, 60)
+@given(st.data())
+def test_macs_of_a_transposed_convolution_on_the_host(data: st.DataObject) -> None:
+    """Each input is multiplied into all places of its kernel for each channel of its group's results, whatever the
+    strides, also what the padding cuts off; the weights are an input, so that the host runs it."""
+    def pick(*values: int) -> int:
+        return data.draw(st.sampled_from(values))
+
+    groups = pick(1, 2)
+    shape, kernel = (pick(1, 2), 2 * groups, pick(3, 4, 5), 4), (2 * groups, pick(1, 3), pick(2, 3), pick(1, 2))
     net = Net()
-    x, weights = net.input("x", 1, 2, 4, 4), net.input("w", 2, 3, 2, 2)
-    model = net.model(net.node("ConvTranspose", [x, weights], "up", strides=[3, 2]))
+    x, weights = net.input("x", *shape), net.input("w", *kernel)
+    form = {"strides": [pick(1, 2, 3), pick(1, 2)], "group": groups, "pads": [0, 0, pick(0, 1), 0]}
+    model = net.model(net.node("ConvTranspose", [x, weights], "up", **form))
     report = archloom.estimate(archloom.load(model), "qkv")
-    assert {op.op: op.macs for op in report.host if op.macs} == {"nn.conv2d_transpose": 2 * 4 * 4 * 2 * 2 * 3}
-    assert report.macs == 384 and report.offloaded_macs == 0
+    macs = math.prod(shape) * math.prod(kernel[1:])
+    assert {op.op: op.macs for op in report.host if op.macs} == {"nn.conv2d_transpose": macs}
+    assert report.macs == macs and report.offloaded_macs == 0
 
 
 def offloaded(model: onnx.ModelProto, shape: tuple[int, ...]) -> None:

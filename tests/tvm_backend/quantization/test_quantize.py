@@ -6,13 +6,15 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from onnx import numpy_helper
 
 from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.quantization.quantize import quantize, scale_groups
 from archloom.tvm_backend.quantization.scheme import Scheme
-from tests.support.examples import slow
+from tests.support.examples import examples, slow
 from tests.support.tvm_backend.networks import Net, quantized, residual_cnn, samples
 
 
@@ -31,32 +33,50 @@ def test_inputs_of_an_addition_share_a_scale() -> None:
     assert found["add.out"] == found["add_relu.out"]
 
 
-@pytest.mark.parametrize("gains", [(1.0, 20.0), (20.0, 1.0)])
-def test_a_shared_scale_covers_all_that_share_it(gains: tuple[float, float]) -> None:
-    """Whichever of the operands has the wider range, and whichever comes first."""
+@examples(8, 100)
+@given(st.lists(st.floats(0.05, 20), min_size=2, max_size=4))
+def test_a_shared_scale_covers_all_that_share_it(gains: list[float]) -> None:
+    """Operands of a chain of additions, and its sums: whichever has the widest range, and wherever it stands."""
     net = Net()
     x = net.input("x", 1, 3, 6, 6)
-    a, b = (net.node("Conv", [x, net.weight(f"{name}.w", 4, 3, 1, 1, gain=gain)], name)
-            for name, gain in zip("ab", gains, strict=True))
-    model = net.model(net.conv(net.node("Add", [a, b], "sum"), "last", 4, 2, 1))
+    parts = [net.node("Conv", [x, net.weight(f"w{i}", 4, 3, 1, 1, gain=gain)], f"part{i}")
+             for i, gain in enumerate(gains)]
+    sums = [parts[0]]
+    for i, part in enumerate(parts[1:]):
+        sums.append(net.node("Add", [sums[-1], part], f"sum{i}"))
+    model = net.model(net.conv(sums[-1], "last", 4, 2, 1))
     data = samples(model)
-    ranges = onnx.ModelProto()
-    ranges.CopyFrom(model)
-    del ranges.graph.output[:]
-    ranges.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in (a, b))
-    session = onnxruntime.InferenceSession(ranges.SerializeToString())
-    widest = max(float(np.abs(value).max()) for given in data for value in session.run(None, given))
-    found = scales(quantize(model, data))
-    assert found[a] == found[b] == pytest.approx(widest / 127, rel=1e-5)
+    largest, found = widest(model, [*parts, *sums[1:]], data), scales(quantize(model, data))
+    for a, b in zip(sums[:-1], parts[1:], strict=True):
+        assert found[a] == found[b]
+    for name, most in largest.items():
+        assert 127 * found[name] >= most * (1 - 1e-6), name
+    assert any(127 * found[parts[0]] <= most * (1 + 1e-5) for most in largest.values())
 
 
-def test_an_addition_that_broadcasts_stays_in_floats() -> None:
-    net = Net()
-    x, row, whole = net.input("x", 1, 3, 6, 6), net.input("row", 1, 4, 1, 1), net.input("whole", 1, 4, 6, 6)
-    x = net.conv(x, "first", 3, 4, 1)
-    sums = (net.node("Add", [x, other], f"{other}.sum") for other in (row, whole))
+def widest(model: onnx.ModelProto, names: list[str], data: list[dict[str, np.ndarray]]) -> dict[str, float]:
+    """The largest magnitude of tensors of a network over its samples."""
+    shown = onnx.ModelProto()
+    shown.CopyFrom(model)
+    del shown.graph.output[:]
+    shown.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
+    session = onnxruntime.InferenceSession(shown.SerializeToString())
+    found = [[float(np.abs(value).max()) for value in session.run(None, given)] for given in data]
+    return dict(zip(names, map(max, zip(*found)), strict=True))
+
+
+@examples(12, 100)
+@given(st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans(), st.booleans()), min_size=1, max_size=3))
+def test_an_addition_is_quantized_where_its_operands_have_one_shape(cuts: list[tuple[bool, ...]]) -> None:
+    """An accelerator adds tensors of one shape: whichever axes of an operand are cut to 1, the sum stays in floats."""
+    net, shape = Net(), (2, 4, 6, 5)
+    x = net.conv(net.input("x", 2, 3, 6, 5), "first", 3, 4, 1)
+    others = {net.input(f"other{i}", *(1 if cut else size for cut, size in zip(cuts_of, shape, strict=True))): cuts_of
+              for i, cuts_of in enumerate(cuts)}
+    sums = [net.node("Add", [x, name], f"{name}.sum") for name in others]
     found = scales(quantized(net.model(*(net.conv(y, f"{y}.last", 4, 2, 1) for y in sums))))
-    assert "whole" in found and "row" not in found
+    for name, cuts_of in others.items():
+        assert (name in found) == (not any(cuts_of))
 
 
 def test_a_result_takes_the_scale_of_its_activation_and_pooling() -> None:

@@ -6,16 +6,19 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-import archloom
 from archloom import load
+from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.ir import compat, expressions
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.backend import UMABackend
 from archloom.tvm_backend.targets.partition import partition
-from tests.support.tvm_backend.networks import Net, only, quantized, samples, split
+from tests.support.examples import examples
+from tests.support.tvm_backend.networks import Net, executable, only, quantized, samples, split
+from tests.support.tvm_backend.reference import ReferenceExecutor
 
 
 class Borrowed(UMABackend):
@@ -117,17 +120,24 @@ def test_two_targets_with_the_same_table_share_nothing() -> None:
     assert codegens.count("first") == 1 and "second" not in codegens
 
 
-@pytest.mark.parametrize("target", ["qkv", "gemmini"])
-def test_a_result_within_a_pattern_that_is_read_elsewhere_too_is_made(target: str) -> None:
-    """What a ReLU is applied to is a result of the network: the ReLU cannot become a part of the layer."""
-    net = Net()
-    before = net.dense(net.input("x", 3, 8), "first", 8, 6)
-    model = net.model(net.dense(net.node("Relu", [before], "relu"), "second", 6, 4), before)
-    ready = quantized(model) if target == "gemmini" else model
-    x = samples(model, 1)[0]
-    part, _, _ = split(ready, registry.get(target))
-    assert [step.op for step in part.steps()] == ["dense+bias"] * 2 and part.offloaded_macs_share == 1
-    found = archloom.compile(ready, target).run(x)
-    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, x)
-    for value, reference in zip(found.values(), expected, strict=True):
-        np.testing.assert_allclose(value, reference, atol=(0.05 if target == "gemmini" else 1e-5) * reference.max())
+@examples(3, 60)
+@given(st.data())
+def test_results_within_patterns_that_are_read_elsewhere_too_are_made(data: st.DataObject) -> None:
+    """Any of what a chain of layers makes may be a result of the network, or be read by another layer: then what comes
+    after it cannot become a part of the layer that makes it, and every layer is offloaded all the same."""
+    net, width, made = Net(), 6, ["x"]
+    net.input("x", 3, width)
+    layers = data.draw(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=4))
+    for number, (relu, far) in enumerate(layers):
+        source = data.draw(st.sampled_from(made)) if far else made[-1]
+        made.append(net.dense(source, f"dense{number}", width, width))
+        if relu:
+            made.append(net.node("Relu", [made[-1]], f"relu{number}"))
+    others = data.draw(st.sets(st.sampled_from(made[1:])))
+    model = net.model(*sorted(others | {made[-1]}))
+    assert split(model, registry.get("qkv"))[0].offloaded_macs_share == 1
+    ready, x = quantized(model), samples(model, 1)[0]
+    assert split(ready)[0].offloaded_macs_share == 1
+    found = executable(ready).run(x, executor=ReferenceExecutor())
+    for value, reference in zip(found.values(), run(integer_session(ready), x).values(), strict=True):
+        np.testing.assert_array_equal(value, reference)

@@ -35,10 +35,7 @@ class Lowered:
 
 
 def lower(program: Program) -> Lowered:
-    """Tables for :func:`core.run`; GraphError for a latency that cannot be computed, and for a program with jumps."""
-    if program.stepwise:
-        fault = f"the fast engine cannot run {program.stream.name!r}: {program.stepwise}; step it (simulate_reference)"
-        raise GraphError(program.graph.name, [fault])
+    """Tables for :func:`core.run`; raises GraphError for a latency that cannot be computed."""
     try:
         return _Lowering(program).lowered()
     except expressions.BadLatencyError as error:
