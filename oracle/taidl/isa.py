@@ -82,7 +82,8 @@ class Isa:
 
         Its own name and names come first; the others are those of its aliases.
         """
-        found = {name: (i, (i.attributes,)) for name, i in self.instructions.items()}
+        found: dict[str, tuple[Instruction, tuple[tuple[str, ...], ...]]] = {
+            name: (i, (i.attributes,)) for name, i in self.instructions.items()}
         for alias in self.definition.aliases:
             target = self.instructions.get(alias.instruction)
             if target is not None:  # else the parameters leave it out

@@ -8,7 +8,7 @@ components of bf16 and six products that is bf16_6x (XLA's BF16_BF16_F32_X6).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ ALGORITHM = (
 PLAIN = {a.name: a.default for a in ALGORITHM}
 
 
-def has_components(a: Attributes) -> bool:
+def has_components(a: Mapping[str, object]) -> bool:
     """Whether operands are taken apart."""
     return any(a.get(name, value) != value for name, value in PLAIN.items())
 
@@ -103,7 +103,9 @@ def scaled(lib: Any, x: Any, scale: Any, types: Sequence[str], dtype: str) -> An
 # --- ragged_dot ---------------------------------------------------------------------------------------------------
 
 
-def ragged_rule(types_fault: Any) -> base.Rule:
+def ragged_rule(types_fault: Callable[[Shaped, Shaped, Shaped], str | None]) -> base.Rule:
+    """Rows, matrices and sizes of groups; ``types_fault`` says what is wrong with the types of a product."""
+
     def rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
         x, w, sizes = operands
         fault = types_fault(x, w, result)
@@ -118,7 +120,9 @@ def ragged_rule(types_fault: Any) -> base.Rule:
     return rule
 
 
-def ragged(lib: Any, product: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+def ragged(
+    lib: Any, product: Callable[..., Any], result: TensorType, x: Sequence[Any], types: Sequence[str]
+) -> Any:
     """Each group's matrix times all rows, of which its own are kept."""
     groups = x[1].shape[0]
     all_rows = product(lib.xp.broadcast_to(x[0], (groups, *x[0].shape)), x[1], types[:2], result.dtype)

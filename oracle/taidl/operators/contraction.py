@@ -295,8 +295,8 @@ ROWS: list[Opcode] = [
     Opcode("scaled_dot", 4, blocked.scaled_rule(_dot_rule), *base.in_both(_scaled_dot), "opaque",
            "as `dot_general` of x and y, whose elements are multiplied by scales before, operands 3 and 4: along each "
            "axis one for as many elements as it is shorter", (*DIMS, *ALGORITHM)),
-    Opcode("ragged_dot", 3, blocked.ragged_rule(_types_fault), *(
-        partial(blocked.ragged, lib, partial(multiplied, lib)) for lib in (numbers, carriers)), "opaque",
+    Opcode("ragged_dot", 3, blocked.ragged_rule(_types_fault), *base.in_both(
+        lambda lib, result, x, a, types: blocked.ragged(lib, partial(multiplied, lib), result, x, types)), "opaque",
            "mxk by gxkxn, and g sizes: so many rows, one group after the other, are multiplied by its matrix; zeros "
            "below them"),
     Opcode("convolution", 2, _convolution_rule, *base.in_both(_convolution), "opaque",

@@ -157,8 +157,8 @@ ELEMENTARY: dict[str, Callable[..., Any]] = {
 }
 
 WORST = 0.51
-"""Units in the last place of f32: half of one for the rounding, and what f64 leaves of the rest. Each function is at most
-100 f64 operations, each off by 2^-53 of its result, of which cancellation and powers lose at most 8 bits: below
+"""Units in the last place of f32: half of one for the rounding, and what f64 leaves of the rest. Each function is at
+most 100 f64 operations, each off by 2^-53 of its result, of which cancellation and powers lose at most 8 bits: below
 100 * 2^8 * 2^-53, that is 2^-38 of the result, or 2^-14 units of f32. The error function of its continued fraction is
 off by 1e-11, which is 2^-12 units around 1."""
 
