@@ -23,7 +23,8 @@ MOST = 4096
 _MOVES = frozenset((
     "reshape", "convert", "bitcast_convert", "broadcast", "broadcast_in_dim", "transpose", "slice", "concatenate",
     "pad", "constant", "iota", "reverse", "copy", "dot_general", "gather", "scatter", "dynamic_slice",
-    "dynamic_update_slice", "tuple", "get_tuple_element",
+    "dynamic_update_slice", "bitcast", "get_dimension_size", "complex", "real", "imag", "all_gather", "all_to_all",
+    "collective_broadcast", "collective_permute",
 ))
 """Operators that move numbers or only make them; ``dot_general`` is looked at by itself."""
 

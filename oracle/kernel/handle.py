@@ -22,7 +22,7 @@ from archloom.oracle.reading import TEXT_BYTES, read_bytes
 from archloom.oracle.stream import HbmTensor, Instr, Stream
 from archloom.oracle.taidl import load
 from archloom.oracle.taidl.builder import Builder
-from archloom.oracle.taidl.isa import HBM, Instruction, Isa
+from archloom.oracle.taidl.isa import HBM, Isa
 
 
 class UnknownName(StreamError, AttributeError):
@@ -30,54 +30,65 @@ class UnknownName(StreamError, AttributeError):
 
 
 class Mnemonic:
-    """An instruction to be called in a kernel; attributes by name or in the order of the ISA."""
+    """An instruction to be called in a kernel; attributes by name or in the order of the ISA.
 
-    def __init__(self, isa: Isa, instruction: Instruction) -> None:
+    ``ways`` are lists of names for the attributes; names that are given choose the first list that has them.
+    """
+
+    def __init__(self, isa: Isa, name: str) -> None:
         self._isa = isa
-        self._name = instruction.name
-        self._attributes = instruction.attributes
-        self.__name__ = instruction.name
-        self.__doc__ = f"{instruction.name}({', '.join(instruction.attributes)}) of ISA {isa.name}"
+        self._instruction, self._ways = isa.ways[name]
+        self._name = name
+        self.__name__ = name
+        self.__doc__ = f"{name}({', '.join(self._ways[0])}) of ISA {isa.name}"
 
     def __call__(self, *values: Any, **named: Any) -> None:
         active = recorder(self._name, self._isa)
-        attributes = self._attributes
+        attributes = self._ways[0] if len(self._ways) == 1 else self._way(named)
         if len(values) + len(named) != len(attributes) or (values and named):
-            named = self._bind(values, named)
+            named = self._bind(attributes, values, named)
         elif values:
             named = dict(zip(attributes, values))
+        own = self._instruction.attributes
         try:
-            given = [(k, literal(v) if type(v := named[k]) is int else active.expression(v, k)) for k in attributes]
+            given = [(k, literal(v) if type(v := named[n]) is int else active.expression(v, n))
+                     for k, n in zip(own, attributes)]
         except KeyError:
-            raise self._mismatch(named) from None
-        active.add(InstrCall(Instr(self._name, tuple(given)), call_site()))
+            raise self._mismatch(attributes, named) from None
+        active.add(InstrCall(Instr(self._instruction.name, tuple(given)), call_site()))
 
-    def _bind(self, values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        if len(values) > len(self._attributes):
-            raise self._fault(f"expected at most {len(self._attributes)} attributes ({self._list()}), "
+    def _way(self, named: dict[str, Any]) -> tuple[str, ...]:
+        return next((way for way in self._ways if named.keys() <= set(way)), self._ways[0])
+
+    def _bind(
+        self, attributes: tuple[str, ...], values: tuple[Any, ...], named: dict[str, Any]
+    ) -> dict[str, Any]:
+        if len(values) > len(attributes):
+            raise self._fault(f"expected at most {len(attributes)} attributes ({_list(attributes)}), "
                               f"found {len(values)}")
-        bound = dict(zip(self._attributes, values))
+        bound = dict(zip(attributes, values))
         for key, value in named.items():
             if key in bound:
                 raise self._fault(f"attribute {key!r} is given twice")
             bound[key] = value
-        if len(bound) != len(self._attributes) or any(k not in bound for k in self._attributes):
-            raise self._mismatch(bound)
+        if len(bound) != len(attributes) or any(k not in bound for k in attributes):
+            raise self._mismatch(attributes, bound)
         return bound
 
-    def _mismatch(self, named: dict[str, Any]) -> StreamError:
+    def _mismatch(self, attributes: tuple[str, ...], named: dict[str, Any]) -> StreamError:
         for key in named:
-            if key not in self._attributes:
-                return self._fault(f"unknown attribute {key!r}{suggest(key, list(self._attributes))}")
-        missing = [k for k in self._attributes if k not in named]
+            if key not in attributes:
+                return self._fault(f"unknown attribute {key!r}{suggest(key, list(attributes))}")
+        missing = [k for k in attributes if k not in named]
         return self._fault(f"attribute{'s' if len(missing) > 1 else ''} {', '.join(map(repr, missing))} "
-                           f"{'are' if len(missing) > 1 else 'is'} missing (expected {self._list()})")
-
-    def _list(self) -> str:
-        return ", ".join(self._attributes) or "none"
+                           f"{'are' if len(missing) > 1 else 'is'} missing (expected {_list(attributes)})")
 
     def _fault(self, message: str) -> StreamError:
         return StreamError(f"{call_site()}: {self._name}: {message}")
+
+
+def _list(attributes: tuple[str, ...]) -> str:
+    return ", ".join(attributes) or "none"
 
 
 class Api:
@@ -89,16 +100,15 @@ class Api:
     def __getattr__(self, name: str) -> Mnemonic:
         if name.startswith("__"):
             raise AttributeError(name)
-        instruction = self._isa.instructions.get(name)
-        if instruction is None:
+        if name not in self._isa.ways:
             raise UnknownName(f"{call_site()}: ISA {self._isa.name} has no instruction {name!r}"
-                              f"{suggest(name, list(self._isa.instructions))}")
-        made = Mnemonic(self._isa, instruction)
+                              f"{suggest(name, list(self._isa.ways))}")
+        made = Mnemonic(self._isa, name)
         self.__dict__[name] = made
         return made
 
     def __dir__(self) -> list[str]:
-        return list(self._isa.instructions)
+        return list(self._isa.ways)
 
 
 class KernelIsa:
@@ -131,7 +141,7 @@ class KernelIsa:
                 return table[name]
         choices = [*self.buffers, *self.registers, *self.isa.scope]
         hint = suggest(name, choices)
-        if name in self.isa.instructions:
+        if name in self.isa.ways:
             hint = f"; did you mean the instruction api.{name}?"
         raise UnknownName(f"{call_site()}: ISA {self.isa.name} has no buffer, register, parameter or constant "
                           f"{name!r}{hint}")
@@ -146,16 +156,17 @@ class KernelIsa:
 
     def kernel(
         self, *, size: int | None = None, arg: Iterable[Any] = (), res: Iterable[Any] = (), name: str | None = None,
-        reassociate: bool = False, raising: bool = True,
+        reassociate: bool = False, raising: bool = True, **spelled: Any,
     ) -> Callable[[Callable[[], Any]], Kernel]:
         """Decorator: a function without parameters whose instruction calls become a :class:`Kernel`.
 
         ``size`` is the size of HBM in bytes (addresses are in 0..size-1; by default up to the end of the last tensor).
         ``arg`` and ``res`` state the tensors in HBM (see :func:`tensors`) in the order
         of the call. ``reassociate`` allows floating-point sums in another order than the kernel's; without ``raising``
-        it runs as loops over buffers. The function runs once, now. Raises StreamError or InputError with the line for
-        what does not fit.
+        it runs as loops over buffers. ``hbm``, ``input`` and ``output`` are other names of ``size``, ``arg`` and
+        ``res``. The function runs once, now. Raises StreamError or InputError with the line for what does not fit.
         """
+        size, arg, res = _one_of({"size": size, "arg": arg, "res": res}, spelled)
         arguments, results = tensors(arg, "arg"), tensors(res, "res")
         bytes_ = end((*arguments, *results)) if size is None else size
 
@@ -222,6 +233,22 @@ def isa(name_or_path: str | Path | Builder, **parameters: int) -> KernelIsa:
 
 
 # --- arguments and results ----------------------------------------------------------------------------------------
+
+_SPELLED = {"hbm": "size", "input": "arg", "output": "res"}
+"""Names of a kernel's properties in the artifact of TAIDL's authors."""
+
+
+def _one_of(properties: dict[str, Any], spelled: dict[str, Any]) -> tuple[Any, ...]:
+    """The properties, each given by one of its names."""
+    for other, value in spelled.items():
+        name = _SPELLED.get(other)
+        if name is None:
+            raise _fault(f"a kernel has no property {other!r}{suggest(other, [*properties, *_SPELLED])}")
+        if properties[name] not in (None, ()):
+            raise _fault(f"a kernel's {name!r} is given twice, also as {other!r}")
+        properties[name] = value
+    return tuple(properties.values())
+
 
 _ADDRESS = ("start", "addr", "address")
 _KEYS = (*_ADDRESS, "shape", "dtype", "name")

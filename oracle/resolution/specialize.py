@@ -219,7 +219,7 @@ class Execution:
         for name, value in attributes.items():
             if isinstance(value, _OpenRegion):
                 attributes[name] = value.resolved
-        if s.opcode in ("reshape", "convert", "bitcast_convert") and operands[0][1] == kind:
+        if s.opcode in ("reshape", "convert", "bitcast_convert", "copy") and operands[0][1] == kind:
             self.tensors[s.dst] = operands[0]
             return
         names = tuple(name for name, _ in operands)

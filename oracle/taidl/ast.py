@@ -272,6 +272,14 @@ class InstructionDecl(Node):
     body: tuple[Statement, ...]
 
 
+class Alias(Node):
+    """``alias name(attributes) = instruction``: another way to call an instruction, its attributes in their order."""
+
+    name: str
+    attributes: tuple[str, ...]
+    instruction: str
+
+
 class IsaDef(Node):
     """A whole description; ``source`` is its text, kept for the carets of errors."""
 
@@ -282,12 +290,13 @@ class IsaDef(Node):
     registers: tuple[RegisterDecl, ...] = ()
     definitions: tuple[Definition, ...] = ()
     instructions: tuple[InstructionDecl, ...] = ()
+    aliases: tuple[Alias, ...] = ()
     source: str = field(default="", compare=False, repr=False)
 
     @staticmethod
     def of(name: str, declarations: Sequence[Node], source: str = "", position: Position = NOWHERE) -> IsaDef:
         """The description of these declarations."""
-        kinds = (Parameter, Constant, BufferDecl, RegisterDecl, Definition, InstructionDecl)
+        kinds = (Parameter, Constant, BufferDecl, RegisterDecl, Definition, InstructionDecl, Alias)
         groups: list[Any] = [tuple(d for d in declarations if isinstance(d, kind)) for kind in kinds]
         return replace(IsaDef(name, *groups), source=source, position=position)
 

@@ -29,7 +29,7 @@ from archloom.oracle.errors import Position, TaidlError, suggest, together
 from archloom.oracle.source_lines import caller
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.isa import HBM, Isa, check, instantiate
-from archloom.oracle.taidl.operators import OPCODES
+from archloom.oracle.taidl.operators import OPCODES, attribute_named, named
 from archloom.oracle.taidl.printer import print_expr, print_isa
 from archloom.oracle.taidl.types import element_type
 
@@ -293,6 +293,10 @@ class Builder:
         self._declarations.append(ast.InstructionDecl(function.__name__, tuple(names), statements, position=position))
         return function
 
+    def alias(self, name: str, attributes: Sequence[str], instruction: str) -> None:
+        """``alias name(attributes) = instruction``"""
+        self._declarations.append(ast.Alias(name, tuple(attributes), instruction, position=here()))
+
     def block(self, *tensors: str) -> Callable[[Callable[..., None]], Block]:
         """Decorator: a ``def`` of the function's name, whose parameters of these names are tensors.
 
@@ -377,11 +381,12 @@ class Body:
 
         A list is written as a tuple, a word (``kind="max"``) as a string. Gives the tensor that is defined.
         """
+        opcode = named(opcode)
         kind = type_of(type) if type is not None else operands[0].type if operands else None
         if kind is None:
             fail(f"{opcode} needs a type: it has no operand whose type is known here")
         made = self._define(name, kind)
-        written = tuple((k, _attribute(v)) for k, v in attributes.items())
+        written = tuple((attribute_named(opcode, k), _attribute(v)) for k, v in attributes.items())
         given = tuple(ast.Tensor(t.name, position=here()) for t in operands)
         self.statements.append(ast.Op(made.name, kind, opcode, given, written, position=here()))
         return made
@@ -389,7 +394,7 @@ class Body:
     def __getattr__(self, opcode: str) -> Callable[..., Tensor]:
         if opcode.startswith("__"):
             raise AttributeError(opcode)
-        name = opcode.removesuffix("_")
+        name = named(opcode.removesuffix("_"))
         if name not in OPCODES:
             fail(f"unknown operator {name!r}{suggest(name, list(OPCODES))}")
         return lambda *operands, **options: self.op(name, *operands, **options)

@@ -19,6 +19,7 @@ from archloom.oracle.taidl.evaluate import COMPARISONS, Evaluation, evaluate, fl
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.operators import OPCODES, fault, word
 from archloom.oracle.taidl.operators.base import Attribute, AttributeValue, types_differ
+from archloom.oracle.taidl.operators.refused import REFUSED
 from archloom.oracle.taidl.printer import print_expr, print_slice
 from archloom.oracle.taidl.statements import blocks, statement_expressions, statement_names
 
@@ -321,6 +322,8 @@ class BodyChecker:
 
     def operation(self, s: ast.Op, scope: _Scope) -> None:
         opcode = OPCODES.get(s.opcode)
+        if s.opcode in REFUSED:
+            raise self.error(f"TAIDL does not have XLA's {s.opcode}: {REFUSED[s.opcode]}", s)
         if opcode is None:
             raise self.error(f"unknown operator {s.opcode!r}{suggest(s.opcode, list(OPCODES))}", s)
         tensors = [self.tensor(o.name, o, scope) for o in s.operands if isinstance(o, ast.Tensor)]
@@ -496,9 +499,32 @@ def check_declarations(isa: ast.IsaDef) -> Iterator[TaidlError]:
                 line = declared[name].position.line
                 yield TaidlError(f"{what} {name!r} of {_name(part)} has the name of the declaration at line {line}",
                                  part.position, isa.source)
+    yield from _alias_faults(isa)
     known = set(declared)
     for definition in isa.definitions:
         yield from _closed(definition.body, known | set(definition.parameters), definition, isa)
+
+
+def _alias_faults(isa: ast.IsaDef) -> Iterator[TaidlError]:
+    """Aliases of what is no instruction, of another instruction's name, or with attributes that tell nothing apart."""
+    instructions = {i.name: i for i in isa.instructions}
+    ways = {(i.name, frozenset(i.attributes)) for i in isa.instructions}
+    targets = {i.name: i.name for i in isa.instructions}
+    for alias in isa.aliases:
+        written, target = f"alias {alias.name}({', '.join(alias.attributes)})", instructions.get(alias.instruction)
+        fault = ""
+        if target is None:
+            fault = f"unknown instruction {alias.instruction!r}{suggest(alias.instruction, list(instructions))}"
+        elif len(alias.attributes) != len(target.attributes) or len(set(alias.attributes)) != len(alias.attributes):
+            fault = (f"{written} must have {len(target.attributes)} different attributes, one for each of "
+                     f"{target.name}({', '.join(target.attributes)})")
+        elif targets.setdefault(alias.name, target.name) != target.name:
+            fault = f"{alias.name!r} already stands for {targets[alias.name]}"
+        elif (alias.name, frozenset(alias.attributes)) in ways:
+            fault = f"{written} has the name and the attributes of another way to write {target.name}"
+        if fault:
+            yield TaidlError(fault, alias.position, isa.source)
+        ways.add((alias.name, frozenset(alias.attributes)))
 
 
 def _closed(

@@ -86,8 +86,9 @@ class ExpressionParser(Climbing[ast.Expr]):
 
     def atom(self, position: Position) -> ast.Expr:
         s = self.s
-        if s.accept("("):
-            return self.inside(self.expr, ")")
+        for opening, closing in ("()", "``"):
+            if s.accept(opening):
+                return self.inside(self.expr, closing)
         value = s.number()
         if value is not None:
             return ast.Number(value, position=position)

@@ -77,6 +77,21 @@ class Isa:
         return hashlib.sha256(f"{text}\n{self.parameters}".encode()).hexdigest()
 
     @cached_property
+    def ways(self) -> dict[str, tuple[Instruction, tuple[tuple[str, ...], ...]]]:
+        """By each name that an instruction may be called by: the instruction, and names for its attributes.
+
+        Its own name and names come first; the others are those of its aliases.
+        """
+        found: dict[str, tuple[Instruction, tuple[tuple[str, ...], ...]]] = {
+            name: (i, (i.attributes,)) for name, i in self.instructions.items()}
+        for alias in self.definition.aliases:
+            target = self.instructions.get(alias.instruction)
+            if target is not None:  # else the parameters leave it out
+                _, known = found.get(alias.name, (target, ()))
+                found[alias.name] = (target, (*known, alias.attributes))
+        return found
+
+    @cached_property
     def scope(self) -> dict[str, int]:
         return dict(self.parameters + self.constants)
 

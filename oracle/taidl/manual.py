@@ -65,6 +65,8 @@ class Entry:
     registers_read: tuple[str, ...]
     registers_written: tuple[str, ...]
     text: str
+    aliases: tuple[str, ...] = ()
+    """Other ways to call it."""
 
     @property
     def call(self) -> str:
@@ -128,6 +130,7 @@ def _entry(i: ast.InstructionDecl, body: Sequence[ast.Statement], isa: Isa, text
         i.name, text.section(i), tuple(Operand(a, tuple(effects.uses.get(a, {}))) for a in i.attributes), text.above(i),
         tuple(effects.asserts), _slices(effects.reads), _slices(effects.writes), tuple(effects.used),
         tuple(effects.assigned), text.excerpt(i),
+        tuple(f"{a.name}({', '.join(a.attributes)})" for a in isa.definition.aliases if a.instruction == i.name),
     )
 
 

@@ -105,6 +105,8 @@ def _names(names: Sequence[str] | Iterator[str]) -> str:
 def _instruction(e: Entry) -> Iterator[Block]:
     yield Heading(3, f"`{e.call}`", e.name)
     yield from _prose(e.description)
+    if e.aliases:
+        yield Paragraph(f"In kernels also {_names(e.aliases)}.")
     if e.operands:
         yield Table(("operand", "what it decides"), tuple((f"`{o.name}`", "; ".join(o.uses)) for o in e.operands))
     touched = [*((f"`${b}`", "read", slices) for b, slices in e.reads),

@@ -13,14 +13,17 @@ from archloom.oracle.errors import Position, TaidlError, together
 from archloom.oracle.scanner import Scanner
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.expressions import MAX_NESTING, ExpressionParser
+from archloom.oracle.taidl.operators import attribute_named, named
 from archloom.oracle.taidl.types import PATTERN, element_type
 
+# the artifact of TAIDL's authors marks what a name is: attribute, state or loop variable
+_SPACE = re.compile(r"(?:\s|#[^\n]*|@[asl]\.(?=[A-Za-z_]))*")
 # where reading goes on after a fault: at the next declaration that begins a line
-_RESTART = re.compile(r"^(?:\[|(?:param|const|def)\b)", re.MULTILINE)
+_RESTART = re.compile(r"^(?:\[|(?:param|const|def|alias)\b)", re.MULTILINE)
 _HEADER = re.compile(r"isa\b")
 _WALK = re.compile(r"\+(?:\s|#[^\n]*\n)*\{")
 _ATTRIBUTE = re.compile(r"[A-Za-z_]\w*\s*=(?!=)")
-_DEFINITION = re.compile(r"def\b")
+_DEFINITION = re.compile(r"(?:def|alias)\b")
 _NAME = re.compile(r"[A-Za-z_]")
 _TENSOR = re.compile(r"%([A-Za-z_][\w.]*)")
 _STARTS_STATEMENT = re.compile(r"%[A-Za-z_][\w.]*\s*(?::|->)")
@@ -40,7 +43,7 @@ def parse(text: str, file: str = "<string>") -> ast.IsaDef:
     The error names the first fault of each declaration. Without a line ``isa NAME`` (the paper's texts have none) the
     description has the name of its file.
     """
-    return _Parser(Scanner(text, file)).isa()
+    return _Parser(Scanner(text, file, _SPACE)).isa()
 
 
 class _Parser(ExpressionParser):
@@ -92,9 +95,11 @@ class _Parser(ExpressionParser):
             return self.parameter()
         if s.accept("def"):
             return self.definition()
+        if s.accept("alias"):
+            return self.alias()
         constant = s.accept("const")
         position = s.position()
-        name = s.name("a declaration (param, const, def, [buffer] or [instruction], register = value)")
+        name = s.name("a declaration (param, const, def, alias, [buffer] or [instruction], register = value)")
         size = None
         if not constant and s.accept("["):
             size = self.inside(self.expr, "]")
@@ -147,6 +152,16 @@ class _Parser(ExpressionParser):
         if not s.sees("{"):
             s.expected("'{'")
         return ast.Definition(name, parameters, self.body(), position=position)
+
+    def alias(self) -> ast.Alias:
+        s, position = self.s, self.s.position()
+        name = s.name()
+        s.need("(")
+        attributes = self.listed(s.name, ")")
+        s.need("=")
+        instruction = s.name()
+        s.accept(";")
+        return ast.Alias(name, attributes, instruction, position=position)
 
     def body(self) -> tuple[ast.Statement, ...]:
         """Statements in braces, or, as in the paper's figures, up to the next ``[`` or ``def``."""
@@ -210,16 +225,14 @@ class _Parser(ExpressionParser):
             return ast.Read(name, kind, self.slice(), position=position)
         if not s.accept("="):
             s.expected("'<-', '->' or '='")
-        opcode = s.name("an operator")
+        opcode = named(s.name("an operator"))
         s.need("(")
-        operands: list[ast.Tensor | ast.Expr] = []
-        attributes: list[tuple[str, ast.Expr | ast.Group]] = []
-        for argument in self.listed(self.argument, ")"):
-            if isinstance(argument, tuple):
-                attributes.append(argument)
-            else:
-                operands.append(argument)
-        return ast.Op(name, kind, opcode, tuple(operands), tuple(attributes), position=position)
+        arguments = list(self.listed(self.argument, ")"))
+        while s.accept(","):  # XLA writes attributes behind the parentheses
+            arguments.append(self.attribute())
+        operands = tuple(a for a in arguments if not isinstance(a, tuple))
+        attributes = tuple((attribute_named(opcode, a[0]), a[1]) for a in arguments if isinstance(a, tuple))
+        return ast.Op(name, kind, opcode, operands, attributes, position=position)
 
     def tensor_name(self) -> str:
         text = self.s.take(_TENSOR)
@@ -247,10 +260,11 @@ class _Parser(ExpressionParser):
         return ast.Repeat(variable, count, self.block(), position=position)
 
     def argument(self) -> ast.Tensor | ast.Expr | tuple[str, ast.Expr | ast.Group]:
+        return self.attribute() if self.s.matches(_ATTRIBUTE) else self.operand()
+
+    def attribute(self) -> tuple[str, ast.Expr | ast.Group]:
         s = self.s
-        if not s.matches(_ATTRIBUTE):
-            return self.operand()
-        name = s.name()
+        name = s.name("an attribute")
         s.need("=")
         position = s.position()
         if s.accept("{"):
@@ -291,7 +305,7 @@ class _Parser(ExpressionParser):
 
     def dim(self, what: str) -> ast.Expr:
         s, position = self.s, self.s.position()
-        for opening, closing in ("{}", "()"):
+        for opening, closing in ("{}", "()", "``"):
             if s.accept(opening):
                 return self.inside(self.expr, closing)
         number = s.matches(_DIM_NUMBER)

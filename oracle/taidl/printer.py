@@ -23,6 +23,7 @@ def print_isa(isa: ast.IsaDef) -> str:
         lines += ["", f"def {definition.name}({', '.join(definition.parameters)}) {{", *_block(definition.body), "}"]
     for instruction in isa.instructions:
         lines += ["", f"[{instruction.name}]({', '.join(instruction.attributes)}) {{", *_block(instruction.body), "}"]
+    lines += [f"alias {a.name}({', '.join(a.attributes)}) = {a.instruction};" for a in isa.aliases]
     return "\n".join(lines) + "\n"
 
 

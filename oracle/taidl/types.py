@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-Kind: TypeAlias = Literal["bool", "int", "uint", "float", "scale", "quant"]
+Kind: TypeAlias = Literal["bool", "int", "uint", "float", "scale", "quant", "complex"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class ElementType:
     zero_point: int = 0
     storage: str = ""
     """The integer type that holds a quantized number."""
+    part: str = ""
+    """The type of the real and of the imaginary part of a complex number."""
 
 
 def _table() -> dict[str, ElementType]:
@@ -45,16 +47,20 @@ def _table() -> dict[str, ElementType]:
     made.append(ElementType("f8e8m0fnu", "scale", 8, "float8_e8m0fnu"))
     made += [ElementType("f16", "float", 16, "float16"), ElementType("bf16", "float", 16, "bfloat16"),
              ElementType("f32", "float", 32, "float32"), ElementType("f64", "float", 64, "float64")]
+    made += [ElementType(f"c{n}", "complex", n, f"complex{n}", part=f"f{n // 2}") for n in (64, 128)]
     return {t.name: t for t in made}
 
 
 TYPES = _table()
 """Every element type with a name of its own; quantized types are written out (:func:`element_type`)."""
 
+SPELLED = {"pred": "i1", **{f"s{n}": f"i{n}" for n in (2, 4, 8, 16, 32, 64)}}
+"""XLA's other names of element types."""
+
 _QUANTIZED = re.compile(
     r"!quant\.uniform<\s*([iu](?:2|4|8|16|32))\s*:\s*f32\s*,\s*([0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)"
     r"(?:\s*:\s*(-?[0-9]+))?\s*>")
-PATTERN = "(?:" + "|".join(sorted(TYPES, key=len, reverse=True)) + r")\b|" + re.sub(
+PATTERN = "(?:" + "|".join(sorted((*TYPES, *SPELLED), key=len, reverse=True)) + r")\b|" + re.sub(
     r"\((?!\?)", "(?:", _QUANTIZED.pattern)
 """A regular expression for the text of an element type."""
 
@@ -65,6 +71,7 @@ def element_type(name: str) -> ElementType:
 
     The scale is rounded to f32; the zero point is 0 where it is left out.
     """
+    name = SPELLED.get(name, name)
     if name in TYPES:
         return TYPES[name]
     match = _QUANTIZED.fullmatch(name)

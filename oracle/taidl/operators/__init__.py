@@ -8,23 +8,45 @@ from typing import Any
 from archloom.oracle.resolved import Shaped
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.operators import (
+    bits,
+    collective,
+    complexes,
     contraction,
     control,
     conversion,
+    decomposition,
     elementwise,
     indexing,
     movement,
+    normalization,
     random,
     reduction,
+    selection,
+    transform,
 )
 from archloom.oracle.taidl.operators.base import Attributes, Opcode
 
 OPCODES: dict[str, Opcode] = {
     row.name: row
-    for module in (movement, conversion, elementwise, contraction, reduction, indexing, random, control)
+    for module in (movement, conversion, elementwise, bits, complexes, contraction, reduction, indexing, selection,
+                   random, decomposition, normalization, transform, collective, control)
     for row in module.ROWS
 }
 """Every operator by name."""
+
+SPELLED = {other: row.name for row in OPCODES.values() for other in row.spelled}
+"""The operators by XLA's other names."""
+
+
+def named(opcode: str) -> str:
+    """An operator's name by that or another name of it; any other name as it is."""
+    return SPELLED.get(opcode, opcode)
+
+
+def attribute_named(opcode: str, name: str) -> str:
+    """The name of an operator's attribute by that or another name of it; any other name as it is."""
+    known = OPCODES[opcode].attributes if opcode in OPCODES else ()
+    return next((a.name for a in known if name in a.spelled), name)
 
 
 def fault(opcode: str, result: Shaped, operands: Sequence[Shaped], attributes: Attributes) -> str | None:

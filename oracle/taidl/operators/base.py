@@ -44,13 +44,15 @@ Family: TypeAlias = Literal["creation", "elementwise", "layout", "contraction", 
 class Attribute:
     """An attribute of an operator; ``default`` None makes it required.
 
-    A ``word`` is one of ``words``, a ``name`` any name, a ``function`` the name of a ``def``.
+    A ``word`` is one of ``words``, a ``name`` any name, a ``function`` the name of a ``def``. ``spelled`` are other
+    names that the text may use.
     """
 
     name: str
     kind: Literal["integer", "integers", "number", "word", "name", "function"]
     words: tuple[str, ...] = ()
     default: AttributeValue | None = None
+    spelled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Opcode:
     ``operands`` counts the tensors (None: ``least`` or more); ``value`` marks an operator of a value, not of tensors.
     ``family`` says how streams are raised: what is ``elementwise`` becomes a map of elements, what is ``opaque`` has
     no index notation and is computed as whole tensors. ``kernel`` computes in NumPy; ``lowering`` in JAX, on operands
-    as JAX holds them (:mod:`archloom.oracle.taidl.operators.carriers`).
+    as JAX holds them (:mod:`archloom.oracle.taidl.operators.carriers`). ``spelled`` are XLA's other names of it.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Opcode:
     attributes: tuple[Attribute, ...] = ()
     value: bool = False
     least: int = 1
+    spelled: tuple[str, ...] = ()
 
     @property
     def arity(self) -> str:
@@ -125,6 +128,13 @@ def integers(a: Attributes, name: str) -> tuple[Dim, ...]:
     return value
 
 
+def known(a: Attributes, name: str) -> int:
+    """The value of an integer that was found to be known."""
+    value = a[name]
+    assert isinstance(value, int)
+    return value
+
+
 def axis_fault(axis: object, rank: int) -> str | None:
     """What is wrong with an axis of a tensor of that rank."""
     if isinstance(axis, int) and 0 <= axis < rank:
@@ -144,10 +154,57 @@ def show(items: Sequence[object]) -> str:
     return "{" + ", ".join(map(str, items)) + "}"
 
 
-def ints(name: str, default: tuple[Dim, ...] | None = None) -> Attribute:
+def ints(name: str, default: tuple[Dim, ...] | None = None, *spelled: str) -> Attribute:
     """A list of integers as an attribute; () stands for one's own default where ``default`` is ()."""
-    return Attribute(name, "integers", default=default)
+    return Attribute(name, "integers", default=default, spelled=spelled)
 
 
-def integer(name: str, default: int | None = None) -> Attribute:
+def integer(name: str, default: int | None = None, *spelled: str) -> Attribute:
+    return Attribute(name, "integer", default=default, spelled=spelled)
+
+
+def flag(name: str, default: int | None = None) -> Attribute:
+    """A truth as an attribute: 0 or 1."""
     return Attribute(name, "integer", default=default)
+
+
+def flags_fault(a: Attributes, *names: str) -> str | None:
+    """What is wrong with truths."""
+    for name in names:
+        if isinstance(a[name], int) and a[name] not in (0, 1):
+            return f"{name} must be 0 or 1, found {a[name]}"
+    return None
+
+
+# --- rules that many rows share -----------------------------------------------------------------------------------
+
+
+def alike(kinds: tuple[str, ...], widest: int = 128, gives: str | None = None) -> Rule:
+    """Operands of one type (quantized ones of one shape), of the kinds and at most so many bits if floating-point.
+
+    The result is of their type, or of that which ``gives`` names; "part" is that of the parts of complex numbers.
+    """
+
+    def rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+        first = operands[0]
+        mixed = "quant" in kinds and all(is_kind(x.dtype, "quant") for x in (result, *operands))
+        for x in operands:
+            if (x.dtype != first.dtype and not mixed) or shapes_differ(x.shape, first.shape):
+                return f"{{}} needs operands of one type, found {' and '.join(map(str, operands))}"
+        kind = element_type(first.dtype)
+        if kind.kind not in kinds or (kind.kind == "float" and kind.bits > widest):
+            return f"{{}} is not defined for {first.dtype}"
+        same = result.dtype if mixed else first.dtype
+        return wrong(result, first.shape, (kind.part or same) if gives == "part" else gives or same)
+
+    return rule
+
+
+def chosen(result: Shaped, types: Sequence[Shaped], a: Attributes, name: str = "{}") -> str | None:
+    """What is wrong with the declared type of the output number ``result`` of an operator or function of that name."""
+    which = a["result"]
+    if not isinstance(which, int):
+        return None
+    if not 0 <= which < len(types):
+        return f"result must be in 0..{len(types) - 1}, the outputs of {name}, found {which}"
+    return f"is declared {result} but {name} gives {types[which]}" if types_differ(result, types[which]) else None

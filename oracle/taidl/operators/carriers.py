@@ -39,7 +39,8 @@ def carrier_dtype(dtype: str) -> np.dtype[Any]:
 
 def is_wide(dtype: str) -> bool:
     """Whether JAX needs its 64-bit mode for the type."""
-    return element_type(dtype).bits == 64
+    kind = element_type(dtype)
+    return element_type(kind.part or dtype).bits == 64
 
 
 def constant(number: float, dtype: str) -> np.ndarray[Any, Any]:
@@ -182,9 +183,34 @@ subtract, multiply, divide = _rounded(operator.sub), _rounded(operator.mul), _ro
 """The rounded difference, product and quotient of floats."""
 
 
+def sqrt(x: Any) -> Any:
+    """The rounded square root of floats."""
+    return jnp.sqrt(native(uncontracted(x)))
+
+
 def bits(x: Any, dtype: Any) -> Any:
     """The bits of elements as those of another NumPy type of their size."""
     return lax.bitcast_convert_type(x, dtype)
+
+
+def at(x: Any, index: Any, axis: int) -> Any:
+    """As :func:`.numbers.at`."""
+    return lax.dynamic_index_in_dim(x, index, axis, keepdims=False)
+
+
+def repeat(start: int, stop: int, step: Callable[[Any, Any], Any], state: Any) -> Any:
+    """As :func:`.numbers.repeat`, for a state of arrays of JAX."""
+    return lax.fori_loop(start, stop, step, jax.tree.map(jnp.asarray, state))
+
+
+def scan(step: Callable[[Any, Any], tuple[Any, Any]], state: Any, inputs: Sequence[Any]) -> tuple[Any, Any]:
+    """As :func:`.numbers.scan`."""
+    return lax.scan(step, state, list(inputs))  # type: ignore[no-any-return]
+
+
+def pair(real: Any, imaginary: Any) -> Any:
+    """Complex numbers of their parts, which are of one type."""
+    return lax.complex(*jnp.broadcast_arrays(real, imaginary))
 
 
 def padded(x: Any, fill: Any, low: Sequence[int], high: Sequence[int], steps: Sequence[int]) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,7 +17,7 @@ from archloom.oracle import native
 from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.native import Rounding
 from archloom.oracle.resolved import Dim, Shaped, TensorType
-from archloom.oracle.taidl.operators import base, carriers, numbers
+from archloom.oracle.taidl.operators import base, blocked, carriers, numbers
 from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, integer, integers, ints
 from archloom.oracle.taidl.operators.conversion import converted
 from archloom.oracle.taidl.operators.elementwise import SUBNORMALS
@@ -155,18 +156,41 @@ def _dot_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str 
         return f"rounding and subnormals of {{}} are for sums in f32, not in {result.dtype}"
     if (a["rounding"], a["subnormals"]) == ("each", "flush"):
         return "subnormals=flush of {} goes with rounding=fused"
+    fault = blocked.algorithm_fault(result, a)
+    if fault:
+        return fault
     return base.wrong(result, extents["lhs_batch"] + extents["lhs"] + extents["rhs"], result.dtype)
 
 
 def _dot(lib: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     left = _as_matrices(x[0], a["lhs_batch"], a["lhs_contracting"], contracting_last=True)
     right = _as_matrices(x[1], a["rhs_batch"], a["rhs_contracting"], contracting_last=False)
+    if blocked.has_components(a):
+        return _of_components(lib, left, right, a, types).reshape(result.shape)
     if a["rounding"] != "fused":
-        multiply = product if lib is numbers else jax_product
-        return multiply(left, right, types, result.dtype).reshape(result.shape)
+        return multiplied(lib, left, right, types, result.dtype).reshape(result.shape)
     left, right = (converted(lib, v, t, "f32") for v, t in zip((left, right), types, strict=True))
     fused = _fused if lib is numbers else _jax_fused
     return fused(left, right, flush=a["subnormals"] == "flush").reshape(result.shape)
+
+
+def multiplied(lib: Any, left: Any, right: Any, types: Sequence[str], dtype: str) -> Any:
+    """[..., m, k] x [..., k, n] by the library of NumPy or of JAX."""
+    return (product if lib is numbers else jax_product)(left, right, types, dtype)
+
+
+def _of_components(lib: Any, left: Any, right: Any, a: Values, types: Sequence[str]) -> Any:
+    """The products of components, added up in f32 from those of the highest order on."""
+    parts = [blocked.components(lib, converted(lib, x, t, "f32"), a, side)
+             for x, t, side in zip((left, right), types, ("lhs", "rhs"), strict=True)]
+    pairs = blocked.orders(*map(len, parts))[:a["num_primitive_operations"]]
+    made = [multiplied(lib, parts[0][i], parts[1][j], ("f32", "f32"), "f32") for i, j in reversed(pairs)]
+    return reduce(lib.add, made)
+
+
+def _scaled_dot(lib: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    operands = [blocked.scaled(lib, x[i], x[i + 2], (types[i], types[i + 2]), result.dtype) for i in (0, 1)]
+    return _dot(lib, result, operands, a, [result.dtype] * 2)
 
 
 def _fused(left: Array, right: Array, *, flush: bool) -> Array:
@@ -258,7 +282,6 @@ def _convolution_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes)
 
 def _convolution(lib: Any, result: TensorType, operands: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     """The convolution as one product for each group; sums run over places of the kernel, then over features."""
-    multiply = product if lib is numbers else jax_product
     rank = operands[0].ndim
     lhs, rhs, out = (_layout(a, name, rank) for name in ("lhs_dims", "rhs_dims", "out_dims"))
     x, w, lists, groups = operands[0].transpose(lhs), operands[1].transpose(rhs), _lists(a, rank - 2), a["groups"]
@@ -273,18 +296,31 @@ def _convolution(lib: Any, result: TensorType, operands: Sequence[Any], a: Value
     points, kernel, each = math.prod(spatial), len(places), features // groups
     patches = lib.xp.stack(places).reshape(kernel, batch, groups, each, points).transpose(2, 1, 4, 0, 3)
     weights = w.reshape(groups, outs // groups, each, kernel).transpose(0, 3, 2, 1)
-    made = multiply(patches.reshape(groups, batch * points, kernel * each),
+    made = multiplied(lib, patches.reshape(groups, batch * points, kernel * each),
                     weights.reshape(groups, kernel * each, outs // groups), types, result.dtype)
     made = made.reshape(groups, batch, points, outs // groups).transpose(1, 0, 3, 2)
     return made.reshape(batch, outs, *spatial).transpose([out.index(i) for i in range(rank)])
 
 
+DIMS = tuple(
+    ints(f"{side}_{part}", () if part == "batch" else None, f"{side}_{part}_dims", f"{side}_{long}_dimensions")
+    for part, long in (("contracting", "contracting"), ("batch", "batching")) for side in ("lhs", "rhs"))
+ALGORITHM = (Attribute("rounding", "word", ("each", "fused"), "each"), SUBNORMALS, *blocked.ALGORITHM)
+
 ROWS: list[Opcode] = [
     Opcode("dot_general", 2, _dot_rule, *base.in_both(_dot), "contraction",
            "the declared type accumulates, floats in the order of the contracted axes; integers may be mixed; "
-           "`rounding` is each (by default), or fused: a chain of `fma` in f32 from zero on",
-           (ints("lhs_contracting"), ints("rhs_contracting"), ints("lhs_batch", ()), ints("rhs_batch", ()),
-            Attribute("rounding", "word", ("each", "fused"), "each"), SUBNORMALS)),
+           "`rounding` is each (by default), or fused: a chain of `fma` in f32 from zero on; with component counts "
+           "each operand is so many numbers of its `precision_type`, largest first, of whose products the "
+           "`num_primitive_operations` largest are added up, smallest first",
+           (*DIMS, *ALGORITHM), spelled=("dot",)),
+    Opcode("scaled_dot", 4, blocked.scaled_rule(_dot_rule), *base.in_both(_scaled_dot), "opaque",
+           "as `dot_general` of x and y, whose elements are multiplied by scales before, operands 3 and 4: along each "
+           "axis one for as many elements as it is shorter", (*DIMS, *ALGORITHM)),
+    Opcode("ragged_dot", 3, blocked.ragged_rule(_types_fault), *base.in_both(
+        lambda lib, result, x, a, types: blocked.ragged(lib, partial(multiplied, lib), result, x, types)), "opaque",
+           "mxk by gxkxn, and g sizes: so many rows, one group after the other, are multiplied by its matrix; zeros "
+           "below them"),
     Opcode("convolution", 2, _convolution_rule, *base.in_both(_convolution), "opaque",
            "accumulates as `dot_general`, over places of the kernel, then input features; `lhs_dims` and `out_dims` "
            "are the axes of batch, feature and space, `rhs_dims` those of output feature, input feature and space "

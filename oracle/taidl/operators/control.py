@@ -16,7 +16,7 @@ from archloom.oracle.errors import TaidlError, suggest
 from archloom.oracle.late_jax import jax, jnp, lax
 from archloom.oracle.resolved import Shaped, TensorType
 from archloom.oracle.taidl.operators import base, carriers
-from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, Region, integer
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, Region, flag, integer
 from archloom.oracle.taidl.types import Array, element_type, numpy_dtype
 
 Values = Mapping[str, Any]
@@ -34,16 +34,6 @@ def _list(types: Sequence[Shaped]) -> str:
     return f"({', '.join(map(str, types))})"
 
 
-def _chosen(result: Shaped, types: Sequence[Shaped], a: Attributes, name: str) -> str | None:
-    """What is wrong with the declared type, if output number ``result`` is meant."""
-    which = a["result"]
-    if not isinstance(which, int):
-        return None
-    if not 0 <= which < len(types):
-        return f"result must be in 0..{len(types) - 1}, the outputs of {name}, found {which}"
-    return f"is declared {result} but {name} gives {types[which]}" if base.types_differ(result, types[which]) else None
-
-
 # --- while --------------------------------------------------------------------------------------------------------
 
 
@@ -55,7 +45,7 @@ def _while_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> st
     found = body.outputs(operands)
     if _unequal(found, operands):
         return f"the body {body.name} must give the types {_list(operands)} that it takes, found {_list(found)}"
-    return _chosen(result, operands, a, "{}")
+    return base.chosen(result, operands, a)
 
 
 def _while(result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
@@ -81,7 +71,7 @@ def _conditional_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes)
     found = then.outputs(rest), otherwise.outputs(rest)
     if _unequal(*found):
         return f"{then.name} gives {_list(found[0])}, but {otherwise.name} {_list(found[1])}"
-    return _chosen(result, found[0], a, then.name)
+    return base.chosen(result, found[0], a, then.name)
 
 
 def _conditional_lowering(result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
@@ -91,7 +81,75 @@ def _conditional_lowering(result: TensorType, x: Sequence[Any], a: Values, types
 
 def _call_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     function = _region(a, "function")
-    return _chosen(result, function.outputs(operands), a, function.name)
+    return base.chosen(result, function.outputs(operands), a, function.name)
+
+
+# --- map and scan -------------------------------------------------------------------------------------------------
+
+
+def _map_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    for x in operands:
+        if base.shapes_differ(x.shape, operands[0].shape):
+            return f"{{}} needs operands of one shape, found {_list(operands)}"
+    found = _region(a, "function").outputs([Shaped((), x.dtype) for x in operands])
+    if any(x.shape for x in found):
+        return f"the function {_region(a, 'function').name} of {{}} must give scalars, found {_list(found)}"
+    return base.chosen(result, [Shaped(operands[0].shape, x.dtype) for x in found], a)
+
+
+def _map(result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    made = np.empty(result.shape, numpy_dtype(result.dtype))
+    for place in np.ndindex(result.shape):
+        made[place] = a["function"](*(np.asarray(v[place]) for v in x))[a["result"]]
+    return made
+
+
+def _map_lowering(result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    def one(*scalars: Any) -> Any:
+        return jnp.asarray(a["function"](*scalars)[a["result"]])
+
+    return jax.vmap(one)(*(jnp.asarray(v).reshape(-1) for v in x)).reshape(result.shape)
+
+
+def _scan_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    count, axis = a["inputs"], a["dim"]
+    if not isinstance(count, int) or not isinstance(axis, int):
+        return None
+    if not 1 <= count <= len(operands):
+        return f"inputs must be in 1..{len(operands)}, found {count}"
+    inputs, states = operands[:count], operands[count:]
+    fault = base.axis_fault(axis, len(inputs[0].shape)) or base.flags_fault(a, "reverse")
+    if fault or any(len(x.shape) <= axis or base.differ(x.shape[axis], inputs[0].shape[axis]) for x in inputs):
+        return fault or f"the inputs of {{}} must be as long along axis {axis}, found {_list(inputs)}"
+    extent = inputs[0].shape[axis]
+    found = _region(a, "function").outputs(
+        [*(Shaped(x.shape[:axis] + x.shape[axis + 1:], x.dtype) for x in inputs), *states])
+    outputs, after = found[:len(found) - len(states)], found[len(found) - len(states):]
+    if len(found) < len(states) or _unequal(after, states):
+        return (f"the last outputs of {_region(a, 'function').name} must be a state of {_list(states)}, found "
+                f"{_list(found)}")
+    if any(len(x.shape) < axis for x in outputs):
+        return f"an output of {{}} needs {axis} axes at least, found {_list(outputs)}"
+    rows = [Shaped((*x.shape[:axis], extent, *x.shape[axis:]), x.dtype) for x in outputs]
+    return base.chosen(result, [*rows, *states], a)
+
+
+def _scan(lib: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    axis, which = a["dim"], a["result"]
+    inputs = [lib.xp.moveaxis(lib.xp.asarray(v), axis, 0) for v in x[:a["inputs"]]]
+    inputs = [lib.xp.flip(v, 0) for v in inputs] if a["reverse"] else inputs
+    state = tuple(lib.xp.asarray(v) for v in x[a["inputs"]:])
+
+    def step(before: tuple[Any, ...], slices: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        found = tuple(lib.xp.asarray(v) for v in a["function"](*slices, *before))
+        split = len(found) - len(before)
+        return found[split:], found[:split]
+
+    final, rows = lib.scan(step, state, inputs)
+    if which >= len(rows):
+        return final[which - len(rows)]
+    made = lib.xp.flip(rows[which], 0) if a["reverse"] else rows[which]
+    return lib.xp.moveaxis(made, 0, axis)
 
 
 # --- custom_call --------------------------------------------------------------------------------------------------
@@ -190,10 +248,19 @@ ROWS: list[Opcode] = [
            lambda result, x, a, types: a["then" if bool(x[0]) else "else"](*x[1:])[a["result"]],
            _conditional_lowering, "opaque",
            "a scalar i1, then what the chosen function takes; its output number `result` (0)",
-           (_function("then"), _function("else"), integer("result", 0))),
+           (_function("then"), _function("else"), integer("result", 0)), spelled=("if",)),
     Opcode("call", None, _call_rule, *base.in_both(
         lambda lib, result, x, a, types: a["function"](*x)[a["result"]]), "opaque",
            "the output number `result` (0) of a `def`", (_function("function"), integer("result", 0)), least=0),
+    Opcode("map", None, _map_rule, _map, _map_lowering, "opaque",
+           "a `def` from scalars to scalars, applied to the elements; its output number `result` (0)",
+           (_function("function"), integer("result", 0))),
+    Opcode("scan", None, _scan_rule, *base.in_both(_scan), "opaque",
+           "`inputs` (1) tensors, then a state: from slice to slice along `dim`, from the last on with `reverse`, a "
+           "`def` of the slices and the state gives a slice of each output, and the state; output number `result` (0), "
+           "the last state behind the others",
+           (integer("dim", None, "dimension"), _function("function"), integer("inputs", 1), flag("reverse", 0),
+            integer("result", 0))),
     Opcode("custom_call", None, lambda result, operands, a: None, _custom, _custom_lowering, "opaque",
            "a function given to `archloom.oracle.taidl.register_function`", (Attribute("function", "name"),), least=0),
 ]

@@ -10,8 +10,18 @@ import numpy as np
 from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.resolved import Shaped, TensorType
 from archloom.oracle.taidl.operators import carriers
-from archloom.oracle.taidl.operators.base import Attributes, Opcode, differ, in_both, integer, is_kind, wrong
-from archloom.oracle.taidl.types import ElementType, as_codes, element_type, numpy_dtype
+from archloom.oracle.taidl.operators.base import (
+    Attributes,
+    Opcode,
+    differ,
+    in_both,
+    integer,
+    is_kind,
+    types_differ,
+    wrong,
+)
+from archloom.oracle.taidl.operators.complexes import parts
+from archloom.oracle.taidl.types import TYPES, ElementType, as_codes, element_type, numpy_dtype
 
 # --- by value -----------------------------------------------------------------------------------------------------
 
@@ -20,6 +30,8 @@ def _convert_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> 
     (x,) = operands
     if "quant" in (element_type(x.dtype).kind, element_type(result.dtype).kind) and x.dtype != result.dtype:
         return "{} does not take quantized types: uniform_quantize and uniform_dequantize do"
+    if is_kind(x.dtype, "complex") and not is_kind(result.dtype, "complex"):
+        return "{} of complex numbers gives complex ones: real and imag give their parts"
     return wrong(result, x.shape, result.dtype)
 
 
@@ -33,6 +45,9 @@ def converted(lib: Any, x: Any, source: str, target: str) -> Any:
     if source == target:
         return x
     v, old, new = lib.value(x, source), element_type(source), element_type(target)
+    if new.part:
+        halves = parts(lib, x) if old.part else (x, lib.xp.zeros_like(x))
+        return lib.pair(*(converted(lib, half, old.part or source, new.part) for half in halves))
     if new.kind == "bool":
         return lib.flush(v) != 0
     if _is_integer(new):
@@ -67,6 +82,8 @@ def width(dtype: str) -> int:
 
 def _bitcast_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     (x,) = operands
+    if is_kind(x.dtype, "complex") or is_kind(result.dtype, "complex"):
+        return "{} does not take complex types: real, imag and complex take and give their parts"
     source, target = width(x.dtype), width(result.dtype)
     if source == target:
         return wrong(result, x.shape, result.dtype)
@@ -110,6 +127,11 @@ def bitcast(x: Any, source: str, target: str) -> Any:
         return from_code(plain, target)
     joined = (plain << shifts).sum(axis=-1, dtype=whole)
     return from_code(joined, target)
+
+
+def bits_as(lib: Any, result: TensorType, x: Any, source: str) -> Any:
+    """``bitcast_convert`` in the library of NumPy or of JAX."""
+    return _bitcast(result, [x], {}, [source]) if lib.xp is np else bitcast(x, source, result.dtype)
 
 
 def code(x: Any, dtype: str) -> Any:
@@ -164,9 +186,35 @@ def _reduced(xp: Any, bits: Any, exponent: int, mantissa: int) -> Any:
     return sign | xp.where(size > u(0x7F800000), size, rounded)
 
 
+def rounded_to(lib: Any, x: Any, exponent: int, mantissa: int) -> Any:
+    """Numbers of f32 in a format with so many bits."""
+    return lib.bits(_reduced(lib.xp, lib.bits(x, np.uint32), exponent, mantissa), np.float32)
+
+
 def _reduce_precision(lib: Any, result: TensorType, x: Sequence[Any], a: Any, types: Sequence[str]) -> Any:
-    made = _reduced(lib.xp, lib.bits(lib.value(x[0], types[0]), np.uint32), int(a["E"]), int(a["M"]))
-    return lib.element(lib.bits(made, np.float32), result.dtype)
+    return lib.element(rounded_to(lib, lib.value(x[0], types[0]), int(a["E"]), int(a["M"])), result.dtype)
+
+
+def _stochastic_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    x, random = operands
+    wanted = Shaped(x.shape, f"u{element_type(x.dtype).bits}")
+    if not is_kind(x.dtype, "float") or wanted.dtype not in TYPES or not is_kind(result.dtype, "int"):
+        return f"{{}} from {x.dtype} to {result.dtype} is not defined: it takes floats and gives signed integers"
+    if types_differ(random, wanted):
+        return f"the second operand of {{}} must be {wanted}, found {random}"
+    return wrong(result, x.shape, result.dtype)
+
+
+def _stochastic(lib: Any, result: TensorType, x: Sequence[Any], a: Any, types: Sequence[str]) -> Any:
+    """Away from zero where the random number, as a fraction of all, is below the fraction that is cut."""
+    v = lib.flush(lib.value(x[0], types[0]))
+    size, bits = lib.xp.abs(v), element_type(types[1]).bits
+    whole = lib.xp.floor(size)
+    fraction = lib.xp.where(size < np.inf, size - whole, v.dtype.type(0))
+    draw = lib.value(x[1], types[1])
+    away = draw < (fraction * v.dtype.type(2.0**bits)).astype(draw.dtype)
+    rounded = lib.xp.copysign(whole + away.astype(v.dtype), v)
+    return lib.element(lib.saturated(rounded, result.dtype), result.dtype)
 
 
 # --- by scale and zero point --------------------------------------------------------------------------------------
@@ -216,6 +264,9 @@ ROWS: list[Opcode] = [
     Opcode("reduce_precision", 1, _reduce_precision_rule, *in_both(_reduce_precision), "elementwise",
            "rounded to `E` exponent and `M` mantissa bits; what is too large is infinite, what is too small zero",
            (integer("E"), integer("M"))),
+    Opcode("stochastic_convert", 2, _stochastic_rule, *in_both(_stochastic), "elementwise",
+           "floats to signed integers, away from zero as often as the fraction says, by random bits of an unsigned "
+           "type as wide; saturates, NaN is 0"),
     Opcode("uniform_quantize", 1, _quantize_rule, *in_both(_quantize), "elementwise",
            "f32 or another quantized type; round_nearest_even(x / scale) + zero_point, saturated"),
     Opcode("uniform_dequantize", 1, _dequantize_rule, *in_both(

@@ -48,8 +48,10 @@ class Reals:
         return self.plus(a, -b)
 
 
-_NUMPY = Reals(np, np.multiply, np.add, np.divide, lambda x: np.asarray(x, np.float64).view(np.int64),
+PLAIN = Reals(np, np.multiply, np.add, np.divide, lambda x: np.asarray(x, np.float64).view(np.int64),
                lambda x: np.asarray(x, np.int64).view(np.float64))
+"""The reals of NumPy, for constants."""
+
 _JAX = Reals(jnp, carriers.multiply, carriers.add, carriers.divide,
              lambda x: lax.bitcast_convert_type(x, jnp.int64), lambda x: lax.bitcast_convert_type(x, jnp.float64))
 
@@ -60,7 +62,7 @@ def in_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
     def f(*operands: Any) -> Any:
         wide = [numbers.flush(np.asarray(x)).astype(np.float64) for x in operands]
         with np.errstate(all="ignore"):
-            return numbers.narrowed(np.asarray(function(_NUMPY, *wide)))
+            return numbers.narrowed(np.asarray(function(PLAIN, *wide)))
 
     return f
 

@@ -15,32 +15,14 @@ import numpy as np
 
 from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.resolved import Shaped, TensorType
-from archloom.oracle.taidl.operators import base, carriers, elementary, numbers
+from archloom.oracle.taidl.operators import base, carriers, complexes, elementary, numbers, special
 from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode
 from archloom.oracle.taidl.operators.conversion import dequantized, quantized
-from archloom.oracle.taidl.types import Array, element_type
+from archloom.oracle.taidl.types import Array
 
 NUMBERS = ("int", "uint", "float", "quant")
 FLOATS = ("float", "quant")
-INTS = ("int", "uint")
 BITS = ("int", "uint", "bool")
-
-
-def _rule(kinds: tuple[str, ...], widest: int = 64, gives: str | None = None) -> base.Rule:
-    """Operands of one type (quantized ones of one shape), of the kinds and at most so many bits if floating-point."""
-
-    def rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
-        first = operands[0]
-        mixed = "quant" in kinds and all(base.is_kind(x.dtype, "quant") for x in (result, *operands))
-        for x in operands:
-            if (x.dtype != first.dtype and not mixed) or base.shapes_differ(x.shape, first.shape):
-                return f"{{}} needs operands of one type, found {' and '.join(map(str, operands))}"
-        kind = element_type(first.dtype)
-        if kind.kind not in kinds or (kind.kind == "float" and kind.bits > widest):
-            return f"{{}} is not defined for {first.dtype}"
-        return base.wrong(result, first.shape, gives or (result.dtype if mixed else first.dtype))
-
-    return rule
 
 
 def _computed(lib: Any, f: Callable[..., Any]) -> base.Compute:
@@ -55,9 +37,14 @@ def _computed(lib: Any, f: Callable[..., Any]) -> base.Compute:
 
 
 def _row(name: str, operands: int, kinds: tuple[str, ...], f: Callable[..., Any], g: Callable[..., Any], doc: str,
-         widest: int = 64, gives: str | None = None) -> Opcode:
-    return Opcode(name, operands, _rule(kinds, widest, gives), _computed(numbers, f), _computed(carriers, g),
-                  "elementwise", doc)
+         *spelled: str, widest: int = 128, gives: str | None = None) -> Opcode:
+    """A row by a function of numbers in NumPy and one in JAX; of complex ones, by that of their parts if there is one.
+    """
+    both = (_computed(numbers, f), _computed(carriers, g))
+    if name in complexes.FUNCTIONS:
+        kinds = (*kinds, "complex")
+        both = (complexes.or_real(numbers, name, both[0]), complexes.or_real(carriers, name, both[1]))
+    return Opcode(name, operands, base.alike(kinds, widest, gives), *both, "elementwise", doc, spelled=spelled)
 
 
 def _sign(lib: Any) -> Callable[..., Any]:
@@ -135,61 +122,6 @@ def _round_away(value: Array) -> Array:
     return np.where(np.abs(value - whole) >= 0.5, whole + np.copysign(value.dtype.type(1), value), whole)
 
 
-# --- bits: these depend on the width of the element ---------------------------------------------------------------
-
-
-def _of_width(name: str, operands: int, f: Callable[[Any, list[Any], int], Any], doc: str) -> Opcode:
-    """An operator by a function of NumPy (or JAX), unsigned numbers and their width."""
-
-    def compute(lib: Any, result: TensorType, x: Sequence[Any], a: Any, types: Sequence[str]) -> Any:
-        width = element_type(result.dtype).bits
-        plain = []
-        for v in lib.xp.broadcast_arrays(*(lib.value(v, t) for v, t in zip(x, types, strict=True))):
-            unsigned = np.dtype(f"u{v.dtype.itemsize}")
-            plain.append(lib.bits(v, unsigned) & np.asarray((1 << width) - 1, unsigned))
-        return lib.element(f(lib.xp, plain, width), result.dtype)
-
-    return Opcode(name, operands, _rule(INTS), *base.in_both(compute), "elementwise", doc)
-
-
-def _shifted(left: bool, arithmetic: bool) -> Callable[[Any, list[Any], int], Any]:
-    """A shift whose amounts count as unsigned; those of the width or more give 0, or the sign."""
-
-    def shift(xp: Any, x: list[Any], bits: int) -> Any:
-        value, amount = x
-        kind = value.dtype.type
-        limited = xp.minimum(amount, kind(bits - 1))
-        if left:
-            moved = value << limited
-        elif arithmetic:
-            # in two's complement: the sign is spread by a subtraction
-            sign = kind(1 << bits - 1)
-            moved = ((value ^ sign) >> limited) - (sign >> limited)
-        else:
-            moved = value >> limited
-        return moved if arithmetic else xp.where(amount < kind(bits), moved, kind(0))
-
-    return shift
-
-
-def _ones(xp: Any, x: list[Any], bits: int) -> Any:
-    (v,) = x
-    total = xp.zeros_like(v)
-    for i in range(bits):
-        total = total + ((v >> v.dtype.type(i)) & v.dtype.type(1))
-    return total
-
-
-def _leading_zeros(xp: Any, x: list[Any], bits: int) -> Any:
-    (v,) = x
-    total = xp.zeros_like(v)
-    clear = xp.ones_like(v)
-    for i in reversed(range(bits)):
-        clear = clear & ~(v >> v.dtype.type(i)) & v.dtype.type(1)
-        total = total + clear
-    return total
-
-
 # --- JAX ----------------------------------------------------------------------------------------------------------
 
 
@@ -218,7 +150,7 @@ def _round(method: str) -> Callable[..., Any]:
 
 def _clamp_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     x = operands[1]
-    if base.is_kind(x.dtype, "bool", "quant", "scale"):
+    if base.is_kind(x.dtype, "bool", "quant", "scale", "complex"):
         return f"{{}} is not defined for {x.dtype}"
     for bound in (operands[0], operands[2]):
         if bound.dtype != x.dtype or (bound.shape and base.shapes_differ(bound.shape, x.shape)):
@@ -230,6 +162,8 @@ def _compare_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> 
     x, y = operands
     if base.types_differ(x, y):
         return f"compare needs operands of one type, found {x} and {y}"
+    if base.is_kind(x.dtype, "complex") and a["direction"] not in ("eq", "ne"):
+        return f"complex numbers have no order: direction of {{}} must be eq or ne, found {a['direction']}"
     return base.wrong(result, x.shape, "i1")
 
 
@@ -245,18 +179,26 @@ def _select_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> s
 COMPARE = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
 
 
+def _compare(lib: Any, result: TensorType, x: Sequence[Any], a: Mapping[str, Any], types: Sequence[str]) -> Any:
+    function, pair = getattr(lib.xp, COMPARE[a["direction"]]), [lib.value(v, t) for v, t in zip(x, types, strict=True)]
+    if not base.is_kind(types[0], "complex"):
+        return function(*map(lib.flush, pair))
+    join = lib.xp.logical_and if a["direction"] == "eq" else lib.xp.logical_or
+    halves = zip(*(complexes.parts(lib, v) for v in pair), strict=True)
+    return join(*(function(*map(lib.flush, half)) for half in halves))
+
+
 def _fma_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     if operands[0].dtype != "f32":
         return f"{{}} is not defined for {operands[0].dtype}"
-    return _rule(("float",))(result, operands, a)
+    return base.alike(("float",))(result, operands, a)
 
 
 SUBNORMALS = Attribute("subnormals", "word", ("keep", "flush"), "keep")
 
 
-def _function(name: str, operands: int, doc: str) -> Opcode:
-    f = getattr(elementary, name)
-    return _row(name, operands, FLOATS, elementary.in_numpy(f), elementary.in_jax(f), doc, widest=32)
+def _function(f: Callable[..., Any], operands: int, doc: str, *spelled: str) -> Opcode:
+    return _row(f.__name__, operands, FLOATS, elementary.in_numpy(f), elementary.in_jax(f), doc, *spelled, widest=32)
 
 
 def _extreme(name: str) -> Callable[..., Any]:
@@ -289,18 +231,14 @@ ROWS: list[Opcode] = [
     _row("power", 2, NUMBERS, _by_kind(_whole_power(np), elementary.in_numpy(elementary.power)),
          _by_kind(_whole_power(jnp), elementary.in_jax(elementary.power)),
          "x to the y; of integers wrapping, with a negative y 0 unless x is 1 or -1", widest=32),
-    _function("atan2", 2, "the angle of the point (y, x), in -pi .. pi"),
+    _function(elementary.atan2, 2, "the angle of the point (y, x), in -pi .. pi"),
     _row("and", 2, BITS, np.bitwise_and, _jnp("bitwise_and"), "bit by bit"),
     _row("or", 2, BITS, np.bitwise_or, _jnp("bitwise_or"), "bit by bit"),
     _row("xor", 2, BITS, np.bitwise_xor, _jnp("bitwise_xor"), "bit by bit"),
-    _of_width("shift_left", 2, _shifted(True, False), "by the width or more, 0"),
-    _of_width("shift_right_logical", 2, _shifted(False, False), "by the width or more, 0"),
-    _of_width("shift_right_arithmetic", 2, _shifted(False, True), "by the width or more, the sign"),
     _row("not", 1, BITS, np.invert, _jnp("bitwise_not"), "bit by bit"),
-    _of_width("popcnt", 1, _ones, "how many bits are set"),
-    _of_width("count_leading_zeros", 1, _leading_zeros, "zero bits above the highest set one"),
     _row("negate", 1, NUMBERS, np.negative, _jnp("negative"), "-x"),
-    _row("abs", 1, ("int", "float", "quant"), np.abs, _jnp("abs"), "the smallest integer's is itself"),
+    _row("abs", 1, ("int", "float", "quant"), np.abs, _jnp("abs"),
+         "the smallest integer's is itself; of complex numbers a float", gives="part"),
     _row("sign", 1, ("int", "float", "quant"), _by_kind(np.sign, _sign(numbers)),
          _by_kind(_jnp("sign"), _sign(carriers)), "-1, 0 or 1; zeros and NaN are themselves"),
     _row("floor", 1, FLOATS, numbers.flushed(np.floor), _flushed(_lax("floor")), "rounded down"),
@@ -309,18 +247,27 @@ ROWS: list[Opcode] = [
          "to the nearest, ties to even"),
     _row("round_nearest_afz", 1, FLOATS, numbers.flushed(_round_away), _round("AWAY_FROM_ZERO"),
          "to the nearest, ties away from zero"),
-    _row("sqrt", 1, FLOATS, numbers.flushed(np.sqrt),
-         lambda x: jnp.sqrt(carriers.native(carriers.uncontracted(x))), "correctly rounded"),
-    _function("rsqrt", 1, "1 / sqrt(x)"),
-    _function("cbrt", 1, "the cube root"),
-    _function("exp", 1, "e to the x"),
-    _function("expm1", 1, "exp(x) - 1"),
-    _function("log", 1, "the natural logarithm"),
-    _function("log1p", 1, "log(1 + x)"),
-    _function("logistic", 1, "1 / (1 + exp(-x))"),
-    _function("tanh", 1, "the hyperbolic tangent"),
-    _function("sine", 1, "of radians of any size"),
-    _function("cosine", 1, "of radians of any size"),
+    _row("sqrt", 1, FLOATS, numbers.sqrt, carriers.sqrt, "correctly rounded"),
+    _function(elementary.rsqrt, 1, "1 / sqrt(x)"),
+    _function(elementary.cbrt, 1, "the cube root"),
+    _function(elementary.exp, 1, "e to the x", "exponential"),
+    _function(elementary.expm1, 1, "exp(x) - 1", "exponential_minus_one"),
+    _function(elementary.log, 1, "the natural logarithm"),
+    _function(elementary.log1p, 1, "log(1 + x)", "log_plus_one"),
+    _function(elementary.logistic, 1, "1 / (1 + exp(-x))"),
+    _function(elementary.tanh, 1, "the hyperbolic tangent"),
+    _function(elementary.sine, 1, "of radians of any size"),
+    _function(elementary.cosine, 1, "of radians of any size"),
+    _function(special.tan, 1, "of radians of any size"),
+    _function(special.asin, 1, "the angle in -pi/2 .. pi/2 whose sine is x"),
+    _function(special.acos, 1, "the angle in 0 .. pi whose cosine is x"),
+    _function(special.atan, 1, "the angle in -pi/2 .. pi/2 whose tangent is x"),
+    _function(special.sinh, 1, "the hyperbolic sine"),
+    _function(special.cosh, 1, "the hyperbolic cosine"),
+    _function(special.asinh, 1, "the number whose hyperbolic sine is x"),
+    _function(special.acosh, 1, "the number from 0 on whose hyperbolic cosine is x"),
+    _function(special.atanh, 1, "the number whose hyperbolic tangent is x"),
+    _function(special.erf, 1, "the error function"),
     _row("is_finite", 1, ("float",), np.isfinite, _jnp("isfinite"), "neither infinite nor NaN", gives="i1"),
     Opcode("fma", 3, _fma_rule,
            *base.in_both(lambda lib, result, x, a, types: lib.fma(*x, flush=a["subnormals"] == "flush")),
@@ -330,9 +277,7 @@ ROWS: list[Opcode] = [
     Opcode("clamp", 3, _clamp_rule, _computed(numbers, lambda low, x, high: smallest(largest(x, low), high)),
            _computed(carriers, lambda low, x, high: _extreme("minimum")(_extreme("maximum")(x, low), high)),
            "elementwise", "low, x, high: minimum(maximum(x, low), high); the bounds may be scalars"),
-    Opcode("compare", 2, _compare_rule, *base.in_both(
-        lambda lib, result, x, a, types: getattr(lib.xp, COMPARE[a["direction"]])(
-            *map(lib.flush, map(lib.value, x, types)))),
+    Opcode("compare", 2, _compare_rule, *base.in_both(_compare),
            "elementwise", "i1; NaN is unequal to all, and neither less nor greater",
            (Attribute("direction", "word", tuple(COMPARE)),)),
     Opcode("select", 3, _select_rule, *base.in_both(lambda lib, result, x, a, types: lib.xp.where(*x)), "elementwise",

@@ -15,7 +15,7 @@ import numpy as np
 from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.resolved import Dim, Shaped, TensorType
 from archloom.oracle.taidl.operators import base, carriers, numbers
-from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, integer, integers, ints
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, flag, integer, integers, ints
 from archloom.oracle.taidl.operators.elementwise import largest, smallest
 from archloom.oracle.taidl.operators.reduction import kind_fault
 from archloom.oracle.taidl.types import element_type, limits
@@ -246,7 +246,7 @@ def _meeting(kind: str) -> Any:
 
 def _scatter(result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
     starts, updates, sizes = _pieces(x[0], numbers.value(x[1], types[1]), x[2], a)
-    meet, made, dtype = _meeting(a["kind"]), x[0].copy(), result.dtype
+    meet, made = meeting(numbers, a["kind"], result.dtype), x[0].copy()
     inside = np.ones(len(updates), bool)
     for start, n, extent in zip(starts, sizes, result.shape, strict=True):
         if start is not None:
@@ -254,10 +254,17 @@ def _scatter(result: TensorType, x: Sequence[Any], a: Values, types: Sequence[st
     for i in np.flatnonzero(inside):
         firsts = [0 if start is None else int(start[i]) for start in starts]
         box = tuple(slice(f, f + n) for f, n in zip(firsts, sizes, strict=True))
-        new = updates[i]
-        made[box] = new if a["kind"] == "update" else numbers.element(
-            meet(numbers.value(made[box], dtype), numbers.value(new, dtype)), dtype)
+        made[box] = meet(made[box], updates[i])
     return made
+
+
+def meeting(lib: Any, kind: str, dtype: str) -> Any:
+    """How an element meets what was there, as a function of two elements."""
+    if lib is carriers:
+        return _jax_meeting(kind, dtype)
+    meet = _meeting(kind)
+    return lambda old, new: new if kind == "update" else numbers.element(
+        meet(numbers.value(old, dtype), numbers.value(new, dtype)), dtype)
 
 
 def _jax_meeting(kind: str, dtype: str) -> Any:
@@ -303,23 +310,19 @@ def _scatter_lowering(result: TensorType, x: Sequence[Any], a: Values, types: Se
 
 
 def _sort_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
-    first, keys, which = operands[0], a["keys"], a["result"]
+    first, keys = operands[0], a["keys"]
     fault = base.axis_fault(a["dim"], len(first.shape))
     if fault:
         return fault
     for x in operands:
         if base.shapes_differ(x.shape, first.shape):
             return f"{{}} needs operands of one shape, found {' and '.join(map(str, operands))}"
-    for name, value, low in (("keys", keys, 1), ("result", which, 0)):
-        if isinstance(value, int) and not low <= value <= len(operands) - 1 + low:
-            return f"{name} must be in {low}..{len(operands) - 1 + low}, found {value}"
-    if isinstance(a["descending"], int) and a["descending"] not in (0, 1):
-        return f"descending must be 0 or 1, found {a['descending']}"
-    chosen = operands[which if isinstance(which, int) else 0]
-    return base.wrong(result, chosen.shape, chosen.dtype if isinstance(which, int) else result.dtype)
+    if isinstance(keys, int) and not 1 <= keys <= len(operands):
+        return f"keys must be in 1..{len(operands)}, found {keys}"
+    return base.flags_fault(a, "descending") or base.chosen(result, operands, a)
 
 
-def _rank(lib: Any, v: Any, descending: bool) -> Any:
+def ranks(lib: Any, v: Any, descending: bool) -> Any:
     """Numbers as integers of the same order: zeros are equal, NaN is above all."""
     if v.dtype.kind == "b":
         v = v.astype(np.uint8)
@@ -332,7 +335,7 @@ def _rank(lib: Any, v: Any, descending: bool) -> Any:
 
 
 def _sort(lib: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    keys = [_rank(lib, lib.flush(lib.value(v, t)), bool(a["descending"])) for v, t in zip(x[:a["keys"]], types)]
+    keys = [ranks(lib, lib.flush(lib.value(v, t)), bool(a["descending"])) for v, t in zip(x[:a["keys"]], types)]
     order = lib.xp.lexsort(keys[::-1], axis=a["dim"])
     return lib.xp.take_along_axis(x[a["result"]], order, a["dim"])
 
@@ -341,7 +344,7 @@ ROWS: list[Opcode] = [
     Opcode("dynamic_slice", None, _dynamic_slice_rule, _dynamic_slice,
            lambda result, x, a, types: lax.dynamic_slice(x[0], _box(jnp, x[0].shape, x[1:], a["size"]), a["size"]),
            "opaque", "a tensor, then a scalar index for each axis; moved back where it would leave the tensor",
-           (ints("size"),)),
+           (ints("size", None, "dynamic_slice_sizes", "slice_sizes"),)),
     Opcode("dynamic_update_slice", None, _update_rule, _dynamic_update, _dynamic_update_lowering, "opaque",
            "a tensor, an update, then a scalar index for each axis; moved back where it would leave the tensor",
            least=2),
@@ -357,5 +360,5 @@ ROWS: list[Opcode] = [
     Opcode("sort", None, _sort_rule, *base.in_both(_sort), "opaque",
            "operand number `result` (0) along `dim`, by the first `keys` (1) operands; stable; NaN is above all; "
            "`descending` is 0 or 1 (0)",
-           (integer("dim"), integer("keys", 1), integer("descending", 0), integer("result", 0))),
+           (integer("dim", None, "dimension"), integer("keys", 1), flag("descending", 0), integer("result", 0))),
 ]

@@ -12,7 +12,7 @@ from archloom.oracle.late_jax import lax
 from archloom.oracle.resolved import Dim, Shaped, TensorType
 from archloom.oracle.taidl.operators import base
 from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, in_both, integer, integers, ints
-from archloom.oracle.taidl.operators.conversion import converted
+from archloom.oracle.taidl.operators.conversion import bits_as, converted, width
 
 Values = Mapping[str, Any]
 
@@ -79,6 +79,34 @@ def _transpose_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -
 def _reverse_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     (x,) = operands
     return base.axes_fault(integers(a, "dim"), len(x.shape)) or base.wrong(result, x.shape, x.dtype)
+
+
+def _size_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    return base.axis_fault(a["dim"], len(operands[0].shape)) or base.wrong(result, (), "i32")
+
+
+def _bits_of(x: Shaped) -> int | None:
+    """How many bits a tensor has, where that is known."""
+    return math.prod(map(int, x.shape)) * width(x.dtype) if all(isinstance(d, int) for d in x.shape) else None
+
+
+def _bitcast_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
+    (x,) = operands
+    if base.is_kind(x.dtype, "complex") or base.is_kind(result.dtype, "complex"):
+        return "{} does not take complex types: real, imag and complex take and give their parts"
+    bits = _bits_of(x), _bits_of(result)
+    return f"is declared {result} but {{}} is given {x}: another number of bits" if None not in bits and (
+        bits[0] != bits[1]) else None
+
+
+def _bitcast(lib: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
+    """A list of elements, joined or split as ``bitcast_convert`` does, in the shape that is declared."""
+    flat, source, target = x[0].reshape(-1), width(types[0]), width(result.dtype)
+    count = flat.size * source // target
+    if source != target:
+        flat = flat.reshape(count, -1) if source < target else flat
+    kind = TensorType((flat.size, source // target) if source > target else (count,), result.dtype)
+    return bits_as(lib, kind, flat, types[0]).reshape(result.shape)
 
 
 # --- parts --------------------------------------------------------------------------------------------------------
@@ -152,20 +180,29 @@ ROWS: list[Opcode] = [
         "creation", "an integer expression or a float, wrapped or rounded to the type", value=True),
     Opcode("iota", 0,
            lambda result, x, a: _constant_rule(result, x, a) or base.axis_fault(a["dim"], len(result.shape)),
-           *in_both(_iota), "creation", "0, 1, 2, ... along an axis", (integer("dim"),)),
+           *in_both(_iota), "creation", "0, 1, 2, ... along an axis", (integer("dim", None, "iota_dimension"),)),
     Opcode("broadcast", 1, _broadcast_rule, *in_both(
-        lambda lib, result, x, a, types: lib.xp.broadcast_to(x[0], result.shape)), "layout", "a scalar"),
+        lambda lib, result, x, a, types: lib.xp.broadcast_to(x[0], result.shape)), "layout", "a scalar",
+        spelled=("broadcast_type",)),
     Opcode("broadcast_in_dim", 1, _broadcast_in_dim_rule, *in_both(
         lambda lib, result, x, a, types: lib.xp.broadcast_to(
             _aligned(x[0], a["dims"], len(result.shape)), result.shape)),
         "layout", "axis i of the operand is axis `dims`[i] of the result; an extent of 1 is repeated",
-        (ints("dims"),)),
+        (ints("dims", None, "dimensions", "broadcast_dimensions"),), spelled=("broadcast_dim",)),
     Opcode("reshape", 1, _reshape_rule, *in_both(lambda lib, result, x, a, types: x[0].reshape(result.shape)),
            "layout", "row-major"),
+    Opcode("copy", 1, lambda result, x, a: base.wrong(result, x[0].shape, x[0].dtype),
+           *in_both(lambda lib, result, x, a, types: x[0]), "layout", "the tensor itself",
+           spelled=("optimization_barrier", "opt_barrier")),
+    Opcode("bitcast", 1, _bitcast_rule, *in_both(_bitcast), "opaque",
+           "the same bits, row-major and lowest first, as another shape and type"),
+    Opcode("get_dimension_size", 1, _size_rule, *in_both(
+        lambda lib, result, x, a, types: lib.xp.full((), np.int32(x[0].shape[a["dim"]]))), "opaque",
+           "the extent of an axis, as i32", (integer("dim", None, "dimension"),)),
     Opcode("transpose", 1, _transpose_rule, *in_both(lambda lib, result, x, a, types: x[0].transpose(a["dim"])),
-           "layout", "axis i of the result is axis `dim`[i]", (ints("dim"),)),
+           "layout", "axis i of the result is axis `dim`[i]", (ints("dim", None, "dimensions", "permutation"),)),
     Opcode("reverse", 1, _reverse_rule, *in_both(lambda lib, result, x, a, types: lib.xp.flip(x[0], a["dim"])),
-           "layout", "along the axes named", (ints("dim"),)),
+           "layout", "along the axes named", (ints("dim", None, "dimensions"),)),
     Opcode("slice", 1, _slice_rule, _slice,
            lambda result, x, a, types: lax.slice(x[0], a["start"], a["limit"], a["stride"] or None),
            "layout", "as Python's; `stride` 1 by default", (ints("start"), ints("limit"), ints("stride", ()))),
@@ -174,5 +211,5 @@ ROWS: list[Opcode] = [
            (ints("low"), ints("high"), Attribute("value", "number", default=0), ints("interior", ()))),
     Opcode("concatenate", None, _concatenate_rule, *in_both(
         lambda lib, result, x, a, types: lib.xp.concatenate(x, axis=a["dim"])),
-        "layout", "along an axis", (integer("dim"),)),
+        "layout", "along an axis", (integer("dim", None, "dimension"),)),
 ]

@@ -64,6 +64,33 @@ def bits(x: Any, dtype: Any) -> Array:
     return np.ascontiguousarray(x).view(dtype).reshape(np.shape(x))
 
 
+def at(x: Array, index: int, axis: int) -> Array:
+    """The part of a tensor at one place of an axis, without that axis."""
+    return np.take(x, index, axis)
+
+
+def repeat(start: int, stop: int, step: Callable[[Any, Any], Any], state: Any) -> Any:
+    """The state after ``state = step(i, state)`` for each i from start to before stop."""
+    for i in range(start, stop):
+        state = step(i, state)
+    return state
+
+
+def scan(step: Callable[[Any, Any], tuple[Any, Any]], state: Any, inputs: Sequence[Any]) -> tuple[Any, Any]:
+    """The last state, and the outputs of each step one after the other, of ``state, outputs = step(state, slices)``."""
+    rows = []
+    for slices in zip(*inputs, strict=True):
+        state, outputs = step(state, slices)
+        rows.append(outputs)
+    return state, tuple(map(np.stack, zip(*rows, strict=True)))
+
+
+def pair(real: Any, imaginary: Any) -> Array:
+    """Complex numbers of their parts, which are of one type."""
+    real, imaginary = np.broadcast_arrays(real, imaginary)
+    return np.stack([real, imaginary], axis=-1).view(np.result_type(real, np.complex64))[..., 0]
+
+
 def padded(x: Array, fill: Any, low: Sequence[int], high: Sequence[int], steps: Sequence[int]) -> Array:
     """The tensor in steps along each axis, with so many fillers before and behind it; negative edges crop."""
     if any(step > 1 for step in steps):
@@ -126,6 +153,7 @@ def _at_the_edge(result: Array, edge: Array, operands: tuple[Any, ...], exact: C
 multiply = flushed(np.multiply, Fraction.__mul__)
 divide = flushed(np.divide, Fraction.__truediv__)
 add, subtract = flushed(np.add), flushed(np.subtract)
+sqrt = flushed(np.sqrt)
 
 
 # --- numbers of one type as numbers of another --------------------------------------------------------------------

@@ -94,5 +94,6 @@ def _rng(lib: Any, result: TensorType, x: Sequence[Any], a: Mapping[str, Any], t
 ROWS: list[Opcode] = [
     Opcode("rng", 1, _rule, *in_both(_rng), "opaque",
            "random bits, or f32 in 0 .. 1, from a seed of 2xu32 (Threefry-2x32 or Philox-4x32, the element's place "
-           "as the counter)", (Attribute("algorithm", "word", ("threefry", "philox"), default="threefry"),)),
+           "as the counter)", (Attribute("algorithm", "word", ("threefry", "philox"), default="threefry"),),
+           spelled=("rng_bit_generator",)),
 ]

@@ -79,7 +79,7 @@ def _combined(x: Array, kind: str, dtype: str) -> Array:
     return numbers.element(numbers.flush(v[..., 0]) if kind in ("max", "min") else v[..., 0], dtype)
 
 
-def _last(x: Any, dims: Sequence[int]) -> Any:
+def last(x: Any, dims: Sequence[int]) -> Any:
     """The tensor (NumPy's or JAX's) with these axes as one, the last."""
     dims = sorted(dims)
     rest = [i for i in range(x.ndim) if i not in dims]
@@ -143,9 +143,13 @@ def _window_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> s
     return base.wrong(result, shape, x.dtype)
 
 
+def combined(lib: Any, x: Any, kind: str, dtype: str) -> Any:
+    """The last axis combined, by the library of NumPy or of JAX."""
+    return (_combined if lib is numbers else jax_combined)(x, kind, dtype)
+
+
 def _reduce(lib: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    combined = _combined if lib is numbers else jax_combined
-    return combined(_last(x[0], a["dim"]), a["kind"], result.dtype)
+    return combined(lib, last(x[0], a["dim"]), a["kind"], result.dtype)
 
 
 def _reduce_window(lib: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
@@ -156,14 +160,13 @@ def _reduce_window(lib: Any, result: TensorType, x: Sequence[Any], a: Values, ty
     dilation, shape, stride = lists["window_dilation"], result.shape, a["stride"]
     places = [windows(padded, [p * d for p, d in zip(place, dilation, strict=True)], shape, stride)
               for place in np.ndindex(*a["size"])]
-    combined = _combined if lib is numbers else jax_combined
-    return combined(lib.xp.stack(places, axis=-1), a["kind"], result.dtype)
+    return combined(lib, lib.xp.stack(places, axis=-1), a["kind"], result.dtype)
 
 
 ROWS: list[Opcode] = [
     Opcode("reduce", 1, _reduce_rule, *in_both(_reduce),
            "reduction", "over the axes `dim`; sums and products of floats in row-major order, each step rounded",
-           (ints("dim"), Attribute("kind", "word", KINDS))),
+           (ints("dim", None, "dimensions"), Attribute("kind", "word", KINDS))),
     Opcode("reduce_window", 1, _window_rule, *in_both(_reduce_window), "reduction",
            "as `reduce` over each window; what pads changes nothing (0 of add, -inf of max, ...)",
            (Attribute("kind", "word", KINDS), ints("size"), ints("stride"), ints("low", ()), ints("high", ()),

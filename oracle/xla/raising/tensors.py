@@ -14,6 +14,7 @@ from typing import cast
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Op, Read, TensorType, Write
+from archloom.oracle.taidl.operators.blocked import has_components
 from archloom.oracle.taidl.operators.conversion import width as bit_width
 from archloom.oracle.windows import linear
 from archloom.oracle.xla.lowering.ops import ELEMENTWISE
@@ -342,6 +343,8 @@ def _join(m: Move, part: int, bits: int) -> Expr:
 
 
 def _dot_general(m: Move) -> Expr:
+    if has_components(dict(m.op.attributes)):
+        raise NoNotation("dot_general of components has no index notation")
     (lhs_batch, lhs_sum), (rhs_batch, rhs_sum) = (
         (m.ints(f"{side}_batch"), m.ints(f"{side}_contracting")) for side in ("lhs", "rhs"))
     (_, lhs), (_, rhs) = m.operands

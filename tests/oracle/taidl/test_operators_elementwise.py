@@ -79,6 +79,8 @@ def test_small_integers_wrap_as_python_counts(dtype: str) -> None:
     for name, g in (("popcnt", lambda v: v.bit_count()), ("count_leading_zeros", lambda v: bits - v.bit_length())):
         found = Case(name, kind, (kind,)).kernel(given[:1]).astype(np.int64)
         assert found.tolist() == [(g(a % (1 << bits)) - low) % (1 << bits) + low for a, _ in pairs], name
+    high = Case("mulhi", kind, (kind, kind)).kernel(given).astype(np.int64)
+    assert high.tolist() == [x * y >> bits for x, y in pairs]
     for name, h in (("shift_left", lambda v, n: v << n), ("shift_right_arithmetic", lambda v, n: v >> n),
                     ("shift_right_logical", lambda v, n: v % (1 << bits) >> n)):
         found = Case(name, kind, (kind, kind)).kernel(given).astype(np.int64)
@@ -149,8 +151,16 @@ def test_a_product_rounded_up_to_the_smallest_normal_is_flushed_as_the_hardware_
 ELEMENTARY: dict[str, Callable[..., Any]] = {
     "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "tanh": np.tanh, "sine": np.sin,
     "cosine": np.cos, "cbrt": np.cbrt, "rsqrt": lambda x: 1 / np.sqrt(x), "logistic": lambda x: 1 / (1 + np.exp(-x)),
-    "power": np.power, "atan2": np.arctan2,
+    "power": np.power, "atan2": np.arctan2, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
+    "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    "erf": np.vectorize(math.erf, otypes=[np.float64]),
 }
+
+WORST = 0.51
+"""Units in the last place of f32: half of one for the rounding, and what f64 leaves of the rest. Each function is at
+most 100 f64 operations, each off by 2^-53 of its result, of which cancellation and powers lose at most 8 bits: below
+100 * 2^8 * 2^-53, that is 2^-38 of the result, or 2^-14 units of f32. The error function of its continued fraction is
+off by 1e-11, which is 2^-12 units around 1."""
 
 
 @pytest.mark.parametrize("name", ELEMENTARY)
@@ -167,7 +177,9 @@ def test_elementary_functions_are_nearly_always_correctly_rounded(name: str) -> 
     np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
     usual = np.isfinite(expected)
     np.testing.assert_array_equal(found[~usual], expected[~usual])
-    np.testing.assert_array_max_ulp(found[usual], expected[usual], 1)
+    unit = np.spacing(np.maximum(np.abs(expected[usual]), np.float32(2.0**-126)).astype(np.float32))
+    off = np.abs(found[usual].astype(np.float64) - exact[usual]) / unit
+    assert (off[expected[usual] != 0] <= WORST).all()
     assert (found[usual] != expected[usual]).mean() < 1e-3
 
 

@@ -209,3 +209,16 @@ def test_unknown_isas() -> None:
         taidl.load("gemini")
     with pytest.raises(TaidlError, match=r"there is no file /nowhere/x\.taidl"):
         taidl.load("/nowhere/x.taidl")
+
+
+@pytest.mark.parametrize(("alias", "message"), [
+    ("f(b) = j", r"unknown instruction 'j'"),
+    ("f(b, c) = i", r"alias f\(b, c\) must have 1 different attributes, one for each of i\(a\)"),
+    ("k(b) = i", r"'k' already stands for k"),
+    ("i(a) = i", r"alias i\(a\) has the name and the attributes of another way to write i"),
+    ("f(b) = i; alias f(b) = i", r"alias f\(b\) has the name and the attributes of another way to write i"),
+    ("f(b) = i; alias f(c) = k", r"'f' already stands for i"),
+])
+def test_aliases_tell_instructions_apart(alias: str, message: str) -> None:
+    with pytest.raises(TaidlError, match=message):
+        whole(f"isa t; r = 0; [i](a) {{ r = a; }} [k](a) {{ r = a; }} alias {alias};")

@@ -13,6 +13,7 @@ from archloom.oracle.interpreter import run_state
 from archloom.oracle.stream import HbmTensor, Instr, Stream
 from archloom.oracle.taidl.operators import OPCODES
 from archloom.oracle.taidl.operators.base import Attribute
+from archloom.oracle.taidl.operators.refused import REFUSED
 from archloom.oracle.taidl.parser import parse
 from archloom.oracle.taidl.types import TYPES
 
@@ -37,17 +38,38 @@ def test_the_builder_prints_what_the_page_shows(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == shown
 
 
+def named(name: str, spelled: tuple[str, ...]) -> str:
+    """A name with its other names."""
+    return " or ".join(f"`{n}`" for n in (name, *spelled))
+
+
 def shown(a: Attribute) -> str:
     """An attribute with its default in parentheses."""
     default = "" if a.default is None else " (none)" if a.default == () else f" ({a.default})"
-    return f"`{a.name}`{default}" + (f": {', '.join(a.words)}" if a.words else "")
+    return f"{named(a.name, a.spelled)}{default}" + (f": {', '.join(a.words)}" if a.words else "")
 
 
-def test_the_table_of_operators_is_that_of_the_code() -> None:
+def operators() -> str:
+    """The table of operators, as the page has it."""
     lines = ["| operator | operands | attributes | meaning |", "|---|---|---|---|"]
-    lines += [f"| `{op.name}` | {op.arity} | {', '.join(map(shown, op.attributes))} | {op.doc} |"
+    lines += [f"| {named(op.name, op.spelled)} | {op.arity} | {', '.join(map(shown, op.attributes))} | {op.doc} |"
               for op in OPCODES.values()]
-    assert "\n".join(lines) in TEXT
+    return "\n".join(lines)
+
+
+def refusals() -> str:
+    """The table of operators that are not there."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in REFUSED.items():
+        by_reason.setdefault(reason, []).append(name)
+    lines = ["| operators of XLA that are not there | because |", "|---|---|"]
+    lines += [f"| {', '.join(f'`{n}`' for n in names)} | {reason} |" for reason, names in by_reason.items()]
+    return "\n".join(lines)
+
+
+def test_the_tables_of_operators_are_those_of_the_code() -> None:
+    assert operators() in TEXT
+    assert refusals() in TEXT
 
 
 def test_every_operator_says_what_it_does() -> None:

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from archloom.oracle import taidl
-from archloom.oracle.errors import StreamError, TaidlError
+from archloom.oracle.errors import InputError, StreamError, TaidlError
 from archloom.oracle.kernel import Kernel, KernelIsa, isa
 from archloom.oracle.taidl.parser import parse
 from archloom.oracle.taidl.printer import print_isa
@@ -216,6 +216,51 @@ def test_figure_13_rounds_to_the_printed_value() -> None:
     found = both(rounded, x)
     assert float(found) == 0.40625
     assert f"{int(found.view(np.uint16)):016b}" == "0" + "01101" + "1010000000"
+
+
+PLACES = [(0, (16, 64), np.int8), (1024, (16, 64), np.int8), (2048, (16, 16), np.int32)]
+PAPER = [{"start": start, "shape": (*shape, dtype)} for start, shape, dtype in PLACES]
+ARTIFACT = [{"addr": start, "shape": shape, "dtype": dtype} for start, shape, dtype in PLACES]
+
+
+def of_the_paper(api: Any) -> None:
+    api.tilezero(dst=0)
+    api.tileload(dst=4, base=0, stride=64)
+    api.tileload(dst=6, base=1024, stride=64)
+    api.tdpbusd(dst=0, src0=4, src1=6)
+    api.tilestored(src=0, base=2048, stride=64)
+
+
+def of_the_artifact(api: Any) -> None:
+    api.tilezero(0)
+    api.tileloadd(dst=4, addr=0, stride=64)
+    api.tileloadd(dst=6, addr=1024, stride=64)
+    api.tdpbusd(0, 4, 6)
+    api.tilestored(src=0, addr=2048, stride=64)
+
+
+@pytest.mark.parametrize(("calls", "properties"), [
+    (of_the_paper, {"size": 3072, "arg": PAPER[:2], "res": PAPER[2:]}),
+    (of_the_artifact, {"hbm": 3072, "input": ARTIFACT[:2], "output": ARTIFACT[2:]}),
+])
+def test_figure_15_runs_on_the_shipped_amx(calls: Callable[[Any], None], properties: dict[str, Any]) -> None:
+    amx = isa("amx")
+
+    @amx.kernel(**properties)
+    def matmul_amx() -> None:
+        calls(amx.api)
+
+    a, b = int8(16, 64), int8(16, 64)[::-1].copy()
+    quads = b.reshape(16, 16, 4).transpose(0, 2, 1).reshape(64, 16).astype(np.int32)
+    np.testing.assert_array_equal(both(matmul_amx, a, b), a.view(np.uint8).astype(np.int32) @ quads)
+
+
+def test_a_property_of_a_kernel_has_one_name() -> None:
+    amx = isa("amx")
+    with pytest.raises(InputError, match="a kernel's 'size' is given twice, also as 'hbm'"):
+        amx.kernel(size=64, hbm=64)
+    with pytest.raises(InputError, match="a kernel has no property 'inputs'.*'input'"):
+        amx.kernel(inputs=[])
 
 
 # --- slices -------------------------------------------------------------------------------------------------------

@@ -80,5 +80,5 @@ def test_the_page_names_every_rule_word() -> None:
     """The words and signs of the grammar all appear in docs/taidl.md."""
     page = (ROOT / "docs" / "taidl.md").read_text()
     words = set(re.findall(r'"([a-zA-Z]{2,})"', lark_parser.GRAMMAR.read_text()))
-    assert words == {"isa", "in", "param", "const", "def", "let", "assert", "IF", "ELSE", "REPEAT"}
+    assert words == {"isa", "in", "param", "const", "def", "alias", "let", "assert", "IF", "ELSE", "REPEAT"}
     assert all(f'"{word}"' in page for word in words)

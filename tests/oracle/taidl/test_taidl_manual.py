@@ -133,3 +133,8 @@ def test_the_manual_of_a_figure_without_a_header() -> None:
     assert m.name == "figure_10" and m.introduction[0].startswith("Figure 10")
     assert m.registers[0].description == ""
     assert m.instructions[0].registers_written == ("dataflow_flag",)
+
+
+def test_other_ways_to_call_an_instruction_are_named() -> None:
+    text = FORMS["markdown"](manual(taidl.load("amx")))
+    assert "In kernels also `tileload(dst, base, stride)`, `tileloadd(dst, addr, stride)`." in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.parser import parse
 from archloom.oracle.taidl.printer import print_expr, print_isa
 from tests.support.examples import examples
+from tests.support.oracle import lark_parser
 from tests.support.oracle.taidl_trees import TPU, expressions, printed, statements
 
 
@@ -151,6 +153,48 @@ def test_printed_statements_parse_to_the_same_tree(tree: tuple[ast.Statement, ..
 def test_printed_descriptions_parse_to_the_same_tree(text: str) -> None:
     tree = parse(text)
     assert parse(print_isa(tree)) == tree
+
+
+CANONICAL = """isa t;
+[tiles] (8) (16x64 x i8);
+push = 0;
+[go](dst, rows) {
+    assert(push < 4);
+    %a:{rows * 16}x64xi8 <- $hbm[dst + {rows * 16 : 64, 64 : 1}];
+    %b:64x{rows * 16}xi8 = transpose(%a, dim={1, 0});
+    %c:{rows * 16}x{rows * 16}xi32 = dot_general(%a, %b, lhs_batch={}, rhs_batch={}, lhs_contracting={1},
+        rhs_contracting={0});
+    %d:{rows * 16}x{rows * 16}xf32 = convert(%c);
+    %e:{rows * 16}x{rows * 16}xf32 = exp(%d);
+    %f:{rows * 16}x{rows * 16}xi1 = is_finite(%e);
+    REPEAT (m, 4) { push = (push + m) % 4; }
+}
+alias run(to, n) = go;
+"""
+
+SPELLED = """isa t;
+[tiles] (8) (16x64 x s8);
+push = 0;
+[go](dst, rows) {
+    assert(@s.push < 4);
+    %a:`@a.rows * 16`x64xs8 <- hbm[`@a.dst` + {`@a.rows` * 16 : 64, 64 : 1}];
+    %b:64x`rows * 16`xs8 = transpose(%a), dimensions={1, 0};
+    %c:`@a.rows * 16`x`@a.rows * 16`xs32 = dot(%a, %b), lhs_batch_dims={}, rhs_batch_dims={}, lhs_contracting_dims={1},
+        rhs_contracting_dims={0};
+    %d:`@a.rows * 16`x`@a.rows * 16`xf32 = convert(%c);
+    %e:`@a.rows * 16`x`@a.rows * 16`xf32 = exponential(%d);
+    %f:`@a.rows * 16`x`@a.rows * 16`xpred = is_finite(%e);
+    REPEAT (m, 4) { @s.push = (@s.push + @l.m) % 4; }
+}
+alias run(to, n) = go;
+"""
+"""The same, as XLA and the artifact of the paper write it."""
+
+
+@pytest.mark.parametrize("read", [parse, lark_parser.parse])
+def test_spellings_of_xla_and_of_the_artifact_mean_the_same(read: Callable[[str], ast.IsaDef]) -> None:
+    tree = read(SPELLED)
+    assert tree == read(CANONICAL) == parse(print_isa(tree))
 
 
 def test_positions_take_no_part_in_equality() -> None:

@@ -12,9 +12,11 @@ from lark.exceptions import UnexpectedInput
 from archloom.oracle.errors import TaidlError
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.expressions import FUNCTIONS
+from archloom.oracle.taidl.operators import attribute_named, named
+from archloom.oracle.taidl.types import SPELLED
 
 GRAMMAR = Path(__file__).parents[3] / "src/archloom/oracle/taidl/grammar.lark"
-KINDS = (ast.Parameter, ast.Constant, ast.BufferDecl, ast.RegisterDecl, ast.Definition, ast.InstructionDecl)
+KINDS = (ast.Parameter, ast.Constant, ast.BufferDecl, ast.RegisterDecl, ast.Definition, ast.InstructionDecl, ast.Alias)
 
 
 @cache
@@ -61,6 +63,10 @@ class _Declarations:
 
     def definition(self, _: Any, name: Any, names: Any, body: Any) -> ast.Definition:
         return ast.Definition(str(name), tuple(map(str, names.children)), _block(body.children))
+
+    def alias(self, _: Any, name: Any, *names: Any) -> ast.Alias:
+        *attributes, target = map(str, names)
+        return ast.Alias(str(name), tuple(attributes), target)
 
     def instruction(self, name: Any, attributes: Any, body: Any) -> ast.InstructionDecl:
         return self.bare_instruction(name, attributes, *body.children)
@@ -109,7 +115,9 @@ def _operation(dst: Any, kind: Any, opcode: Any, *arguments: Any) -> ast.Op:
             attributes.append((str(a.children[0]), ast.Group(tuple(map(_expr, a.children[1:])))))
         else:
             operands.append(_operand(a))
-    return ast.Op(_tensor(dst), _type(kind), str(opcode), tuple(operands), tuple(attributes))
+    name = named(str(opcode))
+    return ast.Op(_tensor(dst), _type(kind), name, tuple(operands),
+                  tuple((attribute_named(name, k), v) for k, v in attributes))
 
 
 def _operand(tree: Any) -> ast.Tensor | ast.Expr:
@@ -118,7 +126,7 @@ def _operand(tree: Any) -> ast.Tensor | ast.Expr:
 
 def _type(tree: Any) -> ast.Type:
     *dims, dtype = tree.children
-    return ast.Type(tuple(map(_expr, dims)), str(dtype))
+    return ast.Type(tuple(map(_expr, dims)), SPELLED.get(str(dtype), str(dtype)))
 
 
 def _slice(tree: Any) -> ast.Slice:

@@ -10,7 +10,9 @@ import numpy as np
 
 from archloom.oracle.resolved import Shaped, TensorType
 from archloom.oracle.taidl.operators import OPCODES, fault
-from archloom.oracle.taidl.operators.carriers import carried, elements
+from archloom.oracle.taidl.operators.carriers import carried, elements, is_wide
+from archloom.oracle.taidl.operators.complexes import WHOLE
+from archloom.oracle.taidl.operators.numbers import pair
 from archloom.oracle.taidl.types import TYPES, as_codes, element_type, numpy_dtype
 
 QUANTIZED = "!quant.uniform<i8:f32, 0.25:-3>"
@@ -20,6 +22,8 @@ EVERY = (*TYPES, QUANTIZED)
 def tensor(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
     """Elements of every kind: all bit patterns alike, and among floats also plain numbers and the special ones."""
     rng, kind, target = np.random.default_rng(seed), element_type(dtype), numpy_dtype(dtype)
+    if kind.part:
+        return pair(*(tensor(shape, kind.part, 2 * seed + i) for i in range(2)))
     if kind.bits <= 8:
         return as_codes(rng.integers(0, 1 << kind.bits, shape).astype(np.uint8), target)
     bits = np.frombuffer(rng.bytes(int(np.prod(shape)) * target.itemsize), target).reshape(shape).copy()
@@ -37,6 +41,8 @@ def tensor(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
 def equal(a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
     """Where two tensors are the same bit for bit; a NaN is a NaN."""
     assert a.shape == b.shape and a.dtype == b.dtype == numpy_dtype(dtype), (a.dtype, b.dtype, dtype)
+    if part := element_type(dtype).part:
+        return equal(a.real, b.real, part) & equal(a.imag, b.imag, part)
     same = codes(a) == codes(b)
     if element_type(dtype).kind in ("float", "scale"):
         with np.errstate(all="ignore"):
@@ -94,7 +100,7 @@ def compiled(cases: Sequence[Case], operands: Sequence[Sequence[np.ndarray]]) ->
 
     held = [[carried(x, t.dtype) for x, t in zip(xs, c.operands, strict=True)]
             for c, xs in zip(cases, operands, strict=True)]
-    wide = any(element_type(t.dtype).bits == 64 for c in cases for t in (c.result, *c.operands))
+    wide = any(is_wide(t.dtype) for c in cases for t in (c.result, *c.operands))
 
     def program(arrays: Any) -> Any:
         return [c.lowered(xs) for c, xs in zip(cases, arrays, strict=True)]
@@ -118,6 +124,13 @@ def elementwise(dtype: str, shape: tuple[int, ...] = (513,)) -> list[Case]:
             choices = [Case(name, x, (truth, x, x))]
         elif name == "is_finite":
             choices = [Case(name, truth, (x,))]
+        elif name == "complex":
+            choices = [Case(name, Shaped(shape, WHOLE.get(dtype, dtype)), (x, x))]
+        elif name == "stochastic_convert":
+            choices = [Case(name, Shaped(shape, t), (x, Shaped(shape, f"u{element_type(dtype).bits}")))
+                       for t in ("i4", "i8", "i32")]
+        elif name in ("real", "imag", "abs"):
+            choices = [Case(name, Shaped(shape, element_type(dtype).part or dtype), (x,))]
         elif name == "convert":
             choices = [Case(name, Shaped(shape, t), (x,)) for t in TYPES]
         elif name == "reduce_precision":

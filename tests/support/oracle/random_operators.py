@@ -24,7 +24,7 @@ FUNCTION = "random_isas_twist"
 """The name of the registered function that custom_call applies."""
 
 _SPECIAL = frozenset({"compare", "select", "clamp", "convert", "reduce_precision", "is_finite", "fma",
-                      "uniform_quantize", "uniform_dequantize"})
+                      "uniform_quantize", "uniform_dequantize", "stochastic_convert", "complex", "real", "imag"})
 
 
 @cache
@@ -55,6 +55,8 @@ def leaf(b: Scope, kind: Shaped) -> str:
     kind_of = element_type(kind.dtype)
     if kind_of.kind == "quant":
         return b.op(kind, "bitcast_convert", leaf(b, Shaped(kind.shape, kind_of.storage)))
+    if kind_of.part:
+        return b.op(kind, "complex", *(leaf(b, Shaped(kind.shape, kind_of.part)) for _ in range(2)))
     others = [s.dtype for s in b.isa.buffers if s.dtype != kind.dtype and element_type(s.dtype).kind != "quant"]
     if b.storage and others and b.chance(0.5):
         found = read(b, Shaped(kind.shape, r.choice(others)))
@@ -84,7 +86,7 @@ def make(b: Scope, kind: Shaped, depth: int) -> str:
     if depth <= 0 or b.budget <= 0 or (b.chance(0.08) and b.known(kind)):
         return leaf(b, kind)
     for _ in range(6):
-        (producer,) = b.r.choices(_PRODUCERS, _WEIGHTS)
+        (producer,) = b.r.choices(list(TABLE), list(TABLE.values()))
         # a producer that gives up has asked for nothing
         made = producer(b, kind, depth - 1)
         if made is not None:
@@ -108,7 +110,8 @@ def _elementwise(b: Scope, kind: Shaped, depth: int) -> str | None:
 
 
 _SLOW = frozenset({"power", "atan2", "rsqrt", "cbrt", "exp", "expm1", "log", "log1p", "logistic", "tanh", "sine",
-                   "cosine", "remainder"})
+                   "cosine", "remainder", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
+                   "erf"})
 """Operators that XLA takes long to compile: they are drawn less often."""
 
 
@@ -128,7 +131,7 @@ def _select(b: Scope, kind: Shaped, depth: int) -> str | None:
 
 
 def _clamp(b: Scope, kind: Shaped, depth: int) -> str | None:
-    if element_type(kind.dtype).kind in ("bool", "quant", "scale"):
+    if element_type(kind.dtype).kind in ("bool", "quant", "scale", "complex"):
         return None
     low, high = (make(b, Shaped(b.r.choice([(), kind.shape]), kind.dtype), depth - 1) for _ in range(2))
     return b.op(kind, "clamp", low, make(b, kind, depth), high)
@@ -163,6 +166,8 @@ def _bits(dtype: str) -> int:
 
 
 def _bitcast(b: Scope, kind: Shaped, depth: int) -> str | None:
+    if element_type(kind.dtype).part:
+        return None
     target, source = _bits(kind.dtype), b.isa.dtype(b.r, "int", "uint", "float", "bool", "quant", "scale")
     bits = _bits(source)
     shape: tuple[Dim, ...] = kind.shape
@@ -280,14 +285,14 @@ def _concatenate(b: Scope, kind: Shaped, depth: int) -> str | None:
 # --- many to one --------------------------------------------------------------------------------------------------
 
 
-def _kinds(dtype: str) -> tuple[str, ...]:
+def kinds_of(dtype: str) -> tuple[str, ...]:
     of = element_type(dtype).kind
     return {"int": ("add", "max", "min", "multiply", "and", "or", "xor"), "bool": ("and", "or", "xor"),
             "float": ("add", "add", "max", "min", "multiply")}.get("int" if of == "uint" else of, ())
 
 
 def _reduce(b: Scope, kind: Shaped, depth: int) -> str | None:
-    kinds = _kinds(kind.dtype)
+    kinds = kinds_of(kind.dtype)
     extents = [b.r.randint(1, 4) for _ in range(b.r.choice([0, 1, 1, 1, 2]))]
     if not kinds or b.size(kind.shape) * math.prod(extents) > MOST_ELEMENTS or len(kind.shape) > 3:
         return None
@@ -301,7 +306,7 @@ def _reduce(b: Scope, kind: Shaped, depth: int) -> str | None:
 
 
 def _reduce_window(b: Scope, kind: Shaped, depth: int) -> str | None:
-    kinds = _kinds(kind.dtype)
+    kinds = kinds_of(kind.dtype)
     if not kinds or not kind.shape or not fixed(kind.shape) or len(kind.shape) > 2 or b.chance(0.5):
         return None
     lists: dict[str, list[int]] = {k: [] for k in ("size", "stride", "low", "high", "base_dilation", "window_dilation")}
@@ -362,6 +367,10 @@ def _dot(b: Scope, kind: Shaped, depth: int) -> str | None:
     more: dict[str, object] = dict(names)
     if kind.dtype == "f32" and b.chance(0.15):
         more |= {"rounding": "fused", "subnormals": b.r.choice(["keep", "flush"])}
+    elif kind.dtype == "f32" and b.chance(0.15):
+        kinds = {f"{side}_precision_type": b.r.choice(["bf16", "tf32", "f16"]) for side in ("lhs", "rhs")}
+        count, made = b.r.choice([(1, 1), (2, 3), (2, 4), (3, 6), (3, 9)])
+        more |= {**kinds, "lhs_component_count": count, "rhs_component_count": count, "num_primitive_operations": made}
     x, y = (make(b, Shaped(s, t), depth - i) for i, (s, t) in enumerate(zip(shapes, types, strict=True)))
     return b.op(kind, "dot_general", x, y, **more)
 
@@ -491,7 +500,7 @@ def _scatter(b: Scope, kind: Shaped, depth: int) -> str | None:
         axis, indices = len(batch), list(batch)
     if math.prod(updates) > MOST_ELEMENTS:
         return None
-    how = r.choice(["update", "update", *_kinds(kind.dtype)])
+    how = r.choice(["update", "update", *kinds_of(kind.dtype)])
     more = {"kind": how} if how != "update" or b.chance(0.5) else {}
     x = make(b, kind, depth)
     at = _indices(b, depth - 1, tuple(indices), max(map(int, kind.shape)))
@@ -500,7 +509,7 @@ def _scatter(b: Scope, kind: Shaped, depth: int) -> str | None:
 
 
 def _sort(b: Scope, kind: Shaped, depth: int) -> str | None:
-    if not kind.shape or element_type(kind.dtype).kind in ("quant", "scale"):
+    if not kind.shape or element_type(kind.dtype).kind in ("quant", "scale", "complex"):
         return None
     count = b.r.choice([1, 1, 2, 3])
     which = b.r.randrange(count)
@@ -520,7 +529,7 @@ def _rng(b: Scope, kind: Shaped, depth: int) -> str | None:
     return b.op(kind, "rng", make(b, Shaped((2,), "u32"), depth), **more)
 
 
-def _function(b: Scope, inputs: list[Shaped], result: list[Shaped], depth: int) -> str:
+def function(b: Scope, inputs: list[Shaped], result: list[Shaped], depth: int) -> str:
     """The name of a new ``def`` from tensors to tensors."""
     inner = Scope(b.r, b.isa, budget=min(b.budget, 3), storage=False, prefix="u")
     given = [inner.define(f"x{i}", kind) for i, kind in enumerate(inputs)]
@@ -543,9 +552,9 @@ def _call(b: Scope, kind: Shaped, depth: int) -> str | None:
     which = b.r.randrange(len(results))
     more = {"result": which} if which or b.chance(0.3) else {}
     if b.chance(0.5):
-        name = _function(b, inputs, results, 2)
+        name = function(b, inputs, results, 2)
         return b.op(kind, "call", *operands, function=name, **more)
-    then, other = (_function(b, inputs, results, 2) for _ in range(2))
+    then, other = (function(b, inputs, results, 2) for _ in range(2))
     flag = make(b, Shaped((), "i1"), depth)
     return b.op(kind, "conditional", flag, *operands, then=then, else_=other, **more)
 
@@ -554,7 +563,7 @@ def _while(b: Scope, kind: Shaped, depth: int) -> str | None:
     if not fixed(kind.shape):
         return None
     counter = Shaped((), b.r.choice(["i32", "u8", "i16"]))
-    name = _function(b, [kind, counter], [kind], 2)
+    name = function(b, [kind, counter], [kind], 2)
     times = b.r.randint(0, 3)
 
     def body(me: str) -> str:
@@ -571,15 +580,15 @@ def _while(b: Scope, kind: Shaped, depth: int) -> str | None:
 
 
 def _custom(b: Scope, kind: Shaped, depth: int) -> str | None:
-    if not kind.shape or element_type(kind.dtype).bits < 8 or element_type(kind.dtype).kind == "quant":
+    if not kind.shape or element_type(kind.dtype).bits < 8 or element_type(kind.dtype).kind in ("quant", "complex"):
         return None
     return b.op(kind, "custom_call", make(b, kind, depth), function=FUNCTION) if b.chance(0.3) else None
 
 
-_TABLE: dict[Producer, float] = {
+TABLE: dict[Producer, float] = {
     _elementwise: 16, _compare: 6, _select: 3, _clamp: 2, _fma: 1, _convert: 6, _reduce_precision: 1, _bitcast: 4,
     _broadcast: 3, _reshape: 3, _transpose: 3, _reverse: 1.5, _slice: 2, _pad: 2, _concatenate: 2.5, _reduce: 5,
     _reduce_window: 1.5, _dot: 7, _convolution: 1.5, _dynamic_slice: 0.8, _dynamic_update: 0.8, _gather: 1,
     _scatter: 0.8, _sort: 0.8, _rng: 0.3, _call: 0.6, _while: 0.4, _custom: 0.4,
 }
-_PRODUCERS, _WEIGHTS = list(_TABLE), list(_TABLE.values())
+"""The producers and how often they are tried; :mod:`.random_larger` adds to them."""
