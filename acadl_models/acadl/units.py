@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias, Union
 
-from archloom.acadl_models.acadl.base import ACADLObject, count, figure, latency
+from archloom.acadl_models.acadl.base import ACADLObject, count, figure, flag, latency
 from archloom.acadl_models.acadl.latency import Expression, Latency, parse
 
 UnitLatency: TypeAlias = Union[Latency, Mapping[str, Latency]]
@@ -119,7 +119,16 @@ def _of(value: UnitLatency, mnemonic: str) -> Latency:
 
 @dataclass(frozen=True, eq=False)
 class MemoryAccessUnit(FunctionalUnit):
-    """A functional unit that also reads and writes data storages."""
+    """A functional unit that also reads and writes data storages.
+
+    *Added*: what a unit that ``resets`` writes is set by lines to the storages themselves. It is ordered as all writes
+    are, but asks no port for anything: it moves no words, and costs neither time nor energy beside the unit's own.
+    """
+
+    resets: bool = field(default=False, kw_only=True)
+
+    def faults(self) -> list[str]:
+        return super().faults() + flag(self, "resets")
 
 
 @dataclass(frozen=True, eq=False)

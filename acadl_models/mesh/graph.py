@@ -143,7 +143,8 @@ def assembled(
         semaphores = Semaphores(chip.cores, of_core.semaphores, 4 * chip.cores + 16) if of_core.semaphores else None
         cores = [core for row in network(fetch, memory, semaphores) for core in row]
         host = QueuedUnit(
-            "dispatcher", fetch, {"launch"}, depth=1, latency=chip.launch_cycles, interval=None, in_flight=1)
+            "dispatcher", fetch, {"launch"}, depth=1, latency=chip.launch_cycles, interval=None, in_flight=1,
+            resets=True)
         for core in cores:
             connect(host.unit, writes=[core.l1, core.acc])
         parameters = {"cores": chip.cores, "tiles": of_core.tiles, "sums": of_core.sums, "stats": of_core.stats}

@@ -30,6 +30,11 @@ def places(
     if isinstance(place, acadl.RegisterFile):
         return _registers(graph, buffer, place, touched or banks, len(banks) > 1)
     ordered = touched or banks
+    resetting = {_resets(graph, unit) for unit in units} if not is_read else {False}
+    if len(resetting) > 1:
+        return f"buffer {buffer.name!r}, which only some of {', '.join(units)} reset: where several may, all must"
+    if resetting == {True}:
+        return Place(buffer.name, True, (), place.data_width)
     served = _served(graph, buffer, is_read, units, ordered)
     if isinstance(served, str):
         return served
@@ -49,6 +54,11 @@ def places(
         if isinstance(s, acadl.DRAM) and s.is_interleaved else None for s in served
     )
     return Place(buffer.name, True, found, served[0].data_width, ports, paths, bases, channels)
+
+
+def _resets(graph: acadl.ArchitectureGraph, name: str) -> bool:
+    unit = graph[name]
+    return isinstance(unit, acadl.MemoryAccessUnit) and unit.resets
 
 
 def _held(memory: acadl.DRAM, bank: acadl.Bank, base: int) -> bool:

@@ -52,7 +52,8 @@ class Request:
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where the accesses of some units to ``buffer`` go; register files have no ``banks``: they take no requests.
+    """Where the accesses of some units to ``buffer`` go; register files and resets have no ``banks``: they take no
+    requests.
 
     ``banks`` name the storages that serve the requests, with the words of the buffer that each serves: the memories in
     which the buffer lies, or the caches before them over which the units reach them. ``paths`` has, for each bank, the

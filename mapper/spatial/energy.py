@@ -44,7 +44,7 @@ from archloom.oracle.errors import MappingError
 
 def joules(gemm: TileGemm, machine: Machine, rates: Rates, found: Space) -> Joules:
     """Estimated joules of every candidate for a single product."""
-    return rates.launched(machine) + product_joules(gemm, machine, rates, found, NOTHING, 1.0)
+    return product_joules(gemm, machine, rates, found, NOTHING, 1.0)
 
 
 def parted_joules(work: Contraction, rates: Rates, found: PartedSpace) -> Joules:
@@ -54,7 +54,7 @@ def parted_joules(work: Contraction, rates: Rates, found: PartedSpace) -> Joules
         c, machine = candidates.columns, part_of(found.machine, parts)
         share = work.loaded(c["bm"], c["bk"], split_of(candidates))
         estimated.append(work.problems * product_joules(work.gemm, machine, rates, candidates, work.epilogue, share))
-    return rates.launched(found.machine) + work.blank * rates.stored + np.concatenate(estimated)
+    return np.asarray(work.blank * rates.stored + np.concatenate(estimated), np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ class _Blocks:
 def product_joules(
     gemm: TileGemm, machine: Machine, rates: Rates, found: Space, epilogue: Epilogue, share: np.ndarray | float
 ) -> Joules:
-    """Of a product on a machine, or a part of one, without the launch; ``share``: of A's tiles, what is loaded."""
+    """Of a product on a machine, or a part of one; ``share``: of A's tiles, what is loaded."""
     c = found.columns
     spread = np.array([(*rows, *columns) for rows, columns, _ in found.spreads], np.int64).reshape(-1, 6)
     s = dict(zip(("rm", "rn", "rk", "cm", "cn", "ck"), spread[c["spread"]].T))
@@ -159,7 +159,7 @@ def chain_joules(chain: Chain, machine: Machine, rates: Rates, found: Table[Chai
         machine, rates, c["way"], k * hidden + hidden * n, (rows, columns), times, 1.0)
     for wide, end in zip((hidden, n), chain.ends):
         total = total + finishing(m, wide, rates, end, blocks)
-    return np.asarray(rates.launched(machine) + total, np.float64)
+    return np.asarray(total, np.float64)
 
 
 def _handed(rates: Rates, c: Columns) -> np.ndarray:
@@ -222,7 +222,7 @@ def attention_joules(attention: Attention, machine: Machine, rates: Rates, found
     if attention.past is not None:
         total = total + n.masked * rates.one("mask", m=1, n=1, group=1)
     total = problems * (total + 2 * d * _keys(machine, rates, c, n))
-    return np.asarray(rates.launched(machine) + total, np.float64)
+    return np.asarray(total, np.float64)
 
 
 def _keys(machine: Machine, rates: Rates, c: Columns, n: _Counts) -> np.ndarray:
@@ -274,7 +274,7 @@ def sweep_joules(work: Sweep, machine: Machine, rates: Rates, found: Table[Sweep
         total = _columns(work, rates, found.columns)
     else:
         raise MappingError(f"{work}: the energy of such a sweep is not known")
-    return np.asarray(rates.launched(machine) + total, np.float64)
+    return np.asarray(total, np.float64)
 
 
 def _elementwise(work: Elementwise, rates: Rates, c: Columns) -> np.ndarray:

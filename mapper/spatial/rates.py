@@ -91,10 +91,6 @@ class Rates:
         """Of sums of another core, a tile of them, that are read, added to a core's own, and cleared."""
         return 2 * TILE_BYTES * self.sum_byte + 6 * self.l1_tile
 
-    def launched(self, machine: Machine) -> float:
-        """Of what is cleared before the cores begin."""
-        return machine.cores * (machine.tiles + 2 * machine.sums) * self.l1_tile
-
 
 def _stated(place: object, figure: str) -> float:
     return float(getattr(place, figure, None) or 0.0)

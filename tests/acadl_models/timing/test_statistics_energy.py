@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from random import Random
 
 import pytest
@@ -21,10 +20,10 @@ from archloom.acadl_models.acadl.latency import parse
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.energy import Energy, Nests, energy, has_energy
 from archloom.acadl_models.timing.machine import bind
-from archloom.acadl_models.timing.program import Program
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
 from archloom.oracle.resolved import ResolvedLoop
+from tests.support.acadl_models.energies import one_by_one
 from tests.support.acadl_models.engine_strategies import random_graph, random_stream
 from tests.support.acadl_models.simulators import InstanceLog, simulate_logged
 from tests.support.acadl_models.timing_builders import after, front, instr, stream
@@ -47,28 +46,6 @@ def with_figures(r: Random, graph: ArchitectureGraph) -> ArchitectureGraph:
     return graph
 
 
-def one_by_one(program: Program, log: list[InstanceLog]) -> tuple[Counter[str], Counter[str]]:
-    """Events and joules of each unit, storage and register file, instance by instance."""
-    graph = program.graph
-    events: Counter[str] = Counter()
-    joules: Counter[str] = Counter()
-    units = {entry.number: entry.unit for entry in log}
-    for number, (static, values) in enumerate(program.instances()):
-        unit = graph[units[number]]
-        assert isinstance(unit, FunctionalUnit)
-        count = unit.operations_of(static.node.mnemonic).evaluate(static.environment(program.parameters, values))
-        events[unit.name] += count
-        joules[unit.name] += count * (unit.joules_of(static.node.mnemonic) or 0)  # type: ignore[assignment]
-        for plan in static.plans:
-            for request in plan.requests(values):
-                events[request.storage] += request.words
-            for bank in graph.buffers[plan.buffer.name] if not plan.place.banks else ():
-                rows = plan.words + plan.word_offset.evaluate(values)
-                size = len(rows) if bank.stop is None else int(((rows >= bank.start) & (rows < bank.stop)).sum())
-                events[bank.storage] += size
-    return events, joules
-
-
 @examples(25, 500)
 @given(randoms, st.booleans())
 def test_energy_is_the_sum_over_instances(r: Random, spread: bool) -> None:
@@ -81,7 +58,7 @@ def test_energy_is_the_sum_over_instances(r: Random, spread: bool) -> None:
         return
     program = bind(graph, resolved)
     timing = simulate(graph, resolved)
-    events, joules = one_by_one(program, log)
+    events, joules = one_by_one(program, {entry.number: entry.unit for entry in log})
     try:
         found = energy(program, timing)
     except GraphError as error:

@@ -100,6 +100,7 @@ def random_graph(
             senders.append(stage)
         count = r.randint(1, 3)
         used: set[str] = set()
+        resets = r.random() < 0.1  # units that share an instruction must write alike
         for k in range(count):
             stage = ExecuteStage(f"execute{k}", latency=r.choice((1, 2)))
             sender = senders[-1 - k] if k < len(senders) else r.choice(senders)
@@ -113,7 +114,8 @@ def random_graph(
                 mine = set(r.sample(MNEMONICS, r.randint(1, 3)))
                 if k == count - 1 and u == 0:
                     mine |= set(MNEMONICS) - used
-                _unit(r, f"unit{k}{u}", mine, stage, storages, spread and not mine - used, connect, latency_of)
+                _unit(r, f"unit{k}{u}", mine, stage, storages, spread and not mine - used, connect, latency_of,
+                      resets)
                 used |= mine
         for stage in senders[1:]:
             if not any(s is not None for s in _after(stage)):
@@ -194,16 +196,17 @@ def _expression(r: Random, depth: int) -> str:
 
 def _unit(
     r: Random, name: str, mnemonics: set[str], stage: ExecuteStage, storages: Sequence[Storage], partial: bool,
-    connect: Connect, latency_of: Latency,
+    connect: Connect, latency_of: Latency, resets: bool,
 ) -> None:
     latency = latency_of(r)
     interval = r.choice((None, None, 1, 2, "1 + a % 3", 4))
     in_flight = r.randint(1, 4) if interval is not None else 1
     memory = name == "unit00" or r.random() < 0.85 or partial
     kind = MemoryAccessUnit if memory else FunctionalUnit
+    more = {"resets": True} if memory and resets else {}
     if not memory and latency == 0:
         latency = 1
-    unit = kind(name, to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight)
+    unit = kind(name, to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight, **more)
     ACADLEdge(stage, unit, CONTAINS)
     for storage in storages:
         if partial and storage is not storages[0] and r.random() < 0.4:
