@@ -29,6 +29,7 @@ def places(
     place = graph[banks[0].storage]
     if isinstance(place, acadl.RegisterFile):
         return _registers(graph, buffer, place, touched or banks, len(banks) > 1)
+    assert isinstance(place, acadl.DataStorage)
     ordered = touched or banks
     resetting = {_resets(graph, unit) for unit in units} if not is_read else {False}
     if len(resetting) > 1:

@@ -132,6 +132,8 @@ class _Attention(Rewriter):
         """The product within scores, ``most`` operators deep, the factor on it, and what is added, each with its
         factor."""
         value = self._only(expr) if most else None
+        if value is None:
+            return None
         name = ir.op_name(value)
         if name == "matmul":
             both = all(len(ir.shape_of(a)) == len(ir.shape_of(value)) for a in value.args)

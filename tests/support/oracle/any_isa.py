@@ -171,8 +171,8 @@ class Programs:
 def _still(body: list[Node], at: Instr, attribute: str, var: str) -> list[Node] | None:
     """The nodes with an attribute of an instruction that no longer moves with the loop; None if it did not."""
     if attribute and var in at[attribute].variables():
-        fixed = Instr(at.mnemonic, tuple(
-            (name, value.substitute({var: Affine(0)}) if name == attribute else value) for name, value in at.attributes))
+        fixed = Instr(at.mnemonic, tuple((name, value.substitute({var: Affine(0)}) if name == attribute else value)
+                                         for name, value in at.attributes))
         return [_replaced(node, at, fixed) for node in body]
     moving = [name for name, value in at.attributes if var in value.variables()]
     return _still(body, at, moving[0], var) if moving else None
