@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from archloom.acadl_models.gemmini import gemmini, isa_parameters
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference import simulate_reference
+from archloom.mapper.search import search
+from archloom.mapper.workload import Epilogue, Workload, add, conv2d, gemm
 from archloom.oracle import interpreter, taidl
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Stream
@@ -108,6 +110,18 @@ def test_rows_and_pages_keep_the_dma_busy() -> None:
 
     assert each(row_requests=True, loop_entries=1024) == pytest.approx(2 * 16 * 7, rel=0.02)
     assert each(row_requests=True, loop_entries=1024, page_cycles=50) == pytest.approx(2 * (16 * 7 + 50), rel=0.02)
+
+
+EPILOGUE = Epilogue(True, 0.01, True, "int8")
+
+
+@pytest.mark.parametrize("workload", [
+    gemm(64, 64, 64, epilogue=EPILOGUE), conv2d(1, 8, 8, 16, 16, 3, 3, padding=(1, 1, 1, 1), epilogue=EPILOGUE),
+    add(4096, epilogue=Epilogue(False, 0.5, True, "int8"))], ids=lambda workload: workload.kind)
+def test_the_preset_is_searched_and_costs_more(workload: Workload) -> None:
+    cycles = [search(workload, GEMMINI, options).timing.cycles for options in (
+        {}, {"preset": "rtl"}, {"preset": "rtl", "page_cycles": 200})]
+    assert cycles[0] < cycles[1] < cycles[2]
 
 
 def test_the_preset_takes_the_place_of_defaults_alone() -> None:

@@ -35,7 +35,7 @@ from archloom.mapper.pipeline import Issue, Loop, Number
 from archloom.mapper.reuse import ceil_div
 from archloom.mapper.space import HOIST, INTERLEAVE, STREAM, Columns
 from archloom.uma_targets.gemmini.emit_gemm import GemmProblem
-from archloom.uma_targets.gemmini.instructions import NONE, OUTPUT_STATIONARY, WEIGHT_STATIONARY
+from archloom.uma_targets.gemmini.instructions import FULL_WIDTH, NONE, OUTPUT_STATIONARY, WEIGHT_STATIONARY
 
 MANY = 99
 """Slots of an operand that is not streamed: they bound nothing."""
@@ -55,17 +55,25 @@ class ConvShape:
 
 def load(times: Number, rows: Number, row_bytes: Number, parts: Number = 1, **more: Any) -> Issue:
     """Loads of ``rows`` rows, each of ``parts`` pieces of memory."""
-    return Issue("mvin", times, row_bytes, rows * parts, values={"rows": rows}, beats=rows, **more)
+    return Issue("mvin", times, row_bytes, rows * parts, values=_loaded(rows, row_bytes), beats=rows, **more)
 
 
 def load_bias(times: Number, rows: Number, row_bytes: Number, parts: Number = 1) -> Issue:
     """Loads of ``parts`` pieces of memory into each of ``rows`` rows."""
-    return Issue("mvin", times, row_bytes, parts, values={"rows": rows}, beats=rows)
+    return Issue("mvin", times, row_bytes, parts, values=_loaded(rows, row_bytes), beats=rows)
+
+
+def _loaded(rows: Number, row_bytes: Number) -> dict[str, Number]:
+    """Attributes and registers of a load of rows as bytes, one behind the other in memory."""
+    channels = {f"{register}[{i}]": value for register, value in (("ld_stride", row_bytes), ("ld_shrunk", 0))
+                for i in range(3)}
+    return {"rows": rows, "cols": row_bytes, "local": 0, "dram": 1, **channels}
 
 
 def save(times: Number, rows: Number, row_bytes: Number, dim: int, parts: Number = 1) -> Issue:
     """Stores of ``rows`` rows of ``parts`` pieces, without pooling."""
-    values = {"rows": rows, "cols": dim, "st_pool_stride": 0}
+    values = {"rows": rows, "cols": dim, "st_pool_stride": 0, "st_stride": row_bytes,
+              "local": np.where(np.asarray(row_bytes) > dim, FULL_WIDTH, 0)}
     return Issue("mvout", times, row_bytes, rows * parts, values=values, beats=rows)
 
 
