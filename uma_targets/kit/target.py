@@ -43,8 +43,8 @@ class GemmKit:
     ``workspace_bytes``: memory that a mapping needs beside the operands (``Gemm.workspace``).
     ``numbers``: ``int8`` takes operators of quantized networks, from int8 to requantized int8; ``float32`` those of
     networks as they are. ``attention``: how attention of float32 is computed as one operator, where it is; ``kernels``:
-    how workloads of other kinds are run. With one of ``conv2d``, convolutions that are no products are taken, too,
-    which keep the rules ``windows``.
+    how workloads of other kinds are run. With rules ``windows``, convolutions that are no products and keep them are
+    taken, too, by the kernel of ``conv2d``.
     ``bias`` and ``relu`` say what the emission fuses; without them such operators are refused. ``patience``: how much
     more a search simulates (``Accelerator.patience``).
     """
@@ -148,7 +148,7 @@ class KitTarget(DescribedTarget):
         matmul, conv2d = (rules.FLOAT_MATMUL, rules.FLOAT_CONV2D) if floats else (rules.INT8_MATMUL, rules.INT8_CONV2D)
         taken: list[tuple[str, rules.AllOf, Strategy]] = [
             ("matmul", rules.AllOf("matmul", (*matmul, *more)), strategies.matmul)]
-        if "conv2d" in self.kit.kernels:
+        if self.kit.windows:
             conv2d = tuple(rule for rule in conv2d if rule is not rules.pointwise_convolution)
             windows = rules.AllOf("nn.conv2d", (*conv2d, *more), self.kit.windows)
             taken.append(("conv2d", windows, strategies.any_conv2d))
