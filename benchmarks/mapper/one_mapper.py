@@ -200,13 +200,15 @@ def quality(chosen: list[Case], plans: dict[str, Any], seed: int, samples: int) 
     against: dict[str, float] = {}
     counts = dict.fromkeys(("nothing_to_rank", "drawn", "impossible", "searched_whole"), 0)
     for case in filter(_small, chosen):
-        found, plan = ranked(case, seed, samples), plans[case.key]
-        counts["drawn"] += found.drawn
-        counts["impossible"] += found.impossible
-        if found.correlation is None:
+        outcome, plan = ranked(case, seed, samples), plans[case.key]
+        counts["drawn"] += outcome.drawn
+        counts["impossible"] += outcome.impossible
+        if outcome.correlation is None:
             counts["nothing_to_rank"] += 1
         else:
-            ranks.setdefault(case.target, {})[case.key] = found.correlation
+            ranks.setdefault(case.target, {})[case.key] = outcome.correlation
+        if not plan["cycles"]:  # counted as a workload without a plan
+            continue
         if plan["simulated"] >= len(_configuration(case).space(case.workload)):
             counts["searched_whole"] += 1
         elif (over := compared(case, plan)) is not None:
@@ -218,12 +220,16 @@ def quality(chosen: list[Case], plans: dict[str, Any], seed: int, samples: int) 
         print(f"{key:52} chosen over best of all {over:.4f}")
     means = {target: float(np.mean(list(found.values()))) for target, found in ranks.items()}
     workloads = [value for found in ranks.values() for value in found.values()]
-    return {"correlations": ranks, "correlation": means, "least_correlation": min(means.values()), **counts,
-            "mean_correlation": float(np.mean(workloads)), "least_of_workloads": min(workloads),
-            "ranked": len(workloads), "good_targets": sum(c >= 0.95 for c in means.values()) / len(means),
-            "over_best": against, "compared": len(against), **({} if not against else {
-                "worst_over_best": max(against.values()), "mean_over_best": _mean(against.values()),
-                "best_chosen": sum(over == 1 for over in against.values()) / len(against)})}
+    result: dict[str, Any] = {
+        "correlations": ranks, "correlation": means, "ranked": len(workloads), "over_best": against,
+        "compared": len(against), **counts}
+    if workloads:
+        result |= {"least_correlation": min(means.values()), "mean_correlation": float(np.mean(workloads)),
+                   "least_of_workloads": min(workloads)}
+    if against:
+        result |= {"worst_over_best": max(against.values()), "mean_over_best": _mean(against.values()),
+                   "best_chosen": sum(over == 1 for over in against.values()) / len(against)}
+    return result
 
 
 def _configuration(case: Case) -> "Configuration":
