@@ -87,7 +87,7 @@ def run(kinds: list[str], seed: int, seconds: float, most: int) -> Iterator[tupl
             yield kind, number, found, tried(found, Path(folder))
 
 
-def keep(found: Input, outcome: Outcome, folder: Path) -> Path:
+def keep(found: Input, folder: Path) -> Path:
     """Write an input where it is tried again from now on."""
     name = hashlib.sha256(repr((found.words, sorted(found.files.items()))).encode("utf-8", "replace")).hexdigest()[:12]
     place = folder / f"{found.words[0].lstrip('@')}-{name}"
@@ -131,7 +131,7 @@ def main() -> int:
             counts[outcome.kind] += 1
             by_kind[kind][outcome.kind] += 1
             if outcome.kind in BAD:
-                where = keep(found, outcome, args.keep) if args.keep else f"number {number}"
+                where = keep(found, args.keep) if args.keep else f"number {number}"
                 print(f"{outcome.kind} ({outcome.status}): {kind} {where}: {' '.join(found.words)[:200]!r}: "
                       f"{outcome.printed.strip()[-1500:]}", file=sys.stderr, flush=True)
     result: dict[str, Any] = {"seed": args.seed, "inputs": counts.total(), "refused": counts["refused"],

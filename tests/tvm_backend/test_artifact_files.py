@@ -42,9 +42,9 @@ def test_same_contents_give_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
 
 
-def changed(path: Path, files: dict[str, bytes], **entries: object) -> None:
+def changed(path: Path, contained: dict[str, bytes], /, **entries: object) -> None:
     """Write files with a manifest in which some entries are others, as a directory or a zip."""
-    contents = with_manifest(files)
+    contents = with_manifest(contained)
     manifest = {**json.loads(contents[MANIFEST]), **entries}
     write_raw(path, {**contents, MANIFEST: json.dumps(manifest).encode()})
 

@@ -52,6 +52,8 @@ def is_artifact(path: Path) -> bool:
 
 def check_free(path: Path) -> None:
     """Refuse a path that an artifact cannot be written to: something else is there, or no folder is."""
+    if "\0" in str(path):
+        raise ArtifactError(f"{str(path)!r}: cannot be written: no file has such a name")
     if (path.exists() or path.is_symlink()) and not is_artifact(path):
         raise ArtifactError(f"{path}: exists and is not an artifact: it is not overwritten; choose another name")
     if not path.parent.is_dir():
