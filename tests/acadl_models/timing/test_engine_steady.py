@@ -201,7 +201,7 @@ def test_gemmini_streams(data: st.DataObject) -> None:
     from archloom.acadl_models.gemmini import gemmini
     from archloom.oracle.resolve import resolve
     from archloom.oracle.taidl import load
-    from tests.support.oracle.gemmini_random import gemmini_streams
+    from tests.support.accelerators.gemmini_random import gemmini_streams
 
     s = data.draw(gemmini_streams(dims=(4, 8)))
     resolved = resolve(s, load("gemmini", **dict(s.parameters)))

@@ -103,11 +103,15 @@ def units_keep_their_limits(
 
 
 def storages_move_what_the_stream_touches(
-    graph: ArchitectureGraph, stream: ResolvedStream, result: TimingResult, _: list[InstanceLog]
+    graph: ArchitectureGraph, stream: ResolvedStream, result: TimingResult, log: list[InstanceLog]
 ) -> None:
+    """What units that reset write moves nothing."""
     moved = dict.fromkeys((s.name for s in result.storages), 0)
-    for static, values in bind(graph, stream).instances():
+    for (static, values), entry in zip(bind(graph, stream).instances(), log, strict=True):
+        resets = getattr(graph[entry.unit], "resets", False)
         for access in accesses(static.node):
+            if resets and access.kind != "read":
+                continue
             buffer = stream.buffer(access.window.buffer)
             for bank in graph.buffers[buffer.name]:
                 place = graph[bank.storage]

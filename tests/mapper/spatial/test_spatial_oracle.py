@@ -41,8 +41,7 @@ def test_plans_become_few_operations(name: str) -> None:
 
 
 def test_all_cores_add_in_the_order_of_the_machine() -> None:
-    """Real numbers whose sums nearly cancel: every sum is f32 step by step, then over the cores that share a block. In
-    another order they are other numbers, so that equal ones say something."""
+    """Real numbers whose sums nearly cancel: every sum is f32 step by step, then over the cores that share a block."""
     graph = mesh(2, 4, 9, 40)
     random = np.random.default_rng(3)
     a, b = (random.standard_normal((8, 8, 32, 32)).astype(np.float16) for _ in range(2))
@@ -55,5 +54,3 @@ def test_all_cores_add_in_the_order_of_the_machine() -> None:
         assert tuple(operations) == steps  # of sums in any order one over all of them would be made
         expected = run(stream, isa_of(graph), {"A": a, "B": b}, poison=3)["C"]
         np.testing.assert_array_equal(np.asarray(oracle(a, b)[0]), expected, name)
-        free = compile_stream(stream, isa_of(graph), reassociate=True)
-        assert not np.array_equal(np.asarray(free(a, b)[0]), expected), name

@@ -13,7 +13,7 @@ from archloom.oracle.interpreter import run
 from archloom.oracle.stream import HbmTensor, Instr, Node, Stream
 from archloom.oracle.xla import compile_stream
 from tests.support.examples import examples, slow
-from tests.support.oracle.intel import PRODUCTS, Tile
+from tests.support.accelerators.intel import PRODUCTS, Tile
 
 AMX = taidl.load("amx")
 make = Instr.make

@@ -13,7 +13,7 @@ from archloom.oracle.interpreter import run
 from archloom.oracle.stream import HbmTensor, Instr, Node, Stream
 from archloom.oracle.xla import compile_stream
 from tests.support.examples import every
-from tests.support.oracle.intel import bits_of, float_of, fma32, maximum, minimum, to_i32
+from tests.support.accelerators.intel import bits_of, float_of, fma32, maximum, minimum, to_i32
 
 AMX = taidl.load("amx")
 make = Instr.make

@@ -14,9 +14,9 @@ from archloom.oracle.interpreter import run, start
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Stream
 from archloom.oracle.xla import compile_stream
 from tests.support.examples import every, examples
-from tests.support.oracle import ibert_model as ibert
+from tests.support.accelerators import ibert_model as ibert
 from tests.support.oracle.flat_trace import flat_trace
-from tests.support.oracle.gemmini_model import (
+from tests.support.accelerators.gemmini_model import (
     IGELU,
     INV_STDDEV,
     INV_SUM_EXP,
@@ -28,7 +28,7 @@ from tests.support.oracle.gemmini_model import (
     VARIANCE,
     Model,
 )
-from tests.support.oracle.gemmini_streams import (
+from tests.support.accelerators.gemmini_streams import (
     ACC,
     ADD,
     ONE,

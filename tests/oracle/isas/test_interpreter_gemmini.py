@@ -16,8 +16,8 @@ from archloom.oracle.interpreter import State, run, run_state, start
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Stream
 from tests.support.examples import examples
 from tests.support.oracle.flat_trace import flat_trace
-from tests.support.oracle.gemmini_model import Model
-from tests.support.oracle.gemmini_streams import (
+from tests.support.accelerators.gemmini_model import Model
+from tests.support.accelerators.gemmini_streams import (
     ACC,
     ADD,
     FULL,

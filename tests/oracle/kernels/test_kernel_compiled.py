@@ -144,7 +144,7 @@ def test_files_of_another_kind_version_or_platform_are_refused(blob: bytes, tmp_
     for change in ((b'"bits"', b'"bots"'), (b'"name"', b'"nome"'), (b"{", b"[")):
         with pytest.raises(ArtifactError):
             archloom.load_kernel(_repacked(blob, 1, change))
-    with pytest.raises(ArtifactError, match="cannot be read: No such file"):
+    with pytest.raises(ArtifactError, match="none.*: no such file"):
         archloom.load_kernel(tmp_path / "none")
 
 

@@ -8,7 +8,7 @@ from archloom.oracle import taidl
 from archloom.oracle.accesses import accesses
 from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import Access
-from tests.support.oracle import gemmini_streams as g
+from tests.support.accelerators import gemmini_streams as g
 from tests.support.oracle.strategies import Gemm
 from tests.support.oracle.toy_isa import TOY, instructions, stream
 

@@ -11,7 +11,7 @@ from archloom.oracle.interpreter import run_state, start
 from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import Op, Read, Write
 from archloom.oracle.stream import Stream
-from tests.support.oracle import gemmini_streams as g
+from tests.support.accelerators import gemmini_streams as g
 from tests.support.oracle.resolved_executor import execute
 from tests.support.oracle.toy_isa import TOY, affine, instructions, outline, stream
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tests.support.oracle.random_checks import STREAMS, built, check
 from tests.support.oracle.random_isas import random_isa
 from tests.support.oracle.random_kernels import arguments, random_kernel
 
+CHAIN = Path(__file__).parents[2] / "data" / "oracle"
 SHARDS = 20
 PROGRAMS = 10_000
 
@@ -263,13 +265,12 @@ def test_the_extreme_of_one_number_flushes_as_any_other(kind: str, shape: str, d
 
 
 def test_sums_within_sums_are_written_for_xla_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Program 5223 is a chain of a dozen products, each with a case distinction: rewriting one rewrote all below it,
-    and took minutes instead of half a second."""
+    """A random program that was a chain of a dozen products, each with a case distinction: rewriting one rewrote all
+    below it, and took minutes instead of half a second."""
     import jax
 
-    random = random_isa(5223 // STREAMS)
-    stream = parse(random_kernel(random, 5223 % STREAMS))
-    oracle = compile_stream(stream, built(random))
+    stream = parse((CHAIN / "chain_of_sums.asm").read_text(encoding="utf-8"))
+    oracle = compile_stream(stream, taidl.load(CHAIN / "chain_of_sums.taidl"))
     assert oracle.raised
     rewritten, substituted = 0, substitution._substituted
 

@@ -15,7 +15,7 @@ from archloom.oracle.stream import HbmTensor, Stream
 from archloom.oracle.xla import compile_stream
 from archloom.oracle.xla.executables import Unloadable, load
 from archloom.oracle.xla.notation.limits import Exhausted, Unraisable
-from tests.support.oracle import gemmini_streams as g
+from tests.support.accelerators import gemmini_streams as g
 
 
 @pytest.fixture(scope="module")

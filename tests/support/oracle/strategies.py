@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Parallel, Stream
-from tests.support.oracle.gemmini_random import Gemm, gemmini_streams, gemms
+from tests.support.accelerators.gemmini_random import Gemm, gemmini_streams, gemms
 
 __all__ = ["Gemm", "VARIABLES", "affines", "arbitrary_streams", "bounded_values", "gemmini_streams", "gemms"]
 

@@ -107,7 +107,7 @@ def test_a_stream_that_computes_another_function_is_found(monkeypatch: pytest.Mo
 
     for kind in (XlaExecutor, InterpreterExecutor):
         right = kind.run
-        monkeypatch.setattr(kind, "run", lambda self, step, arguments, right=right: -np.asarray(
+        monkeypatch.setattr(kind, "run", lambda self, step, arguments, *_, right=right: -np.asarray(
             right(self, step, arguments)))
     model = quantized(residual_cnn())
     result = check(archloom.load(model), "gemmini", OPTIONS, inputs=samples(model, 1)[0])

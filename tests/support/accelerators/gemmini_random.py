@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Stream
-from tests.support.oracle import gemmini_streams as g
+from tests.support.accelerators import gemmini_streams as g
 
 DIMS = (4, 5, 8, 16)
 HBM_BYTES = 4096

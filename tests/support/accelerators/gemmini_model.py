@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tests.support.oracle import ibert_model as ibert
+from tests.support.accelerators import ibert_model as ibert
 
 NONE = 0xFFFFFFFF
 RESET, SUM, MEAN, VARIANCE, INV_STDDEV, MAX, SUM_EXP, INV_SUM_EXP = range(8)
