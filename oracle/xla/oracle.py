@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -25,7 +26,7 @@ from archloom.oracle.xla.loops.runner import LoopRunner
 from archloom.oracle.xla.lowering.lower import Lowering
 from archloom.oracle.xla.notation.expr import is_chained
 from archloom.oracle.xla.notation.fallbacks import OracleFallback, Record
-from archloom.oracle.xla.notation.limits import USUAL, Limits
+from archloom.oracle.xla.notation.limits import USUAL, Limits, Unraisable
 from archloom.oracle.xla.notation.substitution import shared_work
 from archloom.oracle.xla.options import compiler_options
 from archloom.oracle.xla.raising.rerolling import with_loops
@@ -40,12 +41,14 @@ CACHED = 256
 class Program:
     """The JAX function of a stream without its bit patterns: what streams that differ in those alone share.
 
-    ``outcome`` has what it was raised to; without, the stream runs as loops.
+    ``outcome`` has what it was raised to; without, the stream runs as loops: so it does, too, where a tensor on the way
+    turns out to have more elements than ``most_elements`` when the function is traced.
     """
 
     stream: ResolvedStream
     outcome: Outcome
     reassociate: bool
+    most_elements: int
     _lock: Any = field(default_factory=threading.RLock, repr=False)
     _made: dict[str, Any] = field(default_factory=dict, repr=False)
     _traced: "tuple[tuple[tuple[str, ...], ...], tuple[OracleFallback, ...]] | None" = field(default=None, repr=False)
@@ -66,18 +69,33 @@ class Program:
 
     def _computed(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
         """The results for arguments by name, in bytes where :func:`archloom.oracle.xla.border.as_bytes` says so."""
+        if self.raising is not None:
+            try:
+                return self._raised(self.raising, named)
+            except Unraisable as error:
+                self.outcome = self.outcome.withdrawn(error.refusal.reason)
+        self.refuse_loops(self.stream.name)
+        record = Record()
+        made = LoopRunner(border.as_bytes(self.stream), record).run(named)
+        self._traced = ((),) * len(made), record.fallbacks
+        return made
+
+    def _raised(self, raising: Raising, named: Mapping[str, Any]) -> tuple[Any, ...]:
         record, operations = Record(), []
-        if self.raising is None:
-            made = LoopRunner(border.as_bytes(self.stream), record).run(named)
-            self._traced = ((),) * len(made), record.fallbacks
-            return made
-        lowering, results = Lowering(named, record, reassociate=self.reassociate), []
-        for r in self.raising.results:
+        lowering = Lowering(named, record, reassociate=self.reassociate, most_elements=self.most_elements)
+        results = []
+        for r in raising.results:
             before = len(record.operations)
             results.append(lowering.tensor(r.value, r.axes, r.ranges))
             operations.append(tuple(record.operations[before:]))
-        self._traced = tuple(operations), (*self.raising.fallbacks, *record.fallbacks)
+        self._traced = tuple(operations), (*raising.fallbacks, *record.fallbacks)
         return tuple(results)
+
+    def refuse_loops(self, name: str) -> None:
+        """InputError where the stream would run as loops over more bytes than they count."""
+        if self.raising is None and self.stream.hbm_bytes >= 1 << 31:
+            raise InputError(f"{name} runs as loops over its buffers, because {self.outcome.reason}; that "
+                             f"needs less than {1 << 31} bytes of HBM, and it has {self.stream.hbm_bytes}")
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
         with self._lock:
@@ -106,7 +124,14 @@ class Program:
 
     def executable(self) -> Any:
         """:meth:`function` compiled ahead of time, once."""
-        return self._once("executable", lambda: self.outermost.lower(*self._shapes()).compile())
+        return self._once("executable", lambda: self._lowered().compile())
+
+    def _lowered(self) -> Any:
+        raising, lowered = self.raising, self.outermost.lower(*self._shapes())
+        if self.raising is not raising:  # with the options of loops
+            del self._made["outermost"]
+            lowered = self.outermost.lower(*self._shapes())
+        return lowered
 
     def traced(self) -> tuple[tuple[tuple[str, ...], ...], tuple[OracleFallback, ...]]:
         """The heavy operations of each result, and what is not done as wanted; traces the function if need be."""
@@ -212,9 +237,7 @@ def compile_resolved(
         program = _programs.get(key)
     if program is None:
         program = _program(plain, reassociate, raising, limits)
-    if program.raising is None and plain.hbm_bytes >= 1 << 31:
-        raise InputError(f"{stream.name} runs as loops over its buffers, because {program.outcome.reason}; that needs "
-                         f"less than {1 << 31} bytes of HBM, and it has {stream.hbm_bytes}")
+    program.refuse_loops(stream.name)
     with _programs_lock:
         program = _programs.setdefault(key, program)
         _programs.move_to_end(key)
@@ -229,4 +252,5 @@ def _program(stream: ResolvedStream, reassociate: bool, raising: bool, limits: L
     outcome = Outcome(None, "raising is switched off")
     if raising:
         outcome = raise_stream(border.as_bytes(stream), reassociate=reassociate, limits=limits)
-    return Program(stream, outcome, reassociate)
+    given = sum(math.prod(t.shape) for t in (*stream.arguments, *stream.results))
+    return Program(stream, outcome, reassociate, max(limits.elements, limits.elements_for_one * given))

@@ -77,6 +77,10 @@ class Outcome:
     reason: str = ""
     attempts: tuple[Attempt, ...] = ()
 
+    def withdrawn(self, reason: str) -> "Outcome":
+        """The same where what the last attempt has made turns out to be no good."""
+        return Outcome(None, reason, (*self.attempts[:-1], replace(self.attempts[-1], reason=reason)))
+
 
 NOT_YET = Refusal("it was not tried yet")
 

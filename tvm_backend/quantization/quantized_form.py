@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from archloom.tvm_backend.frontends.onnx import skeleton
 from archloom.tvm_backend.frontends.onnx.editor import Editor, copied, has_operators, known_shapes, read_counts
 from archloom.tvm_backend.quantization import quantize
 from archloom.tvm_backend.quantization.scheme import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE, OPERATORS
@@ -60,7 +61,7 @@ def _with_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     operators = ("MatMul", "Add")
     if all(name in shapes for node in model.graph.node if node.op_type in operators for name in node.input):
         return model
-    return onnx.shape_inference.infer_shapes(model)
+    return skeleton.inferred(model)
 
 
 class _Form:

@@ -23,6 +23,7 @@ from archloom.oracle.xla.notation import expr
 from archloom.oracle.xla.notation.constraints import reach
 from archloom.oracle.xla.notation.expr import Expr, Extreme, Fold, Guarded, Map, Ranges, Sum
 from archloom.oracle.xla.notation.fallbacks import How, Record
+from archloom.oracle.xla.notation.limits import Unraisable
 from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.variables import GuardedAxis
 
@@ -58,6 +59,9 @@ class Lowering:
     reassociate: bool = False
     """Whether floating-point sums may be added up in any order."""
 
+    most_elements: int | None = None
+    """Elements that no tensor on the way may have more of."""
+
     _made: dict[tuple[object, ...], Spread] = field(default_factory=dict)
     _wholes: dict[expr.Whole, tuple[Any, ...]] = field(default_factory=dict)
 
@@ -73,8 +77,15 @@ class Lowering:
             e = substitute(e, points, ranges)
         key = (e, tuple(sorted((n, ranges[n]) for n in expr.free(e))))
         if key not in self._made:
-            self._made[key] = self._lower(e, ranges)
+            self._made[key] = self._bounded(self._lower(e, ranges))
         return self._made[key]
+
+    def _bounded(self, found: Spread) -> Spread:
+        """Unraisable for a tensor that is too large."""
+        if self.most_elements is not None and found.array.size > self.most_elements:
+            raise Unraisable(f"a tensor on the way would have {found.array.size} elements, more than "
+                             f"{self.most_elements}")
+        return found
 
     def _lower(self, e: Expr, ranges: Ranges) -> Spread:
         if isinstance(e, (Sum, Fold)):

@@ -50,7 +50,10 @@ class Limits:
     """Statements from which on the repetitions in an instruction become loops."""
 
     elements: int = 1 << 27
-    """Elements that a whole tensor has in all iterations together."""
+    """Elements that a whole tensor has in all iterations together, and any tensor on the way to the results."""
+
+    elements_for_one: int = 64
+    """The same of tensors on the way, for each element of arguments and results, where that is more."""
 
 
 USUAL = Limits()

@@ -12,8 +12,8 @@ from archloom.oracle.errors import StreamError
 from archloom.oracle.interpreter import run
 from archloom.oracle.stream import HbmTensor, Instr, Node, Stream
 from archloom.oracle.xla import compile_stream
-from tests.support.examples import examples, slow
 from tests.support.accelerators.intel import PRODUCTS, Tile
+from tests.support.examples import examples, slow
 
 AMX = taidl.load("amx")
 make = Instr.make

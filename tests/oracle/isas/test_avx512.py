@@ -12,8 +12,8 @@ from archloom.oracle import taidl
 from archloom.oracle.interpreter import run
 from archloom.oracle.stream import HbmTensor, Instr, Node, Stream
 from archloom.oracle.xla import compile_stream
-from tests.support.examples import every
 from tests.support.accelerators.intel import bits_of, float_of, fma32, maximum, minimum, to_i32
+from tests.support.examples import every
 
 AMX = taidl.load("amx")
 make = Instr.make

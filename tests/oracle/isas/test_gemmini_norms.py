@@ -13,9 +13,7 @@ from archloom.oracle import taidl
 from archloom.oracle.interpreter import run, start
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Stream
 from archloom.oracle.xla import compile_stream
-from tests.support.examples import every, examples
 from tests.support.accelerators import ibert_model as ibert
-from tests.support.oracle.flat_trace import flat_trace
 from tests.support.accelerators.gemmini_model import (
     IGELU,
     INV_STDDEV,
@@ -41,6 +39,8 @@ from tests.support.accelerators.gemmini_streams import (
     mvout,
     stream,
 )
+from tests.support.examples import every, examples
+from tests.support.oracle.flat_trace import flat_trace
 
 HBM = 8192
 PASSES = {LAYERNORM: ((SUM, MEAN), (VARIANCE, INV_STDDEV)), 4: ((MAX, MAX), (SUM_EXP, INV_SUM_EXP))}

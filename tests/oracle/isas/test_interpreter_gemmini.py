@@ -14,8 +14,6 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import StreamError
 from archloom.oracle.interpreter import State, run, run_state, start
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Stream
-from tests.support.examples import examples
-from tests.support.oracle.flat_trace import flat_trace
 from tests.support.accelerators.gemmini_model import Model
 from tests.support.accelerators.gemmini_streams import (
     ACC,
@@ -38,6 +36,8 @@ from tests.support.accelerators.gemmini_streams import (
     stream,
     tiled_matmul,
 )
+from tests.support.examples import examples
+from tests.support.oracle.flat_trace import flat_trace
 
 DATA = Path(__file__).parents[2] / "data" / "taidl"
 

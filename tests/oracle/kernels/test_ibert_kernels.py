@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks.oracle.oracle_suites.ibert import native
 from examples.ibert_kernels import Encoder, Scales, Size, gelu, main, norm, scores, shares
-from tests.support.examples import slow
 from tests.support.accelerators import ibert_model as ibert
+from tests.support.examples import slow
 
 ROOT = Path(__file__).parents[3]
 

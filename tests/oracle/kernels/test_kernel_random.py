@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from archloom.oracle.errors import StreamError
 from archloom.oracle.kernel import Kernel, isa
 from archloom.oracle.stream import Instr, Loop, Node, Stream
+from tests.support.accelerators.gemmini_random import gemmini_streams
 from tests.support.examples import examples
 from tests.support.oracle.flat_trace import flat_trace
-from tests.support.accelerators.gemmini_random import gemmini_streams
 from tests.support.oracle.kernel_examples import arguments
 
 UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)  # each step of shrinking would compile anew

@@ -11,8 +11,8 @@ from archloom.oracle.interpreter import run_state, start
 from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.stream import Stream
-from tests.support.examples import every, examples
 from tests.support.accelerators import gemmini_streams as g
+from tests.support.examples import every, examples
 from tests.support.oracle.resolved_executor import execute
 from tests.support.oracle.strategies import Gemm, gemmini_streams, gemms
 from tests.support.oracle.toy_isa import instructions

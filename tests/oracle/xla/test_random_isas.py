@@ -15,9 +15,9 @@ from archloom.oracle.taidl.operators import OPCODES
 from archloom.oracle.xla import compile_stream
 from archloom.oracle.xla.notation import substitution
 from tests.support.oracle.agreement import agree, isa_of
-from tests.support.oracle.random_checks import STREAMS, built, check
+from tests.support.oracle.random_checks import STREAMS, check
 from tests.support.oracle.random_isas import random_isa
-from tests.support.oracle.random_kernels import arguments, random_kernel
+from tests.support.oracle.random_kernels import arguments
 
 CHAIN = Path(__file__).parents[2] / "data" / "oracle"
 SHARDS = 20

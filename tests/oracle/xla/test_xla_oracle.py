@@ -14,7 +14,7 @@ from archloom.oracle.errors import InputError, StreamError
 from archloom.oracle.stream import HbmTensor, Stream
 from archloom.oracle.xla import compile_stream
 from archloom.oracle.xla.executables import Unloadable, load
-from archloom.oracle.xla.notation.limits import Exhausted, Unraisable
+from archloom.oracle.xla.notation.limits import Exhausted, Limits, Unraisable
 from tests.support.accelerators import gemmini_streams as g
 
 
@@ -64,6 +64,17 @@ def test_compiles_ahead_of_time(matmul):
     stream, _, oracle = matmul
     given = [jax.device_put(x) for x in values(stream)]
     assert np.array_equal(np.asarray(oracle.compile()(*given)[0]), np.asarray(oracle(*given)[0]))
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_runs_as_loops_where_a_tensor_on_the_way_is_too_large(matmul, ahead):
+    stream, isa, whole = matmul
+    oracle = compile_stream(stream, isa, limits=Limits(elements=20 + ahead, elements_for_one=0))
+    given = [jax.device_put(x) for x in values(stream)]
+    run = oracle.compile() if ahead else oracle
+    assert np.array_equal(np.asarray(run(*given)[0]), np.asarray(whole(*given)[0]))
+    assert whole.raised and not oracle.raised
+    assert oracle.report.strategies[-1].reason.startswith("a tensor on the way would have")
 
 
 def test_wrong_number_of_arguments(matmul):

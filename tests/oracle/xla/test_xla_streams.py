@@ -15,9 +15,9 @@ from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import HbmTensor, Loop, Stream
 from archloom.oracle.xla import Oracle, compile_stream
 from archloom.uma_targets.gemmini.emit import GemminiEmitter
-from tests.support.examples import every, examples
 from tests.support.accelerators import gemmini_streams as g
 from tests.support.accelerators.gemmini_random import gemmini_streams
+from tests.support.examples import every, examples
 
 
 def arguments(stream: Stream, seed: int = 0) -> dict[str, np.ndarray]:

@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from archloom.tvm_backend.frontends.onnx import skeleton
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, is_blank, is_weight
 
 Shape: TypeAlias = tuple[int, ...]
@@ -131,7 +132,7 @@ class Editor:
     @cached_property
     def inferred_model(self) -> onnx.ModelProto:
         """The network with the shapes and types of its tensors, inferred when it is first asked for."""
-        return onnx.shape_inference.infer_shapes(self.model)
+        return skeleton.inferred(self.model)
 
     @cached_property
     def infos(self) -> dict[str, onnx.ValueInfoProto]:

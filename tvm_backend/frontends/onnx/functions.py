@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 import onnx
 from onnx import defs, helper, numpy_helper
 
 from archloom.oracle.errors import ModelError
+from archloom.tvm_backend.frontends.onnx import skeleton
 from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, copied, known_shapes, opset_of
 from archloom.tvm_backend.frontends.onnx.guard import GROWING
 
@@ -27,7 +29,7 @@ def without_functions(model: onnx.ModelProto, also: Iterable[str] = ()) -> onnx.
     from archloom.tvm_backend.ir import compat
 
     if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
+        model = skeleton.apart(model, onnx.inliner.inline_local_functions)
     version = opset_of(model)
     unknown = {(domain, name) for domain, name, _ in compat.unsupported_onnx_operators(model.graph)}
     unknown |= {(node.domain, node.op_type) for node in model.graph.node if node.op_type in also}
@@ -35,7 +37,8 @@ def without_functions(model: onnx.ModelProto, also: Iterable[str] = ()) -> onnx.
     if not defined:
         return model
     try:
-        whole = onnx.inliner.inline_selected_functions(_stated(model), defined, inline_schema_functions=True)
+        whole = skeleton.apart(_stated(model), partial(
+            onnx.inliner.inline_selected_functions, function_ids=defined, inline_schema_functions=True))
     except RuntimeError as error:
         names = ", ".join(name for _, name in defined)
         raise ModelError(f"{names}: ONNX's definition by other operators cannot be written out: {error}") from error
@@ -67,7 +70,7 @@ def _state_masks(model: onnx.ModelProto) -> None:
     written out with, one that masks nothing; in place."""
     without = [node for node in model.graph.node if node.op_type == "Attention" and not node.domain
                and len(node.input) > 4 and node.input[4] and not node.input[3]]
-    shapes = known_shapes(onnx.shape_inference.infer_shapes(model)) if without else {}
+    shapes = known_shapes(skeleton.inferred(model)) if without else {}
     for node in without:
         query, key, past = (shapes.get(node.input[i], ()) for i in (0, 1, 4))
         if not (query and key and past):
@@ -84,7 +87,7 @@ def with_known_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     from onnx.reference import ReferenceEvaluator
 
     while True:
-        model = onnx.shape_inference.infer_shapes(model)
+        model = skeleton.inferred(model)
         shapes = known_shapes(model)
         values = {t.name: t for t in model.graph.initializer if math.prod(t.dims) <= MOST_FOLDED}
         kept: list[onnx.NodeProto] = []

@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from graphlib import CycleError, TopologicalSorter
 
 import onnx
+from google.protobuf.message import EncodeError  # type: ignore[import-untyped,unused-ignore]
 from onnx import TensorProto, helper
 
 from archloom.oracle.errors import ModelError
+from archloom.tvm_backend.frontends.onnx import skeleton
 from archloom.tvm_backend.frontends.onnx.training import refuse_training
 from archloom.tvm_backend.ir.bounds import MAX_TENSOR_BYTES
 from archloom.tvm_backend.ir.nodes import Unsupported
@@ -70,7 +72,7 @@ def is_sound(proto: onnx.ModelProto) -> bool:
     """Whether onnx's checker finds nothing wrong with a network, its types and shapes included."""
     try:
         onnx.checker.check_model(proto, full_check=True)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError):
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError, RuntimeError, EncodeError):
         return False
     return True
 
@@ -116,7 +118,7 @@ def _refuse_frames(proto: onnx.ModelProto, label: str) -> None:
     if not layers:
         return
     try:
-        inferred = onnx.shape_inference.infer_shapes(proto)
+        inferred = skeleton.inferred(proto)
     except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):  # said where shapes have to be known
         return
     infos = {info.name: info for info in (*inferred.graph.input, *inferred.graph.value_info)}

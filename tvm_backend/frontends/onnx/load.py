@@ -12,6 +12,7 @@ import onnx
 from archloom.oracle.errors import InputError, ModelError, suggest
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.frontends.onnx import guard, rewrites
+from archloom.tvm_backend.frontends.onnx import skeleton as bare
 from archloom.tvm_backend.frontends.onnx.editor import copied, has_operators, inputs_of
 from archloom.tvm_backend.frontends.onnx.files import check_onnx, read_onnx
 from archloom.tvm_backend.frontends.onnx.importer import from_onnx
@@ -208,8 +209,8 @@ def _inferred(proto: onnx.ModelProto, label: str) -> tuple[onnx.ModelProto, Fall
     """The network with shapes, or without and why."""
     try:
         if has_operators(proto, guard.GROWING):  # propagated values would be computed before their number is known
-            guard.refuse_sizes(onnx.shape_inference.infer_shapes(proto, strict_mode=True), label)
-        inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)
+            guard.refuse_sizes(bare.inferred(proto, strict_mode=True), label)
+        inferred = bare.inferred(proto, strict_mode=True, data_prop=True)
         guard.refuse_sizes(inferred, label)
         return inferred, ()
     except onnx.shape_inference.InferenceError as error:

@@ -16,6 +16,7 @@ import onnx
 from onnx import helper
 
 from archloom.tvm_backend.frontends.onnx import editor as edit
+from archloom.tvm_backend.frontends.onnx import skeleton
 from archloom.tvm_backend.frontends.onnx.editor import Editor, Shape
 
 ACTIVATIONS = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
@@ -52,7 +53,7 @@ def frame_by_frame(model: onnx.ModelProto) -> onnx.ModelProto:
     """The network with its recurrent layers written out."""
     if not edit.has_operators(model, ACTIVATIONS):
         return model
-    return _written_out(onnx.shape_inference.infer_shapes(model))
+    return _written_out(skeleton.inferred(model))
 
 
 @edit.rewriting(*ACTIVATIONS)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import onnx
 
@@ -87,6 +87,47 @@ def is_blank(tensor: "onnx.TensorProto") -> bool:
     """Whether ``tensor`` is a weight whose numbers were left out."""
     return is_weight(tensor.data_type, tuple(tensor.dims)) and not (
         tensor.raw_data or tensor.float_data or tensor.int32_data or tensor.external_data)
+
+
+def inferred(model: "onnx.ModelProto", **options: bool) -> "onnx.ModelProto":
+    """The network with shapes, as :func:`onnx.shape_inference.infer_shapes` finds them without its weights."""
+    return apart(model, lambda bare: onnx.shape_inference.infer_shapes(bare, **options))
+
+
+def apart(model: "onnx.ModelProto", tool: "Callable[[onnx.ModelProto], onnx.ModelProto]") -> "onnx.ModelProto":
+    """What a tool makes of a network that takes it as bytes, of which there may be 2 GB: it gets it without the numbers
+    of large constants, which are put back by name."""
+    weights = {t.name: t for t in model.graph.initializer if math.prod(t.dims) > WEIGHT_ELEMENTS}
+    if not weights:
+        return tool(model)
+    made = tool(_bare(model, weights))
+    for tensor in made.graph.initializer:
+        if tensor.name in weights:
+            tensor.CopyFrom(weights[tensor.name])
+    return made
+
+
+def _bare(model: "onnx.ModelProto", weights: Container[str]) -> "onnx.ModelProto":
+    bare = onnx.ModelProto()
+    _copy(model, bare, "graph")
+    _copy(model.graph, bare.graph, "initializer")
+    for tensor in model.graph.initializer:
+        if tensor.name in weights:
+            bare.graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+        else:
+            bare.graph.initializer.append(tensor)
+    return bare
+
+
+def _copy(source: Any, target: Any, without: str) -> None:
+    """Copy all fields of a message but one."""
+    for field, value in source.ListFields():
+        if field.name == without:
+            continue
+        if isinstance(value, int | str | bytes):
+            setattr(target, field.name, value)
+        else:
+            getattr(target, field.name).MergeFrom(value)
 
 
 def _model(data: Bytes) -> bytes:
