@@ -6,7 +6,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from random import Random
 
+from archloom.oracle import taidl
+from archloom.tvm_backend.targets import registry
 from tests.support.mapper import energies
+from tests.support.oracle import any_stream
+from tests.support.uma_targets import small_targets
 
 
 @dataclass(frozen=True)
@@ -23,4 +27,10 @@ PROPERTIES = {
     "energy": Property(
         "joules are the sum of what was moved and computed; a core without work costs its leakage, room nothing",
         energies.MACHINES, energies.check_joules),
+    "streams": Property(
+        "a legal stream gives the same bits on the interpreter, the raised oracle and the oracle of loops",
+        taidl.available(), any_stream.check_streams),
+    "simulators": Property(
+        "the step-by-step simulator, the engine and the engine without skipping find the same of a legal stream",
+        registry.names(), small_targets.check_simulators),
 }

@@ -7,10 +7,11 @@ Loops are drawn with attributes that move; one that breaks a rule in a later ite
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
+from typing import TypeAlias
 
 from archloom.oracle import taidl
 from archloom.oracle.affine import Affine
@@ -19,7 +20,7 @@ from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import operands
 from archloom.oracle.taidl.isa import Instruction, Isa
 from archloom.oracle.taidl.statements import every, statement_expressions
-from tests.support.oracle.legality import Illegal, Walk, stores
+from tests.support.oracle.legality import Illegal, Touched, Walk, stores
 
 ATTEMPTS = 150
 """Values that are tried for an instruction before another is drawn."""
@@ -34,16 +35,19 @@ def small_parameters(name: str, r: Random) -> dict[str, int]:
     return {p.name: min(max(p.low, r.choice((0, 1, 2, 3, 4, 8, 16))), p.high) for p in declared}
 
 
+Runs: TypeAlias = Callable[[str, Sequence[Touched]], bool]
+"""Whether a machine runs an instruction that touches these windows."""
+
+
 @dataclass
 class Programs:
-    """Draws programs of an ISA on ``hbm_bytes`` of memory."""
+    """Draws programs of an ISA on ``hbm_bytes`` of memory, of instructions that the machine ``runs``."""
 
     r: Random
     isa: Isa
     hbm_bytes: int
+    runs: Runs = lambda mnemonic, touched: True
     registers: dict[str, int] = field(default_factory=dict)
-    loops: dict[str, int] = field(default_factory=dict)
-    """Variables of the loops around, and how often they run."""
     serial: int = 0
 
     def __post_init__(self) -> None:
@@ -64,7 +68,7 @@ class Programs:
     @cached_property
     def mnemonics(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """All, and those that store: without them little would be seen of a program."""
-        known = self.isa.instructions
+        known = {name: i for name, i in self.isa.instructions.items() if not name.startswith("dump_")}
         return tuple(known), tuple(name for name in known if stores(known[name])) or tuple(known)
 
     def instruction(self) -> Instr | None:
@@ -105,19 +109,21 @@ class Programs:
 
     def tried(self, instruction: Instruction, values: Mapping[str, int]) -> Illegal | None:
         """Why it is not legal; where it is, the registers change."""
-        registers = dict(self.registers)
+        walk = Walk(self.isa, self.hbm_bytes, dict(self.registers))
         try:
-            Walk(self.isa, self.hbm_bytes, registers).run(instruction, values)
+            walk.run(instruction, values)
         except Illegal as illegal:
             return illegal
-        self.registers = registers
+        if not self.runs(instruction.name, walk.touched):
+            return Illegal(frozenset(values), walk.reached)
+        self.registers = walk.registers
         return None
 
     # --- loops ---
     def loop(self, depth: int) -> list[Node]:
         """A loop around what is drawn for its first iteration, or that alone where it may not run again."""
         before, r = dict(self.registers), self.r
-        inner = [node for _ in range(r.randint(1, 3)) for node in self.nodes(depth - 1)]
+        inner = [node for _ in range(r.randint(1, 2)) for node in self.nodes(depth - 1)]
         self.serial += 1
         var, extent = f"i{self.serial}", r.randint(2, 4)
         body = [self.moving(node, var) for node in inner]
@@ -171,8 +177,8 @@ class Programs:
 def _still(body: list[Node], at: Instr, attribute: str, var: str) -> list[Node] | None:
     """The nodes with an attribute of an instruction that no longer moves with the loop; None if it did not."""
     if attribute and var in at[attribute].variables():
-        fixed = Instr(at.mnemonic, tuple((name, value.substitute({var: Affine(0)}) if name == attribute else value)
-                                         for name, value in at.attributes))
+        stays = at[attribute].substitute({var: Affine(0)})
+        fixed = Instr(at.mnemonic, tuple((k, stays if k == attribute else value) for k, value in at.attributes))
         return [_replaced(node, at, fixed) for node in body]
     moving = [name for name, value in at.attributes if var in value.variables()]
     return _still(body, at, moving[0], var) if moving else None

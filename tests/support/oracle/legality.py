@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from archloom.oracle.errors import TaidlError
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import COMPARISONS, evaluate, names, register_key
 from archloom.oracle.taidl.isa import HBM, Instruction, Isa
+from archloom.oracle.taidl.statements import every
 
 MOST_ELEMENTS = 1 << 13
 """Of a tensor, so that programs stay small."""
@@ -31,13 +33,19 @@ class Illegal(Exception):
         self.blame, self.reached, self.gaps = blame, reached, tuple(gaps)
 
 
+Touched: TypeAlias = tuple[str, bool, tuple[np.ndarray, ...]]
+"""A buffer, whether it is written, and the indices of a window along each axis of it."""
+
+
 @dataclass
 class Walk:
-    """One instruction with values for its attributes; ``registers`` are changed as it changes them."""
+    """One instruction with values for its attributes; ``registers`` are changed as it changes them, ``touched`` has the
+    windows."""
 
     isa: Isa
     hbm_bytes: int
     registers: dict[str, int]
+    touched: list[Touched] = field(default_factory=list)
     reached: int = 0
     scope: dict[str, int] = field(default_factory=dict)
     blame: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -146,6 +154,7 @@ class Walk:
                 raise self.illegal(list(_expressions(piece)), [-first, extent - 1 - last, first, last])
             if prod(n for n, _ in entries) > MOST_ELEMENTS or (writes and _meet(entries)):
                 raise self.illegal(list(_expressions(piece)), [1])
+        self.touched.append((piece.buffer, writes, tuple(first + _offsets(entries) for first, entries in axes)))
         return tuple(n for _, entries in axes for n, _ in entries)
 
     def axis(self, axis: ast.Axis, extent: int) -> tuple[int, list[tuple[int, int]]]:
@@ -166,10 +175,15 @@ class Walk:
 
 def _meet(entries: Sequence[tuple[int, int]]) -> bool:
     """Whether any element is met twice."""
+    positions = _offsets(entries)
+    return len(np.unique(positions)) < len(positions)
+
+
+def _offsets(entries: Sequence[tuple[int, int]]) -> np.ndarray:
     positions = np.zeros(1, np.int64)
     for n, stride in entries:
         positions = np.add.outer(positions, np.arange(n) * stride).reshape(-1)
-    return len(np.unique(positions)) < len(positions)
+    return positions
 
 
 def _conjuncts(e: ast.Expr) -> Iterator[ast.Expr]:
@@ -186,6 +200,4 @@ def _expressions(piece: ast.Slice) -> Iterator[ast.Expr]:
 
 def stores(instruction: Instruction) -> bool:
     """Whether it may write to HBM."""
-    from archloom.oracle.taidl.statements import every
-
     return any(isinstance(s, ast.Write) and s.target.buffer == HBM for s in every(instruction.body))

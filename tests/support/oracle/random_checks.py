@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
@@ -31,6 +31,11 @@ from tests.support.oracle.random_operators import FUNCTION
 STREAMS = 5
 """Streams on one ISA: program n is stream n % STREAMS of ISA n // STREAMS."""
 
+
+RAISED, IN_PART, AS_LOOPS = "raised", "raised in part", "as loops"
+
+Same: TypeAlias = Callable[[np.ndarray, np.ndarray, str], np.ndarray]
+"""Where two tensors of a type are the same."""
 
 ALONE = "python -m tests.support.oracle.random_checks"
 
@@ -91,27 +96,37 @@ def compare(text: str, isa: Isa, seed: int, tally: Tally) -> None:
     """
     stream = parse(text)
     assert to_text(stream) == text
-    given = arguments(stream, seed)
+    how = compared(stream, isa, arguments(stream, seed), f"program {seed}")
+    tally.raised += how == RAISED
+    tally.partly += how == IN_PART
+
+
+def compared(
+    stream: Stream, isa: Isa, given: Mapping[str, np.ndarray], what: str, same: Same = equal
+) -> str:
+    """Mismatch unless the stream gives what is the ``same`` on the interpreter, raised and as loops; how it was
+    raised."""
     want = interpreter.run(stream, isa, given)
     usual = compile_stream(stream, isa)
-    tally.raised += usual.raised
     some = usual.program.raising is not None
-    tally.partly += some and not usual.raised
-    how = "raised" if usual.raised else "raised in part" if some else "as loops"
-    judge(stream, want, usual.compile()(*given.values()), f"program {seed}, {how}")
+    how = RAISED if usual.raised else IN_PART if some else AS_LOOPS
+    judge(stream, want, usual.compile()(*given.values()), f"{what}, {how}", same)
     if some:
         loops = compile_stream(stream, isa, raising=False)
         # XLA takes less time for programs of integers with the options for those without loops
         made = jax.jit(loops.function, compiler_options=compiler_options(loops.program.stream))(*given.values())
-        judge(stream, want, made, f"program {seed}, as loops")
+        judge(stream, want, made, f"{what}, {AS_LOOPS}", same)
     forget()
+    return how
 
 
-def judge(stream: Stream, want: Mapping[str, np.ndarray], results: Sequence[Any], what: str) -> None:
+def judge(
+    stream: Stream, want: Mapping[str, np.ndarray], results: Sequence[Any], what: str, same: Same = equal
+) -> None:
     """Mismatch with the first elements that differ."""
     for tensor, result in zip(stream.results, results, strict=True):
         dtype, value, made = of_numpy(tensor.dtype), want[tensor.name], np.asarray(result)
-        wrong = np.flatnonzero(~equal(value, made, dtype))
+        wrong = np.flatnonzero(~same(value, made, dtype))
         if wrong.size:
             at = wrong[:6]
             raise Mismatch(f"{what}: {tensor.name} {dtype} at {at.tolist()} of {value.size}, {wrong.size} in all: "
