@@ -60,31 +60,31 @@ def write_raw(path: Path, contents: dict[str, bytes]) -> None:
 
 def test_signed_by_whom(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What this user wrote is known as that; not what was changed with its checksums, nor what another user wrote."""
-    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     write(path, FILES)
     assert read(path).own and read(path, ("report.json",)) == {"report.json": FILES["report.json"]}
-    assert (tmp_path / "cache" / "key").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "cache" / "archloom" / "key").stat().st_mode & 0o777 == 0o600
     signed = json.loads(with_manifest(FILES)[MANIFEST])["signature"]
     other = {**FILES, "report.json": b"{}"}
     for files, signature in ((other, signed), (FILES, signed[::-1]), (FILES, 7), (FILES, "é")):
         changed(path, files, signature=signature)
         assert read(path) == files and not read(path).own
     write(path, FILES)
-    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path / "other"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
     assert not read(path).own
 
 
 def test_keys_that_are_none_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that others can read, and one that is damaged."""
     for number, (content, mode) in enumerate(((b"k" * 32, 0o644), (b"k" * 31, 0o600), (b"", 0o600))):
-        monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path / str(number)))
-        key = tmp_path / str(number) / "key"
-        key.parent.mkdir()
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / str(number)))
+        key = tmp_path / str(number) / "archloom" / "key"
+        key.parent.mkdir(parents=True)
         key.write_bytes(content)
         key.chmod(mode)
         assert signing.is_own({"a": 1}, signing.signature({"a": 1}))
         assert key.stat().st_mode & 0o777 == 0o600 and len(key.read_bytes()) == 32 and key.read_bytes() != content
-    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", "/proc/self/nowhere")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/self/nowhere")
     assert signing.is_own({"a": 1}, signing.signature({"a": 1}))  # by a key of this process
 
 

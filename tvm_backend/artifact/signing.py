@@ -1,7 +1,7 @@
 """The user's key, with which artifacts are signed: machine code is run only where the same user saved it.
 
 Machine code cannot be looked through before it runs, and checksums are for anyone to make. The key lies in the user's
-cache, readable by nobody else; whoever can read it can as well write what that cache holds.
+cache directory, readable by nobody else, wherever results are cached: artifacts go from one cache to another.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from archloom.mapper.cache import directory
-
 KEY = "key"
-"""The file's name in the cache."""
+"""The file's name."""
 _BYTES = 32
 
 
 def signature(entries: Mapping[str, Any]) -> str:
     """Of the files of a manifest, with their sizes and checksums."""
+    import platformdirs
+
     content = json.dumps(entries, sort_keys=True).encode()
-    plans = directory()
-    return hmac.new(_key(None if plans is None else plans.parent / KEY), content, hashlib.sha256).hexdigest()
+    return hmac.new(_key(Path(platformdirs.user_cache_dir("archloom")) / KEY), content, hashlib.sha256).hexdigest()
 
 
 def is_own(entries: Mapping[str, Any], signed: object) -> bool:
@@ -38,11 +37,10 @@ def is_own(entries: Mapping[str, Any], signed: object) -> bool:
 
 
 @lru_cache(maxsize=8)
-def _key(file: Path | None) -> bytes:
+def _key(file: Path) -> bytes:
     """The key in a file, which is made where there is none; one for this process where no file can be had."""
     with contextlib.suppress(OSError):
-        if file is not None:
-            return _read(file) or _made(file)
+        return _read(file) or _made(file)
     return secrets.token_bytes(_BYTES)
 
 

@@ -110,6 +110,27 @@ def test_machine_code_is_left_aside_or_not_of_this_machine(
         assert [f.where for f in loaded.fallbacks if f not in own] == ["machine code of the artifact"] * given
 
 
+@pytest.mark.slow
+def test_another_user_compiles_what_an_artifact_holds(
+    model: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither its machine code nor what it says its programs are called counts: only what they are."""
+    x = samples(model, 1)[0]
+    network = archloom.compile(model, options=OPTIONS)
+    expected = network.run(x)
+    path = network.save(tmp_path / "net.loom")
+    table = json.loads((path / "host.json").read_text())
+    damage(path, "host.json", {"programs": [{**p, "key": "another"} for p in table["programs"]]})
+    for file in path.glob("programs/*.bin"):
+        damage(path, f"programs/{file.name}", b"no machine code")
+    monkeypatch.setenv(plans.ENVIRONMENT, "")
+    programs.forget()
+    loaded = archloom.load_compiled(path)
+    found = loaded.run(x)
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+    assert "it is not signed with this user's key" in [f.why for f in loaded.fallbacks]
+
+
 def test_caches_keep_programs(
     model: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
