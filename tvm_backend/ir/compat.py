@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import itertools
 import sys
 import threading
 import warnings
@@ -188,31 +187,10 @@ def make_function(
 
 
 def replace_main(module: IRModule, main: relax.Function) -> IRModule:
-    main = _without_dead_code(main)
-    functions = dict(module.functions.items())
+    functions = {gv: f for gv, f in module.functions.items() if gv.name_hint != "main"}
     functions[module.get_global_var("main")] = main
-    reached, waiting = {"main"}, [main]
-    while waiting:
-        for gv in relax.analysis.all_global_vars(waiting.pop()):
-            if gv.name_hint not in reached:
-                reached.add(gv.name_hint)
-                waiting.append(module[gv])
-    kept = {gv: f for gv, f in functions.items()
-            if gv.name_hint in reached or not isinstance(f, relax.Function)}
-    return relax.transform.Normalize()(tvm.IRModule(kept, attrs=module.attrs))
-
-
-def _without_dead_code(function: relax.Function) -> relax.Function:
-    """The function without the bindings that its result does not need (TVM's pass takes quadratic time)."""
-    result = function.body.body
-    live, kept = set(variables(result)), []
-    for binding in reversed(bindings(function)):
-        if binding.var in live:
-            live.update(variables(binding.value))
-            kept.append(binding)
-    body = relax.SeqExpr([relax.DataflowBlock(kept[::-1])], result)
-    made = relax.Function(function.params, body, function.ret_ty)
-    return made.with_attrs(dict(function.attrs)) if function.attrs else made
+    result = relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
+    return relax.transform.DeadCodeElimination(["main"])(result)
 
 
 def with_functions(main: relax.Function, others: Mapping[str, relax.Function], module: IRModule) -> IRModule:
@@ -289,19 +267,11 @@ def fuse_by_pattern(module: IRModule, patterns: Sequence[tuple[str, DFPattern, C
 
         return run
 
-    # TVM compares each function with all that differ in nothing but constants; a number apiece keeps them apart
-    numbers = map(str, itertools.count())
-    items: list[tuple[Any, ...]] = [(name, pattern, {}, guarded(check), lambda matched: {_NUMBER: next(numbers)})
-                                    for name, pattern, check in patterns]
+    items: list[tuple[Any, ...]] = [(name, pattern, {}, guarded(check)) for name, pattern, check in patterns]
     result = relax.transform.FuseOpsByPattern(items, bind_constants=True, annotate_codegen=False)(module)
     if failure:
         raise failure[0]
-    return tvm.IRModule({gv: f.without_attr(_NUMBER) if f.attrs and _NUMBER in f.attrs else f
-                         for gv, f in result.functions.items()}, attrs=result.attrs)
-
-
-_NUMBER = "archloom_number"
-"""An attribute of composite functions while they are made."""
+    return result
 
 
 def to_json(module: IRModule) -> str:
