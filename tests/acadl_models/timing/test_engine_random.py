@@ -44,6 +44,7 @@ def test_streams_that_were_skipped_wrongly_once(seed: int) -> None:
     check_equal(*drawn(Random(seed)))
 
 
+@pytest.mark.slow
 @examples(40, 2000)
 @given(randoms)
 def test_with_other_semantics_and_units_that_reach_parts_of_buffers(r: Random) -> None:
