@@ -87,7 +87,10 @@ def _fail(message: str, status: int = BAD_INPUT) -> int:
 
 
 def entry() -> None:
-    status = main()
+    try:
+        status = main()
+    except KeyboardInterrupt:  # before the command had begun
+        status = INTERRUPTED
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     sys.exit(status)

@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -63,9 +64,16 @@ def _stopped(rng: Random, folder: Path, how: signal.Signals) -> tuple[int, str, 
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
         status = 99
-        with contextlib.suppress(SystemExit):
+        try:
             status = _command(words, folder, str(folder / "cache"))()
-        os._exit(status)
+        except KeyboardInterrupt:  # before it had begun
+            status = 130
+        except SystemExit:
+            pass
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
     time.sleep(rng.choice((0.0, 0.05, 0.3, 1, 3, 10)) * rng.random())
     with contextlib.suppress(ProcessLookupError):
         os.kill(child, how)
