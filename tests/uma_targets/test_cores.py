@@ -322,6 +322,24 @@ def test_what_is_read_elsewhere_is_kept_between_two_products() -> None:
 
 
 @pytest.mark.slow
+def test_two_products_of_which_the_second_adds_the_first_are_two_layers() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.up, self.down = nn.Linear(32, 32), nn.Linear(32, 32)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.up(x)
+            return self.down(y) + y
+
+    network, x = Twice().eval(), torch.randn(2, 30, 32)
+    compiled = archloom.compile(network, "mesh", {"x": 1, "y": 1}, example_inputs=x)
+    assert [layer.op for layer in compiled.report.accelerator_layers] == ["dense+bias", "dense+bias+residual"]
+    close(compiled(x), network(x))
+
+
+@pytest.mark.slow
 def test_check_compares_layers_with_the_interpreter() -> None:
     result = archloom.check(mlp(), "wormhole", SMALL["wormhole"], example_inputs=torch.randn(5, 48))
     assert result.passed and len(result.layers) == 2 and all(layer.bit_exact for layer in result.layers)

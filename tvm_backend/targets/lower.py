@@ -148,7 +148,7 @@ class _RegionLowering:
             given = dict(zip(inner.params, binding.value.args))
             reading = _Reading(label, inner, op, lowered, tuple(given.get(operand.var) for operand in op.operands))
             above = reading.given[0]
-            if above in found and self.uses[above] == 1:
+            if above in found and self.uses[above] == 1 and reading.given.count(above) == 1:
                 reading = self._joined(found, reading)
             found[binding.var] = reading
         operators = [Operator(var, {a: v for a, v in r.variables().items() if v is not None}, r.lowered)
