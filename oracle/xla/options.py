@@ -8,6 +8,7 @@ from typing import Any
 from archloom.oracle.late_jax import jax
 from archloom.oracle.nests import instructions
 from archloom.oracle.resolved import Op, ResolvedRegion, ResolvedStream, Statement
+from archloom.oracle.taidl.operators.integer_dot import WITHOUT_TRITON
 
 TINY = 1 << 10
 """Up to how many elements of arguments and results code of integers is not worth optimizing: it runs in a microsecond
@@ -38,9 +39,13 @@ def compiler_options(
     Without optimization LLVM passes bf16 from register to register by way of f32, in which it takes subnormal numbers
     for zeros; and XLA makes moves of bf16 of moves of integers that are cast to them somewhere. So what is left as it
     is (:data:`TINY`) has integers alone, in regions and between operators, too.
+
+    On GPUs, kernels that give wrong integers are left out (:mod:`archloom.oracle.taidl.operators.integer_dot`), so
+    that what is traced within ``own_options`` there is right with these options.
     """
-    if jax.default_backend() != "cpu":
-        return None
+    backend = jax.default_backend()
+    if backend != "cpu":
+        return dict(WITHOUT_TRITON) if backend == "gpu" else None
     options: dict[str, Any] = {"xla_backend_optimization_level": 2}
     if stream and not has_floats(stream, EXACT if raised and not chained else frozenset()):
         size = sum(math.prod(t.shape) for t in (*stream.arguments, *stream.results))

@@ -20,6 +20,7 @@ from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.stream import HbmTensor, Stream, check_arrays
 from archloom.oracle.taidl.isa import Isa
+from archloom.oracle.taidl.operators.integer_dot import own_options
 from archloom.oracle.xla import border
 from archloom.oracle.xla.executables import Called, Executable, of
 from archloom.oracle.xla.loops.runner import LoopRunner
@@ -119,7 +120,7 @@ class Program:
         raised = self.raising is not None and not self.raising.left
         chained = self.raising is not None and any(is_chained(r.value) for r in self.raising.results)
         return self._once("outermost", lambda: jax.jit(
-            self.function, keep_unused=True,
+            own_options()(self.function), keep_unused=True,
             compiler_options=compiler_options(self.stream, raised=raised, chained=chained)))
 
     def executable(self) -> Any:

@@ -21,6 +21,7 @@ from archloom.oracle.taidl.operators import base, blocked, carriers, numbers
 from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, integer, integers, ints
 from archloom.oracle.taidl.operators.conversion import converted
 from archloom.oracle.taidl.operators.elementwise import SUBNORMALS
+from archloom.oracle.taidl.operators.integer_dot import integer_dot
 from archloom.oracle.taidl.types import Array, element_type, numpy_dtype
 
 Values = Mapping[str, Any]
@@ -86,7 +87,7 @@ def jax_product(left: Any, right: Any, types: Sequence[str], dtype: str) -> Any:
         left, right = left.astype(wide), right.astype(wide)
     lead = tuple(range(left.ndim - 2))
     dims = (((left.ndim - 1,), (left.ndim - 2,)), (lead, lead))
-    return carriers.element(lax.dot_general(left, right, dims, preferred_element_type=wide), dtype)
+    return carriers.element(integer_dot(left, right, dims, wide), dtype)
 
 
 def ordered(left: Any, right: Any, dtype: str, *, exact: bool = False) -> Any:

@@ -12,6 +12,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.taidl.operators.carriers import element, flush, value
 from archloom.oracle.taidl.operators.contraction import ordered
+from archloom.oracle.taidl.operators.integer_dot import integer_dot
 from archloom.oracle.taidl.operators.reduction import jax_combined as combined
 from archloom.oracle.xla.lowering import bytes_product
 from archloom.oracle.xla.lowering.axes import Divided, by_digits, one_contraction
@@ -327,7 +328,7 @@ class Lowering:
         self.record.operations.append(f"dot {times}{m}x{n}x{k} {left.dtype} x {right.dtype} -> {dtype}")
 
         def multiply(a: Any, b: Any) -> Any:
-            return lax.dot_general(a, b, dims, precision=lax.Precision.HIGHEST, preferred_element_type=carrier)
+            return integer_dot(a, b, dims, carrier)
 
         if expr.is_integer(dtype):
             carrier = jax_dtype(dtype)
@@ -340,8 +341,8 @@ class Lowering:
         if not self.reassociate:
             return ordered(left, right, dtype, exact=exact)
         left, right = value(left, dtype), value(right, dtype)
-        carrier = left.dtype
-        return element(multiply(left, right), dtype)
+        return element(lax.dot_general(left, right, dims, precision=lax.Precision.HIGHEST,
+                                       preferred_element_type=left.dtype), dtype)
 
 
 _LOWERINGS: dict[type[Expr], Callable[[Lowering, Any, Ranges], Spread]] = {

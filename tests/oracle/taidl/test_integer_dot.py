@@ -1,0 +1,42 @@
+"""Products of integers on GPUs: programs of their own go without wrong kernels, parts of others widen bytes."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from archloom.oracle.taidl.operators.integer_dot import WITHOUT_TRITON, integer_dot, own_options
+from archloom.oracle.xla.options import compiler_options
+
+DIMS = (((1,), (0,)), ((), ()))
+
+
+@pytest.mark.parametrize(("backend", "own", "operand"), [
+    ("cpu", False, "i8"), ("cpu", True, "i8"), ("gpu", False, "i32"), ("gpu", True, "i8")])
+def test_bytes_are_widened_where_the_options_are_not_ours(
+    monkeypatch: pytest.MonkeyPatch, backend: str, own: bool, operand: str,
+) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    a, b = (jnp.asarray(np.full(shape, -128, np.int8)) for shape in ((9, 21), (21, 11)))
+    with own_options() if own else nullcontext():
+        lowered = jax.jit(lambda x, y: integer_dot(x, y, DIMS, jnp.int32)).lower(a, b)
+    assert f"(tensor<9x21x{operand}>, tensor<21x11x{operand}>) -> tensor<9x11xi32>" in lowered.as_text()
+    assert (compiler_options() == WITHOUT_TRITON) == (backend == "gpu")
+
+
+def test_products_equal_numpy() -> None:
+    """On any device, whether the options are ours or not."""
+    rng = np.random.default_rng(0)
+    for m, k, n in ((9, 21, 11), (1, 1, 1), (100, 50, 70), (32, 32, 32)):
+        a, b = rng.integers(-128, 128, (m, k)).astype(np.int8), rng.integers(-128, 128, (k, n)).astype(np.int8)
+        expected = a.astype(np.int32) @ b.astype(np.int32)
+        product = jax.jit(lambda x, y: integer_dot(x, y, DIMS, jnp.int32))
+        np.testing.assert_array_equal(np.asarray(product(a, b)), expected)
+        with own_options():
+            options = dict(WITHOUT_TRITON) if jax.default_backend() == "gpu" else None
+            own = jax.jit(lambda x, y: integer_dot(x, y, DIMS, jnp.int32), compiler_options=options)
+            np.testing.assert_array_equal(np.asarray(own(a, b)), expected)
