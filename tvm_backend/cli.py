@@ -17,10 +17,10 @@ from typing import NoReturn
 import numpy as np
 
 from archloom.oracle.errors import ArchloomError
-from archloom.tvm_backend.commands import Outcome, analysis, asm, build, isa, mapping, targets, trace
+from archloom.tvm_backend.commands import Outcome, analysis, asm, build, explain, isa, mapping, targets, trace
 from archloom.tvm_backend.version import VERSION
 
-COMMANDS = (targets, isa, build, analysis, trace, asm, mapping)
+COMMANDS = (targets, isa, build, analysis, explain, trace, asm, mapping)
 BAD_INPUT = 2
 INTERRUPTED = 130
 

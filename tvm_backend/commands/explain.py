@@ -1,0 +1,71 @@
+"""``explain``: the plan of a layer as a loop nest, with what its loops move and where its cycles go."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from archloom.tvm_backend.commands import Outcome, arguments
+from archloom.tvm_backend.commands.progress import bar
+from archloom.tvm_backend.compiled import Partition
+from archloom.tvm_backend.report.data import Layer
+from archloom.tvm_backend.report.table import count
+from archloom.tvm_backend.targets.choice import choose
+
+if TYPE_CHECKING:
+    from archloom.oracle.resolved import ResolvedStream
+    from archloom.tvm_backend.model import Model
+    from archloom.tvm_backend.progress import Progress
+    from archloom.tvm_backend.targets.choice import Chosen
+
+
+def register(subparsers: Any) -> None:
+    parser = arguments.command(
+        subparsers, "explain", run, "the loop nest of a layer: its tiles, memory traffic and cycles",
+        "Bytes are those of different elements that an iteration of the loop touches: the sizes of its tiles.")
+    arguments.add_model(parser)
+    arguments.add_target(parser)
+    parser.add_argument("--layer", metavar="NAME", help="the layer of the network that is meant (archloom estimate)")
+
+
+def run(args: argparse.Namespace) -> Outcome:
+    from archloom.tvm_backend.report.details import details
+    from archloom.tvm_backend.report.nest import nest, text, to_json
+
+    chosen = choose(args.target, arguments.target_options(args))
+    with bar() as progress:
+        stream, layer = planned(arguments.load_model(args), chosen, args.layer, progress)
+    lines = nest(stream, layer.cycles or 0, layer.loops)
+    data = {"layer": layer.name, "target": args.target, "mapping": layer.mapping, "cycles": layer.cycles,
+            "nest": to_json(lines)}
+    return Outcome("\n\n".join([_heading(layer, args.target), text(lines), details(layer)]), data)
+
+
+def planned(model: "Model", chosen: "Sequence[Chosen]", layer: str | None = None,
+            progress: "Progress | None" = None) -> "tuple[ResolvedStream, Layer]":
+    """The stream of one of the network's layers, and what its report says of it; only this layer is planned."""
+    from archloom.oracle import taidl
+    from archloom.oracle.resolve import resolve
+    from archloom.tvm_backend.compile import partition_among, plan_steps
+    from archloom.tvm_backend.report.build import build
+
+    whole = partition_among(model, chosen)
+    name = arguments.layer_of(model.name, [step.name for step in whole.steps()], layer)
+    partition = only(whole, name)
+    plans = plan_steps(partition, chosen, progress)
+    found = next(item for item in build(partition, plans, chosen).layers if item.name == name)
+    stream = plans[name].stream
+    return resolve(stream, taidl.load(stream.isa, **dict(stream.parameters))), found
+
+
+def only(partition: Partition, name: str) -> Partition:
+    """The partition with one of its steps."""
+    regions = [replace(region, steps=tuple(s for s in region.steps if s.name == name)) for region in partition.regions]
+    return replace(partition, regions=tuple(region for region in regions if region.steps))
+
+
+def _heading(layer: Layer, target: str) -> str:
+    return "\n".join([f"{layer.name}: {layer.op} on {target}, {count(layer.macs)} MACs, {count(layer.cycles)} cycles",
+                      f"mapping: {layer.mapping}"])
