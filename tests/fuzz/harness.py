@@ -8,14 +8,17 @@ same inputs. With ``--keep``, what must not happen is kept there: a folder for e
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import json
 import os
+import pkgutil
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -106,11 +109,17 @@ def kept(folder: Path) -> Input:
 
 def prepared() -> None:
     """Import once what each child needs. XLA and TVM's compilers start threads when they first run: not here."""
-    import archloom.tvm_backend.executable
-    import archloom.tvm_backend.frontends.torch.export
-    import archloom.tvm_backend.ir.compat
-    import archloom.tvm_backend.quantization.quantize
-    import archloom.tvm_backend.targets.lower  # noqa: F401
+    import archloom
+
+    for module in pkgutil.walk_packages(archloom.__path__, "archloom."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
+    for name in ("jax.numpy", "jax.export", "onnxruntime", "torch._export.serde.serialize",
+                 "torch.export.pt2_archive._package", "torch._decomp.decompositions"):
+        import_module(name)
+    import_module("archloom.acadl_models.timing.engine").warmup()
+    gc.collect()
+    gc.freeze()
 
 
 def main() -> int:
