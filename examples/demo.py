@@ -18,7 +18,7 @@ import onnx
 import archloom
 from archloom.models import data, digits
 from archloom.tvm_backend.executable import CompiledNetwork
-from archloom.tvm_backend.report.text import host_table, layer_table, to_csv, totals
+from archloom.tvm_backend.report.text import to_csv
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # run as a script, it finds its neighbours, too
 
@@ -90,7 +90,7 @@ def finish(network: CompiledNetwork, found: Accuracies, output: Path, artifact: 
         "report": str(output / "report.json"), "artifact": str(artifact),
     }
     (output / "summary.json").write_text(json.dumps(summary, indent=1))
-    print("\n\n".join([layer_table(report), host_table(report), totals(report)]))
+    print(report)
     print(f"accuracy     {100 * found.float:.2f} % float, {100 * found.accelerator:.2f} % on the accelerator")
     print(f"report       {output / 'report.json'}, {output / 'report.csv'}, {output / 'summary.json'}")
     print(f"artifact     {artifact}")

@@ -165,7 +165,7 @@ def plot(study: "optuna.Study", path: Path) -> None:
     figure, axes = pyplot.subplots(figsize=(6, 4))
     axes.scatter([cycles for _, cycles in points], [100 * a for a, _ in points], s=14, color="0.6", label="trials")
     axes.plot([c for c, _ in best], [100 * a for _, a in best], "o-", ms=4, label="Pareto front")
-    axes.set(xscale="log", xlabel="cycles on Gemmini", ylabel="accuracy of the int8 network, %")
+    axes.set(xscale="log", xlabel="latency, cycles of Gemmini's clock", ylabel="accuracy of the int8 network, %")
     axes.legend()
     figure.tight_layout()
     figure.savefig(path, dpi=120)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from archloom.mapper.workload import Workload
 from archloom.oracle import taidl
 from archloom.oracle.stream import Stream
 from archloom.oracle.taidl.isa import Isa
+from archloom.oracle.user_code import in_user_code
 
 Options = Mapping[str, Any]
 
@@ -125,11 +127,14 @@ class Configuration:
 
     @cached_property
     def graph(self) -> "ArchitectureGraph":
-        return self.accelerator.make_graph(self.options)
+        with in_user_code(lambda: f"target {self.accelerator.name!r}, its graph at {self._shown}"):
+            return self.accelerator.make_graph(self.options)
 
     @cached_property
     def isa(self) -> "Isa":
-        return taidl.load(self.accelerator.isa_name, **self.accelerator.isa_parameters(self.graph))
+        with in_user_code(lambda: f"target {self.accelerator.name!r}, the ISA's parameters at {self._shown}"):
+            parameters = self.accelerator.isa_parameters(self.graph)
+        return taidl.load(self.accelerator.isa_name, **parameters)
 
     @cached_property
     def hardware(self) -> Hardware:
@@ -157,9 +162,22 @@ class Configuration:
     def emitter(self) -> Emitter:
         return self.planner or self.accelerator.make_emitter(dict(self.isa.parameters))
 
+    def emit(self, workload: "Workload", mapping: "TileMapping") -> "Stream":
+        """The instructions of a mapped workload; MappingError if the mapping does not fit."""
+        with self._emitting(workload, f"the instructions of {mapping}"):
+            return self.emitter.emit(workload, mapping)
+
     def space(self, workload: "Workload") -> "Space":
         """The mappings that ``workload`` may have."""
-        return self.accelerator.make_space(workload, self.hardware, self.options)
+        with self._emitting(workload, "its mappings"):
+            return self.accelerator.make_space(workload, self.hardware, self.options)
+
+    def _emitting(self, workload: "Workload", what: str) -> "AbstractContextManager[None]":
+        return in_user_code(lambda: f"target {self.accelerator.name!r}, {workload.title}, {what}")
+
+    @property
+    def _shown(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in self.values) or "no options"
 
     def check(self) -> None:
         """TargetError with all misfits if graph and ISA do not fit."""

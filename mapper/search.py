@@ -26,6 +26,7 @@ from archloom.mapper.workload import Workload
 from archloom.oracle.collector import paused
 from archloom.oracle.errors import InputError, MappingError
 from archloom.oracle.nests import size
+from archloom.oracle.pages import Heading, Paragraph, Table, fragment
 
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Accelerator, Configuration
@@ -77,6 +78,19 @@ class Plan:
     def stream(self) -> "Stream":
         return self.emit()
 
+    def __str__(self) -> str:
+        return f"{self.workload.title}: {self.mapping}, {self.timing.cycles:,} cycles"
+
+    def _repr_html_(self) -> str:
+        """The mapping, what the search looked at, and what units did."""
+        rows = tuple((u.name, f"{u.instructions:,}", f"{u.busy_cycles:,}", f"{u.dependency_stall_cycles:,}",
+                      f"{u.storage_stall_cycles:,}") for u in self.timing.units if u.instructions)
+        return fragment([
+            Heading(4, str(self)),
+            Paragraph(f"{self.considered:,} candidates, {self.fitting:,} fit, {self.simulated:,} simulated; the model "
+                      f"expected {self.estimated_cycles:,.0f} cycles"),
+            Table(("unit", "instructions", "busy cycles", "waiting for data", "waiting for storage"), rows)])
+
 
 def search(
     workload: Workload, accelerator: "Accelerator", options: Any = None, *, top_k: int = DEFAULT_TOP_K,
@@ -100,7 +114,7 @@ def search(
         entry = _search(workload, configuration, top_k, aim)
     mapping, timing = entry.mapping, replace(entry.timing, stream=workload.name)
     return Plan(
-        workload, mapping, lambda: configuration.emitter.emit(workload, mapping), timing, entry.estimated_cycles,
+        workload, mapping, lambda: configuration.emit(workload, mapping), timing, entry.estimated_cycles,
         entry.considered, entry.fitting, entry.simulated,
     )
 
@@ -146,7 +160,7 @@ def _search(
     timings: dict[Stream, TimingResult] = {}
 
     def attempt(mapping: Mapping, estimate: float) -> Trial[Mapping]:
-        stream = configuration.emitter.emit(workload, mapping)
+        stream = configuration.emit(workload, mapping)
         timing = timings.get(stream)
         if timing is None:  # different mappings may be written alike
             timing = timings[stream] = _simulate(stream, configuration)
@@ -194,7 +208,7 @@ def _score(
 
         if not configuration.has_energy:
             return None
-        stream = resolve(configuration.emitter.emit(workload, trial.plan), configuration.isa)
+        stream = resolve(configuration.emit(workload, trial.plan), configuration.isa)
         return energy(bind(configuration.graph, stream), trial.timing).joules
 
     known: dict[Mapping, float] = {}

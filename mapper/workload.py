@@ -123,6 +123,11 @@ class Workload:
     """on which the tensors of a ``conv2d`` in tiles lie (:mod:`archloom.mapper.spatial.arrays`), if they do"""
 
     @property
+    def title(self) -> str:
+        """Name, kind and extents, for messages."""
+        return f"{self.name} ({self.kind} {' '.join(f'{d.name}={d.extent}' for d in self.dims)})"
+
+    @property
     def tile(self) -> int:
         """Side of the tiles that the tensors are kept in, 0 where they are not."""
         return self.inputs[0].shape[-1] if self.inputs[0].dtype == "float16" else 0

@@ -46,7 +46,7 @@ def test_errors_have_one_base() -> None:
 
 
 def test_unknown_sources_are_refused() -> None:
-    with pytest.raises(archloom.ModelError, match="expected the path of an ONNX file"):
+    with pytest.raises(archloom.ModelError, match="what can be loaded: the path of an ONNX file"):
         archloom.load(42)
     with pytest.raises(archloom.ModelError, match="no such file"):
         archloom.estimate("nope.onnx")

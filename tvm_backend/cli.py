@@ -12,29 +12,24 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 import numpy as np
 
 from archloom.oracle.errors import ArchloomError
-from archloom.tvm_backend.commands import Outcome, analysis, asm, build, explain, isa, mapping, targets, trace
+from archloom.oracle.user_code import place_of, told
+from archloom.tvm_backend.commands import Outcome, analysis, asm, build, doctor, explain, isa, mapping, targets, trace
+from archloom.tvm_backend.commands.colour import painted
+from archloom.tvm_backend.commands.completion import complete
+from archloom.tvm_backend.commands.parser import BAD_INPUT, Parser
 from archloom.tvm_backend.version import VERSION
 
-COMMANDS = (targets, isa, build, analysis, explain, trace, asm, mapping)
-BAD_INPUT = 2
+COMMANDS = (targets, isa, build, analysis, explain, trace, asm, mapping, doctor)
 INTERRUPTED = 130
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong with the arguments; its sub-commands are of the same class."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(BAD_INPUT, f"{self.prog}: {message} ({self.prog} --help shows what it takes)\n")
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of all commands; each sets ``run``, a function from its arguments to an :class:`Outcome`."""
-    parser = _Parser(
+    parser = Parser(
         prog="archloom", description="One description of an accelerator in: compiler, bit-exact execution, cycles out.")
     parser.add_argument("--version", action="version", version=f"archloom {VERSION}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -48,7 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     if named := [word for word in words if "\0" in word]:
         return _fail(f"{named[0]!r}: expected words without the character of number 0")
-    args = build_parser().parse_args(argv)
+    parser = build_parser()
+    complete(parser)
+    args = parser.parse_args(argv)
     try:
         # libraries print where they like: stdout is the result's alone; infinities and NaN are values, no accidents
         with contextlib.redirect_stdout(sys.stderr), np.errstate(all="ignore"):
@@ -68,10 +65,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         return _fail(f"{place}{error.strerror or error}")
+    except Exception as error:
+        found = place_of(error)
+        if found is None:  # a fault of our own
+            raise
+        return _fail(f"{found}: {told(error)}")
 
 
 def _print(outcome: Outcome, as_json: bool) -> None:
-    text = json.dumps(outcome.data, allow_nan=False) if as_json else outcome.text
+    text = json.dumps(outcome.data, allow_nan=False) if as_json else painted(outcome.text, sys.stdout)
     try:
         sys.stdout.write(text.rstrip("\n") + "\n")
         sys.stdout.flush()
@@ -82,7 +84,7 @@ def _print(outcome: Outcome, as_json: bool) -> None:
 
 
 def _fail(message: str, status: int = BAD_INPUT) -> int:
-    print(f"archloom: {message}", file=sys.stderr)
+    print(painted(f"archloom: {message}", sys.stderr), file=sys.stderr)
     return status
 
 

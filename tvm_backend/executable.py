@@ -26,6 +26,7 @@ from archloom.tvm_backend.programs import Programs, Stored
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.report.build import of_compiled
 from archloom.tvm_backend.report.data import Report
+from archloom.tvm_backend.samples import as_array
 from archloom.tvm_backend.targets import layouts
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 
@@ -276,10 +277,7 @@ def checked(spec: TensorSpec, inputs: Mapping[str, Any]) -> np.ndarray:
     """The input for ``spec`` as a NumPy array; its shape and dtype must be the network's."""
     if spec.name not in inputs:
         raise InputError(f"input {spec.name!r} is missing; expected {describe(spec)}")
-    value = inputs[spec.name]
-    if hasattr(value, "detach"):
-        value = value.detach().cpu().numpy()
-    array = np.asarray(value)
+    array = as_array(inputs[spec.name])
     if array.shape != spec.shape:
         raise InputError(f"input {spec.name!r}: expected {describe(spec)}, found shape {_show(array.shape)}")
     if str(array.dtype) != spec.dtype:

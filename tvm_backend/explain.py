@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,9 +9,8 @@ from typing import Any
 from archloom.oracle.fallbacks import Fallback, titled
 from archloom.tvm_backend.compile import partition_model
 from archloom.tvm_backend.compiled import Partition, Refused
-from archloom.tvm_backend.ir.match import is_made_up
 from archloom.tvm_backend.model import Model
-from archloom.tvm_backend.report.table import Column, count, percent, render
+from archloom.tvm_backend.report.table import Column, count, percent, render, several
 from archloom.tvm_backend.targets.choice import backends
 
 SCHEMA = "archloom.explain/1"
@@ -89,7 +87,7 @@ class Explanation:
                 continue
             lines.append(f"{target} (patterns: {', '.join(patterns)}) did not take")
             for answer, names in given.items():
-                lines.append(f"  {_several(names)}: {answer.reason}")
+                lines.append(f"  {several(names)}: {answer.reason}")
                 lines += [f"    it takes: {answer.needs}"] if answer.needs else []
         return "\n".join(lines)
 
@@ -99,19 +97,13 @@ class Explanation:
         for op in self.operators:
             if op.choice:
                 given.setdefault(op.choice, []).append(op.name)
-        lines = [f"  {_several(names)}: {choice}" for choice, names in given.items()]
+        lines = [f"  {several(names)}: {choice}" for choice, names in given.items()]
         return "\n".join(["one layer or two", *lines]) if lines else ""
 
     def _totals(self) -> str:
         shares = ", ".join(f"{name} {percent(share)}" for name, share in self.shares().items())
         left = sum(1 for op in self.operators if op.taken_by is None)
         return f"{self.model}: {count(self.macs)} MACs, of these {shares}; {left} operators stay on the host"
-
-
-def _several(names: list[str]) -> str:
-    counts = Counter(names)
-    shown = [name if times == 1 else f"{name} ({times})" for name, times in counts.items()]
-    return ", ".join(shown[:5]) if len(shown) <= 5 else f"{', '.join(shown[:5])} and {len(shown) - 5} more"
 
 
 def explain(model: "Model", target: str, options: Mapping[str, Any] | None = None) -> Explanation:
@@ -126,7 +118,7 @@ def of_partition(partition: Partition) -> Explanation:
         step.name, step.op, step.shape, step.macs, region.target, region.symbol, None,
         tuple(dict.fromkeys(step.refused)), step.choice)) for region in partition.regions for step in region.steps]
     placed += [(op.position, Placed(
-        op.op if is_made_up(op.name) else op.name, op.op, op.shape, op.macs, None, None, op.engine, op.refused))
+        op.name, op.op, op.shape, op.macs, None, None, op.engine, op.refused))
         for op in partition.host.ops]
     ordered = [op for _, op in sorted(placed, key=lambda pair: pair[0])]
     patterns = {b.target_name: tuple(p.name for p in b.patterns) for b in backends(partition.target)}

@@ -14,11 +14,15 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from archloom.tvm_backend.ir.expressions import Function, IRModule
+    from archloom.tvm_backend.sources.source import Source
+    from archloom.tvm_backend.summary import Summary
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """An imported network: one Relax function ``main`` of static shapes, with constants inside.
+
+    ``str()`` of it is a summary: inputs, outputs, operators, multiply-accumulates and bytes.
 
     ``source`` is the kind of what was read; ``onnx`` is the ONNX network where there was one (with the input shapes
     that were asked for), against which ``check`` compares, and ``floats`` the network that it was quantized from, where
@@ -34,6 +38,25 @@ class Model:
     floats: "ModelProto | None" = None
     fallbacks: tuple[Fallback, ...] = ()
     """what was read or rewritten in another way than meant"""
+    given: "Source | None" = None
+    """what was loaded, of a network that was not ONNX: estimates as if quantized begin with that"""
+
+    def __str__(self) -> str:
+        return str(self._summary())
+
+    def __repr__(self) -> str:
+        tensors = "; ".join(f"{what} {name} {shape} {dtype}" for what, name, shape, dtype in self._summary().tensors())
+        return f"<Model {self.name}: {tensors}>"
+
+    def _repr_html_(self) -> str:
+        from archloom.oracle.pages import fragment
+
+        return fragment(self._summary().page())
+
+    def _summary(self) -> "Summary":
+        from archloom.tvm_backend.summary import Summary
+
+        return Summary.of(self)
 
 
 def make_model(
@@ -43,6 +66,7 @@ def make_model(
     """Fold constants, demand static shapes, and wrap an imported module."""
     from archloom.tvm_backend.ir import expressions as ir
     from archloom.tvm_backend.ir.bounds import refuse_impossible, refuse_oversized
+    from archloom.tvm_backend.ir.names import is_made_up
     from archloom.tvm_backend.passes.constants import fold_constants
 
     module = ir.of(module).ensure_dataflow(module)
@@ -59,7 +83,8 @@ def make_model(
         if not ir.is_tensor(value):
             raise ModelError(f"{name}: {what}: expected a tensor, found {ir.type_of(value) or 'no tensor'}")
     labels = list(output_names) if output_names is not None else [
-        r.name if ir.is_var(r) and len(results) == 1 else f"output{i}" for i, r in enumerate(results)
+        r.name if ir.is_var(r) and len(results) == 1 and not is_made_up(r.name)
+        else f"output{i}" if len(results) > 1 else "output" for i, r in enumerate(results)
     ]
     outputs = tuple(TensorSpec(n, ir.shape_of(r), ir.dtype_of(r)) for n, r in zip(labels, results, strict=True))
     return Model(name, module, inputs, outputs, source, proto)
@@ -82,14 +107,16 @@ def require_main(module: "IRModule", name: str) -> None:
 
 def _refuse_open(main: "Function", name: str) -> None:
     from archloom.tvm_backend.ir import expressions as ir
+    from archloom.tvm_backend.ir.names import node
 
     for binding in ir.bindings(main):
+        what = node(binding.var.name, ir.op_name(binding.value) or ir.kind(binding.value))
         if ir.kind(binding.value) == "branch":
-            raise ModelError(f"{name}: {binding.var.name!r} depends on a condition that is computed (If); only "
-                             "networks whose control flow is known can be compiled")
+            raise ModelError(f"{name}: {what} depends on a condition that is computed (If); only networks of known "
+                             "control flow can be compiled")
         if not ir.has_static_type(binding.var):
             raise ModelError(
-                f"{name}: the shape of {binding.var.name!r} depends on the data or on an input's dimension "
+                f"{name}: the shape of {what} depends on the data or on an input's dimension "
                 f"({ir.type_of(binding.var)}); only static shapes can be compiled. Where it is an input's dimension "
                 "that is open, load with dynamic=True"
             )

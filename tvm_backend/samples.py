@@ -43,6 +43,11 @@ def named(arrays: Mapping[str, np.ndarray] | np.ndarray, inputs: Sequence[Tensor
     return {name: np.asarray(arrays[name]) for name in names}
 
 
+def as_array(value: Any) -> np.ndarray:
+    """An array, or a tensor of torch's on any device, as a NumPy array."""
+    return np.asarray(value.detach().cpu().numpy() if hasattr(value, "detach") else value)
+
+
 def batches(arrays: Mapping[str, np.ndarray], inputs: Sequence[TensorSpec], origin: str) -> list[Batch]:
     """Cut ``arrays``, whose first axis counts samples, into batches of the shapes and dtypes of ``inputs``."""
     counts: dict[str, int] = {}

@@ -90,7 +90,7 @@ def similarity(target: str) -> dict[str, Any]:
         "scheme_of_example": SCHEMES[chosen] == sentence_similarity.SCHEME,
         "int8_best": max(row["judged"] for scheme, row in rows.items() if scheme.startswith("int8")),
         "sentences": len(sets["judged"]), "offloaded_macs_share": network.report.offloaded_macs_share,
-        "cycles": network.report.cycles, "schemes": rows, "seconds": time.perf_counter() - start}
+        "cycles": network.report.accelerator_cycles, "schemes": rows, "seconds": time.perf_counter() - start}
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def measure(model: str, dim: int, peak: int) -> dict[str, Any]:
     too_fast = [layer["name"] for layer in timed if layer["cycles"] * peak < layer["macs"]]
     large = [layer["utilization"] for layer in timed if layer["macs"] >= LARGE_MACS]
     return {
-        "dim": dim, "cycles": report["cycles"], "ms_at_clock": report["seconds"] * 1e3,
+        "dim": dim, "cycles": report["accelerator_cycles"], "ms_at_clock": report["accelerator_seconds"] * 1e3,
         "utilization": report["utilization"], "large_layer_utilization": min(large), "large_layers": len(large),
         "large_layers_above_75": sum(u > 0.75 for u in large), "layers_below_physical_limit": too_fast,
         "cold_s": cold.seconds, "cached_s": cached.seconds, "peak_gib": cold.peak_gib,

@@ -152,6 +152,14 @@ class KernelIsa:
     def __repr__(self) -> str:
         return f"isa({self.name!r}{''.join(f', {k}={v}' for k, v in self.isa.parameters)})"
 
+    def _repr_html_(self) -> str:
+        """The reference manual."""
+        from archloom.oracle.pages import fragment
+        from archloom.oracle.taidl.manual import manual
+        from archloom.oracle.taidl.manual_pages import page
+
+        return fragment(page(manual(self.isa)))
+
     # writing kernels
 
     def kernel(

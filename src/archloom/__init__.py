@@ -15,7 +15,7 @@ Importing this module loads neither TVM, JAX, PyTorch nor ONNX: each is imported
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -33,7 +33,6 @@ from archloom.oracle.errors import (
 from archloom.tvm_backend.version import VERSION as __version__
 
 if TYPE_CHECKING:
-    import numpy as np
     import onnx
     import torch
 
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "__version__", "targets", "load", "quantize", "compile", "explain", "load_compiled", "estimate", "estimate_many",
-    "check", "isa", "load_kernel",
+    "check", "isa", "load_kernel", "torch_graphs",
     "ArchloomError", "ArtifactError", "GraphError", "InputError", "MappingError", "ModelError", "StreamError",
     "TaidlError", "TargetError",
 ]
@@ -112,14 +111,17 @@ def load(
 
 def quantize(
     model: "str | Path | onnx.ModelProto | torch.nn.Module",
-    calibration: "Iterable[np.ndarray | Mapping[str, np.ndarray]]", *,
+    calibration: Any, *,
     method: Literal["minmax", "entropy", "percentile"] = "minmax", percentile: float = 99.999,
     per_channel: bool = False, symmetric: bool = True, float_results: bool = False,
 ) -> "onnx.ModelProto":
     """Post-training static quantization of a float model to int8 QDQ, in the form that accelerators execute.
 
-    ``calibration``: batches of the model's input (arrays, or one mapping of input name to array for each batch), from
-    which ``method`` takes the ranges of activations (``percentile`` is how much of each is kept, in per cent).
+    ``calibration``: samples, from which ``method`` takes the ranges of activations (``percentile`` is how much of each
+    is kept, in per cent): an iterable of arrays, of mappings of input name to array, or of tuples that begin with the
+    inputs (a torch ``DataLoader``), with the batch axis or without; or one array, or a mapping of arrays, whose first
+    axis counts samples. A torch module is exported on the first of them (of a ``DataLoader`` and of such arrays on one
+    sample, of other iterables on what stands there).
     ``per_channel``: a scale for each output channel of a weight. ``symmetric=False``: zero points for activations.
     ``float_results``: matrix products give floats, which leaves most of the accuracy of transformers.
     """
@@ -207,39 +209,55 @@ def estimate(
     model: Any, target: Target = "gemmini", options: Options | None = None, *, as_int8: bool = False,
     host: str | None = None, symbols: Symbols | None = None, **load_options: Any,
 ) -> "Report | ReportTable":
-    """Cycles, utilization and bytes of every layer, without building anything that runs.
+    """The latency of a network, and what every layer costs, without building anything that runs.
 
-    ``as_int8``: take a float ONNX network as if it were quantized, without calibration. ``host``: the name of a host's
-    profile, by whose roofline the seconds of host layers are estimated. Reports and the timing of kernels are kept by
-    content, in memory and on disk.
+    ``seconds`` of the report are those of accelerator and host together, ``cycles`` the same in ticks of the
+    accelerator's clock. ``host``: whose profile the time of host layers is estimated by (default: what
+    ``archloom calibrate-host`` has measured last, or else the one that comes along); ``"none"`` for the accelerator
+    only. ``as_int8``: take a float network (ONNX, or a torch module, loaded or not) as if it were quantized, without
+    calibration. Reports and the timing of
+    kernels are kept by content, in memory and on disk.
 
     ``symbols``: an extent for each open dimension, ``{"batch": 1, "n": 128}``. Several of one (``{"n": [64, 128]}``)
     give a table with a report for each combination.
     """
     from archloom.tvm_backend.estimate.extents import reports
     from archloom.tvm_backend.estimate.network import Request
-    from archloom.tvm_backend.host.profile import load
+    from archloom.tvm_backend.host.profile import chosen
 
-    profile = load(host) if host is not None else None
     request = Request(_spelled(target), _options(options), as_int8)
-    return reports(_source(model, load_options), symbols, request, profile)
+    return reports(_source(model, load_options), symbols, request, chosen(host))
 
 
 def estimate_many(
-    models: "Iterable[Any]", target: Target = "gemmini", options: Options | None = None, *, as_int8: bool = False,
-    input_shapes: InputShapes | None = None, workers: int | None = None, details: bool = False,
+    models: Any, target: Target = "gemmini", options: "Options | Sequence[Options] | None" = None, *,
+    as_int8: bool = False, host: str | None = None, input_shapes: InputShapes | None = None, example_inputs: Any = None,
+    workers: int | None = None, details: bool = False,
     on_error: Literal["raise", "return"] = "raise",
 ) -> "list[Report | ArchloomError]":
     """:func:`estimate` of many networks (a list or a generator) on all cores, for searches.
 
+    Torch modules come with ``example_inputs`` for all of them, or as pairs ``(module, example_inputs)``. ``options`` is
+    one mapping, or a list with one for each network; a single network is estimated with each of them.
     ``workers``: processes, by default one for each core. Without ``details`` layers have cycles, bytes and mapping
     but nothing of units, stages, storages, links and loops. ``on_error="return"`` puts the error of a network in the
     place of its report.
     """
     from archloom.tvm_backend.estimate.many import estimate_many as estimate_models
+    from archloom.tvm_backend.host.profile import chosen
 
-    return estimate_models(models, _spelled(target), _options(options), as_int8=as_int8, input_shapes=input_shapes,
-                           workers=workers, details=details, on_error=on_error)
+    several = isinstance(options, Sequence) and not isinstance(options, str)
+    return estimate_models(models, _spelled(target), list(map(_options, options)) if several else _options(options),
+                           as_int8=as_int8, input_shapes=input_shapes, example_inputs=example_inputs, workers=workers,
+                           details=details, on_error=on_error, profile=chosen(host))
+
+
+def torch_graphs() -> "list[CompiledNetwork]":
+    """What ``torch.compile(module, backend="archloom", options={"target": "qkv", "dim": 8})`` has compiled in this
+    process: a network with its report for each graph, in order."""
+    from archloom.tvm_backend.torch_backend import GRAPHS
+
+    return list(GRAPHS)
 
 
 def check(

@@ -24,6 +24,8 @@ from archloom.tvm_backend.version import VERSION
 FORMAT = "archloom.artifact"
 FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
+NETWORKS = (".onnx", ".pt2")
+"""Endings of files that are no artifacts yet."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 MANIFEST_BYTES = 16 * MEBIBYTE
@@ -120,6 +122,9 @@ def read(path: Path, only: Container[str] | None = None) -> Files:
     """
     if not path.exists():
         raise ArtifactError(f"{path}: no such artifact")
+    if path.suffix in NETWORKS:
+        raise ArtifactError(f"{path}: expected an artifact, found a network: archloom compile {path} -o "
+                            f"{path.stem}.loom makes one")
     with _damage(path):
         if not path.is_dir():
             file_size(path, data_bytes(), ArtifactError)

@@ -94,6 +94,17 @@ class CheckResult:
     failures: tuple[str, ...]
     schema: str = SCHEMA
 
+    def __str__(self) -> str:
+        from archloom.tvm_backend.check.text import full_text
+
+        return full_text(self)
+
+    def _repr_html_(self) -> str:
+        from archloom.oracle.pages import fragment
+        from archloom.tvm_backend.check.text import page
+
+        return fragment(page(self))
+
     @property
     def passed(self) -> bool:
         return not self.failures
@@ -142,7 +153,7 @@ def check(
         model.name, target, dict(exe.compiled.options), "host" if model.onnx is None else "onnxruntime",
         sum(len(next(iter(batch.values()), ())) for batch in given), checks, layers,
         next((layer.name for layer in layers if layer.differing), None), accuracy,
-        tuple(_failures(checks, layers, _bounds(model, target, expected))),
+        (*_untaken(layers, target), *_failures(checks, layers, _bounds(model, target, expected))),
     )
 
 
@@ -254,6 +265,12 @@ def _bounds(model: "Model", target: str, expected: Sequence[Sequence[np.ndarray]
     tolerance = max(FLOAT_TOLERANCE[n] for n in numbers)
     return {spec.name: tolerance * max(float(np.abs(batch[i]).max(initial=0, where=np.isfinite(batch[i])))
                                        for batch in expected) for i, spec in enumerate(model.outputs)}
+
+
+def _untaken(layers: Sequence[LayerCheck], target: str) -> list[str]:
+    """That there was nothing to check, which proves nothing."""
+    return [] if layers else [f"nothing of it runs on {target}, so nothing was checked: archloom compile --explain "
+                              "says why"]
 
 
 def _failures(

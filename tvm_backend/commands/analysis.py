@@ -12,28 +12,25 @@ from typing import TYPE_CHECKING, Any
 from archloom.mapper.cache import ENVIRONMENT
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import datasets, samples
-from archloom.tvm_backend.commands import Outcome, arguments
+from archloom.tvm_backend.commands import Outcome, arguments, completion
 from archloom.tvm_backend.commands.progress import bar
 from archloom.tvm_backend.files import read_arrays, write_file
 from archloom.tvm_backend.report.by_extents import ReportTable
 from archloom.tvm_backend.report.data import Report
-from archloom.tvm_backend.report.table import Column, percent, render
-from archloom.tvm_backend.report.text import full_text, to_csv
+from archloom.tvm_backend.report.text import to_csv
 
 if TYPE_CHECKING:
-    from archloom.tvm_backend.check.network import CheckResult
+    pass
 
 CHECK_FAILED = 1
-LAYER_COLUMNS = (
-    Column("layer"), Column("operator"), Column("bit-exact"), Column("to interpreter", "right"),
-    Column("to integers", "right"), Column("not as reference", "right"), Column("steps", "right"),
-    Column("SNR dB", "right"))
+REPORT_KINDS = {".json": "JSON", ".csv": "CSV", "": "JSON, or CSV with --csv"}
 
 
 def register(subparsers: Any) -> None:
     check = arguments.command(
         subparsers, "check", run_check, "compare the accelerator with onnxruntime and with the interpreter of its ISA",
-        "Exit status 1 if any layer is not bit-exact, or an output is off by more than one quantization step.")
+        "Exit status 1 if any layer is not bit-exact, an output is off by more than one quantization step, or nothing "
+        "runs on the accelerator.")
     arguments.add_model(check)
     arguments.add_target(check)
     check.add_argument("--inputs", metavar="FILE|digits",
@@ -48,11 +45,13 @@ def register(subparsers: Any) -> None:
         "Results are cached by the contents of the model, the target and its options.")
     arguments.add_model(estimate)
     arguments.add_target(estimate)
-    estimate.add_argument("--as-int8", action="store_true",
+    estimate.add_argument("--int8", "--as-int8", dest="as_int8", action="store_true",
                           help="take a float network as if it were quantized to int8, without calibration")
-    estimate.add_argument("--host", metavar="NAME",
-                          help="estimate the seconds of host layers by the roofline of this host (archloom "
-                               "calibrate-host)")
+    host = estimate.add_argument(
+        "--host", metavar="NAME",
+        help="whose time host layers are estimated by (archloom calibrate-host), or none for the accelerator only "
+             "(default: measured last, or else the one that comes along)")
+    completion.completed_by(host, completion.hosts)
     estimate.add_argument("--symbol", action="append", default=[], metavar="NAME=EXTENT[,EXTENT]",
                           help="extent of an open dimension; several give a table, of all combinations; repeatable")
     estimate.add_argument("--no-cache", action="store_true", help="neither read nor write cached results")
@@ -70,7 +69,7 @@ def register(subparsers: Any) -> None:
 
 def _add_format(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--csv", action="store_true", help="one line for each layer, comma-separated")
-    arguments.add_output(parser, "write the report there instead (JSON, or CSV with --csv)")
+    arguments.add_output(parser, "write the report there instead: .json, or .csv (as with --csv)")
 
 
 def run_check(args: argparse.Namespace) -> Outcome:
@@ -89,7 +88,7 @@ def run_check(args: argparse.Namespace) -> Outcome:
     with bar() as progress:
         result = check(model, args.target, options, inputs=inputs, labels=labels, reference=args.reference,
                        count=args.samples, progress=progress)
-    return Outcome(_check_text(result), result.to_json(), 0 if result.passed else CHECK_FAILED)
+    return Outcome(str(result), result.to_json(), 0 if result.passed else CHECK_FAILED)
 
 
 def _labels(path: Path) -> Any:
@@ -101,52 +100,23 @@ def _labels(path: Path) -> Any:
     return arrays
 
 
-def _check_text(result: "CheckResult") -> str:
-    rows = [[
-        layer.name, layer.op, "yes" if layer.bit_exact else "NO", f"{layer.max_abs_error:g}",
-        _shown(layer.integer_error, "g"), percent(layer.differing), _shown(layer.most_steps, "g"),
-        _shown(layer.snr_db, ".1f")] for layer in result.layers]
-    parts = [render(LAYER_COLUMNS, rows)] if rows else []
-    rows = [[o.name, f"{o.max_abs_error:.3g}", "–" if o.max_error_in_steps is None else f"{o.max_error_in_steps:.2f}",
-             f"{o.cosine:.6f}", percent(o.top1_agreement)] for o in result.outputs]
-    columns = (Column("output"), Column("max error", "right"), Column("in steps", "right"), Column("cosine", "right"),
-               Column("same top-1", "right"))
-    parts.append(render(columns, rows))
-    if result.accuracy:
-        a = result.accuracy
-        parts.append(f"accuracy     {percent(a.float_network)} float, {percent(a.quantized)} quantized reference,"
-                     f" {percent(a.accelerator)} accelerator")
-    exact = sum(layer.bit_exact for layer in result.layers)
-    parts.append("\n".join([
-        f"{result.model} on {result.target}: {result.samples} samples against {result.reference};"
-        f" {exact} of {len(result.layers)} layers are bit-exact",
-        f"first layer that is not as the quantized reference: {result.first_difference or 'none'}",
-        *([] if result.layers else [f"nothing of it runs on {result.target}: archloom compile --explain says why"]),
-        *(f"FAILED: {failure}" for failure in result.failures), *(["passed"] if result.passed else []),
-    ]))
-    return "\n\n".join(parts)
-
-
-def _shown(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)
-
-
 def run_estimate(args: argparse.Namespace) -> Outcome:
     from archloom.tvm_backend.estimate.extents import reports
     from archloom.tvm_backend.estimate.network import Request
-    from archloom.tvm_backend.host.profile import load
+    from archloom.tvm_backend.host.profile import chosen
     from archloom.tvm_backend.sources.source import Source
 
+    _is_csv(args)  # before anything slow begins
     options = arguments.target_options(args)  # which spells args.target
     request = Request(args.target, options, args.as_int8)
     arguments.scheme(args)
     source = arguments.source(args)
-    if args.as_int8 and (source.kind != "onnx" or args.calibrate):
-        raise InputError("--as-int8: for a float ONNX file, without --calibrate")
+    if args.as_int8 and args.calibrate:
+        raise InputError("--int8: without --calibrate, which quantizes the network")
     symbols = arguments.symbols(args.symbol)
     if symbols and (args.calibrate or args.input_shape):
         raise InputError("--symbol: not taken with --calibrate and --input-shape, which fix the shapes of inputs")
-    profile = None if args.host is None else load(args.host)
+    profile = chosen(args.host)
     if args.no_cache:
         os.environ[ENVIRONMENT] = ""
     with bar() as progress:
@@ -172,18 +142,28 @@ def run_report(args: argparse.Namespace) -> Outcome:
     """Print the report that an artifact holds; nothing of it is built."""
     from archloom.tvm_backend.artifact.network import load_report
 
+    _is_csv(args)
     return _report_outcome(load_report(args.artifact), args)
 
 
 def _report_outcome(report: "Report | ReportTable", args: argparse.Namespace) -> Outcome:
-    data = report.to_json()
-    if args.csv and args.json and args.output is None:
-        raise InputError("--csv and --json: choose one, or write the CSV to a file with --output")
-    if isinstance(report, Report):
-        text = to_csv(report) if args.csv else full_text(report)
-    else:
-        text = report.to_csv() if args.csv else str(report)
+    data, as_csv = report.to_json(), _is_csv(args)
+    text = str(report)
+    if as_csv:
+        text = to_csv(report) if isinstance(report, Report) else report.to_csv()
     if args.output is None:
         return Outcome(text, data)
-    write_file(args.output, (text if args.csv else json.dumps(data, indent=1)).encode())
+    write_file(args.output, (text if as_csv else json.dumps(data, indent=1)).encode())
     return Outcome(f"written to {args.output}", data)
+
+
+def _is_csv(args: argparse.Namespace) -> bool:
+    """Whether the report is to be in CSV; InputError where flags and the file's name say several things."""
+    if args.output is None:
+        if args.csv and args.json:
+            raise InputError("--csv and --json: choose one, or write the CSV to a file with --output")
+        return bool(args.csv)
+    suffix = arguments.suffix_of(args.output, REPORT_KINDS)
+    if args.csv and suffix == ".json":
+        raise InputError(f"--csv: {args.output} is to be JSON by its name; choose one")
+    return bool(args.csv) or suffix == ".csv"

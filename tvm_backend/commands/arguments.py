@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,8 @@ import numpy as np
 
 from archloom.oracle.errors import InputError, suggest
 from archloom.tvm_backend import datasets, samples
+from archloom.tvm_backend.commands import completion
+from archloom.tvm_backend.commands.completion import completed_by
 from archloom.tvm_backend.compiled import TensorSpec
 from archloom.tvm_backend.sources import named_networks
 from archloom.tvm_backend.targets.choice import choose, named_options, spelled
@@ -34,16 +36,20 @@ def command(subparsers: Any, name: str, run: Command, summary: str, details: str
     parser: argparse.ArgumentParser = subparsers.add_parser(
         name, help=summary, description=f"{summary[0].upper()}{summary[1:]}. {details}".strip())
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
     return parser
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--target", "-t", default="gemmini", metavar="NAME[,NAME]",
-                        help="accelerator (a name, or a .py file of your own that registers one), or several in order "
-                             "of preference (default: gemmini)")
-    parser.add_argument("--option", "-O", action="append", default=[], metavar="KEY=VALUE",
-                        help="an option of the target, such as dim=32 (gemmini.dim=32 of several); repeatable")
+    target = parser.add_argument(
+        "--target", "-t", default="gemmini", metavar="NAME[,NAME]",
+        help="accelerator (a name, or a .py file of your own that registers one), or several in order of preference "
+             "(default: gemmini)")
+    option = parser.add_argument(
+        "--option", "-O", action="append", default=[], metavar="KEY=VALUE",
+        help="an option of the target, such as dim=32 (gemmini.dim=32 of several); repeatable")
+    completed_by(target, completion.targets)
+    completed_by(option, completion.options)
 
 
 def _named(text: str) -> str:
@@ -53,7 +59,7 @@ def _named(text: str) -> str:
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", type=_named, help=MODEL_HELP)
+    completed_by(parser.add_argument("model", metavar="MODEL", type=_named, help=MODEL_HELP), completion.models)
     parser.add_argument("--input-shape", action="append", default=[], metavar="NAME:1x3x224x224",
                         help="shape of an input that the model leaves open; repeatable")
     add_calibration(parser)
@@ -77,6 +83,16 @@ def add_calibration(parser: argparse.ArgumentParser) -> None:
 
 def add_output(parser: argparse.ArgumentParser, what: str, required: bool = False) -> None:
     parser.add_argument("--output", "-o", type=Path, metavar="PATH", help=what, required=required)
+
+
+def suffix_of(path: Path, kinds: Mapping[str, str], flag: str = "--output") -> str:
+    """The ending of a file that is to be written, one of ``kinds`` (by ending, what is written there); InputError
+    otherwise."""
+    for suffix in sorted(kinds, key=len, reverse=True):
+        if path.name.lower().endswith(suffix) if suffix else not path.suffix:
+            return suffix
+    shown = ", ".join(f"{suffix or 'no ending'} ({what})" for suffix, what in kinds.items())
+    raise InputError(f"{flag} {path}: expected one of {shown}; found {path.suffix or 'no ending'!r}")
 
 
 def options(pairs: Sequence[str]) -> dict[str, str]:

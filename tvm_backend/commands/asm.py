@@ -20,6 +20,9 @@ from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.files import write_file
 from archloom.tvm_backend.report.table import Column, count, render
 
+TEXT_KINDS = {".asm": "text", ".txt": "text", ".loom": "text", "": "text"}
+BINARY_KINDS = {".bin": "binary", ".loom": "binary", "": "binary"}
+
 
 def register(subparsers: Any) -> None:
     parser = arguments.command(
@@ -37,6 +40,8 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> Outcome:
     if args.binary and args.output is None:
         raise InputError("--binary: give --output as well; the binary form is not printed")
+    if args.output is not None:
+        arguments.suffix_of(args.output, BINARY_KINDS if args.binary else TEXT_KINDS)
     stream = read_stream(args.file, args.layer)
     isa = None if args.no_check else checked(stream)
     data = {**summary(stream), "text": to_text(stream)}

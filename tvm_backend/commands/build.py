@@ -16,10 +16,14 @@ from archloom.tvm_backend.artifact.files import check_free
 from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.commands.progress import bar
 from archloom.tvm_backend.files import write_arrays
+from archloom.tvm_backend.report.table import duration
 from archloom.tvm_backend.report.text import full_text
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.executable import CompiledNetwork
+
+
+ARTIFACT_KINDS = {".loom": "a directory", "": "a directory", ".zip": "one file"}
 
 
 def register(subparsers: Any) -> None:
@@ -51,6 +55,7 @@ def run_compile(args: argparse.Namespace) -> Outcome:
     if path is None:
         operator = arguments.source(args).operator
         path = Path(f"{operator.kind if operator else Path(args.model).stem}.loom")
+    arguments.suffix_of(path, ARTIFACT_KINDS)
     check_free(path)
     options = arguments.target_options(args)
     model = arguments.load_model(args)
@@ -63,6 +68,7 @@ def run_compile(args: argparse.Namespace) -> Outcome:
         "offloaded": [layer.name for layer in report.accelerator_layers],
         "host": [{"name": h.name, "op": h.op, "engine": h.engine, "reason": h.reason} for h in report.host],
         "offloaded_macs_share": report.offloaded_macs_share, "cycles": report.cycles, "seconds": report.seconds,
+        "accelerator_cycles": report.accelerator_cycles, "host_seconds": report.host_seconds,
         **_fallbacks(network),
     }
     later = titled(f for f in network.fallbacks if f not in report.fallbacks)
@@ -88,6 +94,7 @@ def run_run(args: argparse.Namespace) -> Outcome:
     """Run an artifact on the arrays of a file; several batches along the first axis run one after the other."""
     from archloom.tvm_backend.executable import open_artifact
 
+    arguments.suffix_of(args.output, {".npz": "arrays by name"})
     network = open_artifact(args.artifact)
     if args.output.is_dir():
         raise InputError(f"{args.output}: expected the name of an .npz file, found a directory")
@@ -105,8 +112,9 @@ def run_run(args: argparse.Namespace) -> Outcome:
     described = [{"name": name, "shape": list(y.shape), "dtype": str(y.dtype)} for name, y in outputs.items()]
     report = network.report
     lines = [f"{d['name']}: {d['dtype']} {'×'.join(map(str, d['shape']))}" for d in described]
-    lines.append(f"{len(batches)} run{'s' if len(batches) > 1 else ''} of {report.cycles:,} accelerator cycles each;"
-                 f" written to {args.output}")
+    lines.append(f"{len(batches)} run{'s' if len(batches) > 1 else ''}, {duration(report.seconds)} each, of these "
+                 f"{report.accelerator_cycles:,} cycles on the accelerator; written to {args.output}")
     lines += titled(network.fallbacks).splitlines()
     return Outcome("\n".join(lines), {"outputs": described, "output": str(args.output), "runs": len(batches),
-                                      "cycles_per_run": report.cycles, **_fallbacks(network)})
+                                      "seconds_per_run": report.seconds,
+                                      "cycles_per_run": report.accelerator_cycles, **_fallbacks(network)})

@@ -19,7 +19,8 @@ DETAILS = (
     " registers, and for each instruction its operands, what it asserts and touches, and its text; descriptions are the"
     " comments of the file. All faults of a description are reported at once, each with its place."
 )
-SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html", ".txt": "text"}
+SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html", ".txt": "text",
+            ".taidl": "taidl"}
 
 
 def register(subparsers: Any) -> None:
@@ -35,7 +36,7 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> Outcome:
     output: Path | None = args.output
-    form = args.format or (SUFFIXES.get(output.suffix.lower(), "text") if output is not None else "text")
+    form = args.format or ("text" if output is None else SUFFIXES[arguments.suffix_of(output, SUFFIXES)])
     isa = load(args.isa, arguments.options(args.option))
     text, data = written(isa, form), described(isa)
     if output is not None:

@@ -11,7 +11,7 @@ from archloom.models import catalogue
 from archloom.oracle.errors import GraphError, InputError, TargetError
 from archloom.oracle.reading import TEXT_BYTES, read_bytes
 from archloom.oracle.taidl.isa import Isa
-from archloom.tvm_backend.commands import Outcome, arguments
+from archloom.tvm_backend.commands import Outcome, arguments, completion
 from archloom.tvm_backend.commands.isa import described, load, written
 from archloom.tvm_backend.files import write_file
 from archloom.tvm_backend.report.table import Column, render
@@ -34,7 +34,7 @@ def register(subparsers: Any) -> None:
     arguments.command(subparsers, "targets", run_targets, "list the accelerators and their options")
     describe = arguments.command(
         subparsers, "describe", run_describe, "show an accelerator's options, structure and instructions", DETAILS)
-    describe.add_argument("target", metavar="TARGET")
+    completion.completed_by(describe.add_argument("target", metavar="TARGET"), completion.targets)
     describe.add_argument("--option", "-O", action="append", default=[], metavar="KEY=VALUE",
                           help="an option of the target, such as dim=32; repeatable")
     describe.add_argument("--dot", action="store_true", help="print the graph in Graphviz's language instead")
@@ -48,15 +48,14 @@ def register(subparsers: Any) -> None:
 
 def run_targets(args: argparse.Namespace) -> Outcome:
     found = targets()
-    lines = []
-    for target in found:
-        lines += [f"{target.name}: {target.description}", *(f"  {option}" for option in target.options)]
-    return Outcome("\n".join(lines), {"targets": [target.to_json() for target in found]})
+    return Outcome("\n".join(map(str, found)), {"targets": [target.to_json() for target in found]})
 
 
 def run_describe(args: argparse.Namespace) -> Outcome:
     """Describe a registered target, an ISA in a file or a graph in a file."""
     options = arguments.options(args.option)
+    if args.svg is not None:
+        arguments.suffix_of(args.svg, {".svg": "a drawing"}, "--svg")
     path = Path(args.target)
     if path.suffix == ".taidl":
         for flag, given in (("--dot", args.dot), ("--svg", args.svg), ("--df", args.df)):

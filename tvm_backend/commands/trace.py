@@ -68,6 +68,7 @@ def _check(args: argparse.Namespace) -> None:
         raise InputError(f"--from: expected a cycle of at least 0, found {args.begin}")
     if args.cycles < 1:
         raise InputError(f"--cycles: expected at least 1, found {args.cycles}")
+    arguments.suffix_of(args.output, {".json": "as it is", ".json.gz": "compressed"})
     folder = args.output.resolve().parent
     if not folder.is_dir():
         raise InputError(f"{args.output}: cannot be written: {folder} is no directory")

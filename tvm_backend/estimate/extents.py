@@ -25,12 +25,11 @@ def reports(
     of all combinations.
 
     All extents are checked before the first is estimated: InputError for those that the network does not take.
-    ``profile``: the host by whose roofline the seconds of host layers are estimated.
+    ``profile``: the host by whose roofline the seconds of host layers are estimated; None for the accelerator only.
     """
 
     def of(static: Source) -> Report:
-        report = report_of(static, request, progress)
-        return report if profile is None else with_host(report, profile)
+        return with_host(report_of(static, request, progress), profile)
 
     if symbols is None:
         return of(source)

@@ -11,13 +11,14 @@ the end. A process is a Python of its own (:mod:`archloom.tvm_backend.estimate.w
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -32,12 +33,14 @@ from archloom.mapper.cache import ENVIRONMENT, Entry, directory
 from archloom.mapper.parallel import ENVIRONMENT as PROCESSES
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import ArchloomError, InputError, MappingError, ModelError, StreamError, TargetError
-from archloom.tvm_backend.estimate.network import OnnxNetwork, Request, refuse_int8, report_of
+from archloom.tvm_backend.estimate.network import OnnxNetwork, Request, report_of
 from archloom.tvm_backend.estimate.segments import Chain, Undivided
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
+from archloom.tvm_backend.host.profile import HostProfile
 from archloom.tvm_backend.ir.nodes import Unsupported
+from archloom.tvm_backend.report.build import with_host
 from archloom.tvm_backend.report.data import Report
-from archloom.tvm_backend.sources.source import Source
+from archloom.tvm_backend.sources.source import Source, is_network
 from archloom.tvm_backend.targets.choice import choose, named_options
 
 Outcome = Report | ArchloomError
@@ -51,29 +54,69 @@ AHEAD = 4
 """Networks for each process that are with the processes as a whole at a time."""
 
 
-def estimate_many(
-    models: Iterable[Any], target: str, options: Mapping[str, object], *, as_int8: bool = False,
-    input_shapes: Mapping[str, Sequence[int]] | None = None, workers: int | None = None, details: bool = False,
-    on_error: Literal["raise", "return"] = "raise",
-) -> list[Outcome]:
-    """The reports of ``models`` (whatever ``estimate`` takes) in their order.
+Options = Mapping[str, object]
 
-    ``models`` may be a generator: networks are drawn when they are needed, and not kept. ``workers``: processes (by
+
+def estimate_many(
+    models: Any, target: str, options: Options | Sequence[Options], *, as_int8: bool = False,
+    input_shapes: Mapping[str, Sequence[int]] | None = None, example_inputs: Any = None,
+    workers: int | None = None, details: bool = False,
+    on_error: Literal["raise", "return"] = "raise", profile: HostProfile | None = None,
+) -> list[Outcome]:
+    """The reports of ``models`` (whatever ``estimate`` takes, or pairs of a torch module and its example inputs) in
+    their order.
+
+    ``models`` may be a generator: networks are drawn when they are needed, and not kept. ``options``: one set for all,
+    or a list with one for each model; a single model is estimated with each. ``workers``: processes (by
     default one for each core; 1 works in this process). Without ``details`` layers have their cycles, bytes and
     mapping, but say nothing of units, stages, storages, links and loops. ``on_error="return"`` puts the error of a
-    network in the place of its report.
+    network in the place of its report. ``profile``: the host whose time is estimated; None for the accelerator only.
     """
     if workers is not None and workers < 1:
         raise InputError(f"workers: expected at least 1, found {workers}")
     if on_error not in ("raise", "return"):
         raise InputError(f"on_error: expected 'raise' or 'return', found {on_error!r}")
-    resolved = named_options(choose(target, options))
-    request = Request(target, resolved, as_int8, details, on_disk=False)
+    several = [options] if isinstance(options, Mapping) else list(options)
+    requests = [Request(target, named_options(choose(target, o)), as_int8, details, on_disk=False) for o in several]
+    asked = _asked(models, requests, single=not isinstance(options, Mapping), example_inputs=example_inputs)
     count = workers or len(os.sched_getaffinity(0))
-    if count == 1 or not request.is_built_in:
-        return _Batch(request, input_shapes, on_error == "raise", None, 0).outcomes_of(models)
-    with _shared_cache() as folder, Pool(folder, count) as pool:
-        return _Batch(request, input_shapes, on_error == "raise", pool, AHEAD * count).outcomes_of(models)
+    if count == 1 or not all(request.is_built_in for request in requests):
+        outcomes = _Batch(input_shapes, on_error == "raise", None, 0).outcomes_of(asked)
+    else:
+        with _shared_cache() as folder, Pool(folder, count) as pool:
+            outcomes = _Batch(input_shapes, on_error == "raise", pool, AHEAD * count).outcomes_of(asked)
+    return [with_host(o, profile) if isinstance(o, Report) else o for o in outcomes]
+
+
+@dataclass(frozen=True, eq=False)
+class _Wanted:
+    """A network as it was given, and what is to be estimated of it."""
+
+    model: Any
+    request: Request
+    example_inputs: Any = None
+
+
+def _asked(models: Any, requests: Sequence[Request], *, single: bool, example_inputs: Any) -> Iterator[_Wanted]:
+    """Each model with its request; InputError where their numbers do not fit. ``single``: a model alone is taken with
+    all requests."""
+    if is_network(models):
+        models = [models] * len(requests)
+    elif single:
+        models = list(models)
+        models = models * len(requests) if len(models) == 1 else models
+        if len(models) != len(requests):
+            raise InputError(f"options: expected one set for all models or {len(models)}, one for each; found "
+                             f"{len(requests)}")
+    return _paired(models, requests, example_inputs)
+
+
+def _paired(models: Iterable[Any], requests: Sequence[Request], example_inputs: Any) -> Iterator[_Wanted]:
+    for model, request in zip(models, itertools.cycle(requests)):
+        if isinstance(model, tuple) and len(model) == 2:
+            yield _Wanted(model[0], request, model[1])
+        else:
+            yield _Wanted(model, request, example_inputs)
 
 
 def _shared_cache() -> AbstractContextManager[str]:
@@ -97,14 +140,13 @@ class _Batch:
     """The networks of one call, whose reports are made in their order. ``stop``: raise the first error; ``ahead``: how
     many networks may be with the processes as a whole at a time."""
 
-    request: Request
     shapes: Mapping[str, Sequence[int]] | None
     stop: bool
     pool: Pool | None
     ahead: int
     asked: "dict[str, Future[Entry | None]]" = field(default_factory=dict)
 
-    def outcomes_of(self, models: Iterable[Any]) -> list[Outcome]:
+    def outcomes_of(self, models: Iterable[_Wanted]) -> list[Outcome]:
         """The outcome of each network; the first error is raised where the user wants that."""
         outcomes: list[Outcome] = []
         waiting: deque[Outcome | _Waiting] = deque()
@@ -135,16 +177,18 @@ class _Batch:
                 raise
             return error
 
-    def begun(self, model: Any) -> "Outcome | _Waiting":
+    def begun(self, wanted: _Wanted) -> "Outcome | _Waiting":
         """A network's report, if it is at hand or this process has to make it, or what it waits for."""
-        source = Source.of(model, input_shapes=self.shapes)
-        refuse_int8(source, self.request)
+        request = wanted.request
+        source = Source.of(wanted.model, input_shapes=self.shapes, example_inputs=wanted.example_inputs)
+        if request.as_int8:
+            source = source.in_floats()
         if source.kind != "onnx" or self.pool is None:
-            return report_of(source, self.request)
+            return report_of(source, request)
         try:
-            network = OnnxNetwork.of(source, self.request)
+            network = OnnxNetwork.of(source, request)
         except NoSkeleton:
-            return report_of(source, self.request)
+            return report_of(source, request)
         known = network.remembered()
         if known is not None:
             return known
@@ -153,16 +197,16 @@ class _Batch:
         except Undivided:
             return _Waiting(network, {}, whole=self.pool.ask(estimated, replace(network, source=None)))
         in_file = isinstance(source.given, Path)
-        return _Waiting(network if in_file else replace(network, source=None), self.kernels_of(chain), chain)
+        return _Waiting(network if in_file else replace(network, source=None), self.kernels_of(chain, request), chain)
 
-    def kernels_of(self, chain: Chain) -> "dict[str, Future[Entry | None]]":
+    def kernels_of(self, chain: Chain, request: Request) -> "dict[str, Future[Entry | None]]":
         """What the processes find of the chain's workloads that are not known yet."""
         assert self.pool is not None
-        found, configuration = {}, _configuration(self.request)
+        found, configuration = {}, _configuration(request)
         for workload in chain.unplanned():
             key = search.key_of(workload, configuration)
             if key not in self.asked and search.KEPT.get(key, cache.from_json) is None:
-                self.asked[key] = self.pool.ask(planned, workload, self.request)
+                self.asked[key] = self.pool.ask(planned, workload, request)
             if key in self.asked:
                 found[key] = self.asked[key]
         return found
@@ -191,7 +235,7 @@ class _Batch:
             raise found
         if found is None:
             assert waiting.network.source is not None
-            return report_of(waiting.network.source, self.request)
+            return report_of(waiting.network.source, waiting.network.request)
         return found
 
 

@@ -22,7 +22,7 @@ import onnx
 from onnx import helper, version_converter
 
 from archloom.oracle.collector import paused
-from archloom.oracle.errors import ArchloomError, ArtifactError, InputError
+from archloom.oracle.errors import ArchloomError, ArtifactError
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend import cache
 from archloom.tvm_backend.compile import partition_model, plan_steps
@@ -82,7 +82,8 @@ class Request:
 
 def report_of(source: Source, request: Request, progress: Progress | None = None) -> Report:
     """The report of a network; of an ONNX network kept by its content: its graph, shapes and small constants."""
-    refuse_int8(source, request)
+    if request.as_int8:
+        source = source.in_floats()
     if source.kind == "onnx":
         try:
             return OnnxNetwork.of(source, request).report(progress)
@@ -91,15 +92,6 @@ def report_of(source: Source, request: Request, progress: Progress | None = None
     if (operator := source.operator) is not None and (partition := partition_operator(operator, request.chosen())):
         return _planned(partition, request, progress)
     return _of_model(source.load_for(request.target), request, progress)
-
-
-def refuse_int8(source: Source, request: Request) -> None:
-    """InputError for a network that cannot be taken as if it were quantized."""
-    if not request.as_int8 or source.kind == "onnx":
-        return
-    if source.kind == "operator":
-        raise InputError("as_int8: not taken with an operator as text")
-    raise InputError("as_int8: only taken for an ONNX network that is not loaded yet; use quantize() for others")
 
 
 def _of_model(model: "Model", request: Request, progress: Progress | None) -> Report:

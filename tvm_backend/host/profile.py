@@ -29,6 +29,8 @@ ENVIRONMENT = "ARCHLOOM_HOSTS_DIR"
 """Environment variable that names the folder of the user's profiles."""
 SHIPPED = Path(__file__).resolve().parent / "profiles"
 FLOAT_BYTES = 4
+NO_HOST = "none"
+"""In place of a host's name: the accelerator only."""
 
 OPERANDS: Mapping[str, int] = {"move": 1, "arithmetic": 2, "transcendental": 1, "reduction": 1, "gather": 1,
                                "product": 1}
@@ -87,13 +89,27 @@ def names() -> list[str]:
     return sorted({path.stem for place in (folder(), SHIPPED) for path in place.glob("*.json")})
 
 
+def chosen(name: str | None) -> HostProfile | None:
+    """The host that is asked for: by its name, :func:`default` where none is said, none for :data:`NO_HOST`."""
+    if name is None:
+        return default()
+    return None if name == NO_HOST else load(name)
+
+
+def default() -> HostProfile:
+    """What the user has measured last, or else what comes along."""
+    own = max(folder().glob("*.json"), key=lambda path: path.stat().st_mtime_ns, default=None)
+    return read(own or min(SHIPPED.glob("*.json")))
+
+
 def load(name: str) -> HostProfile:
     """The profile called ``name``, the user's before those that come along; InputError for an unknown name."""
     for place in (folder(), SHIPPED):
         path = place / f"{_checked(name)}.json"
         if path.is_file():
             return read(path)
-    raise InputError(f"unknown host {name!r}{suggest(name, names())}; archloom calibrate-host {name} measures this one")
+    raise InputError(f"unknown host {name!r}{suggest(name, [*names(), NO_HOST])}; archloom calibrate-host {name} "
+                     "measures this one")
 
 
 def read(path: Path) -> HostProfile:
@@ -113,6 +129,8 @@ def read(path: Path) -> HostProfile:
 
 def save(profile: HostProfile) -> Path:
     """Write the profile into the user's folder; the file."""
+    if profile.name == NO_HOST:
+        raise InputError(f"a host cannot be called {NO_HOST!r}, which stands for the accelerator only")
     path = folder() / f"{_checked(profile.name)}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, json.dumps({"schema": SCHEMA, **asdict(profile)}, indent=1).encode() + b"\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,7 @@ from archloom.tvm_backend.inside import running
 from archloom.tvm_backend.inside.running import Callee
 from archloom.tvm_backend.inside.stubs import KINDS, contents
 from archloom.tvm_backend.ir import compat
-from archloom.tvm_backend.report.build import of_compiled
+from archloom.tvm_backend.report.build import of_compiled, with_host_layers
 from archloom.tvm_backend.report.data import Layer, Report
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.choice import choose, named_options
@@ -85,7 +84,7 @@ def report(module: Any, *inputs: Any, entry: str = "main") -> Report:
     layers = [layer for layer in merged.layers if layer.where == "accelerator"]
     host = [Layer(name, name.rstrip("0123456789").rstrip("_"), "host", (), 0, seconds=seconds, note="measured")
             for name, seconds in measured.items()]
-    return replace(merged, layers=(*layers, *host), host_seconds=math.fsum(measured.values()), scope=MEASURED)
+    return replace(with_host_layers(merged, (*layers, *host), MEASURED), host_profile=None)
 
 
 def _measured(module: Any, inputs: Sequence[Any], entry: str, regions: set[str]) -> dict[str, float]:

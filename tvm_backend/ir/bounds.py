@@ -10,6 +10,7 @@ import numpy as np
 
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.names import node
 from archloom.tvm_backend.ir.nodes import is_plain
 
 MAX_TENSOR_BYTES = 1 << 36
@@ -37,7 +38,7 @@ def refuse_impossible(module: ir.IRModule, name: str) -> None:
         if op is not None and not is_plain(module):
             for position, argument in enumerate(binding.value.args):
                 if ir.is_constant(argument):
-                    _refuse_numbers(op, position, ir.const_value(argument), f"{name}: node {binding.var.name!r} ({op})")
+                    _refuse_numbers(op, position, ir.const_value(argument), f"{name}: {node(binding.var.name, op)}")
 
 
 def _tensors(module: ir.IRModule, name: str) -> Iterator[tuple[tuple[int, ...], str]]:
@@ -52,7 +53,8 @@ def _tensors(module: ir.IRModule, name: str) -> Iterator[tuple[tuple[int, ...], 
             yield ir.shape_of(param), f"{name}: input {param.name!r}"
     for binding in ir.bindings(main):
         if binding.var in used and ir.is_tensor(binding.var):
-            yield ir.shape_of(binding.var), f"{name}: node {binding.var.name!r}: its result"
+            op = ir.op_name(binding.value) or "a constant"
+            yield ir.shape_of(binding.var), f"{name}: {node(binding.var.name, op)}: its result"
 
 
 def _refuse_numbers(op: str, position: int, array: Any, what: str) -> None:

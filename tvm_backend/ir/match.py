@@ -8,7 +8,6 @@ in the same form: operands that stand for themselves (scale 1, zero point 0), an
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import ATTENTION, attention_scale, causal_diagonal
+from archloom.tvm_backend.ir.names import is_made_up
 from archloom.tvm_backend.ir.numbers import FLOATS, Numbers, is_quantized
 from archloom.tvm_backend.ir.operators import ACTIVATIONS
 from archloom.tvm_backend.ir.sweeps import NotQuantized as NotQuantized
@@ -92,13 +92,6 @@ class QuantizedOp:
     sums: bool = False
     residual: bool = False
 
-
-def is_made_up(name: str) -> bool:
-    """Whether a variable's name is TVM's own, such as ``lv3`` or ``gv``: it marks what the network does not name so."""
-    return _MADE_UP.fullmatch(name) is not None
-
-
-_MADE_UP = re.compile(r"[lg]v\d*(_\d+)?")
 
 PRODUCTS = frozenset({"nn.conv2d", "matmul", *ATTENTION})
 

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import contextlib
 import io
-import itertools
 import logging
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -34,7 +33,9 @@ from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
 from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
 from archloom.tvm_backend.quantization import scheme as schemes
+from archloom.tvm_backend.quantization.calibration import Given, Wanted, batches, example_of
 from archloom.tvm_backend.quantization.scheme import ANCHORS, INT8_SYMMETRIC, KEEP_SCALE, OPERATORS, Scheme
+from archloom.tvm_backend.samples import Batch
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 BINS = {"minmax": 0, "entropy": 1024, "percentile": 2048}
 """Bins of a histogram. By default onnxruntime takes 128 for entropy, as many as there are quantized: then no range is
 narrower than the whole."""
-Sample: TypeAlias = Mapping[str, np.ndarray] | np.ndarray
 Step: TypeAlias = Callable[[onnx.ModelProto], onnx.ModelProto]
 
 # What is done to a float network before it is quantized, in order, and why in this order: the same for
@@ -70,13 +70,13 @@ def applied(steps: Sequence[Step], model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def quantize(
-    model: onnx.ModelProto | torch.nn.Module | str | Path, calibration: Iterable[Sample],
+    model: onnx.ModelProto | torch.nn.Module | str | Path, calibration: Given,
     scheme: Scheme = INT8_SYMMETRIC,
 ) -> onnx.ModelProto:
     """Quantize a float network (ONNX, or a torch module that torch can export to ONNX) to int8 QDQ.
 
-    ``calibration`` yields representative inputs: a mapping from input names to arrays, or an array where the network
-    has one input; for a torch module the first one is also what it is exported on. Raises
+    ``calibration`` has representative inputs, see :mod:`.calibration`; for a torch module the first one is also what it
+    is exported on. Raises
     :class:`~archloom.oracle.errors.ModelError` for a network that cannot be read or is already quantized, and
     :class:`~archloom.oracle.errors.InputError` for samples that do not fit.
     """
@@ -84,7 +84,10 @@ def quantize(
     from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 
     if hasattr(model, "state_dict"):
-        model, calibration = _exported(model, calibration)
+        from archloom.tvm_backend.frontends.torch.export import to_onnx
+
+        example, calibration = example_of(model, calibration)
+        model = to_onnx(model, example, type(model).__name__)
     prepared = prepare(model)
     ranges = _calibrate(prepared, calibration, scheme)
     _share_scales(prepared, ranges, scheme.symmetric)
@@ -104,18 +107,6 @@ def quantize(
     except Exception as error:  # onnxruntime's own types, and those of its mistakes
         raise ModelError(f"network: cannot be quantized: {type(error).__name__}: {error}") from error
     return quantizer.model.model
-
-
-def _exported(module: "torch.nn.Module", calibration: Iterable[Sample]) -> tuple[onnx.ModelProto, Iterable[Sample]]:
-    """A torch module as ONNX, and the samples with the first one put back."""
-    from archloom.tvm_backend.frontends.torch.export import to_onnx
-
-    samples = iter(calibration)
-    first = next(samples, None)
-    if first is None:
-        raise InputError("calibration: expected at least one sample, found none")
-    example = tuple(first.values()) if isinstance(first, Mapping) else first
-    return to_onnx(module, example, type(module).__name__), itertools.chain([first], samples)
 
 
 def prepare(model: onnx.ModelProto | str | Path) -> onnx.ModelProto:
@@ -154,32 +145,19 @@ def _name_nodes(model: onnx.ModelProto) -> None:
 
 
 class _Reader:
-    """onnxruntime's calibration data reader over an iterable of samples, checked one by one."""
+    """onnxruntime's calibration data reader over batches, which counts them."""
 
-    def __init__(self, samples: Iterable[Sample], inputs: list[str]) -> None:
-        self.inputs = inputs
-        self.samples: Iterator[Sample] = iter(samples)
+    def __init__(self, batches: Iterator[Batch]) -> None:
+        self.batches = batches
         self.count = 0
 
-    def get_next(self) -> dict[str, np.ndarray] | None:
-        sample = next(self.samples, None)
-        if sample is None:
-            return None
-        self.count += 1
-        if not isinstance(sample, Mapping):
-            if len(self.inputs) != 1:
-                raise InputError(
-                    f"calibration sample {self.count}: the network has inputs {', '.join(self.inputs)}; expected a "
-                    "mapping from input names to arrays, found a single array"
-                )
-            sample = {self.inputs[0]: sample}
-        missing = [name for name in self.inputs if name not in sample]
-        if missing:
-            raise InputError(f"calibration sample {self.count}: input {missing[0]!r} is missing")
-        return {name: np.asarray(sample[name]) for name in self.inputs}
+    def get_next(self) -> Batch | None:
+        batch = next(self.batches, None)
+        self.count += batch is not None
+        return batch
 
 
-def _calibrate(model: onnx.ModelProto, samples: Iterable[Sample], scheme: Scheme) -> Any:
+def _calibrate(model: onnx.ModelProto, samples: Given, scheme: Scheme) -> Any:
     """Ranges of all activations (onnxruntime's ``TensorsData``)."""
     from onnxruntime.quantization import CalibrationDataReader
     from onnxruntime.quantization.calibrate import CalibrationMethod, create_calibrator
@@ -188,7 +166,7 @@ def _calibrate(model: onnx.ModelProto, samples: Iterable[Sample], scheme: Scheme
         "minmax": CalibrationMethod.MinMax, "entropy": CalibrationMethod.Entropy,
         "percentile": CalibrationMethod.Percentile,
     }
-    reader = _Reader(samples, [i.name for i in inputs_of(model.graph)])
+    reader = _Reader(batches(samples, [_wanted(i) for i in inputs_of(model.graph)]))
     CalibrationDataReader.register(_Reader)
     with tempfile.TemporaryDirectory(prefix="archloom-quantize-") as folder, _quiet():
         path = Path(folder) / "float.onnx"
@@ -215,6 +193,11 @@ def _calibrate(model: onnx.ModelProto, samples: Iterable[Sample], scheme: Scheme
     if scheme.calibration == "entropy" and not scheme.symmetric:
         _within(ranges, {name: found[2:4] for name, found in calibrator.collector.histogram_dict.items()})
     return ranges
+
+
+def _wanted(info: onnx.ValueInfoProto) -> Wanted:
+    return Wanted(info.name, tuple(
+        d.dim_value if d.HasField("dim_value") else None for d in info.type.tensor_type.shape.dim))
 
 
 def _within(ranges: Any, seen: Mapping[str, tuple[Any, Any]]) -> None:

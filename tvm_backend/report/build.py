@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from archloom.mapper.accelerator import Configuration
 from archloom.mapper.search import Plan
 from archloom.tvm_backend.compiled import CompiledModel, HostOp, Partition, Region, Step
+from archloom.tvm_backend.host import profile as hosts
 from archloom.tvm_backend.host.conversions import conversions
 from archloom.tvm_backend.host.profile import HostProfile
 from archloom.tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report, TargetShare
@@ -19,13 +20,15 @@ from archloom.tvm_backend.version import VERSION
 
 
 def of_compiled(compiled: CompiledModel) -> Report:
-    return build(compiled, compiled.plans, choose(compiled.target, compiled.options) if compiled.target else ())
+    """With the host's time by the profile that is taken where none is named."""
+    chosen = choose(compiled.target, compiled.options) if compiled.target else ()
+    return with_host(build(compiled, compiled.plans, chosen), hosts.default())
 
 
 def build(
     partition: Partition, plans: Mapping[str, "Plan"], chosen: "Sequence[Chosen]", *, details: bool = True
 ) -> Report:
-    """The report of a network; ``plans`` has one entry for each step of the partition.
+    """The report of a network, of the accelerator only; ``plans`` has one entry for each step of the partition.
 
     Without ``details`` the layers say nothing of units, stages, storages, links and loops.
     """
@@ -40,22 +43,31 @@ def build(
     clock_hz = shares[0].clock_hz if shares else 0.0  # the host alone
     # in ticks of the first target's clock
     cycles = sum(s.cycles if s.clock_hz == clock_hz else math.ceil(s.seconds * clock_hz) for s in shares)
+    seconds = cycles / clock_hz if clock_hz else 0.0
     joules = [layer.energy.joules for layer in layers if layer.energy is not None]
     areas = [s.area_mm2 for s in shares if s.area_mm2 is not None]
     offloaded, possible = partition.offloaded_macs, sum(s.cycles * s.peak_macs_per_cycle for s in shares)
     exact = all(plans[step.name].timing.exact for step in partition.steps())
     return Report(
         model=partition.name, source=partition.source, target=partition.target, options=dict(partition.options),
-        clock_hz=clock_hz, cycles=cycles, seconds=cycles / clock_hz if clock_hz else 0.0, macs=partition.macs,
-        offloaded_macs=offloaded, offloaded_macs_share=partition.offloaded_macs_share,
+        clock_hz=clock_hz, cycles=cycles, seconds=seconds, accelerator_cycles=cycles, accelerator_seconds=seconds,
+        macs=partition.macs, offloaded_macs=offloaded, offloaded_macs_share=partition.offloaded_macs_share,
         peak_macs_per_cycle=shares[0].peak_macs_per_cycle if shares else 0,
         utilization=offloaded / possible if possible else None,
         timing="simulated" if exact else "estimated",
         layers=(*layers, *map(_hosted, partition.host.ops), *map(_hosted, conversions(partition))),
         host=tuple(HostLayer(op.name, op.op, op.engine, op.macs, op.reason) for op in partition.host.ops),
         version=VERSION, joules=sum(joules) if joules else None, area_mm2=sum(areas) if areas else None,
-        targets=shares, fallbacks=partition.fallbacks,
+        targets=shares, fallbacks=partition.fallbacks, unquantized=_is_unquantized(partition, chosen),
     )
+
+
+def _is_unquantized(partition: Partition, chosen: "Sequence[Chosen]") -> bool:
+    """Whether targets that take integers alone were given a network of floats."""
+    kinds = {op.op for op in partition.host.ops}
+    floats = any("float" in spec.dtype for spec in (*partition.inputs, *partition.outputs))
+    return (floats and bool(kinds) and not partition.regions and kinds.isdisjoint(("quantize", "dequantize"))
+            and bool(chosen) and all(c.backend.is_quantized for c in chosen))
 
 
 def _share(target: "Chosen", layers: Sequence[Layer], peak: int, made: "Configuration") -> TargetShare:
@@ -108,12 +120,24 @@ def _hosted(op: HostOp) -> Layer:
     return Layer(op.name, op.op, "host", op.shape, op.macs, note=note)
 
 
-def with_host(report: Report, profile: "HostProfile") -> Report:
-    """The report with estimated times of its host layers; cycles and seconds of the accelerator stay as they are."""
+def with_host(report: Report, profile: "HostProfile | None") -> Report:
+    """A report of the accelerator only with the estimated time of its host layers; as it is for no host."""
+    if profile is None:
+        return report
     layers = tuple(layer if layer.where != "host" else _timed(layer, profile) for layer in report.layers)
-    total = sum(layer.seconds or 0.0 for layer in layers if layer.where == "host")
-    return replace(report, layers=layers, host_profile=profile.name, host_seconds=total, scope=(
-        f"accelerator simulated; host layers estimated by the roofline of host {profile.name!r}"))
+    scope = f"accelerator simulated; host layers estimated by the roofline of host {profile.name!r}"
+    # calling a network that does nothing takes as long as an operator with nothing to do
+    least = 0.0 if report.accelerator_layers else profile.overhead_s
+    return replace(with_host_layers(report, layers, scope, least), host_profile=profile.name)
+
+
+def with_host_layers(report: Report, layers: tuple[Layer, ...], scope: str, least: float = 0.0) -> Report:
+    """A report of the accelerator only with ``layers``, of which those of the host have their seconds (together at
+    ``least`` so many), and with the latency that follows."""
+    host = max(math.fsum(layer.seconds or 0.0 for layer in layers if layer.where == "host"), least)
+    return replace(
+        report, layers=layers, scope=scope, host_seconds=host, seconds=report.accelerator_seconds + host,
+        cycles=report.accelerator_cycles + math.ceil(host * report.clock_hz))
 
 
 def _timed(layer: Layer, profile: "HostProfile") -> Layer:

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from archloom.oracle.fallbacks import titled
+from archloom.oracle.pages import Code, fragment
 from archloom.tvm_backend.report.data import Json, Report
+from archloom.tvm_backend.report.frames import frame
+from archloom.tvm_backend.report.headline import warnings
 from archloom.tvm_backend.report.table import Column, count, duration, percent, render
 
 SCHEMA = "archloom.report_table/1"
@@ -59,18 +62,27 @@ class ReportTable:
             *([duration(row.report.host_seconds)] if host else []),
         ] for row in self.rows])
         fallbacks = titled(tuple(dict.fromkeys(f for row in self.rows for f in row.report.fallbacks)))
-        return "\n\n".join(filter(None, [table, fallbacks, f"{first.model} on {first.target}: {first.scope}"]))
+        warned = "\n".join(dict.fromkeys(w for row in self.rows for w in warnings(row.report)))
+        return "\n\n".join(filter(None, [warned, table, fallbacks, f"{first.model} on {first.target}: {first.scope}"]))
 
     def to_json(self) -> Json:
         """A JSON object: ``schema``, ``symbols``, and ``rows`` with ``extents`` and ``report`` each."""
         return {"schema": SCHEMA, "symbols": list(self.symbols),
                 "rows": [{"extents": dict(row.extents), "report": row.report.to_json()} for row in self.rows]}
 
+    def _repr_html_(self) -> str:
+        return fragment([Code(str(self))])
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame`` with the columns of :meth:`to_csv`; InputError where pandas is not installed."""
+        return frame(self.to_csv())
+
     def to_csv(self) -> str:
         """One row for each report; empty where a figure is not known."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        figures = ("cycles", "seconds", "macs", "offloaded_macs_share", "utilization", "joules", "host_seconds")
+        figures = ("cycles", "seconds", "accelerator_cycles", "macs", "offloaded_macs_share", "utilization", "joules",
+                   "host_seconds")
         writer.writerow([*self.symbols, *figures])
         for row in self.rows:
             values: list[Any] = [getattr(row.report, figure) for figure in figures]

@@ -1,9 +1,9 @@
 """The report of a compiled or estimated network, and its public JSON schema.
 
-Cycles are those of the accelerator's clock; ``bytes`` counts what each storage reads and writes together; ``seconds``
-is ``cycles / clock_hz``. Layers run one after the other, each from an idle machine, so the totals are sums. Host work
-is listed with its share of the multiply-accumulates but is not simulated: its cycles are ``null``, never zero; its
-seconds are ``null``, too, or an estimate where a host was named.
+``seconds`` is the latency of the network, accelerator and host, and ``cycles`` the same in ticks of the accelerator's
+clock. Layers run one after the other, each from an idle machine, so the totals are sums. ``bytes`` counts what each
+storage reads and writes together. Host work is not simulated: its cycles are ``null``, never zero; its seconds are an
+estimate for a host, or ``null`` where the accelerator alone was asked for.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from archloom.oracle.fallbacks import Fallback
 from archloom.oracle.records import plain
 from archloom.tvm_backend.report.uses import EnergyUse, LinkUse, LoopUse, StageUse, StorageUse, UnitUse, uses_from_json
 
-SCHEMA = "archloom.report/1"
+SCHEMA = "archloom.report/2"
 """Name and version of the schema: the number changes when a field changes its meaning or disappears."""
 
 HOST_NOTE = "runs on the host; host work is not timed"
@@ -92,13 +92,16 @@ class Report:
     """The whole network on its target, or on several, parted by commas in ``target``.
 
     ``targets`` has the share of each. With several targets ``clock_hz`` and ``peak_macs_per_cycle`` are those of the
-    first, ``cycles`` those of its clock, and ``utilization`` is against the peak of whoever was at work.
+    first, cycles are counted in its clock, and ``utilization`` is against the peak of whoever was at work.
+
+    ``seconds`` and ``cycles`` are the latency of the whole network, ``accelerator_cycles`` and ``accelerator_seconds``
+    those of the accelerator's layers: the same where the accelerator alone was asked for, as ``scope`` then says.
 
     ``timing`` is ``"simulated"`` when all cycles come from the simulation of the instruction streams (exact for the
     graph), ``"estimated"`` when some come from the mapper's cost model. ``joules`` is the energy of the accelerator's
     layers and ``area_mm2`` its area, by the figures that the architecture graph states; None where it states none.
     ``host_seconds``: what host layers take together by the roofline of the host called ``host_profile``, an estimate;
-    None where no host was named.
+    None where the accelerator alone was asked for. ``unquantized``: a float network, and no target takes floats.
     """
 
     model: str
@@ -108,6 +111,8 @@ class Report:
     clock_hz: float
     cycles: int
     seconds: float
+    accelerator_cycles: int
+    accelerator_seconds: float
     macs: int
     offloaded_macs: int
     offloaded_macs_share: float
@@ -126,6 +131,26 @@ class Report:
     schema: str = SCHEMA
     fallbacks: tuple[Fallback, ...] = ()
     """what was done in another way than meant"""
+    unquantized: bool = False
+
+    def __str__(self) -> str:
+        from archloom.tvm_backend.report.text import full_text
+
+        return full_text(self)
+
+    def _repr_html_(self) -> str:
+        from archloom.oracle.pages import fragment
+        from archloom.tvm_backend.report.text import page
+
+        return fragment(page(self))
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame`` with the columns of :func:`~archloom.tvm_backend.report.text.to_csv`, a row for each
+        layer; InputError where pandas is not installed."""
+        from archloom.tvm_backend.report.frames import frame
+        from archloom.tvm_backend.report.text import to_csv
+
+        return frame(to_csv(self))
 
     @property
     def accelerator_layers(self) -> tuple[Layer, ...]:

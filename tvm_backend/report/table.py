@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+WARNING = "warning: "
+"""How a line begins that a terminal shows in colour, with the indented ones below it."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,12 @@ def _cut(text: str, limit: int) -> str:
     """On one line, at most so long; blanks in front, which indent, stay."""
     text = text[:len(text) - len(text.lstrip(" "))] + " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def several(names: Sequence[str], most: int = 5) -> str:
+    """The first names, those that come more than once with their number, and how many more there are."""
+    shown = [name if times == 1 else f"{name} ({times})" for name, times in Counter(names).items()]
+    return ", ".join(shown[:most]) + (f" and {len(shown) - most} more" if len(shown) > most else "")
 
 
 def percent(share: float | None) -> str:

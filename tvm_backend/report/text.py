@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
-from archloom.oracle.errors import TargetError
 from archloom.oracle.fallbacks import titled
-from archloom.tvm_backend.report.data import Layer, Report
+from archloom.oracle.pages import Block, Code, Table
+from archloom.tvm_backend.report.headline import headline, warnings
 from archloom.tvm_backend.report.table import Column, count, duration, percent, render
-from archloom.tvm_backend.targets.choice import choose, named_options
+
+if TYPE_CHECKING:
+    from archloom.tvm_backend.report.data import Layer, Report
 
 _LAYERS = (
     Column("layer", limit=36), Column("operator", limit=28), Column("where"), Column("shape", limit=18),
@@ -21,13 +22,13 @@ _HOST = (Column("host operator", limit=44), Column("kind", limit=32), Column("by
          Column("why", limit=80))
 
 
-def layer_table(report: Report) -> str:
+def layer_table(report: "Report") -> str:
     """One line for each layer; ``use`` is the utilization, a dash stands for what is not timed."""
     several = len(report.targets) > 1
     return render(_LAYERS, [_row(layer, several) for layer in report.layers])
 
 
-def _row(layer: Layer, several: bool) -> list[str]:
+def _row(layer: "Layer", several: bool) -> list[str]:
     return [
         layer.name, layer.op, (layer.target if several else None) or layer.where,
         "×".join(map(str, layer.shape)), count(layer.macs), count(layer.cycles),
@@ -35,30 +36,33 @@ def _row(layer: Layer, several: bool) -> list[str]:
     ]
 
 
-def host_table(report: Report) -> str:
+def host_table(report: "Report") -> str:
     """Each operator that stays on the host, and why."""
-    return render(_HOST, [[h.name, h.op, h.engine, count(h.macs), h.reason] for h in report.host])
+    return render(_HOST, _host_rows(report))
 
 
-def totals(report: Report) -> str:
-    """What was timed on what, latency, offloaded share, utilization, and energy and area where they are known."""
-    options = ", ".join(f"{k}={v}" for k, v in _notable_options(report).items())
+def _host_rows(report: "Report") -> list[list[str]]:
+    return [[h.name, h.op, h.engine, count(h.macs), h.reason] for h in report.host]
+
+
+def totals(report: "Report") -> str:
+    """The latency of the network and what it hides, then what each side takes, the offloaded share, utilization, and
+    energy and area where they are known."""
     return "\n".join([
-        f"{report.model} on {report.target}" + (f" ({options})" if options else ""),
-        f"latency      {count(report.cycles)} cycles = {duration(report.seconds)} at {report.clock_hz / 1e9:g} GHz"
-        f" ({report.timing}, {report.scope})",
+        headline(report), *warnings(report),
+        f"accelerator  {count(report.accelerator_cycles)} cycles = {duration(report.accelerator_seconds)} at"
+        f" {report.clock_hz / 1e9:g} GHz ({report.timing})",
+        *_host(report),
         f"offloaded    {percent(report.offloaded_macs_share)} of {count(report.macs)} MACs,"
         f" {len(report.accelerator_layers)} layers; {len(report.host)} operators stay on the host",
         *_shares(report),
-        *([f"host         {duration(report.host_seconds)} for its operators, an estimate for {report.host_profile!r}"]
-          if report.host_seconds is not None else []),
         f"utilization  {percent(report.utilization)} of {count(report.peak_macs_per_cycle)} MACs a cycle",
         *([] if report.joules is None else [f"energy       {report.joules:.4g} J"]),
         *([] if report.area_mm2 is None else [f"area         {report.area_mm2:.4g} mm²"]),
     ])
 
 
-def _shares(report: Report) -> list[str]:
+def _shares(report: "Report") -> list[str]:
     """Who took what, where there are several targets."""
     if len(report.targets) < 2:
         return []
@@ -66,21 +70,28 @@ def _shares(report: Report) -> list[str]:
             f"{count(s.cycles)} cycles = {duration(s.seconds)} at {s.clock_hz / 1e9:g} GHz" for s in report.targets]
 
 
-def _notable_options(report: Report) -> Mapping[str, Any]:
-    """The first option (the size of the array, as a rule) and those that are not at their default."""
-    try:
-        defaults = named_options(choose(report.target))
-    except TargetError:  # a report of a target that is not installed here
-        return report.options
-    return {k: v for i, (k, v) in enumerate(report.options.items()) if i == 0 or v != defaults.get(k)}
+def _host(report: "Report") -> list[str]:
+    if not report.host_seconds:
+        return []
+    whose = f"an estimate for {report.host_profile!r}" if report.host_profile else "measured"
+    return [f"host         {duration(report.host_seconds)} for its operators, {whose}"]
 
 
-def full_text(report: Report) -> str:
+def page(report: "Report") -> list[Block]:
+    """What matters first, then all layers: for a notebook's cell."""
+    several = len(report.targets) > 1
+    tables = [(_LAYERS, [_row(layer, several) for layer in report.layers]), (_HOST, _host_rows(report))]
+    return [Code("\n".join(filter(None, [totals(report), titled(report.fallbacks)]))), *(
+        Table(tuple(c.title for c in columns), tuple(map(tuple, rows))) for columns, rows in tables if rows)]
+
+
+def full_text(report: "Report") -> str:
+    """What matters first; then all layers."""
     host = host_table(report) if report.host else ""
-    return "\n\n".join(filter(None, [layer_table(report), host, titled(report.fallbacks), totals(report)]))
+    return "\n\n".join(filter(None, [totals(report), titled(report.fallbacks), layer_table(report), host]))
 
 
-def to_csv(report: Report) -> str:
+def to_csv(report: "Report") -> str:
     """One row for each layer; the bytes of each storage in a column ``bytes_STORAGE``; empty where not timed."""
     storages = sorted({storage for layer in report.layers for storage in layer.bytes})
     out = io.StringIO()

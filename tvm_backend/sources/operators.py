@@ -44,6 +44,11 @@ class Operator:
         return f"{self.kind}({','.join(shown)})"
 
 
+def names() -> list[str]:
+    """The operators that there are."""
+    return list(OPERATORS)
+
+
 def looks_like_operator(text: str) -> bool:
     """Whether ``text`` has the form ``name(...``; a path rarely has."""
     return re.match(r"\s*[A-Za-z_]\w*\s*\(", text) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -14,9 +14,13 @@ from archloom.tvm_backend.ir.numbers import Numbers
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.sources import named_networks, operators
 from archloom.tvm_backend.sources.operators import Operator
+from archloom.tvm_backend.sources.taken import TAKEN, refuse_foreign
 
 Shapes = Mapping[str, Sequence[int]]
 Kind: TypeAlias = Literal["model", "name", "operator", "onnx", "program", "module", "relax", "dynamic"]
+_KINDS: Mapping[Kind, str] = {
+    "model": "a loaded Relax module", "name": "a network by name, which is quantized where its target takes int8",
+    "operator": "an operator as text", "relax": "a Relax module", "dynamic": "a network with open dimensions"}
 _WITHOUT_SHAPES = {"operator": "an operator as text", "program": "an exported program"}
 
 
@@ -62,6 +66,40 @@ class Source:
         """The operator that a text spells."""
         return operators.parse(self.given) if self.kind == "operator" else None
 
+    def in_floats(self) -> "Source":
+        """The network as float ONNX, as far as that is at hand or can be exported; InputError for others."""
+        if self.kind == "onnx":
+            return self
+        if self.kind == "model":
+            model = self.given
+            if (proto := model.floats or model.onnx) is not None:
+                return Source(proto, "onnx", name=model.name)
+            if model.given is not None:
+                return model.given.in_floats()
+        if self.kind in ("module", "program"):
+            return Source(self._exported(), "onnx", name=self._torch_title)
+        raise InputError("as_int8: taken with ONNX networks and torch modules, loaded or not; found "
+                         f"{_KINDS[self.kind]}")
+
+    def _exported(self) -> Any:
+        from archloom.tvm_backend.frontends.torch import export
+
+        if self.kind == "module":
+            return export.to_onnx(self.given, self.example_inputs, self._torch_title)
+        program = self._program()
+        return export.to_onnx(program.module(), program.example_inputs[0], self._torch_title)
+
+    def _program(self) -> Any:
+        from archloom.tvm_backend.frontends.torch.pt2_files import read_program
+
+        return read_program(self.given) if isinstance(self.given, Path) else self.given
+
+    @property
+    def _torch_title(self) -> str:
+        if self.kind == "module":
+            return self.name or type(self.given).__name__
+        return self.name or (self.given.stem if isinstance(self.given, Path) else "program")
+
     @property
     def label(self) -> str:
         """What messages call an ONNX network: its path, or its name."""
@@ -101,12 +139,10 @@ class Source:
         from archloom.tvm_backend.frontends.torch import export
 
         if self.kind == "module":
-            return export.load_module(given, self.example_inputs, name or type(given).__name__)
-        if not isinstance(given, Path):
-            return export.load_program(given, name or "program")
-        from archloom.tvm_backend.frontends.torch.pt2_files import read_program
-
-        return export.load_program(read_program(given), name or given.stem)
+            loaded = export.load_module(given, self.example_inputs, self._torch_title)
+        else:
+            loaded = export.load_program(self._program(), self._torch_title)
+        return replace(loaded, given=self)
 
     def _load_onnx(self, numbers: "Numbers") -> Model:
         from archloom.tvm_backend.frontends.onnx import load as onnx_networks
@@ -120,7 +156,23 @@ class Source:
         return onnx_networks.load_proto(self.given, self.label, self.input_shapes)
 
 
+def is_network(given: Any) -> bool:
+    """Whether it is one network, and not several: a module of torch's may be iterable, too."""
+    return _kind_of(given) is not None
+
+
 def _kind(given: Any) -> Kind:
+    """The kind of what is given; ModelError for what cannot be loaded."""
+    found = _kind_of(given)
+    if found in ("onnx", "program") and isinstance(given, str | Path):
+        refuse_foreign(Path(given))
+    if found is None:
+        name = f"{type(given).__module__}.{type(given).__name__}".removeprefix("builtins.")
+        raise ModelError(f"expected a network, found {name}; what can be loaded: {TAKEN}")
+    return found
+
+
+def _kind_of(given: Any) -> Kind | None:
     if isinstance(given, Model):
         return "model"
     if isinstance(given, DynamicModel):
@@ -141,7 +193,4 @@ def _kind(given: Any) -> Kind:
         return "program"
     if kind.startswith("tvm.") and kind.endswith("IRModule"):
         return "relax"
-    raise ModelError(
-        "expected the path of an ONNX file, an onnx.ModelProto, a torch.nn.Module, a torch.export.ExportedProgram or "
-        f"a Relax IRModule, found {kind}"
-    )
+    return None

@@ -10,7 +10,7 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 
@@ -269,7 +269,10 @@ class UMABackend(ABC):
         registry.add(self)
 
     def validate(self) -> None:
-        """Every pattern needs an operator strategy, and the target a codegen."""
+        """Every pattern needs an operator strategy, and the target a codegen and numbers that there are."""
+        if self.numbers not in (known := get_args(Numbers)):
+            raise TargetError(f"target {self.target_name!r}: numbers: expected one of {', '.join(known)}, found "
+                              f"{self.numbers!r}")
         for name in self._patterns:
             if name not in self._strategies:
                 raise TargetError(f"target {self.target_name!r}: pattern {name!r} has no operator strategy")

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from archloom.oracle.errors import TargetError
+from archloom.oracle.user_code import in_user_code
 from archloom.tvm_backend.compiled import HostPart, Refused, Region, Step, Value, View
 from archloom.tvm_backend.host.plan import plan_of
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.match import NotQuantized, QuantizedOp, is_made_up
+from archloom.tvm_backend.ir.match import NotQuantized, QuantizedOp
+from archloom.tvm_backend.ir.names import is_made_up
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.targets.backend import InTiles, Lowered, UMABackend
 from archloom.tvm_backend.targets.choice import Chosen
@@ -134,6 +136,10 @@ class _RegionLowering:
 
     # matches ----------------------------------------------------------------------------------------------------------
 
+    def _lowered(self, pattern: str, op: QuantizedOp) -> Lowered:
+        with in_user_code(lambda: f"target {self.target.name!r}, strategy {pattern!r} of operator {op.name!r}"):
+            return self.target.backend.strategy(pattern, self.target.options)(op)
+
     def _readings(self) -> dict[Any, _Reading]:
         """All matches as workloads, which agree on how images lie that they hand each other; where two are better taken
         as one, that stands for the second."""
@@ -144,7 +150,7 @@ class _RegionLowering:
                 continue
             label, inner = composite
             op = operator_of(inner, self.target.backend)
-            lowered = self.target.backend.strategy(self.target.composites[label].name, self.target.options)(op)
+            lowered = self._lowered(self.target.composites[label].name, op)
             given = dict(zip(inner.params, binding.value.args))
             reading = _Reading(label, inner, op, lowered, tuple(given.get(operand.var) for operand in op.operands))
             above = reading.given[0]
@@ -304,7 +310,7 @@ def lower_host(partitioned: Partitioned, model: Model, chosen: Sequence[Chosen])
     for op in partitioned.host:
         known = {r.target: r for r in partitioned.refused.get(op.name, ())}
         answers = tuple(known.get(c.name) or _reason(op.op, by_name.get(op.name), bound, c.backend) for c in chosen)
-        name = results.get(op.name, op.name) if is_made_up(op.name) else op.name
+        name = results.get(op.name, op.op) if is_made_up(op.name) else op.name
         ops.append(replace(op, name=name, reason=_joint_reason(answers), refused=answers))
     return HostPart(None, tuple(ops), kept, lambda: plan_of(kept))
 

@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from archloom.oracle.user_code import in_user_code
 from archloom.tvm_backend.compiled import HostOp, Refuse, Refused
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import ATTENTION
 from archloom.tvm_backend.ir.match import NotQuantized, QuantizedOp
 from archloom.tvm_backend.ir.matcher import fuse_by_pattern
+from archloom.tvm_backend.ir.names import is_made_up
 from archloom.tvm_backend.ir.numbers import Numbers
 from archloom.tvm_backend.ir.operators import SWEPT
 from archloom.tvm_backend.passes.constants import duplicate_dequantize
@@ -105,7 +107,8 @@ def _check(pattern: Pattern, target: Chosen, refuse: Refuse, taken: dict[str, li
         if isinstance(found, Verdict):
             verdict = found
         else:
-            verdict = Verdict(True, "") if pattern.predicate is None else pattern.predicate(found, target.options)
+            with in_user_code(lambda: f"target {target.name!r}, pattern {pattern.name!r} of operator {found.name!r}"):
+                verdict = Verdict(True, "") if pattern.predicate is None else pattern.predicate(found, target.options)
             if verdict.ok:
                 _note(found, context, inside, taken)
                 return True
@@ -137,7 +140,7 @@ def _read(backend: UMABackend, context: Any, inside: Mapping[Any, Any]) -> Quant
         return Verdict(False, "a tensor in it has no static shape", "tensors of static shapes")
     shared = _leaking(context, inside)
     if shared is not None:
-        return Verdict(False, f"its intermediate result {shared!r} is used elsewhere too",
+        return Verdict(False, f"its intermediate result{shared} is used elsewhere too",
                        "intermediate results that nothing else reads")
     try:
         return backend.read(context.matched_expr, inside.get)
@@ -146,11 +149,12 @@ def _read(backend: UMABackend, context: Any, inside: Mapping[Any, Any]) -> Quant
 
 
 def _leaking(context: Any, inside: Mapping[Any, Any]) -> str | None:
-    """Name of an intermediate variable that something outside of the match reads."""
+    """The name of an intermediate variable that something outside of the match reads, in quotes after a blank; nothing
+    in place of a name that was made up."""
     usages = context.var_usages  # of all variables of the network
     for var, value in inside.items():
         if value.same_as(context.matched_expr) or var not in usages:
             continue
         if any(user not in inside for user in usages[var]):
-            return str(var.name)
+            return "" if is_made_up(var.name) else f" {var.name!r}"
     return None

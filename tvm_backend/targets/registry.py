@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from archloom.mapper.options import Option
 from archloom.oracle.errors import ArchloomError, TargetError, suggest
+from archloom.oracle.pages import Heading, Table, fragment
+from archloom.oracle.user_code import place_of, told
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.targets.backend import UMABackend
@@ -166,7 +168,7 @@ def target_in(file: str) -> str:
 
 
 def run_file(file: Path) -> Ran:
-    """Run a file, once. TargetError with the file's name for what its code raises, but for archloom's own errors."""
+    """Run a file, once. TargetError with file and line for what its code raises, but for archloom's own errors."""
     path = file.resolve()
     if path not in _ran:
         if not path.is_file():
@@ -182,7 +184,7 @@ def run_file(file: Path) -> Ran:
         except ArchloomError:
             raise
         except (Exception, SystemExit) as error:  # the user's own code may fail in any way
-            raise TargetError(f"{file}: {type(error).__name__}: {error}") from error
+            raise TargetError(f"{place_of(error) or file}: {told(error)}") from error
         _ran[path] = Ran(tuple(sorted(set(names_loaded()) - before)), vars(module))
     return _ran[path]
 
@@ -197,6 +199,19 @@ class TargetInfo:
     name: str
     description: str
     options: tuple[Option, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.name}: {self.description}", *(f"  {option}" for option in self.options)])
+
+    def _repr_html_(self) -> str:
+        """The options as a table, and a drawing of the graph at their defaults."""
+        from archloom.acadl_models.acadl.draw import to_svg
+
+        rows = tuple((o.name, "auto" if o.default is None else str(o.default), o.unit, o.expected, o.help)
+                     for o in self.options)
+        head, drawing = ("option", "default", "unit", "expected", ""), to_svg(get(self.name).accelerator.graph())
+        described = fragment([Heading(4, f"{self.name}: {self.description}"), Table(head, rows)])
+        return f"{described}\n{drawing[drawing.index('<svg'):]}"  # without the declaration that files begin with
 
     def to_json(self) -> dict[str, object]:
         """``options`` as objects with name, type, default, range or choices, unit and help."""

@@ -129,7 +129,7 @@ def test_run_onto_a_full_disk(folder: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_report_of_an_artifact(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = _json(capsys, "report", str(folder / "net.loom"))
-    assert report["schema"] == "archloom.report/1"
+    assert report["schema"] == "archloom.report/2"
     assert cli.main(["report", str(folder / "net.loom"), "--csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [row["name"] for row in rows] == [layer["name"] for layer in report["layers"]]

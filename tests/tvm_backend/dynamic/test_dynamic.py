@@ -352,7 +352,7 @@ def test_the_command_line_estimates_at_extents(file: Path, capsys: pytest.Captur
     status, out, _ = run("--symbol", "batch=1", "--symbol", "n=4,16", "--json")
     assert status == 0 and [row["extents"]["n"] for row in json.loads(out)["rows"]] == [4, 16]
     status, out, _ = run("--symbol", "batch=1", "--symbol", "n=4", "--json")
-    assert status == 0 and json.loads(out)["schema"] == "archloom.report/1"
+    assert status == 0 and json.loads(out)["schema"] == "archloom.report/2"
     assert run("--symbol", "batch=1,2", "--symbol", "n=4", "--csv")[1].splitlines()[0].startswith("batch,n,cycles")
     for flags, message in (
         (("--symbol", "n=4"), "symbol 'batch': expected at least 1, found no extent"),

@@ -77,7 +77,7 @@ def test_a_library_is_opened_as_what_it_is(tmp_path: Path) -> None:
     assert isinstance(library, archloom.tvm.Library) and repr(library).startswith("<Library ")
     assert "gemmini_0" in repr(library) and library.report.options["dim"] == 8
     network = archloom.compile(archloom.load(module), "gemmini", {"dim": 8})
-    assert library.report.cycles == network.report.cycles
+    assert library.report.accelerator_cycles == network.report.accelerator_cycles
     inside.same(inside.arrays(library(X)), inside.alone(module, X))
     (found,) = (n for n in library.artifacts.values() if n.compiled.regions)
     assert [p.stream for p in found.compiled.plans.values()] == [p.stream for p in network.compiled.plans.values()]

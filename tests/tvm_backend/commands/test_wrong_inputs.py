@@ -1,0 +1,125 @@
+"""Forty ways to get a command wrong, each with its exit status and a message of at most three lines."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from archloom.tvm_backend import cli
+from archloom.tvm_backend.sources import operators
+from archloom.tvm_backend.sources.operator_network import onnx_model
+from tests.support.tvm_backend.registered import forgotten_after
+
+GEMM = "gemm(m=4,n=4,k=4)"
+TARGET = '''
+from pathlib import Path
+from archloom.acadl_models.gemmini import gemmini
+from archloom.uma_targets.kit import GemmKit, Instr, KitTarget, Option
+def graph(options):
+    {graph}
+def emit(gemm, mapping, parameters):
+    {emit}
+class Mine(KitTarget):
+    kit = GemmKit(name="mine_{name}", description="a test", isa="gemmini", graph=graph, emit=emit,
+                  options=(Option("dim", int, 8, "side", 2, 64),), numbers="{numbers}")
+Mine().register()
+'''
+FILES = {
+    "graph.py": TARGET.format(name="graph", graph="return options['size']", emit="return []", numbers="int8"),
+    "emit.py": TARGET.format(name="emit", graph="return gemmini(dim=options['dim'])", emit="return gemm.rows",
+                             numbers="int8"),
+    "int4.py": TARGET.format(name="int4", graph="return gemmini(dim=options['dim'])", emit="return []", numbers="int4"),
+    "syntax.py": "x = 1\ndef graph(:\n", "raises.py": "def f():\n    return 1 / 0\nf()\n", "empty.py": "x = 1\n",
+    "isa.taidl": "isa x;\n[spad] (4) (16xi8);\n[go](a) { %A:1x16xi8 <- $spat[a]; }", "none.taidl": "",
+    "module.pt": "PK", "weights.safetensors": "{}", "net.tflite": "TFL3", "text.onnx": "hello", "empty.onnx": "",
+    "labels.txt": "1 2 3", "bad.asm": ".isa gemmini dim=16\n.hbm 64\nmvim dram=64\n",
+}
+
+WRONG = [
+    # commands and flags
+    ("", "the following arguments are required: COMMAND"),
+    ("estimat net.onnx", "unknown 'estimat'; did you mean 'estimate'"),
+    ("estimate net.onnx --taget gemmini", "unknown argument '--taget'; did you mean '--target'"),
+    ("estimate net.onnx extra", "unknown argument 'extra'"),
+    ("estimate", "required: MODEL"),
+    ("run net.loom", "required: --input"),
+    # networks
+    ("estimate nope.onnx", r"nope\.onnx: no such file"),
+    ("estimate mobilenet_v4", r"no network by that name; did you mean 'mobilenet_v[23]'"),
+    ("estimate text.onnx", r"text\.onnx: not an ONNX file"),
+    ("estimate empty.onnx", r"empty\.onnx: "),
+    ("estimate .", "found a directory"),
+    ("estimate module.pt", r"module\.pt: expected an ONNX file or a \.pt2, .*torch\.export\.save"),
+    ("estimate weights.safetensors", "arrays without the operators"),
+    ("estimate net.tflite", "tf2onnx"),
+    ("estimate emit.py", "found Python"),
+    (f"estimate {GEMM[:-1]}", "operator:1:"),
+    ("estimate gem(m=1)", "unknown operator 'gem'.*did you mean 'gemm'"),
+    ("estimate net.onnx --input-shape z:1x3", "no input is named 'z'"),
+    ("estimate net.onnx --calibrate", "expected one argument"),
+    ("estimate net.onnx --symbol n", "--symbol 'n': expected NAME=EXTENT"),
+    # targets
+    (f"estimate {GEMM} -t gemini", "unknown target 'gemini'; did you mean 'gemmini'"),
+    (f"estimate {GEMM} -O dims=8", "unknown option 'dims'; did you mean 'dim'"),
+    (f"estimate {GEMM} -O dim=3", "option 'dim': expected an integer from 4 to 1024, found '3'"),
+    (f"estimate {GEMM} -O dim", "expected KEY=VALUE"),
+    (f"estimate {GEMM} --host nowhere", "unknown host 'nowhere'"),
+    (f"estimate {GEMM} -t missing.py", r"missing\.py: no such file"),
+    (f"estimate {GEMM} -t graph.py", r"graph\.py:6: target 'mine_graph', its graph at dim=8: KeyError: 'size'"),
+    (f"estimate {GEMM} -t emit.py", r"emit\.py:8: target 'mine_emit', gemm \(gemm .*\), the instructions of .*: "
+                                    "AttributeError: .*'rows'"),
+    (f"estimate {GEMM} -t int4.py", "'mine_int4': numbers: expected one of int8, float32, float16, found 'int4'"),
+    (f"estimate {GEMM} -t syntax.py", r"syntax\.py:2: SyntaxError: "),
+    (f"estimate {GEMM} -t raises.py", r"raises\.py:2: ZeroDivisionError: division by zero"),
+    (f"estimate {GEMM} -t empty.py", r"empty\.py: expected a file that registers one target"),
+    ("describe isa.taidl", r"isa\.taidl:3:\d+: .*spat"),
+    ("isa none.taidl", r"none\.taidl"),
+    # what is written
+    (f"compile {GEMM} -o net.pdf", r"--output net\.pdf: expected one of \.loom .*\.zip .*found '\.pdf'"),
+    (f"estimate {GEMM} -o report.txt", r"expected one of \.json \(JSON\), \.csv .*found '\.txt'"),
+    (f"estimate {GEMM} -o report.json --csv", "is to be JSON by its name"),
+    (f"trace {GEMM} -o trace.pdf", r"expected one of \.json .*\.json\.gz"),
+    ("describe gemmini --svg gemmini.png", r"--svg gemmini\.png: expected one of \.svg"),
+    ("isa gemmini -o manual.pdf", r"expected one of \.md .*\.html"),
+    # artifacts, streams, arrays
+    ("run net.onnx -i x.npz -o y.npz", "expected an artifact, found a network: archloom compile"),
+    ("report nope.loom", r"nope\.loom: no such artifact"),
+    ("asm bad.asm", "mvim"),
+    (f"check {GEMM} --samples 0", "--samples: expected at least 1"),
+    (f"check {GEMM} --inputs labels.txt", r"labels\.txt"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("wrong")
+    for name, text in FILES.items():
+        (root / name).write_text(text)
+    onnx.save(onnx_model(operators.parse(GEMM)), root / "net.onnx")
+    np.savez(root / "x.npz", x=np.zeros(3))
+    return root
+
+
+@pytest.mark.parametrize(("line", "message"), WRONG, ids=[line or "nothing" for line, _ in WRONG])
+def test_wrong_input(
+    folder: Path, line: str, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    before = sorted(folder.iterdir())
+    with forgotten_after():
+        try:
+            status: object = cli.main(line.split())
+        except SystemExit as stop:  # argparse's way
+            status = stop.code
+    out, err = capsys.readouterr()
+    assert (status, out) == (2, "") and re.search(message, err, re.DOTALL), err
+    assert len(err.strip().splitlines()) <= 3 and "Traceback" not in err
+    assert sorted(folder.iterdir()) == before
+
+
+def test_there_are_forty_of_them() -> None:
+    assert len({line for line, _ in WRONG}) >= 40

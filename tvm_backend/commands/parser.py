@@ -1,0 +1,34 @@
+"""Words of a command line to arguments: faults in one line, with the nearest word that there is."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from archloom.oracle.errors import suggest
+
+BAD_INPUT = 2
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong with the arguments; its sub-commands are of the same class."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_INPUT, f"{self.prog}: {message} ({self.prog} --help shows what it takes)\n")
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            command: Parser = getattr(found, "parser", self)
+            word = unknown[0].partition("=")[0]
+            flags = [flag for action in command._actions for flag in action.option_strings if flag.startswith("--")]
+            command.error(f"unknown argument {word!r}{suggest(word, flags) if word.startswith('-') else ''}")
+        return found
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As argparse does it, which lists all choices and says of none that it is near."""
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, f"unknown {value!r}{suggest(str(value), list(action.choices))}")
