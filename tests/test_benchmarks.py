@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import docs, results, run, run_all
+from benchmarks import docs, fidelity, results, run, run_all
 from benchmarks.figures import Figure, FigureError, Run, at, load, number, shown
 from tests.support.examples import examples
 
@@ -160,6 +160,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(run_all, "find", lambda name: tmp_path / f"{name}.py")
     monkeypatch.setattr(results, "commit", lambda: "abc")
     monkeypatch.setattr(docs, "pages", lambda: [tmp_path / "page.md"])
+    monkeypatch.setattr(fidelity, "sources", lambda: ())
+    monkeypatch.setattr(fidelity, "PAGE", tmp_path / "fidelity.md")
     for name, kind in (("JSON", "json"), ("MARKDOWN", "md")):
         monkeypatch.setattr(results, name, tmp_path / f"RESULTS.{kind}")
     monkeypatch.setattr(results.read, "__defaults__", (tmp_path / "RESULTS.json",))
