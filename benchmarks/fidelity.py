@@ -71,13 +71,13 @@ class Source:
 
 @dataclass(frozen=True)
 class Judged:
-    """A row with what both sides are now, pair by pair, and whether its promise holds (None: there is none)."""
+    """A row with what both sides are now, pair by pair, and the figures that it promises with their values."""
 
     source: str
     row: Row
     theirs: tuple[Value, ...]
     ours: tuple[Value, ...]
-    holds: bool | None = None
+    promised: tuple[tuple[Figure, Value], ...] = ()
 
     @cached_property
     def error(self) -> tuple[float, float] | None:
@@ -87,9 +87,18 @@ class Judged:
 
     @property
     def state(self) -> str:
-        if self.row.reason:
-            return NOT_COMPARED
-        return UNMEASURED if not self.ours else {None: OPEN, True: KEPT, False: OUTSIDE}[self.holds]
+        if self.row.reason or not self.ours:
+            return NOT_COMPARED if self.row.reason else UNMEASURED
+        if not self.promised and not self.row.equal:
+            return OPEN
+        return OUTSIDE if self.broken else KEPT
+
+    @property
+    def broken(self) -> list[str]:
+        """What does not hold of the promise."""
+        unequal = [f"{_errors(self)} off, promised equality"] if self.row.equal and self.error != (0, 0) else []
+        return [f"{figure.name} {shown(value)}, promised {figure.demand}"
+                for figure, value in self.promised if figure.holds(value) is False] + unequal
 
     @property
     def how(self) -> str:
@@ -104,7 +113,7 @@ class Judged:
     def json(self) -> dict[str, Any]:
         return {"source": self.source, "item": f"{self.row.of}: {self.row.item}", "unit": self.row.unit,
                 "theirs": _one(self.theirs), "ours": _one(self.ours), "error": self.error, "state": self.state,
-                "how": self.how, "why": self.row.reason or self.row.note}
+                "broken": self.broken, "how": self.how, "why": self.row.reason or self.row.note}
 
 
 def sources(path: Path = DEFINED) -> tuple[Source, ...]:
@@ -151,7 +160,8 @@ def _head(rows: Sequence[Judged]) -> Iterator[str]:
                 "**promises** what the thresholds of its figure in `benchmarks/figures.toml` say, or equality. **By** "
                 "is the benchmark: `python benchmarks/run_all.py NAME` measures it.")
     yield from ("", f"{len(rows)} rows: " + ", ".join(f"{counts[state]} {state}" for state in STATES) + ".")
-    outside = [f"- {row.source}, {row.row.of}: {row.row.item}" for row in rows if row.state == OUTSIDE]
+    outside = [f"- {row.source}, {row.row.of}, {row.row.item}: {'; '.join(row.broken)}" for row in rows
+               if row.state == OUTSIDE]
     yield from ("", "Outside of what they promise:", "", *(outside or ["- none"]))
 
 
@@ -166,11 +176,11 @@ def _rest(source: Source) -> list[str]:
 
 
 def _line(found: Judged) -> str:
-    row, error = found.row, found.error
+    row = found.row
     by = "here" if found.how.endswith("fidelity.py") else f"`{(*row.ours, row.over)[0].partition(': ')[0]}`"
     state = f"**{found.state}**" if found.state in (OUTSIDE, UNMEASURED) else found.state
     cells = (f"{row.of}: {row.item}{f' [{row.unit}]' if row.unit else ''}", _range(found.theirs), _range(found.ours),
-             "" if error is None else " to ".join(dict.fromkeys(map(_signed, error))), state, by)
+             _errors(found), state, by)
     return f"| {' | '.join(cells)} |"
 
 
@@ -183,6 +193,10 @@ def _range(numbers: Sequence[Value]) -> str:
     if len(numbers) < 2:
         return "".join(map(shown, numbers))
     return f"{shown(min(numbers))} to {shown(max(numbers))} ({len(numbers)})"
+
+
+def _errors(found: Judged) -> str:
+    return " to ".join(dict.fromkeys(map(_signed, found.error or ())))
 
 
 def _signed(error: float) -> str:
@@ -224,8 +238,9 @@ def _judge(source: str, row: Row, state: results.Results, runs: Mapping[str, Run
     if len(ours) != len(theirs):
         raise FigureError(f"{source}, {row.of}, {row.item}: {len(theirs)} of theirs, {len(ours)} of ours")
     pairs = [(x, x * y if row.over else y) for x, y in zip(theirs, ours) if x is not None and y is not None]
-    holds = all(x == y for x, y in pairs) if row.equal else _holds(row, state, runs)
-    return Judged(source, row, tuple(x for x, _ in pairs), tuple(y for _, y in pairs), holds)
+    promised = tuple((figure, found["value"]) for run, figure in promises(row, runs)
+                     if (found := results.values(state, run).get(figure.read)))
+    return Judged(source, row, tuple(x for x, _ in pairs), tuple(y for _, y in pairs), promised)
 
 
 def _found(places: Sequence[str], state: results.Results, runs: Mapping[str, Run]) -> list[Value | None]:
@@ -260,19 +275,13 @@ def promises(row: Row, runs: Mapping[str, Run]) -> list[tuple[Run, Figure]]:
     return found
 
 
-def _holds(row: Row, state: results.Results, runs: Mapping[str, Run]) -> bool | None:
-    verdicts = [figure.holds(found["value"]) for run, figure in promises(row, runs)
-                if (found := results.values(state, run).get(figure.read))]
-    return all(verdicts) if verdicts else None
-
-
 def main() -> None:
     args = arguments((__doc__ or "").split("\n", maxsplit=1)[0])
     rows = write(results.read(), load())
     counts = Counter(row.state for row in rows)
     for row in rows:
         if row.state == OUTSIDE:
-            print(f"outside: {row.source}, {row.row.of}: {row.row.item}")
+            print(f"outside: {row.source}, {row.row.of}, {row.row.item}: {'; '.join(row.broken)}")
     finish(args, {**{state: counts[state] for state in STATES}, "page": str(PAGE), "rows": [row.json for row in rows]})
 
 

@@ -31,8 +31,8 @@ def measured(run: Run) -> dict[str, object]:
     try:  # a script that finds its figures wrong ends with status 1, after its JSON
         result = found.last_json
         origin |= result.get("origin", {})  # what was measured on another machine, and kept
-        found_cases = {"kept": results.kept(run, result)} if run.keep else {}
-        return {**kept, **origin, "seed": result.get("seed"), "figures": results.row(run, result), **found_cases}
+        return {**kept, **origin, "seed": result.get("seed"), "figures": results.row(run, result),
+                **({"kept": results.kept(run, result)} if run.keep else {})}
     except (IndexError, json.JSONDecodeError):
         return {**kept, "failed": f"status {found.status}"}
     except FigureError as error:
