@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this checkout, h
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))  # its benchmarks, its examples and its archloom
 
 from benchmarks import results
-from benchmarks.common import ROOT, arguments, finish
+from benchmarks.common import ROOT, arguments, finish, refuse
 from benchmarks.figures import Figure, FigureError, Run, Value, checked, every, load, made, shown
 
 DEFINED = Path(__file__).with_name("fidelity.toml")
@@ -238,6 +238,8 @@ def _judge(source: str, row: Row, state: results.Results, runs: Mapping[str, Run
     if len(ours) != len(theirs):
         raise FigureError(f"{source}, {row.of}, {row.item}: {len(theirs)} of theirs, {len(ours)} of ours")
     pairs = [(x, x * y if row.over else y) for x, y in zip(theirs, ours) if x is not None and y is not None]
+    if wrong := [y for x, y in pairs if y and not x]:
+        raise FigureError(f"{source}, {row.of}, {row.item}: expected 0 as published, found {wrong[0]}")
     promised = tuple((figure, found["value"]) for run, figure in promises(row, runs)
                      if (found := results.values(state, run).get(figure.read)))
     return Judged(source, row, tuple(x for x, _ in pairs), tuple(y for _, y in pairs), promised)
@@ -277,7 +279,10 @@ def promises(row: Row, runs: Mapping[str, Run]) -> list[tuple[Run, Figure]]:
 
 def main() -> None:
     args = arguments((__doc__ or "").split("\n", maxsplit=1)[0])
-    rows = write(results.read(), load())
+    try:
+        rows = write(results.read(), load())
+    except FigureError as error:
+        refuse(str(error))
     counts = Counter(row.state for row in rows)
     for row in rows:
         if row.state == OUTSIDE:

@@ -148,6 +148,8 @@ def test_states_without_a_promise_or_a_measurement() -> None:
     ({"theirs": ("tpu_v1.json: networks.*.tops",)}, "5 of theirs, 1 of ours"),
     ({"theirs": ("tpu_v1.json: networks.0.name",)}, "expected a number, found 'MLP0'"),
     ({"over": f"{RUN.key}: ratios.MLP9"}, "expected a way of one of its figures or that it keeps"),
+    ({"theirs": ("taidl.json: table_2.0.avx512",), "over": "", "ours": ("tpu_v1.json: networks.0.tops",)},
+     "expected 0 as published, found 12.3"),
     ({"promise": (f"{RUN.key}: large_batch_share",)}, "expected figures with thresholds"),
 ])
 def test_places_where_nothing_lies_are_refused(fields: dict[str, Any], said: str) -> None:
