@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from archloom.oracle.kernel import isa
-from archloom.oracle.stream import Instr, Loop, Node
+from archloom.oracle.stream import Instr, Node
 from benchmarks.common import ROOT
 from examples.amx_kernels import KERNELS
 
@@ -27,8 +27,10 @@ def count(nodes: Iterable[Node]) -> Counter[str]:
     """Executed instructions by what extension they are of."""
     found: Counter[str] = Counter()
     for node in nodes:
-        inner = count(node.body) if isinstance(node, Loop) else {_extension(node): 1}
-        found.update({kind: number * (node.extent if isinstance(node, Loop) else 1) for kind, number in inner.items()})
+        if isinstance(node, Instr):
+            found[_extension(node)] += 1
+        else:
+            found.update({kind: node.extent * number for kind, number in count(node.body).items()})
     return found
 
 
