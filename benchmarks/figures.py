@@ -4,7 +4,8 @@ A ``[[run]]`` is a script with its arguments. It states, before anything is meas
 ``baseline``, the ``cases`` with those left out, and the ``samples``; ``minutes`` is about what it takes. Its figures
 are the ``[[run.figure]]`` below it: ``name``; ``read``, the way into the script's JSON (:func:`at`); ``aggregate``, of
 ``AGGREGATES``; and thresholds (``at_least``, ``at_most``, or ``equals``), none for a figure that is only recorded. One
-with a mean also names its ``worst``; others may name a ``beside``. Both are ways into the same JSON.
+with a mean also names its ``worst``; others may name a ``beside``. Both are ways into the same JSON. ``keep`` names
+what else is kept of it, case by case, for ``fidelity.py``: ways in which ``*`` stands for every key or number.
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ class Run:
     minutes: float
     figures: tuple[Figure, ...]
     arguments: str = ""
+    keep: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -113,9 +115,23 @@ def at(result: Any, way: str) -> Any:
     return found
 
 
+def every(result: Any, way: str) -> list[Any]:
+    """What lies at ``way``, in which ``*`` stands for every key or number in turn."""
+    before, star, after = way.partition("*")
+    if not star:
+        return [at(result, way) if way else result]
+    found = at(result, before.strip(".")) if before else result
+    return [part for inner in (found.values() if isinstance(found, Mapping) else found)
+            for part in every(inner, after.strip("."))]
+
+
 def number(result: Any, way: str) -> Value:
     """The number or the truth at ``way``; FigureError for anything else, NaN and infinities among it."""
-    found = at(result, way)
+    return checked(at(result, way), way)
+
+
+def checked(found: Any, way: str) -> Value:
+    """The number that was found at ``way``; FigureError as :func:`number`."""
     if not isinstance(found, int | float) or abs(found) == float("inf") or found != found:
         raise FigureError(f"{way}: expected a number, found {found!r}")
     return found
@@ -131,7 +147,7 @@ def shown(value: Value) -> str:
 def _run(table: dict[str, Any]) -> Run:
     whose = f"figures.toml: {table.get('script', 'a run without a script')}"
     figures = tuple(_figure(row, whose) for row in table.pop("figure", ()))
-    run: Run = _made(Run, {**table, "figures": figures}, whose)
+    run: Run = made(Run, {**table, "figures": figures, "keep": tuple(table.get("keep", ()))}, whose)
     if not figures:
         raise FigureError(f"{whose}: expected figures, found none")
     _once([figure.read for figure in figures], whose)
@@ -140,7 +156,7 @@ def _run(table: dict[str, Any]) -> Run:
 
 def _figure(table: dict[str, Any], whose: str) -> Figure:
     whose = f"{whose}: {table.get('name', 'a figure without a name')}"
-    figure: Figure = _made(Figure, table, whose)
+    figure: Figure = made(Figure, table, whose)
     if figure.aggregate not in AGGREGATES:
         raise FigureError(f"{whose}: aggregate: expected one of {', '.join(AGGREGATES)}, found {figure.aggregate!r}")
     if figure.aggregate in MEANS and not figure.worst:
@@ -150,7 +166,8 @@ def _figure(table: dict[str, Any], whose: str) -> Figure:
     return figure
 
 
-def _made(kind: Any, table: Mapping[str, Any], whose: str) -> Any:
+def made(kind: Any, table: Mapping[str, Any], whose: str) -> Any:
+    """An instance of the dataclass ``kind``; FigureError for fields that it lacks or does not know."""
     fields = {field.name: field for field in dataclasses.fields(kind)}
     if unknown := table.keys() - fields.keys():
         raise FigureError(f"{whose}: expected {', '.join(fields)}, found {', '.join(sorted(unknown))}")

@@ -3,8 +3,9 @@
 ``runs`` has, by the keys of ``figures.toml``, an object with ``commit``, ``date``, ``machine``, ``python``, ``seed``
 (null where nothing is drawn), ``seconds``, ``definition`` (:attr:`benchmarks.figures.Run.definition`) and
 ``figures``: by its way into the script's JSON each figure's ``value``, with ``worst`` and ``beside`` where it has
-them. A run that failed has ``failed`` in place of figures. ``commit`` is null where it is not known, and ends in
-``+`` where the tree had changes. ``unmeasured`` lists every figure that has no value by its present definition.
+them; in ``kept``, by the ways that the run names, lists of numbers (null: not published). A run that failed has
+``failed`` in place of figures. ``commit`` is null where it is not known, and ends in ``+`` where the tree had changes.
+``unmeasured`` lists every figure that has no value by its present definition.
 Thresholds stand in ``figures.toml`` alone: nothing here says what is met.
 """
 
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from benchmarks.common import ROOT
-from benchmarks.figures import Figure, Run, Value, number, shown
+from benchmarks.figures import Figure, FigureError, Run, Value, checked, every, number, shown
 
 JSON, MARKDOWN = (Path(__file__).with_name(f"RESULTS.{kind}") for kind in ("json", "md"))
 NO_CODE = ("benchmarks/RESULTS.*", "docs", "*.md")
@@ -66,6 +67,11 @@ def row(run: Run, result: Mapping[str, Any]) -> dict[str, dict[str, Value]]:
         part: number(result, way) for part, way in parts(figure).items()}} for figure in run.figures}
 
 
+def kept(run: Run, result: Mapping[str, Any]) -> dict[str, list[Value | None]]:
+    """The numbers of single cases that a run keeps; FigureError where one is not there."""
+    return {way: [None if found is None else checked(found, way) for found in every(result, way)] for way in run.keep}
+
+
 def parts(figure: Figure) -> dict[str, str]:
     """What stands beside a figure's value: the ways to it."""
     return {part: way for part, way in (("worst", figure.worst), ("beside", figure.beside)) if way}
@@ -73,10 +79,29 @@ def parts(figure: Figure) -> dict[str, str]:
 
 def values(results: Results, run: Run) -> dict[str, dict[str, Value]]:
     """The figures of a run that were measured by its present definition, by their ways."""
-    kept = results["runs"].get(run.key, {})
-    found: dict[str, dict[str, Value]] = kept.get("figures", {}) if kept.get("definition") == run.definition else {}
+    found: dict[str, dict[str, Value]] = _of(results, run).get("figures", {})
     return {figure.read: found[figure.read] for figure in run.figures
             if {"value", *parts(figure)} <= found.get(figure.read, {}).keys()}
+
+
+def cases(results: Results, run: Run, way: str) -> list[Value | None]:
+    """What was measured by the present definition at a way that the run keeps, or that a figure has; none if nothing.
+
+    FigureError for a way that is neither."""
+    for figure in run.figures:
+        if part := {figure.read: "value", **{way: part for part, way in parts(figure).items()}}.get(way):
+            found = values(results, run).get(figure.read)
+            return [found[part]] if found else []
+    if way not in run.keep:
+        raise FigureError(f"{run.key}: expected a way of one of its figures or that it keeps, found {way!r}")
+    numbers: list[Value | None] = _of(results, run).get("kept", {}).get(way, [])
+    return numbers
+
+
+def _of(results: Results, run: Run) -> dict[str, Any]:
+    """What is kept of a run by its present definition."""
+    kept: dict[str, Any] = results["runs"].get(run.key, {})
+    return kept if kept.get("definition") == run.definition else {}
 
 
 def unmeasured(results: Results, runs: Mapping[str, Run]) -> list[str]:

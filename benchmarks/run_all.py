@@ -3,7 +3,7 @@
 Without arguments all runs that are not measured of the present commit and definition: what was interrupted goes on
 where it stopped. Names of scripts, or whole keys, choose; ``--again`` measures anew whatever is there. ``--write``
 measures nothing and writes the files anew. Exit status 1 where a figure is missed, failed or not measured. Docs take
-their figures from RESULTS.json (``benchmarks/docs.py``), which is done here, too.
+their figures from RESULTS.json (``benchmarks/docs.py``, ``fidelity.py``), which is done here, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # this checkout, however the script is run:
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))  # its benchmarks, its examples and its archloom
 
-from benchmarks import docs, results
+from benchmarks import docs, fidelity, results
 from benchmarks.common import child
 from benchmarks.figures import FigureError, Run, load, shown
 from benchmarks.run import find
@@ -31,7 +31,8 @@ def measured(run: Run) -> dict[str, object]:
     try:  # a script that finds its figures wrong ends with status 1, after its JSON
         result = found.last_json
         origin |= result.get("origin", {})  # what was measured on another machine, and kept
-        return {**kept, **origin, "seed": result.get("seed"), "figures": results.row(run, result)}
+        return {**kept, **origin, "seed": result.get("seed"), "figures": results.row(run, result),
+                **({"kept": results.kept(run, result)} if run.keep else {})}
     except (IndexError, json.JSONDecodeError):
         return {**kept, "failed": f"status {found.status}"}
     except FigureError as error:
@@ -79,6 +80,7 @@ def main() -> None:
         tell(run, kept, state)
     results.write(state, runs)
     docs.write(state, runs)
+    fidelity.write(state, runs)
     left, wrong = results.unmeasured(state, runs), results.missed(state, runs)
     print(f"{len(wrong)} missed, {len(left)} not measured: {results.MARKDOWN}")
     print(*(f"not measured: {name}" for name in left), sep="\n")

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks import docs, results, run, run_all
-from benchmarks.figures import Figure, FigureError, Run, at, load, number, shown
+from benchmarks import docs, fidelity, results, run, run_all
+from benchmarks.figures import Figure, FigureError, Run, at, every, load, number, shown
 from tests.support.examples import examples
 
 ROOT = Path(__file__).parents[1]
@@ -77,6 +77,7 @@ baseline = "none"
 cases = "all"
 samples = "one"
 minutes = 1
+keep = ["numbers.*"]
 
 [[run.figure]]
 name = "mean of the numbers"
@@ -134,6 +135,16 @@ def test_every_number_in_a_result_has_a_way_to_it(result: dict[str, Any]) -> Non
             at(result, f"{way}.missing")
 
 
+@examples(30, 300)
+@given(st.dictionaries(st.text("abc", min_size=1), st.lists(NUMBERS) | st.dictionaries(st.text("abc"), NUMBERS)))
+def test_a_star_stands_for_every_key_and_number(result: dict[str, Any]) -> None:
+    inner = [list(part.values()) if isinstance(part, dict) else part for part in result.values()]
+    assert every(result, "*") == list(result.values())
+    assert every(result, "*.*") == [value for part in inner for value in part]
+    for key, part in zip(result, inner):
+        assert every(result, f"{key}.*") == part and every(result, key) == [result[key]]
+
+
 def test_what_is_no_number_is_no_figure() -> None:
     for value in (None, "2", float("nan"), float("inf"), [1]):
         with pytest.raises(FigureError, match="expected a number"):
@@ -160,6 +171,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(run_all, "find", lambda name: tmp_path / f"{name}.py")
     monkeypatch.setattr(results, "commit", lambda: "abc")
     monkeypatch.setattr(docs, "pages", lambda: [tmp_path / "page.md"])
+    monkeypatch.setattr(fidelity, "sources", lambda: ())
+    monkeypatch.setattr(fidelity, "PAGE", tmp_path / "fidelity.md")
     for name, kind in (("JSON", "json"), ("MARKDOWN", "md")):
         monkeypatch.setattr(results, name, tmp_path / f"RESULTS.{kind}")
     monkeypatch.setattr(results.read, "__defaults__", (tmp_path / "RESULTS.json",))
@@ -179,6 +192,11 @@ def test_rows_are_kept_as_they_are_measured(bench: Path, monkeypatch: pytest.Mon
     row = kept["runs"]["counting --to 3"]
     assert row["figures"] == {"numbers.mean": {"value": 1.5, "worst": 3}, "counted": {"value": 3}}
     assert (row["commit"], row["seed"], kept["unmeasured"]) == ("abc", 5, [])
+    assert row["kept"] == {"numbers.*": [1.5, 3]}
+    run, = defined(bench).values()
+    assert [results.cases(kept, run, way) for way in ("numbers.*", "counted", "numbers.worst")] == [[1.5, 3], [3], [3]]
+    with pytest.raises(FigureError, match="a way of one of its figures or that it keeps, found 'numbers.none'"):
+        results.cases(kept, run, "numbers.none")
     page = (bench / "page.md").read_text()
     assert page.count("-->3<!--") == 1 and page.count("-->150 %<!--") == 1
 

@@ -140,8 +140,9 @@ def _told(rows: Iterable[dict[str, Any]], total: int) -> Iterator[dict[str, Any]
         yield row
 
 
-def _means(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """Geometric means and least of the templates' cycles over ours; ``worst``: of the best of the three."""
+def _means(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Geometric means and least of the templates' cycles over ours; ``worst``: of the best of the three; ``top``: over
+    the better of the library's two, of the best of the first one to five candidates."""
     theirs = {name: [r[name] for r in rows] for name in TEMPLATES}
     theirs["ttnn"] = [min(r["vendor_1d"], r["tt2d"]) for r in rows]
     found: dict[str, float] = {}
@@ -154,6 +155,9 @@ def _means(rows: list[dict[str, Any]]) -> dict[str, float]:
     return {
         **found, "worst": min(best)[0], "worst_without_launch": min(b for _, b in best),
         "won": sum(r["cycles"] < c for r, c in zip(rows, theirs["ttnn"])) / len(rows),
+        "within_tenth": sum(abs(c / r["cycles"] - 1) <= 0.1 for r, c in zip(rows, theirs["ttnn"])) / len(rows),
+        "most_over_ttnn": max(c / r["cycles"] for r, c in zip(rows, theirs["ttnn"])),
+        "top": [geometric_mean(c / r["top"][k] for r, c in zip(rows, theirs["ttnn"])) for k in range(5)],
         "top1_over_top5": geometric_mean(r["top"][0] / r["top"][4] for r in rows),
     }
 

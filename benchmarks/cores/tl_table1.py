@@ -57,11 +57,13 @@ class Measured:
 
 @dataclass(frozen=True)
 class Simulated:
-    """Cycles of a product with and without spatial reuse, and the plan with it."""
+    """Cycles of a product with and without spatial reuse, the plan with it, and the share of the bytes to and from DRAM
+    that it saves."""
 
     shared: int
     dram_only: int
     plan: "Plan"
+    saved: float
 
 
 def simulated_row(size: int, graph: "ArchitectureGraph") -> Simulated:
@@ -74,7 +76,10 @@ def simulated_row(size: int, graph: "ArchitectureGraph") -> Simulated:
     gemm = TileGemm.of(size, size, size)
     best = search(gemm, graph, rules=_rules(), refine=False).best
     apart = replace(best.plan, a=("none", best.plan.a[1]), b=("none", best.plan.b[1]))
-    return Simulated(best.cycles, simulated(emitted(gemm, apart, Machine.of(graph)), graph).cycles, best.plan)
+    alone = simulated(emitted(gemm, apart, Machine.of(graph)), graph)
+    near, far = (timing.storage("dram") for timing in (best.timing, alone))
+    moved = (near.bytes_read + near.bytes_written) / (far.bytes_read + far.bytes_written)
+    return Simulated(best.cycles, alone.cycles, best.plan, 1 - moved)
 
 
 def main() -> None:
@@ -91,7 +96,7 @@ def main() -> None:
         "mean_error": sum(errors) / len(errors), "worst_error": max(errors),
         "worst_speedup_error": max(abs(r["speedup"] / r["speedup_measured"] - 1) for r in rows),
         "mean_speedup_error": sum(abs(r["speedup"] / r["speedup_measured"] - 1) for r in rows) / len(rows),
-        "same_order": _same_order(rows), "fitted": {
+        "dram_saved": sum(r["dram_saved"] for r in rows) / len(rows), "same_order": _same_order(rows), "fitted": {
             name: inspect.signature(wormhole).parameters[name].default
             for name in ("launch_cycles", "sums", "block_cycles")
         }, **(_fit(table) if args.fit else {}), "rows": rows,
@@ -136,7 +141,7 @@ def _table(table: list[Measured]) -> list[dict[str, Any]]:
         r = {
             "size": row.size, "tl": ours, "tl_measured": row.shared, "dram_only": theirs,
             "dram_only_measured": row.dram_only, "speedup": ours / theirs, "speedup_measured": row.speedup,
-            "best_without_broadcasts": best_alone, "plan": str(found.plan),
+            "best_without_broadcasts": best_alone, "dram_saved": found.saved, "plan": str(found.plan),
         }
         rows.append(r)
         print(f"{row.size:6} {ours:6.2f} {row.shared:6.2f} {theirs:6.2f} {row.dram_only:6.2f} {r['speedup']:7.2f} "

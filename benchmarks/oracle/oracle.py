@@ -143,6 +143,7 @@ def row_of(
         "native_median_ms": statistics.median(theirs) * 1e3, "compile_first_ms": seconds[0][0] * 1e3,
         "compile_cpu_ms": min(cpu for _, cpu in seconds) * 1e3,
         "taidl_run_ms": case.taidl and case.taidl.run_ms, "taidl_thp_ms": case.taidl and case.taidl.thp_run_ms,
+        "paper_ms": case.taidl and case.taidl.paper_ms,
         "over_native": statistics.median(mine) / statistics.median(theirs), "rounds": len(mine),
     }
     row["faster_than_taidl"] = case.taidl and case.taidl.fair_ms / row["oracle_ms"]
@@ -200,10 +201,11 @@ def line(row: dict[str, Any]) -> str:
             + "".join(f"  NOT {what}" for what in row["missed"]))
 
 
-def of_suite(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """The worst of a suite, and the mean beside it."""
+def of_suite(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The worst of a suite, the mean beside it, and the times of its kernels with those of the paper's machine."""
     found = {"slowest_over_native": max(r["over_native"] for r in rows),
-             "mean_over_native": statistics.geometric_mean([r["over_native"] for r in rows])}
+             "mean_over_native": statistics.geometric_mean([r["over_native"] for r in rows]),
+             "times": {r["name"]: {key: r[key] for key in ("oracle_ms", "paper_ms")} for r in rows}}
     faster = [r["faster_than_taidl"] for r in rows if r["taidl_ms"]]
     return {**found, **({"least_faster_than_taidl": min(faster)} if faster else {})}
 

@@ -68,8 +68,10 @@ def simulated(layer: Layer, graph: ArchitectureGraph) -> TimingResult:
 
 def compared(layer: Layer) -> dict[str, Any]:
     """The layer's figures, and each of ours over theirs."""
-    busy, whole = (layer.groups * 1e3 * simulated(layer, graph).seconds for graph in (eyeriss(**NO_WAITING), eyeriss()))
-    ours = {"processing_ms": busy, "total_ms": whole}
+    busy, whole = (simulated(layer, graph) for graph in (eyeriss(**NO_WAITING), eyeriss()))
+    buffer = busy.storage("glb")
+    ours = {"processing_ms": layer.groups * 1e3 * busy.seconds, "total_ms": layer.groups * 1e3 * whole.seconds,
+            "buffer_mb": layer.groups * (buffer.bytes_read + buffer.bytes_written) / 1e6}
     return {
         "layer": layer.name, "theirs": {"processing_ms": layer.processing_ms, "total_ms": layer.total_ms},
         "ours": ours, "ratio": ours["processing_ms"] / layer.processing_ms,

@@ -58,8 +58,8 @@ def main() -> None:
         active = f"{row['active']:7.1%}" if "active" in row else ""
         print(f"{row['name']:18} {row['cycles']:10,} {row['ours']:6.1f} {theirs} {row['ours_active']:7.1%} {active}")
     ratios = {row["name"]: row["ratio"] for row in rows if row["ratio"]}
-    finish(args, {"networks": rows, "ratios": ratios, "least": min(ratios.values()), "most": max(ratios.values()),
-                  "large_batch_share": rows[-1]["ours_of_peak"]})
+    finish(args, {"networks": rows[:-1], "large": rows[-1], "ratios": ratios, "least": min(ratios.values()),
+                  "most": max(ratios.values()), "large_batch_share": rows[-1]["ours_of_peak"]})
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ class Recorded:
     run_ms: float
     compile_ms: float
     thp_run_ms: float | None = None
+    paper_ms: float | None = None
+    """What the paper's machine took (64 cores)."""
 
     @property
     def fair_ms(self) -> float:
@@ -78,5 +80,5 @@ def recorded(**columns: object) -> Recorded | None:
             return None
         raise ValueError(f"{len(found)} rows of {BASELINE.name} have {columns}")
     row = found[0]
-    thp = row["thp_run_ms_min"]
-    return Recorded(float(row["run_ms_min"]), float(row["compile_ms_min"]), float(thp) if thp else None)
+    thp, paper = (float(row[key]) if row[key] else None for key in ("thp_run_ms_min", "paper_taidl_cpu_ms"))
+    return Recorded(float(row["run_ms_min"]), float(row["compile_ms_min"]), thp, paper)
