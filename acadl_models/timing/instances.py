@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,6 +61,21 @@ class Rows:
         last = bisect_right(self.starts, high + int(self.words[-1])) - 1
         return self.banks[max(first, 0) : max(last, 0) + 1]
 
+    def deciding(self, bounds: Bounds) -> Affine:
+        """The first word as far as it decides which banks are touched: of many loops, often a few.
+
+        Banks are whole numbers of equal cells. What moves the words within their cells decides nothing, and is left at
+        its smallest.
+        """
+        begin = self.starts[0]
+        cell = math.gcd(*[start - begin for start in self.starts])
+        whole = tuple([term for term in self.first.terms if term[1] % cell == 0])
+        within = Affine(self.first.constant - begin, tuple([t for t in self.first.terms if t[1] % cell]))
+        low, high = within.range(bounds)
+        if ((self.words + low) // cell != (self.words + high) // cell).any():
+            return self.first
+        return Affine(begin + low, whole)
+
 
 def rows(graph: ArchitectureGraph, access: Access, buffer: Buffer) -> Rows | None:
     """The words of an access in the places of its buffer; None where one place holds all of it."""
@@ -92,7 +108,7 @@ def tell_apart(
         if place is None or len(banks) == 1:
             constant.update((bank.storage, is_read) for bank in banks)
             continue
-        names, choice, sets = _banks_touched(node, place, loops)
+        names, choice, sets = banks_touched(node, place, loops, bounds)
         if len(sets) == 1:
             constant.update((bank, is_read) for bank in sets[0])
         else:
@@ -100,13 +116,17 @@ def tell_apart(
     return _joined(routing, node, constant, varying, loops)
 
 
-def _banks_touched(
-    node: ResolvedInstr, place: Rows, loops: Mapping[str, ResolvedLoop]
+def banks_touched(
+    node: ResolvedInstr, place: Rows, loops: Mapping[str, ResolvedLoop], bounds: Bounds
 ) -> tuple[tuple[str, ...], Array, list[frozenset[str]]]:
-    """Over the grid of the loops that move an access: which set of banks it touches."""
-    names = tuple(var for var in loops if var in place.first.variables())
+    """Over the grid of the loops that decide it: the number of the set of banks that an access touches, and the sets.
+
+    ``bounds`` are those of the loops.
+    """
+    deciding = place.deciding(bounds)
+    names = tuple(var for var in loops if var in deciding.variables())
     _check_size(node, [loops[v].extent for v in names])
-    firsts = np.asarray(place.first.evaluate(grid({v: loops[v].values for v in names})), dtype=np.int64)
+    firsts = np.asarray(deciding.evaluate(grid({v: loops[v].values for v in names})), dtype=np.int64)
     firsts = np.broadcast_to(firsts, [loops[v].extent for v in names])
     distinct, inverse = np.unique(firsts, return_inverse=True)
     starts = np.array(place.starts)

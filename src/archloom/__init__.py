@@ -262,7 +262,8 @@ def torch_graphs() -> "list[CompiledNetwork]":
 
 def check(
     model: Any, target: Target = "gemmini", options: Options | None = None, *, inputs: Any = None, labels: Any = None,
-    reference: Any = None, symbols: Mapping[str, int] | None = None, **load_options: Any,
+    reference: Any = None, symbols: Mapping[str, int] | None = None, most_instructions: int | None = None,
+    **load_options: Any,
 ) -> "CheckResult":
     """Compare the accelerator with onnxruntime's execution of the same model, and look at every layer.
 
@@ -270,13 +271,14 @@ def check(
     the name of a data set, ``"digits"``; ``labels``: class numbers, for the accuracies of the float network, of the
     quantized reference and of the accelerator; ``reference``: the float network (ONNX) that ``model`` was quantized
     from. Of each layer: is it bit-exact, is it what the quantized reference has there, and its signal-to-noise ratio
-    against the float network in decibels. ``symbols``: the extents of open dimensions.
+    against the float network in decibels. ``symbols``: the extents of open dimensions. A network with a layer of more
+    than ``most_instructions`` (4 million) is refused before anything runs: the interpreter takes them one by one.
     """
     from archloom.tvm_backend.check.network import check as check_model
 
     names = _spelled(target)
     return check_model(_loaded(model, load_options, names, symbols), names, _options(options), inputs=inputs,
-                       labels=labels, reference=reference)
+                       labels=labels, reference=reference, most_instructions=most_instructions)
 
 
 def isa(name_or_path: "str | Path", **parameters: int) -> "KernelIsa":

@@ -17,6 +17,7 @@ from archloom.tvm_backend import datasets, samples
 from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers, distance
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.check.tensors import is_quantized, quantization_steps
+from archloom.tvm_backend.compiled import CompiledModel
 from archloom.tvm_backend.executable import build
 from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.model import Model
@@ -25,6 +26,9 @@ from archloom.tvm_backend.targets.choice import backends
 
 SCHEMA = "archloom.check/1"
 DEFAULT_SAMPLES = 4
+
+MOST_INSTRUCTIONS = 4_000_000
+"""Of a layer that is interpreted, which takes from ten microseconds to some hundreds for each."""
 
 # what counts as correct where results are not equal to the last bit, by what is compared
 LEAST_COSINE = 0.999
@@ -122,19 +126,25 @@ class CheckResult:
 @np.errstate(all="ignore")  # infinities and NaN are values, no accidents
 def check(
     model: "Model", target: str, options: Mapping[str, object], *, inputs: Any = None, labels: Any = None,
-    reference: Any = None, count: int = DEFAULT_SAMPLES, progress: Progress | None = None,
+    reference: Any = None, count: int = DEFAULT_SAMPLES, most_instructions: int | None = None,
+    progress: Progress | None = None,
 ) -> CheckResult:
     """Compile ``model`` and compare.
 
     ``inputs``: an array or a mapping of arrays of samples (``count`` random batches if ``None``), or the name of a data
     set (``"digits"``), which has labels of its own; ``labels``: a class for each sample; ``reference``: the float ONNX
     network (path or proto) that ``model`` was quantized from, for its accuracy and as what layers are compared with.
-    Every layer is checked on the first batch.
+    Every layer is checked on the first batch. InputError, before anything runs, for a layer of more than
+    ``most_instructions`` (``MOST_INSTRUCTIONS`` if ``None``).
     """
+    most = MOST_INSTRUCTIONS if most_instructions is None else most_instructions
+    if most < 1:
+        raise InputError(f"most_instructions: expected at least 1, found {most}")
     given, named_labels = _batches(model, inputs, count)
     labels = named_labels if labels is None else labels
     floats = _float_network(reference, model)
     exe = build(model, target, options, progress=progress)
+    _check_length(exe.compiled, most)
     exe.prepare(progress)
     found: list[list[np.ndarray]] = []
     layers: tuple[LayerCheck, ...] = ()
@@ -155,6 +165,17 @@ def check(
         next((layer.name for layer in layers if layer.differing), None), accuracy,
         (*_untaken(layers, target), *_failures(checks, layers, _bounds(model, target, expected))),
     )
+
+
+def _check_length(compiled: CompiledModel, most: int) -> None:
+    """InputError that names the longest layer if that has too many instructions to be interpreted."""
+    lengths = {step.name: compiled.plans[step.name].stream.count() for step in compiled.steps()}
+    longest = max(lengths, key=lengths.__getitem__, default=None)
+    if longest is not None and lengths[longest] > most:
+        raise InputError(
+            f"layer {longest}: the interpreter runs every instruction of a layer, at most {most:,}, and this one has "
+            f"{lengths[longest]:,}; raise the limit to interpret it all the same (--most-instructions, "
+            "most_instructions in Python), or check a smaller one")
 
 
 def _finite(value: Any) -> Any:

@@ -39,6 +39,8 @@ def register(subparsers: Any) -> None:
     check.add_argument("--reference", type=Path, metavar="ONNX",
                        help="the float network that MODEL was quantized from, for its accuracy and the layers' SNR")
     check.add_argument("--samples", type=int, metavar="N", default=4, help="number of random inputs (default 4)")
+    check.add_argument("--most-instructions", type=int, metavar="N",
+                       help="most instructions of a layer that is interpreted (default 4,000,000)")
 
     estimate = arguments.command(
         subparsers, "estimate", run_estimate, "cycles of every layer, without building anything that runs",
@@ -87,7 +89,7 @@ def run_check(args: argparse.Namespace) -> Outcome:
         inputs = samples.read(Path(inputs), model.inputs)
     with bar() as progress:
         result = check(model, args.target, options, inputs=inputs, labels=labels, reference=args.reference,
-                       count=args.samples, progress=progress)
+                       count=args.samples, most_instructions=args.most_instructions, progress=progress)
     return Outcome(str(result), result.to_json(), 0 if result.passed else CHECK_FAILED)
 
 

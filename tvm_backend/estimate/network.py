@@ -33,6 +33,7 @@ from archloom.tvm_backend.frontends.onnx import skeleton
 from archloom.tvm_backend.frontends.onnx.editor import opset_of
 from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.guard import Stumbled, without_weights
+from archloom.tvm_backend.frontends.onnx.load import load_skeleton
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, parse
 from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.model import Model
@@ -41,6 +42,7 @@ from archloom.tvm_backend.quantization.quantized_form import quantized_form
 from archloom.tvm_backend.report.build import build
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.sources import operators
+from archloom.tvm_backend.sources.operator_network import onnx_skeleton
 from archloom.tvm_backend.sources.source import Source
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.choice import Chosen, choose, names_of
@@ -89,9 +91,23 @@ def report_of(source: Source, request: Request, progress: Progress | None = None
             return OnnxNetwork.of(source, request).report(progress)
         except NoSkeleton as error:
             return _imported(source, request, progress, error)
-    if (operator := source.operator) is not None and (partition := partition_operator(operator, request.chosen())):
-        return _planned(partition, request, progress)
+    if (operator := source.operator) is not None:
+        return _of_operator(operator, source, request, progress)
     return _of_model(source.load_for(request.target), request, progress)
+
+
+def _of_operator(
+    operator: operators.Operator, source: Source, request: Request, progress: Progress | None
+) -> Report:
+    """Of one operator as text: without TVM where that can be, and without the numbers of its weight."""
+    chosen = request.chosen()
+    if partition := partition_operator(operator, chosen):
+        return _planned(partition, request, progress)
+    proto, name = onnx_skeleton(operator, chosen[0].backend.numbers), source.name or str(operator)
+    try:
+        return _timed(load_skeleton(proto, name, name, None), request, progress)
+    except (NoSkeleton, Unsupported):
+        return _of_model(source.load_for(request.target), request, progress)
 
 
 def _of_model(model: "Model", request: Request, progress: Progress | None) -> Report:
@@ -192,8 +208,6 @@ class OnnxNetwork:
 
     def as_whole(self, progress: Progress | None = None) -> Report:
         """The report of a network that is looked at as a whole; Unsupported for one that only TVM reads."""
-        from archloom.tvm_backend.frontends.onnx.load import load_skeleton
-
         proto = parse(self.skeleton)
         if self.request.as_int8:
             with without_weights():

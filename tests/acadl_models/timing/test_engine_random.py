@@ -7,12 +7,14 @@ from random import Random
 import pytest
 from hypothesis import assume, given
 
-from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.acadl import ArchitectureGraph, FunctionalUnit, architecture, create_ag, generate
 from archloom.acadl_models.timing import TimingResult, simulate
-from archloom.oracle.resolved import ResolvedStream
+from archloom.oracle.affine import Affine
+from archloom.oracle.resolved import ResolvedLoop, ResolvedStream
 from tests.support.acadl_models.engine_strategies import SEMANTICS, random_graph, random_latency, random_stream
 from tests.support.acadl_models.memory_strategies import random_memories
 from tests.support.acadl_models.simulators import check_equal, check_skipping, outcome
+from tests.support.acadl_models.timing_builders import after, front, instr, stream
 from tests.support.examples import examples, randoms
 
 MOST = (30, 200, 900)
@@ -44,8 +46,7 @@ def test_streams_that_were_skipped_wrongly_once(seed: int) -> None:
     check_equal(*drawn(Random(seed)))
 
 
-@pytest.mark.slow
-@examples(40, 2000)
+@examples(15, 2000)
 @given(randoms)
 def test_with_other_semantics_and_units_that_reach_parts_of_buffers(r: Random) -> None:
     graph = random_graph(r, semantics=SEMANTICS, spread=True)
@@ -58,6 +59,28 @@ def test_with_latencies_of_any_form(r: Random) -> None:
     """What the ranges of attributes decide is left out of them, and no value may change by that."""
     graph = random_graph(r, latency_of=random_latency)
     check_equal(graph, random_stream(r, graph, r.choice((10, 60))))
+
+
+@examples(100, 2000)
+@given(randoms)
+def test_attributes_with_the_same_range_and_other_values(r: Random) -> None:
+    """What one instruction takes says nothing about another one whose attributes have the same range only."""
+    latency = f"1 + max({r.choice(('a', 'a - rows', 'rows - a', 'a + rows'))}, 0) % {r.choice((2, 3, 4, 6))}"
+
+    @generate
+    def one_unit() -> None:
+        after(front(), FunctionalUnit("unit", to_process={"work"}, latency=latency))
+        architecture(parameters={"dim": 4})
+
+    def attribute(loop: str, step: int) -> Affine:
+        return r.choice((Affine.variable(loop) * step, 12 - Affine.variable(loop) * step, Affine(12)))
+
+    def loop(name: str) -> ResolvedLoop:
+        step = r.choice((1, 2, 3, 4, 6, 12))  # from 0 to 12 each
+        work = instr("work", attributes={"a": attribute(name, step), "rows": attribute(name, step)})
+        return ResolvedLoop(name, 12 // step + 1, (work,))
+
+    check_equal(create_ag(one_unit()), stream(*map(loop, "ijkl"), parameters={"dim": 4}))
 
 
 @examples(20, 4000)

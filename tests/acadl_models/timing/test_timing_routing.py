@@ -20,6 +20,7 @@ from archloom.acadl_models.acadl import (
     WRITE_DATA,
     ACADLEdge,
     ArchitectureGraph,
+    Bank,
     FunctionalUnit,
     MemoryAccessUnit,
     RegisterFile,
@@ -30,6 +31,7 @@ from archloom.acadl_models.acadl import (
 )
 from archloom.acadl_models.timing import binding
 from archloom.acadl_models.timing.binding import Binder
+from archloom.acadl_models.timing.instances import Rows, banks_touched
 from archloom.acadl_models.timing.machine import bind
 from archloom.acadl_models.timing.program import Program, StaticLoop, StaticNode
 from archloom.acadl_models.timing.unrolling import classes
@@ -38,7 +40,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
 from archloom.oracle.resolved import ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
 from tests.support.acadl_models.timing_builders import after, front, instr, stream, window
-from tests.support.examples import examples
+from tests.support.examples import examples, randoms
 
 UNITS = 4
 
@@ -314,3 +316,25 @@ def test_iterations_are_of_one_class_where_all_tables_are_equal(
             assert (code[a] == code[b]) == equal
     many = np.repeat(code, 100)  # too many for one by one
     assert len(np.unique(np.stack((many, classes(len(many), [many])), axis=1), axis=0)) == len(set(code.tolist()))
+
+
+@examples(200, 5000)
+@given(randoms)
+def test_banks_are_those_of_each_instance(r: Random) -> None:
+    """The table of the loops that decide has, for every instance, the banks in which its words lie."""
+    cell = r.choice((1, 2, 8, 12))
+    starts = [0, *sorted(r.sample(range(1, 9), r.randint(1, 4)))]
+    banks = tuple(Bank(f"bank{k}", cell * a, None) for k, a in enumerate(starts))
+    loops = {v: ResolvedLoop(v, r.randint(1, 4), ()) for v in "ijk"}
+    first = Affine(r.randint(0, 5))
+    for v in loops:
+        term = Affine.variable(v)
+        first += (term if r.random() < 0.7 else term % 2) * r.choice((0, 1, 2, cell, 2 * cell))
+    words = np.array(sorted(r.sample(range(3 * cell + 2), r.randint(1, 4))))
+    place = Rows(first, words, banks, tuple(cell * a for a in starts))
+    names, choice, sets = banks_touched(instr("work"), place, loops, {v: (0, x.extent - 1) for v, x in loops.items()})
+    for index in np.ndindex(*[x.extent for x in loops.values()]):
+        values = dict(zip(loops, map(int, index)))
+        found = sets[int(choice[tuple(values[v] for v in names)])]
+        numbers = np.searchsorted(place.starts, words + first.evaluate(values), side="right") - 1
+        assert found == {banks[k].storage for k in numbers.tolist()}

@@ -63,8 +63,8 @@ class Form:
 class Way:
     """How instructions with one mnemonic go that the same units take: what ``names`` stand for decides latencies.
 
-    ``routes``: positions and numbers of the records and ``Instruction.FIRST`` by the ranges of names; None where a
-    latency varies.
+    ``routes``: positions and numbers of the records and ``Instruction.FIRST`` by the ranges of names; None where these
+    leave a latency open.
     """
 
     takers: Mapping[str, FunctionalUnit]

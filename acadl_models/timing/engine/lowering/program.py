@@ -98,9 +98,9 @@ class _Lowering:
         for e in entries:
             if e.axes not in e.form.lists:
                 shared.list_patterns(e.form, e.axes)
-        shared_routes = SharedRoutes(self.graph, shared, self.bounds, self.loops)
+        shared_routes = SharedRoutes(self.graph, shared, self.bounds)
         requests = [any(e.form.place.banks for e in found) for found in self.of_static]
-        routes = [shared_routes.find(*each) for each in zip(self.statics, requests, self.around)]
+        routes = list(map(shared_routes.find, self.statics, requests))
         known = shared.words()
         self.tables = Tables(self.graph.words, known, classes.met)
         self.expressions = Expressions(self.tables, self.loops)
@@ -149,7 +149,10 @@ class _Lowering:
         for k, static in enumerate(self.statics):
             way, varying = routes[k], list[int]()
             if way is None:
-                found, varying = route_records(self.graph, static, requests[k], self.latencies, self.around[k])
+                around = self.around[k]
+                found, varying = route_records(
+                    self.graph, static, static.names, requests[k], self.latencies, around
+                )
                 position = put([])
                 way = put(linked(found, position)), len(found) // Route.SIZE, first_record(self.graph, found, position)
                 d[H.MAX_LATENCIES] = max(d[H.MAX_LATENCIES], len(varying))

@@ -7,9 +7,10 @@ from collections.abc import Collection, Sequence
 from archloom.acadl_models.acadl.latency import Expression
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.layout import H, Route
-from archloom.acadl_models.timing.engine.lowering.expressions import Expressions, Latencies
-from archloom.acadl_models.timing.engine.lowering.forms import Shared
+from archloom.acadl_models.timing.engine.lowering.expressions import BadLatencyError, Expressions, Latencies
+from archloom.acadl_models.timing.engine.lowering.forms import Ranges, Shared, Way
 from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables
+from archloom.acadl_models.timing.engine.lowering.latencies import Names
 from archloom.acadl_models.timing.engine.lowering.tables import Tables
 from archloom.acadl_models.timing.program import StaticInstruction, StaticLoop
 from archloom.oracle.affine import Affine, Bounds
@@ -22,23 +23,20 @@ class SharedRoutes:
     decide these.
     """
 
-    def __init__(self, graph: GraphTables, shared: Shared, bounds: Bounds, loops: Sequence[StaticLoop]) -> None:
-        self.graph, self.shared, self.bounds, self.loops = graph, shared, bounds, loops
+    def __init__(self, graph: GraphTables, shared: Shared, bounds: Bounds) -> None:
+        self.graph, self.shared, self.bounds = graph, shared, bounds
 
-    def find(self, static: StaticInstruction, requests: bool, around: tuple[str, ...]) -> tuple[int, int, int] | None:
-        """Position and number of the Route records of an instruction, its ``FIRST``; None where a latency varies."""
+    def find(self, static: StaticInstruction, requests: bool) -> tuple[int, int, int] | None:
+        """Position and number of the Route records of an instruction, its ``FIRST``.
+
+        None where the ranges leave a latency open.
+        """
         way = self.shared.way(static.takers, static.routed, static.node.mnemonic, requests)
         ranges = tuple([self._range(static.names.get(name)) for name in way.names])
         try:
             return way.routes[ranges]
         except KeyError:
-            probe = Latencies(Expressions(Tables(), self.loops), self.bounds)
-            records, varying = route_records(self.graph, static, requests, probe, around)
-            found = None
-            if not varying:
-                position = self.shared.place(lambda position: linked(records, position))
-                found = position, len(records) // Route.SIZE, first_record(self.graph, records, position)
-            way.routes[ranges] = found
+            found = way.routes[ranges] = self._new(way, ranges, static, requests)
             return found
 
     def _range(self, value: Affine | None) -> tuple[int, int] | None:
@@ -46,13 +44,32 @@ class SharedRoutes:
             return None
         return value.range(self.bounds) if value.terms else (value.constant, value.constant)
 
+    def _new(
+        self, way: Way, ranges: Ranges, static: StaticInstruction, requests: bool
+    ) -> tuple[int, int, int] | None:
+        # each name is a variable of its own: of what is known of the values, the ranges alone may decide
+        known = {name: bounds for name, bounds in zip(way.names, ranges) if bounds is not None}
+        loops = [StaticLoop(name, range(low, high + 1), ()) for name, (low, high) in known.items()]
+        names = {name: Affine(low) if low == high else Affine.variable(name) for name, (low, high) in known.items()}
+        probe = Latencies(Expressions(Tables(), loops), known)
+        try:
+            records, varying = route_records(self.graph, static, names, requests, probe, ())
+        except BadLatencyError:  # it may have a value where more is known
+            return None
+        if varying:
+            return None
+        position = self.shared.place(lambda position: linked(records, position))
+        return position, len(records) // Route.SIZE, first_record(self.graph, records, position)
+
 
 def route_records(
-    graph: GraphTables, static: StaticInstruction, requests: bool, latencies: Latencies, around: Sequence[str]
+    graph: GraphTables, static: StaticInstruction, names: Names, requests: bool, latencies: Latencies,
+    around: Sequence[str],
 ) -> tuple[list[int], list[int]]:
     """The Route records of an instruction in all stages, and the positions of the programs of what varies in them.
 
-    ``Route.NEXT`` is the number of the next record among them, see :func:`linked`.
+    ``names``: what latencies may name. ``Route.NEXT`` is the number of the next record among them, see
+    :func:`linked`.
     """
     mnemonic = static.node.mnemonic
     numbers = sorted(graph.stage_numbers[name] for name in static.routed if name in graph.stage_numbers)
@@ -60,7 +77,7 @@ def route_records(
     varying: list[int] = []
 
     def code(expression: Expression, least: int, where: str) -> int:
-        value = latencies.code(expression, static.names, mnemonic, least, where, around)
+        value = latencies.code(expression, names, mnemonic, least, where, around)
         if value >= 0:
             return value
         varying.append(-1 - value)
