@@ -87,7 +87,9 @@ def add_output(parser: argparse.ArgumentParser, what: str, required: bool = Fals
 
 def suffix_of(path: Path, kinds: Mapping[str, str], flag: str = "--output") -> str:
     """The ending of a file that is to be written, one of ``kinds`` (by ending, what is written there); InputError
-    otherwise."""
+    otherwise. What is there and no file has any: who writes says what is wrong with it."""
+    if path.exists() and not path.is_file():
+        return next(iter(kinds))
     for suffix in sorted(kinds, key=len, reverse=True):
         if path.name.lower().endswith(suffix) if suffix else not path.suffix:
             return suffix

@@ -25,7 +25,10 @@ FOREIGN = {
 
 def refuse_foreign(path: Path) -> None:
     """ModelError for a file or folder that is no network, by its name or its contents."""
-    if not path.exists():  # what reads it says so
+    try:
+        if not path.exists():  # what reads it says so
+            return
+    except OSError:  # a name longer than files have
         return
     what = FOREIGN.get(path.suffix.lower())
     if is_artifact(path):

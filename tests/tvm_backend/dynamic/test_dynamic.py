@@ -327,10 +327,11 @@ def test_estimates_at_extents(file: Path) -> None:
 
 
 def test_several_extents_make_a_table(file: Path) -> None:
-    table: Any = archloom.estimate(file, "qkv", symbols={"batch": [1, 2], "n": np.array([4, 16])}, host=None)
+    table: Any = archloom.estimate(file, "qkv", symbols={"batch": [1, 2], "n": np.array([4, 16])}, host="none")
     assert [dict(row.extents) for row in table] == [
         {"batch": b, "n": n} for b in (1, 2) for n in (4, 16)] and len(table) == 4
-    assert table.at(batch=2, n=16) == archloom.estimate(file, "qkv", symbols={"batch": 2, "n": 16})
+    assert table.at(batch=2, n=16) == archloom.estimate(
+        file, "qkv", symbols={"batch": 2, "n": 16}, host="none")
     with pytest.raises(KeyError):
         table.at(batch=3, n=16)
     lines = str(table).splitlines()
