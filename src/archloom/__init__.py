@@ -246,8 +246,8 @@ def estimate_many(
     from archloom.tvm_backend.estimate.many import estimate_many as estimate_models
     from archloom.tvm_backend.host.profile import chosen
 
-    several = isinstance(options, Sequence) and not isinstance(options, str)
-    return estimate_models(models, _spelled(target), list(map(_options, options)) if several else _options(options),
+    stated = [_options(one) for one in options] if isinstance(options, Sequence) else _options(options)
+    return estimate_models(models, _spelled(target), stated,
                            as_int8=as_int8, input_shapes=input_shapes, example_inputs=example_inputs, workers=workers,
                            details=details, on_error=on_error, profile=chosen(host))
 
