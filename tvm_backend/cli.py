@@ -7,6 +7,7 @@ check failed), 2 (bad input: one message, no traceback), 130 (interrupted).
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import json
 import os
@@ -89,12 +90,21 @@ def _fail(message: str, status: int = BAD_INPUT) -> int:
 
 
 def entry() -> None:
+    """Run one command and end the process without taking apart what libraries have built, which takes seconds.
+
+    What they registered to be done at the end is done: Python calls first what was registered last.
+    """
+    status = 1  # of an exception that is no command's outcome
+    atexit.register(lambda: os._exit(status))
     try:
         status = main()
+    except SystemExit as left:  # argparse has said what there is to say
+        status = left.code if isinstance(left.code, int) else 0
     except KeyboardInterrupt:  # before the command had begun
         status = INTERRUPTED
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
     sys.exit(status)
 
 
