@@ -9,6 +9,9 @@ INSTALLED := $(VENV)/archloom.installed
 STAMP := $(VENV)/archloom.stamp
 DOCS_STAMP := $(VENV)/archloom-docs.stamp
 
+# modules are compiled to bytecode once, not by every process again
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow lint bench networks-cores docs clean
 

@@ -44,7 +44,8 @@ OTHERS = (
 )
 """What is timed beside an estimate of each network by name."""
 
-CACHES = ("ARCHLOOM_CACHE_DIR", "NUMBA_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR")
+LEFT_OUT = ("ARCHLOOM_CACHE_DIR", "NUMBA_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR", "PYTHONDONTWRITEBYTECODE")
+"""Variables that a newcomer does not have: caches of others, and modules compiled again by each process."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Run:
 
 def on_terminal(command: Sequence[str], home: Path) -> Run:
     """Run a command as a terminal would, with everything that it keeps below ``home``."""
-    kept = {name: value for name, value in os.environ.items() if name not in CACHES and not name.startswith("XDG_")}
+    kept = {name: value for name, value in os.environ.items() if name not in LEFT_OUT and not name.startswith("XDG_")}
     start = time.perf_counter()
     child, terminal = pty.fork()
     if child == 0:
