@@ -25,8 +25,8 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 FENCE = re.compile(r"(?:\*\*`(?P<file>[\w./]+)`\*\*\n\n|<!-- not run: (?P<reason>[^\n]*) -->\n\n?)?"
                    r"^```(?P<kind>[^\n`]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 KINDS = {"sh": "sh", "python": "python", "{code-cell} python": "python"}
-MADE = {"net.onnx": ("quickstart", "network.py"), "encoder.onnx": ("networks", "encoder.py")}
-"""What a reader made on an earlier page: by its name that page, and the file of it that was run."""
+EARLIER = {"quickstart": "network.py", "networks": "encoder.py"}
+"""Pages whose file makes what other pages have at hand: a network of the reader's own and its data."""
 
 
 @dataclass(frozen=True)
@@ -66,28 +66,31 @@ def files(page: Path) -> dict[str, str]:
     return {block.name: block.text for block in blocks(page) if block.kind == "file"}
 
 
-def _made_before(page: Path) -> Iterator[Block]:
-    used = "".join(block.text for block in blocks(page) if not block.reason)
-    for name, (earlier, file) in MADE.items():
-        if name in used and page.stem != earlier:
-            yield Block("file", file, files(DOCS / f"{earlier}.md")[file])
-            yield Block("sh", page.name, f"python {file}")
+def make_earlier(folder: Path) -> None:
+    """Write into ``folder`` what a reader made on earlier pages."""
+    _read([block for page, name in EARLIER.items() for block in (
+        Block("file", name, files(DOCS / f"{page}.md")[name]), Block("sh", page, f"python {name}"))], folder)
 
 
 def run(page: Path, folder: Path) -> list[tuple[Block, str]]:
-    """Every block of the page that is run, with what it printed."""
+    """Every block of the page that is run, with what it printed; ``folder`` has what earlier pages made."""
     for name in ("benchmarks", "examples"):
         (folder / name).symlink_to(ROOT / name)
-    given = [*_made_before(page), *blocks(page)]
+    given = [block for block in blocks(page) if not block.reason]
+    printed = _read(given, folder)
+    return list(zip([block for block in given if block.kind != "file"], printed, strict=True))
+
+
+def _read(given: list[Block], folder: Path) -> list[str]:
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("reader.py"))], cwd=folder, check=False, text=True,
-        input=json.dumps([asdict(block) for block in given if not block.reason]), capture_output=True, timeout=1800,
+        input=json.dumps([asdict(block) for block in given]), capture_output=True, timeout=1800,
         env={**os.environ, "PYTHON": sys.executable, "MPLBACKEND": "Agg", "COLUMNS": "120",
              "PIP_TARGET": str(folder), "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1",
              "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "src", folder, ROOT)))})
-    assert done.returncode == 0, f"{page.name}:\n{done.stderr[-4000:]}"
-    printed = json.loads(done.stdout.splitlines()[-1])
-    return list(zip([block for block in given if block.kind != "file" and not block.reason], printed, strict=True))
+    assert done.returncode == 0, done.stderr[-4000:]
+    printed: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return printed
 
 
 def difference(block: Block, printed: str) -> str:
