@@ -13,11 +13,12 @@ DOCS_STAMP := $(VENV)/archloom-docs.stamp
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint bench networks-cores docs clean
+.PHONY: help setup demo test test-slow test-docs test-site lint bench networks-cores docs clean
 
 help:
 	@echo "make demo       train, quantize, compile and run the digits network on Gemmini (build/demo)"
 	@echo "make test       the tests;  make test-slow: the long ones too"
+	@echo "make test-docs  all blocks of the pages, and the site in a browser (where chromium is installed)"
 	@echo "make lint       ruff, mypy and import-linter"
 	@echo "make bench      what benchmarks/figures.toml defines, from where it stopped (benchmarks/RESULTS.md)"
 	@echo "make networks-cores  all small networks on small meshes and triple rings of cores (half an hour)"
@@ -49,6 +50,12 @@ test: $(INSTALLED)
 test-slow: $(STAMP)
 	$(PY) -m pytest -q -n 2 --dist worksteal --hypothesis-profile=thorough
 
+test-docs: $(DOCS_STAMP)
+	$(PY) -m pytest -q -n 2 --dist worksteal tests/test_pages.py tests/test_site.py
+
+test-site: $(DOCS_STAMP)
+	$(PY) -m pytest -q tests/test_site.py
+
 lint: $(INSTALLED)
 	$(PY) -m ruff check .
 	$(PY) -m mypy --num-workers 2
@@ -62,7 +69,7 @@ networks-cores: $(STAMP)
 	$(PY) benchmarks/run.py networks --size tiny --targets triple_ring --options rows=2,columns=2
 
 docs: $(DOCS_STAMP)
-	$(PY) -m mkdocs build --strict --site-dir build/site
+	$(PY) -m sphinx --fail-on-warning --keep-going --quiet -d build/doctrees docs build/site
 
 clean:
 	rm -rf build .pytest_cache .hypothesis .mypy_cache .ruff_cache

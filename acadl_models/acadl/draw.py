@@ -1,13 +1,17 @@
 """Architecture graphs as drawings: DOT text, and SVG by Graphviz.
 
 What is drawn is the folded graph (:mod:`.folding`): templates are frames, an array is one frame with its extent in its
-name, and edges between arrays are one edge with their number. A stage is a box with the units that it contains.
+name and, of two extents, its cells beside what is drawn of it; edges between arrays are one edge with their number. A
+stage is a box with the units that it contains and the stages that only it feeds.
 """
 
 from __future__ import annotations
 
 import itertools
+import operator
 import re
+import textwrap
+from collections import Counter
 from collections.abc import Iterator
 
 from archloom.acadl_models.acadl.base import ACADLObject
@@ -30,6 +34,11 @@ _WIDTH = 34
 """Characters of a line in a box before it is cut."""
 
 _MNEMONICS = 4
+_FORWARDS = 2
+"""Boxes that a stage feeds by drawn edges."""
+_CELLS = 16
+"""Cells of an array in a row or column that are all drawn."""
+_SOURCE, _TARGET = operator.attrgetter("source"), operator.attrgetter("target")
 
 
 def to_dot(graph: ArchitectureGraph) -> str:
@@ -57,24 +66,40 @@ def to_svg(graph: ArchitectureGraph, timeout_s: float = 60.0) -> str:
 
 
 class _Drawing:
-    """Nodes by the path of their box; a unit that is drawn inside its stage is a port of the stage's node."""
+    """Nodes by the path of their box.
+
+    A stage, its units and the stages that it alone feeds are the fields of one node. From a stage that feeds many
+    (a fetch stage) no edges are drawn: what it feeds says so.
+    """
 
     def __init__(self, folded: Folded) -> None:
         self.folded = folded
         self.boxes = {box.path: box for box in folded.all_boxes()}
-        self.inside: dict[str, list[str]] = {}
-        self.place: dict[str, str] = {path: _quote(path) for path, box in self.boxes.items() if box.obj is not None}
+        forwards = [edge for edge in folded.edges if edge.kind is EdgeKind.FORWARD]
+        targets, sources = (Counter(map(end, forwards)) for end in (_SOURCE, _TARGET))
+        self.many = {path for path, count in targets.items() if count > _FORWARDS}
+        self.fed = {edge.target: edge.source for edge in forwards if edge.source in self.many}
+        self.after = {edge.source: edge.target for edge in forwards if _around(edge.source) == _around(edge.target)
+                      and targets[edge.source] == sources[edge.target] == 1}
+        self.units: dict[str, list[str]] = {}
         for edge in folded.edges:
             if edge.kind is EdgeKind.CONTAINS and _around(edge.source) == _around(edge.target):
-                units = self.inside.setdefault(edge.source, [])
-                self.place[edge.target] = f"{_quote(edge.source)}:u{len(units)}"
-                units.append(edge.target)
-        for stage in self.inside:
-            self.place[stage] = f"{_quote(stage)}:s"
+                self.units.setdefault(edge.source, []).append(edge.target)
+        self.fields = {path: self._fields(path) for path in self.boxes if path not in self.after.values()}
+        self.node = {path: root for root, fields in self.fields.items() for path in fields if path != root}
+        self.place: dict[str, str] = {path: _quote(path) for path, box in self.boxes.items() if box.obj is not None}
+        for root, fields in self.fields.items():
+            if len(fields) > 1:
+                self.place.update((path, f"{_quote(root)}:f{k}") for k, path in enumerate(fields))
+
+    def _fields(self, path: str) -> list[str]:
+        """What the node of a box has: the box, its units, and the same of the stage after it."""
+        after = self.after.get(path)
+        return [path, *self.units.get(path, ()), *(self._fields(after) if after else ())]
 
     def box(self, box: Box, indent: str, depth: int) -> Iterator[str]:
         """A frame around what lies in the box, or the node of its object."""
-        if box.obj is not None and ":u" not in self.place[box.path]:
+        if box.obj is not None and box.path not in self.node:
             yield indent + self._node(box, box.obj)
         if not box.children:
             return
@@ -84,32 +109,36 @@ class _Drawing:
         yield f"{indent}  label={_quote(extent if array else box.name)}; labeljust=l; fontsize=11;"
         fill, pen = _FRAMES[min(depth, 2)], 2.5 if array else 1
         yield f'{indent}  style="filled,rounded"; fillcolor="{fill}"; color="#888888"; penwidth={pen};'
+        if array:
+            beside = next(inner.path for inner in box.walk() if inner.obj is not None and inner.path not in self.node)
+            yield from _lattice(box, beside, indent + "  ")
         for child in box.children:
             yield from self.box(child, indent + "  ", depth + 1)
         yield indent + "}"
 
     def _node(self, box: Box, obj: ACADLObject) -> str:
         shape, fill = next((s, f) for cls, s, f in _FILLS if isinstance(obj, cls))
-        title = _lines(box.name, obj)
-        if box.path in self.inside:
-            cells = [f"<s> {_record(title)}"]
-            for k, path in enumerate(self.inside[box.path]):
-                unit = self.boxes[path]
-                assert unit.obj is not None
-                cells.append(f"<u{k}> {_record(_lines(unit.name, unit.obj))}")
-            label = "{" + "|".join(cells) + "}"
-        else:
-            label = _record(title) if shape == "Mrecord" else "\\n".join(map(_escape, title))
+        fields = [self._title(path) for path in self.fields[box.path]]
+        label = "|".join(f"<f{k}> {_record(title)}" for k, title in enumerate(fields))
+        if shape != "Mrecord":
+            label = "\\n".join(map(_escape, fields[0]))
         return f'{_quote(box.path)} [shape={shape}, fillcolor="{fill}", label="{label}"];'
 
+    def _title(self, path: str) -> list[str]:
+        box = self.boxes[path]
+        assert box.obj is not None
+        return [*([f"from {self.fed[path]}"] if path in self.fed else []), *_lines(box.name, box.obj)]
+
     def edges(self) -> Iterator[str]:
-        """All edges but those that containment in a box shows; a read and a write between two boxes are one.
+        """All edges but those that a node's fields or its text show; a read and a write between two boxes are one.
 
         What runs over a link is drawn as an edge to it and an edge from it, once for all that share it.
         """
         drawn: dict[tuple[str, str, str | None], dict[EdgeKind, FoldedEdge]] = {}
         for edge in self.folded.edges:
-            if edge.kind is EdgeKind.CONTAINS and ":u" in self.place[edge.target]:
+            inside = edge.kind is EdgeKind.CONTAINS and self.node.get(edge.target) is not None
+            if inside or (edge.kind is EdgeKind.FORWARD and (
+                    edge.source in self.many or self.after.get(edge.source) == edge.target)):
                 continue
             ends = (edge.target, edge.source) if edge.kind is EdgeKind.WRITE_DATA else (edge.source, edge.target)
             data = edge.kind in (EdgeKind.READ_DATA, EdgeKind.WRITE_DATA)
@@ -130,6 +159,18 @@ _STYLES = {
     EdgeKind.FORWARD: "style=bold", EdgeKind.READ_DATA: f'color="{_READ}"', EdgeKind.WRITE_DATA: f'color="{_WRITE}"',
     EdgeKind.BACKED_BY: "style=dashed", EdgeKind.CONTAINS: "arrowtail=diamond, dir=back",
 }
+
+
+def _lattice(box: Box, beside: str, indent: str) -> Iterator[str]:
+    """An array of two extents as cells, the middle of long ones left out, in a column with a node of one of them."""
+    extent = re.search(r"\[(\d+)x(\d+)\]$", box.name)
+    if extent is None:
+        return
+    rows, columns = ([str(k)] * k if k <= _CELLS else ["", "", "…", ""] for k in map(int, extent.groups()))
+    label = "|".join("{" + "|".join("…" if "…" in (row, column) else "" for column in columns) + "}" for row in rows)
+    yield (f'{indent}{_quote(box.path + " cells")} [shape=record, label="{label}", fontsize=5, width=0.1, height=0.1, '
+           'margin="0.04,0.02", fillcolor="#ffffff", color="#999999"];')
+    yield f'{indent}{{ rank=same; {_quote(box.path + " cells")}; {_quote(beside)}; }}'
 
 
 def _around(path: str) -> str:
@@ -153,13 +194,15 @@ def _lines(name: str, obj: ACADLObject) -> list[str]:
         found.append(f"{size_text(obj.size_bytes)}, {shown['data_width']} bits a word")
     elif isinstance(obj, RegisterFile):
         found.append(f"{len(obj.registers)} × {obj.data_width} bits")
+    numbers = []
     for label, attributes in (("latency", ("latency",)), ("latencies", ("read_latency", "write_latency")),
                               ("hit/miss", ("hit_latency", "miss_latency")), ("interval", ("interval",)),
                               ("depth", ("depth",)), ("issue buffer", ("issue_buffer_size",)),
                               ("bytes/cycle", ("bandwidth",)), ("channels", ("channels",))):
         values = [shown[a] for a in attributes if a in shown]
         if values and not (isinstance(obj, Link) and values == [0]):
-            found.append(f"{label} {' / '.join('by mnemonic' if isinstance(v, dict) else str(v) for v in values)}")
+            numbers.append(f"{label} {' / '.join('by mnemonic' if isinstance(v, dict) else str(v) for v in values)}")
+    found += textwrap.wrap(", ".join(numbers), _WIDTH)
     return [line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…" for line in found]
 
 

@@ -144,11 +144,21 @@ def test_dot() -> None:
     dot = to_dot(grid(3, 5))
     assert dot.count("{") == dot.count("}")
     assert 'label="cell [3 × 5]"' in dot and dot.count("subgraph") == 1
-    assert '"fetch":s -> "cell[3x5].stage":s [style=bold, label="×15"];' in dot
+    assert '"fetch":f0 -> "cell[3x5].stage":f0 [style=bold, label="×15"];' in dot
     # reads and writes between the same two boxes are one edge
     both = '[color="#7a3fa0", dir=both]'
-    assert dot.count("dir=both") == 3 and f'  "data" -> "bus" {both};\n  "bus" -> "dma":u0 {both};' in dot
-    assert to_dot(gemmini()).count("subgraph") == 4
+    assert dot.count("dir=both") == 3 and f'  "data" -> "bus" {both};\n  "bus" -> "dma":f1 {both};' in dot
+    assert dot.count("|".join(["{||||}"] * 3)) == 1, "the cells of the array"
+
+
+def test_stages_in_a_row_are_one_node_and_a_stage_that_feeds_many_has_no_edges() -> None:
+    dot = to_dot(gemmini())
+    assert dot.count("subgraph") == 4 and "style=bold" not in dot
+    assert '[shape=Mrecord, fillcolor="#fff6d6", label="<f0> from\\ fetch.stage\\nqueue\\nPipelineStage' in dot
+
+
+def test_of_long_arrays_the_middle_is_left_out() -> None:
+    assert "{||…|}|{||…|}|{…|…|…|…}|{||…|}" in to_dot(grid(17, 18))
 
 
 def test_names_with_characters_of_the_language_are_quoted() -> None:

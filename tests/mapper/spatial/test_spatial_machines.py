@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +21,6 @@ from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import PATTERNS, Plan, TileGemm
 from archloom.mapper.spatial.space import space
 from archloom.mapper.spatial.timing import isa_of, simulated
-from archloom.mapper.spatial.view import described
 from archloom.mapper.spatial.workloads import emitted, search
 from archloom.oracle.errors import TargetError
 from archloom.oracle.interpreter import run
@@ -163,24 +159,6 @@ def test_options_out_of_range_are_all_named() -> None:
         triple_ring(rows=9)
     with pytest.raises(TargetError, match="triple_ring: sums=64 and stats=256 take 294912 of l1_bytes=131072: 0 tiles"):
         triple_ring(l1_bytes=1 << 18)
-
-
-PRINTED: dict[str, Callable[[dict[str, Any]], object]] = {
-    "mesh": lambda scope: search(TileGemm(8, 8, 8), mesh(
-        4, 2, torus=False, l1_bytes=1 << 19, array=2, product_cycles=128)).best.plan,
-    "triple_ring": lambda scope: "4 128 256 32",
-    "hardware_view": lambda scope: described(scope["again"]),
-}
-"""What the example of a page prints, from what it defines."""
-
-
-@pytest.mark.parametrize("page", PRINTED)
-def test_the_examples_of_the_pages_print_what_they_say(page: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text = (Path(__file__).parents[3] / "docs" / f"{page}.md").read_text(encoding="utf-8")
-    scope: dict[str, Any] = {"__name__": page}
-    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        exec(compile(block, page, "exec"), scope)
-    assert capsys.readouterr().out.strip() == str(PRINTED[page](scope)).strip()
 
 
 def test_the_cost_model_ranks_plans_of_the_triple_ring_as_the_simulation_does() -> None:

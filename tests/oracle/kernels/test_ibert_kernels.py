@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +11,6 @@ from benchmarks.oracle.oracle_suites.ibert import native
 from examples.ibert_kernels import Encoder, Scales, Size, gelu, main, norm, scores, shares
 from tests.support.accelerators import ibert_model as ibert
 from tests.support.examples import slow
-
-ROOT = Path(__file__).parents[3]
 
 SCALES = replace(Scales(), query=3e-3, value=3e-3, out=3e-3, inner=3e-3, last=3e-3)
 """For sums over few elements."""
@@ -54,13 +49,6 @@ def test_encoder(size: Size) -> None:
     np.testing.assert_array_equal(result, np.asarray(jax.jit(lambda *a: native(size, SCALES, *a))(*given)[0]))
     np.testing.assert_array_equal(result, encoder.interpret(*given))
     assert len(np.unique(result)) >= 3
-
-
-def test_the_page() -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "ibert.md").read_text(encoding="utf-8"), re.DOTALL)
-    scope: dict[str, Any] = {}
-    exec(compile(block, "ibert.md", "exec"), scope)
-    np.testing.assert_array_equal(scope["y"], scope["encoder"].interpret(*scope["given"]))
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The page on kernels and the example of two accelerators run, and print what they say."""
+"""The kernel of the README and the example of two accelerators run, and print what they say."""
 
 from __future__ import annotations
 
@@ -13,17 +13,6 @@ import pytest
 import archloom
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs" / "kernels.md"
-
-
-def test_the_page_prints_what_it_shows(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    scope: dict[str, object] = {"__name__": "page"}
-    blocks = re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) >= 7
-    for block, shown in blocks:
-        exec(compile(block, str(PAGE), "exec"), scope)
-        assert capsys.readouterr().out == shown, block
 
 
 def test_the_kernel_in_the_readme_runs(

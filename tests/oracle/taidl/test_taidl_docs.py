@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from archloom.oracle import taidl
 from archloom.oracle.interpreter import run_state
@@ -29,13 +28,6 @@ def test_the_example_runs() -> None:
     s = Stream("tiny", (), (HbmTensor("x", 1, (4, 6), "int8"),), (), 32, body, "s")
     state = run_state(s, isa, {"x": x})
     np.testing.assert_array_equal(state.buffers["sum"], x[:, :4].sum(axis=0, dtype=np.int32))
-
-
-def test_the_builder_prints_what_the_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
-    pattern = r"```python\n(from archloom\.oracle\.taidl\.builder.*?)```\n\n```text\n(.*?)```"
-    (block, shown), = re.findall(pattern, TEXT, re.S)
-    exec(compile(block, "docs/taidl.md", "exec"), {})
-    assert capsys.readouterr().out == shown
 
 
 def named(name: str, spelled: tuple[str, ...]) -> str:

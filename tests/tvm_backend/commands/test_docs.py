@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from archloom.tvm_backend import cli
-
-ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+from tests.support.pages import DOCS, PAGES
 
 
 def _commands() -> dict[str, argparse.ArgumentParser]:
@@ -20,7 +18,7 @@ def _commands() -> dict[str, argparse.ArgumentParser]:
 
 
 def test_every_command_and_flag_is_described() -> None:
-    text = (ROOT / "docs" / "cli.md").read_text()
+    text = (DOCS / "cli.md").read_text()
     for name, parser in _commands().items():
         assert f"## `archloom {name}" in text, name
         flags = {f for action in parser._actions for f in action.option_strings if f.startswith("--")}
@@ -29,7 +27,7 @@ def test_every_command_and_flag_is_described() -> None:
 
 
 def test_no_flag_is_described_that_is_not_there() -> None:
-    text = (ROOT / "docs" / "cli.md").read_text()
+    text = (DOCS / "cli.md").read_text()
     known = {f for parser in _commands().values() for action in parser._actions for f in action.option_strings}
     assert set(re.findall(r"`(--[a-z0-9-]+)", text)) <= known
 
@@ -38,14 +36,14 @@ def test_no_flag_is_described_that_is_not_there() -> None:
 def test_commands_are_ones_that_archloom_takes(page: Path) -> None:
     parser = cli.build_parser()
     for block in re.findall(r"```(?:sh)?\n(.*?)```", page.read_text(), re.DOTALL):
-        for command in re.findall(r"(?:^|do )\$? ?archloom (.*?)(?:$|; done| \| )", block, re.MULTILINE):
+        for command in re.findall(r"(?:^ *|do )archloom (.*?)(?:$|; done| [|>] )", block, re.MULTILINE):
             parser.parse_args(shlex.split(command, comments=True))
 
 
 def test_every_page_is_in_the_navigation() -> None:
-    text = (ROOT / "mkdocs.yml").read_text()
-    for page in PAGES[1:]:
-        assert f": {page.name}\n" in text, page.name
+    trees = re.findall(r"```{toctree}\n(.*?)```", "".join(page.read_text() for page in PAGES), re.DOTALL)
+    found = [line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")]
+    assert sorted([*found, "index"]) == sorted(page.relative_to(DOCS).with_suffix("").as_posix() for page in PAGES[1:])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
