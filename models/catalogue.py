@@ -1,4 +1,5 @@
-"""Networks by name, with their sizes as parameters: ``mobilenet_v2``, ``mobilenet_v2(image=96,width=50)``.
+"""Networks by name, with their sizes as parameters: ``mobilenet_v2``, ``mobilenet_v2(image=96,width=50)``; and single
+operators by ONNX's names, ``Softmax(m=64,n=128)``.
 
 Each is built from code with seeded random weights. Sizes that an architecture gives as fractions are per cent here.
 """
@@ -14,6 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from archloom.models.networks.listing import NETWORKS, Network, Sizes
+from archloom.models.networks.operator_listing import OPERATORS
 from archloom.models.spelling import Parameter, Spelling
 from archloom.oracle.errors import InputError
 from archloom.oracle.reading import data_bytes
@@ -26,6 +28,9 @@ LARGEST = 1 << 20
 FLOAT_BYTES = 4
 BY_NAME = {network.name: network for network in NETWORKS}
 """All networks of the catalogue."""
+OPERATORS_BY_NAME = {operator.name: operator for operator in OPERATORS}
+"""All single operators of the catalogue."""
+_KNOWN = {**BY_NAME, **OPERATORS_BY_NAME}
 TRAINED = {"digits_cnn": "a residual CNN, 98 % of digits right", "digits_vit": "a vision transformer, 95 %"}
 """Networks that are trained when they are asked for, in seconds, on scikit-learn's handwritten digits, with what they
 are; both take ``image`` [1, 1, 8, 8]."""
@@ -48,17 +53,20 @@ class Built:
 
 
 def is_spelled(text: object) -> bool:
-    """Whether ``text`` names a network of the catalogue, with or without sizes, or a trained one."""
+    """Whether ``text`` names a network or an operator of the catalogue, with or without sizes, or a trained one."""
     match = re.fullmatch(r"\s*(\w+)\s*(?:\(.*\))?\s*", text, re.DOTALL) if isinstance(text, str) else None
-    return text in TRAINED or (match is not None and match.group(1) in BY_NAME)
+    return text in TRAINED or (match is not None and match.group(1) in _KNOWN)
 
 
 def parse(text: str) -> tuple[Network, dict[str, int]]:
     """``"vgg16(image=32)"`` → the network and all of its sizes; InputError for anything else."""
-    name, sizes = Spelling(text, "network").read({
-        network.name: {key: Parameter(size, 1, LARGEST) for key, size in network.sizes.items()}
-        for network in NETWORKS})
-    return BY_NAME[name], sizes
+    name, sizes = Spelling(text, "network").read({name: parameters(known) for name, known in _KNOWN.items()})
+    return _KNOWN[name], sizes
+
+
+def parameters(network: Network) -> dict[str, Parameter]:
+    """The sizes of a network or an operator; those whose default is 0 may be 0."""
+    return {key: Parameter(size, min(size, 1), LARGEST) for key, size in network.sizes.items()}
 
 
 def spelled(network: Network, sizes: Sizes) -> str:
@@ -147,7 +155,7 @@ def _draw(network: Network, sizes: Sizes, seed: int) -> "dict[str, torch.Tensor]
             most = sizes[below] if isinstance(below, str) else below
             found[name] = torch.randint(most, shape, generator=generator) if most > 1 else torch.ones(
                 shape, dtype=torch.int64)
-        elif len(shape) == 4 and shape[1] == 3:
+        elif len(shape) == 4 and shape[1] == 3 and shape[2] == shape[3]:
             found[name] = torch.from_numpy(random_images(shape[0], shape[2], seed=seed))
         else:
             found[name] = torch.randn(shape, generator=generator)

@@ -31,7 +31,7 @@ class Network:
     below: Mapping[str, str | int] = ()  # type: ignore[assignment]
 
 
-def _make(where: str, *taken: str, percent: tuple[str, ...] = (), **fixed: Any) -> Callable[[Sizes], "torch.nn.Module"]:
+def make(where: str, *taken: str, percent: tuple[str, ...] = (), **fixed: Any) -> Callable[[Sizes], "torch.nn.Module"]:
     """``where`` is ``module.function`` below ``models.networks``; it gets the sizes ``taken`` and what is ``fixed``."""
     module, name = where.split(".")
 
@@ -70,7 +70,7 @@ def _pictures(
 ) -> Network:
     """A network that takes images: what it is made from are its sizes but ``batch`` (and ``image``, if not stated)."""
     taken = [k for k in sizes if k != "image"] + (["image"] if fixed.pop("sized", False) else [])
-    return Network(name, summary, {"batch": 1, "image": 224, **sizes}, tiny, _make(
+    return Network(name, summary, {"batch": 1, "image": 224, **sizes}, tiny, make(
         where, *taken, percent=percent, **fixed), _image)
 
 
@@ -87,7 +87,7 @@ def _transformer(
     return Network(
         name, summary, {"batch": 1, "length": length, "width": width, "layers": layers, "vocabulary": vocabulary},
         {"length": tiny, "width": 32, "layers": 2, "vocabulary": 50},
-        _make(f"language.{where}", "width", "layers", "vocabulary"), inputs, below)
+        make(f"language.{where}", "width", "layers", "vocabulary"), inputs, below)
 
 
 NETWORKS = (
@@ -126,7 +126,7 @@ NETWORKS = (
     Network("diffusion_block", "a block of a diffusion model's U-Net, with self- and cross-attention",
             {"batch": 1, "image": 64, "channels": 320, "heads": 8, "context": 768, "groups": 32},
             {"image": 4, "channels": 16, "heads": 2, "context": 12, "groups": 4},
-            _make("dense_prediction.DiffusionBlock", "channels", "heads", "context", "groups"), _diffusion),
+            make("dense_prediction.DiffusionBlock", "channels", "heads", "context", "groups"), _diffusion),
     _pictures("mlp_mixer", "MLP-Mixer B/16", "patches.Mixer",
               {"patch": 16, "width": 768, "depth": 12, "tokens": 384, "channels": 3072, **CLASSES},
               {"image": 16, "patch": 4, "width": 16, "depth": 2, "tokens": 24, "channels": 32, "classes": 10},
@@ -136,7 +136,7 @@ NETWORKS = (
               {"image": 16, "patch": 4, "width": 16, "depth": 2, "heads": 2, "classes": 10}, sized=True),
     Network("lstm_keywords", "an LSTM keyword spotter",
             {"batch": 1, "frames": 49, "features": 40, "hidden": 128, "classes": 12},
-            {"frames": 5, "features": 8, "hidden": 16}, _make(
+            {"frames": 5, "features": 8, "hidden": 16}, make(
                 "patches.KeywordSpotter", "frames", "features", "hidden", "classes"),
             lambda s: {"audio": (s["batch"], s["frames"], s["features"])}),
     _transformer("bert_base", "BERT-base", "bert", 768, 12, 30522),
@@ -149,11 +149,11 @@ NETWORKS = (
     Network("llama", "a Llama-style decoder over a prompt, of SmolLM-135M's sizes",
             {"batch": 1, "length": 64, "width": 576, "layers": 30, "heads": 9, "groups": 3, "inner": 1536,
              "vocabulary": 49152},
-            {"length": 6, "width": 32, "layers": 2, "heads": 4, "groups": 2, "inner": 48, "vocabulary": 50}, _make(
+            {"length": 6, "width": 32, "layers": 2, "heads": 4, "groups": 2, "inner": 48, "vocabulary": 50}, make(
                 "language.llama", "width", "layers", "vocabulary", "heads", "groups", "inner"), _tokens, TOKENS),
     Network("whisper_encoder", "the encoder of Whisper-tiny",
             {"batch": 1, "frames": 3000, "width": 384, "layers": 4, "heads": 6},
-            {"frames": 16, "width": 32, "layers": 2, "heads": 2}, _make(
+            {"frames": 16, "width": 32, "layers": 2, "heads": 2}, make(
                 "language.whisper_encoder", "width", "layers", "frames", "heads"),
             lambda s: {"features": (s["batch"], 80, s["frames"])}),
 )

@@ -16,7 +16,7 @@ from archloom.tvm_backend import datasets, samples
 from archloom.tvm_backend.commands import completion
 from archloom.tvm_backend.commands.completion import completed_by
 from archloom.tvm_backend.compiled import TensorSpec
-from archloom.tvm_backend.sources import named_networks
+from archloom.tvm_backend.sources import named_networks, operators
 from archloom.tvm_backend.targets.choice import choose, named_options, spelled
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.sources.source import Source
 
 Command = Callable[[argparse.Namespace], Any]
-MODEL_HELP = 'an .onnx or .pt2 file, a network of the catalogue (archloom networks), or "gemm(m=512,n=512,k=512)"'
+MODEL_HELP = ('an .onnx or .pt2 file, a .csv of layers, a network of the catalogue (archloom networks), or an operator '
+              'such as "gemm(m=512,n=512,k=512)"')
 _RANDOM_SAMPLES, _DATA_SET_SAMPLES = 8, 128
 
 
@@ -60,6 +61,8 @@ def _named(text: str) -> str:
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     completed_by(parser.add_argument("model", metavar="MODEL", type=_named, help=MODEL_HELP), completion.models)
+    parser.epilog = "Operators as text: " + ", ".join(
+        f"{name}({','.join(sizes)})" for name, sizes in operators.listed().items())
     parser.add_argument("--input-shape", action="append", default=[], metavar="NAME:1x3x224x224",
                         help="shape of an input that the model leaves open; repeatable")
     add_calibration(parser)
@@ -159,7 +162,7 @@ def source(args: argparse.Namespace) -> "Source":
     found = Source.of(args.model)
     if found.kind == "name":
         named_networks.refuse_options(args.model, **{"--input-shape": args.input_shape, "--calibrate": args.calibrate})
-    if found.kind == "operator" and (args.input_shape or args.calibrate):
+    if found.kind in ("operator", "layers") and (args.input_shape or args.calibrate):
         raise InputError(f"{args.model}: --input-shape and --calibrate are for ONNX files, not for operators")
     return Source.of(args.model, input_shapes=shapes(args.input_shape) or None)
 

@@ -53,7 +53,7 @@ def models(prefix: str, **_: Any) -> list[str]:
     from archloom.models import catalogue
     from archloom.tvm_backend.sources import operators
 
-    return [*catalogue.BY_NAME, *(f"{name}(" for name in operators.names()), *_files(prefix, ".onnx", ".pt2")]
+    return [*catalogue.BY_NAME, *(f"{name}(" for name in operators.listed()), *_files(prefix, ".onnx", ".pt2")]
 
 
 def hosts(prefix: str, **_: Any) -> list[str]:

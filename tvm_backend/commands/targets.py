@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from archloom.models import catalogue
+from archloom.models.networks.listing import Network
 from archloom.oracle.errors import GraphError, InputError, TargetError
 from archloom.oracle.reading import TEXT_BYTES, read_bytes
 from archloom.oracle.taidl.isa import Isa
@@ -78,14 +79,23 @@ def run_describe(args: argparse.Namespace) -> Outcome:
 def run_networks(args: argparse.Namespace) -> Outcome:
     from archloom.models import zoo  # which loads onnx
 
-    found = catalogue.BY_NAME.values()
-    rows = [[n.name, n.summary, " ".join(f"{k}={v}" for k, v in n.sizes.items())] for n in found]
-    text = render((Column("network"), Column(""), Column("sizes")), rows)
+    networks, single = catalogue.BY_NAME.values(), catalogue.OPERATORS_BY_NAME.values()
     light, trained = zoo.names(), [f"{name} ({what})" for name, what in catalogue.TRAINED.items()]
-    text += f"\n\ntrained on digits when asked for: {', '.join(trained)}"
-    text += f"\n\nlight test networks of the package onnx: {' '.join(light)}"
-    return Outcome(text, {"light": light, "trained": list(catalogue.TRAINED), "networks": [
-        {"name": n.name, "summary": n.summary, "sizes": dict(n.sizes), "tiny": catalogue.tiny(n.name)} for n in found]})
+    text = "\n\n".join([
+        _sized("network", networks), f"trained on digits when asked for: {', '.join(trained)}",
+        _sized("operator", single), f"light test networks of the package onnx: {' '.join(light)}"])
+    return Outcome(text, {
+        "light": light, "trained": list(catalogue.TRAINED), "operators": [_described(o) for o in single],
+        "networks": [{**_described(n), "tiny": catalogue.tiny(n.name)} for n in networks]})
+
+
+def _sized(what: str, found: Iterable[Network]) -> str:
+    rows = [[n.name, n.summary, " ".join(f"{k}={v}" for k, v in n.sizes.items())] for n in found]
+    return render((Column(what), Column("", limit=80), Column("sizes", limit=100)), rows)
+
+
+def _described(network: Network) -> dict[str, Any]:
+    return {"name": network.name, "summary": network.summary, "sizes": dict(network.sizes)}
 
 
 def df_graph(path: Path, options: dict[str, str]) -> "ArchitectureGraph":

@@ -102,14 +102,14 @@ def _shapes(op: Operator) -> tuple[dict[str, list[int]], tuple[int, ...]]:
     if op.kind == "gemm":
         shape = [op["m"], op["k"]]
         return {"A": shape if op["batch"] == 1 else [op["batch"], *shape]}, (op["k"], op["n"])
-    return {"A": [op["n"], op["c"], op["h"], op["w"]]}, (op["o"], op["c"], op["k"], op["k"])
+    return {"A": [op["n"], op["c"], op["h"], op["w"]]}, (op["o"], op["c"], *op.kernel)
 
 
 def _operator(net: _Network, op: Operator, inputs: list[str]) -> str:
     if op.kind == "add":
         return net.node("Add", inputs, "add")
     if op.kind == "conv2d":
-        return net.node("Conv", inputs, "conv", kernel_shape=[op["k"]] * 2, strides=[op["stride"]] * 2,
+        return net.node("Conv", inputs, "conv", kernel_shape=op.kernel, strides=[op["stride"]] * 2,
                         pads=[op["pad"]] * 4)
     if op["batch"] == 1:
         return net.node("Gemm", inputs, "gemm")

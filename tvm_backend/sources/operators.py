@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from archloom.mapper.workload import Epilogue, Pool, Workload, add, conv2d, gemm
+from archloom.models import catalogue
 from archloom.models.spelling import Parameter, Spelling
 
 _FLAG = Parameter(0, 0, 1)
@@ -22,6 +23,7 @@ OPERATORS: Mapping[str, Mapping[str, Parameter]] = {
     "gemm": {"m": Parameter(), "n": Parameter(), "k": Parameter(), "batch": Parameter(1), "bias": _FLAG, "relu": _FLAG},
     "conv2d": {
         "n": Parameter(1), "c": Parameter(), "h": Parameter(), "w": Parameter(), "o": Parameter(), "k": Parameter(),
+        "kw": Parameter(0, 0),  # columns of the kernel, as its rows if 0
         "stride": Parameter(1), "pad": _PAD, "bias": _FLAG, "relu": _FLAG, "pool": Parameter(0, 0, 3),
         "pool_stride": Parameter(1, 1, 3), "pool_pad": Parameter(0, 0, 3),
     },
@@ -39,14 +41,20 @@ class Operator:
     def __getitem__(self, name: str) -> int:
         return dict(self.values)[name]
 
+    @property
+    def kernel(self) -> tuple[int, int]:
+        """Rows and columns of a convolution's kernel."""
+        return self["k"], self["kw"] or self["k"]
+
     def __str__(self) -> str:
         shown = [f"{k}={v}" for k, v in self.values if v != OPERATORS[self.kind][k].default]
         return f"{self.kind}({','.join(shown)})"
 
 
-def names() -> list[str]:
-    """The operators that there are."""
-    return list(OPERATORS)
+def listed() -> dict[str, list[str]]:
+    """All operators that can be written as text, those of the catalogue included, with the names of their sizes."""
+    own = {name: list(sizes) for name, sizes in OPERATORS.items()}
+    return own | {name: list(operator.sizes) for name, operator in catalogue.OPERATORS_BY_NAME.items()}
 
 
 def looks_like_operator(text: str) -> bool:
@@ -57,7 +65,9 @@ def looks_like_operator(text: str) -> bool:
 def parse(text: str) -> Operator:
     """The operator that ``text`` names; InputError with the column of what is wrong."""
     spelling = Spelling(text, "operator")
-    kind, values = spelling.read(OPERATORS)
+    # those of the catalogue are taken before, and here only suggested
+    kind, values = spelling.read({**OPERATORS, **{
+        name: catalogue.parameters(operator) for name, operator in catalogue.OPERATORS_BY_NAME.items()}})
     operator = Operator(kind, tuple(values.items()))
     if fault := _misfit(operator):
         spelling.fail(fault, text.index(kind))
@@ -69,10 +79,10 @@ def _misfit(op: Operator) -> str | None:
     if op.kind != "conv2d":
         return None
     v = dict(op.values)
-    size = [v["h"] + 2 * v["pad"], v["w"] + 2 * v["pad"]]
-    if min(size) < v["k"]:
-        return f"a kernel of {v['k']}×{v['k']} does not fit into the padded image of {size[0]}×{size[1]}"
-    summed = [(s - v["k"]) // v["stride"] + 1 + 2 * v["pool_pad"] for s in size]
+    size, kernel = [v["h"] + 2 * v["pad"], v["w"] + 2 * v["pad"]], op.kernel
+    if any(s < k for s, k in zip(size, kernel)):
+        return f"a kernel of {kernel[0]}×{kernel[1]} does not fit into the padded image of {size[0]}×{size[1]}"
+    summed = [(s - k) // v["stride"] + 1 + 2 * v["pool_pad"] for s, k in zip(size, kernel)]
     if min(summed) < v["pool"]:
         return f"a pooling window of {v['pool']}×{v['pool']} does not fit into {summed[0]}×{summed[1]} results"
     if v["pool_pad"] and v["pool_pad"] >= v["pool"]:
@@ -103,7 +113,7 @@ def scales(op: Operator) -> Scales:
     """The quantization of the network of ``op``; the workload requantizes by the same."""
     if op.kind == "add":
         return Scales(1 / 32, 1.0, 1 / 16)
-    terms = op["k"] if op.kind == "gemm" else op["c"] * op["k"] ** 2
+    terms = op["k"] if op.kind == "gemm" else op["c"] * math.prod(op.kernel)
     return Scales(1 / 32, 1 / 128, 1 / 32 * 1 / 128 * math.sqrt(terms) * DEVIATION)
 
 
@@ -116,5 +126,5 @@ def workload(op: Operator) -> Workload:
     if op.kind == "gemm":
         return gemm(v["m"], v["n"], v["k"], batch=v["batch"], epilogue=Epilogue(bias, scale, relu, "int8"))
     pool = Pool(v["pool"], v["pool_stride"], (v["pool_pad"],) * 4) if v["pool"] else None
-    return conv2d(v["n"], v["h"], v["w"], v["c"], v["o"], v["k"], v["k"], stride=(v["stride"],) * 2,
+    return conv2d(v["n"], v["h"], v["w"], v["c"], v["o"], *op.kernel, stride=(v["stride"],) * 2,
                   padding=(v["pad"],) * 4, epilogue=Epilogue(bias, scale, relu, "int8", pool))

@@ -17,21 +17,24 @@ from archloom.tvm_backend.sources.operators import Operator
 from archloom.tvm_backend.sources.taken import TAKEN, refuse_foreign
 
 Shapes = Mapping[str, Sequence[int]]
-Kind: TypeAlias = Literal["model", "name", "operator", "onnx", "program", "module", "relax", "dynamic"]
+Kind: TypeAlias = Literal[
+    "model", "name", "operator", "onnx", "program", "module", "relax", "dynamic", "layers"]
 _KINDS: Mapping[Kind, str] = {
     "model": "a loaded Relax module", "name": "a network by name, which is quantized where its target takes int8",
-    "operator": "an operator as text", "relax": "a Relax module", "dynamic": "a network with open dimensions"}
-_WITHOUT_SHAPES = {"operator": "an operator as text", "program": "an exported program"}
+    "layers": "a table of layers", "operator": "an operator as text", "program": "an exported program",
+    "relax": "a Relax module", "dynamic": "a network with open dimensions"}
+_WITHOUT_SHAPES = {kind: _KINDS[kind] for kind in ("layers", "operator", "program")}
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
     """A network as it was given.
 
-    ``kind``: a loaded ``model``, the ``name`` of a network, an ``operator`` as text, ``onnx`` (a path or a proto), a
-    ``program`` of ``torch.export`` (``.pt2`` or an object), a torch ``module``, a ``relax`` module, or a loaded network
-    with open dimensions (``dynamic``). ``given`` is a :class:`~pathlib.Path` where it is a file. ``name`` is what the
-    network is to be called, if that was asked for. ``dynamic_shapes`` are those that ``torch.export`` leaves open.
+    ``kind``: a loaded ``model``, the ``name`` of a network, an ``operator`` as text, a table of ``layers`` (``.csv``),
+    ``onnx`` (a path or a proto), a ``program`` of ``torch.export`` (``.pt2`` or an object), a torch ``module``, a
+    ``relax`` module, or a loaded network with open dimensions (``dynamic``). ``given`` is a
+    :class:`~pathlib.Path` where it is a file. ``name`` is what the network is to be called, if that was asked for.
+    ``dynamic_shapes`` are those that ``torch.export`` leaves open.
     """
 
     given: Any
@@ -58,7 +61,7 @@ class Source:
             raise InputError(f"{given}: input_shapes and example_inputs are not taken with {_WITHOUT_SHAPES[kind]}")
         if dynamic_shapes is not None and kind != "module":
             raise InputError("dynamic_shapes: only taken with a torch.nn.Module, which is exported with them")
-        is_file = kind in ("onnx", "program") and isinstance(given, str | Path)
+        is_file = kind in ("onnx", "program", "layers") and isinstance(given, str | Path)
         return Source(Path(given) if is_file else given, kind, input_shapes, example_inputs, name, dynamic_shapes)
 
     @property
@@ -134,7 +137,7 @@ class Source:
             from archloom.tvm_backend.model import from_relax
 
             return from_relax(given, name or "network")
-        if self.kind in ("onnx", "operator"):
+        if self.kind in ("onnx", "operator", "layers"):
             return self._load_onnx(numbers)
         from archloom.tvm_backend.frontends.torch import export
 
@@ -151,6 +154,11 @@ class Source:
             from archloom.tvm_backend.sources.operator_network import onnx_model
 
             return onnx_networks.load_proto(onnx_model(operator, numbers=numbers), self.name or str(operator))
+        if self.kind == "layers":
+            from archloom.tvm_backend.sources import topology
+
+            proto = topology.network(topology.layers(self.given), self.title, numbers)
+            return onnx_networks.load_proto(proto, self.title)
         if isinstance(self.given, Path):
             return onnx_networks.load_file(self.given, self.name, self.input_shapes)
         return onnx_networks.load_proto(self.given, self.label, self.input_shapes)
@@ -183,7 +191,7 @@ def _kind_of(given: Any) -> Kind | None:
         if operators.looks_like_operator(given):
             return "operator"
     if isinstance(given, str | Path):
-        return "program" if Path(given).suffix == ".pt2" else "onnx"
+        return {".pt2": "program", ".csv": "layers"}.get(Path(given).suffix, "onnx")  # type: ignore[return-value]
     kind = f"{type(given).__module__}.{type(given).__name__}"
     if kind.startswith("onnx.") and kind.endswith("ModelProto"):
         return "onnx"

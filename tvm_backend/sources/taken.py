@@ -7,9 +7,9 @@ from pathlib import Path
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.artifact.files import is_artifact
 
-TAKEN = ("the path of an ONNX file or of an exported program of torch's (.pt2), the name of a network (archloom "
-         "networks), an operator as text (\"gemm(m=4,n=4,k=4)\"), an onnx.ModelProto, a torch.nn.Module with "
-         "example_inputs, a torch.export.ExportedProgram or a Relax IRModule")
+TAKEN = ("the path of an ONNX file, of an exported program of torch's (.pt2) or of a table of layers (.csv), the name "
+         "of a network (archloom networks), an operator as text (\"gemm(m=4,n=4,k=4)\"), an onnx.ModelProto, a "
+         "torch.nn.Module with example_inputs, a torch.export.ExportedProgram or a Relax IRModule")
 
 _TORCH = ("weights or a pickled module of torch's: torch.export.save(torch.export.export(module, inputs), \"net.pt2\") "
           "writes what is taken; in Python, archloom.load(module, example_inputs)")
