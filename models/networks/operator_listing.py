@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from archloom.models.networks.listing import Network, Shapes, Sizes, make
 
@@ -27,7 +28,7 @@ def _attended(s: Sizes) -> Shapes:
 
 
 def _operator(
-    name: str, summary: str, sizes: Sizes, where: str, inputs: Callable[[Sizes], Shapes], *taken: str, **fixed: str
+    name: str, summary: str, sizes: Sizes, where: str, inputs: Callable[[Sizes], Shapes], *taken: str, **fixed: Any
 ) -> Network:
     return Network(name, summary, sizes, {}, make(f"operators.{where}", *taken, **fixed), inputs)
 
