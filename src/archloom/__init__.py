@@ -272,7 +272,7 @@ def check(
     quantized reference and of the accelerator; ``reference``: the float network (ONNX) that ``model`` was quantized
     from. Of each layer: is it bit-exact, is it what the quantized reference has there, and its signal-to-noise ratio
     against the float network in decibels. ``symbols``: the extents of open dimensions. A network with a layer of more
-    than ``most_instructions`` (4 million) is refused before anything runs: the interpreter takes them one by one.
+    than ``most_instructions`` (a million) is refused before anything runs: the interpreter takes them one by one.
     """
     from archloom.tvm_backend.check.network import check as check_model
 

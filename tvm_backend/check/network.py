@@ -27,8 +27,8 @@ from archloom.tvm_backend.targets.choice import backends
 SCHEMA = "archloom.check/1"
 DEFAULT_SAMPLES = 4
 
-MOST_INSTRUCTIONS = 4_000_000
-"""Of a layer that is interpreted, which takes from ten microseconds to some hundreds for each."""
+MOST_INSTRUCTIONS = 1_000_000
+"""Of a layer that is interpreted: where each does little, 10,000 to 100,000 take a second."""
 
 # what counts as correct where results are not equal to the last bit, by what is compared
 LEAST_COSINE = 0.999

@@ -127,6 +127,20 @@ def test_noise_grows_with_the_step_of_quantization() -> None:
     assert ratios[0] - ratios[1] == pytest.approx(12, abs=2.5)
 
 
+def test_layers_of_too_many_instructions_are_refused_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = archloom.load("gemm(m=40,n=20,k=30)")
+    with monkeypatch.context() as patch:
+        patch.delattr(XlaExecutor, "prepare")
+        with pytest.raises(InputError, match="layer gemm: .* at most 3, and this one has") as refused:
+            check(model, "gemmini", OPTIONS, count=1, most_instructions=3)
+        found = int(str(refused.value).split("this one has ")[1].split(";")[0])
+        with pytest.raises(InputError, match=f"at most {found - 1}, .* has {found};"):
+            check(model, "gemmini", OPTIONS, count=1, most_instructions=found - 1)
+        with pytest.raises(InputError, match="expected at least 1, found 0"):
+            check(model, "gemmini", OPTIONS, count=1, most_instructions=0)
+    assert check(model, "gemmini", OPTIONS, count=1, most_instructions=found).passed
+
+
 def test_without_a_float_network_its_own_floats_are_taken() -> None:
     model = quantized(residual_cnn())
     result = check(archloom.load(model), "gemmini", OPTIONS, count=1)

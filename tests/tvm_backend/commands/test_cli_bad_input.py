@@ -233,6 +233,7 @@ def test_compile_refuses_its_output_before_it_starts(fails: Fails, tmp_path: Pat
 
 def test_check_arguments(fails: Fails, tmp_path: Path) -> None:
     fails(r"--samples: expected at least 1, found 0", "check", "gemm(m=4,n=4,k=4)", "--samples", "0")
+    fails(r"layer gemm: .* at most 2, and this one has", "check", "gemm(m=4,n=4,k=4)", "--most-instructions", "2")
     fails(r"--labels: give the inputs", "check", "gemm(m=4,n=4,k=4)", "--labels", "l.npy")
 
 
