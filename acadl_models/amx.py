@@ -107,7 +107,7 @@ def amx(
         connect(store, [tiles, zmm])
         acadl.architecture(
             "amx", clock_hz=clock_hz, parameters={}, buffers={"hbm": memory, "tiles": tiles, "zmm": zmm},
-            # registers are renamed, stores wait in a buffer
+            # for renamed registers and a buffer of stores: writes wait for earlier writes all the same
             semantics=Semantics(write_after_read="ignored"),
         )
 

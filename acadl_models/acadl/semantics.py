@@ -22,7 +22,8 @@ class Semantics:
     """How a graph's objects behave where section 6 of the paper can be read in several ways.
 
     * ``write_after_read``: what a write waits for when an earlier instruction reads the same place: that it has
-      ``"finished"``, that it has ``"started"`` (registers are latched at the start), or nothing (``"ignored"``).
+      ``"finished"``, that it has ``"started"`` (registers are latched at the start), or nothing (``"ignored"``). It
+      holds for registers and memories of the whole graph; for earlier writes a write waits whatever is chosen.
     * ``issue``: the fetch stage offers its whole issue buffer (``"out_of_order"``) or only the oldest (``"in_order"``).
     * ``fetches_in_flight``: how many fetches may overlap; at most one starts in a cycle.
     * ``stage_latency``: where a contained unit takes an instruction, the latency of its stage is ``"replaced"`` by the

@@ -206,6 +206,7 @@ class CacheInterface(DataStorage):
     """Virtual: the attributes that caches share.
 
     ``cache_line_size`` is in bytes. ``seed`` (*added*) starts the generator of the policy ``RANDOM``.
+    ``miss_registers`` (*added*): how many lines may be on their way to the cache at once; None: as many as are missed.
     """
 
     virtual: ClassVar[bool] = True
@@ -218,10 +219,12 @@ class CacheInterface(DataStorage):
     cache_line_size: int = 1
     replacement_policy: ReplacementPolicy = ReplacementPolicy.LRU
     seed: int = 0
+    miss_registers: int | None = None
 
     def faults(self) -> list[str]:
         faults = super().faults() + count(self, "cache_line_size") + count(self, "seed", 0)
         faults += flag(self, "write_allocate") + flag(self, "write_back")
+        faults += count(self, "miss_registers") if self.miss_registers is not None else []
         if not isinstance(self.replacement_policy, ReplacementPolicy):
             valid = ", ".join(f"ReplacementPolicy.{p.name}" for p in ReplacementPolicy)
             faults.append(f"replacement_policy must be one of {valid}, not {self.replacement_policy!r}")

@@ -1,8 +1,8 @@
 """Energy of a run from the figures of the graph and the counts of its simulation, exact: nothing is sampled.
 
-Dynamic energy: ``joules_per_access`` for each word of a storage and each register, ``joules_per_operation`` for each
-operation of a unit and each instruction of a stage, ``joules_per_byte`` of a link. Leakage: ``leakage_watts`` over the
-makespan. An object without a figure contributes nothing, and is not listed.
+Dynamic energy: ``joules_per_access`` for each word of a storage, whether a request moves it or a cache, and each
+register, ``joules_per_operation`` for each operation of a unit and each instruction of a stage, ``joules_per_byte`` of
+a link. Leakage: ``leakage_watts`` over the makespan. An object without a figure contributes nothing, and is not listed.
 """
 
 from __future__ import annotations
@@ -128,6 +128,7 @@ class _Accountant:
         found: Counter[str] = Counter({s.name: s.words_read + s.words_written for s in timing.storages})
         found.update({link.name: link.read.bytes + link.write.bytes for link in timing.links})
         found.update({stage.name: stage.instructions for stage in timing.stages})
+        self._count_lines(found)
         fetcher, _ = self.graph.instruction_memory(self.program.fetch)
         found[fetcher.name] = timing.instructions
         if any(isinstance(o, RegisterFile) and o.joules_per_access is not None for o in self.graph.objects.values()):
@@ -135,6 +136,14 @@ class _Accountant:
                 for plan in static.plans:
                     self._count_registers(static, plan, found)
         return found
+
+    def _count_lines(self, found: Counter[str]) -> None:
+        """Words that caches move: lines from behind into them and back, and what is written through."""
+        for cache, moved in zip(self.graph.caches, self.timing.caches):
+            word = cache.data_width // 8
+            written_back = moved.write_backs * cache.cache_line_size
+            found[self.graph.backing(cache).name] += (moved.bytes_from_backing + moved.bytes_to_backing) // word
+            found[cache.name] += (moved.bytes_from_backing + written_back) // word
 
     # --- register files ----------------------------------------------------------------------------------------
     def _count_registers(self, static: StaticInstruction, plan: AccessPlan, found: Counter[str]) -> None:

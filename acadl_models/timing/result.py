@@ -126,7 +126,8 @@ class LinkTiming:
 class CacheTiming:
     """What happened in a cache: look-ups of lines by outcome, and its traffic with the storage behind it.
 
-    Every line that a request touches is looked up once; in a cache behind a cache the lines that the one in front loads
+    Every line that a request touches is looked up once, and one that is on its way when that is over: it is a hit then.
+    So each miss that loads a line is one refill. In a cache behind a cache the lines that the one in front loads
     count as reads, those that it writes back or through as writes. ``evictions`` are lines that gave way to another,
     ``write_backs`` those of them that were dirty. ``bytes_from_backing`` are whole lines; ``bytes_to_backing`` are the
     whole lines of write-backs and the bytes that are written through.

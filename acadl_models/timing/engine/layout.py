@@ -243,9 +243,9 @@ class Code(Record):
 
 class CacheSpec(Record):
     """Cache: ``LINE`` in bytes, ``NEXT``: number of the cache behind it or NONE, ``SPACE``: number of the memory
-    behind."""
+    behind; miss-status registers, no more than requests can take; number of the storage behind."""
 
-    SETS = WAYS = LINE = POLICY = WRITE_BACK = ALLOCATE = NEXT = SPACE = SEED = constant
+    SETS = WAYS = LINE = POLICY = WRITE_BACK = ALLOCATE = NEXT = SPACE = SEED = REGISTERS = BEHIND = constant
 
 
 class Policy(Record):

@@ -37,12 +37,13 @@ def new_machine(t: Array, log: int = 0) -> Array:
     containing = records_of(t, H.UNIT_TABLE, t[H.UNITS], UnitSpec)[:, UnitSpec.STAGE]
     units[:, Unit.STAGE] = m[M.STAGES] + Stage.SIZE * containing
     stores[:, state.Store.SPEC] = t[H.STORE_TABLE] + StoreSpec.SIZE * np.arange(len(stores))
-    line = m[M.CACHE_LINES]
+    line, register = m[M.CACHE_LINES], m[M.REGISTERS]
     specs = records_of(t, H.CACHE_TABLE, t[H.CACHES], CacheSpec)
     for cache, spec in zip(records_of(m, M.CACHES, t[H.CACHES], state.Cache), specs):
         cache[state.Cache.GENERATOR] = spec[CacheSpec.SEED] % (MODULUS - 1) + 1
-        cache[state.Cache.LINES] = line
+        cache[state.Cache.LINES], cache[state.Cache.REGISTERS] = line, register
         line += spec[CacheSpec.SETS] * spec[CacheSpec.WAYS]
+        register += spec[CacheSpec.REGISTERS]
     m[M.ROOM], m[M.WIDE] = t[H.ISSUE_SIZE], t[H.STAGES] > 64
     m[M.LEFT], m[M.FRONT] = t[H.TOTAL], t[H.SITES]
     return _checked(t, m) if PLAIN_MODE else m

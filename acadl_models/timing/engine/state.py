@@ -98,11 +98,12 @@ class M(Record):
     ORIGIN = scratch  # a sequence number before those of all instances in flight
     MOVERS = FREES = TO_JUDGE = STEPS = scratch  # how many are in MOVING, FREED, JUDGED, STEPPING
     LISTS = constant.times(8)  # where in FIELDS each Group begins, and where the last one ends
+    WOKEN = WOKEN_LAST = linked  # requests that look again in this cycle, linked by Request.LINK
     GRANTS = derived  # requests granted by caches so far: of it, what came after a request that looks on matters
     # where the parts lie, as PARTS has them
     STAGES = UNITS = STORES = LOOPS = SPENT = ITERATED = CACHES = CACHE_LINES = DRAMS = BANKS = LINKS = constant
     REST = constant  # with the header all before this is kept of the begin of a period
-    FLIGHTS = VALUES = EVENTS = CLASSES = QUEUES = WHEEL = MARKS = SUMMARY = SLOTS = constant
+    FLIGHTS = REGISTERS = VALUES = EVENTS = CLASSES = QUEUES = WHEEL = MARKS = SUMMARY = SLOTS = constant
     FIELDS = STACK = WORK = MOVING = JUDGED = FREED = STEPPING = POSTED = RANGES = constant
     LOW = HIGH = DISTANCES = KNOWN = DISTANCE = constant
     LOG = constant
@@ -209,6 +210,9 @@ class Cache(Record):
     READ_HITS = READ_MISSES = WRITE_HITS = WRITE_MISSES = EVICTIONS = WRITE_BACKS = counter
     FROM_BACKING = TO_BACKING = counter  # bytes
     GENERATOR = place
+    WAIT_HEAD = WAIT_TAIL = linked  # requests that wait for a register, linked by Request.LINK
+    TAKEN = derived  # registers of lines on their way: the first of REGISTERS
+    REGISTERS = constant  # for each the step with which its line comes in
     ROTATION = scratch  # by how many sets a period that is skipped moves its lines
     LINES = constant  # its sets, each a list of ways in the order of replacement: 2 * line + dirty, or NONE
 
@@ -261,10 +265,10 @@ class Phase(Record):
 
 
 class Request(Record):
-    """Request of an instance; reads come first. ``FINISH`` is FOREVER while it waits for a slot. ``RATE``: whole bytes
-    in each of its beats. Where ``LATENCY`` is no legal value (below zero: ``-1 -`` the position of its program),
-    ``ILLEGAL`` has what it came to. ``EDGE``: when it next begins to carry more or fewer bytes in a cycle (a timer).
-    ``SENT``: when its link begins to carry it, and the cycles that it waited for that."""
+    """Request of an instance; reads come first. ``FINISH`` is FOREVER while it waits for a slot or a register.
+    ``RATE``: whole bytes in each of its beats. Where ``LATENCY`` is no legal value (below zero: ``-1 -`` the position
+    of its program), ``ILLEGAL`` has what it came to. ``EDGE``: when it next begins to carry more or fewer bytes in a
+    cycle (a timer). ``SENT``: when its link begins to carry it, and the cycles that it waited for that."""
 
     FINISH = until
     TIMER = linked
@@ -314,9 +318,10 @@ class WayStep(Record):
 
 class WayStepKind(Record):
     """Look up the lines of the request from the byte ``FROM`` on (``TO``: number of the run), or those of a line that
-    the cache before it lacks; take the line at ``FROM`` in; write into it."""
+    the cache before it lacks; take the line at ``FROM`` in; write into it; look for it once more, as it was not there;
+    take a slot of the storage behind for it; wait for the latency of a miss."""
 
-    LINES = READ = FILL = WRITE = code
+    LINES = READ = FILL = WRITE = LOOK = SLOT = WAIT = code
 
 
 STEPS_PER_LEVEL = 4
@@ -396,9 +401,16 @@ class MachinePart:
         return int(t[self.count] if isinstance(self.count, int) else self.count(t))
 
 
+def _caches(t: Array) -> Array:
+    return t[t[H.CACHE_TABLE] :][: t[H.CACHES] * CacheSpec.SIZE].reshape(-1, CacheSpec.SIZE)
+
+
 def _cache_lines(t: Array) -> int:
-    caches = t[t[H.CACHE_TABLE] :][: t[H.CACHES] * CacheSpec.SIZE].reshape(-1, CacheSpec.SIZE)
-    return int((caches[:, CacheSpec.SETS] * caches[:, CacheSpec.WAYS]).sum())
+    return int((_caches(t)[:, CacheSpec.SETS] * _caches(t)[:, CacheSpec.WAYS]).sum())
+
+
+def _registers(t: Array) -> int:
+    return int(_caches(t)[:, CacheSpec.REGISTERS].sum())
 
 
 def _most_stepping(t: Array) -> int:
@@ -424,6 +436,7 @@ PARTS: tuple[MachinePart, ...] = (
     MachinePart(M.LINKS, Link, H.LINKS),
     MachinePart(M.REST, derived, lambda t: 0),
     MachinePart(M.FLIGHTS, Flight, H.FETCH_FLIGHTS),
+    MachinePart(M.REGISTERS, Kind("derived", NONE), _registers),
     MachinePart(M.VALUES, derived, H.VALUES),
     MachinePart(M.EVENTS, scratch, H.LOOPS),
     MachinePart(M.CLASSES, Ends, lambda t: 3 * t[H.CLASSES]),

@@ -148,11 +148,12 @@ class _Watcher:
                 int(m[request + Request.BYTES]), int(m[request + Request.BEATS]), bool(m[request + Request.IS_READ])
             )
             number = int(m[slot + Instance.SEQ])
-            if finish == FOREVER:
+            looks_on = self._looks_on(m, slot, k, request)
+            if finish == FOREVER and not looks_on:
                 yield Event(self.begin, steps.QUEUED, store, number, k, -1, *what)
             else:
                 yield Event(self.begin, steps.GRANTED, store, number, k, -1, *what)
-                if not self._looks_on(m, slot, k, request):
+                if not looks_on:
                     yield Event(self.begin, steps.TRANSFER, store, number, k, finish, *what)
                     yield from self._carried(m, request, number)
 

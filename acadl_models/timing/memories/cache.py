@@ -27,10 +27,17 @@ MULTIPLIER, MODULUS = 48271, 2**31 - 1
 
 
 class Wait(Enum):
-    """What a request slot waits for: the latency of the cache that is meant."""
+    """What happens to a request at a cache: it waits for a latency of the cache, or for others.
+
+    ``REGISTER``: it waits until a miss-status register is free again. ``SLOT``: for a slot of the storage behind.
+    ``ARRIVED``: it goes on, as the line for which it held both has come.
+    """
 
     HIT = "hit_latency"
     MISS = "miss_latency"
+    REGISTER = "register"
+    SLOT = "slot"
+    ARRIVED = "arrived"
 
 
 @dataclass(eq=False)
@@ -45,7 +52,8 @@ class Line:
 class Cache:
     """A cache of ``sets`` sets with ``ways`` lines of ``line_bytes`` bytes, in front of ``backing`` or of a memory.
 
-    ``hit_after_miss``: a request waits for the latency of a hit also after a miss.
+    ``hit_after_miss``: a request waits for the latency of a hit also after a miss. ``registers``: how many lines may be
+    on their way at once, None for any number.
     """
 
     name: str
@@ -58,6 +66,7 @@ class Cache:
     seed: int = 0
     backing: "Cache | None" = None
     hit_after_miss: bool = True
+    registers: int | None = None
     read_hits: int = 0
     read_misses: int = 0
     write_hits: int = 0
@@ -68,6 +77,7 @@ class Cache:
     bytes_to_backing: int = 0
     lines: list[list[Line | None]] = field(init=False)
     generator: int = field(init=False)
+    on_the_way: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.lines = [[None] * self.ways for _ in range(self.sets)]
@@ -82,23 +92,26 @@ class Cache:
         """
         missed = False
         for line, written in self._touched(runs):
-            if self._look_up(line, is_read):
-                if not is_read:
-                    self._write(line, written)
-                continue
-            missed = True
-            yield self, Wait.MISS
-            if is_read or self.write_allocate:
-                yield from self._load(line)
+            while self._must_wait(line, is_read):
+                missed = True
+                yield self, Wait.REGISTER
+            if not self._look_up(line, is_read):
+                missed = True
+                yield from self._miss(line, is_read)
             if not is_read:
                 self._write(line, written)
         if self.hit_after_miss or not missed:
             yield self, Wait.HIT
 
     def access(self, address: int, size: int, is_read: bool) -> None:
-        """Read or write ``size`` bytes from ``address`` on, in no time."""
-        for _ in self.serve([(address, address + size)], is_read):
-            pass
+        """Read or write ``size`` bytes from ``address`` on, in no time and without a register."""
+        for line, written in self._touched([(address, address + size)]):
+            if not self._look_up(line, is_read) and (is_read or self.write_allocate):
+                if self.backing is not None:
+                    self.backing.access(line * self.line_bytes, self.line_bytes, is_read=True)
+                self._bring(line)
+            if not is_read:
+                self._write(line, written)
 
     def figures(self) -> CacheTiming:
         """The counters so far."""
@@ -119,8 +132,7 @@ class Cache:
 
     def _look_up(self, line: int, is_read: bool) -> bool:
         """Whether a line is there; a read that hits moves it as the policy says."""
-        places = self.lines[line % self.sets]
-        hit = next((k for k, held in enumerate(places) if held is not None and held.number == line), None)
+        places, hit = self.lines[line % self.sets], self._place(line)
         if hit is None:
             self.read_misses += is_read
             self.write_misses += not is_read
@@ -131,19 +143,46 @@ class Cache:
             places.insert(0, places.pop(hit))
         return True
 
-    def _load(self, line: int) -> Iterator[tuple["Cache", Wait]]:
-        """A missing line comes from what is behind the cache."""
-        first = line * self.line_bytes
-        if self.backing is not None:
-            yield from self.backing.serve([(first, first + self.line_bytes)], is_read=True)
+    def _place(self, line: int) -> int | None:
+        """Where a line lies in its set; None if it is not there."""
+        places = self.lines[line % self.sets]
+        return next((k for k, held in enumerate(places) if held is not None and held.number == line), None)
+
+    def _must_wait(self, line: int, is_read: bool) -> bool:
+        """Whether a line is on its way, or would need a register while none is free."""
+        if self._place(line) is not None:
+            return False
+        comes = is_read or self.write_allocate or self.write_back
+        return line in self.on_the_way or (comes and len(self.on_the_way) == self.registers)
+
+    def _miss(self, line: int, is_read: bool) -> Iterator[tuple["Cache", Wait]]:
+        """A missing line comes from what is behind the cache, if a write does not do without it."""
+        loads = is_read or self.write_allocate
+        if loads or self.write_back:
+            self.on_the_way.add(line)
+        if loads and self.backing is None:
+            yield self, Wait.SLOT
+        yield self, Wait.MISS
+        if loads:
+            first = line * self.line_bytes
+            if self.backing is not None:
+                yield self, Wait.SLOT
+                yield from self.backing.serve([(first, first + self.line_bytes)], is_read=True)
+            self._bring(line)
+        if loads or self.write_back:
+            self.on_the_way.remove(line)
+            yield self, Wait.ARRIVED
+
+    def _bring(self, line: int) -> None:
+        """A line that was read from behind comes in."""
         self.bytes_from_backing += self.line_bytes
         self._put(line)
 
     def _put(self, line: int) -> None:
         """A line comes into its set; another may give way. Where another request brought it meanwhile, it stays."""
-        places = self.lines[line % self.sets]
-        if any(held is not None and held.number == line for held in places):
+        if self._place(line) is not None:
             return
+        places = self.lines[line % self.sets]
         if self.policy is ReplacementPolicy.RANDOM:
             place = places.index(None) if None in places else self._draw()
             victim, places[place] = places[place], Line(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from typing import TypeAlias
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.timing.memories.cache import Cache, Wait
@@ -12,6 +13,9 @@ from archloom.acadl_models.timing.program import Request
 
 LatencyOf = Callable[[acadl.DataStorage, str], int]
 """The value of a latency attribute of a storage for a request, in cycles."""
+
+Pause: TypeAlias = int | tuple[Cache, Wait]
+"""The time until which a request waits, or what happens to it at a cache."""
 
 
 class Memories:
@@ -35,28 +39,32 @@ class Memories:
         self.channels = {k.name: Channels(k.name, k.bandwidth, k.latency, k.exclusive) for k in graph.links}
 
     def ready(
-        self, storage: acadl.DataStorage, request: Request, latency_of: LatencyOf, now: int
-    ) -> Generator[int, None, int]:
-        """Serve a request that gets a slot ``now``: returns the time at which its first beat can move.
+        self, storage: acadl.DataStorage, request: Request, latency_of: LatencyOf, clock: Callable[[], int]
+    ) -> Generator[Pause, None, int]:
+        """Serve a request that gets a slot now, by the ``clock``: returns the time at which its first beat can move.
 
-        Yields the times until which it waits before: a cache is looked up again then.
+        Yields what it waits for before: a cache is looked up again then.
         """
         cache = self.caches.get(storage.name)
         if cache is None:
             latency = latency_of(storage, "read_latency" if request.is_read else "write_latency")
             if storage.name not in self.banks:
-                return now + latency
+                return clock() + latency
             runs = [(at, at + count) for at, count in request.runs]
-            return self.banks[storage.name].access(runs, latency, now) - request.beats + 1
+            return self.banks[storage.name].access(runs, latency, clock()) - request.beats + 1
         word = storage.data_width // 8
         lines = [(at * word, (at + count) * word) for at, count in request.runs]
         for waiting, wait in cache.serve(lines, request.is_read):
+            if wait not in (Wait.HIT, Wait.MISS):
+                yield waiting, wait
+                continue
             meant = self.graph[waiting.name]
             assert isinstance(meant, acadl.DataStorage)
-            now += latency_of(meant, wait.value)
-            if waiting is not cache or wait is Wait.MISS:
-                yield now
-        return now
+            until = clock() + latency_of(meant, wait.value)
+            if waiting is cache and wait is Wait.HIT:
+                return until
+            yield until
+        return clock()
 
     def _cache(self, cache: acadl.CacheInterface) -> Cache:
         if cache.name not in self.caches:
@@ -66,6 +74,6 @@ class Memories:
                 cache.name, cache.sets, cache.ways, cache.cache_line_size, cache.replacement_policy,
                 cache.write_back, cache.write_allocate, cache.seed,
                 self._cache(behind) if isinstance(behind, acadl.CacheInterface) else None,
-                self.graph.semantics.cache_miss_end == "after_hit",
+                self.graph.semantics.cache_miss_end == "after_hit", cache.miss_registers,
             )
         return self.caches[cache.name]

@@ -10,8 +10,7 @@ from archloom.acadl_models.timing.reference.state import Instance, Machine, Stat
 
 def complete(m: Machine) -> None:
     """Phase 1."""
-    for storage in m.storages.values():
-        end_requests(m, storage)
+    end_requests(m)
     for storage in m.storages.values():
         fill_slots(m, storage)
     for instance in list(m.alive):

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA, DataStorage, Link
+from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA, CacheInterface, DataStorage, Link
 from archloom.acadl_models.timing.log import CARRIED, GRANTED, QUEUED, TRANSFER
 from archloom.acadl_models.timing.machine import evaluate_latency
+from archloom.acadl_models.timing.memories.cache import Cache, Wait
+from archloom.acadl_models.timing.memories.serving import Pause
 from archloom.acadl_models.timing.program import Request
-from archloom.acadl_models.timing.reference.state import Instance, Issued, Machine, Storage
+from archloom.acadl_models.timing.reference.state import NEVER, Instance, Issued, Machine, Storage
 
 
-def end_requests(m: Machine, storage: Storage) -> None:
-    """Phase 1a: requests end, or go on with what they look for next, in the order in which they got their slots."""
-    for issued in list(storage.slots):
-        while issued.finish == m.now:
-            m.changed = True
-            after = next(issued.passage, None)
-            if after is None:
-                storage.slots.remove(issued)
-                issued.owner.pending.remove(issued)
-                break
-            issued.finish = after
+def end_requests(m: Machine) -> None:
+    """Phase 1a: requests end; then others look on, by storages, in the order in which they got their slots."""
+    due = [issued for storage in m.storages.values() for issued in storage.slots if issued.finish == m.now]
+    for issued in due:
+        if not issued.looks_on:
+            _end(m, issued)
+    for issued in due:
+        if issued.looks_on:
+            m.woken.append(issued)
+        while m.woken:
+            _go_on(m, m.woken.popleft())
 
 
 def fill_slots(m: Machine, storage: Storage) -> None:
     """Phase 1a: freed slots take requests from the head of the FIFO."""
     while storage.fifo and storage.has_slot(storage.fifo[0]):
-        _grant(m, storage, storage.fifo.popleft())
+        issued = storage.fifo.popleft()
+        _take_slot(storage, issued)
+        _go_on(m, issued)
 
 
 def issue(m: Machine, instance: Instance, requests: list[Request]) -> None:
@@ -39,28 +43,70 @@ def issue(m: Machine, instance: Instance, requests: list[Request]) -> None:
         issued = Issued(request, instance, number, exclusive=link is not None and link.exclusive)
         issued.passage = _passage(m, storage, issued, link)
         instance.pending.append(issued)
-        if not storage.fifo and storage.has_slot(issued):
-            _grant(m, storage, issued)
+        if _ask(storage, issued):
+            _go_on(m, issued)
         else:
-            storage.fifo.append(issued)
             _note(m, QUEUED, issued)
         storage.beats += request.beats
         moved = storage.read if request.is_read else storage.written
         moved.update(requests=1, words=request.words, bytes=request.bytes)
 
 
-def _grant(m: Machine, storage: Storage, issued: Issued) -> None:
-    storage.slots.append(issued)
-    issued.finish = next(issued.passage)
+def _ask(storage: Storage, issued: Issued) -> bool:
+    """Whether a request gets a slot at once; if not, it waits in the FIFO."""
+    if storage.fifo or not storage.has_slot(issued):
+        storage.fifo.append(issued)
+        return False
+    _take_slot(storage, issued)
+    return True
+
+
+def _take_slot(storage: Storage, issued: Issued) -> None:
+    (storage.refills if storage.is_refill(issued) else storage.slots).append(issued)
+
+
+def _go_on(m: Machine, issued: Issued) -> None:
+    """A request with a slot takes steps until it has to wait, or has ended."""
+    m.changed = True
+    for pause in issued.passage:
+        if isinstance(pause, int):
+            issued.finish = pause
+            if pause == m.now:  # a miss that ends without the latency of a hit
+                _end(m, issued)
+            return
+        if _waits_for_others(m, issued, *pause):
+            issued.finish = NEVER
+            return
+
+
+def _waits_for_others(m: Machine, issued: Issued, cache: Cache, wait: Wait) -> bool:
+    """Take the step of a request at a cache that is no latency; whether others decide when it goes on."""
+    if wait is Wait.REGISTER:
+        m.waiting[cache.name].append(issued)
+        return True
+    spec = m.graph[cache.name]
+    assert isinstance(spec, CacheInterface)
+    behind = m.storages[m.graph.backing(spec).name]
+    if wait is Wait.SLOT:
+        return not _ask(behind, issued)
+    if issued in behind.refills:
+        behind.refills.remove(issued)
+    m.woken.extend(m.waiting.pop(cache.name, ()))
+    return False
+
+
+def _end(m: Machine, issued: Issued) -> None:
+    m.storages[issued.request.storage].slots.remove(issued)
+    issued.owner.pending.remove(issued)
     m.changed = True
 
 
-def _passage(m: Machine, storage: Storage, issued: Issued, link: Link | None) -> Iterator[int]:
-    """The times until which a request waits from its grant on: for its lines, if any, and for its end."""
+def _passage(m: Machine, storage: Storage, issued: Issued, link: Link | None) -> Iterator[Pause]:
+    """What a request waits for from its grant on: for its lines, if any, and for its end."""
     request = issued.request
     _note(m, GRANTED, issued)
     ready = first = yield from m.memories.ready(
-        storage.spec, request, lambda s, attribute: _storage_latency(m, s, attribute, issued), m.now
+        storage.spec, request, lambda s, attribute: _storage_latency(m, s, attribute, issued), lambda: m.now
     )
     interleaved = m.memories.interleaved.get(request.storage)
     if storage.spec.shared_port and interleaved is None:
@@ -73,11 +119,11 @@ def _passage(m: Machine, storage: Storage, issued: Issued, link: Link | None) ->
         finish = max(finish, arrival)
         m.note(CARRIED, link.name, issued.owner.number, size=request.bytes, is_read=request.is_read, begin=start,
                bandwidth=link.bandwidth, waited=start - ready)
-    issued.finish = finish
     _note(m, TRANSFER, issued, finish)
     # a miss that ends without the latency of a hit has moved its words before its end was known
     alone = m.semantics.cache_miss_end == "after_miss" and request.storage in m.memories.caches
     m.tally.transfer(request.storage, request.is_read, finish, request.beats, request.bytes, alone)
+    issued.looks_on = False
     yield finish
 
 

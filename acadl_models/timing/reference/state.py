@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+import sys
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -12,9 +13,12 @@ from archloom.acadl_models.acadl import DataStorage, FunctionalUnit, PipelineSta
 from archloom.acadl_models.acadl.latency import Expression
 from archloom.acadl_models.timing.log import Event
 from archloom.acadl_models.timing.machine import evaluate_latency, fetch_cycles, forwarding_order
-from archloom.acadl_models.timing.memories.serving import Memories
+from archloom.acadl_models.timing.memories.serving import Memories, Pause
 from archloom.acadl_models.timing.program import Program, Request, StaticInstruction
 from archloom.acadl_models.timing.tally import Tally
+
+NEVER = sys.maxsize
+"""The time of a step that depends on other requests."""
 
 
 class State(StrEnum):
@@ -33,7 +37,7 @@ class Issued:
     """A request on its way: ``finish`` is the time of its next step, the last one of its end; -1 until it has a slot.
 
     ``number`` counts the requests of its instruction, reads first. ``exclusive``: it comes over a windowed link.
-    ``passage`` has the times that are left after ``finish``.
+    ``passage`` has what it waits for after ``finish``; ``looks_on``: until its end is known.
     """
 
     request: Request
@@ -41,7 +45,8 @@ class Issued:
     number: int
     exclusive: bool
     finish: int = -1
-    passage: Iterator[int] = field(default_factory=lambda: iter(()))
+    looks_on: bool = True
+    passage: Iterator[Pause] = field(default_factory=lambda: iter(()))
 
 
 @dataclass(eq=False)
@@ -125,10 +130,14 @@ class Stage:
 
 @dataclass(eq=False)
 class Storage:
-    """A storage: requests in slots, those that wait for one, and the time at which its port is free."""
+    """A storage: requests in slots, those that wait for one, and the time at which its port is free.
+
+    ``refills``: requests to caches before it, for lines that they miss, in slots of this storage.
+    """
 
     spec: DataStorage
     slots: list[Issued] = field(default_factory=list)
+    refills: list[Issued] = field(default_factory=list)
     fifo: deque[Issued] = field(default_factory=deque)
     port_free: int = 0
     read: Counter[str] = field(default_factory=Counter)  # requests, words and bytes
@@ -138,9 +147,15 @@ class Storage:
 
     def has_slot(self, issued: Issued) -> bool:
         """Whether a request may be granted: over a windowed link it has the storage to itself."""
-        if self.slots and (issued.exclusive or any(s.exclusive for s in self.slots)):
+        alone = issued.exclusive and not self.is_refill(issued)
+        taken = len(self.slots) + len(self.refills)
+        if taken and (alone or any(s.exclusive for s in self.slots)):
             return False
-        return len(self.slots) < self.spec.max_concurrent_requests
+        return taken < self.spec.max_concurrent_requests
+
+    def is_refill(self, issued: Issued) -> bool:
+        """Whether a request asks for a line on behalf of a cache before this storage."""
+        return issued.request.storage != self.spec.name
 
 
 class Fetcher:
@@ -177,6 +192,8 @@ class Machine:
         self.forwarding_order = [self.stages[s.name] for s in forwarding_order(self.graph) if s is not program.fetch]
         self.storages = {s.name: Storage(s) for s in self.graph.storages}
         self.memories = Memories(self.graph)
+        self.waiting: defaultdict[str, list[Issued]] = defaultdict(list)  # for registers, by cache
+        self.woken: deque[Issued] = deque()  # those that look again in this cycle
         self.fetcher = Fetcher(program)
         self.alive: list[Instance] = []  # fetched and not finished, in program order
         self.finished = 0

@@ -46,25 +46,27 @@ def stream(*body: ResolvedNode) -> ResolvedStream:
 
 
 def cached(
-    levels: int = 1, policy: ReplacementPolicy = ReplacementPolicy.LRU, sets: int = 8, **options: object
+    levels: int = 1, policy: ReplacementPolicy = ReplacementPolicy.LRU, sets: int = 8, slots: int = 1, behind: int = 1,
+    **options: object,
 ) -> ArchitectureGraph:
-    """A unit before one or two caches before a memory."""
+    """A unit before one or two caches before a memory, each with so many slots; ``behind``: those of the memory."""
 
     @generate
     def build() -> None:
-        memory = SRAM("memory", address_ranges=[(0, BYTES)])
-        behind: SRAM | SetAssociativeCache = memory
+        memory = SRAM("memory", address_ranges=[(0, BYTES)], max_concurrent_requests=behind)
+        place: SRAM | SetAssociativeCache = memory
         for level in range(levels, 0, -1):
             cache = SetAssociativeCache(
                 f"l{level}", port_width=4, sets=sets * level, ways=2, cache_line_size=16 * level, hit_latency=1,
-                miss_latency=5 * level, replacement_policy=policy, **options,  # type: ignore[arg-type]
+                miss_latency=5 * level, replacement_policy=policy, max_concurrent_requests=slots,
+                **options,  # type: ignore[arg-type]
             )
-            ACADLEdge(cache, behind, BACKED_BY)
-            behind = cache
-        unit = MemoryAccessUnit("unit", to_process={"op"})
+            ACADLEdge(cache, place, BACKED_BY)
+            place = cache
+        unit = MemoryAccessUnit("unit", to_process={"op"}, in_flight=slots, interval=1 if slots > 1 else None)
         after(front(), unit)
-        ACADLEdge(behind, unit, READ_DATA)
-        ACADLEdge(unit, behind, WRITE_DATA)
+        ACADLEdge(place, unit, READ_DATA)
+        ACADLEdge(unit, place, WRITE_DATA)
         architecture("cached", buffers={"hbm": memory})
 
     return create_ag(build())
@@ -103,6 +105,15 @@ def test_writes_and_write_backs(levels: int, back: bool, allocate: bool) -> None
     body = loop("i", 900, instr("op", reads=(at(i * 16),)), instr("op", writes=(at(i * 16 + 8),)))
     result = check(graph, stream(body), 0.3)
     assert (result.cache("l1").write_backs > 800) == back
+
+
+@pytest.mark.parametrize("levels", [1, 2])
+@pytest.mark.parametrize(("registers", "behind"), [(None, 4), (2, 4), (1, 4), (None, 2)])
+def test_lines_on_their_way_move_with_the_stream(levels: int, registers: int | None, behind: int) -> None:
+    """Six reads are under way, four of them in one line."""
+    graph = cached(levels, slots=6, behind=behind, miss_registers=registers)
+    result = check(graph, stream(loop("i", 1200, instr("op", reads=(at(i * 4),)))), 0.6)
+    assert (result.cache("l1").read_misses, result.cache("l1").read_hits) == (300, 900)
 
 
 def test_random_replacement_is_never_skipped_while_it_draws() -> None:
@@ -199,7 +210,8 @@ def test_skipping_equals_stepping_on_long_random_streams(r: Random) -> None:
     """Nests of up to three loops over several streams of any strides, on caches of any shape."""
     graph = cached(
         r.choice((1, 1, 2)), r.choice(list(ReplacementPolicy)), r.choice((1, 4, 8, 32)),
-        write_back=r.random() < 0.5, write_allocate=r.random() < 0.5,
+        r.choice((1, 3, 8)), r.randint(1, 4), write_back=r.random() < 0.5, write_allocate=r.random() < 0.5,
+        miss_registers=r.choice((None, 1, 2)),
     ) if r.random() < 0.7 else banked(r.choice((0, 20, 60)))  # fmt: skip
     strides = (0, 0, 4, 16, 64, 128, 256, 512)
     accesses = []

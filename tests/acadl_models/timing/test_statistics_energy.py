@@ -23,8 +23,9 @@ from archloom.acadl_models.timing.machine import bind
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
 from archloom.oracle.resolved import ResolvedLoop
-from tests.support.acadl_models.energies import one_by_one
+from tests.support.acadl_models.energies import moved_lines, one_by_one
 from tests.support.acadl_models.engine_strategies import random_graph, random_stream
+from tests.support.acadl_models.memory_strategies import random_memories
 from tests.support.acadl_models.simulators import InstanceLog, simulate_logged
 from tests.support.acadl_models.timing_builders import after, front, instr, stream
 from tests.support.examples import examples, randoms
@@ -72,6 +73,29 @@ def test_energy_is_the_sum_over_instances(r: Random, spread: bool) -> None:
         elif isinstance(place, RegisterFile) or entry.name in {s.name for s in timing.storages} - {"imem"}:
             assert entry.events == events[entry.name]
             assert entry.dynamic_joules == events[entry.name] * place.joules_per_access  # type: ignore[attr-defined]
+
+
+@examples(8, 500)
+@given(randoms)
+def test_caches_pay_for_each_line_that_moves(r: Random) -> None:
+    graph = with_figures(r, random_graph(r, storages_of=random_memories))
+    resolved = random_stream(r, graph, 100)
+    log: list[InstanceLog] = []
+    with moved_lines() as moved:
+        try:
+            timing = simulate_logged(graph, resolved, log)
+            found = energy(bind(graph, resolved), timing)
+        except GraphError:
+            return
+    events, _ = one_by_one(bind(graph, resolved), {entry.number: entry.unit for entry in log})
+    for cache in graph.caches:
+        word = cache.data_width // 8
+        # the run is made twice: once for its log
+        events[cache.name] += moved[cache.name] // word // 2
+        events[graph.backing(cache).name] += moved[f"behind {cache.name}"] // word // 2
+    for place in graph.storages:
+        if place.name in {s.name for s in timing.storages} - {"imem"}:
+            assert found.of(place.name).events == events[place.name]
 
 
 def alu(**unit: object) -> ArchitectureGraph:

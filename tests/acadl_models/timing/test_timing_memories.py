@@ -71,9 +71,11 @@ def in_the_page(rows: list[list[object]]) -> None:
         assert line in text, f"docs/timing_semantics.md lacks the row {line}"
 
 
-def one_cache(**options: object) -> Callable[[], tuple[DataStorage, DataStorage]]:
+def one_cache(slots: int = 1, **options: object) -> Callable[[], tuple[DataStorage, DataStorage]]:
+    """A cache before a memory with so many slots."""
+
     def make() -> tuple[DataStorage, DataStorage]:
-        memory = SRAM("memory", address_ranges=[(0, SIZE)])
+        memory = SRAM("memory", address_ranges=[(0, SIZE)], max_concurrent_requests=slots)
         values = {"sets": 2, "ways": 1, "cache_line_size": 16, "port_width": 4, "miss_latency": 8} | options
         cache = SetAssociativeCache("l1", read_write_ports=4, **values)  # type: ignore[arg-type]
         ACADLEdge(cache, memory, BACKED_BY)
@@ -101,11 +103,19 @@ def test_a_cache() -> None:
     assert (cache.bytes_from_backing, cache.bytes_to_backing) == (64, 16)
 
 
-def test_a_second_request_for_a_line_on_its_way_is_a_miss_too() -> None:
-    graph = graph_of(one_cache(max_concurrent_requests=2), units=("a", "b"))
-    result, log = run(graph, instr("a", reads=(hbm(0, 4),)), instr("b", reads=(hbm(4, 4),)))
-    assert [(e.started, e.processing) for e in log] == [(1, 10), (1, 10)]
-    assert result.cache("l1").misses == 2 and result.cache("l1").evictions == 0
+@pytest.mark.parametrize(("registers", "slots", "last"), [(None, 2, 10), (1, 2, 18), (None, 1, 18)])
+def test_a_line_on_its_way_is_waited_for(registers: int | None, slots: int, last: int) -> None:
+    """The second line waits for the register or for the slot of the first, which both have from cycle 1 to 9."""
+    options = {"sets": 4, "max_concurrent_requests": 4, "miss_registers": registers}
+    graph = graph_of(one_cache(slots, **options), units="abcd")
+    result, log = run(graph, *(instr(unit, reads=(hbm(at, 4),)) for unit, at in zip("abcd", (0, 4, 16, 20))))
+    spans = [f"{e.started}-{e.processing}" for e in log]
+    assert spans == ["1-10", "1-10", f"1-{last}", f"1-{last}"]
+    refills = "1-9, 1-9" if last == 10 else "1-9, 9-17"
+    in_the_page([["any number" if registers is None else registers, slots, *spans, refills]])
+    cache = result.cache("l1")
+    assert (cache.misses, cache.hits, cache.evictions, cache.bytes_from_backing) == (2, 2, 0, 32)
+    assert result.storage("memory").queue_cycles == (8 if slots == 1 else 0)
 
 
 def test_a_cache_behind_a_cache() -> None:

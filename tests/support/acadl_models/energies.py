@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from unittest.mock import patch
 
 from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA, DataStorage, FunctionalUnit
+from archloom.acadl_models.timing.memories.cache import Cache
 from archloom.acadl_models.timing.program import AccessPlan, Program
 
 
@@ -25,6 +28,31 @@ def one_by_one(program: Program, units: Mapping[int, str]) -> tuple[Counter[str]
             for name, amount in _moved(program, plan, unit, values):
                 events[name] += amount
     return events, joules
+
+
+@contextmanager
+def moved_lines() -> Iterator[Counter[str]]:
+    """Bytes that caches of the step-by-step simulator read and write in themselves and behind, as they do it."""
+    found: Counter[str] = Counter()
+    bring, put, pass_on = Cache._bring, Cache._put, Cache._pass_on
+    gives_way: list[Cache] = []
+
+    def bringing(cache: Cache, line: int) -> None:
+        found.update({cache.name: cache.line_bytes, f"behind {cache.name}": cache.line_bytes})
+        bring(cache, line)
+
+    def putting(cache: Cache, line: int) -> None:
+        gives_way.append(cache)
+        put(cache, line)
+        gives_way.pop()
+
+    def passing(cache: Cache, start: int, stop: int) -> None:
+        found[f"behind {cache.name}"] += stop - start
+        found[cache.name] += (stop - start) * (gives_way[-1:] == [cache])
+        pass_on(cache, start, stop)
+
+    with patch.multiple(Cache, _bring=bringing, _put=putting, _pass_on=passing):
+        yield found
 
 
 def _moved(

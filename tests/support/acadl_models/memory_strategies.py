@@ -92,7 +92,7 @@ def _caches(r: Random, memory: DataStorage) -> SetAssociativeCache:
             write_allocate=r.random() < 0.6, write_back=r.random() < 0.6, miss_latency=r.choice(CACHE_LATENCIES),
             hit_latency=r.choice(CACHE_LATENCIES), cache_line_size=COLUMNS * r.choice((1, 1, 2, 4)),
             replacement_policy=r.choice(POLICIES), seed=r.randrange(5), sets=r.choice((1, 2, 3, 4)),
-            ways=r.choice((1, 2, 3)),
+            ways=r.choice((1, 2, 3)), miss_registers=r.choice((None, None, 1, 2, 3)),
         )  # fmt: skip
         ACADLEdge(cache, behind, BACKED_BY)
         behind = cache

@@ -101,7 +101,7 @@ def memory_tables(
         first += count
     header: dict[int, int] = {
         H.CACHES: len(caches),
-        H.CACHE_TABLE: put([v for c in caches for v in _cache(graph, c, numbers, spaces)]),
+        H.CACHE_TABLE: put([v for c in caches for v in _cache(graph, c, numbers, spaces, storages)]),
         H.DRAMS: len(drams), H.DRAM_TABLE: put(dram_records), H.BANKS: first,
         H.LINKS: len(graph.links),
         H.LINK_TABLE: put([v for k in graph.links for v in (k.bandwidth, k.latency, int(k.exclusive))]),
@@ -127,12 +127,15 @@ def stateful_drams(graph: acadl.ArchitectureGraph) -> list[acadl.DRAM]:
 
 def _cache(
     graph: acadl.ArchitectureGraph, cache: acadl.SetAssociativeCache, numbers: Mapping[str, int],
-    spaces: Mapping[str, int],
+    spaces: Mapping[str, int], storages: Sequence[acadl.DataStorage],
 ) -> list[int]:
+    behind = graph.backing(cache)
+    requests = sum(first.max_concurrent_requests for first in graph.caches if cache in graph.path(first))
+    registers = requests if cache.miss_registers is None else min(cache.miss_registers, requests)
     return [
         cache.sets, cache.ways, cache.cache_line_size, POLICIES[cache.replacement_policy.name], int(cache.write_back),
-        int(cache.write_allocate), numbers.get(graph.backing(cache).name, NONE),
-        spaces[graph.path(cache)[-1].name], cache.seed,
+        int(cache.write_allocate), numbers.get(behind.name, NONE), spaces[graph.path(cache)[-1].name], cache.seed,
+        registers, storages.index(behind) if behind in storages else NONE,
     ]  # fmt: skip
 
 

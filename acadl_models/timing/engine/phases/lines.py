@@ -24,13 +24,12 @@ def place_of(t, m, cache, line):
 
 
 @jit
-def look_up(t, m, cache, line, is_read):
-    """Whether a line is there; a read that hits moves it as the policy says."""
+def hits(t, m, cache, line, is_read):
+    """Whether a line is there, which is counted; a read that hits moves it as the policy says."""
     record = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE
     counters = m[M.CACHES] + cache * Cache.SIZE
     place = place_of(t, m, cache, line)
     if place == NONE:
-        m[counters + (Cache.READ_MISSES if is_read else Cache.WRITE_MISSES)] += 1
         return False
     m[counters + (Cache.READ_HITS if is_read else Cache.WRITE_HITS)] += 1
     if is_read and (t[record + CacheSpec.POLICY] == Policy.LRU or t[record + CacheSpec.POLICY] == Policy.MRU):
@@ -41,6 +40,12 @@ def look_up(t, m, cache, line, is_read):
             place -= 1
         m[first] = entry
     return True
+
+
+@jit
+def count_miss(m, cache, is_read):
+    """A line is not there."""
+    m[m[M.CACHES] + cache * Cache.SIZE + (Cache.READ_MISSES if is_read else Cache.WRITE_MISSES)] += 1
 
 
 @jit
@@ -131,7 +136,9 @@ def take_posted(t, m, top, op, cache, first, last):
     if end < last:
         top = post(m, top, op, cache, end, last)
     is_read = op == POST_READ
-    hit = look_up(t, m, cache, line, is_read)
+    hit = hits(t, m, cache, line, is_read)
+    if not hit:
+        count_miss(m, cache, is_read)
     if not is_read:
         top = post(m, top, POST_WRITTEN, cache, first, min(end, last))
     if not hit and (is_read or t[record + CacheSpec.ALLOCATE] == 1):

@@ -1,4 +1,4 @@
-"""Jitted: what a request meets in a cache, in the banks of a DRAM and on a link (timing.memories has the plain models).
+"""Jitted: what a request meets in a cache and in the banks of a DRAM (timing.memories has the plain models).
 
 A granted request of a cache goes from look-up to look-up: its steps lie on a stack in its tail, so that it can wait for
 a missing line at any cache on its way and go on from there.
@@ -7,13 +7,13 @@ a missing line at any cache on its way and go on from there.
 from __future__ import annotations
 
 from archloom.acadl_models.timing.engine import layout, state
-from archloom.acadl_models.timing.engine.fields import NONE
+from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.jit import jit
-from archloom.acadl_models.timing.engine.layout import AccessSpec, BufferPart, CacheSpec, DramSpec, H, LinkSpec
-from archloom.acadl_models.timing.engine.phases.lines import look_up, pass_on, put
-from archloom.acadl_models.timing.engine.phases.transfers import note_level
+from archloom.acadl_models.timing.engine.layout import AccessSpec, BufferPart, CacheSpec, DramSpec, H
+from archloom.acadl_models.timing.engine.phases.lines import count_miss, hits, pass_on, put
+from archloom.acadl_models.timing.engine.phases.refills import arrive, ask_behind, must_wait, register, wait_at
 from archloom.acadl_models.timing.engine.phases.values import fail, stands_for
-from archloom.acadl_models.timing.engine.state import Bank, Dram, Link, M, Port, Request, Tail, WayStep, WayStepKind
+from archloom.acadl_models.timing.engine.state import Bank, Dram, M, Request, Tail, WayStep, WayStepKind
 
 
 # --- tails of requests -----------------------------------------------------------------------------------------
@@ -43,12 +43,11 @@ def way_latency(t, m, tail, level, is_miss):
 
 # --- caches ----------------------------------------------------------------------------------------------------
 @jit
-def begin_lines(t, m, request, tail, now):
-    """A cache grants a request; returns the time of its next step, or with no steps left that of its first beat."""
+def begin_lines(t, m, tail):
+    """A cache grants a request: what lies on its stack then."""
     m[tail + Tail.ORDER] = m[M.GRANTS]
     m[M.GRANTS] += 1
     push(t, m, tail, WayStepKind.LINES, 0, 0, 0)
-    return go_on(t, m, request, tail, now)
 
 
 @jit
@@ -57,56 +56,108 @@ def push(t, m, tail, op, level, first, last):
     m[step + WayStep.OP], m[step + WayStep.LEVEL], m[step + WayStep.FROM], m[step + WayStep.TO] = op, level, first, last
     m[step + WayStep.MISSED] = 0
     m[tail + Tail.DEPTH] += 1
+    return step
 
 
 @jit
 def go_on(t, m, request, tail, now):
-    """Take steps until one has to wait; returns until when, or with no steps left the time of the first beat."""
+    """Take steps until one has to wait; returns until when, FOREVER where that depends on other requests, or with no
+    steps left the time of the first beat."""
     way = t[m[tail + Tail.BUFFER_PART] + BufferPart.WAY]
-    is_read = m[request + Request.IS_READ]
     stack = tail + Tail.LATENCIES + 2 * t[H.LEVELS]
     while True:
         step = stack + (m[tail + Tail.DEPTH] - 1) * WayStep.SIZE
         op, level = m[step + WayStep.OP], m[step + WayStep.LEVEL]
         cache = t[way + 1 + 3 * level]
-        record = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE
         if op <= WayStepKind.READ:
-            line = (
-                next_line(t, m, tail, record, step) if op == WayStepKind.LINES else next_whole_line(t, m, record, step)
-            )
-            if line == NONE:
+            if not look_for_next(t, m, request, tail, step, cache):
                 m[tail + Tail.DEPTH] -= 1
                 waits = m[step + WayStep.MISSED] == 0 or t[H.HIT_AFTER_MISS] == 1
                 if waits or m[tail + Tail.DEPTH] == 0:
                     return now + way_latency(t, m, tail, level, 0) if waits else now
-            elif look_up(t, m, cache, line, op == WayStepKind.READ or is_read == 1):
-                if op == WayStepKind.LINES and is_read == 0:
-                    write_parts(t, m, tail, cache, line, m[step + WayStep.TO])
-            else:
-                m[step + WayStep.MISSED] = 1
-                miss(t, m, tail, level, record, line, op == WayStepKind.LINES and is_read == 0)
-                return now + way_latency(t, m, tail, level, 1)
+        elif op == WayStepKind.LOOK:
+            if not look_again(t, m, request, tail, step, cache):
+                return FOREVER
+        elif op == WayStepKind.SLOT:
+            m[tail + Tail.DEPTH] -= 1
+            if not ask_behind(t, m, request, cache, now):
+                return FOREVER
+        elif op == WayStepKind.WAIT:
+            m[tail + Tail.DEPTH] -= 1
+            return now + way_latency(t, m, tail, level, 1)
         else:
             m[tail + Tail.DEPTH] -= 1
-            line = m[step + WayStep.FROM] // t[record + CacheSpec.LINE]
-            if op == WayStepKind.FILL:
-                m[m[M.CACHES] + cache * state.Cache.SIZE + state.Cache.FROM_BACKING] += t[record + CacheSpec.LINE]
-                put(t, m, cache, line, 0)
-            else:
-                write_parts(t, m, tail, cache, line, m[stack + WayStep.TO])
+            come_in(t, m, tail, step, cache)
 
 
 @jit
-def miss(t, m, tail, level, record, line, is_write):
-    """What is to be done when the latency of a miss is over: load the line through the caches behind, then write."""
-    way = t[m[tail + Tail.BUFFER_PART] + BufferPart.WAY]
-    size = t[record + CacheSpec.LINE]
+def look_for_next(t, m, request, tail, step, cache):
+    """Look for the next line of a step, once more where it is not there; False: there is no further one."""
+    record = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE
+    of_request = m[step + WayStep.OP] == WayStepKind.LINES
+    line = next_line(t, m, tail, record, step) if of_request else next_whole_line(t, m, record, step)
+    if line == NONE:
+        return False
+    is_write = of_request and m[request + Request.IS_READ] == 0
+    if not hits(t, m, cache, line, not is_write):
+        m[step + WayStep.MISSED] = 1
+        push(t, m, tail, WayStepKind.LOOK, m[step + WayStep.LEVEL], line * t[record + CacheSpec.LINE], 0)
+    elif is_write:
+        write_parts(t, m, tail, cache, line, m[step + WayStep.TO])
+    return True
+
+
+@jit
+def look_again(t, m, request, tail, step, cache):
+    """Look for the line of a step, which becomes steps of a miss if it is not there; False: it must wait for that."""
+    level, first = m[step + WayStep.LEVEL], m[step + WayStep.FROM]
+    line = first // t[t[H.CACHE_TABLE] + cache * CacheSpec.SIZE + CacheSpec.LINE]
+    is_write = level == 0 and m[request + Request.IS_READ] == 0
+    if must_wait(t, m, cache, line, is_write):
+        wait_at(m, cache, request)
+        return False
+    m[tail + Tail.DEPTH] -= 1
+    if not hits(t, m, cache, line, not is_write):
+        miss(t, m, tail, level, cache, first, is_write)
+    elif is_write:
+        write_parts(t, m, tail, cache, line, m[tail + Tail.LATENCIES + 2 * t[H.LEVELS] + WayStep.TO])
+    return True
+
+
+@jit
+def miss(t, m, tail, level, cache, first, is_write):
+    """What is to be done, the last first: load the line from behind, in a slot there, take it in, and write."""
+    count_miss(m, cache, not is_write)
+    record = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE
+    loads = not is_write or t[record + CacheSpec.ALLOCATE] == 1
+    comes = NONE
     if is_write:
-        push(t, m, tail, WayStepKind.WRITE, level, line * size, 0)
-    if not is_write or t[record + CacheSpec.ALLOCATE] == 1:
-        push(t, m, tail, WayStepKind.FILL, level, line * size, 0)
-        if level + 1 < t[way]:
-            push(t, m, tail, WayStepKind.READ, level + 1, line * size, (line + 1) * size)
+        comes = push(t, m, tail, WayStepKind.WRITE, level, first, 0)
+    if loads:
+        comes = push(t, m, tail, WayStepKind.FILL, level, first, 0)
+    if loads or t[record + CacheSpec.WRITE_BACK] == 1:
+        register(m, cache, comes)
+    if loads and t[record + CacheSpec.NEXT] != NONE:
+        push(t, m, tail, WayStepKind.READ, level + 1, first, first + t[record + CacheSpec.LINE])
+        push(t, m, tail, WayStepKind.SLOT, level, first, 0)
+    push(t, m, tail, WayStepKind.WAIT, level, first, 0)
+    if loads and t[record + CacheSpec.NEXT] == NONE:
+        push(t, m, tail, WayStepKind.SLOT, level, first, 0)
+
+
+@jit
+def come_in(t, m, tail, step, cache):
+    """The line of a step comes into a cache, from behind or to be written."""
+    record = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE
+    line = m[step + WayStep.FROM] // t[record + CacheSpec.LINE]
+    if m[step + WayStep.OP] == WayStepKind.FILL:
+        m[m[M.CACHES] + cache * state.Cache.SIZE + state.Cache.FROM_BACKING] += t[record + CacheSpec.LINE]
+        put(t, m, cache, line, 0)
+        arrive(t, m, cache, step, True)
+        return
+    write_parts(t, m, tail, cache, line, m[tail + Tail.LATENCIES + 2 * t[H.LEVELS] + WayStep.TO])
+    if t[record + CacheSpec.ALLOCATE] == 0 and t[record + CacheSpec.WRITE_BACK] == 1:
+        arrive(t, m, cache, step, False)
 
 
 @jit
@@ -228,44 +279,3 @@ def access_row(t, m, dram, record, bank, row, beats, latency, time, finish):
         time += t[record + DramSpec.RCD]
     m[state + Bank.FREE] = time + beats
     return time + beats, max(finish, time + latency + beats - 1)
-
-
-# --- links -----------------------------------------------------------------------------------------------------
-@jit
-def link_of(t, m, store, request):
-    """The link over which a request comes, or NONE."""
-    table = t[m[store + state.Store.SPEC] + layout.StoreSpec.LINKS]
-    if table == NONE:
-        return NONE
-    unit = (m[m[request + Request.OWNER] + state.Instance.UNIT] - m[M.UNITS]) // state.Unit.SIZE
-    return t[table + 2 * unit + m[request + Request.IS_READ]]
-
-
-@jit
-def is_exclusive(t, m, store, request):
-    """Whether a request must have its storage to itself."""
-    link = link_of(t, m, store, request)
-    return link != NONE and t[t[H.LINK_TABLE] + link * LinkSpec.SIZE + LinkSpec.WINDOW] == 1
-
-
-@jit
-def send(t, m, link, size, is_read, ready):
-    """Carry bytes over a link that can go from ``ready`` on; returns when they begin."""
-    record = t[H.LINK_TABLE] + link * LinkSpec.SIZE
-    state = m[M.LINKS] + link * Link.SIZE
-    free = state + Link.FREE
-    if is_read == 1 and t[record + LinkSpec.WINDOW] == 0:
-        free += 1
-    bandwidth = t[record + LinkSpec.BANDWIDTH]
-    cycles = -(-size // bandwidth)
-    start = max(ready, m[free])
-    m[free] = start + cycles
-    m[state + Link.WAIT] += start - ready
-    m[state + Link.BYTES + is_read] += size
-    port = state + Link.PORTS + is_read * Port.SIZE
-    m[port + Port.BUSY] += cycles
-    if size >= bandwidth:
-        note_level(m, port, bandwidth, size // bandwidth)
-    if size % bandwidth > 0:
-        note_level(m, port, size % bandwidth, 1)
-    return start

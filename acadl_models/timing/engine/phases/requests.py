@@ -9,7 +9,10 @@ from archloom.acadl_models.timing.engine.phases import memories
 from archloom.acadl_models.timing.engine.phases.accounting import note_unit, settle_queue
 from archloom.acadl_models.timing.engine.phases.agenda import note_mover, schedule, sort
 from archloom.acadl_models.timing.engine.phases.channels import over_channels
+from archloom.acadl_models.timing.engine.phases.links import is_exclusive, link_of, send
 from archloom.acadl_models.timing.engine.phases.log import note_carried, note_request
+from archloom.acadl_models.timing.engine.phases.refills import next_woken
+from archloom.acadl_models.timing.engine.phases.slots import free_slot, has_slot, is_refill, queue
 from archloom.acadl_models.timing.engine.phases.transfers import begin_transfer
 from archloom.acadl_models.timing.engine.phases.values import fail, stands_for
 from archloom.acadl_models.timing.engine.state import Instance, Logged, M, Request, Store, Tag, Tail, Unit
@@ -18,13 +21,7 @@ from archloom.acadl_models.timing.engine.state import Instance, Logged, M, Reque
 @jit
 def end_request(m, request):
     """Phase 1a: a request ends and frees its slot; whoever it belongs to may move on."""
-    store = m[request + Request.STORE]
-    m[store + Store.ACTIVE] -= 1
-    m[store + Store.EXCLUSIVE] = 0
-    if m[store + Store.QUEUED] > 0 and m[store + Store.FREED] == 0:
-        m[store + Store.FREED] = 1
-        m[m[M.FREED] + m[M.FREES]] = store
-        m[M.FREES] += 1
+    free_slot(m, m[request + Request.STORE])
     slot = m[request + Request.OWNER]
     m[slot + Instance.PENDING] -= 1
     if m[slot + Instance.PENDING] == 0:
@@ -45,22 +42,16 @@ def grant_freed(t, m, now):
 
 
 @jit
-def has_slot(t, m, store, request):
-    """Whether a storage may grant a request now."""
-    if m[store + Store.ACTIVE] >= t[m[store + Store.SPEC] + StoreSpec.CAPACITY]:
-        return False
-    if t[m[store + Store.SPEC] + StoreSpec.LINKS] == NONE or m[store + Store.ACTIVE] == 0:
-        return True
-    return m[store + Store.EXCLUSIVE] == 0 and not memories.is_exclusive(t, m, store, request)
-
-
-@jit
 def grant_queued(t, m, store, now):
     """The request at the head of a storage's FIFO gets a slot."""
     request = m[store + Store.QUEUE_HEAD]
     m[store + Store.QUEUE_HEAD] = m[request + Request.LINK]
     settle_queue(m, store, now)
     m[store + Store.QUEUED] -= 1
+    if is_refill(m, store, request):
+        m[store + Store.ACTIVE] += 1
+        look_on(t, m, request, now)
+        return
     slot = m[request + Request.OWNER]
     unit = m[slot + Instance.UNIT]
     m[unit + Unit.QUEUED] -= 1
@@ -94,23 +85,33 @@ def grant(t, m, store, request, now):
 @jit
 def grant_general(t, m, store, request, now):
     """The same where the storage has state or links."""
-    m[store + Store.EXCLUSIVE] = int(memories.is_exclusive(t, m, store, request))
+    m[store + Store.EXCLUSIVE] = int(is_exclusive(t, m, store, request))
     kind = t[m[store + Store.SPEC] + StoreSpec.KIND]
     if kind == StoreKind.CACHED:
-        tail = memories.tail_of(t, m, request)
-        time = memories.begin_lines(t, m, request, tail, now)
-        if m[tail + Tail.DEPTH] > 0:
-            schedule(m, request, Tag.REQUEST, time)
-            return
-    else:
-        latency = m[request + Request.LATENCY]
-        if latency < 0:
-            latency = fail(t, m, stands_for(latency), m[request + Request.ILLEGAL])
-        time = now + latency
-        if kind == StoreKind.BANKED:
-            time = memories.open_rows(t, m, store, memories.tail_of(t, m, request), latency, now)
-            time += 1 - m[request + Request.BEATS]
+        memories.begin_lines(t, m, memories.tail_of(t, m, request))
+        look_on(t, m, request, now)
+        return
+    latency = m[request + Request.LATENCY]
+    if latency < 0:
+        latency = fail(t, m, stands_for(latency), m[request + Request.ILLEGAL])
+    time = now + latency
+    if kind == StoreKind.BANKED:
+        time = memories.open_rows(t, m, store, memories.tail_of(t, m, request), latency, now)
+        time += 1 - m[request + Request.BEATS]
     carry(t, m, store, request, time, now)
+
+
+@jit
+def look_on(t, m, request, now):
+    """A request takes steps in caches until it has to wait, or has all its lines."""
+    tail = memories.tail_of(t, m, request)
+    time = memories.go_on(t, m, request, tail, now)
+    if m[tail + Tail.DEPTH] == 0:
+        carry(t, m, m[request + Request.STORE], request, time, now)
+    elif time == FOREVER:
+        m[request + Request.FINISH] = FOREVER
+    else:
+        schedule(m, request, Tag.REQUEST, time)
 
 
 @jit
@@ -138,10 +139,10 @@ def arrival(t, m, store, request, ready):
             first = max(ready, m[store + Store.PORT_FREE])
             m[store + Store.PORT_FREE] = first + m[request + Request.BEATS]
         finish = first + m[request + Request.BEATS] - 1
-    link = memories.link_of(t, m, store, request)
+    link = link_of(t, m, store, request)
     if link == NONE:
         return finish
-    start = memories.send(t, m, link, m[request + Request.BYTES], m[request + Request.IS_READ], ready)
+    start = send(t, m, link, m[request + Request.BYTES], m[request + Request.IS_READ], ready)
     m[request + Request.SENT] = start
     m[request + Request.SEND_WAIT] = start - ready
     table = t[H.LINK_TABLE] + link * LinkSpec.SIZE
@@ -170,13 +171,9 @@ def take_steps(t, m, now):
             j -= 1
         m[list_ + j + 1] = request
     for k in range(count):
-        request = m[list_ + k]
-        tail = memories.tail_of(t, m, request)
-        time = memories.go_on(t, m, request, tail, now)
-        if m[tail + Tail.DEPTH] == 0:
-            carry(t, m, m[request + Request.STORE], request, time, now)
-        else:
-            schedule(m, request, Tag.REQUEST, time)
+        look_on(t, m, m[list_ + k], now)
+        while m[M.WOKEN] != NONE:
+            look_on(t, m, next_woken(m), now)
 
 
 @jit
@@ -197,16 +194,8 @@ def issue(t, m, slot, first, end, now):
         if m[store + Store.QUEUED] == 0 and has_slot(t, m, store, request):
             grant(t, m, store, request, now)
         else:
-            if m[store + Store.QUEUED] == 0:
-                m[store + Store.QUEUE_HEAD] = request
-            else:
-                m[m[store + Store.QUEUE_TAIL] + Request.LINK] = request
-            m[request + Request.LINK] = NONE
-            m[request + Request.FINISH] = FOREVER
+            queue(m, store, request, now)
             note_request(t, m, Logged.QUEUED, request)
-            m[store + Store.QUEUE_TAIL] = request
-            settle_queue(m, store, now)
-            m[store + Store.QUEUED] += 1
             waiting += 1
         request += Request.SIZE
     if waiting > 0:

@@ -12,7 +12,18 @@ from archloom.acadl_models.timing.engine.jit import for_each, jit, jit_inline, w
 from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction
 from archloom.acadl_models.timing.engine.phases.agenda import first_mark, next_mark
 from archloom.acadl_models.timing.engine.skipping.memories_state import describe_addresses, describe_memories
-from archloom.acadl_models.timing.engine.state import Flight, Group, Instance, M, Queue, Request, Stage, Store, Unit
+from archloom.acadl_models.timing.engine.state import (
+    Cache,
+    Flight,
+    Group,
+    Instance,
+    M,
+    Queue,
+    Request,
+    Stage,
+    Store,
+    Unit,
+)
 
 END = -1
 """Closes a list."""
@@ -90,7 +101,7 @@ def words_in_flight(t, m):
 def state_words(t, instances):
     """A bound of the words of a state with so many instances in flight, whatever they are doing."""
     fixed = 6 + 3 * t[H.FETCH_FLIGHTS] + t[H.SIGNATURES] + 3 * t[H.STAGES] + 4 * t[H.UNITS] + 3 * t[H.STORES]
-    fixed += 2 * t[H.BANKS] + 2 * t[H.LINKS] + t[H.STORES]
+    fixed += 2 * t[H.BANKS] + 2 * t[H.LINKS] + t[H.STORES] + t[H.CACHES]
     each = 10 + (9 + 2 * t[H.TAIL_SIZE]) * t[H.MAX_REQUESTS] + t[H.MAX_LATENCIES] + t[H.MAX_ACCESSES] * t[H.MAX_AXES]
     return fixed + instances * each
 
@@ -213,18 +224,25 @@ def describe_places(t, m, h, at):
 
 @jit
 def describe_storages(t, m, h, at):
-    """Requests in the FIFOs; those with a slot are described with their instances."""
+    """Requests in the FIFOs, and those that wait at caches; others are described with their instances."""
     for store in range(m[M.STORES], m[M.STORES] + t[H.STORES] * Store.SIZE, Store.SIZE):
-        request = m[store + Store.QUEUE_HEAD] if m[store + Store.QUEUED] > 0 else NONE
-        while request != NONE:
-            owner = m[request + Request.OWNER]
-            h[at] = m[owner + Instance.ORDINAL]
-            h[at + 1] = request - owner
-            at += 2
-            request = m[request + Request.LINK]
-        h[at] = END
-        at += 1
+        at = describe_requests(m, h, m[store + Store.QUEUE_HEAD] if m[store + Store.QUEUED] > 0 else NONE, at)
+    for cache in range(m[M.CACHES], m[M.CACHES] + t[H.CACHES] * Cache.SIZE, Cache.SIZE):
+        at = describe_requests(m, h, m[cache + Cache.WAIT_HEAD], at)
     return at
+
+
+@jit
+def describe_requests(m, h, request, at):
+    """The requests of a list, by instance and place in it."""
+    while request != NONE:
+        owner = m[request + Request.OWNER]
+        h[at] = m[owner + Instance.ORDINAL]
+        h[at + 1] = request - owner
+        at += 2
+        request = m[request + Request.LINK]
+    h[at] = END
+    return at + 1
 
 
 @jit
