@@ -48,7 +48,7 @@ ATTRIBUTES = [
     "max_concurrent_requests", "read_write_ports", "port_width", "shared_port", "read_latency", "address_ranges",
     "bank_address_ranges", "t_RAS", "hit_latency", "replacement_policy", "sets", "joules_per_access", "nonsense",
     "operations", "joules_per_operation", "joules_per_byte", "leakage_watts", "area_mm2", "bandwidth", "mode", "seed",
-    "cache_line_size", "row_words", "t_RCD", "data",
+    "cache_line_size", "miss_registers", "row_words", "t_RCD", "data",
 ]
 JUNK: list[Any] = [
     None, True, 0, -1, 3, 1 << 70, 2.5, math.nan, math.inf, "", "x", "1 +", "rows", b"x", [], [[]], [["a"]], [(0, 4)],
