@@ -100,6 +100,12 @@ def scalar_of(value: Any) -> Any:
     return scalar_of(value.value) if hasattr(value, "value") and kind(value) != "constant" else value
 
 
+def attributes_of(call: relax.Call) -> dict[str, Any]:
+    """The attributes of a call by name, as numbers, strings, None, or tuples of those."""
+    fields = () if call.attrs is None else type(call.attrs).__tvm_ffi_type_info__.fields
+    return {field.name: scalar_of(getattr(call.attrs, field.name)) for field in fields}
+
+
 def variables(expr: Any) -> list[relax.Var]:
     return [expr] if isinstance(expr, relax.Var) else list(relax.analysis.free_vars(expr))
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from archloom.oracle.errors import InputError, ModelError
+from archloom.tvm_backend.frontends.torch import weights
 from archloom.tvm_backend.frontends.torch.pt2_files import quiet, summary
 from archloom.tvm_backend.frontends.torch.training import refuse_training
 from archloom.tvm_backend.ir import expressions as ir
@@ -33,10 +34,15 @@ PROMOTING = frozenset({
 
 
 def load_module(
-    module: torch.nn.Module, example_inputs: Any, name: str, input_names: Sequence[str] | None = None
+    module: torch.nn.Module, example_inputs: Any, name: str, input_names: Sequence[str] | None = None, *,
+    with_weights: bool = True,
 ) -> Model:
-    """Import a module in evaluation mode, exported on ``example_inputs`` (a tensor or a sequence of tensors)."""
-    return load_program(export(module, example_inputs, name), name, input_names)
+    """Import a module in evaluation mode, exported on ``example_inputs`` (a tensor or a sequence of tensors).
+
+    Without weights it is imported as :func:`load_program` says, which it is in any case where tensors are on ``meta``.
+    """
+    known = with_weights and weights.are_known(module)
+    return load_program(export(module, example_inputs, name), name, input_names, with_weights=known)
 
 
 def evaluated(module: torch.nn.Module) -> torch.nn.Module:
@@ -54,14 +60,14 @@ def export(module: torch.nn.Module, example_inputs: Any, name: str, dynamic_shap
     """``torch.export`` of a module in evaluation mode, with its static shapes but for those that are dynamic."""
     inputs = example_tensors(example_inputs, name)
     try:
-        with torch.no_grad(), warnings.catch_warnings(action="ignore"):
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"), weights.filled(module):
             return torch.export.export(evaluated(module), inputs, dynamic_shapes=dynamic_shapes)
     except Exception as error:  # dynamo, functorch and the module's own code raise as they like
         raise ModelError(f"{name}: torch.export fails: {summary(error)}") from error
 
 
 def example_tensors(example_inputs: Any, name: str) -> tuple[Any, ...]:
-    """Example inputs as a tuple of tensors; NumPy arrays are taken too."""
+    """Example inputs as a tuple of tensors; NumPy arrays are taken too, and zeros for what is on ``meta``."""
     if example_inputs is None:
         raise InputError(
             f"{name}: a torch.nn.Module needs example_inputs: a tensor, or a tuple of tensors, of the shapes to "
@@ -73,14 +79,22 @@ def example_tensors(example_inputs: Any, name: str) -> tuple[Any, ...]:
     for position, value in enumerate(example_inputs):
         if not isinstance(value, torch.Tensor | np.ndarray):
             raise InputError(f"{name}: example_inputs[{position}]: expected a tensor, found {type(value).__name__}")
-        tensors.append(torch.from_numpy(value) if isinstance(value, np.ndarray) else value)
+        tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+        tensors.append(torch.zeros(tensor.shape, dtype=tensor.dtype) if tensor.is_meta else tensor)
     return tuple(tensors)
 
 
-def load_program(program: torch.export.ExportedProgram, name: str, input_names: Sequence[str] | None = None) -> Model:
-    """Import an exported program; ``input_names`` are used in place of its own."""
+def load_program(
+    program: torch.export.ExportedProgram, name: str, input_names: Sequence[str] | None = None, *,
+    with_weights: bool = True,
+) -> Model:
+    """Import an exported program; ``input_names`` are used in place of its own.
+
+    Without weights, as plain expressions: enough to partition it, not to build it; no large tensor is looked at.
+    Raises :class:`~archloom.tvm_backend.ir.nodes.Unsupported` for what these do not have.
+    """
     from archloom.tvm_backend.frontends.torch import converters, decompositions, quantized
-    from archloom.tvm_backend.ir import compat
+    from archloom.tvm_backend.ir import bare, compat
 
     _refuse_open(program, name)
     refuse_training(program, name)
@@ -90,9 +104,12 @@ def load_program(program: torch.export.ExportedProgram, name: str, input_names: 
             for more in (decompositions.table(), quantized.decompositions()):
                 table.update(more)
             decomposed = _promoted(program.run_decompositions(table))
-            module = compat.from_exported_program(quantized.with_values(decomposed), converters.table())
+            unread = frozenset() if with_weights else weights.without(decomposed)
+            module: ir.IRModule = compat.from_exported_program(quantized.with_values(decomposed), converters.table())
     except compat.IMPORT_ERRORS as error:
         raise ModelError(f"{name}: cannot be imported from torch: {summary(error)}") from error
+    if not with_weights:
+        module = bare.without_weights(module, unread)
     outputs = [str(o) for o in program.graph_signature.user_outputs if o is not None]
     results = len(ir.outputs_of(module["main"]))
     labels = outputs if len(outputs) == results else [f"output{i}" for i in range(results)]
@@ -131,11 +148,35 @@ def to_onnx(
     module: torch.nn.Module, example_inputs: Any, name: str = "network", input_names: Sequence[str] | None = None
 ) -> "onnx.ModelProto":
     """A float module as ONNX, which :func:`archloom.tvm_backend.quantization.quantize.quantize` takes."""
+    proto: onnx.ModelProto = _onnx_program(module, example_inputs, name, input_names).model_proto
+    return proto
+
+
+def to_skeleton(
+    module: torch.nn.Module, example_inputs: Any, name: str = "network", input_names: Sequence[str] | None = None
+) -> bytes:
+    """What :mod:`~archloom.tvm_backend.frontends.onnx.skeleton` keeps of a float module as ONNX; its weights, which may
+    be on ``meta``, are not looked at."""
+    import onnx_ir
+
+    from archloom.tvm_backend.frontends.onnx import skeleton
+
+    program = _onnx_program(module, example_inputs, name, input_names)
+    for value in program.model.graph.initializers.values():
+        if skeleton.is_weight(int(value.dtype), tuple(value.shape)):
+            value.const_value = onnx_ir.ExternalTensor("", None, None, value.dtype, shape=value.shape, name=value.name)
+    return skeleton.of_proto(program.model_proto)
+
+
+def _onnx_program(
+    module: torch.nn.Module, example_inputs: Any, name: str, input_names: Sequence[str] | None
+) -> "torch.onnx.ONNXProgram":
+    """What torch makes of a module; its ``model_proto`` has the weights."""
     inputs = example_tensors(example_inputs, name)
     try:
-        with torch.no_grad(), warnings.catch_warnings(action="ignore"), quiet("torch.onnx"):
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"), quiet("torch.onnx"), weights.filled(module):
             program = torch.onnx.export(evaluated(module), inputs, dynamo=True, verbose=False, input_names=input_names)
-        proto: onnx.ModelProto = program.model_proto
     except Exception as error:  # any converter, the module's own code, or a missing onnxscript
         raise ModelError(f"{name}: torch.onnx cannot export it: {summary(error)}") from error
-    return proto
+    assert program is not None  # without dynamo=True it would be written to a file
+    return program
