@@ -79,8 +79,6 @@ def build(text: str, seed: int = 0) -> Built:
     if text in TRAINED:
         return _trained(text)
     network, sizes = parse(text)
-    if sizes == network.sizes:
-        return _built(network, sizes, seed)
     with _fitting(text), warnings.catch_warnings(action="ignore"):  # of layers without elements
         _refuse_large(text, network, sizes)
         return _built(network, sizes, seed)

@@ -24,7 +24,7 @@ import onnx
 from onnx import helper, version_converter
 
 from archloom.oracle.collector import paused
-from archloom.oracle.errors import ArchloomError, ArtifactError
+from archloom.oracle.errors import ArchloomError, ArtifactError, ModelError
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend import cache
 from archloom.tvm_backend.compile import partition_model, plan_steps
@@ -141,14 +141,18 @@ def _of_source(source: Source, request: Request, progress: Progress | None) -> R
         model = source.outlined()
         if model is not None:
             return _timed(model, request, progress)
+        return _of_model(source.load_for(request.target), request, progress)
     except Unsupported as error:
         return _with_weights(source, request, progress, error)
-    return _of_model(source.load_for(request.target), request, progress)
 
 
 def _with_weights(source: Source, request: Request, progress: Progress | None, reason: Exception) -> Report:
-    """The report of a network that has to be read as for compilation, with the reason as a fallback."""
-    return _slower(_timed(source.load_for(request.target), request, progress), reason)
+    """The report of a network that has to be read as for compilation, with the reason as a fallback; ModelError where
+    its weights are not there."""
+    model = source.load_for(request.target)
+    if not model.has_weights:
+        raise ModelError(f"{model.name}: cannot be estimated without its weights: {reason}") from reason
+    return _slower(_timed(model, request, progress), reason)
 
 
 def _slower(report: Report, reason: Exception) -> Report:

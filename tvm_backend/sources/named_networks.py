@@ -69,12 +69,12 @@ def outline(text: str) -> bytes:
     key = cache.key(["outline", text, *map(version, ("torch", "onnx", "onnxscript", "transformers"))])
     found = cache.load_bytes("outlines", key)
     if found is None:
-        found = _outlined(text)
+        found = _exported(text)
         cache.store_bytes("outlines", key, found)
     return found
 
 
-def _outlined(text: str) -> bytes:
+def _exported(text: str) -> bytes:
     if _is_light(text):
         from archloom.models import zoo
         from archloom.tvm_backend.frontends.onnx import skeleton

@@ -7,21 +7,25 @@ dozens of element-wise operators.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from archloom.oracle.errors import InputError, ModelError
-from archloom.tvm_backend.frontends.torch import weights
+from archloom.tvm_backend.frontends.torch import blocks, weights
 from archloom.tvm_backend.frontends.torch.pt2_files import quiet, summary
 from archloom.tvm_backend.frontends.torch.training import refuse_training
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir import nodes
 from archloom.tvm_backend.model import Model, make_model
 
 if TYPE_CHECKING:
     import onnx
+
+    from archloom.tvm_backend.ir import compat
+
 KEEP = frozenset({
     "scaled_dot_product_attention", "linear", "gelu", "layer_norm", "silu", "silu_", "relu6", "hardtanh", "batch_norm",
     "adaptive_avg_pool2d", "conv2d", "matmul", "softmax", "max_pool2d", "dropout", "im2col",
@@ -41,8 +45,27 @@ def load_module(
 
     Without weights it is imported as :func:`load_program` says, which it is in any case where tensors are on ``meta``.
     """
-    known = with_weights and weights.are_known(module)
-    return load_program(export(module, example_inputs, name), name, input_names, with_weights=known)
+    if with_weights and weights.are_known(module):
+        return load_program(export(module, example_inputs, name), name, input_names)
+    try:
+        return _load_outline(module, example_tensors(example_inputs, name), name, input_names)
+    except nodes.Unsupported as error:
+        if weights.are_known(module):
+            raise
+        raise ModelError(f"{name}: cannot be read without its weights, which are on torch's meta device: "
+                         f"{error}") from error
+
+
+def _load_outline(
+    module: torch.nn.Module, inputs: tuple[Any, ...], name: str, input_names: Sequence[str] | None
+) -> Model:
+    """A module without weights, equal blocks once."""
+    with weights.filled(evaluated(module)), blocks.apart(module, inputs) as apart:
+        functions = {f"{blocks.CALL}{number}": _function(export(block, block.inputs(), name), name)
+                     for number, block in enumerate(apart.found)}
+        program = export(module, inputs, name)
+        main = _function(program, name, functions)
+    return _model(program, nodes.Module({"main": main}), name, input_names)
 
 
 def evaluated(module: torch.nn.Module) -> torch.nn.Module:
@@ -93,8 +116,26 @@ def load_program(
     Without weights, as plain expressions: enough to partition it, not to build it; no large tensor is looked at.
     Raises :class:`~archloom.tvm_backend.ir.nodes.Unsupported` for what these do not have.
     """
+    if not with_weights:
+        return _model(program, nodes.Module({"main": _function(program, name)}), name, input_names)
+    return _model(program, _relax(program, name)[0], name, input_names)
+
+
+def _function(
+    program: torch.export.ExportedProgram, name: str, functions: Mapping[str, nodes.Function] = {}
+) -> nodes.Function:
+    """A program as plain expressions, without its weights; calls of blocks are written out."""
+    from archloom.tvm_backend.ir import bare
+
+    return bare.without_weights(*_relax(program, name, with_weights=False), functions)
+
+
+def _relax(
+    program: torch.export.ExportedProgram, name: str, *, with_weights: bool = True
+) -> "tuple[compat.IRModule, frozenset[str]]":
+    """A program by TVM's importer, and which of its inputs are weights."""
     from archloom.tvm_backend.frontends.torch import converters, decompositions, quantized
-    from archloom.tvm_backend.ir import bare, compat
+    from archloom.tvm_backend.ir import compat
 
     _refuse_open(program, name)
     refuse_training(program, name)
@@ -104,12 +145,15 @@ def load_program(
             for more in (decompositions.table(), quantized.decompositions()):
                 table.update(more)
             decomposed = _promoted(program.run_decompositions(table))
-            unread = frozenset() if with_weights else weights.without(decomposed)
-            module: ir.IRModule = compat.from_exported_program(quantized.with_values(decomposed), converters.table())
+            unread = frozenset[str]() if with_weights else weights.without(decomposed)
+            return compat.from_exported_program(quantized.with_values(decomposed), converters.table()), unread
     except compat.IMPORT_ERRORS as error:
         raise ModelError(f"{name}: cannot be imported from torch: {summary(error)}") from error
-    if not with_weights:
-        module = bare.without_weights(module, unread)
+
+
+def _model(
+    program: torch.export.ExportedProgram, module: ir.IRModule, name: str, input_names: Sequence[str] | None
+) -> Model:
     outputs = [str(o) for o in program.graph_signature.user_outputs if o is not None]
     results = len(ir.outputs_of(module["main"]))
     labels = outputs if len(outputs) == results else [f"output{i}" for i in range(results)]
@@ -165,7 +209,11 @@ def to_skeleton(
     for value in program.model.graph.initializers.values():
         if skeleton.is_weight(int(value.dtype), tuple(value.shape)):
             value.const_value = onnx_ir.ExternalTensor("", None, None, value.dtype, shape=value.shape, name=value.name)
-    return skeleton.of_proto(program.model_proto)
+    proto = program.model_proto
+    for node in proto.graph.node:  # where in which file it was written
+        node.ClearField("metadata_props")
+        node.ClearField("doc_string")
+    return skeleton.of_proto(proto)
 
 
 def _onnx_program(
