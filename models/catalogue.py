@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -86,23 +87,41 @@ def build(text: str, seed: int = 0) -> Built:
     if text in TRAINED:
         return _trained(text)
     network, sizes = parse(text)
-    if sizes == network.sizes:
+    with _fitting(text), warnings.catch_warnings(action="ignore"):  # of layers without elements
+        _refuse_large(text, network, sizes)
         return _built(network, sizes, seed)
+
+
+def outline(text: str) -> Built:
+    """The network that ``text`` names without weights: module and inputs are on torch's ``meta`` device, which keeps
+    shapes alone. It has no samples."""
+    import torch
+
+    with torch.device("meta"):
+        if text in TRAINED:
+            module, inputs = _untrained(text), {"image": torch.empty(1, 1, 8, 8)}
+        else:
+            network, sizes = parse(text)
+            with _fitting(text), warnings.catch_warnings(action="ignore"):  # of layers without elements
+                module, text = network.module(sizes), spelled(network, sizes)
+                inputs = {name: torch.empty(shape, dtype=torch.int64 if name in network.below else torch.float32)
+                          for name, shape in network.inputs(sizes).items()}
+    return Built(text, module.eval(), inputs, lambda *_: [])
+
+
+@contextmanager
+def _fitting(text: str) -> Iterator[None]:
+    """What torch and transformers raise where layers do not fit each other, as an InputError."""
     try:
-        with warnings.catch_warnings(action="ignore"):  # of layers without elements
-            _refuse_large(text, network, sizes)
-            return _built(network, sizes, seed)
+        yield
     except (RuntimeError, ValueError, ArithmeticError, LookupError, TypeError, AssertionError) as error:
-        reason = " ".join(str(error).split())[:200]  # torch's and transformers': layers do not fit each other
+        reason = " ".join(str(error).split())[:200]
         raise InputError(f"{text}: no network has these sizes: {type(error).__name__}: {reason}") from error
 
 
 def _refuse_large(text: str, network: Network, sizes: Sizes) -> None:
     """InputError for a network whose weights and inputs are more than this machine can work with."""
-    import torch
-
-    with torch.device("meta"):
-        module = network.module(sizes)
+    module = outline(text).module
     count = sum(t.numel() for t in (*module.parameters(), *module.buffers()))
     count += sum(math.prod(shape) for shape in network.inputs(sizes).values())
     if FLOAT_BYTES * count > data_bytes():
@@ -126,6 +145,12 @@ def _built(network: Network, sizes: Sizes, seed: int) -> Built:
         return [{k: v.numpy() for k, v in _draw(network, sizes, seed + i).items()} for i in range(count)]
 
     return Built(spelled(network, sizes), fill(module, seed), _draw(network, sizes, seed), samples)
+
+
+def _untrained(name: str) -> "torch.nn.Module":
+    from archloom.models import digits
+
+    return digits.DigitsNet() if name == "digits_cnn" else digits.DigitsViT()
 
 
 @cache

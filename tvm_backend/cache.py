@@ -13,7 +13,7 @@ from archloom.mapper.cache import code_fingerprint, directory, key_of
 from archloom.oracle.atomic import replacing
 from archloom.oracle.fallbacks import Fallback
 
-PACKAGES = ("oracle", "acadl_models", "mapper", "tvm_backend", "uma_targets")
+PACKAGES = ("oracle", "acadl_models", "mapper", "models", "tvm_backend", "uma_targets")
 KEPT = 512
 """Results that a process remembers."""
 

@@ -8,6 +8,7 @@ from typing import Any
 from archloom.mapper.parallel import look_ahead
 from archloom.mapper.search import Plan, search
 from archloom.oracle.collector import paused
+from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.compiled import CompiledModel, Partition
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.progress import Progress
@@ -43,14 +44,18 @@ def compile_model(
 ) -> CompiledModel:
     """Partition a network and plan every step: mapping, instruction stream, timing.
 
-    Raises :class:`~archloom.oracle.errors.TargetError` for a target or options that are not valid, and
-    :class:`~archloom.oracle.errors.MappingError` for a workload that no mapping fits.
+    Raises :class:`~archloom.oracle.errors.TargetError` for a target or options that are not valid,
+    :class:`~archloom.oracle.errors.MappingError` for a workload that no mapping fits, and
+    :class:`~archloom.oracle.errors.ModelError` for a network without its weights.
     """
     return compile_among(model, choose(target, options), progress=progress)
 
 
 def compile_among(model: Model, chosen: Sequence[Chosen], *, progress: Progress | None = None) -> CompiledModel:
     """:func:`compile_model` for targets with their options; without any, all of it is the host's."""
+    if not model.has_weights:
+        raise ModelError(f"{model.name}: expected a network with its weights, found their shapes alone (torch's meta "
+                         "device), which are enough to estimate it, not to compile, run or check it")
     partition = partition_among(model, chosen)
     return CompiledModel.of(partition, plan_steps(partition, chosen, progress))
 

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from archloom.oracle.errors import ModelError
 from archloom.oracle.fallbacks import Fallback, titled
 from archloom.tvm_backend.compile import partition_model
 from archloom.tvm_backend.compiled import Partition, Refused
+from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.report.table import Column, count, percent, render, several
 from archloom.tvm_backend.targets.choice import backends
@@ -109,7 +111,10 @@ class Explanation:
 def explain(model: "Model", target: str, options: Mapping[str, Any] | None = None) -> Explanation:
     """Partition ``model`` for ``target`` (or several, parted by commas) and say why as it is; nothing is mapped but
     what a target weighs as one layer or two."""
-    return of_partition(partition_model(model, target, options))
+    try:
+        return of_partition(partition_model(model, target, options))
+    except Unsupported as error:
+        raise ModelError(f"{model.name}: cannot be explained without its weights: {error}") from error
 
 
 def of_partition(partition: Partition) -> Explanation:

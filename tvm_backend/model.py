@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from archloom.oracle.errors import ModelError
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.compiled import TensorSpec
+from archloom.tvm_backend.ir.nodes import is_plain
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -57,6 +58,11 @@ class Model:
         from archloom.tvm_backend.summary import Summary
 
         return Summary.of(self)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the numbers of its weights are there: plain expressions have the shapes alone."""
+        return not is_plain(self.module)
 
 
 def make_model(

@@ -60,6 +60,11 @@ def _cached(sizes: Sizes) -> Shapes:
     return {"token": (sizes["batch"], 1), "keys": cache, "values": cache}
 
 
+def _grouped(sizes: Sizes) -> Shapes:
+    cache = (sizes["layers"], sizes["batch"], sizes["groups"], sizes["length"], sizes["width"] // sizes["heads"])
+    return {"token": (sizes["batch"], 1), "keys": cache, "values": cache}
+
+
 def _diffusion(sizes: Sizes) -> Shapes:
     n, c = sizes["batch"], sizes["channels"]
     return {"x": (n, c, sizes["image"], sizes["image"]), "time": (n, 4 * c), "context": (n, 77, sizes["context"])}
@@ -72,6 +77,17 @@ def _pictures(
     taken = [k for k in sizes if k != "image"] + (["image"] if fixed.pop("sized", False) else [])
     return Network(name, summary, {"batch": 1, "image": 224, **sizes}, tiny, make(
         where, *taken, percent=percent, **fixed), _image)
+
+
+def _llama3(name: str, summary: str, **sizes: int) -> "tuple[Network, Network]":
+    """A decoder over a prompt, and a step of it."""
+    defaults = {"batch": 1, "length": 128, **sizes, "vocabulary": 128256}
+    tiny = {"length": 6, "width": 32, "layers": 3, "heads": 4, "groups": 2, "inner": 48, "vocabulary": 50}
+    taken = [size for size in defaults if size not in ("batch", "length")]
+    return (
+        Network(name, f"{summary} over a prompt", defaults, tiny, _make("decoder.Decoder", *taken), _tokens, TOKENS),
+        Network(f"{name}_decode", f"{summary}, one token after a prompt whose keys and values are kept", defaults, tiny,
+                _make("decoder.DecoderStep", *taken), _grouped, {"token": "vocabulary"}))
 
 
 CLASSES = {"classes": 1000}
@@ -151,6 +167,8 @@ NETWORKS = (
              "vocabulary": 49152},
             {"length": 6, "width": 32, "layers": 2, "heads": 4, "groups": 2, "inner": 48, "vocabulary": 50}, make(
                 "language.llama", "width", "layers", "vocabulary", "heads", "groups", "inner"), _tokens, TOKENS),
+    *_llama3("llama3_8b", "Llama 3 8B", width=4096, layers=32, heads=32, groups=8, inner=14336),
+    *_llama3("llama3_70b", "Llama 3 70B", width=8192, layers=80, heads=64, groups=8, inner=28672),
     Network("whisper_encoder", "the encoder of Whisper-tiny",
             {"batch": 1, "frames": 3000, "width": 384, "layers": 4, "heads": 6},
             {"frames": 16, "width": 32, "layers": 2, "heads": 2}, make(

@@ -1,7 +1,9 @@
 """Cycles of a network without building anything that runs: partition, map, time.
 
-An ONNX network is read without its weights and without TVM (:mod:`archloom.tvm_backend.ir.plain`) where its operators
-allow that; reports are kept by the content of what was read. Anything else is imported by TVM as for compilation.
+No weights are made or read where the operators of a network allow that. An ONNX network, and for integers one by name,
+is read without TVM (:mod:`archloom.tvm_backend.ir.plain`); what comes from torch otherwise is imported by TVM with
+inputs in place of weights, and goes on as plain expressions, too. Reports are kept by the content of what was read, or
+by its name. Anything else is imported by TVM as for compilation.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,7 +24,7 @@ import onnx
 from onnx import helper, version_converter
 
 from archloom.oracle.collector import paused
-from archloom.oracle.errors import ArchloomError, ArtifactError
+from archloom.oracle.errors import ArchloomError, ArtifactError, ModelError
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend import cache
 from archloom.tvm_backend.compile import partition_model, plan_steps
@@ -36,12 +38,13 @@ from archloom.tvm_backend.frontends.onnx.guard import Stumbled, without_weights
 from archloom.tvm_backend.frontends.onnx.load import load_skeleton
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, parse
 from archloom.tvm_backend.ir.nodes import Unsupported
+from archloom.tvm_backend.ir.numbers import is_quantized
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.quantization.quantized_form import quantized_form
 from archloom.tvm_backend.report.build import build
 from archloom.tvm_backend.report.data import Report
-from archloom.tvm_backend.sources import operators
+from archloom.tvm_backend.sources import named_networks, operators
 from archloom.tvm_backend.sources.operator_network import onnx_skeleton
 from archloom.tvm_backend.sources.source import Source
 from archloom.tvm_backend.targets import registry
@@ -83,7 +86,8 @@ class Request:
 
 
 def report_of(source: Source, request: Request, progress: Progress | None = None) -> Report:
-    """The report of a network; of an ONNX network kept by its content: its graph, shapes and small constants."""
+    """The report of a network; of an ONNX network kept by its content: its graph, shapes and small constants; of a
+    network by name by that, its code, and the libraries that it is made by."""
     if request.as_int8:
         source = source.in_floats()
     if source.kind == "onnx":
@@ -93,7 +97,9 @@ def report_of(source: Source, request: Request, progress: Progress | None = None
             return _imported(source, request, progress, error)
     if (operator := source.operator) is not None:
         return _of_operator(operator, source, request, progress)
-    return _of_model(source.load_for(request.target), request, progress)
+    if source.kind == "name":
+        return _kept(_key_of_name(source, request), request, lambda: _of_name(source, request, progress))
+    return _of_source(source, request, progress)
 
 
 def _of_operator(
@@ -108,6 +114,50 @@ def _of_operator(
         return _timed(load_skeleton(proto, name, name, None), request, progress)
     except (NoSkeleton, Unsupported):
         return _of_model(source.load_for(request.target), request, progress)
+
+
+def _key_of_name(source: Source, request: Request) -> str | None:
+    if not request.is_built_in:
+        return None
+    libraries = map(named_networks.version, ("torch", "onnx", "onnxscript", "transformers", "apache-tvm"))
+    return cache.key([request.text(), source.given, source.name or "", *libraries])
+
+
+def _of_name(source: Source, request: Request, progress: Progress | None) -> Report:
+    """The report of a network by name: quantized without its numbers where the target wants integers."""
+    if not is_quantized(source.numbers_for(request.target)):
+        return _of_source(source, request, progress)
+    title = source.name or named_networks.title(source.given)
+    network = OnnxNetwork(named_networks.outline(source.given), replace(request, as_int8=True), title, title, {})
+    try:
+        return network.report(progress)
+    except (NoSkeleton, Unsupported) as error:
+        return _with_weights(source, request, progress, error)
+
+
+def _of_source(source: Source, request: Request, progress: Progress | None) -> Report:
+    """The report of what torch makes of a network, without its weights where that is enough, or of a loaded one."""
+    try:
+        model = source.outlined()
+        if model is not None:
+            return _timed(model, request, progress)
+        return _of_model(source.load_for(request.target), request, progress)
+    except Unsupported as error:
+        return _with_weights(source, request, progress, error)
+
+
+def _with_weights(source: Source, request: Request, progress: Progress | None, reason: Exception) -> Report:
+    """The report of a network that has to be read as for compilation, with the reason as a fallback; ModelError where
+    its weights are not there."""
+    model = source.load_for(request.target)
+    if not model.has_weights:
+        raise ModelError(f"{model.name}: cannot be estimated without its weights: {reason}") from reason
+    return _slower(_timed(model, request, progress), reason)
+
+
+def _slower(report: Report, reason: Exception) -> Report:
+    slower = Fallback("import", str(reason), "the network is read with its weights, by TVM, which takes longer")
+    return replace(report, fallbacks=(*report.fallbacks, slower))
 
 
 def _of_model(model: "Model", request: Request, progress: Progress | None) -> Report:
@@ -161,24 +211,15 @@ class OnnxNetwork:
     @paused()
     def report(self, progress: Progress | None = None) -> Report:
         """The report, by whatever way is the shortest."""
-        key = self.key if self.request.on_disk else None
-        report = self.remembered()
-        if report is None and key:
-            with suppress(ArtifactError):  # not there, or damaged
-                report = Report.from_json(cache.load("reports", key))
-        if report is None:
-            try:
-                report = self.in_segments(progress) or self.as_whole(progress)
-            except (NoSkeleton, Unsupported) as error:
-                if self.source is None:
-                    raise
-                report = _imported(self.source, self.request, progress, error)
-            if key:
-                failure = cache.store("reports", key, report.to_json())
-                if failure is not None:
-                    report = replace(report, fallbacks=(*report.fallbacks, failure))
-        self.remember(report)
-        return report
+        return _kept(self.key, self.request, lambda: self._found(progress))
+
+    def _found(self, progress: Progress | None) -> Report:
+        try:
+            return self.in_segments(progress) or self.as_whole(progress)
+        except (NoSkeleton, Unsupported) as error:
+            if self.source is None:
+                raise
+            return _imported(self.source, self.request, progress, error)
 
     def in_segments(self, progress: Progress | None = None) -> Report | None:
         """The report from those of the network's segments; None where it has to be looked at as a whole."""
@@ -215,6 +256,22 @@ class OnnxNetwork:
         return _timed(load_skeleton(proto, self.label, self.title, self.shapes or None), self.request, progress)
 
 
+def _kept(key: str | None, request: Request, make: Callable[[], Report]) -> Report:
+    """What this process, or the disk, remembers under a key, or else what is made."""
+    report = _reports.get(key) if key else None
+    if report is not None or key is None:
+        return make() if report is None else report
+    if request.on_disk:
+        with suppress(ArtifactError):  # not there, or damaged
+            report = Report.from_json(cache.load("reports", key))
+    if report is None:
+        report = make()
+        if request.on_disk and (failure := cache.store("reports", key, report.to_json())) is not None:
+            report = replace(report, fallbacks=(*report.fallbacks, failure))
+    _reports.put(key, report)
+    return report
+
+
 def _imported(source: Source, request: Request, progress: Progress | None, reason: Exception) -> Report:
     """By TVM's importer, from the whole ONNX network, with the reason as a fallback; raises it if that is a fault
     of a program, which it is if there is nothing wrong with the network."""
@@ -223,8 +280,7 @@ def _imported(source: Source, request: Request, progress: Progress | None, reaso
     report = _timed(whole.load(), request, progress)
     if isinstance(reason, Stumbled) and reason.__cause__ is not None:
         raise reason.__cause__
-    slower = Fallback("import", str(reason), "the network is read with its weights, by TVM, which takes longer")
-    return replace(report, fallbacks=(*report.fallbacks, slower))
+    return _slower(report, reason)
 
 
 def _as_int8(given: "Path | onnx.ModelProto") -> "onnx.ModelProto":

@@ -100,6 +100,12 @@ def scalar_of(value: Any) -> Any:
     return scalar_of(value.value) if hasattr(value, "value") and kind(value) != "constant" else value
 
 
+def attributes_of(call: relax.Call) -> dict[str, Any]:
+    """The attributes of a call by name, as numbers, strings, None, or tuples of those."""
+    fields = () if call.attrs is None else type(call.attrs).__tvm_ffi_type_info__.fields
+    return {field.name: scalar_of(getattr(call.attrs, field.name)) for field in fields}
+
+
 def variables(expr: Any) -> list[relax.Var]:
     return [expr] if isinstance(expr, relax.Var) else list(relax.analysis.free_vars(expr))
 
@@ -127,7 +133,15 @@ def call_of(op: str, args: Sequence[Any], attributes: Mapping[str, Any]) -> rela
 
 
 def call_external(symbol: str, args: Sequence[relax.Expr], results: Sequence[relax.Expr]) -> relax.Call:
-    types = [r.ty for r in results]
+    return _external(symbol, args, [r.ty for r in results])
+
+
+def call_function(symbol: str, args: Sequence[relax.Expr], results: Sequence[TensorType]) -> relax.Call:
+    """A call of a function from outside by the types of its results."""
+    return _external(symbol, args, [relax.TensorType(list(ty.shape), ty.dtype) for ty in results])
+
+
+def _external(symbol: str, args: Sequence[relax.Expr], types: list[Any]) -> relax.Call:
     ty = types[0] if len(types) == 1 else relax.TupleType(types)
     call = relax.op.call_pure_packed(relax.ExternFunc(symbol), *args, ty_args=ty)
     relax.expr._update_type(call, ty)

@@ -1,4 +1,4 @@
-"""What importers of ONNX networks share, TVM's and that of plain expressions: names, bounds, weights not read."""
+"""What importers share, TVM's and that of plain expressions: names, bounds, weights that are not read."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ import numpy as np
 
 NAMED_OPERATORS = frozenset({"nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv2d_transpose", "matmul"})
 """Operators that take the name of the ONNX node of which they are part."""
+
+
+WEIGHT_ELEMENTS = 1 << 14
+"""A tensor of more numbers than these is a weight, which no estimate reads."""
 
 
 def rename(name: str) -> str:
@@ -29,6 +33,11 @@ def clip_bounds(
             return None
         bounds.append(float(number))
     return bounds
+
+
+def blank(shape: Sequence[int], dtype: Any) -> np.ndarray:
+    """What stands for a weight that is not read: one zero seen in its shape."""
+    return np.broadcast_to(np.zeros((), dtype), tuple(shape))
 
 
 def is_blank(array: np.ndarray) -> bool:

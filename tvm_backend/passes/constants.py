@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.conversion import is_blank
+from archloom.tvm_backend.ir.conversion import blank, is_blank
 from archloom.tvm_backend.ir.operators import Result, operator
 from archloom.tvm_backend.ir.rewriter import Rewriter
 
@@ -59,6 +59,8 @@ def _folded(expr: Any, known: Mapping[Any, np.ndarray]) -> np.ndarray | None:
     if any(a is None for a in args):
         return None
     wanted = Result(ir.shape_of(expr), ir.dtype_of(expr), lambda attribute: ir.attr(expr, attribute))
+    if any(map(_is_unread, args)):
+        return blank(wanted.shape, wanted.dtype)  # what is made of weights that were not read
     with np.errstate(all="ignore"):
         result = rule(wanted, *args)
     return np.ascontiguousarray(result).astype(wanted.dtype, copy=False).reshape(wanted.shape)
@@ -75,6 +77,11 @@ def _known(expr: Any, known: Mapping[Any, np.ndarray]) -> Any:
         return None if any(v is None for v in values) else tuple(values)
     shape = ir.shape_values(expr)
     return shape if shape is not None else ir.scalar_of(expr)
+
+
+def _is_unread(arg: Any) -> bool:
+    """Whether an argument is, or has in it, a weight that was not read."""
+    return any(map(_is_unread, arg)) if isinstance(arg, tuple) else isinstance(arg, np.ndarray) and is_blank(arg)
 
 
 def float_weights(module: ir.IRModule) -> ir.IRModule:
@@ -97,7 +104,7 @@ def _dequantized(call: ir.Call) -> np.ndarray:
     data, scale, zero = (ir.const_value(a) for a in call.args)
     dtype = ir.dtype_of(call)
     if is_blank(data):
-        return np.broadcast_to(np.zeros((), dtype), data.shape)
+        return blank(data.shape, dtype)
     along = [1] * data.ndim
     if max(scale.size, zero.size) > 1:
         along[int(ir.attr(call, "axis"))] = -1

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from archloom.models import catalogue
 from archloom.oracle.errors import InputError
+from archloom.tvm_backend import cache
 from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
 
 if TYPE_CHECKING:
@@ -58,6 +59,58 @@ def load_named(text: str, numbers: Numbers, name: str | None = None) -> "Model":
     from archloom.tvm_backend.quantization.quantize import quantize
 
     return replace(load_proto(quantize(floats, samples), label), floats=floats)
+
+
+def outline(text: str) -> bytes:
+    """The float network that ``text`` names as ONNX without its weights, which are not made; kept on disk.
+
+    ``light_`` ones are drawn for it once, as their files have no weights of their own.
+    """
+    key = cache.key(["outline", text, *map(version, ("torch", "onnx", "onnxscript", "transformers"))])
+    found = cache.load_bytes("outlines", key)
+    if found is None:
+        found = _exported(text)
+        cache.store_bytes("outlines", key, found)
+    return found
+
+
+def _exported(text: str) -> bytes:
+    if _is_light(text):
+        from archloom.models import zoo
+        from archloom.tvm_backend.frontends.onnx import skeleton
+
+        return skeleton.of_proto(zoo.load(text))
+    from archloom.tvm_backend.frontends.torch.export import to_skeleton
+
+    built = catalogue.outline(text)
+    return to_skeleton(built.module, tuple(built.inputs.values()), built.name, list(built.inputs))
+
+
+def load_outline(text: str, name: str | None = None) -> "Model":
+    """The float network that ``text`` names without its weights, as :func:`load_named` imports it."""
+    if _is_light(text):
+        from archloom.tvm_backend.frontends.onnx import load, skeleton
+
+        return load.load_skeleton(skeleton.parse(outline(text)), text, name or text, None)
+    from archloom.tvm_backend.frontends.torch.export import load_module
+
+    built = catalogue.outline(text)
+    return load_module(built.module, tuple(built.inputs.values()), name or built.name, list(built.inputs))
+
+
+def title(text: str) -> str:
+    """What a network by name is called: sizes that are the defaults are left out."""
+    return text if _is_light(text) or text in catalogue.TRAINED else catalogue.spelled(*catalogue.parse(text))
+
+
+def version(package: str) -> str:
+    """The version of an installed package, which decides how networks are exported; empty for one that is not there."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def float_onnx(built: "Built") -> "onnx.ModelProto":

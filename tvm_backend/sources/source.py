@@ -115,9 +115,25 @@ class Source:
 
     def load_for(self, target: str) -> Model:
         """The network in the numbers that ``target`` (the first of several) computes with, where that is open."""
+        return self.load(self.numbers_for(target))
+
+    def numbers_for(self, target: str) -> Numbers:
+        """What ``target`` (the first of several) computes with."""
         from archloom.tvm_backend.targets.choice import backends
 
-        return self.load(backends(target)[0].numbers)
+        return backends(target)[0].numbers
+
+    def outlined(self) -> Model | None:
+        """The network without its weights, which are neither made nor read, in floats where it has a name; None for
+        what is not read in this way.
+
+        Raises :class:`~archloom.tvm_backend.ir.nodes.Unsupported` where its weights are needed to read it.
+        """
+        if self.kind == "name":
+            return named_networks.load_outline(self.given, self.name)
+        if self.kind in ("module", "program") and self.dynamic_shapes is None:
+            return self._load_torch(with_weights=False)
+        return None
 
     def load(self, numbers: "Numbers" = "int8") -> Model:
         """Import the network; ``numbers`` says what a name or an operator becomes a network of.
@@ -139,12 +155,15 @@ class Source:
             return from_relax(given, name or "network")
         if self.kind in ("onnx", "operator", "layers"):
             return self._load_onnx(numbers)
+        return self._load_torch()
+
+    def _load_torch(self, *, with_weights: bool = True) -> Model:
         from archloom.tvm_backend.frontends.torch import export
 
         if self.kind == "module":
-            loaded = export.load_module(given, self.example_inputs, self._torch_title)
+            loaded = export.load_module(self.given, self.example_inputs, self._torch_title, with_weights=with_weights)
         else:
-            loaded = export.load_program(self._program(), self._torch_title)
+            loaded = export.load_program(self._program(), self._torch_title, with_weights=with_weights)
         return replace(loaded, given=self)
 
     def _load_onnx(self, numbers: "Numbers") -> Model:

@@ -12,8 +12,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 from archloom.tvm_backend.frontends.onnx.load import load_proto
-from archloom.tvm_backend.frontends.onnx.skeleton import WEIGHT_ELEMENTS, apart, inferred
+from archloom.tvm_backend.frontends.onnx.skeleton import apart, inferred
 from archloom.tvm_backend.host.network import whole
+from archloom.tvm_backend.ir.conversion import WEIGHT_ELEMENTS
 
 SIZE = 160
 """Of a square weight, which is larger than what is left in place."""

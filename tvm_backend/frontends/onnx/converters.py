@@ -11,7 +11,7 @@ import numpy as np
 
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir import nodes
-from archloom.tvm_backend.ir.conversion import clip_bounds, is_blank
+from archloom.tvm_backend.ir.conversion import blank, clip_bounds, is_blank
 from archloom.tvm_backend.ir.operators import type_of_call
 
 
@@ -74,7 +74,7 @@ def computed(function: Callable[..., Any], *arrays: np.ndarray) -> nodes.Constan
     """``function`` of constants; of weights that were not read, only the shape and type are worked out."""
     result = np.asarray(function(*arrays))
     if any(is_blank(a) for a in arrays) and result.ndim:
-        result = np.broadcast_to(np.zeros((), result.dtype), result.shape)
+        result = blank(result.shape, result.dtype)
     return nodes.Constant(result)
 
 
@@ -83,7 +83,7 @@ def reshaped(array: np.ndarray, shape: Sequence[int]) -> nodes.Constant:
     if is_blank(array):
         if math.prod(shape) != array.size:
             raise nodes.Unsupported(f"a reshape of {array.shape} to {tuple(shape)}")
-        return nodes.Constant(np.broadcast_to(np.zeros((), array.dtype), tuple(shape)))
+        return nodes.Constant(blank(shape, array.dtype))
     return nodes.Constant(array.reshape(tuple(shape)))
 
 

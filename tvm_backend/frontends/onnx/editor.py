@@ -19,6 +19,7 @@ from onnx import helper, numpy_helper
 
 from archloom.tvm_backend.frontends.onnx import skeleton
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, is_blank, is_weight
+from archloom.tvm_backend.ir.conversion import blank
 
 Shape: TypeAlias = tuple[int, ...]
 Message = TypeVar("Message", onnx.ModelProto, onnx.NodeProto)
@@ -165,7 +166,7 @@ class Editor:
         """The numbers of a constant; one zero seen in its shape where it was left out."""
         tensor = self.constants[name]
         if is_blank(tensor):
-            return np.broadcast_to(np.zeros((), helper.tensor_dtype_to_np_dtype(tensor.data_type)), tuple(tensor.dims))
+            return blank(tensor.dims, helper.tensor_dtype_to_np_dtype(tensor.data_type))
         return numpy_helper.to_array(tensor)
 
     # what is written

@@ -18,7 +18,7 @@ from archloom.tvm_backend.frontends.onnx.editor import attributes_of, opset_of
 from archloom.tvm_backend.frontends.onnx.guard import without_weights
 from archloom.tvm_backend.frontends.onnx.skeleton import is_weight
 from archloom.tvm_backend.ir import nodes
-from archloom.tvm_backend.ir.conversion import NAMED_OPERATORS, rename
+from archloom.tvm_backend.ir.conversion import NAMED_OPERATORS, blank, rename
 from archloom.tvm_backend.ir.operators import type_of_call
 from archloom.tvm_backend.ir.plain import ensure_dataflow
 
@@ -157,7 +157,7 @@ def array(tensor: onnx.TensorProto) -> np.ndarray:
     shape = tuple(tensor.dims)
     if is_weight(tensor.data_type, shape):
         dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
-        return np.broadcast_to(np.zeros((), dtype), shape)
+        return blank(shape, dtype)
     if tensor.data_location == TensorProto.EXTERNAL:
         raise nodes.Unsupported("a small constant in an external file")
     dtype = RAW.get(tensor.data_type)

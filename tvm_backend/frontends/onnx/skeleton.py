@@ -1,8 +1,9 @@
 """ONNX networks without their weights: what an estimate reads of them, and a name for it.
 
-A weight is a tensor of more than :data:`WEIGHT_ELEMENTS` floats or bytes. Its name, type and shape stay, its numbers
-go; so two networks that differ in weights alone have one skeleton. A file's is cut out of its bytes without reading the
-weights: the protocol-buffer wire format says how long each field is.
+A weight is a tensor of more than :data:`~archloom.tvm_backend.ir.conversion.WEIGHT_ELEMENTS` floats or bytes. Its name,
+type and shape stay, its numbers go; so two networks that differ in weights alone have one skeleton. A file's is cut out
+of its bytes without reading the weights: the protocol-buffer wire format says how long each field is. Of files with
+data beside them, small tensors are read there; where such a file is absent, floats are ones.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import onnx
 
-WEIGHT_ELEMENTS = 1 << 14
-WEIGHT_TYPES = (1, 2, 3)
-"""FLOAT, UINT8 and INT8 of ``onnx.TensorProto``"""
+from archloom.oracle.errors import ModelError
+from archloom.tvm_backend.ir.conversion import WEIGHT_ELEMENTS
+
+WEIGHT_TYPES = (1, 2, 3, 10, 11, 16)
+"""FLOAT, UINT8, INT8, FLOAT16, DOUBLE and BFLOAT16 of ``onnx.TensorProto``"""
+FLOAT_TYPES = frozenset({1, 10, 11, 16})
 
 Bytes: TypeAlias = "bytes | mmap.mmap"
 Field: TypeAlias = tuple[int, int, int, int]
@@ -25,7 +30,8 @@ Field: TypeAlias = tuple[int, int, int, int]
 
 # numbers of fields in onnx.proto
 _MODEL_GRAPH, _GRAPH_INITIALIZER, _GRAPH_DOC, _GRAPH_SPARSE = 7, 5, 10, 15
-_DIMS, _TYPE, _FLOATS, _INTS, _RAW, _EXTERNAL, _LOCATION = 1, 2, 4, 5, 9, 13, 14
+_DIMS, _TYPE, _FLOATS, _INTS, _RAW, _DOUBLES, _EXTERNAL, _LOCATION = 1, 2, 4, 5, 9, 10, 13, 14
+_NUMBERS = frozenset({_FLOATS, _INTS, _RAW, _DOUBLES, _EXTERNAL, _LOCATION})
 _MODEL_KEPT = frozenset({1, 5, 7, 8})
 """ir_version, model_version, graph, opset_import; a model with functions or training is not taken"""
 _MODEL_IGNORED = frozenset({2, 3, 4, 6, 14})
@@ -37,10 +43,11 @@ class NoSkeleton(Exception):
 
 
 def of_file(path: Path) -> bytes:
-    """The skeleton of an ONNX file; NoSkeleton where the file must be read as a whole."""
+    """The skeleton of an ONNX file; NoSkeleton where the file must be read as a whole, ModelError where a file beside
+    it is absent that has to be read."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _model(data)
+            return _model(data, path)
     except (OSError, ValueError) as error:  # an empty file cannot be mapped
         raise NoSkeleton(str(error)) from error
 
@@ -130,35 +137,34 @@ def _copy(source: Any, target: Any, without: str) -> None:
             getattr(target, field.name).MergeFrom(value)
 
 
-def _model(data: Bytes) -> bytes:
+def _model(data: Bytes, path: Path) -> bytes:
     parts = []
     for number, first, begin, end in _fields(data, 0, len(data)):
         if number not in _MODEL_KEPT:
             if number not in _MODEL_IGNORED:
                 raise NoSkeleton(f"field {number} of the model")
         elif number == _MODEL_GRAPH:
-            graph = _graph(data, begin, end)
+            graph = _graph(data, begin, end, path)
             parts.append(_delimited(_MODEL_GRAPH, graph))
         else:
             parts.append(data[first:end])
     return b"".join(parts)
 
 
-def _graph(data: Bytes, start: int, stop: int) -> bytes:
+def _graph(data: Bytes, start: int, stop: int, path: Path) -> bytes:
     parts = []
     for number, first, begin, end in _fields(data, start, stop):
         if number == _GRAPH_SPARSE:
             raise NoSkeleton("a sparse tensor")
         if number == _GRAPH_INITIALIZER:
-            parts.append(_delimited(_GRAPH_INITIALIZER, _tensor(data, begin, end)))
+            parts.append(_delimited(_GRAPH_INITIALIZER, _tensor(data, begin, end, path)))
         elif number != _GRAPH_DOC:
             parts.append(data[first:end])
     return b"".join(parts)
 
 
-def _tensor(data: Bytes, start: int, stop: int) -> bytes:
+def _tensor(data: Bytes, start: int, stop: int, path: Path) -> bytes:
     kept: list[tuple[int, int]] = []
-    numbers: list[tuple[int, int]] = []
     dims, kind, external = list[int](), 0, False
     for number, first, begin, end in _fields(data, start, stop):
         if number == _DIMS:
@@ -166,12 +172,39 @@ def _tensor(data: Bytes, start: int, stop: int) -> bytes:
         elif number == _TYPE:
             kind = begin
         external |= number == _EXTERNAL
-        (numbers if number in (_FLOATS, _INTS, _RAW, _EXTERNAL, _LOCATION) else kept).append((first, end))
+        if number not in _NUMBERS:
+            kept.append((first, end))
     if not is_weight(kind, tuple(dims)):
-        if external:
-            raise NoSkeleton("a small tensor in an external file")
-        return data[start:stop]
+        return _with_data(data[start:stop], path) if external else data[start:stop]
     return b"".join(data[first:end] for first, end in kept)
+
+
+def _with_data(tensor: bytes, path: Path) -> bytes:
+    """A small tensor with its numbers, which are in a file beside that of the network."""
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped,unused-ignore]
+    from onnx.external_data_helper import load_external_data_for_tensor
+
+    proto = onnx.TensorProto()
+    try:
+        proto.ParseFromString(tensor)
+        place = path.parent / next((e.value for e in proto.external_data if e.key == "location"), "")
+        if place.exists():
+            load_external_data_for_tensor(proto, str(path.parent))
+        else:
+            proto.raw_data = _stand_in(proto, path, place)
+    except (DecodeError, OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise NoSkeleton(str(error)) from error
+    proto.ClearField("external_data")
+    proto.ClearField("data_location")
+    return proto.SerializeToString(deterministic=True)
+
+
+def _stand_in(tensor: "onnx.TensorProto", path: Path, place: Path) -> bytes:
+    """Ones for floats, such as a bias; shapes depend on integers, and operators on single numbers."""
+    if tensor.data_type not in FLOAT_TYPES or math.prod(tensor.dims) < 2:
+        raise ModelError(f"{path}: constant {tensor.name!r}: expected its numbers in {place}, found no such file; "
+                         "without it only floats may be missing")
+    return np.ones(tuple(tensor.dims), onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)).tobytes()
 
 
 def _fields(data: Bytes, start: int, stop: int) -> Iterator[Field]:

@@ -10,10 +10,12 @@ import numpy as np
 
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.torch import quantized
+from archloom.tvm_backend.frontends.torch.blocks import CALL
 from archloom.tvm_backend.frontends.torch.site import Site, constant, dtype_name, sum_dtype
 from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import HEADS_SWAPPED
+from archloom.tvm_backend.ir.nodes import TensorType
 from archloom.tvm_backend.ir.windows import Windows
 
 
@@ -196,7 +198,16 @@ def _triangle(name: str) -> Callable[[Site], Any]:
     return convert
 
 
+def _block(site: Site) -> Any:
+    """A call of a block that is imported by itself."""
+    tensors, number = site.node.args
+    types = [TensorType(tuple(value.shape), dtype_name(value.dtype)) for value in site.node.meta["val"]]
+    call = compat.call_function(f"{CALL}{number}", [site.importer.env[t] for t in tensors], types)
+    return site.importer.block_builder.emit(call)
+
+
 _CONVERTERS: Mapping[str, Callable[[Site], Any]] = {
+    "block.default": _block,
     "select.int": _select,
     "index.Tensor": _index,
     "scatter_add.default": lambda site: site.emit(  # TVM 0.27 has the operator, but no converter

@@ -7,20 +7,25 @@ dozens of element-wise operators.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from archloom.oracle.errors import InputError, ModelError
+from archloom.tvm_backend.frontends.torch import blocks, weights
 from archloom.tvm_backend.frontends.torch.pt2_files import quiet, summary
 from archloom.tvm_backend.frontends.torch.training import refuse_training
 from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir import nodes
 from archloom.tvm_backend.model import Model, make_model
 
 if TYPE_CHECKING:
     import onnx
+
+    from archloom.tvm_backend.ir import compat
+
 KEEP = frozenset({
     "scaled_dot_product_attention", "linear", "gelu", "layer_norm", "silu", "silu_", "relu6", "hardtanh", "batch_norm",
     "adaptive_avg_pool2d", "conv2d", "matmul", "softmax", "max_pool2d", "dropout", "im2col",
@@ -36,10 +41,34 @@ COMPARING = frozenset({"eq", "ge", "gt", "le", "lt", "ne"})
 
 
 def load_module(
-    module: torch.nn.Module, example_inputs: Any, name: str, input_names: Sequence[str] | None = None
+    module: torch.nn.Module, example_inputs: Any, name: str, input_names: Sequence[str] | None = None, *,
+    with_weights: bool = True,
 ) -> Model:
-    """Import a module in evaluation mode, exported on ``example_inputs`` (a tensor or a sequence of tensors)."""
-    return load_program(export(module, example_inputs, name), name, input_names)
+    """Import a module in evaluation mode, exported on ``example_inputs`` (a tensor or a sequence of tensors).
+
+    Without weights it is imported as :func:`load_program` says, which it is in any case where tensors are on ``meta``.
+    """
+    if with_weights and weights.are_known(module):
+        return load_program(export(module, example_inputs, name), name, input_names)
+    try:
+        return _load_outline(module, example_tensors(example_inputs, name), name, input_names)
+    except nodes.Unsupported as error:
+        if weights.are_known(module):
+            raise
+        raise ModelError(f"{name}: cannot be read without its weights, which are on torch's meta device: "
+                         f"{error}") from error
+
+
+def _load_outline(
+    module: torch.nn.Module, inputs: tuple[Any, ...], name: str, input_names: Sequence[str] | None
+) -> Model:
+    """A module without weights, equal blocks once."""
+    with weights.filled(evaluated(module)), blocks.apart(module, inputs) as apart:
+        functions = {f"{blocks.CALL}{number}": _function(export(block, block.inputs(), name), name)
+                     for number, block in enumerate(apart.found)}
+        program = export(module, inputs, name)
+        main = _function(program, name, functions)
+    return _model(program, nodes.Module({"main": main}), name, input_names)
 
 
 def evaluated(module: torch.nn.Module) -> torch.nn.Module:
@@ -57,14 +86,14 @@ def export(module: torch.nn.Module, example_inputs: Any, name: str, dynamic_shap
     """``torch.export`` of a module in evaluation mode, with its static shapes but for those that are dynamic."""
     inputs = example_tensors(example_inputs, name)
     try:
-        with torch.no_grad(), warnings.catch_warnings(action="ignore"):
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"), weights.filled(module):
             return torch.export.export(evaluated(module), inputs, dynamic_shapes=dynamic_shapes)
     except Exception as error:  # dynamo, functorch and the module's own code raise as they like
         raise ModelError(f"{name}: torch.export fails: {summary(error)}") from error
 
 
 def example_tensors(example_inputs: Any, name: str) -> tuple[Any, ...]:
-    """Example inputs as a tuple of tensors; NumPy arrays are taken too."""
+    """Example inputs as a tuple of tensors; NumPy arrays are taken too, and zeros for what is on ``meta``."""
     if example_inputs is None:
         raise InputError(
             f"{name}: a torch.nn.Module needs example_inputs: a tensor, or a tuple of tensors, of the shapes to "
@@ -76,12 +105,38 @@ def example_tensors(example_inputs: Any, name: str) -> tuple[Any, ...]:
     for position, value in enumerate(example_inputs):
         if not isinstance(value, torch.Tensor | np.ndarray):
             raise InputError(f"{name}: example_inputs[{position}]: expected a tensor, found {type(value).__name__}")
-        tensors.append(torch.from_numpy(value) if isinstance(value, np.ndarray) else value)
+        tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+        tensors.append(torch.zeros(tensor.shape, dtype=tensor.dtype) if tensor.is_meta else tensor)
     return tuple(tensors)
 
 
-def load_program(program: torch.export.ExportedProgram, name: str, input_names: Sequence[str] | None = None) -> Model:
-    """Import an exported program; ``input_names`` are used in place of its own."""
+def load_program(
+    program: torch.export.ExportedProgram, name: str, input_names: Sequence[str] | None = None, *,
+    with_weights: bool = True,
+) -> Model:
+    """Import an exported program; ``input_names`` are used in place of its own.
+
+    Without weights, as plain expressions: enough to partition it, not to build it; no large tensor is looked at.
+    Raises :class:`~archloom.tvm_backend.ir.nodes.Unsupported` for what these do not have.
+    """
+    if not with_weights:
+        return _model(program, nodes.Module({"main": _function(program, name)}), name, input_names)
+    return _model(program, _relax(program, name)[0], name, input_names)
+
+
+def _function(
+    program: torch.export.ExportedProgram, name: str, functions: Mapping[str, nodes.Function] = {}
+) -> nodes.Function:
+    """A program as plain expressions, without its weights; calls of blocks are written out."""
+    from archloom.tvm_backend.ir import bare
+
+    return bare.without_weights(*_relax(program, name, with_weights=False), functions)
+
+
+def _relax(
+    program: torch.export.ExportedProgram, name: str, *, with_weights: bool = True
+) -> "tuple[compat.IRModule, frozenset[str]]":
+    """A program by TVM's importer, and which of its inputs are weights."""
     from archloom.tvm_backend.frontends.torch import converters, decompositions, quantized
     from archloom.tvm_backend.ir import compat
 
@@ -93,9 +148,15 @@ def load_program(program: torch.export.ExportedProgram, name: str, input_names: 
             for more in (decompositions.table(), quantized.decompositions()):
                 table.update(more)
             decomposed = _promoted(program.run_decompositions(table))
-            module = compat.from_exported_program(quantized.with_values(decomposed), converters.table())
+            unread = frozenset[str]() if with_weights else weights.without(decomposed)
+            return compat.from_exported_program(quantized.with_values(decomposed), converters.table()), unread
     except compat.IMPORT_ERRORS as error:
         raise ModelError(f"{name}: cannot be imported from torch: {summary(error)}") from error
+
+
+def _model(
+    program: torch.export.ExportedProgram, module: ir.IRModule, name: str, input_names: Sequence[str] | None
+) -> Model:
     outputs = [str(o) for o in program.graph_signature.user_outputs if o is not None]
     results = len(ir.outputs_of(module["main"]))
     labels = outputs if len(outputs) == results else [f"output{i}" for i in range(results)]
@@ -142,16 +203,44 @@ def to_onnx(
     module: torch.nn.Module, example_inputs: Any, name: str = "network", input_names: Sequence[str] | None = None
 ) -> "onnx.ModelProto":
     """A float module as ONNX, which :func:`archloom.tvm_backend.quantization.quantize.quantize` takes."""
+    proto: onnx.ModelProto = _onnx_program(module, example_inputs, name, input_names).model_proto
+    return proto
+
+
+def to_skeleton(
+    module: torch.nn.Module, example_inputs: Any, name: str = "network", input_names: Sequence[str] | None = None
+) -> bytes:
+    """What :mod:`~archloom.tvm_backend.frontends.onnx.skeleton` keeps of a float module as ONNX; its weights, which may
+    be on ``meta``, are not looked at."""
+    import onnx_ir
+
+    from archloom.tvm_backend.frontends.onnx import skeleton
+
+    program = _onnx_program(module, example_inputs, name, input_names)
+    for value in program.model.graph.initializers.values():
+        if skeleton.is_weight(int(value.dtype), tuple(value.shape)):
+            value.const_value = onnx_ir.ExternalTensor("", None, None, value.dtype, shape=value.shape, name=value.name)
+    proto = program.model_proto
+    for node in proto.graph.node:  # where in which file it was written
+        node.ClearField("metadata_props")
+        node.ClearField("doc_string")
+    return skeleton.of_proto(proto)
+
+
+def _onnx_program(
+    module: torch.nn.Module, example_inputs: Any, name: str, input_names: Sequence[str] | None
+) -> "torch.onnx.ONNXProgram":
+    """What torch makes of a module; its ``model_proto`` has the weights."""
     from archloom.tvm_backend.frontends.torch import decompositions
 
     inputs, experts = example_tensors(example_inputs, name), decompositions.experts()
     try:
-        with torch.no_grad(), warnings.catch_warnings(action="ignore"), quiet("torch.onnx"):
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"), quiet("torch.onnx"), weights.filled(module):
             exported = torch.export.export(evaluated(module), inputs)
             if any(node.target in experts for node in exported.graph.nodes):
                 exported = exported.run_decompositions(experts)
             program = torch.onnx.export(exported, dynamo=True, verbose=False, input_names=input_names)
-        proto: onnx.ModelProto = program.model_proto
     except Exception as error:  # any converter, the module's own code, or a missing onnxscript
         raise ModelError(f"{name}: torch.onnx cannot export it: {summary(error)}") from error
-    return proto
+    assert program is not None  # without dynamo=True it would be written to a file
+    return program

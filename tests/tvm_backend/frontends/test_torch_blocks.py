@@ -1,0 +1,126 @@
+"""Equal blocks are exported and imported once; what comes of it is what the whole network's import gives."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from archloom.models.networks.decoder import Decoder, DecoderStep
+from archloom.tvm_backend.frontends.torch import blocks, export
+from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.model import Model
+from tests.support.examples import examples
+
+MANY = 1 << 30
+
+
+class Layer(nn.Module):
+    """A block whose second result, where there is one, others read; ``shift`` tells some apart."""
+
+    def __init__(self, width: int, shift: float, pair: bool) -> None:
+        super().__init__()
+        self.shift, self.pair = shift, pair
+        self.dense, self.norm = nn.Linear(width, width), nn.LayerNorm(width)
+
+    def forward(self, x: torch.Tensor, scale: float = 1.0) -> Any:
+        y = self.norm(x + self.dense(x) * scale) + self.shift
+        return (y, torch.relu(y)) if self.pair else y
+
+
+class Stack(nn.Module):
+    def __init__(self, shifts: list[float], scales: list[float], pair: bool) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Layer(8, shift, pair) for shift in shifts)
+        self.scales, self.pair = scales, pair
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer, scale in zip(self.layers, self.scales, strict=True):
+            y = layer(x, scale=scale)
+            x = y[0] + y[1] if self.pair else y
+        return x
+
+
+@st.composite
+def stacks(draw: st.DrawFn) -> Stack:
+    count = draw(st.integers(3, 6))
+    numbers = [draw(st.lists(st.sampled_from((1.0, 2.0)), min_size=count, max_size=count)) for _ in range(2)]
+    with torch.device("meta"):
+        return Stack(*numbers, draw(st.booleans())).eval()
+
+
+def written(model: Model) -> list[tuple[str, str]]:
+    """The bindings as text: name, operator, attributes and arguments, constants by their types."""
+    def shown(arg: Any) -> str:
+        return arg.name if ir.is_var(arg) else f"{ir.kind(arg)} {getattr(arg, 'ty', arg)}"
+
+    return [(b.var.name, f"{ir.op_name(b.value)} {getattr(b.value, 'attrs', '')} "
+             f"{[shown(a) for a in getattr(b.value, 'args', ())]}") for b in ir.bindings(model.module["main"])]
+
+
+def assert_as_whole(module: nn.Module, *inputs: torch.Tensor) -> None:
+    found = export.load_module(module, inputs, "net", with_weights=False)
+    with patch.object(blocks, "LEAST", MANY):
+        whole = export.load_module(module, inputs, "net", with_weights=False)
+    assert written(found) == written(whole)
+    assert found.inputs == whole.inputs
+    # what a block gives is called as the call of the block
+    assert [(spec.shape, spec.dtype) for spec in found.outputs] == [(spec.shape, spec.dtype) for spec in whole.outputs]
+
+
+@given(stacks())
+@examples(1, 30)
+def test_stacks_are_imported_as_wholes(stack: Stack) -> None:
+    assert_as_whole(stack, torch.zeros(2, 8))
+    assert all("forward" not in vars(part) for part in stack.modules())
+
+
+@pytest.mark.parametrize("step", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_decoders_are_imported_as_wholes(step: bool) -> None:
+    with torch.device("meta"):
+        module = (DecoderStep if step else Decoder)(32, 3, 50, 4, 2, 48).eval()
+    cache = torch.zeros(3, 1, 2, 6, 8)
+    tokens = torch.zeros(1, 1 if step else 6, dtype=torch.int64)
+    assert_as_whole(module, tokens, *([cache, cache] if step else []))
+
+
+def test_a_block_is_gone_through_once() -> None:
+    calls: list[int] = []
+
+    class Counted(Layer):
+        def forward(self, x: torch.Tensor, scale: float = 1.0) -> Any:
+            calls.append(1)
+            return super().forward(x, scale)
+
+    with torch.device("meta"):
+        module = nn.Sequential(*(Counted(8, 1.0, False) for _ in range(12))).eval()
+    model = export.load_module(module, (torch.zeros(2, 8),), "net", with_weights=False)
+    assert sum(ir.op_name(b.value) == "matmul" for b in ir.bindings(model.module["main"])) == 12
+    assert len(calls) < 6
+
+
+def test_what_gives_no_tensors_or_takes_more_is_gone_through() -> None:
+    class Growing(Layer):
+        def forward(self, x: torch.Tensor, kept: list[torch.Tensor]) -> Any:  # type: ignore[override]
+            kept.append(x)
+            return super().forward(sum(kept))
+
+    class Loop(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList(Growing(8, 1.0, False) for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            kept: list[torch.Tensor] = []
+            for layer in self.layers:
+                x = layer(x, kept)
+            return x
+
+    with torch.device("meta"):
+        module = Loop().eval()
+    assert_as_whole(module, torch.zeros(2, 8))
