@@ -85,9 +85,9 @@ def _llama3(name: str, summary: str, **sizes: int) -> "tuple[Network, Network]":
     tiny = {"length": 6, "width": 32, "layers": 3, "heads": 4, "groups": 2, "inner": 48, "vocabulary": 50}
     taken = [size for size in defaults if size not in ("batch", "length")]
     return (
-        Network(name, f"{summary} over a prompt", defaults, tiny, _make("decoder.Decoder", *taken), _tokens, TOKENS),
+        Network(name, f"{summary} over a prompt", defaults, tiny, make("decoder.Decoder", *taken), _tokens, TOKENS),
         Network(f"{name}_decode", f"{summary}, one token after a prompt whose keys and values are kept", defaults, tiny,
-                _make("decoder.DecoderStep", *taken), _grouped, {"token": "vocabulary"}))
+                make("decoder.DecoderStep", *taken), _grouped, {"token": "vocabulary"}))
 
 
 CLASSES = {"classes": 1000}

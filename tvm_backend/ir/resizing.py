@@ -25,7 +25,8 @@ PLACES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
 def places(mode: str, old: int, new: int, length: float, factor: float, dtype: type = np.float64) -> np.ndarray:
     """Where ``new`` pixels lie among the ``old`` ones: ``1 / factor`` old ones apart, of ``length`` that there would
     be without rounding; computed in ``dtype``."""
-    i, factor = np.arange(new, dtype=dtype), dtype(factor)
+    i: np.ndarray = np.arange(new, dtype=dtype)
+    factor = dtype(factor)
     if mode == "align_corners":
         return i * (old - 1) / (length - 1) if length > 1 else np.zeros_like(i)
     if mode == "asymmetric":
