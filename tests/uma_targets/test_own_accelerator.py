@@ -39,7 +39,7 @@ def test_the_file_is_described(tmp_path: Path) -> None:
 def test_files_that_register_no_target(tmp_path: Path) -> None:
     for name, text, message in (
         ("none.py", "x = 1\n", "none.py: expected a file that registers one target (Mine().register()), found none"),
-        ("broken.py", "1 / 0\n", "broken.py: ZeroDivisionError: division by zero"),
+        ("broken.py", "1 / 0\n", "broken.py:1: ZeroDivisionError: division by zero"),
         ("gone.py", None, "gone.py: no such file"),
     ):
         if text is not None:

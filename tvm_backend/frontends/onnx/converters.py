@@ -255,6 +255,15 @@ def _cumsum(node: Node) -> Any:
     return call("cumsum", node.inputs[0], axis=axis[0], exclusive=False, dtype=None)
 
 
+def _trilu(node: Node) -> Any:
+    """A triangle of a constant, such as a mask: of anything else Relax's plain operators have none."""
+    known, upper = constants(node.inputs[:1]), bool(node.attrs.get("upper", 1))
+    k = integers(node.inputs[1], "k")[0] if node.at(1) is not None else 0
+    if known is None:
+        raise nodes.Unsupported("Trilu of what is computed")
+    return computed(lambda x: (np.triu if upper else np.tril)(x, k), *known)
+
+
 # shapes, slices, gathers, concatenations ----------------------------------------------------------------------------
 
 
@@ -492,7 +501,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "MaxPool": _pool("nn.max_pool2d"), "AveragePool": _pool("nn.avg_pool2d"),
     "GlobalAveragePool": lambda node: call(
         "mean", node.inputs[0], axis=tuple(range(2, len(typed(node.inputs[0]).shape))), keepdims=True),
-    "Gemm": _gemm, "MatMul": lambda node: call("matmul", node.inputs[0], node.inputs[1], out_dtype=None),
+    "Trilu": _trilu, "Gemm": _gemm, "MatMul": lambda node: call("matmul", node.inputs[0], node.inputs[1], out_dtype=None),
     **{name: _arithmetic(op, function) for name, op, function in (
         ("Add", "add", np.add), ("Sub", "subtract", np.subtract), ("Mul", "multiply", np.multiply),
         ("Div", "divide", np.divide), ("Pow", "power", np.power), ("Less", "less", np.less),

@@ -311,6 +311,15 @@ def _weighted(
     return total
 
 
+def _unsqueeze(site: Site) -> bool:
+    """One axis as a number, as torch.onnx writes it of grouped attention, where ONNX has a list."""
+    axes = _value(site, 1)
+    if axes is None or axes.ndim:
+        return False
+    site.make("Unsqueeze", [site.input(0), site.constant("axes", axes.reshape(1))])
+    return True
+
+
 def _only(attribute: str, value: bytes) -> Repair:
     """Refuse other values of an attribute, which TVM does not read."""
 
@@ -344,5 +353,6 @@ REPAIRS: Mapping[str, Repair] = {
     "RoiAlign": _only("mode", b"avg"),
     "Shape": _shape,
     "SpaceToDepth": _only("mode", b"DCR"),
+    "Unsqueeze": _unsqueeze,
 }
 """Replacements by operator; one that gives False leaves its node as it is."""
