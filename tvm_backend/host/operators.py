@@ -314,18 +314,21 @@ def _adaptive_average(call: ir.Call, x: Any) -> Any:
 
 
 def _resize(call: ir.Call, x: Any, *_: Any) -> Any:
-    """``image.resize2d`` by the nearest pixel, or linearly between two along each axis."""
-    layout = ir.attr(call, "layout")
-    for letter in "HW":
-        axis = layout.index(letter)
-        old, new = x.shape[axis], ir.shape_of(call)[axis]
-        if ir.attr(call, "method") == "nearest_neighbor":
+    """``image.resize2d`` by the nearest pixel, or as the sum of the four around it, in onnxruntime's order."""
+    axes = [ir.attr(call, "layout").index(letter) for letter in "HW"]
+    extents = [(axis, x.shape[axis], ir.shape_of(call)[axis]) for axis in axes]
+    if ir.attr(call, "method") == "nearest_neighbor":
+        for axis, old, new in extents:
             x = jnp.take(x, resizing.nearest(call, old, new), axis)
-            continue
-        low, high, share = resizing.neighbours(call, old, new)
-        weight = share.reshape([-1 if a == axis else 1 for a in range(x.ndim)])
-        x = jnp.take(x, low, axis) * (1 - weight) + jnp.take(x, high, axis) * weight
-    return x
+        return x
+    (rows, down), (columns, along) = (resizing.neighbours(call, old, new) for _, old, new in extents)
+    shape = [ir.shape_of(call)[a] if a in axes else 1 for a in range(x.ndim)]
+    total = None
+    for i, j in np.ndindex(2, 2):
+        share = np.outer(down[i], along[j]).reshape(shape).astype(x.dtype)
+        part = _product(jnp.take(jnp.take(x, rows[i], axes[0]), columns[j], axes[1]), share)
+        total = part if total is None else total + part
+    return total
 
 
 OWN: dict[str, Translation] = {

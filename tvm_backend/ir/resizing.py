@@ -1,7 +1,7 @@
 """Where the pixels of a resized image come from, axis by axis (kept apart from JAX).
 
-TVM's ``image.resize2d`` knows extents alone, and multiplies before it divides; ONNX's ``Resize`` goes by factors, which
-round otherwise (:func:`resized`).
+TVM's ``image.resize2d`` knows extents alone; ONNX's ``Resize`` goes by factors, which round otherwise
+(:func:`resized`).
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ PLACES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
 """How TVM places pixels."""
 
 
-def places(mode: str, old: int, new: int, length: float, times: float, over: float) -> np.ndarray:
-    """Where ``new`` pixels lie among the ``old`` ones: ``times / over`` old ones apart, of ``length`` that there would
-    be without rounding."""
-    i = np.arange(new, dtype=np.float64)
+def places(mode: str, old: int, new: int, length: float, factor: float, dtype: type = np.float64) -> np.ndarray:
+    """Where ``new`` pixels lie among the ``old`` ones: ``1 / factor`` old ones apart, of ``length`` that there would
+    be without rounding; computed in ``dtype``."""
+    i, factor = np.arange(new, dtype=dtype), dtype(factor)
     if mode == "align_corners":
         return i * (old - 1) / (length - 1) if length > 1 else np.zeros_like(i)
     if mode == "asymmetric":
-        return i * times / over
+        return i / factor
     if mode == "pytorch_half_pixel" and length <= 1:
         return np.zeros_like(i)
-    middles = (i + 0.5) * times / over
+    middles = (i + 0.5) / factor
     if mode == "half_pixel_symmetric":
         return (old / 2) * (1 - new / length) + middles - 0.5
     return middles - 0.5
@@ -52,21 +52,27 @@ def nearest(call: ir.Call, old: int, new: int) -> np.ndarray:
     return np.clip(index, 0, old - 1).astype(np.int32)
 
 
-def neighbours(call: ir.Call, old: int, new: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each of ``new`` pixels the two of ``old`` that it lies between, and the share of the second."""
+def neighbours(call: ir.Call, old: int, new: int) -> tuple[np.ndarray, np.ndarray]:
+    """For each of ``new`` pixels the two of ``old`` that it lies between, and their shares, [2, new] each.
+
+    In float32, as onnxruntime has them: which way a tie is rounded, where the result is quantized, hangs on the last
+    bit. Behind the last pixel both are the same.
+    """
     place = np.clip(_place(call, old, new), 0, old - 1)
-    low = np.floor(place).astype(np.int32)
-    return low, np.minimum(low + 1, old - 1), (place - low).astype(np.float32)
+    low = place.astype(np.int32)
+    both = np.stack([low, np.minimum(low + 1, old - 1)])
+    shares = np.abs(place - both[::-1].astype(np.float32))
+    return both, np.where(both[0] == both[1], np.float32(0.5), shares)
 
 
 def _place(call: ir.Call, old: int, new: int) -> np.ndarray:
-    return places(ir.attr(call, "coordinate_transformation_mode"), old, new, new, old, new)
+    return places(ir.attr(call, "coordinate_transformation_mode"), old, new, new, new / old, np.float32)
 
 
 def resized(old: int, new: int, factor: float, attributes: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """Places in an axis of ``old`` pixels and their weights, [taps, new] each, where it is scaled by ``factor``."""
     mode = attributes.get("mode", "nearest")
-    at = places(attributes.get("coordinate_transformation_mode", "half_pixel"), old, new, factor * old, 1, factor)
+    at = places(attributes.get("coordinate_transformation_mode", "half_pixel"), old, new, factor * old, factor)
     if mode == "nearest":
         index = ROUNDINGS[attributes.get("nearest_mode", "round_prefer_floor")](at)
         return np.clip(index, 0, old - 1).astype(np.int64)[None], np.ones((1, new))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from archloom import load
 from archloom.models import zoo
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.ir import compat
+from tests.support.examples import examples
 from tests.support.tvm_backend.networks import Net, executable, quantized, samples, split
 from tests.support.tvm_backend.reference import ReferenceExecutor
 
@@ -34,6 +37,24 @@ def test_average_pooling(scale: float, attributes: dict[str, object]) -> None:
     x = {"x": (np.random.default_rng(0).standard_normal((1, 16, 20, 20)) * 40 * scale).astype(np.float32)}
     expected = run(integer_session(model), x)["dy.out"]
     np.testing.assert_array_equal(executable(model)(x), expected)
+
+
+@given(old=st.tuples(*[st.integers(1, 9)] * 2), new=st.tuples(*[st.integers(1, 17)] * 2),
+       place=st.sampled_from(("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")),
+       mode=st.sampled_from(("linear", "nearest")), scale=st.floats(0.01, 1))
+@examples(6, 300)
+def test_resizing(old: tuple[int, int], new: tuple[int, int], place: str, mode: str, scale: float) -> None:
+    net = Net()
+    s, z, sizes = net.constant("s", scale), net.constant("z", 0, np.int8), net.constant("n", (1, 3, *new), np.int64)
+    x = net.node("QuantizeLinear", [net.input("x", 1, 3, *old), s, z], "q")
+    y = net.node("Resize", [net.node("DequantizeLinear", [x, s, z], "d"), "", "", sizes], "op", mode=mode,
+                 coordinate_transformation_mode=place, nearest_mode="floor" if place == "asymmetric" else "ceil")
+    again = net.node("QuantizeLinear", [y, s, z], "qy")
+    model = net.model(net.node("DequantizeLinear", [again, s, z], "dy"), y)
+    data = {"x": (np.random.default_rng(1).standard_normal((1, 3, *old)) * 60 * scale).astype(np.float32)}
+    found = executable(model).run(data)
+    for name, expected in run(integer_session(model, fused=False), data).items():
+        np.testing.assert_array_equal(found[name], expected, err_msg=name)
 
 
 def test_quantization_divides_as_ieee_does() -> None:
