@@ -65,6 +65,31 @@ class Windows:
         return index.reshape(math.prod(self.kernel), -1).astype(np.int32)
 
 
+def overlaid(
+    image: Sequence[int], block: Sequence[int], strides: Sequence[int], dilations: Sequence[int], pads: Sequence[int]
+) -> np.ndarray:
+    """[most, pixels] int64: the elements of moved blocks that lie on each pixel of an image of any rank.
+
+    Elements are counted over those of a block, then over the places that it is moved to; where fewer than ``most`` lie
+    on a pixel, the others are the number of all elements. ``pads``: begins of all axes, then ends.
+    """
+    rank = len(image)
+    pixel, inside = np.zeros((), np.int64), np.ones((), np.bool_)
+    for axis, (extent, k, s, d) in enumerate(zip(image, block, strides, dilations, strict=True)):
+        places = (extent + pads[axis] + pads[axis + rank] - (k - 1) * d - 1) // s + 1
+        along = np.arange(k)[:, None] * d + np.arange(places) * s - pads[axis]
+        along = along.reshape([k if i == axis else places if i == axis + rank else 1 for i in range(2 * rank)])
+        pixel, inside = pixel * extent + along, inside & (along >= 0) & (along < extent)
+    elements = np.flatnonzero(inside)
+    on = pixel.reshape(-1)[elements]
+    order = np.argsort(on, kind="stable")
+    counts = np.bincount(on, minlength=math.prod(image))
+    within = np.arange(len(on)) - np.repeat(np.cumsum(counts) - counts, counts)
+    found = np.full((counts.max(initial=1), len(counts)), pixel.size)
+    found[within, on[order]] = elements[order]
+    return found
+
+
 @dataclass(frozen=True)
 class Phases:
     """One axis of a transposed convolution: its kernel, stride, padding before and at the end, and extra results."""

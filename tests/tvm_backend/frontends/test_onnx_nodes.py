@@ -26,6 +26,7 @@ MENDED: dict[str, tuple[str, ...]] = {
                       for what in ("negative_shift", "shift_ge_width")),
     "attention": ("attention_4d_causal_with_past_and_present",),
     "center_crop_pad": ("center_crop_pad_crop_and_pad",),
+    "col2im": ("col2im", "col2im_pads", "col2im_strides", "col2im_dilations", "col2im_5d"),
     "convtranspose": ("convtranspose_output_shape",),
     "cumsum": ("cumsum_1d_exclusive", "cumsum_1d_reverse_exclusive"),
     "eyelike": ("eyelike_populate_off_main_diagonal",),

@@ -19,6 +19,7 @@ from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, Editor, Shape, attributes_of, rewrite
 from archloom.tvm_backend.frontends.onnx.functions import with_known_shapes
 from archloom.tvm_backend.ir.resizing import resized
+from archloom.tvm_backend.ir.windows import overlaid
 
 FRACTIONS = (TensorProto.FLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.BFLOAT16)
 
@@ -86,6 +87,26 @@ def _has_computed_sizes(model: onnx.ModelProto) -> bool:
     """Whether an image is resized to a size that is computed (of the shape of another, as a rule)."""
     made = {name for node in model.graph.node if node.op_type != "Constant" for name in node.output}
     return any(name in made for node in model.graph.node if node.op_type == "Resize" for name in node.input[2:])
+
+
+def _col2im(site: Site) -> bool:
+    """Pixels as sums of the elements of blocks that lie on them, which are gathered."""
+    columns, image, block = site.shape(site.input(0)), _value(site, 1), _value(site, 2)
+    if columns is None or image is None or block is None:
+        return False
+    rank, given = len(image), site.attributes
+    strides, dilations = (given.get(name, [1] * rank) for name in ("strides", "dilations"))
+    places = overlaid(image, block, strides, dilations, given.get("pads", [0] * 2 * rank))
+    n, elements = columns[0], math.prod(block) * columns[2]
+    channels = columns[1] // math.prod(block)
+    flat = site.editor.reshaped(site.input(0), f"{site.result}.elements", (n, channels, elements))
+    if (places == elements).any():
+        zero = site.constant("zero", np.zeros((n, channels, 1), helper.tensor_dtype_to_np_dtype(site.type(0) or 1)))
+        flat = site.make("Concat", [flat, zero], f"{site.result}.with_zero", axis=2)
+    found = site.make("Gather", [flat, site.constant("places", places)], f"{site.result}.gathered", axis=2)
+    sums = site.reduced("ReduceSum", found, f"{site.result}.sums", [2])
+    site.make("Reshape", [sums, site.constant("shape", np.array((n, channels, *image), np.int64))])
+    return True
 
 
 def _concat(site: Site) -> bool:
@@ -308,6 +329,7 @@ def _boxes(site: Site) -> bool:
 
 
 REPAIRS: Mapping[str, Repair] = {
+    "Col2Im": _col2im,
     "Concat": _concat,
     "ConvTranspose": _conv_transpose,
     "CumSum": _cumsum,
