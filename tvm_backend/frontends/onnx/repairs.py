@@ -91,9 +91,10 @@ def _has_computed_sizes(model: onnx.ModelProto) -> bool:
 
 def _col2im(site: Site) -> bool:
     """Pixels as sums of the elements of blocks that lie on them, which are gathered."""
-    columns, image, block = site.shape(site.input(0)), _value(site, 1), _value(site, 2)
-    if columns is None or image is None or block is None:
+    columns, extents, kernel = site.shape(site.input(0)), _value(site, 1), _value(site, 2)
+    if columns is None or extents is None or kernel is None:
         return False
+    image, block = extents.tolist(), kernel.tolist()
     rank, given = len(image), site.attributes
     strides, dilations = (given.get(name, [1] * rank) for name in ("strides", "dilations"))
     places = overlaid(image, block, strides, dilations, given.get("pads", [0] * 2 * rank))

@@ -18,9 +18,6 @@ from torch._decomp import get_decompositions
 def table() -> dict[Any, Callable[..., Any]]:
     """The functions by their operators."""
     aten = torch.ops.aten
-    experts = [aten._grouped_mm.default]
-    if own := getattr(torch.ops.transformers, "grouped_mm_fallback", None):  # known once transformers has been imported
-        experts.append(own.default)
     return {
         aten.adaptive_max_pool2d.default: _adaptive_max_pool2d,
         aten.avg_pool2d.default: _avg_pool2d,
@@ -48,7 +45,7 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.unfold.default: _unfold,
         aten.var_mean.correction: lambda x, dim=None, *, correction=None, keepdim=False: (
             aten.var.correction(x, dim, correction=correction, keepdim=keepdim), aten.mean.dim(x, dim, keepdim)),
-        **dict.fromkeys(experts, _grouped_product),
+        **experts(),
         **get_decompositions([aten.grid_sampler_2d.default]),
     }
 
@@ -129,18 +126,20 @@ def _elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) 
 
 
 def _divide(a: Tensor, b: Any, *, rounding_mode: str | None = None) -> Any:
-    """Integers by a number of Python's, whose type TVM 0.27 takes for int32."""
-    if rounding_mode is None or isinstance(b, torch.Tensor | float) or a.is_floating_point():
+    """By a number of Python's, whose type TVM 0.27 takes for int32 or float32."""
+    if rounding_mode is None or isinstance(b, torch.Tensor):
         return NotImplemented
-    return torch.ops.aten.div.Tensor_mode(a, torch.full((), b, dtype=a.dtype), rounding_mode=rounding_mode)
+    return torch.ops.aten.div.Tensor_mode(*_of_one_type(a, b), rounding_mode=rounding_mode)
 
 
 def _floor_divide(a: Tensor, b: Any) -> Any:
-    if isinstance(b, torch.Tensor) or a.is_floating_point():
-        return NotImplemented
-    if isinstance(b, float):
-        return torch.div(a.to(torch.get_default_dtype()), b, rounding_mode="floor")
-    return torch.ops.aten.floor_divide.default(a, torch.full((), b, dtype=a.dtype))
+    return NotImplemented if isinstance(b, torch.Tensor) else torch.ops.aten.floor_divide.default(*_of_one_type(a, b))
+
+
+def _of_one_type(a: Tensor, b: float) -> tuple[Tensor, Tensor]:
+    """A tensor and a number in the type in which torch computes."""
+    dtype = torch.result_type(a, b)
+    return a.to(dtype), torch.full((), b, dtype=dtype)
 
 
 def _embedding_bag(
@@ -251,6 +250,14 @@ def _unfold(x: Tensor, dim: int, size: int, step: int) -> Any:
 # mixtures of experts, whose rows go to experts by number, with shapes that do not depend on numbers: every row passes
 # every expert, and each row keeps what its own made of it. An accelerator then has one product for each expert: that is
 # as many products as there are experts for each one that a router chose.
+
+
+def experts() -> dict[Any, Callable[..., Any]]:
+    """The functions of products of rows by the weights of experts, which ONNX lacks, too."""
+    operators = [torch.ops.aten._grouped_mm.default]
+    if own := getattr(torch.ops.transformers, "grouped_mm_fallback", None):  # known once transformers has been imported
+        operators.append(own.default)
+    return dict.fromkeys(operators, _grouped_product)
 
 
 def _histogram(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Any:

@@ -26,10 +26,13 @@ KEEP = frozenset({
     "adaptive_avg_pool2d", "conv2d", "matmul", "softmax", "max_pool2d", "dropout", "im2col",
 })
 PROMOTING = frozenset({
-    "add", "atan", "cos", "div", "exp", "log", "maximum", "minimum", "mul", "pow", "reciprocal", "rsqrt", "rsub",
-    "sigmoid", "sin", "sqrt", "sub", "tanh",
+    "add", "atan", "atan2", "bitwise_and", "bitwise_or", "bitwise_xor", "cos", "div", "exp", "floor_divide", "fmod",
+    "log", "maximum", "minimum", "mul", "pow", "reciprocal", "remainder", "rsqrt", "rsub", "sigmoid", "sin", "sqrt",
+    "sub", "tanh",
 })
 """Element-wise operators of ATen whose operands may have different types, or give floats of integers."""
+COMPARING = frozenset({"eq", "ge", "gt", "le", "lt", "ne"})
+"""Those whose result does not have the type in which they compute."""
 
 
 def load_module(
@@ -113,28 +116,41 @@ def _promoted(program: Any) -> Any:
     """Cast operands to the type in which torch computes: TVM 0.27 computes in that of the first."""
     graph = program.graph_module.graph
     for node in list(graph.nodes):
-        result = node.meta.get("val")
-        name = str(node.target).removeprefix("aten.").partition(".")[0]
-        if name not in PROMOTING or not isinstance(result, torch.Tensor):
-            continue
-        for operand in node.all_input_nodes:
+        dtype = _computed_in(node)
+        for operand in node.all_input_nodes if dtype is not None else ():
             value = operand.meta.get("val")
-            if isinstance(value, torch.Tensor) and value.dtype != result.dtype:
+            if isinstance(value, torch.Tensor) and value.dtype != dtype:
                 with graph.inserting_before(node):
-                    cast = graph.call_function(torch.ops.aten._to_copy.default, (operand,), {"dtype": result.dtype})
-                cast.meta["val"] = value.to(result.dtype)
+                    cast = graph.call_function(torch.ops.aten._to_copy.default, (operand,), {"dtype": dtype})
+                cast.meta["val"] = value.to(dtype)
                 node.replace_input_with(operand, cast)
     return program
+
+
+def _computed_in(node: torch.fx.Node) -> torch.dtype | None:
+    """The type to which an element-wise operator brings its operands; None for others."""
+    name, result = str(node.target).removeprefix("aten.").partition(".")[0], node.meta.get("val")
+    if name in PROMOTING and isinstance(result, torch.Tensor):
+        return result.dtype
+    if name in COMPARING and isinstance(result, torch.Tensor):
+        operands: list[Any] = [x.meta["val"] if isinstance(x, torch.fx.Node) else x for x in node.args[:2]]
+        return torch.result_type(*operands)
+    return None
 
 
 def to_onnx(
     module: torch.nn.Module, example_inputs: Any, name: str = "network", input_names: Sequence[str] | None = None
 ) -> "onnx.ModelProto":
     """A float module as ONNX, which :func:`archloom.tvm_backend.quantization.quantize.quantize` takes."""
-    inputs = example_tensors(example_inputs, name)
+    from archloom.tvm_backend.frontends.torch import decompositions
+
+    inputs, experts = example_tensors(example_inputs, name), decompositions.experts()
     try:
         with torch.no_grad(), warnings.catch_warnings(action="ignore"), quiet("torch.onnx"):
-            program = torch.onnx.export(evaluated(module), inputs, dynamo=True, verbose=False, input_names=input_names)
+            exported = torch.export.export(evaluated(module), inputs)
+            if any(node.target in experts for node in exported.graph.nodes):
+                exported = exported.run_decompositions(experts)
+            program = torch.onnx.export(exported, dynamo=True, verbose=False, input_names=input_names)
         proto: onnx.ModelProto = program.model_proto
     except Exception as error:  # any converter, the module's own code, or a missing onnxscript
         raise ModelError(f"{name}: torch.onnx cannot export it: {summary(error)}") from error
