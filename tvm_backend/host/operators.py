@@ -138,6 +138,14 @@ def _quotient(x: Any, y: Any) -> Any:
     return (x.astype(jnp.float64) / y.astype(jnp.float64)).astype(x.dtype)
 
 
+def _divide(a: Any, b: Any) -> Any:
+    """Integers towards 0, of two types as well: TVM has places of the largest numbers in int32, ONNX in int64."""
+    if jnp.issubdtype(a.dtype, jnp.floating):
+        return _quotient(a, b)
+    dtype = jnp.promote_types(a.dtype, b.dtype)
+    return lax.div(*jnp.broadcast_arrays(a.astype(dtype), b.astype(dtype)))
+
+
 def _product(a: Any, b: Any) -> Any:
     """``a * b``, rounded before anything is added to it."""
     product = a * b
@@ -334,8 +342,7 @@ def _resize(call: ir.Call, x: Any, *_: Any) -> Any:
 OWN: dict[str, Translation] = {
     # element by element
     "square": lambda c, x: x * x, "product": lambda c, a, b: _product(a, b),
-    "divide": lambda c, a, b: (
-        _quotient(a, b) if jnp.issubdtype(a.dtype, jnp.floating) else lax.div(*jnp.broadcast_arrays(a, b))),
+    "divide": lambda c, a, b: _divide(a, b),
     "astype": lambda c, x: x.astype(ir.dtype_of(c)),
     "relu": lambda c, x: jnp.maximum(x, 0), "silu": lambda c, x: x * jax.nn.sigmoid(x),
     "leaky_relu": lambda c, x: jnp.where(x > 0, x, x * float(ir.attr(c, "alpha"))),

@@ -7,6 +7,7 @@ import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import TensorProto, helper
 
 from archloom import load
 from archloom.models import zoo
@@ -55,6 +56,16 @@ def test_resizing(old: tuple[int, int], new: tuple[int, int], place: str, mode: 
     found = executable(model).run(data)
     for name, expected in run(integer_session(model, fused=False), data).items():
         np.testing.assert_array_equal(found[name], expected, err_msg=name)
+
+
+def test_places_of_the_largest_are_divided() -> None:
+    """They are int32 in TVM, and what they are divided by is int64."""
+    net = Net()
+    k, two = net.constant("k", [5], np.int64), net.constant("two", 2, np.int64)
+    net.nodes.append(helper.make_node("TopK", [net.input("x", 3, 9), k], ["largest", "places"], "top"))
+    model = net.model(net.node("Cast", [net.node("Div", ["places", two], "half")], "floats", to=TensorProto.FLOAT))
+    data = samples(model, 1)[0]
+    np.testing.assert_array_equal(executable(model)(data), run(integer_session(model), data)["floats.out"])
 
 
 def test_quantization_divides_as_ieee_does() -> None:
