@@ -4,10 +4,10 @@ of its ISA and the float network, and the accuracy on a data set."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import onnx
@@ -40,6 +40,7 @@ FLOAT_TOLERANCE: Mapping[str, float] = {"float32": 1e-4, "float16": 1e-2}
 have another order, and operands and results of float16 are rounded to 11 bits."""
 
 Reference = Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
+ReferenceName: TypeAlias = Literal["onnxruntime", "onnxruntime, operator by operator", "host"]
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class CheckResult:
     model: str
     target: str
     options: Mapping[str, Any]
-    reference: Literal["onnxruntime", "host"]
+    reference: ReferenceName
     samples: int
     outputs: tuple[OutputCheck, ...]
     layers: tuple[LayerCheck, ...]
@@ -155,15 +156,13 @@ def check(
         if first:
             layers = tuple(check_layers(exe, model, runs, batch, floats, progress))
         found.append(list(outputs.values()))
-    compare = _reference(model)
-    expected = [compare(batch) for batch in given]
-    checks = tuple(_outputs(model, found, expected))
-    accuracy = None if labels is None else _accuracies(model, floats, given, expected, found, labels)
+    judged = _judged(model, target, given, found)
+    accuracy = None if labels is None else _accuracies(model, floats, given, judged.expected, found, labels)
     return CheckResult(
-        model.name, target, dict(exe.compiled.options), "host" if model.onnx is None else "onnxruntime",
-        sum(len(next(iter(batch.values()), ())) for batch in given), checks, layers,
+        model.name, target, dict(exe.compiled.options), judged.reference,
+        sum(len(next(iter(batch.values()), ())) for batch in given), judged.outputs, layers,
         next((layer.name for layer in layers if layer.differing), None), accuracy,
-        (*_untaken(layers, target), *_failures(checks, layers, _bounds(model, target, expected))),
+        (*_untaken(layers, target), *_layer_failures(layers), *judged.failures),
     )
 
 
@@ -176,6 +175,31 @@ def _check_length(compiled: CompiledModel, most: int) -> None:
             f"layer {longest}: the interpreter runs every instruction of a layer, at most {most:,}, and this one has "
             f"{lengths[longest]:,}; raise the limit to interpret it all the same (--most-instructions, "
             "most_instructions in Python), or check a smaller one")
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """Outputs by a reference: what that gives, how far they are from it, and what failed."""
+
+    reference: ReferenceName
+    expected: Sequence[Sequence[np.ndarray]]
+    outputs: tuple[OutputCheck, ...]
+    failures: tuple[str, ...]
+
+
+def _judged(
+    model: "Model", target: str, given: Sequence[samples.Batch], found: Sequence[Sequence[np.ndarray]]
+) -> _Judged:
+    """By the first reference that outputs are right by, or else by the first."""
+    by_all = []
+    for name, compare in _references(model):
+        expected = [compare(batch) for batch in given]
+        outputs = tuple(_outputs(model, found, expected))
+        failures = tuple(_output_failures(outputs, _bounds(model, target, expected)))
+        by_all.append(_Judged(name, expected, outputs, failures))
+        if not failures:
+            return by_all[-1]
+    return by_all[0]
 
 
 def _finite(value: Any) -> Any:
@@ -212,14 +236,18 @@ def _batches(model: "Model", inputs: Any, count: int) -> tuple[list[samples.Batc
     return samples.batches(samples.named(inputs, model.inputs, "inputs"), model.inputs, "inputs"), None
 
 
-def _reference(model: "Model") -> Reference:
-    """onnxruntime where the network came from ONNX; else the imported network itself, all of it on the host."""
+def _references(model: "Model") -> Iterator[tuple[ReferenceName, Reference]]:
+    """onnxruntime where the network came from ONNX, with its kernels for several operators of a quantized network, some
+    of which round where that does not, and without; else the imported network itself, all of it on the host."""
     if model.onnx is not None:
-        return _onnx_reference(model.onnx)
+        yield "onnxruntime", _onnx_reference(model.onnx)
+        if is_quantized(model):
+            yield "onnxruntime, operator by operator", _onnx_reference(model.onnx, fused=False)
+        return
     from archloom.tvm_backend.host.network import whole
 
     run = whole(model.module["main"])
-    return lambda batch: [np.asarray(y) for y in run(list(batch.values()))]
+    yield "host", lambda batch: [np.asarray(y) for y in run(list(batch.values()))]
 
 
 def _float_network(reference: "str | Path | onnx.ModelProto | None", model: "Model") -> "onnx.ModelProto | None":
@@ -232,8 +260,8 @@ def _float_network(reference: "str | Path | onnx.ModelProto | None", model: "Mod
     return proto
 
 
-def _onnx_reference(proto: "onnx.ModelProto") -> Reference:
-    session = integer_session(proto)
+def _onnx_reference(proto: "onnx.ModelProto", *, fused: bool = True) -> Reference:
+    session = integer_session(proto, fused=fused)
     return lambda batch: list(run(session, batch).values())
 
 
@@ -294,14 +322,15 @@ def _untaken(layers: Sequence[LayerCheck], target: str) -> list[str]:
                               "says why"]
 
 
-def _failures(
-    outputs: Iterable[OutputCheck], layers: Iterable[LayerCheck], bounds: Mapping[str, float]
-) -> Iterable[str]:
+def _layer_failures(layers: Iterable[LayerCheck]) -> Iterable[str]:
     for layer in layers:
         if layer.max_abs_error or not layer.as_interpreted:
             yield f"layer {layer.name}: differs from the interpreter by up to {layer.max_abs_error:g}"
         elif not layer.bit_exact:
             yield f"layer {layer.name}: differs from its operator in integers by up to {layer.integer_error:g}"
+
+
+def _output_failures(outputs: Iterable[OutputCheck], bounds: Mapping[str, float]) -> Iterable[str]:
     for output in outputs:
         if output.name in bounds:
             if not output.max_abs_error <= bounds[output.name]:

@@ -15,6 +15,7 @@ import archloom
 from archloom.models import data, digits
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import cli
+from archloom.tvm_backend.check import network
 from archloom.tvm_backend.check.layers import snr_db
 from archloom.tvm_backend.check.network import CheckResult, check
 from archloom.tvm_backend.executors import XlaExecutor
@@ -99,6 +100,19 @@ def test_the_first_layer_that_parts_is_named(monkeypatch: pytest.MonkeyPatch) ->
     by_name = {layer.name: layer for layer in result.layers}
     assert [name for name, layer in by_name.items() if not layer.bit_exact] == ["a"]
     assert by_name["stem"].differing == 0 and by_name["a"].most_steps == 1 and (by_name["b"].differing or 0) > 0
+
+
+def test_outputs_that_fused_kernels_round_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are right if they are what onnxruntime computes operator by operator."""
+    right = network._onnx_reference
+
+    def reference(proto: onnx.ModelProto, *, fused: bool = True) -> network.Reference:
+        return lambda batch: [y + 100.0 * fused for y in right(proto, fused=fused)(batch)]
+
+    monkeypatch.setattr(network, "_onnx_reference", reference)
+    model = quantized(residual_cnn())
+    result = check(archloom.load(model), "gemmini", OPTIONS, inputs=samples(model, 1)[0])
+    assert result.passed and result.reference == "onnxruntime, operator by operator"
 
 
 def test_a_stream_that_computes_another_function_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
