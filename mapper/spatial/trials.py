@@ -78,13 +78,15 @@ class Wishes(Generic[P]):
 
     ``top_k``: candidates that are simulated. ``objective``: "time", "energy", "edp" or a function of seconds and joules
     (:mod:`archloom.mapper.explore`). ``exhaustive``: every candidate is simulated, of which there may be at most
-    MOST_EXHAUSTIVE. ``progress`` is told every trial.
+    MOST_EXHAUSTIVE. ``progress`` is told every trial, ``begun`` each plan that is about to be simulated, with the
+    cycles that it is expected to take.
     """
 
     top_k: int = TOP_K
     objective: str | Objective = "time"
     exhaustive: bool = False
     progress: Callable[[Measured[P]], None] | None = None
+    begun: Callable[[P, float], None] | None = None
 
 
 class Attempts(Generic[P]):
@@ -140,8 +142,14 @@ def tried(
         key = None if same is None else lambda i, plan: same(plan, float(cost[i]))
         likeness = None if alike is None else lambda _, plan: alike(plan)
         order = ranked(least(cost, _RANKED * count), found.plan, same=key, family=likeness, most=ALIKE)
+
+    def attempt(plan: P, estimate: float) -> Measured[P]:
+        if wishes.begun is not None:
+            wishes.begun(plan, estimate)
+        return attempts.attempt(plan, estimate)
+
     trials = explore(
-        ((plan, float(cycles[i])) for i, plan in order), attempts.attempt, top_k=count, score=_score,
+        ((plan, float(cycles[i])) for i, plan in order), attempt, top_k=count, score=_score,
         variants=variants, heard=wishes.progress)  # type: ignore[arg-type]
     measured = tuple(t for t in trials if isinstance(t, Measured))
     return Found(work, measured, len(found) if considered is None else considered)

@@ -133,18 +133,19 @@ def emitted(work: AnyWork, plan: AnyPlan, machine: Machine, *, semaphores: bool 
 def search_workload(
     work: AnyWork, graph: ArchitectureGraph, *, rules: AnyRules = None, top_k: int = TOP_K,
     objective: str | Objective = "time", exhaustive: bool = False, progress: Heard = None,
+    begun: Callable[[Any, float], None] | None = None,
 ) -> Found[Any, Any]:
     """Rank all plans, simulate the ``top_k`` best and what is like the best of them; MappingError that says what is too
     small where none fits.
 
     ``rules`` (None: everything) are those of products, on parts of the mesh or the whole, and those of attention.
-    ``objective``, ``exhaustive`` and ``progress``: see :class:`archloom.mapper.spatial.trials.Wishes`.
+    ``objective``, ``exhaustive``, ``progress`` and ``begun``: see :class:`archloom.mapper.spatial.trials.Wishes`.
     """
     if isinstance(work, TileGemm):  # first steps of other depths are added to its space in the search
         assert not isinstance(rules, AttentionRules)
         return search(work, graph, rules=rules or EVERYTHING, top_k=top_k, objective=objective, exhaustive=exhaustive,
-                      progress=progress)
-    return kind_of(work).search(work, graph, rules, Wishes(top_k, objective, exhaustive, progress))
+                      progress=progress, begun=begun)
+    return kind_of(work).search(work, graph, rules, Wishes(top_k, objective, exhaustive, progress, begun))
 
 
 @dataclass(frozen=True)
@@ -192,20 +193,20 @@ def planned(
 def search(
     gemm: TileGemm, graph: ArchitectureGraph, *, rules: Rules = EVERYTHING, top_k: int = TOP_K,
     refine: bool = True, objective: str | Objective = "time", exhaustive: bool = False,
-    progress: Callable[[Measured[Plan]], None] | None = None,
+    progress: Callable[[Measured[Plan]], None] | None = None, begun: Callable[[Plan, float], None] | None = None,
 ) -> Found[TileGemm, Plan]:
     """Plans of ``gemm`` within ``rules``; MappingError that says what is too small where no candidate fits.
 
-    ``top_k``, ``objective``, ``exhaustive`` and ``progress``: see :class:`archloom.mapper.spatial.trials.Wishes`. With
-    ``refine`` the best is also tried with triple buffering, with steps of half and of twice its depth, and with other
-    first steps.
+    ``top_k``, ``objective``, ``exhaustive``, ``progress`` and ``begun``: see
+    :class:`archloom.mapper.spatial.trials.Wishes`. With ``refine`` the best is also tried with triple buffering, with
+    steps of half and of twice its depth, and with other first steps.
     """
     attempts: Attempts[Plan] = Attempts(graph, objective, lambda plan, machine: _GEMM.emit(gemm, plan, machine))
     check_memory(gemm, tensors_of(gemm), graph)
     found = space(gemm, attempts.machine, rules)
     if not len(found):
         raise MappingError(_no_product_fits(gemm, attempts.machine))
-    listed, wishes = len(found), Wishes(top_k, objective, exhaustive, progress)
+    listed, wishes = len(found), Wishes(top_k, objective, exhaustive, progress, begun)
     if exhaustive:
         found = risen(found, np.arange(listed)) if rules.rising else found
         return tried(gemm, found, _expected(gemm, attempts, found), attempts, wishes, considered=listed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from archloom.mapper.spatial.workloads import AnyWork
 
 MACHINES = ("wormhole", "mesh", "triple_ring")
+LONG_CYCLES = 1e8
+"""Simulating a plan of so many cycles may take minutes: each is announced, with what the model says."""
 _ACTIVATIONS = "relu, gelu, silu, sigmoid, tanh, exp"
 _SWEEPS = ("softmax", "layer_norm", "rms_norm", "sum", "mean", "max")
 _DETAILS = (
@@ -59,8 +62,15 @@ def run_map(args: argparse.Namespace) -> Outcome:
             done += 1
             show(str(trial.plan), done, max(done, args.top_k))
 
+        def begun(plan: object, cycles: float) -> None:
+            text = f"{plan}, {cycles:,.0f} cycles by the model"
+            show(text, done, max(done, args.top_k))
+            if cycles >= LONG_CYCLES:
+                print(f"simulating {text}", file=sys.stderr, flush=True)
+
         found = search_workload(
-            work.work, graph, top_k=args.top_k, objective=args.objective, exhaustive=args.exhaustive, progress=heard)
+            work.work, graph, top_k=args.top_k, objective=args.objective, exhaustive=args.exhaustive, progress=heard,
+            begun=begun)
     return Outcome(_text(found, graph, work, args), _data(found, graph, work, args.objective))
 
 

@@ -30,6 +30,7 @@ from archloom.mapper.spatial.timing import simulated
 from archloom.mapper.spatial.workloads import AnyWork, emitted, kind_of, planned, search, search_workload
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.cli import main
+from archloom.tvm_backend.commands import mapping
 from tests.support.examples import every, slow
 
 GEMM = TileGemm(8, 8, 8)
@@ -158,23 +159,33 @@ def without_energies() -> ArchitectureGraph:
 
 def test_every_plan_is_simulated_and_heard_when_asked_for() -> None:
     heard: list[int] = []
+    begun: list[object] = []
     gemm, machine = TileGemm(2, 2, 1), wormhole(rows=1, columns=2)
-    found = search(gemm, machine, exhaustive=True, progress=lambda trial: heard.append(trial.cycles))
+    found = search(gemm, machine, exhaustive=True, progress=lambda trial: heard.append(trial.cycles),
+                   begun=lambda plan, cycles: begun.append((plan, cycles)))
+    assert [(t.plan, t.estimated_cycles) for t in found.trials] == begun
     assert len(heard) == len(found.trials) == len({t.plan for t in found.trials}) >= found.considered
     assert found.best.cycles == min(heard)
     with pytest.raises(MappingError, match="all are simulated only of up to"):
         search(TileGemm(64, 64, 64), wormhole(), exhaustive=True)
 
 
-def test_the_command_prints_the_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command_prints_the_plan(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     asked = ["map", "--gemm", "64x64x64", "--rows", "1", "--columns", "2", "--objective", "edp"]
     assert main([*asked, "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    result = json.loads(printed.out)
+    assert not printed.err
     assert (result["rows"], result["columns"], result["objective"]) == (1, 2, "edp")
     assert result["cycles"] == min(t["cycles"] for t in result["trials"] if t["score"] == min(
         t["score"] for t in result["trials"]))
+    monkeypatch.setattr(mapping, "LONG_CYCLES", 0)
     assert main([*asked, "--explain"]) == 0
-    assert result["plan"] in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert result["plan"] in printed.out
+    assert printed.err.count("simulating ") == len(result["trials"])
 
 
 @pytest.mark.parametrize("asked", [
