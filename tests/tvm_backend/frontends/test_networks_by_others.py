@@ -1,5 +1,5 @@
-"""Networks of the package transformers, small and with random weights, in int8 and in floats: partitioned, with layers
-computed plainly (that streams compute the same is tested elsewhere)."""
+"""Networks of the package transformers, small and with random weights: in int8 with layers that are computed plainly
+(that streams compute the same is tested elsewhere), in floats by the streams of all cores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import archloom
 from archloom.tvm_backend.check.network import FLOAT_TOLERANCE
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.frontends.torch.export import to_onnx
-from archloom.tvm_backend.targets import registry
 from tests.support.tvm_backend.networks import executable
 from tests.support.tvm_backend.others import NETWORKS, built, inputs
 from tests.support.tvm_backend.reference import ReferenceExecutor
@@ -38,8 +37,9 @@ def test_in_floats(name: str) -> None:
     """As torch computes it."""
     network = built(name)
     model = archloom.load(network, inputs(network, 0))
-    exe, (x,) = executable(model, registry.get("wormhole")), inputs(network, 5)
+    exe = archloom.compile(model, target="wormhole", options={"rows": 2, "columns": 2})
+    (x,) = inputs(network, 5)
     expected = network(x).detach().numpy()
-    (found,) = exe.run({model.inputs[0].name: x.numpy()}, executor=ReferenceExecutor()).values()
-    np.testing.assert_allclose(found, expected, rtol=0, atol=FLOAT_TOLERANCE["float16"] * np.abs(expected).max())
+    np.testing.assert_allclose(
+        exe(x.numpy()), expected, rtol=0, atol=FLOAT_TOLERANCE["float16"] * np.abs(expected).max())
     assert exe.compiled.offloaded_macs_share > LEAST_OFFLOADED

@@ -501,7 +501,8 @@ CONVERTERS: Mapping[str, Converter] = {
     "MaxPool": _pool("nn.max_pool2d"), "AveragePool": _pool("nn.avg_pool2d"),
     "GlobalAveragePool": lambda node: call(
         "mean", node.inputs[0], axis=tuple(range(2, len(typed(node.inputs[0]).shape))), keepdims=True),
-    "Trilu": _trilu, "Gemm": _gemm, "MatMul": lambda node: call("matmul", node.inputs[0], node.inputs[1], out_dtype=None),
+    "Trilu": _trilu, "Gemm": _gemm,
+    "MatMul": lambda node: call("matmul", node.inputs[0], node.inputs[1], out_dtype=None),
     **{name: _arithmetic(op, function) for name, op, function in (
         ("Add", "add", np.add), ("Sub", "subtract", np.subtract), ("Mul", "multiply", np.multiply),
         ("Div", "divide", np.divide), ("Pow", "power", np.power), ("Less", "less", np.less),
