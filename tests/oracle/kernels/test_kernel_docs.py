@@ -1,4 +1,4 @@
-"""The kernel of the README and the example of two accelerators run, and print what they say."""
+"""The kernel of the page of what works and the example of two accelerators run, and print what they say."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import archloom
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_kernel_in_the_readme_runs(
+def test_the_kernel_of_what_works_runs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "what_works.md").read_text(encoding="utf-8")
     (block,) = [b for b in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "gemmini.api" in b]
     x = np.random.default_rng(0).integers(-128, 128, (64, 16, 16)).astype(np.int8)
     scope: dict[str, object] = {"archloom": archloom, "x": x}
-    exec(compile(block, "README.md", "exec"), scope)
+    exec(compile(block, "what_works.md", "exec"), scope)
     assert np.array_equal(scope["y"], x)  # type: ignore[arg-type]
     assert capsys.readouterr().out.count("row: ") == 64
     assert np.array_equal(archloom.load_kernel("copy.kernel").run(x), x)

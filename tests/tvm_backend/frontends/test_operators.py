@@ -33,7 +33,7 @@ def test_defaults_and_blanks() -> None:
     ("gemm(m=3.5,n=1,k=1)", r"operator:1:8: m must be an integer .* found 3.5"),
     ("gemm(m=-2,n=1,k=1)", r"operator:1:8: m must be an integer .* found -2"),
     pytest.param(f"gemm(m={'9' * 5000},n=1,k=1)", r"operator:1:8: m must be an integer .* found 999", id="many digits"),
-    ("gemmm(m=1)", r"unknown operator 'gemmm'; did you mean 'gemm'\? \(valid: add, conv2d, gemm\)"),
+    ("gemmm(m=1)", r"unknown operator 'gemmm'; did you mean 'gemm'\?"),
     ("gemm(mm=1)", r"operator:1:6: unknown parameter 'mm' of gemm; did you mean 'm'"),
     ("gemm(m=1,n=1)", r"gemm needs k \(parameters: m, n, k"),
     ("gemm(m=1,m=2)", r"operator:1:10: parameter 'm' is given twice"),
