@@ -75,6 +75,8 @@ class Program:
                 return self._raised(self.raising, named)
             except Unraisable as error:
                 self.outcome = self.outcome.withdrawn(error.refusal.reason)
+            except RecursionError:
+                self.outcome = self.outcome.withdrawn("its operations lie too deep within one another")
         self.refuse_loops(self.stream.name)
         record = Record()
         made = LoopRunner(border.as_bytes(self.stream), record).run(named)

@@ -31,6 +31,14 @@ from archloom.oracle.xla.notation.variables import GuardedAxis
 UNROLL = 64
 """Up to how many elements a window is unrolled, where no element takes a sum (see :func:`unrolled`)."""
 
+DEEP = 32
+"""Expressions within one another from which on operations are not lowered in calls within calls."""
+
+
+def _key(e: Expr, ranges: Ranges) -> tuple[object, ...]:
+    """What an array of ``e`` over its free variables is known by."""
+    return e, tuple(sorted((n, ranges[n]) for n in expr.free(e)))
+
 
 def unrolled(e: Extreme) -> bool:
     """Whether a maximum is one of slices, one for each element of the window, rather than of the elements in turn."""
@@ -76,10 +84,23 @@ class Lowering:
         points = {n: Affine(ranges[n][0]) for n in expr.free(e) if ranges[n][0] == ranges[n][1]}
         if points:
             e = substitute(e, points, ranges)
-        key = (e, tuple(sorted((n, ranges[n]) for n in expr.free(e))))
+        key = _key(e, ranges)
         if key not in self._made:
+            if expr.depth(e) > DEEP:
+                self._operands_first(e, ranges)
             self._made[key] = self._bounded(self._lower(e, ranges))
         return self._made[key]
+
+    def _operands_first(self, e: Expr, ranges: Ranges) -> None:
+        """Lower operations within operations in a loop, the deepest first: they may be deeper than calls may be."""
+        waiting = [e]
+        while waiting:
+            inner = [o for o in waiting[-1].children if isinstance(waiting[-1], Map) and isinstance(o, Map)
+                     and _key(o, ranges) not in self._made]
+            if inner:
+                waiting += inner
+            elif (done := waiting.pop()) is not e:
+                self.spread(done, ranges)
 
     def _bounded(self, found: Spread) -> Spread:
         """Unraisable for a tensor that is too large."""

@@ -88,6 +88,24 @@ def once(compute: Callable[[Any], T]) -> Callable[[Any], T]:
     return cached
 
 
+def from_children(compute: Callable[[Any], T]) -> Callable[[Any], T]:
+    """As :func:`once`, of a property that follows from that of the children. Theirs is computed first, in a loop:
+    expressions may be deeper than calls may be."""
+    name, known = f"_{compute.__module__}.{compute.__name__}", once(compute)
+
+    def cached(e: Any) -> T:
+        waiting = [e]
+        while waiting and name not in e.__dict__:
+            missing = [child for child in waiting[-1].children if name not in child.__dict__]
+            if missing:
+                waiting += missing
+            else:
+                known(waiting.pop())
+        return known(e)
+
+    return cached
+
+
 @dataclass_transform(frozen_default=True)
 class Expr:
     """Base of all nodes; ``dtype`` is a TAIDL element type (``"i8"``, ``"f32"``).
@@ -396,7 +414,7 @@ def wholes(roots: Iterable[Expr]) -> Iterator[Whole]:
             waiting += [operand.body for operand in e.whole.operands]
 
 
-@once
+@from_children
 def free(e: Expr) -> frozenset[str]:
     """The variables that the value depends on."""
     names: set[str] = set()
@@ -408,25 +426,31 @@ def free(e: Expr) -> frozenset[str]:
     return frozenset(names)
 
 
-@once
+@from_children
+def depth(e: Expr) -> int:
+    """How many expressions lie within one another."""
+    return 1 + max((depth(c) for c in e.children), default=0)
+
+
+@from_children
 def level(e: Expr) -> int:
     """One more than the highest level of a canonical name bound within; 0 if there is none."""
     return max((*(level(c) for c in e.children), *(v.level + 1 for v in e.bound if isinstance(v, Bound))), default=0)
 
 
-@once
+@from_children
 def is_heavy(e: Expr) -> bool:
     """Whether computing an element takes a sum or a chain."""
     return isinstance(e, (Sum, Fold)) or any(is_heavy(c) for c in e.children)
 
 
-@once
+@from_children
 def is_chained(e: Expr) -> bool:
     """Whether computing an element takes a chain."""
     return isinstance(e, Fold) or any(is_chained(c) for c in e.children)
 
 
-@once
+@from_children
 def carries(e: Expr) -> bool:
     """Whether the value depends on what a :class:`Fold` around has computed so far."""
     if isinstance(e, Fold):
@@ -434,7 +458,7 @@ def carries(e: Expr) -> bool:
     return isinstance(e, Carry) or any(carries(c) for c in e.children)
 
 
-@once
+@from_children
 def switched(e: Expr) -> frozenset[str]:
     """The free variables on which case distinctions are made."""
     names: set[str] = set()

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from archloom.oracle.affine import Affine
 from archloom.oracle.xla.lowering.lower import Lowering
 from archloom.oracle.xla.lowering.views import overlapping, view
-from archloom.oracle.xla.notation.expr import Const, Guarded, Index, Leaf, Map, Sum, Switch
+from archloom.oracle.xla.notation import expr
+from archloom.oracle.xla.notation.expr import Const, Guarded, Index, Leaf, Map, Sum, Switch, is_chained, is_heavy
 from tests.support.examples import examples
 
 
@@ -111,6 +112,20 @@ def test_overlapping_names_the_shorter_variable():
 def lowered(e, axes, ranges, **arguments):
     lowering = Lowering({k: jnp.asarray(a) for k, a in arguments.items()})
     return np.asarray(lowering.tensor(e, axes, ranges)), lowering.record.operations
+
+
+@given(depth=st.integers(1, 1500), left=st.booleans())
+@examples(4, 40)
+def test_operations_may_lie_deeper_than_calls(depth: int, left: bool) -> None:
+    """Each adds one number more; nodes know their hashes from when they are made."""
+    e, y = Leaf("x", v("i"), "i32"), Leaf("y", v("i"), "i32")
+    for _ in range(depth):
+        e = Map("add", (e, y) if left else (y, e), (), "i32")
+        hash(e)
+    x = np.arange(4, dtype=np.int32)
+    found, _ = lowered(e, ("i",), {"i": (0, 3)}, x=x, y=x + 1)
+    np.testing.assert_array_equal(found, x + depth * (x + 1))
+    assert not is_heavy(e) and not is_chained(e) and expr.depth(e) == depth + 1
 
 
 def widened(leaf):
