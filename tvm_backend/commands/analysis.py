@@ -7,7 +7,7 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from archloom.mapper.cache import ENVIRONMENT
 from archloom.oracle.errors import InputError
@@ -18,9 +18,6 @@ from archloom.tvm_backend.files import read_arrays, write_file
 from archloom.tvm_backend.report.by_extents import ReportTable
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.report.text import to_csv
-
-if TYPE_CHECKING:
-    pass
 
 CHECK_FAILED = 1
 REPORT_KINDS = {".json": "JSON", ".csv": "CSV", "": "JSON, or CSV with --csv"}
