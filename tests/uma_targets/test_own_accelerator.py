@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from archloom.tvm_backend.targets import registry
 from tests.support.pages import files
 from tests.support.tutorial import PAGE, write_tiles
 
@@ -51,6 +52,17 @@ def test_files_that_register_no_target(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_file_is_read_as_it_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's own cache of compiled files takes two texts of one size within a second for the same."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    for value in (1, 2):
+        monkeypatch.setattr(registry, "_ran", {})
+        (tmp_path / "mine.py").write_text(f"x = {value}\n", encoding="utf-8")
+        os.utime(tmp_path / "mine.py", (1, 1))
+        assert registry.run_file(tmp_path / "mine.py").values["x"] == value
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
+
+
 def test_an_artifact_of_the_target_runs_where_its_file_is_named(tmp_path: Path) -> None:
     import numpy as np
 

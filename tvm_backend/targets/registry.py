@@ -17,8 +17,10 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from archloom.mapper.options import Option
@@ -155,6 +157,15 @@ class Ran:
     values: Mapping[str, Any]
 
 
+class _Fresh(SourceFileLoader):
+    """Compiles a file each time. Python's cache takes two texts of one size within a second for the same, and leaves a
+    folder beside the file."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of the file as it is now."""
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 _ran: dict[Path, Ran] = {}
 
 
@@ -175,7 +186,7 @@ def run_file(file: Path) -> Ran:
             raise TargetError(f"{file}: no such file")
         before = set(names_loaded())
         name = f"archloom_target_{path.stem}"
-        spec = importlib.util.spec_from_file_location(name, path)
+        spec = importlib.util.spec_from_file_location(name, path, loader=_Fresh(name, str(path)))
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module  # dataclasses look for their module
