@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper.cache import Entry, key_of
+from archloom.mapper.explore import Objective
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.options import Option, OptionValue, resolve_options
@@ -33,8 +34,9 @@ class Emitter(Protocol):
 class Planner(Emitter, Protocol):
     """An emitter that finds its mappings itself."""
 
-    def find(self, workload: "Workload", top_k: int) -> "Entry":
-        """The best mapping of those that were simulated, with its timing; MappingError where none fits."""
+    def find(self, workload: "Workload", top_k: int, objective: "Objective") -> "Entry":
+        """By an objective the best mapping of those that were simulated, with its timing; MappingError where none
+        fits."""
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,7 @@ def _search(
 ) -> cache.Entry:
     _require_memory(workload, configuration)
     if configuration.planner is not None:
-        return configuration.planner.find(workload, top_k)
+        return configuration.planner.find(workload, top_k, objective)
     space = configuration.space(workload)
     estimated, mapping_of = space.ranked()
     effort, few = _Effort(configuration.accelerator.patience), len(space) <= FEW

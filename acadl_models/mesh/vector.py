@@ -6,6 +6,8 @@ tanh, a root, a reciprocal) counts as one operation, as do a multiplication with
 
 from __future__ import annotations
 
+from archloom.acadl_models.acadl.latency import parse
+
 UNARY: dict[str, int] = {
     "relu": 1, "negate": 1, "absolute": 1, "square": 1, "exponential": 1, "hyperbolic": 1, "root": 1, "reciprocal": 1,
     # a power, a sum, a reciprocal; that times the number
@@ -47,3 +49,8 @@ TABLE: dict[str, str] = {
 def work(cycles: int) -> dict[str, str]:
     """Cycles of each instruction, for ``cycles`` of a pass over a tile."""
     return {name: f"({passes}) * {cycles}" for name, passes in TABLE.items()}
+
+
+def passes(name: str, **attributes: int) -> int:
+    """Passes of one instruction with these attributes, as far as they depend on any."""
+    return parse(TABLE[name]).evaluate(attributes)

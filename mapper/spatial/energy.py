@@ -36,7 +36,7 @@ from archloom.mapper.spatial.plan import (
 )
 from archloom.mapper.spatial.rates import Joules, Rates
 from archloom.mapper.spatial.reduction import Columns as ColumnReduction
-from archloom.mapper.spatial.reduction import Rows
+from archloom.mapper.spatial.reduction import OfRows, Rows
 from archloom.mapper.spatial.space import Column, Columns, Space, Table
 from archloom.mapper.spatial.sweep import Sweep
 from archloom.oracle.errors import MappingError
@@ -295,46 +295,24 @@ def _elementwise(work: Elementwise, rates: Rates, c: Columns) -> np.ndarray:
 
 def _rows(work: Rows, machine: Machine, rates: Rates, c: Columns) -> np.ndarray:
     m, n = work.tiles
-    chunks, at_end = -(-n // c["bn"]), 0.0
-
-    def tiles(*names: str) -> float:
-        return sum(rates.one(name, count=1) for name in names)
-
-    def one_row(*names: str) -> tuple[float, float]:
-        """Of a tile, and of a chunk whatever its tiles."""
-        pairs = [[rates.one(name, m=1, n=k, valid=SIDE * k) for k in (1, 2)] for name in names]
-        return sum(two - one for one, two in pairs), sum(2 * one - two for one, two in pairs)
-
-    def stats(*names: str) -> float:
-        return sum(rates.one(name, m=1) for name in names)
-
-    if work.kind == "softmax":
-        scaled = ("linear",) * (work.scale != 1)
-        of_tile = tiles("unpack", *scaled, "unpack", *scaled, "exponential", "pack", "unpack") + rates.stored
-        more, of_chunk = one_row("row_maximum", "row_subtract", "row_sum", "row_multiply")
-        at_end = stats("row_begin", "row_begin", "row_reciprocal")
-    elif work.kind == "layer_norm":
-        of_tile = tiles("unpack", "unpack", "square", "unpack") + rates.stored
-        more, of_chunk = one_row(
-            "row_sum", "row_subtract", "row_sum", "row_subtract", "row_multiply", "multiply_row", "add_row")
-        at_end = stats("row_begin", "row_begin", "row_linear", "row_linear", "row_root")
-    elif work.kind == "rms_norm":
-        of_tile = tiles("unpack", "square", "unpack") + rates.stored
-        more, of_chunk = one_row("row_sum", "row_multiply", "multiply_row")
-        at_end = stats("row_begin", "row_linear", "row_root")
-    else:
-        of_tile = tiles("unpack")
-        more, of_chunk = one_row("row_maximum" if work.kind == "max" else "row_sum")
-        mean = ("row_linear",) * (work.kind == "mean")
-        at_end = stats("row_begin", *mean, "row_spread") + rates.stored
+    chunks, of_tile, of_chunk, of_row = -(-n // c["bn"]), rates.loaded, 0.0, 0.0
+    for step in work.program:
+        if isinstance(step, OfRows):
+            of_row += rates.one(step.name, m=1)
+            continue
+        of_tile += rates.stored * step.stored
+        for each in step.steps:
+            one, two = (rates.one(each.name, m=1, n=k, count=k, valid=SIDE * k) for k in (1, 2))
+            of_tile, of_chunk = of_tile + two - one, of_chunk + 2 * one - two
+    if work.reduced:
+        of_row += rates.one("row_spread", m=1) + rates.stored
     weights = machine.cores * n * len(work.weights) * rates.one("load_row", cols=1)
-    return np.asarray(m * (n * (rates.loaded + of_tile + more) + chunks * of_chunk + at_end) + weights)
+    return np.asarray(m * (n * of_tile + chunks * of_chunk + of_row) + weights)
 
 
 def _columns(work: ColumnReduction, rates: Rates, c: Columns) -> np.ndarray:
     m, n = work.tiles
-    name = "column_maximum" if work.kind == "max" else "column_sum"
-    one, two = (rates.one(name, m=k, n=1, valid=SIDE * k) for k in (1, 2))
+    one, two = (rates.one(work.instruction, m=k, n=1, valid=SIDE * k) for k in (1, 2))
     of_tile, of_block = rates.loaded + two - one, 2 * one - two
     at_end = rates.stored + (work.kind != "sum") * rates.one("linear", count=1)
     others = c["rm"] * c["cm"] - 1

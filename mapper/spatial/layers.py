@@ -8,6 +8,7 @@ from functools import cached_property
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper import cache
 from archloom.mapper import workload as wl
+from archloom.mapper.explore import Objective
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.spatial.arrays import Grid
 from archloom.mapper.spatial.attention import Attention
@@ -32,9 +33,9 @@ class MeshPlanner:
     def machine(self) -> Machine:
         return Machine.of(self.graph)
 
-    def find(self, workload: "Workload", top_k: int) -> cache.Entry:
-        """The fastest plan of those that were simulated; MappingError where none fits."""
-        found = search_workload(work_of(workload), self.graph, top_k=top_k)
+    def find(self, workload: "Workload", top_k: int, objective: Objective) -> cache.Entry:
+        """By an objective the best plan of those that were simulated; MappingError where none fits."""
+        found = search_workload(work_of(workload), self.graph, top_k=top_k, objective=objective)
         best = found.best
         mapping = _mapping(workload.kind, best.plan)
         return cache.Entry(mapping, best.timing, best.estimated_cycles, found.considered, found.considered,

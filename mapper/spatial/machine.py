@@ -163,7 +163,7 @@ class _Reader:
     def shared(ways: Sequence["Link | None"]) -> int:
         """What the link carries on which all ``ways`` go; 0: they do not go on one."""
         first = ways[0]
-        return first.bandwidth if first is not None and len(ways) > 1 and first is ways[-1] else 0
+        return first.bandwidth if first is not None and len(ways) > 1 and all(way is first for way in ways) else 0
 
     def column_sums(self) -> int:
         """What comes in a cycle from the core below the first, or from the one to its right if there is none."""
@@ -176,7 +176,7 @@ class _Reader:
         """What a branch of a tree carries: a link through which the cores' L1 is written, other than their port."""
         ports = {id(link) for unit in self.of("load") for link in self.links(unit, WRITE_DATA)} if port else set()
         found = [link for link in self.links(self.of("multicast_down")[0], WRITE_DATA) if id(link) not in ports]
-        return found[0].bandwidth if found else 0
+        return min((link.bandwidth for link in found), default=0)
 
     def of(self, mnemonic: str) -> list["FunctionalUnit"]:
         if mnemonic not in self.units:
@@ -207,11 +207,12 @@ class _Reader:
         return [link for link in found if link is not None]
 
     def bandwidth(self, mnemonic: str, kind: "EdgeKind") -> int:
+        """Bytes in a cycle of the first unit that processes ``mnemonic``, on the narrowest of its ways."""
         links = self.links(self.of(mnemonic)[0], kind)
         if not links:
             unit = self.of(mnemonic)[0].name
             raise TargetError(f"{self.graph.name}: no link of {unit} says what it carries in a cycle")
-        return links[0].bandwidth
+        return min(link.bandwidth for link in links)
 
     def latency(self) -> int:
         value = Port.of(self.memory).latency

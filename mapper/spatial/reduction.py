@@ -1,14 +1,20 @@
-"""Reductions of rows and of columns, and what is done with rows of a matrix: softmax, layer norm, RMS norm."""
+"""Reductions of rows and of columns, and what is done with rows of a matrix: softmax, layer norm, RMS norm.
+
+What is done with rows is a list of instructions (:attr:`Rows.program`): some on statistics of the rows, some on every
+chunk of them. The program that is emitted, its cycles and its joules are all read off this list.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from archloom.acadl_models.mesh.vector import passes
 from archloom.mapper.spatial.arrays import from_tiles
 from archloom.mapper.spatial.emit import Shapes
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
@@ -20,11 +26,72 @@ from archloom.oracle.errors import MappingError
 Reduced = Literal["sum", "mean", "max"]
 Normed = Literal["softmax", "layer_norm", "rms_norm"]
 
-_PASSES: Mapping[str, int] = {"sum": 2, "mean": 2, "max": 2, "softmax": 9, "rms_norm": 5, "layer_norm": 11}
-"""Of the vector unit over a row."""
+LEAST = -65504.0
+"""The smallest number of fp16: no number is below."""
 
-_LAST: Mapping[str, int] = {"sum": 0, "mean": 0, "max": 0, "softmax": 2, "rms_norm": 3, "layer_norm": 5}
-"""Of them those after which a part of the row is stored."""
+
+@dataclass(frozen=True)
+class OfRows:
+    """An instruction on statistic ``which`` of the rows, of which a core has two, with its ``values``."""
+
+    name: str
+    which: int = 0
+    values: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def passes(self) -> int:
+        """Of the vector unit."""
+        return passes(self.name, m=1)
+
+
+@dataclass(frozen=True)
+class OfChunk:
+    """An instruction on a chunk of the rows, which lies unpacked in sums, beside what it ``uses``: nothing else, the
+    chunk in L1 as its source or its target, statistic ``which`` of the rows, or operand ``which`` with a number for
+    each column."""
+
+    name: str
+    uses: Literal["sums", "source", "target", "statistic", "weights"] = "sums"
+    which: int = 0
+    values: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def passes(self) -> int:
+        """Of the vector unit, for each tile."""
+        return passes(self.name, m=1, n=1, count=1)
+
+
+UNPACK, PACK = OfChunk("unpack", "source"), OfChunk("pack", "target")
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """``steps`` on every chunk of the rows, which is then stored if it is ``stored``."""
+
+    steps: tuple[OfChunk, ...]
+    stored: bool = False
+
+    @staticmethod
+    def of(*steps: OfChunk, stored: bool = False) -> "Chunks":
+        """A chunk is unpacked before its steps."""
+        return Chunks((UNPACK, *steps), stored)
+
+    @property
+    def passes(self) -> int:
+        """Of the vector unit, for each tile."""
+        return sum(step.passes for step in self.steps)
+
+
+def _begin(which: int, value: float) -> OfRows:
+    return OfRows("row_begin", which, (("value", value),))
+
+
+def _linear(which: int, factor: float, shift: float = 0) -> OfRows:
+    return OfRows("row_linear", which, (("factor", factor), ("shift", shift)))
+
+
+def _with(name: str, which: int) -> OfChunk:
+    return OfChunk(name, "statistic", which)
 
 
 @dataclass(frozen=True, order=True)
@@ -58,6 +125,29 @@ class Rows(Sweep):
         """Operands with a number for each column."""
         return {"layer_norm": ("gamma", "beta"), "rms_norm": ("gamma",)}.get(self.kind, ())
 
+    @cached_property
+    def program(self) -> tuple[OfRows | Chunks, ...]:
+        """What is done with rows, one after the other; sums and the like are in statistic 0 at the end."""
+        share = 1 / self.columns
+        if self.kind == "softmax":
+            scaled = () if self.scale == 1 else (OfChunk("linear", values=(("factor", self.scale), ("shift", 0))),)
+            return (_begin(0, -1e30), _begin(1, 0), Chunks.of(*scaled, _with("row_maximum", 0)),
+                    Chunks.of(*scaled, _with("row_subtract", 0), OfChunk("exponential"), _with("row_sum", 1), PACK),
+                    OfRows("row_reciprocal", 1), Chunks.of(_with("row_multiply", 1), stored=True))
+        if self.kind == "layer_norm":
+            return (_begin(0, 0), _begin(1, 0), Chunks.of(_with("row_sum", 0)), _linear(0, share),
+                    Chunks.of(_with("row_subtract", 0), OfChunk("square"), _with("row_sum", 1)),
+                    _linear(1, share, self.epsilon), OfRows("row_root", 1),
+                    Chunks.of(_with("row_subtract", 0), _with("row_multiply", 1), OfChunk("multiply_row", "weights", 0),
+                              OfChunk("add_row", "weights", 1), stored=True))
+        if self.kind == "rms_norm":
+            return (_begin(1, 0), Chunks.of(OfChunk("square"), _with("row_sum", 1)), _linear(1, share, self.epsilon),
+                    OfRows("row_root", 1),
+                    Chunks.of(_with("row_multiply", 1), OfChunk("multiply_row", "weights", 0), stored=True))
+        largest, mean = self.kind == "max", (_linear(0, share),) * (self.kind == "mean")
+        gathered = Chunks.of(_with("row_maximum" if largest else "row_sum", 0))
+        return _begin(0, LEAST if largest else 0), gathered, *mean
+
     @property
     def fixed(self) -> Pair:
         return 1, 0
@@ -70,15 +160,23 @@ class Rows(Sweep):
         return (slots + len(self.weights)) * self.tiles[1], 2 * n + 2 * self.reduced, 0 * m + 4
 
     def work(self, m: Column, n: Column) -> tuple[Numbers, Numbers, Numbers]:
+        of_row = sum(step.passes for step in self.program if isinstance(step, OfRows))
+        if self.reduced:
+            of_row += passes("row_spread", m=1)
         stored = n / self.tiles[1] if self.reduced else n
-        return n, stored, n * _PASSES[self.kind] + 2 * n / self.tiles[1]
+        return n, stored, n * self._passes(False) + of_row * n / self.tiles[1]
+
+    def _passes(self, stored: bool) -> int:
+        """Of the vector unit over a tile, of all chunks or of those that are stored."""
+        chunks = (step for step in self.program if isinstance(step, Chunks))
+        return sum(step.passes for step in chunks if step.stored or not stored)
 
     @property
     def slots(self) -> tuple[int, ...]:
         return 1, 2
 
     def step(self, step: Step) -> Numbers:
-        last = step.vector * (_LAST[self.kind] / _PASSES[self.kind])
+        last = step.vector * (self._passes(True) / self._passes(False))
         stored = 0 if self.reduced else np.maximum(0, (step.busy + step.latency - last) / 2)
         # with one slot the next row comes when this one is done
         late = step.load + step.latency * step.n / self.tiles[1]
@@ -121,6 +219,11 @@ class Columns(Sweep):
                 f"{self}: every extent must be at least 1, and the kind one of {', '.join(get_args(Reduced))}")
 
     @property
+    def instruction(self) -> str:
+        """What is done with a block."""
+        return "column_maximum" if self.kind == "max" else "column_sum"
+
+    @property
     def spreadable(self) -> Pair:
         return int(self.kind != "max"), 1
 
@@ -128,7 +231,7 @@ class Columns(Sweep):
         return slots * m * n, 1 * n, 0 * m
 
     def work(self, m: Column, n: Column) -> tuple[Numbers, Numbers, Numbers]:
-        return m * n, m * n / self.tiles[0], m * n
+        return m * n, m * n / self.tiles[0], m * n * passes(self.instruction, m=1, n=1)
 
     def step(self, step: Step) -> Numbers:
         load = step.load + step.latency

@@ -39,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.plan import LEVELS, PATTERNS, Pair, Pattern, Plan, Spread, TileGemm
+from archloom.mapper.spatial.plan import LEVELS, NONE, PATTERNS, Pair, Pattern, Plan, Spread, TileGemm
 
 P = TypeVar("P")
 
@@ -231,17 +231,16 @@ def crossed(axes: Mapping[tuple[str, ...], Sequence[tuple[int, ...]]]) -> Column
 
 
 def _ways(rows: Spread, columns: Spread, loop: int, all_share: bool, allowed: tuple[str, ...]) -> list[int]:
-    """Patterns for the tiles of an operand that the cores along ``loop`` share."""
+    """Patterns for the tiles of an operand that the cores along ``loop`` share; each loads its own where none does."""
     along_rows, along_columns = rows[loop], columns[loop]
+    if along_rows * along_columns == 1:
+        return [NONE]
     found = ["none"]
     line = [over[loop + 1:] for over in (rows, columns) if over[loop] > 1]
     found += ["wave"] * (len(line) == 1 and max(line[0]) == 1)
     found += ["row"] * (along_columns > 1) + ["column"] * (along_rows > 1)
     found += ["down", "across"] * (all_share and along_rows > 1 and along_columns > 1)
-    fitting = [name for name in found if name in allowed] or ["none"]
-    if "none" in fitting and along_rows * along_columns == 1:
-        fitting = ["none"]
-    return [PATTERNS.index(name) for name in fitting]
+    return [PATTERNS.index(name) for name in found if name in allowed]
 
 
 def _fits(

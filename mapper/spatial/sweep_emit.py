@@ -11,13 +11,10 @@ from archloom.mapper.spatial.elementwise import FUNCTIONS, Elementwise, Operatio
 from archloom.mapper.spatial.emit import Nodes, Wave, Zone, bits, halves, repeat, repeat_waves, waves
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import Pair, SweepPlan
-from archloom.mapper.spatial.reduction import Columns, Rows
+from archloom.mapper.spatial.reduction import LEAST, Chunks, Columns, OfChunk, OfRows, Rows
 from archloom.mapper.spatial.sweep import Sweep
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr
-
-LEAST = -65504.0
-"""The smallest number of fp16: no number is below."""
 
 
 @dataclass(frozen=True)
@@ -185,9 +182,8 @@ class ColumnsEmitter(SweepEmitter):
     ) -> Nodes:
         """A block of rows of a core's columns."""
         l1 = core * self.machine.tiles + turn % self.plan.slots * (self.plan.block[0] * self.plan.block[1])
-        name = "column_maximum" if self.work.kind == "max" else "column_sum"
         return [self.load(0, first, size, l1), Instr.make(
-            name, l1=l1, acc=core * self.machine.sums, m=size[0], n=size[1], valid=valid)]
+            self.work.instruction, l1=l1, acc=core * self.machine.sums, m=size[0], n=size[1], valid=valid)]
 
     def combined(self, other: Wave) -> Nodes:
         """Sums of the cores that have other rows of the same columns, by halves, along the columns of the mesh and then
@@ -282,8 +278,9 @@ class RowsEmitter(SweepEmitter):
     def behind(self, wave: Wave, at: Affine) -> Nodes:
         """The work of a wave."""
         run = _Row(self, wave, at)
-        return {"softmax": run.softmax, "layer_norm": run.layer_norm, "rms_norm": run.rms_norm}.get(
-            self.work.kind, run.reduction)()
+        done = [node for step in self.work.program
+                for node in (run.chunks(step) if isinstance(step, Chunks) else run.statistics(step))]
+        return [*done, *run.reduced()] if self.work.reduced else done
 
 
 @dataclass(frozen=True)
@@ -304,17 +301,13 @@ class _Row:
     def phase(self, body: Phase) -> Nodes:
         return self.emitter.phase(self.wave, body)
 
-    def begin(self, which: int, value: float) -> Nodes:
-        return self.phase(lambda core, m: [
-            Instr.make("row_begin", stat=self.stat(core, which), m=1, value=bits(value))])
+    def statistics(self, step: OfRows) -> Nodes:
+        """An instruction on a statistic."""
+        values = {name: bits(value) for name, value in step.values}
+        return self.phase(lambda core, m: [Instr.make(step.name, stat=self.stat(core, step.which), m=1, **values)])
 
-    def change(self, which: int, name: str, factor: float = 1, shift: float = 0) -> Nodes:
-        """A function of a statistic."""
-        more = {"factor": bits(factor), "shift": bits(shift)} if name == "row_linear" else {}
-        return self.phase(lambda core, m: [Instr.make(name, stat=self.stat(core, which), m=1, **more)])
-
-    def chunks(self, *steps: Callable[["_Chunk"], Instr]) -> Nodes:
-        """``steps`` on every chunk of the rows, each chunk in one of two blocks of sums."""
+    def chunks(self, chunks: Chunks) -> Nodes:
+        """What is done with every chunk of the rows, each in one of two blocks of sums."""
         size, (width, columns) = self.emitter.plan.block[1], (self.rows.tiles[1], self.rows.columns)
         whole = columns // (size * SIDE)
         rest, found = width - whole * size, []
@@ -323,7 +316,7 @@ class _Row:
             def one(core: Affine, m: Affine) -> Nodes:
                 acc = core * self.emitter.machine.sums + number % 2 * size
                 chunk = _Chunk(self, core, m, number * size, tiles, valid, acc)
-                return [chunk.unpack(), *(step(chunk) for step in steps)]
+                return [*map(chunk.instruction, chunks.steps), *([chunk.store()] if chunks.stored else [])]
 
             return self.phase(one)
 
@@ -332,52 +325,15 @@ class _Row:
             found += run(Affine(whole), rest, columns - whole * size * SIDE)
         return found
 
-    # --- what is done --------------------------------------------------------------------------------------------
-    def reduction(self) -> Nodes:
-        largest = self.rows.kind == "max"
-        found = self.begin(0, LEAST if largest else 0)
-        found += self.chunks(lambda c: c.gather("row_maximum" if largest else "row_sum", 0))
-        if self.rows.kind == "mean":
-            found += self.change(0, "row_linear", 1 / self.rows.columns)
-
+    def reduced(self) -> Nodes:
+        """The number of each row as a tile of the result."""
         def out(core: Affine, m: Affine) -> Nodes:
             acc = core * self.emitter.machine.sums + self.at % 2 + 2 * self.emitter.plan.block[1]
             first = self.emitter.tile((self.at, Affine(0)), (m, Affine(0)))
             return [Instr.make("row_spread", stat=self.stat(core, 0), acc=acc, m=1),
                     self.emitter.store(acc, (first[0], Affine(0)), (1, 1), 1)]
 
-        return found + self.phase(out)
-
-    def softmax(self) -> Nodes:
-        scaled = [] if self.rows.scale == 1 else [lambda c: c.linear(self.rows.scale)]
-        return [
-            *self.begin(0, -1e30), *self.begin(1, 0),
-            *self.chunks(*scaled, lambda c: c.gather("row_maximum", 0)),
-            *self.chunks(*scaled, lambda c: c.apply("row_subtract", 0), lambda c: c.all("exponential"),
-                         lambda c: c.gather("row_sum", 1), lambda c: c.pack()),
-            *self.change(1, "row_reciprocal"),
-            *self.chunks(lambda c: c.apply("row_multiply", 1), lambda c: c.store()),
-        ]
-
-    def layer_norm(self) -> Nodes:
-        share = 1 / self.rows.columns
-        return [
-            *self.begin(0, 0), *self.begin(1, 0),
-            *self.chunks(lambda c: c.gather("row_sum", 0)), *self.change(0, "row_linear", share),
-            *self.chunks(lambda c: c.apply("row_subtract", 0), lambda c: c.all("square"),
-                         lambda c: c.gather("row_sum", 1)),
-            *self.change(1, "row_linear", share, self.rows.epsilon), *self.change(1, "row_root"),
-            *self.chunks(lambda c: c.apply("row_subtract", 0), lambda c: c.apply("row_multiply", 1),
-                         lambda c: c.weigh("multiply_row", 0), lambda c: c.weigh("add_row", 1), lambda c: c.store()),
-        ]
-
-    def rms_norm(self) -> Nodes:
-        return [
-            *self.begin(1, 0), *self.chunks(lambda c: c.all("square"), lambda c: c.gather("row_sum", 1)),
-            *self.change(1, "row_linear", 1 / self.rows.columns, self.rows.epsilon), *self.change(1, "row_root"),
-            *self.chunks(lambda c: c.apply("row_multiply", 1), lambda c: c.weigh("multiply_row", 0),
-                         lambda c: c.store()),
-        ]
+        return self.phase(out)
 
 
 @dataclass(frozen=True)
@@ -396,31 +352,18 @@ class _Chunk:
     def l1(self) -> Affine:
         return self.row.emitter.l1(self.core, self.row.at) + self.first
 
-    def unpack(self) -> Instr:
-        return Instr.make("unpack", l1=self.l1, acc=self.acc, count=self.tiles)
-
-    def pack(self) -> Instr:
-        return Instr.make("pack", acc=self.acc, l1=self.l1, count=self.tiles)
-
-    def all(self, name: str) -> Instr:
-        return Instr.make(name, acc=self.acc, count=self.tiles)
-
-    def linear(self, factor: float) -> Instr:
-        return Instr.make("linear", acc=self.acc, count=self.tiles, factor=bits(factor), shift=0)
-
-    def gather(self, name: str, which: int) -> Instr:
-        """A statistic of the rows."""
-        stat = self.row.stat(self.core, which)
-        return Instr.make(name, acc=self.acc, stat=stat, m=1, n=self.tiles, valid=self.valid)
-
-    def apply(self, name: str, which: int) -> Instr:
-        """What a statistic does to its row."""
-        return Instr.make(name, acc=self.acc, stat=self.row.stat(self.core, which), m=1, n=self.tiles)
-
-    def weigh(self, name: str, which: int) -> Instr:
-        """gamma or beta of the columns."""
-        l1 = self.row.emitter.weight(self.core, which) + self.first
-        return Instr.make(name, l1=l1, acc=self.acc, m=1, n=self.tiles)
+    def instruction(self, step: OfChunk) -> Instr:
+        """What a step does with the chunk."""
+        if step.uses == "statistic":
+            stat = self.row.stat(self.core, step.which)
+            counted = {"valid": self.valid} if step.name in ("row_sum", "row_maximum") else {}
+            return Instr.make(step.name, acc=self.acc, stat=stat, m=1, n=self.tiles, **counted)
+        if step.uses == "weights":
+            l1 = self.row.emitter.weight(self.core, step.which) + self.first
+            return Instr.make(step.name, l1=l1, acc=self.acc, m=1, n=self.tiles)
+        places = {"source": {"l1": self.l1, "acc": self.acc}, "target": {"acc": self.acc, "l1": self.l1}}
+        values = {name: bits(value) for name, value in step.values}
+        return Instr.make(step.name, **places.get(step.uses, {"acc": self.acc}), count=self.tiles, **values)
 
     def store(self) -> Instr:
         emitter = self.row.emitter

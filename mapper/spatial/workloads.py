@@ -97,11 +97,18 @@ class Kind(Generic[W, P]):
         check_memory(work, self.tensors(work), graph)
         found = self.space(work, machine, rules)
         if not len(found):
-            raise MappingError(self.nothing_fits(work, machine))
+            raise MappingError(self.nothing(work, machine, rules))
         cycles = self.cycles(work, machine, found)
         cost = attempts.cost(cycles, lambda rates: self.joules(work, machine, rates, found))
         return tried(work, found, (cost, cycles), attempts, wishes, same=self.same, alike=self.alike,
                      variants=self.variants)
+
+
+    def nothing(self, work: W, machine: Machine, rules: Any) -> str:
+        """Why there is no candidate: what ``rules`` ask for, or a figure of the machine."""
+        if rules and len(self.space(work, machine, None)):
+            return f"{work}: no plan has the patterns and levels that are asked for"
+        return self.nothing_fits(work, machine)
 
 
 def kind_of(work: AnyWork) -> Kind[Any, Any]:
@@ -205,7 +212,7 @@ def search(
     check_memory(gemm, tensors_of(gemm), graph)
     found = space(gemm, attempts.machine, rules)
     if not len(found):
-        raise MappingError(_no_product_fits(gemm, attempts.machine))
+        raise MappingError(_GEMM.nothing(gemm, attempts.machine, rules))
     listed, wishes = len(found), Wishes(top_k, objective, exhaustive, progress, begun)
     if exhaustive:
         found = risen(found, np.arange(listed)) if rules.rising else found
@@ -288,8 +295,7 @@ def _no_part_fits(work: Contraction, machine: Machine) -> str:
 
 def _no_attention_fits(attention: Attention, machine: Machine) -> str:
     smallest = AttentionPlan((1, 1), (machine.rows, 1), (machine.columns, 1), ("none", "stream"))
-    return smallest.refusal(attention, attentions.faults_of(attention, smallest, machine)) or (
-        f"{attention}: no plan has the patterns and levels that are asked for")
+    return smallest.refusal(attention, attentions.faults_of(attention, smallest, machine))
 
 
 def _no_chain_fits(chain: Chain, machine: Machine) -> str:

@@ -16,6 +16,7 @@ from archloom.acadl_models.mesh.graph import Chip, assembled, rings
 from archloom.acadl_models.mesh.sizes import Sizes
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
+from archloom.mapper.search import search as search_layer
 from archloom.mapper.spatial.attention import Attention
 from archloom.mapper.spatial.batched import Product
 from archloom.mapper.spatial.chain import Chain
@@ -26,11 +27,15 @@ from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import TileGemm
 from archloom.mapper.spatial.rates import Rates, measured_joules
 from archloom.mapper.spatial.reduction import Columns, Rows
+from archloom.mapper.spatial.space import Rules
 from archloom.mapper.spatial.timing import simulated
 from archloom.mapper.spatial.workloads import AnyWork, emitted, kind_of, planned, search, search_workload
+from archloom.mapper.workload import AS_IT_IS
+from archloom.mapper.workload import gemm as tiled
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.cli import main
 from archloom.tvm_backend.commands import mapping
+from archloom.uma_targets.cores.target import Wormhole
 from tests.support.examples import every, slow
 
 GEMM = TileGemm(8, 8, 8)
@@ -231,3 +236,22 @@ def test_the_command_plans_all_workloads(asked: list[str], capsys: pytest.Captur
 def test_bad_input_is_told(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["map", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_layers_of_networks_are_planned_by_the_objective() -> None:
+    target = Wormhole.kit.accelerator
+    options = {"rows": 2, "columns": 2}
+    work = tiled(160, 128, 96, epilogue=AS_IT_IS, dtype="float16", tile=32)
+    fast, frugal = (search_layer(work, target, options, objective=name, use_cache=False) for name in ("time", "energy"))
+    chip = target.graph(options)
+    spent = [measured_joules(plan.stream, chip, plan.timing) for plan in (fast, frugal)]
+    assert spent[1] < spent[0] and fast.timing.cycles <= frugal.timing.cycles
+
+
+def test_a_pattern_that_is_not_allowed_is_in_no_plan() -> None:
+    chip = mesh(4, 1)
+    for allowed in ("row", "wave"):
+        plans = [t.plan for t in search(TileGemm(8, 8, 8), chip, rules=Rules(a=(allowed,), b=(allowed,))).trials]
+        assert all(plan.a[0] == allowed or plan.spread(1) == 1 for plan in plans)
+    with pytest.raises(MappingError, match="no plan has the patterns and levels that are asked for"):
+        search(TileGemm(8, 8, 8), chip, rules=Rules(a=("column",), b=("column",)))

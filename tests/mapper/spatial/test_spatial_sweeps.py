@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from archloom.acadl_models.mesh.vector import TABLE, passes
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.spatial.elementwise import Elementwise, Operation
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.plan import SweepPlan
-from archloom.mapper.spatial.reduction import Columns, Rows
+from archloom.mapper.spatial.reduction import Columns, Normed, Reduced, Rows
 from archloom.mapper.spatial.sweep import Sweep, check_sweep, sweep_cycles, sweep_space
 from archloom.mapper.spatial.timing import isa_of, simulated
 from archloom.mapper.spatial.workloads import emitted, planned, search_workload
 from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
+from archloom.oracle.stream import Instr, Node
 from archloom.oracle.xla import compile_stream
 from tests.support.examples import examples
 from tests.support.mapper.small_meshes import MESHES, mesh, operands
@@ -134,6 +137,36 @@ def test_the_engine_equals_the_step_by_step_simulator(work: Sweep) -> None:
     graph = mesh(2, 2)
     resolved = resolve(emitted(work, search_workload(work, graph, top_k=1).best.plan, Machine.of(graph)), isa_of(graph))
     assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
+
+
+def worked(nodes: Sequence[Node]) -> int:
+    """Passes of all vector units."""
+    total = 0
+    for node in nodes:
+        if isinstance(node, Instr):
+            values = {name: value.constant for name, value in node.attributes}
+            total += passes(node.mnemonic, **values) if node.mnemonic in TABLE else 0
+        else:
+            total += node.extent * worked(node.body)
+    return total
+
+
+@examples(5, 100)
+@given(st.data(), st.sampled_from(MESHES), *[st.integers(1, 300)] * 2, st.sampled_from((
+    *(("rows", kind, scale) for kind in get_args(Reduced) + get_args(Normed) for scale in (1.0, 0.5)),
+    *(("columns", kind, 1.0) for kind in get_args(Reduced)))))
+def test_the_model_counts_the_passes_of_the_stream(
+    data: st.DataObject, size: tuple[int, int], rows: int, columns: int, kind: tuple[str, Any, float]
+) -> None:
+    """But for what is done once with finished columns, and where cores put theirs together."""
+    work = Rows(rows, columns, *kind[1:]) if kind[0] == "rows" else Columns(rows, columns, kind[1])
+    machine, (m, n) = Machine.of(mesh(*size)), work.tiles
+    found = sweep_space(work, machine)
+    assume(len(found))
+    plan = found.plan(data.draw(st.integers(0, len(found) - 1)))
+    *_, counted = work.work(*(np.array([float(extent)]) for extent in ((1, n) if kind[0] == "rows" else (m, n))))
+    once = 0 if kind[0] == "rows" or kind[1] == "sum" else n
+    assert worked(emitted(work, plan, machine).body) == int(counted[0]) * (m if kind[0] == "rows" else 1) + once
 
 
 @pytest.mark.parametrize("work", [
