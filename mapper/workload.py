@@ -84,9 +84,9 @@ class Workload:
 
     kinds and their tensors, in this order:
 
-    ``gemm``   A[b, m, k] int8, B[b or absent, k, n] int8, bias[n] int32 (if the epilogue has one) → C[b, m, n];
-               or all of them float32. In tiles (float16): A[b, m/t, k/t, t, t], B[b or 1, k/t, n/t, t, t] (or
-               either of them transposed, such as B[b or 1, n/t, k/t, t, t]), bias[1, n/t, t]
+    ``gemm``   A[b, m, k] int8, B[b or absent, k, n] int8, bias[n] or bias[b, 1, n] int32 (if the epilogue has one)
+               → C[b, m, n]; or all of them float32. In tiles (float16): A[b, m/t, k/t, t, t], B[b or 1, k/t, n/t, t, t]
+               (or either of them transposed, such as B[b or 1, n/t, k/t, t, t]), bias[1, n/t, t]
                → C[b, m/t, n/t, t, t]; extents are rounded up, what is beyond them is zero
     ``conv2d`` X[n, h, w, c] int8, W[kh, kw, c, o] int8, bias[o] int32 → Y[n, oh, ow, o]  (NHWC; pooled if pool);
                of g groups: X[n, h, w, g·c], W[g, kh, kw, c, o], bias[g·o] → Y[n, oh, ow, g·o]
@@ -169,9 +169,10 @@ class Workload:
 
 def gemm(
     m: int, n: int, k: int, *, batch: int = 1, epilogue: Epilogue, shared_b: bool = True, name: str = "gemm",
-    dtype: str = "int8", tile: int = 0, transposed: tuple[bool, bool] = (False, False),
+    dtype: str = "int8", tile: int = 0, transposed: tuple[bool, bool] = (False, False), shared_bias: bool = True,
 ) -> Workload:
-    """``C[b, m, n] = epilogue(sum_k A[b, m, k] * B[b, k, n])``; with ``shared_b`` B is one matrix [k, n] for all.
+    """``C[b, m, n] = epilogue(sum_k A[b, m, k] * B[b, k, n])``; with ``shared_b`` B is one matrix [k, n] for all, with
+    ``shared_bias`` the bias one row.
 
     ``dtype`` is that of both operands; sums and bias are int32 for integers, else of the operands' type. With ``tile``
     the tensors lie in tiles of so many rows and columns, A and B also ``transposed``.
@@ -186,7 +187,9 @@ def gemm(
         b = Tensor("B", (k, n), dtype, (v["k"], v["n"]))
     else:
         b = Tensor("B", (batch, k, n), dtype, (v["b"], v["k"], v["n"]))
-    inputs = (a, b) + ((Tensor("bias", (n,), sums, (v["n"],)),) if epilogue.bias else ())
+    rows = Tensor("bias", (n,), sums, (v["n"],)) if shared_bias else Tensor(
+        "bias", (batch, 1, n), sums, (v["b"], Affine(0), v["n"]))
+    inputs = (a, b) + ((rows,) if epilogue.bias else ())
     out = Tensor("C", (batch, m, n), epilogue.out_dtype, (v["b"], v["m"], v["n"]))
     return Workload("gemm", name, dims, inputs, out, epilogue)
 

@@ -318,9 +318,15 @@ def _spelled(target: Target) -> str:
 
 def _source(model: Any, load_options: Mapping[str, Any]) -> "Source":
     """What is given; a network with open dimensions is read."""
+    from inspect import signature
+
     from archloom.tvm_backend.sources.source import Source
 
-    options = dict(load_options)
+    options, taken = dict(load_options), [*signature(Source.of).parameters][1:]
+    if unknown := options.keys() - {*taken, "dynamic"}:
+        name = min(unknown)
+        raise InputError(f"{name}: expected one of {', '.join((*taken, 'dynamic'))}; an option of the target is given "
+                         f"by options={{{name!r}: {options[name]!r}}}")
     if not options.pop("dynamic", False):
         return Source.of(model, **options)
     return Source.of(load(model, dynamic=True, **options))

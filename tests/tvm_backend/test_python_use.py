@@ -148,6 +148,12 @@ def test_options_are_one_set_for_many_or_many_for_one() -> None:
         archloom.estimate_many([int8_cnn()] * 3, options=sets, workers=1)
 
 
+def test_where_an_option_of_a_target_goes_is_said() -> None:
+    with pytest.raises(InputError, match=r"rows: expected one of input_shapes, .*dynamic; an option of the target is "
+                                         r"given by options=\{'rows': 4\}"):
+        archloom.estimate(int8_cnn(), "systolic_array", rows=4)
+
+
 # torch.compile -------------------------------------------------------------------------------------------------------
 
 

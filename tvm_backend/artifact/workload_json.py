@@ -24,7 +24,8 @@ def _gemm(w: Workload) -> dict[str, Any]:
     if w.tile:
         shared = w.inputs[1].shape[0] == 1
         return {**sizes, "shared_b": shared, "dtype": w.inputs[0].dtype, "tile": w.tile, "transposed": w.transposed}
-    return {**sizes, "shared_b": len(w.inputs[1].shape) == 2, "dtype": w.inputs[0].dtype}
+    own = {"shared_bias": False} if w.epilogue.bias and len(w.inputs[2].shape) > 1 else {}
+    return {**sizes, "shared_b": len(w.inputs[1].shape) == 2, "dtype": w.inputs[0].dtype, **own}
 
 
 def _conv2d(w: Workload) -> dict[str, Any]:

@@ -17,10 +17,9 @@ import numpy as np
 
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import ATTENTION, HEADS_SWAPPED, attention_scale, causal_diagonal
-from archloom.tvm_backend.ir.conversion import is_blank
-from archloom.tvm_backend.ir.rewriter import Rewriter
 from archloom.tvm_backend.ir.windows import Phases, Windows, by_phases, dilated
 from archloom.tvm_backend.passes.constants import float_weights
+from archloom.tvm_backend.passes.gathered import Gathering, matrices
 
 
 def as_products(
@@ -43,7 +42,7 @@ class _Pending:
     biased: bool = False
 
 
-class _Products(Rewriter):
+class _Products(Gathering):
     """``pending``: products that one binding reads, whose bias or ReLU is applied before the result is laid out."""
 
     changed = True
@@ -96,20 +95,9 @@ class _Products(Rewriter):
 
     def _product(self, x: Any, weights: np.ndarray, form: Windows, label: str) -> Any:
         """[n, c, h, w] by OIHW → [n, places, o], or [n · groups, places, o / groups] of several groups."""
-        n, c, *_ = ir.shape_of(x)
-        top, left, bottom, right = form.padding
-        if any(form.padding):
-            x = self.emit("nn.pad", x, pad_width=[0, 0, 0, 0, top, bottom, left, right])
-        image = ir.shape_of(x)[2:]
-        index = form.index(*image)
-        (taps, places), groups = index.shape, form.groups
-        stacked = x
-        if not form.is_whole:
-            pixels = self.emit("reshape", x, (n, c, math.prod(image)))
-            stacked = self.emit("take", pixels, ir.constant_like(index.reshape(-1), x), axis=2, mode="clip")
-        rows = self.emit("reshape", stacked, (n * groups, c // groups * taps, places))
-        rows = self.emit("permute_dims", rows, axes=[0, 2, 1])
-        return self.emit("matmul", rows, ir.constant_like(_matrices(weights, groups, n), x), label=label)
+        rows = self.gathered(x, form)
+        return self.emit("matmul", rows, ir.constant_like(matrices(weights, form.groups, ir.shape_of(x)[0]), x),
+                         label=label)
 
     def _transposed(self, var: ir.Var, call: ir.Call) -> bool:
         """A transposed convolution as a convolution for all phases, whose results are put beside each other."""
@@ -137,8 +125,7 @@ class _Products(Rewriter):
         n, _, h, w = ir.shape_of(x)
         rows, columns = h + axes[0].after, w + axes[1].after
         o = kernel.shape[1] * groups
-        images = self._settled(_Pending(
-            self._product(x, weights, form, var.name), (n, len(weights), rows, columns), groups > 1))
+        images = self.in_place(self._product(x, weights, form, var.name), (n, len(weights), rows, columns))
         split = self.emit("reshape", images, (n, o, *strides, rows, columns))
         beside = self.emit("permute_dims", split, axes=[0, 1, 4, 2, 5, 3])
         whole = self.emit("reshape", beside, (n, o, rows * strides[0], columns * strides[1]))
@@ -223,12 +210,7 @@ class _Products(Rewriter):
     def _settle(self, var: ir.Var) -> None:
         product = self.pending.pop(var, None)
         if product is not None:
-            self.replaced[var] = self._settled(product)
-
-    def _settled(self, product: _Pending) -> Any:
-        """The sums in the network's layout."""
-        channels_first = self.emit("permute_dims", product.sums, axes=[0, 2, 1])
-        return self.emit("reshape", channels_first, product.shape)
+            self.replaced[var] = self.in_place(product.sums, product.shape)
 
     # attention
 
@@ -256,15 +238,6 @@ class _Products(Rewriter):
         if ir.op_name(inner) == "permute_dims" and ir.attr(inner, "axes") == HEADS_SWAPPED:
             return inner.args[0]
         return self.emit("permute_dims", expr, axes=list(HEADS_SWAPPED))
-
-
-def _matrices(weights: np.ndarray, groups: int, n: int) -> np.ndarray:
-    """OIHW → [c / groups · taps, o], or for several groups those of each, for each of n images."""
-    if is_blank(weights):
-        o, taps = len(weights) // groups, weights[0].size
-        return np.broadcast_to(weights.flat[0], (taps, o) if groups == 1 else (n * groups, taps, o))
-    matrix = weights.reshape(groups, weights.shape[0] // groups, -1).transpose(0, 2, 1)
-    return np.ascontiguousarray(matrix[0] if groups == 1 else np.tile(matrix, (n, 1, 1)))
 
 
 def _along_channels(bias: Any, shape: tuple[int, ...]) -> bool:

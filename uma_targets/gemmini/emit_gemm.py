@@ -25,7 +25,7 @@ A, B, BIAS = 0, 1, 2
 
 @dataclass(frozen=True)
 class GemmProblem:
-    """``C[b, m, n] = epilogue(A[b, m, k] · B[b, k, n] + bias[n])`` on dense matrices in HBM (B may be shared)."""
+    """``C[b, m, n] = epilogue(A[b, m, k] · B[b, k, n] + bias[b, n])`` on matrices in HBM (B and bias may be shared)."""
 
     batch: int
     m: int
@@ -236,9 +236,10 @@ class GemmEmission:
     def _load_bias(self, tile: Tile) -> Nodes:
         bias, dim = self.problem.bias, self.parameters.dim
         assert bias is not None
+        first = tile.n0 + tile.batch * self.problem.n if len(bias.shape) > 1 else tile.n0
 
         def block(j: Affine, jrun: Piece, i: Affine, run: Piece) -> Nodes:
-            return [isa.mvin(BIAS, (tile.n0 + j * dim) * 4 + bias.address,
+            return [isa.mvin(BIAS, (first + j * dim) * 4 + bias.address,
                              Block(self._c_local(tile, i, j), run.size, jrun.size))]
 
         return each("j", pieces(tile.n_size, dim), lambda j, jrun: each(

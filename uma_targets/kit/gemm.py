@@ -115,12 +115,13 @@ def gemm_of(workload: Workload, addresses: Mapping[str, int], workspace: int, ba
     _, m, n, k = sizes_of(workload)
     item, out_item = a.item_bytes, workload.output.item_bytes
     bias = workload.inputs[2] if workload.epilogue.bias else None
+    own = batch * (n * 4) if bias is not None and len(bias.shape) > 1 else Affine(0)  # of each product
     epilogue = workload.epilogue
     if epilogue.out_dtype not in (a.dtype, "int8"):
         raise MappingError(f"{workload.name}: expected a result of int8 or {a.dtype}, found {epilogue.out_dtype}")
     return Gemm(
         m, n, k, batch * (m * k * item) + addresses[a.name], batch * (k * n * item) + addresses[b.name],
-        None if bias is None else Affine(addresses[bias.name]),
+        None if bias is None else own + addresses[bias.name],
         batch * (m * n * out_item) + addresses[workload.output.name],
         item, 4, out_item, epilogue.relu, epilogue.scale, Affine(workspace),
     )

@@ -83,8 +83,12 @@ def int32_bias(op: QuantizedOp) -> str | None:
 
 
 def along_channels(op: QuantizedOp) -> str | None:
-    """The bias has one value for each output channel and is added along them."""
+    """The bias has one value for each output channel and is added along them; in a batch of products it may have them
+    for each."""
     assert op.bias is not None
+    if op.anchor == "matmul" and len(op.bias_shape) > 1 and op.bias_shape == (
+            *op.operands[1].read_shape[:-2], 1, op.operands[1].read_shape[-1]):
+        return None
     channels = op.operands[1].read_shape[-1] if op.anchor == "matmul" else op.operands[1].shape[0]
     if int(np.prod(op.bias.shape)) != channels:
         return f"the bias has {int(np.prod(op.bias.shape))} values for {channels} channels"

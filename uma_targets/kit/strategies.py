@@ -20,8 +20,10 @@ def matmul(op: QuantizedOp) -> Lowered:
     n = b.read_shape[-1]
     batched = len(b.read_shape) > 2 and b.read_shape[:-2] == a.read_shape[:-2]
     rows, batch = (m, math.prod(lead)) if batched else (m * math.prod(lead), 1)
-    work = wl.gemm(rows, n, k, batch=batch, epilogue=epilogue(op), shared_b=not batched, name=op.name, dtype=a.dtype)
-    constants = bias(op)
+    own = batched and op.bias is not None and math.prod(op.bias.shape) > n
+    work = wl.gemm(rows, n, k, batch=batch, epilogue=epilogue(op), shared_b=not batched, name=op.name, dtype=a.dtype,
+                   shared_bias=not own)
+    constants = {name: laid_out(array, work.inputs[2].shape) for name, array in bias(op).items()}
     inputs: tuple[tuple[str, int], ...] = (("A", 0), ("B", 1))
     if b.array is not None:
         array = b.array.transpose(b.permutation) if b.permutation else b.array

@@ -23,6 +23,7 @@ from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
 from archloom.tvm_backend.ir.patterns import DFPattern
 from archloom.tvm_backend.passes.attention import as_attention
 from archloom.tvm_backend.passes.products import as_products
+from archloom.tvm_backend.passes.quantized_products import quantized_products
 from archloom.tvm_backend.targets.backend import Strategy, UMABackend, UMAPhase
 from archloom.uma_targets.kit import attention, patterns, rules, strategies
 from archloom.uma_targets.kit.attention import AttentionKernel, Kernel
@@ -154,6 +155,8 @@ class KitTarget(DescribedTarget):
             taken.append(("conv2d", windows, strategies.any_conv2d))
         else:
             taken.append(("conv2d", rules.AllOf("nn.conv2d", (*conv2d, *more)), strategies.pointwise))
+        self._as_it_is = taken[-1][1]
+        self._gathers = rules.AllOf("nn.conv2d", (*rules.QUANTIZATION, rules.int32_bias, rules.constant_kernel, *more))
         for anchor, predicate, strategy in taken:
             for form in (*(("activation",) if self.kit.relu else ()), "plain"):
                 self._offer(f"{anchor}_{form}", partial(fused, anchor, form), predicate, strategy)
@@ -161,13 +164,19 @@ class KitTarget(DescribedTarget):
             self._register_pattern("attention", patterns.attention, attention.predicate(
                 self.kit.attention, self._values({})))
             self._register_operator_strategy("attention", attention.strategy)
-        if floats:
-            self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._prepared, takes_options=True)
+        self._register_relax_pass(
+            UMAPhase.PRE_PARTITIONING, self._prepared if floats else self._gathered, takes_options=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
 
     def _offer(self, name: str, pattern: "Callable[[], DFPattern]", predicate: rules.AllOf, strategy: Strategy) -> None:
         self._register_pattern(name, pattern, predicate)
         self._register_operator_strategy(name, strategy)
+
+    def _gathered(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
+        """Quantized convolutions as products of matrices, but for those that are taken as they are."""
+        values = self._values(options)
+        return quantized_products(
+            module, lambda op: self._gathers(op, values).ok and not self._as_it_is(op, values).ok)
 
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
         """Attention as one operator where the target takes it so; else, and convolutions, as products of matrices."""

@@ -1,0 +1,118 @@
+"""Quantized networks for targets of matrix products: convolutions as products with the host's work around.
+
+The host gathers the windows of the quantized image; their product with the kernel as a matrix has the convolution's
+bias, activation and requantization, so that a target takes it as any quantized product; its integers go back to the
+image's layout. Groups are a batch of products, each with the bias of its own channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.match import NotQuantized, QTensor, QuantizedOp, Stage, read
+from archloom.tvm_backend.ir.windows import Windows
+from archloom.tvm_backend.passes.gathered import Gathering, matrices
+
+_FOLLOWING = frozenset({"add", "nn.relu", "clip", "quantize", "dequantize"})
+"""What may follow a convolution in its piece."""
+
+
+def quantized_products(module: ir.IRModule, taken: Callable[[QuantizedOp], bool]) -> ir.IRModule:
+    """Rewrite ``main`` (see above) where ``taken`` says of a convolution that the target takes it as a product."""
+    return _Quantized(module, taken).rewritten()
+
+
+class _Quantized(Gathering):
+    """``inside``: variables of convolutions that have become products."""
+
+    def __init__(self, module: ir.IRModule, taken: Callable[[QuantizedOp], bool]) -> None:
+        super().__init__(module)
+        self.taken = taken
+        self.inside: set[Any] = set()
+
+    @cached_property
+    def readers(self) -> dict[Any, Any]:
+        """By variable what is bound to a value that reads it, the last of them."""
+        return {read: var for var, value in self.values.items() for read in ir.variables(value)}
+
+    def visit(self, var: ir.Var, value: Any) -> None:
+        """Take over one binding, or a convolution with all that belongs to it."""
+        if var in self.inside or (ir.op_name(value) == "nn.conv2d" and self._product(var, value)):
+            return
+        self.keep(var, value)
+
+    def finish(self) -> None:
+        """Leave out constants that only convolutions read dequantized."""
+        results = [self.result(r) for r in ir.outputs_of(self.main)]
+        read = {var for expr in [*(b.value for b in self.body), *results] for var in ir.variables(expr)}
+        self.body = [b for b in self.body if b.var in read or b.var in results or not _is_constant(b.value)]
+
+    def _product(self, var: ir.Var, call: ir.Call) -> bool:
+        """A convolution as a product; False where the target takes it in no form, or as it is."""
+        for chain in reversed(list(self._chains(var))):
+            try:
+                op = read(self.values[chain[-1]], self.value_of)
+            except NotQuantized:
+                continue
+            if op.anchor == "nn.conv2d" and self.taken(op):
+                self.replaced[chain[-1]] = self._emitted(op, Windows.of(call))
+                self.inside.update(chain)
+                return True
+        return False
+
+    def _chains(self, var: ir.Var) -> Iterator[list[Any]]:
+        """What follows a convolution and nothing else reads, up to each of its requantizations."""
+        chain = [var]
+        while self.uses[chain[-1]] == 1 and chain[-1] in self.readers:
+            chain.append(self.readers[chain[-1]])
+            name = ir.op_name(self.values[chain[-1]])
+            if name not in _FOLLOWING:
+                return
+            if name == "quantize":
+                yield list(chain)
+
+    def _emitted(self, op: QuantizedOp, form: Windows) -> Any:
+        """The product, and its result as the image."""
+        data, kernel = op.operands
+        assert kernel.array is not None
+        n, groups, like = data.shape[0], form.groups, data.var
+        rows = self.gathered(self.new(data.var), form, int(data.zero_point.reshape(-1)[0]))
+        weights = ir.constant_like(matrices(kernel.array, groups, n), like)
+        value = self.emit("matmul", self._dequantized(rows, data), self._dequantized(weights, kernel), label=op.name)
+        if op.bias is not None:
+            assert op.bias.array is not None
+            bias = op.bias.array.reshape(-1)
+            if groups > 1:
+                bias = np.tile(bias.reshape(groups, 1, -1), (n, 1, 1))
+            value = self.emit("add", value, self._dequantized(ir.constant_like(bias, like), op.bias), label=op.name)
+        for stage in op.stages:
+            value = self._stage(value, stage, op.name)
+        return self.in_place(value, op.shape)
+
+    def _dequantized(self, value: Any, tensor: QTensor) -> Any:
+        return self._scaled("dequantize", value, tensor.scale, tensor.zero_point, "float32")
+
+    def _scaled(
+        self, name: str, value: Any, scale: np.ndarray, zero: np.ndarray, dtype: str, label: str = "lv"
+    ) -> Any:
+        """A conversion by one scale and zero point."""
+        numbers = [ir.constant_like(array.reshape(()), value) for array in (scale, zero)]
+        return self.emit(name, value, *numbers, axis=0, out_dtype=dtype, label=label)
+
+    def _stage(self, value: Any, stage: Stage, label: str) -> Any:
+        if stage.kind == "relu":
+            return self.emit("nn.relu", value, label=label)
+        if stage.kind == "clip":
+            return self.emit("clip", value, stage.low, stage.high, label=label)
+        assert stage.scale is not None and stage.zero_point is not None
+        return self._scaled(stage.kind, value, stage.scale, stage.zero_point, stage.dtype, label)
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether a value is a dequantized constant, or that in another shape."""
+    return ir.op_name(value) in ("dequantize", "reshape") and ir.is_constant(value.args[0])
