@@ -21,7 +21,7 @@ class Gathering(Rewriter):
         n, c, *_ = ir.shape_of(x)
         top, left, bottom, right = form.padding
         if any(form.padding):
-            given = {"pad_value": float(zero)} if zero else {}
+            given: dict[str, Any] = {"pad_value": float(zero)} if zero else {}
             x = self.emit("nn.pad", x, pad_width=[0, 0, 0, 0, top, bottom, left, right], **given)
         image = ir.shape_of(x)[2:]
         index = form.index(*image)
