@@ -8,6 +8,9 @@ shifts and ors put them together, and a row of 16 words goes to the workspace; c
 and tmm7 tiles of B. k is cut into equal tiles of at most 64 bytes: the last one may read bytes behind a row of A, which
 zeros in B multiply. Rows of C that do not fill tiles get a configuration of their own.
 
+*Sums.* Where C is the sums, tiles start from the bias (loaded with rows 0 bytes apart) and are stored to C; they are
+configured as wide as what is left of C.
+
 *Requantization.* Tiles of C go to the workspace and come back row by row, as vectors: bias, conversion to f32, factor,
 bounds (0 is ReLU), conversion to integers half to even, saturated bytes to memory.
 """
@@ -86,11 +89,13 @@ class Emission:
         for d in "mn":
             if self.mapping.size(d) not in (LANES, MOST):
                 raise MappingError(f"{self.mapping}: a block of C has 16 or 32 rows and columns")
-        nodes: Nodes = list(self._constants())
+        if self.gemm.stores_sums:
+            return [*self._edge(), *self._pack(), *self._sums()]
+        nodes: Nodes = [*self._constants(), *self._edge()]
         nodes += self._pack()
         for run in pieces(self.gemm.m, self.mapping.size("m")):
             rows = _parts(run.size)
-            nodes += self._configure(rows)
+            nodes += self._configure(rows, [LANES, LANES])
             nodes += repeat("mt", run.count, lambda i, run=run, rows=rows: each(  # type: ignore[misc]
                 "nt", pieces(self.gemm.n, self.mapping.size("n")),
                 lambda j, columns: self._block(i + run.first, rows, j, columns)))
@@ -101,6 +106,8 @@ class Emission:
         for register, bits in ((FACTOR, self.gemm.scale_bits), (LOW, float_bits(low)), (HIGH, float_bits(127.0))):
             yield Instr.make("vmovd", dst=register, value=bits)
             yield Instr.make("vbroadcastss", dst=register, src=register)
+
+    def _edge(self) -> Iterator[Node]:
         edge = self.gemm.n % LANES
         if edge:
             yield Instr.make("kmovw", dst=EDGE, value=(1 << edge) - 1)
@@ -141,13 +148,34 @@ class Emission:
 
     # products ---------------------------------------------------------------------------------------------------------
 
-    def _configure(self, rows: list[int]) -> Nodes:
-        """Tiles for blocks with such rows; two tiles of columns always."""
+    def _configure(self, rows: list[int], columns: list[int]) -> Nodes:
+        """Tiles for blocks with such rows and columns."""
         depth = self.depth[1]
-        shapes = {2 * i + j: (r, LINE_BYTES) for i, r in enumerate(rows) for j in (0, 1)}
-        shapes |= {4 + i: (r, depth) for i, r in enumerate(rows)} | {6 + j: (depth // 4, LINE_BYTES) for j in (0, 1)}
+        shapes = {2 * i + j: (r, 4 * c) for i, r in enumerate(rows) for j, c in enumerate(columns)}
+        shapes |= {4 + i: (r, depth) for i, r in enumerate(rows)}
+        shapes |= {6 + j: (depth // 4, 4 * c) for j, c in enumerate(columns)}
         return [Instr.make("ldtilecfg", number=1), *(
             Instr.make("tilecfg", tile=t, tile_rows=r, tile_colsb=b) for t, (r, b) in sorted(shapes.items()))]
+
+    def _sums(self) -> Nodes:
+        """All blocks, those of equal sizes after one configuration."""
+        m, n = self.mapping.size("m"), self.mapping.size("n")
+        return [node for run in pieces(self.gemm.m, m) for across in pieces(self.gemm.n, n) for node in [
+            *self._configure(_parts(run.size), _parts(across.size)),
+            *repeat("mt", run.count, lambda i, run=run, across=across: repeat(  # type: ignore[misc]
+                "nt", across.count, lambda j: self._block_of_sums(
+                    i + run.first, _parts(run.size), j + across.first, _parts(across.size))))]]
+
+    def _block_of_sums(self, i: Affine, rows: list[int], j: Affine, columns: list[int]) -> Iterator[Node]:
+        m0, n0 = i * self.mapping.size("m"), j * self.mapping.size("n")
+        sums = [(2 * a + b, a, b) for a in range(len(rows)) for b in range(len(columns))]
+        for t, _, b in sums:
+            yield Instr.make("tilezero", dst=t) if self.gemm.bias is None else Instr.make(
+                "tileloadd", dst=t, dram=self.gemm.bias_at(n0 + b * LANES), stride=0)
+        yield from repeat("kt", self.depth[0], lambda k: self._step(m0, len(rows), j, len(columns), k))
+        for t, a, b in sums:
+            yield Instr.make("tilestored", src=t, dram=self.gemm.c_at(m0 + a * ROWS, n0 + b * LANES),
+                             stride=self.gemm.strides[2])
 
     def _block(self, i: Affine, rows: list[int], j: Affine, run: Piece) -> Nodes:
         """A block of C: sums of tiles, then their rows."""
@@ -227,10 +255,13 @@ def _loops(shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware) -> Loop:
     tiles, group = rows * columns, shape.m / tall / rows / ceil_div(min(shape.m, ROWS), GROUP)
     step = Loop(depth_of(shape.k)[0], (Issue("tdpbssd", tiles),), first=(
         Issue("tileloadd", rows + columns, beats=near + ROWS),), slots=1)
+    stored = Issue("tilestored", tiles, beats=near + ROWS)
+    if shape.out_item > shape.item:
+        return Loop(tall * wide, (step, stored))
     finish = Loop(ceil_div(min(shape.m, ROWS), GROUP) * tiles, tuple(Issue(name, group) for name in (
         "vcvtdq2ps", "vmulps", "vmaxps", "vminps", "vcvtps2dq")), first=(Issue("vmovups_load", group, beats=near),),
         last=(Issue("vpmovsdb_m", group, beats=near),), slots=1)
-    return Loop(tall * wide, (step, Issue("tilestored", tiles, beats=near + ROWS), finish))
+    return Loop(tall * wide, (step, stored, finish))
 
 
 class Amx(kit.KitTarget):
@@ -239,4 +270,4 @@ class Amx(kit.KitTarget):
     kit = kit.GemmKit(
         name="amx", isa="amx", graph=GRAPH.graph, options=GRAPH.options(), emit=emit, tiling=_tiling,
         description="an x86 core's matrix unit with tiles of 16 x 64 bytes and AVX-512 around it (Intel AMX)",
-        macs_per_cycle=lambda graph: MACS_PER_CYCLE, workspace_bytes=workspace_bytes)
+        macs_per_cycle=lambda graph: MACS_PER_CYCLE, workspace_bytes=workspace_bytes, sums=True)

@@ -2,7 +2,7 @@
 
 Three loops over tiles in any order, and within a tile a product of scalars at a time. Each pass over a tile of k adds
 to what the passes before it left: i32 partial sums in a workspace in memory. The first pass starts from the bias or 0,
-the last one requantizes. Where k is one tile, sums stay in their register.
+the last one requantizes, where C is not the sums. Where k is one tile, sums stay in their register.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ def _element(gemm: Gemm, tile: _Tile, i: Affine, j: Affine) -> Iterator[Node]:
         Instr.make("load8", dram=gemm.a_at(i, tile.first["k"] + l), rd=A),
         Instr.make("load8", dram=gemm.b_at(tile.first["k"] + l, j), rd=B),
         Instr.make("mac", rd=SUM, ra=A, rb=B)])
-    if tile.ends:
+    if tile.ends and gemm.stores_sums:
+        yield Instr.make("store32", dram=gemm.c_at(i, j), rs=SUM)
+    elif tile.ends:
         yield Instr.make("requant", rd=SUM, rs=SUM, scale=gemm.scale_bits, low=gemm.lowest)
         yield Instr.make("store8", dram=gemm.c_at(i, j), rs=SUM)
     else:
@@ -114,4 +116,4 @@ class Oma(kit.KitTarget):
               for d in "mnk"),
             kit.Option("order", str, "auto", "loops over tiles, outermost first",
                        choices=("auto", *("".join(o) for o in ORDERS)))]}),
-        macs_per_cycle=lambda graph: 1)
+        macs_per_cycle=lambda graph: 1, sums=True)

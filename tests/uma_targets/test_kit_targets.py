@@ -113,6 +113,22 @@ def test_products_of_any_size(target: str, shape: tuple[int, int, int, int]) -> 
         np.testing.assert_array_equal(beside(np.asarray(oracle(*inputs.values())[0])), found)
 
 
+@pytest.mark.parametrize("shape", SHAPES[1:], ids=str)
+@pytest.mark.parametrize("target", [name for name in PRODUCTS_ONLY if registry.BUILT_IN.get(name)
+                                    and registry.get(name).kit.sums])
+def test_sums_as_they_are(target: str, shape: tuple[int, int, int, int]) -> None:
+    """The bias is one for each of the batch."""
+    batch, m, n, k = shape
+    work = gemm(m, n, k, batch=batch, epilogue=Epilogue(n > 1, 1.0, False, "int32"), shared_b=False, shared_bias=False)
+    accelerator, inputs = registry.get(target).accelerator, random_inputs(work, sum(shape))
+    plan = search(work, accelerator)
+    found = interpreter.run(plan.stream, accelerator.isa(), inputs, poison=1)["C"]
+    sums = inputs["A"].astype(np.int32) @ inputs["B"].astype(np.int32) + inputs.get("bias", np.int32(0))
+    np.testing.assert_array_equal(found, sums)
+    oracle = compile_stream(plan.stream, accelerator.isa())
+    np.testing.assert_array_equal(np.asarray(oracle(*inputs.values())[0]), sums)
+
+
 def mlp() -> onnx.ModelProto:
     """13 → 17 → 5 on three rows, with biases and a ReLU, in float32."""
     rng = np.random.default_rng(0)

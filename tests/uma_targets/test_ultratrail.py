@@ -219,9 +219,9 @@ def test_random_temporal_convolutions_equal_numpy(n, w, c, o, kernel, stride, le
         assert plan.timing.cycles == simulate_reference(graph, resolved).cycles
 
 
-def test_a_temporal_convolution_that_does_not_fit_stays_on_the_host_with_a_reason():
+def test_a_temporal_convolution_that_does_not_fit_is_a_product():
     model = archloom.load(temporal_network(False, 11, 9, 13))
-    report = archloom.estimate(model, "ultratrail", {"dim": 4, "features": 16})
-    refused = [host.reason for host in report.host if host.op == "nn.conv2d"]
-    assert refused == [f"11 channels at 13 positions, kernel {k}, 7 results do not fit" for k in (1, 9)] + [
-        "9 channels at 7 positions, kernel 9, 7 results do not fit"]
+    taken = [archloom.estimate(model, "ultratrail", {"dim": 4, **more}) for more in ({}, {"features": 16})]
+    assert all(report.offloaded_macs_share == 1 for report in taken)
+    whole, parts = ([layer.op.split("+")[0] for layer in report.accelerator_layers] for report in taken)
+    assert whole[:3] == ["conv2d"] * 3 and parts[:3] == ["dense"] * 3

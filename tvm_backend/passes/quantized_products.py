@@ -18,7 +18,7 @@ from archloom.tvm_backend.ir.match import NotQuantized, QTensor, QuantizedOp, St
 from archloom.tvm_backend.ir.windows import Windows
 from archloom.tvm_backend.passes.gathered import Gathering, matrices
 
-_FOLLOWING = frozenset({"add", "nn.relu", "clip", "quantize", "dequantize"})
+_FOLLOWING = frozenset({"add", "nn.relu", "clip", "quantize", "dequantize", "astype"})
 """What may follow a convolution in its piece."""
 
 
@@ -66,14 +66,15 @@ class _Quantized(Gathering):
         return False
 
     def _chains(self, var: ir.Var) -> Iterator[list[Any]]:
-        """What follows a convolution and nothing else reads, up to each of its requantizations."""
+        """What follows a convolution and nothing else reads, up to where its piece may end."""
         chain = [var]
+        yield list(chain)
         while self.uses[chain[-1]] == 1 and chain[-1] in self.readers:
             chain.append(self.readers[chain[-1]])
             name = ir.op_name(self.values[chain[-1]])
             if name not in _FOLLOWING:
                 return
-            if name == "quantize":
+            if name != "dequantize":
                 yield list(chain)
 
     def _emitted(self, op: QuantizedOp, form: Windows) -> Any:
@@ -89,7 +90,9 @@ class _Quantized(Gathering):
             bias = op.bias.array.reshape(-1)
             if groups > 1:
                 bias = np.tile(bias.reshape(groups, 1, -1), (n, 1, 1))
-            value = self.emit("add", value, self._dequantized(ir.constant_like(bias, like), op.bias), label=op.name)
+            row = ir.constant_like(bias, like)
+            whole = row if op.bias.dtype == "float32" else self._dequantized(row, op.bias)
+            value = self.emit("add", value, whole, label=op.name)
         for stage in op.stages:
             value = self._stage(value, stage, op.name)
         return self.in_place(value, op.shape)
@@ -100,15 +103,19 @@ class _Quantized(Gathering):
     def _scaled(
         self, name: str, value: Any, scale: np.ndarray, zero: np.ndarray, dtype: str, label: str = "lv"
     ) -> Any:
-        """A conversion by one scale and zero point."""
-        numbers = [ir.constant_like(array.reshape(()), value) for array in (scale, zero)]
-        return self.emit(name, value, *numbers, axis=0, out_dtype=dtype, label=label)
+        """A conversion by one scale and zero point, or by those of the last axis."""
+        shape = () if scale.size == 1 else (-1,)
+        numbers = [ir.constant_like(np.broadcast_to(array, scale.shape).reshape(shape), value)
+                   for array in (scale, zero)]
+        return self.emit(name, value, *numbers, axis=len(ir.shape_of(value)) - 1, out_dtype=dtype, label=label)
 
     def _stage(self, value: Any, stage: Stage, label: str) -> Any:
         if stage.kind == "relu":
             return self.emit("nn.relu", value, label=label)
         if stage.kind == "clip":
             return self.emit("clip", value, stage.low, stage.high, label=label)
+        if stage.kind == "convert":
+            return self.emit("astype", value, stage.dtype, label=label)
         assert stage.scale is not None and stage.zero_point is not None
         return self._scaled(stage.kind, value, stage.scale, stage.zero_point, stage.dtype, label)
 

@@ -19,8 +19,10 @@ from archloom.mapper.workload import Workload
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr, Stream
+from archloom.tvm_backend.compiled import Refuse
+from archloom.tvm_backend.ir.expressions import IRModule
 from archloom.tvm_backend.ir.match import QuantizedOp
-from archloom.tvm_backend.targets.backend import UMABackend
+from archloom.tvm_backend.targets.backend import UMABackend, UMAPhase
 from archloom.uma_targets.eyeriss.emit import ISA, Emission, product_nodes
 from archloom.uma_targets.eyeriss.loops import Tensors
 from archloom.uma_targets.eyeriss.plan import Bounds, Machine
@@ -113,6 +115,7 @@ def equal_strides(op: QuantizedOp) -> str | None:
 
 
 PRODUCTS = rules.AllOf("matmul", rules.INT8_MATMUL)
+WINDOWS = rules.AllOf("nn.conv2d", rules.INT8_WINDOWS)
 CONVOLUTIONS = rules.AllOf("nn.conv2d", (*rules.QUANTIZATION, rules.int32_bias, rules.plain_convolution, equal_strides))
 
 
@@ -127,7 +130,12 @@ class Eyeriss(UMABackend):
             ):
                 self._register_pattern(f"{anchor}_{form}", partial(fused, anchor, form), predicate)
                 self._register_operator_strategy(f"{anchor}_{form}", strategy)
+        self._register_relax_pass(UMAPhase.PRE_PARTITIONING, self._gathered, takes_options=True)
         self._register_codegen("stream", lambda: EYERISS)
+
+    def _gathered(self, module: IRModule, options: Mapping[str, Any], refuse: Refuse) -> IRModule:
+        """Convolutions that the dataflow does not run (groups, dilations, two strides) as products."""
+        return rules.gathered(module, [WINDOWS], [CONVOLUTIONS], options)
 
     @property
     def target_name(self) -> str:

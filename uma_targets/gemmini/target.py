@@ -56,8 +56,6 @@ GEMMINI = Accelerator(
 FUSED = {"pool": ("conv2d",), "activation": ("conv2d", "matmul", "add"), "plain": ("conv2d", "matmul", "add")}
 """Forms of which the array makes int8 results, in the order in which they are tried, each with its operators."""
 
-WIDE = {"wide_activation": "activation", "wide_plain": "plain", "int32": "int32", "sums": "sums"}
-"""Patterns whose results the host makes, each with the form that it matches."""
 POOL_FIELD = 3
 """largest window, stride and padding that the two-bit fields of config_st hold"""
 
@@ -182,15 +180,8 @@ class Gemmini(UMABackend):
 
     def _offer_sums(self) -> None:
         """What one factor for all sums and zero points of 0 are not enough for: the host makes the results."""
-        for anchor, own, strategy in (
-            ("conv2d", rules.AllOf("nn.conv2d", sums.SUMS_CONV2D), sums.with_sums(conv2d)),
-            ("matmul", rules.AllOf("matmul", sums.SUMS_MATMUL),
-             sums.with_sums(lambda op, options: strategies.matmul(op))),
-        ):
-            for form, pattern in WIDE.items():
-                name = f"{anchor}_{form}"
-                self._register_pattern(name, partial(fused, anchor, pattern), own)
-                self._register_operator_strategy(name, strategy, takes_options=True)
+        sums.offer(self, "conv2d", rules.AllOf("nn.conv2d", sums.SUMS_CONV2D), conv2d)
+        sums.offer(self, "matmul", rules.AllOf("matmul", sums.SUMS_MATMUL), lambda op, options: strategies.matmul(op))
 
     @property
     def target_name(self) -> str:

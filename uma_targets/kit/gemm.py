@@ -26,7 +26,8 @@ class Gemm:
     ``a``, ``b``, ``bias`` and ``c`` are byte addresses of the first elements, affine in enclosing loop variables.
     ``item``, ``sum_item`` and ``out_item`` are bytes of an element of A and B, of the bias (int32 or float32), and of
     C. ``scale`` is the float32 factor from int32 sums to int8 (1 for float): C is
-    ``saturate_int8(round_half_even(float32(sum) * scale))``, and then the maximum with 0 if ``relu``.
+    ``saturate_int8(round_half_even(float32(sum) * scale))``, and then the maximum with 0 if ``relu``. Targets whose kit
+    says so also get products of which C is the sums (:attr:`stores_sums`).
     """
 
     m: int
@@ -48,6 +49,11 @@ class Gemm:
     def scale_bits(self) -> int:
         """The factor as the bits of a float32, as an attribute of an instruction holds it."""
         return float_bits(self.scale)
+
+    @property
+    def stores_sums(self) -> bool:
+        """Whether C is the int32 sums as they are, without factor and ReLU."""
+        return self.out_item > self.item
 
     @property
     def lowest(self) -> int:
@@ -95,6 +101,8 @@ class GemmEmitter:
     write: EmitGemm
     workspace_bytes: WorkspaceBytes | None = None
     kernels: Mapping[str, Kernel] = field(default_factory=dict)
+    sums: bool = False
+    """whether ``write`` stores int32 sums, too"""
 
     def emit(self, workload: Workload, mapping: TileMapping) -> Stream:
         """The stream; arguments and results are named, shaped and ordered as the workload's tensors."""
@@ -103,6 +111,8 @@ class GemmEmitter:
         memory, parameters = Memory.of(workload), dict(self.isa_parameters)
         addresses = {t.name: t.address for t in memory.tensors}
         batch, m, n, k = sizes_of(workload)
+        if workload.epilogue.out_dtype not in (workload.inputs[0].dtype, "int8", *(("int32",) if self.sums else ())):
+            raise MappingError(f"{workload.name}: {self.isa} stores no result of {workload.epilogue.out_dtype}")
         body = repeat("batch", batch, lambda b: self.write(
             gemm_of(workload, addresses, memory.end, b), mapping, parameters))
         more = 0 if self.workspace_bytes is None else self.workspace_bytes(m, n, k, mapping)
@@ -117,8 +127,6 @@ def gemm_of(workload: Workload, addresses: Mapping[str, int], workspace: int, ba
     bias = workload.inputs[2] if workload.epilogue.bias else None
     own = batch * (n * 4) if bias is not None and len(bias.shape) > 1 else Affine(0)  # of each product
     epilogue = workload.epilogue
-    if epilogue.out_dtype not in (a.dtype, "int8"):
-        raise MappingError(f"{workload.name}: expected a result of int8 or {a.dtype}, found {epilogue.out_dtype}")
     return Gemm(
         m, n, k, batch * (m * k * item) + addresses[a.name], batch * (k * n * item) + addresses[b.name],
         None if bias is None else own + addresses[bias.name],

@@ -7,14 +7,16 @@ partition report prints both, and ``archloom describe TARGET`` prints the list.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from archloom.mapper.options import OptionValue
+from archloom.tvm_backend.ir.expressions import IRModule
 from archloom.tvm_backend.ir.match import QuantizedOp, Stage
+from archloom.tvm_backend.passes.quantized_products import quantized_products
 from archloom.tvm_backend.targets.backend import Verdict
 
 Rule: TypeAlias = Callable[[QuantizedOp], str | None]
@@ -42,6 +44,8 @@ def per_tensor_scales(op: QuantizedOp) -> str | None:
 
 def int8_result(op: QuantizedOp) -> str | None:
     """The result is quantized to int8 with zero point 0 and a single scale."""
+    if not any(stage.kind == "quantize" for stage in op.stages):
+        return "the result is not quantized"
     for stage in op.stages:
         if stage.kind == "quantize":
             if stage.dtype != "int8":
@@ -212,6 +216,8 @@ QUANTIZATION: tuple[Rule, ...] = (
 )
 INT8_MATMUL: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_matmul)
 INT8_CONV2D: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_convolution, pointwise_convolution)
+INT8_WINDOWS: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, constant_kernel)
+"""Of a convolution that is a product once its windows are gathered."""
 FLOAT_MATMUL: tuple[Rule, ...] = (float32_operands, float32_bias, plain_matmul, relu_only)
 FLOAT_CONV2D: tuple[Rule, ...] = (float32_operands, float32_bias, plain_convolution, pointwise_convolution, relu_only)
 
@@ -239,6 +245,15 @@ class AllOf:
             if (seen := sized(op, options)) is not None:
                 return Verdict(False, seen, stated(sized))
         return Verdict(True, "all rules hold")
+
+
+def gathered(
+    module: "IRModule", products: Sequence[AllOf], whole: Sequence[AllOf], options: Mapping[str, OptionValue]
+) -> "IRModule":
+    """A quantized network with those convolutions as products of which the target takes the product by one of the
+    predicates, and by none the convolution as a ``whole``."""
+    return quantized_products(module, lambda op: any(asked(op, options).ok for asked in products) and not any(
+        asked(op, options).ok for asked in whole))
 
 
 def stated(rule: Callable[..., str | None]) -> str:

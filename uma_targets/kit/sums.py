@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from archloom.mapper.options import OptionValue
 from archloom.tvm_backend.host.output_stage import FLIPPED, OutputStage
 from archloom.tvm_backend.ir.match import QTensor, QuantizedOp, Stage
-from archloom.tvm_backend.targets.backend import Lowered
-from archloom.uma_targets.kit.rules import Rule, along_channels, constant_kernel, plain_matmul
+from archloom.tvm_backend.targets.backend import Lowered, UMABackend
+from archloom.uma_targets.kit.patterns import fused
+from archloom.uma_targets.kit.rules import AllOf, Rule, along_channels, constant_kernel, plain_matmul
 
 BYTES = ("int8", "uint8")
 FINISHED: tuple[list[str], ...] = (
     [], ["quantize"], ["activation", "quantize"], ["quantize", "dequantize", "activation", "quantize"],
     ["convert"])
 """What may happen to a result, in the order of its stages."""
+WIDE = {"wide_activation": "activation", "wide_plain": "plain", "int32": "int32", "sums": "sums"}
+"""Patterns whose results the host makes, each with the form that it matches."""
 Strategy = Callable[[QuantizedOp, Mapping[str, OptionValue]], Lowered]
 
 
@@ -53,6 +57,13 @@ def scales_of_channels(op: QuantizedOp) -> str | None:
         return "operand 1 has zero points of several values"
     if op.anchor == "nn.conv2d" and zero_point(weights):
         return f"the kernel has zero point {int(weights.zero_point.reshape(-1)[0])}"
+    return None
+
+
+def scales_of_groups(op: QuantizedOp) -> str | None:
+    """A convolution of several groups has one scale for all channels."""
+    if op.attrs["groups"] > 1 and op.operands[1].scale.size > 1:
+        return f"its {op.attrs['groups']} groups have {op.operands[1].scale.size} scales"
     return None
 
 
@@ -113,6 +124,13 @@ def unit(op: QuantizedOp) -> np.ndarray:
 # strategies -----------------------------------------------------------------------------------------------------------
 
 
+def offer(target: UMABackend, anchor: str, predicate: AllOf, strategy: Strategy) -> None:
+    """Let a target take an operator of which it stores the sums, whatever the host makes of them."""
+    for name, form in WIDE.items():
+        target._register_pattern(f"{anchor}_{name}", partial(fused, anchor, form), predicate)
+        target._register_operator_strategy(f"{anchor}_{name}", with_sums(strategy), takes_options=True)
+
+
 def with_sums(strategy: Strategy) -> Strategy:
     """The strategy whose workload stores the sums, with what the host makes of them."""
     def lowered(op: QuantizedOp, options: Mapping[str, OptionValue]) -> Lowered:
@@ -129,7 +147,8 @@ def as_sums(op: QuantizedOp) -> QuantizedOp:
     bias = None if op.bias is None or op.bias.dtype == "float32" else op.bias
     folded = _folded(op, weights)
     if folded is not None:
-        own = 0 if bias is None or bias.array is None else bias.array.reshape(-1).astype(np.int64)
+        own = 0 if bias is None or bias.array is None else bias.array.astype(np.int64).reshape(
+            folded.shape if bias.array.size == folded.size else -1)
         array = (own + folded).astype(np.int32)
         nothing = np.zeros((), np.int32)
         bias = QTensor(array.shape, "int32", unit(op), nothing, None, array)
@@ -144,22 +163,19 @@ def _as_int8(tensor: QTensor) -> QTensor:
 
 
 def _folded(op: QuantizedOp, weights: QTensor) -> np.ndarray | None:
-    """What zero points add to the bias of each channel, where the weights are constant; None for nothing."""
+    """What zero points add to the bias of each channel, for each of a batch of products, where the weights are
+    constant; None for nothing."""
     first, second = (zero_point(t) for t in op.operands)
-    if not first or not _has_one_matrix(op):
+    if not first or not op.operands[1].is_constant:
         return None
     assert weights.array is not None
     if op.anchor == "nn.conv2d":
         return -first * weights.array.astype(np.int64).sum((1, 2, 3))
     array = weights.array.transpose(weights.permutation) if weights.permutation else weights.array
-    total: np.ndarray = -first * array.astype(np.int64).sum(0) + first * second * array.shape[0]
+    along = array.ndim - 2
+    columns = array.astype(np.int64).sum(along, keepdims=along > 0)
+    total: np.ndarray = -first * columns + first * second * array.shape[along]
     return total
-
-
-def _has_one_matrix(op: QuantizedOp) -> bool:
-    """Whether the second operand is a constant, the same for all rows."""
-    weights = op.operands[1]
-    return weights.is_constant and (op.anchor == "nn.conv2d" or len(weights.shape) == 2)
 
 
 def output_stage(op: QuantizedOp) -> OutputStage:
@@ -167,7 +183,7 @@ def output_stage(op: QuantizedOp) -> OutputStage:
     first, second = (zero_point(t) for t in op.operands)
     if op.anchor == "nn.conv2d":
         zeros = {"border": _border(op, first)}
-    elif _has_one_matrix(op):
+    elif op.operands[1].is_constant:
         zeros = {"second_zero": second}  # type: ignore[dict-item]
     else:
         zeros = {"first_zero": first, "second_zero": second}  # type: ignore[dict-item]
@@ -195,7 +211,8 @@ def _float_bias(op: QuantizedOp, step: np.float32 = np.float32(1)) -> np.ndarray
     if op.bias is None or op.bias.dtype != "float32":
         return None
     assert op.bias.array is not None
-    bias: np.ndarray = op.bias.array.reshape(-1) / step
+    whole = op.bias.array
+    bias: np.ndarray = (whole.reshape(-1) if whole.size == channels(op) else whole) / step
     return bias
 
 

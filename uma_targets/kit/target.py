@@ -23,9 +23,8 @@ from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
 from archloom.tvm_backend.ir.patterns import DFPattern
 from archloom.tvm_backend.passes.attention import as_attention
 from archloom.tvm_backend.passes.products import as_products
-from archloom.tvm_backend.passes.quantized_products import quantized_products
 from archloom.tvm_backend.targets.backend import Strategy, UMABackend, UMAPhase
-from archloom.uma_targets.kit import attention, patterns, rules, strategies
+from archloom.uma_targets.kit import attention, patterns, rules, strategies, sums
 from archloom.uma_targets.kit.attention import AttentionKernel, Kernel
 from archloom.uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
 
@@ -46,8 +45,10 @@ class GemmKit:
     networks as they are. ``attention``: how attention of float32 is computed as one operator, where it is; ``kernels``:
     how workloads of other kinds are run. With rules ``windows``, convolutions that are no products and keep them are
     taken, too, by the kernel of ``conv2d``.
-    ``bias`` and ``relu`` say what the emission fuses; without them such operators are refused. ``patience``: how much
-    more a search simulates (``Accelerator.patience``).
+    ``bias`` and ``relu`` say what the emission fuses; without them such operators are refused. ``sums``: it also stores
+    int32 sums as they are (``Gemm.stores_sums``), of which the host makes the results where one factor is not enough:
+    scales by channel, zero points, uint8, float results. ``patience``: how much more a search simulates
+    (``Accelerator.patience``).
     """
 
     name: str
@@ -64,6 +65,7 @@ class GemmKit:
     numbers: Numbers = "int8"
     bias: bool = True
     relu: bool = True
+    sums: bool = False
     workspace_bytes: WorkspaceBytes | None = field(default=None, repr=False)
     attention: AttentionKernel | None = field(default=None, repr=False)
     kernels: Mapping[str, Kernel] = field(default_factory=dict, repr=False)
@@ -84,7 +86,7 @@ class GemmKit:
             kernels["attention"] = Kernel(partial(attention.stream_of, isa, self.attention), self.attention.space)
 
         def emitter(parameters: Mapping[str, int]) -> GemmEmitter:
-            return GemmEmitter(isa, tuple(parameters.items()), self.emit, self.workspace_bytes, kernels)
+            return GemmEmitter(isa, tuple(parameters.items()), self.emit, self.workspace_bytes, kernels, self.sums)
 
         def space(workload: Workload, hardware: Hardware, options: Options) -> Space:
             if workload.kind in kernels:
@@ -155,11 +157,13 @@ class KitTarget(DescribedTarget):
             taken.append(("conv2d", windows, strategies.any_conv2d))
         else:
             taken.append(("conv2d", rules.AllOf("nn.conv2d", (*conv2d, *more)), strategies.pointwise))
-        self._as_it_is = taken[-1][1]
-        self._gathers = rules.AllOf("nn.conv2d", (*rules.QUANTIZATION, rules.int32_bias, rules.constant_kernel, *more))
+        self._whole: list[rules.AllOf] = []
+        self._products = [rules.AllOf("nn.conv2d", (*rules.INT8_WINDOWS, *more))]
         for anchor, predicate, strategy in taken:
             for form in (*(("activation",) if self.kit.relu else ()), "plain"):
                 self._offer(f"{anchor}_{form}", partial(fused, anchor, form), predicate, strategy)
+        if self.kit.sums:
+            self._offer_sums(() if self.kit.bias else (rules.no_bias,))
         if self.kit.attention is not None:
             self._register_pattern("attention", patterns.attention, attention.predicate(
                 self.kit.attention, self._values({})))
@@ -169,14 +173,25 @@ class KitTarget(DescribedTarget):
         self._register_codegen("stream", lambda: self.kit.accelerator)
 
     def _offer(self, name: str, pattern: "Callable[[], DFPattern]", predicate: rules.AllOf, strategy: Strategy) -> None:
+        """Take what a pattern matches and a predicate allows."""
         self._register_pattern(name, pattern, predicate)
         self._register_operator_strategy(name, strategy)
+        if predicate.anchor == "nn.conv2d":
+            self._whole.append(predicate)
 
     def _gathered(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
         """Quantized convolutions as products of matrices, but for those that are taken as they are."""
-        values = self._values(options)
-        return quantized_products(
-            module, lambda op: self._gathers(op, values).ok and not self._as_it_is(op, values).ok)
+        return rules.gathered(module, self._products, self._whole, self._values(options))
+
+    def _offer_sums(self, more: tuple[rules.Rule, ...]) -> None:
+        """Products of which the host makes the results from their sums, and convolutions that are products."""
+        pointwise = (*sums.SUMS_CONV2D, rules.plain_convolution, rules.pointwise_convolution, *more)
+        as_it_is = rules.AllOf("nn.conv2d", pointwise)
+        self._whole.append(as_it_is)
+        self._products.append(rules.AllOf("nn.conv2d", (*sums.SUMS_CONV2D, sums.scales_of_groups, *more)))
+        sums.offer(self, "conv2d", as_it_is, lambda op, options: strategies.pointwise(op))
+        sums.offer(self, "matmul", rules.AllOf("matmul", (*sums.SUMS_MATMUL, *more)),
+                   lambda op, options: strategies.matmul(op))
 
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
         """Attention as one operator where the target takes it so; else, and convolutions, as products of matrices."""

@@ -196,11 +196,12 @@ class _Emission:
             out_outer=out.row_stride, out_inner=out.column_stride, outer=m.size, inner=n.size)
 
     def _save(self, m: _Tile, n: _Tile) -> Instr:
-        out = self._sums(n)
+        out, whole = self._sums(n), self.gemm.stores_sums
+        more = {} if whole else {"scale": self.gemm.scale_bits, "relu": int(self.gemm.relu)}
         return Instr.make(
-            "save_scaled", out=out.base, out_outer=out.row_stride, out_inner=out.column_stride,
+            "save" if whole else "save_scaled", out=out.base, out_outer=out.row_stride, out_inner=out.column_stride,
             dram=self.gemm.c_at(m.start, n.start), dram_outer=self.gemm.strides[2], dram_inner=self.gemm.out_item,
-            outer=m.size, inner=n.size, scale=self.gemm.scale_bits, relu=int(self.gemm.relu))
+            outer=m.size, inner=n.size, **more)
 
 
 def load(memory: str, dram: Number, strides: tuple[int, int], matrix: Matrix, rows: int, columns: int) -> Instr:

@@ -44,7 +44,7 @@ def _loops(shape: kit.Shape, c: kit.Columns, dataflow: str, array: tuple[int, in
     a, b = ("load_top", "load_left") if dataflow == "is" else ("load_left", "load_top")
     load_a, load_b = Issue(a, moves=k * shape.item, pieces=m), Issue(b, moves=n * shape.item, pieces=k)
     bias = Issue("load_out", int(shape.bias), 4 * n, m)
-    save = Issue("save_scaled", moves=n * shape.out_item, pieces=m)
+    save = Issue("save" if shape.out_item > shape.item else "save_scaled", moves=n * shape.out_item, pieces=m)
     # an instruction for each vector: loads behind a tile's wait until nearly all of them are issued
     one = deep == 1
     loads = (replace(load_a, times=np.where(one, 0, 1)), load_b)
@@ -76,4 +76,4 @@ class SystolicArray(kit.KitTarget):
         name="systolic_array", isa="systolic_array", options=GRAPH.options(), emit=emit, tiling=_tiling,
         description="systolic array of any shape: output-, weight- or input-stationary, int8 (ACADL paper)",
         graph=lambda options: graph_of(Design.of(**GRAPH.arguments(options))),
-        macs_per_cycle=lambda graph: graph.parameters["rows"] * graph.parameters["columns"])
+        macs_per_cycle=lambda graph: graph.parameters["rows"] * graph.parameters["columns"], sums=True)
