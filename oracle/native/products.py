@@ -13,7 +13,7 @@ from archloom.oracle.native.product_code import ROWS, WAYS
 from archloom.oracle.native.sharing import shared
 from archloom.oracle.native.tracing import is_portable
 
-SMALLEST = 1 << 15
+SMALLEST = 1 << 13
 """From how many products on machine code counts: fewer take some microseconds, however they are made."""
 
 SHARED = 1 << 23
