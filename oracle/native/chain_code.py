@@ -35,7 +35,8 @@ def module(symbol: str, *, fused: bool, control: tuple[int, int]) -> str:
     an axis of parts before the last two. ``fused`` rounds once for each product that is added.
     ``control``: bits of MXCSR to clear and to set while it runs (how subnormal numbers are taken).
     """
-    parts = [*_declarations(), *_block(ROWS, fused), *_block(1, fused), *_pack(), _PANELS, _BATCH,
+    blocks = (line for rows in (ROWS, 2, 1) for line in _block(rows, fused))
+    parts = [*_declarations(), *blocks, *_pack(), _PANELS, _BATCH,
              _RUN.format(clear=~control[0], set=control[1]), handler(symbol)]
     return "\n".join(parts)
 
@@ -159,8 +160,6 @@ _PANELS = f"""
 ; one product of matrices: panels of columns, in each of them blocks of rows
 define internal void @panels({_POINTERS}, i64 %m, i64 %k, i64 %n, {_PARTS}) {{
 entry:
-  %left = urem i64 %m, {ROWS}
-  %blocked = sub i64 %m, %left
   %packs = icmp uge i64 %m, {PACKED}
   br i1 %packs, label %allocate, label %panels
 allocate:
@@ -189,23 +188,31 @@ copy:
   call void @pack(ptr %lies, ptr %piece, i64 %height, i64 %n, i64 %width)
   br label %row
 row:
-  %r = phi i64 [0, %panel], [0, %copy], [%r1, %block], [%r2, %single]
-  %end = icmp uge i64 %r, %m
+  %r = phi i64 [0, %panel], [0, %copy], [%r{ROWS}, %block], [%r2, %pair], [%r1, %single]
+  %left = sub i64 %m, %r
+  %end = icmp eq i64 %left, 0
   br i1 %end, label %next, label %choose
 choose:
   %ao = mul i64 %r, %k
   %ap = getelementptr float, ptr %a, i64 %ao
   %co = mul i64 %r, %n
   %crow = getelementptr float, ptr %cp, i64 %co
-  %whole = icmp ult i64 %r, %blocked
-  br i1 %whole, label %block, label %single
+  %whole = icmp uge i64 %left, {ROWS}
+  br i1 %whole, label %block, label %few
 block:
   call void @block{ROWS}({_ROW})
-  %r1 = add i64 %r, {ROWS}
+  %r{ROWS} = add i64 %r, {ROWS}
+  br label %row
+few:
+  %two = icmp uge i64 %left, 2
+  br i1 %two, label %pair, label %single
+pair:
+  call void @block2({_ROW})
+  %r2 = add i64 %r, 2
   br label %row
 single:
   call void @block1({_ROW})
-  %r2 = add i64 %r, 1
+  %r1 = add i64 %r, 1
   br label %row
 next:
   %j1 = add i64 %j, {WIDTH}
