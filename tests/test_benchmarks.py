@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -37,6 +38,18 @@ def test_every_name_is_found_with_and_without_its_folder() -> None:
 def test_every_script_has_figures_and_every_figure_a_script() -> None:
     measuring = {name for name, path in run.scripts().items() if path.parent != ROOT / "benchmarks"}
     assert {defined.script for defined in load().values()} == measuring
+
+
+@pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="others lend no tiles")
+def test_no_tiles_for_a_benchmark_and_what_it_starts() -> None:
+    asks = "import ctypes; print(ctypes.CDLL(None).syscall(158, 0x1023, 18), ctypes.CDLL(None).syscall(39) > 0)"
+    script = f"""
+import subprocess, sys
+from benchmarks.without_amx import refuse_tiles
+refuse_tiles()
+subprocess.run([sys.executable, "-c", {asks!r}], check=True)"""
+    ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["-1", "True"]
 
 
 def test_the_results_are_those_of_the_definitions() -> None:

@@ -1,7 +1,10 @@
-"""Sums of products in a stated order, as machine code that XLA calls: arrays of JAX in, arrays of JAX out."""
+"""Products and sums as machine code that XLA calls: arrays of JAX in, arrays of JAX out."""
 
-from archloom.oracle.native.chains import Rounding, chain, portable, possible
-from archloom.oracle.native.code import LANES
-from archloom.oracle.native.library import register_for
+from archloom.oracle.native.chain_code import LANES
+from archloom.oracle.native.chains import Rounding, chain, possible
+from archloom.oracle.native.library import features, register_for, tiles
+from archloom.oracle.native.products import multiplies, product
+from archloom.oracle.native.tracing import portable
 
-__all__ = ["LANES", "Rounding", "chain", "portable", "possible", "register_for"]
+__all__ = ["LANES", "Rounding", "chain", "features", "multiplies", "portable", "possible", "product", "register_for",
+           "tiles"]

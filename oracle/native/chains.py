@@ -7,16 +7,14 @@ product and sum at once.
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
 from archloom.oracle.late_jax import jax, jnp
 from archloom.oracle.native import library
+from archloom.oracle.native.sharing import shared
+from archloom.oracle.native.tracing import is_portable
 
 Rounding: TypeAlias = Literal["each", "fused_flush", "fused_keep"]
 """Products and sums are rounded each, subnormal numbers being zeros; or at once, with subnormal numbers as zeros or
@@ -28,22 +26,10 @@ SHARED = 1 << 24
 SHARE = 48
 """The fewest rows for a core: for fewer, copying ``b`` takes as long as its products."""
 
-_portable: ContextVar[bool] = ContextVar("portable", default=False)
-
-
-@contextmanager
-def portable() -> Iterator[None]:
-    """What is traced within is for other machines, too: StableHLO alone."""
-    before = _portable.set(True)
-    try:
-        yield
-    finally:
-        _portable.reset(before)
-
 
 def possible() -> bool:
     """Whether :func:`chain` may be called: by the processor, JAX's default device, and what the trace is for."""
-    return not _portable.get() and library.possible()
+    return not is_portable() and "fma" in library.features()
 
 
 def chain(a: Any, b: Any, c: Any, rounding: Rounding, *, parts: bool = False) -> Any:
@@ -84,14 +70,9 @@ def _batchable(name: str, parts: bool) -> Callable[[Any, Any, Any], Any]:
 
 def _shared(name: str, a: Any, b: Any, c: Any, parts: bool) -> Any:
     """The sums; of much work, a part of the rows on each core."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     rows = a.shape[-2]
-    shares = min(cores, rows // SHARE) if a.size * b.shape[-1] >= SHARED else 1
-    if shares < 2:
-        return _call(name, a, b, c, parts)
-    bounds = [rows * i // shares for i in range(shares + 1)]
-    return jnp.concatenate([_call(name, a[..., low:high, :], b, c[..., low:high, :] if c.ndim else c, parts)
-                            for low, high in pairwise(bounds)], -2)
+    return shared(rows, SHARE if a.size * b.shape[-1] >= SHARED else rows, lambda low, high: _call(
+        name, a[..., low:high, :], b, c[..., low:high, :] if c.ndim else c, parts))
 
 
 def _call(name: str, a: Any, b: Any, c: Any, parts: bool) -> Any:

@@ -5,23 +5,29 @@ from __future__ import annotations
 import ctypes
 import platform
 import threading
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any
 
 from archloom.oracle.late_jax import jax
-from archloom.oracle.native import code
+from archloom.oracle.native import chain_code, product_code
 
 PREFIX = "archloom_chain_"
+
+PACKING, PRODUCTS = "archloom_pack_", "archloom_product_"
+"""What the names of products begin with; the feature of the processor follows."""
 
 DAZ_FTZ = 0x8040
 """The bits of MXCSR by which subnormal operands and results count as zeros."""
 
-HANDLERS: dict[str, dict[str, Any]] = {
-    f"{PREFIX}each": {"fused": False, "control": (0, DAZ_FTZ)},
-    f"{PREFIX}fused_flush": {"fused": True, "control": (0, DAZ_FTZ)},
-    f"{PREFIX}fused_keep": {"fused": True, "control": (DAZ_FTZ, 0)},
+HANDLERS: Mapping[str, Callable[[str], str]] = {
+    f"{PREFIX}each": partial(chain_code.module, fused=False, control=(0, DAZ_FTZ)),
+    f"{PREFIX}fused_flush": partial(chain_code.module, fused=True, control=(0, DAZ_FTZ)),
+    f"{PREFIX}fused_keep": partial(chain_code.module, fused=True, control=(DAZ_FTZ, 0)),
+    **{f"{PACKING}{feature}": partial(product_code.packing, way) for feature, way in product_code.WAYS.items()},
+    **{f"{PRODUCTS}{feature}": partial(product_code.products, way) for feature, way in product_code.WAYS.items()},
 }
-"""What each handler does, by its name in XLA."""
+"""What makes the LLVM code of each handler, by its name in XLA, which the code has as a symbol."""
 
 _lock = threading.Lock()
 _engines: dict[str, Any] = {}
@@ -29,19 +35,31 @@ _engines: dict[str, Any] = {}
 
 
 @cache
-def possible() -> bool:
-    """Whether there is such code for JAX's default device: an x86 processor with fused products and sums."""
+def features() -> frozenset[str]:
+    """The features of the x86 processor that is JAX's default device, as LLVM calls them; none for another device."""
     import llvmlite.binding as llvm
 
-    return (platform.machine() in ("x86_64", "AMD64") and jax.default_backend() == "cpu"
-            and bool(llvm.get_host_cpu_features().get("fma")))
+    here = platform.machine() in ("x86_64", "AMD64") and jax.default_backend() == "cpu"
+    return frozenset(name for name, has in llvm.get_host_cpu_features().items() if has and here)
+
+
+@cache
+def tiles() -> bool:
+    """Whether XLA's products may use tiles (AMX): Linux lends their registers to a process that asks for them."""
+    request, of_tiles = 0x1023, 18  # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
+    return "amx-int8" in features() and ctypes.CDLL(None).syscall(158, request, of_tiles) == 0
+
+
+def _needed(name: str) -> str:
+    """The feature without which a handler does not run."""
+    return "fma" if name.startswith(PREFIX) else name.rpartition("_")[2]
 
 
 def register(name: str) -> None:
     """Make a handler callable by its name in XLA's programs, once in a process."""
     with _lock:
         if name not in _engines:
-            engine = _compiled(code.module(symbol=name, **HANDLERS[name]))
+            engine = _compiled(HANDLERS[name](name))
             handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(engine.get_function_address(name))
             jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler), platform="cpu")
             _engines[name] = engine
@@ -50,7 +68,7 @@ def register(name: str) -> None:
 def register_for(program: bytes) -> None:
     """Register what a stored program names; nothing where there is no such code, and XLA then refuses the program."""
     for name in HANDLERS:
-        if name.encode() in program and possible():
+        if name.encode() in program and _needed(name) in features():
             register(name)
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from archloom.oracle import native
 from archloom.oracle.late_jax import jax
-from archloom.oracle.xla.lowering.bytes_product import processor
 
 
 class Executable:
@@ -116,6 +115,6 @@ def platform() -> str:
     client = jax.devices()[0].client
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     parts: Sequence[object] = (
-        jax.__version__, jaxlib.__version__, client.platform, client.platform_version, sorted(processor()), cores,
-        os.environ.get("XLA_FLAGS", ""))
+        jax.__version__, jaxlib.__version__, client.platform, client.platform_version, sorted(native.features()),
+        native.tiles(), cores, os.environ.get("XLA_FLAGS", ""))
     return hashlib.sha256(repr(parts).encode()).hexdigest()

@@ -25,7 +25,7 @@ from archloom.oracle.xla import border
 from archloom.oracle.xla.executables import Called, Executable, of
 from archloom.oracle.xla.loops.runner import LoopRunner
 from archloom.oracle.xla.lowering.lower import Lowering
-from archloom.oracle.xla.notation.expr import is_chained
+from archloom.oracle.xla.notation.expr import is_chained, is_heavy
 from archloom.oracle.xla.notation.fallbacks import OracleFallback, Record
 from archloom.oracle.xla.notation.limits import USUAL, Limits, Unraisable
 from archloom.oracle.xla.notation.substitution import shared_work
@@ -119,11 +119,12 @@ class Program:
     @property
     def outermost(self) -> Any:
         """:attr:`jitted` with :func:`compiler_options`, which JAX takes only where no other function is traced."""
+        values = [r.value for r in self.raising.results] if self.raising is not None else []
         raised = self.raising is not None and not self.raising.left
-        chained = self.raising is not None and any(is_chained(r.value) for r in self.raising.results)
+        chained, summed = (any(map(has, values)) for has in (is_chained, is_heavy))
         return self._once("outermost", lambda: jax.jit(
             own_options()(self.function), keep_unused=True,
-            compiler_options=compiler_options(self.stream, raised=raised, chained=chained)))
+            compiler_options=compiler_options(self.stream, raised=raised, chained=chained, summed=summed)))
 
     def executable(self) -> Any:
         """:meth:`function` compiled ahead of time, once."""

@@ -21,7 +21,7 @@ from archloom.oracle.taidl.operators import base, blocked, carriers, numbers
 from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, integer, integers, ints
 from archloom.oracle.taidl.operators.conversion import converted
 from archloom.oracle.taidl.operators.elementwise import SUBNORMALS
-from archloom.oracle.taidl.operators.integer_dot import integer_dot
+from archloom.oracle.taidl.operators.integer_dot import as_matrices, integer_dot
 from archloom.oracle.taidl.types import Array, element_type, numpy_dtype
 
 Values = Mapping[str, Any]
@@ -164,8 +164,8 @@ def _dot_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str 
 
 
 def _dot(lib: Any, result: TensorType, x: Sequence[Any], a: Values, types: Sequence[str]) -> Any:
-    left = _as_matrices(x[0], a["lhs_batch"], a["lhs_contracting"], contracting_last=True)
-    right = _as_matrices(x[1], a["rhs_batch"], a["rhs_contracting"], contracting_last=False)
+    left = as_matrices(x[0], a["lhs_batch"], a["lhs_contracting"], contracting_last=True)
+    right = as_matrices(x[1], a["rhs_batch"], a["rhs_contracting"], contracting_last=False)
     if blocked.has_components(a):
         return _of_components(lib, left, right, a, types).reshape(result.shape)
     if a["rounding"] != "fused":
@@ -204,17 +204,6 @@ def _fused(left: Array, right: Array, *, flush: bool) -> Array:
 
 def _jax_fused(left: Any, right: Any, *, flush: bool) -> Any:
     return chain(left, right, jnp.zeros((), jnp.float32), "f32", "fused_flush" if flush else "fused_keep")
-
-
-def _as_matrices(x: Any, batch: Sequence[int], contracting: Sequence[int], *, contracting_last: bool) -> Any:
-    if x.ndim == 2 and not batch and tuple(contracting) == ((1,) if contracting_last else (0,)):
-        return x
-    free = [i for i in range(x.ndim) if i not in (*batch, *contracting)]
-    inner = [*free, *contracting] if contracting_last else [*contracting, *free]
-    sizes = [math.prod(x.shape[i] for i in part) for part in (batch, free, contracting)]
-    matrix = (sizes[1], sizes[2]) if contracting_last else (sizes[2], sizes[1])
-    lead = (sizes[0],) if batch else ()
-    return x.transpose([*batch, *inner]).reshape(*lead, *matrix)
 
 
 # --- convolution --------------------------------------------------------------------------------------------------

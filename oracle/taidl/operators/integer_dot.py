@@ -1,4 +1,4 @@
-"""Products of integers by XLA that are right on every device.
+"""Products of integers that are right on every device.
 
 On GPUs, XLA's Triton kernels for products of bytes give wrong integers (JAX 0.11.2 on an H100: every element of
 [9, 21] x [21, 11], unless autotuning prefers another kernel). Programs that are compiled by themselves go without those
@@ -7,11 +7,13 @@ kernels, by an option. Where a program is part of another one, whose options are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from archloom.oracle import native
 from archloom.oracle.late_jax import jax, jnp, lax
 
 WITHOUT_TRITON = {"xla_gpu_enable_triton_gemm": False}
@@ -30,9 +32,34 @@ def own_options() -> Iterator[None]:
         _own.reset(before)
 
 
-def integer_dot(left: Any, right: Any, dims: Any, dtype: Any, **how: Any) -> Any:
+def integer_dot(left: Any, right: Any, dims: Any, dtype: Any) -> Any:
     """``lax.dot_general`` of integers with sums of ``dtype``; operands of one or two bytes stay so where that is
-    right."""
+    right. Bytes with sums of 32 bits are multiplied by machine code where that takes less."""
+    if left.dtype == right.dtype == "int8" and dtype == "int32":
+        (of_left, of_right), (left_batch, right_batch) = dims
+        rows, columns = (tuple(x.shape[i] for i in _free(x, batch, summed)) for x, batch, summed in
+                         ((left, left_batch, of_left), (right, right_batch, of_right)))
+        if native.multiplies(math.prod(rows), math.prod(columns), math.prod(left.shape[i] for i in of_left)):
+            made = native.product(as_matrices(left, left_batch, of_left, contracting_last=True),
+                                  as_matrices(right, right_batch, of_right, contracting_last=False))
+            return made.reshape(*(left.shape[i] for i in left_batch), *rows, *columns)
     if jax.default_backend() == "gpu" and not _own.get():
         left, right = (x.astype(jnp.int32) if x.dtype.itemsize < 4 else x for x in (left, right))
-    return lax.dot_general(left, right, dims, preferred_element_type=dtype, **how)
+    return lax.dot_general(left, right, dims, preferred_element_type=dtype)
+
+
+def as_matrices(x: Any, batch: Sequence[int], contracting: Sequence[int], *, contracting_last: bool) -> Any:
+    """The tensor [batch, free, contracted], or [batch, contracted, free]; without batch axes, a matrix."""
+    if x.ndim == 2 and not batch and tuple(contracting) == ((1,) if contracting_last else (0,)):
+        return x
+    free = _free(x, batch, contracting)
+    inner = [*free, *contracting] if contracting_last else [*contracting, *free]
+    sizes = [math.prod(x.shape[i] for i in part) for part in (batch, free, contracting)]
+    matrix = (sizes[1], sizes[2]) if contracting_last else (sizes[2], sizes[1])
+    lead = (sizes[0],) if batch else ()
+    return x.transpose([*batch, *inner]).reshape(*lead, *matrix)
+
+
+def _free(x: Any, batch: Sequence[int], contracting: Sequence[int]) -> list[int]:
+    """The axes that stay, one side's alone."""
+    return [i for i in range(x.ndim) if i not in (*batch, *contracting)]

@@ -14,7 +14,6 @@ from archloom.oracle.taidl.operators.carriers import element, flush, value
 from archloom.oracle.taidl.operators.contraction import ordered
 from archloom.oracle.taidl.operators.integer_dot import integer_dot
 from archloom.oracle.taidl.operators.reduction import jax_combined as combined
-from archloom.oracle.xla.lowering import bytes_product
 from archloom.oracle.xla.lowering.axes import Divided, by_digits, one_contraction
 from archloom.oracle.xla.lowering.folds import fold, one_chain, widened
 from archloom.oracle.xla.lowering.ops import bitcast, constant, convert, elementwise, jax_dtype, known
@@ -353,10 +352,6 @@ class Lowering:
 
         if expr.is_integer(dtype):
             carrier = jax_dtype(dtype)
-            bytes_alone = left.dtype == right.dtype == "int8" and carrier == "int32"
-            if bytes_alone and dims == (((1,), (0,)), ((), ())) and bytes_product.in_bfloat16(m, n, k):
-                self.record.add(How.BFLOAT16, f"dot {m}x{n}x{k}", "the processor makes them sooner", m * n * k)
-                return bytes_product.product(left, right)
             unsigned = "uint8" in (left.dtype, right.dtype) and carrier.itemsize > 1
             return element(_signed_product(left, right, multiply) if unsigned else multiply(left, right), dtype)
         if not self.reassociate:

@@ -33,9 +33,6 @@ class How(StrEnum):
     MASK = "mask", "elements chosen by comparing indices: {}"
     """A tensor is padded by comparing indices, not by edges."""
 
-    BFLOAT16 = "product in bfloat16", "products, none of them rounded: {}"
-    """Signed bytes are multiplied as bfloat16."""
-
 
 @dataclass(frozen=True)
 class OracleFallback(Fallback):

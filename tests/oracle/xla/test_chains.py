@@ -1,9 +1,5 @@
 """Chains of products and sums by machine code: equal to the interpreter's, bit for bit."""
 
-import os
-import subprocess
-import sys
-
 import jax
 import numpy as np
 import pytest
@@ -13,10 +9,11 @@ from hypothesis import strategies as st
 import archloom
 from archloom.oracle import native
 from archloom.oracle.kernel.compiled import load_kernel
-from archloom.oracle.native import chains, library
+from archloom.oracle.native import chains, library, sharing
 from archloom.oracle.taidl.operators import contraction, numbers
 from examples.amx_kernels import KERNELS
 from tests.support.examples import examples
+from tests.support.oracle.stored_programs import in_another_process
 
 pytestmark = pytest.mark.skipif(not native.possible(), reason="JAX runs elsewhere than on an x86 processor with FMA")
 
@@ -82,7 +79,7 @@ def test_chains_equal_the_interpreter(given_operands, rounding):
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_cores_share_the_rows_of_large_products(rounding, monkeypatch):
     monkeypatch.setattr(chains, "SHARED", 1)
-    monkeypatch.setattr(chains.os, "sched_getaffinity", lambda _: range(3), raising=False)
+    monkeypatch.setattr(sharing.os, "sched_getaffinity", lambda _: range(3), raising=False)
     random = np.random.default_rng(0)
     a, b, c = (random.standard_normal(shape).astype("f") for shape in ((2, 150, 20), (2, 20, 40), (2, 150, 40)))
     lowered = jax.jit(lambda *x: contraction.chain(*x, "f32", rounding)).lower(a, b, c)
@@ -114,15 +111,5 @@ def test_stored_programs_find_their_machine_code_in_another_process(tmp_path):
     kernel = archloom.isa("amx").wrap(KERNELS["mem_format_prop_avx"](32))
     random = np.random.default_rng(3)
     given_arrays = [random.standard_normal(t.shape).astype(t.dtype) for t in kernel.arguments]
-    (tmp_path / "program").write_bytes(kernel.oracle.stored().serialize())
-    np.savez(tmp_path / "given.npz", *given_arrays, *kernel.oracle.bits[None][:kernel.oracle.bits.size])
-    script = f"""
-import jax, numpy as np
-from archloom.oracle.xla import executables
-program = executables.load(open({str(tmp_path / "program")!r}, "rb").read())
-arrays = np.load({str(tmp_path / "given.npz")!r})
-np.save({str(tmp_path / "made.npy")!r}, program(*map(jax.numpy.asarray, arrays.values()))[0])
-"""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run([sys.executable, "-c", script], check=True, env=environment)
-    np.testing.assert_array_equal(bits(np.load(tmp_path / "made.npy")), bits(kernel(*given_arrays)))
+    made = in_another_process(kernel, given_arrays, tmp_path)
+    np.testing.assert_array_equal(bits(made), bits(kernel(*given_arrays)))

@@ -9,6 +9,7 @@ import pytest
 from archloom.oracle import taidl
 from archloom.oracle.assembly import parse
 from archloom.oracle.resolve import resolve
+from archloom.oracle.xla import oracle
 from archloom.oracle.xla.options import EXACT, compiler_options, has_floats
 from tests.support.oracle.agreement import agree, isa_of
 
@@ -54,3 +55,14 @@ def test_small_integers_next_to_bits_of_bf16_are_kept(body: str) -> None:
 [out]() { %x:1x4xi16 <- $m[1]; %b:1x4x2xi8 = bitcast_convert(%x); %b -> $hbm[16 + {1 : 8, 4 : 2, 2 : 1}]; }""")
     x = np.array([2, 29, 127, 1, 0, 0, 0, 0], np.int16)
     assert agree(f"{HEAD}{body}\nout\n", isa, {"X": x})["Y"].tolist()[:4] == [1, 127, 29, 2]
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="an option for CPUs")
+def test_programs_with_sums_use_whole_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[bool] = []
+    monkeypatch.setattr(oracle, "compiler_options", lambda *_, summed, **__: taken.append(summed))
+    for made in ("%y:4xi16 = negate(%x);", "%y:4xi16 = dot(%w, %x, lhs_contracting={1}, rhs_contracting={0});"):
+        isa = isa_of(f"[go]() {{ {LOAD} %w:4x4xi16 = iota(dim=0); {made} {STORE} }}")
+        _ = oracle.compile_stream(parse(HEAD + "go\n"), isa).program.outermost
+    assert taken == [False, True]
+    assert (compiler_options(summed=True) or {})["xla_cpu_prefer_vector_width"] == 512

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from archloom.oracle.native.handler import handler
+
 ROWS, VECTORS, LANES = 6, 2, 16
 """A block: 12 vectors of sums, as many of a part's, 2 of ``b`` and one factor fit into the 32 registers of AVX-512."""
 
@@ -25,7 +27,7 @@ PACKED = 4 * ROWS
 and not a row of ``b`` away from it, which costs more than the copy when it is read that often."""
 
 
-def module(*, fused: bool, symbol: str, control: tuple[int, int]) -> str:
+def module(symbol: str, *, fused: bool, control: tuple[int, int]) -> str:
     """A module with ``symbol``, a handler of XLA's foreign function interface (version 0 of its C API).
 
     Its arguments are f32 arrays ``a [..., m, k]``, ``b [..., k, n]`` and the sums to begin with, in row-major order
@@ -33,8 +35,9 @@ def module(*, fused: bool, symbol: str, control: tuple[int, int]) -> str:
     an axis of parts before the last two. ``fused`` rounds once for each product that is added.
     ``control``: bits of MXCSR to clear and to set while it runs (how subnormal numbers are taken).
     """
-    parts = [*_declarations(), *_block(ROWS, fused), *_block(1, fused), *_pack(), _PANELS, _BATCH,
-             _HANDLER.format(symbol=symbol, clear=~control[0], set=control[1])]
+    blocks = (line for rows in (ROWS, 2, 1) for line in _block(rows, fused))
+    parts = [*_declarations(), *blocks, *_pack(), _PANELS, _BATCH,
+             _RUN.format(clear=~control[0], set=control[1]), handler(symbol)]
     return "\n".join(parts)
 
 
@@ -157,8 +160,6 @@ _PANELS = f"""
 ; one product of matrices: panels of columns, in each of them blocks of rows
 define internal void @panels({_POINTERS}, i64 %m, i64 %k, i64 %n, {_PARTS}) {{
 entry:
-  %left = urem i64 %m, {ROWS}
-  %blocked = sub i64 %m, %left
   %packs = icmp uge i64 %m, {PACKED}
   br i1 %packs, label %allocate, label %panels
 allocate:
@@ -187,23 +188,31 @@ copy:
   call void @pack(ptr %lies, ptr %piece, i64 %height, i64 %n, i64 %width)
   br label %row
 row:
-  %r = phi i64 [0, %panel], [0, %copy], [%r1, %block], [%r2, %single]
-  %end = icmp uge i64 %r, %m
+  %r = phi i64 [0, %panel], [0, %copy], [%r{ROWS}, %block], [%r2, %pair], [%r1, %single]
+  %left = sub i64 %m, %r
+  %end = icmp eq i64 %left, 0
   br i1 %end, label %next, label %choose
 choose:
   %ao = mul i64 %r, %k
   %ap = getelementptr float, ptr %a, i64 %ao
   %co = mul i64 %r, %n
   %crow = getelementptr float, ptr %cp, i64 %co
-  %whole = icmp ult i64 %r, %blocked
-  br i1 %whole, label %block, label %single
+  %whole = icmp uge i64 %left, {ROWS}
+  br i1 %whole, label %block, label %few
 block:
   call void @block{ROWS}({_ROW})
-  %r1 = add i64 %r, {ROWS}
+  %r{ROWS} = add i64 %r, {ROWS}
+  br label %row
+few:
+  %two = icmp uge i64 %left, 2
+  br i1 %two, label %pair, label %single
+pair:
+  call void @block2({_ROW})
+  %r2 = add i64 %r, 2
   br label %row
 single:
   call void @block1({_ROW})
-  %r2 = add i64 %r, 1
+  %r1 = add i64 %r, 1
   br label %row
 next:
   %j1 = add i64 %j, {WIDTH}
@@ -242,88 +251,25 @@ done:
 }}
 """
 
-_HANDLER = """
-; of XLA's C API: a call with an extension asks for the version that the handler is written for
-%Version = type {{ i64, ptr, i32, i32 }}
-%Metadata = type {{ i64, %Version, i32, i64 }}
-%Extension = type {{ i64, i32, ptr, ptr }}
-%List = type {{ i64, ptr, i64, ptr, ptr }}
-%Frame = type {{ i64, ptr, ptr, ptr, i32, %List, %List }}
-%Buffer = type {{ i64, ptr, i32, ptr, i64, ptr }}
-
-define ptr @{symbol}(ptr %frame) {{
+_RUN = """
+define internal void @run(ptr %arguments, ptr %results) {{
 entry:
   %saved = alloca i32
   %used = alloca i32
-  %extensions = getelementptr %Frame, ptr %frame, i32 0, i32 1
-  %extension = load ptr, ptr %extensions
-  %called = icmp eq ptr %extension, null
-  br i1 %called, label %run, label %describe
-describe:
-  %where = getelementptr %Extension, ptr %extension, i32 0, i32 3
-  %metadata = load ptr, ptr %where
-  %major = getelementptr %Metadata, ptr %metadata, i32 0, i32 1, i32 2
-  %minor = getelementptr %Metadata, ptr %metadata, i32 0, i32 1, i32 3
-  %traits = getelementptr %Metadata, ptr %metadata, i32 0, i32 2
-  store i32 0, ptr %major
-  store i32 1, ptr %minor
-  store i32 0, ptr %traits
-  ret ptr null
-run:
-  %given = getelementptr %Frame, ptr %frame, i32 0, i32 5, i32 4
-  %arguments = load ptr, ptr %given
-  %bwhere = getelementptr ptr, ptr %arguments, i64 1
-  %swhere = getelementptr ptr, ptr %arguments, i64 2
-  %made = getelementptr %Frame, ptr %frame, i32 0, i32 6, i32 4
-  %results = load ptr, ptr %made
-  %abuffer = load ptr, ptr %arguments
-  %bbuffer = load ptr, ptr %bwhere
-  %sbuffer = load ptr, ptr %swhere
-  %cbuffer = load ptr, ptr %results
-  %apointer = getelementptr %Buffer, ptr %abuffer, i32 0, i32 3
-  %bpointer = getelementptr %Buffer, ptr %bbuffer, i32 0, i32 3
-  %spointer = getelementptr %Buffer, ptr %sbuffer, i32 0, i32 3
-  %cpointer = getelementptr %Buffer, ptr %cbuffer, i32 0, i32 3
-  %a = load ptr, ptr %apointer
-  %b = load ptr, ptr %bpointer
-  %start = load ptr, ptr %spointer
-  %c = load ptr, ptr %cpointer
-  %rankp = getelementptr %Buffer, ptr %abuffer, i32 0, i32 4
-  %rank = load i64, ptr %rankp
-  %adimsp = getelementptr %Buffer, ptr %abuffer, i32 0, i32 5
-  %adims = load ptr, ptr %adimsp
-  %cdimsp = getelementptr %Buffer, ptr %cbuffer, i32 0, i32 5
-  %cdims = load ptr, ptr %cdimsp
-  %crankp = getelementptr %Buffer, ptr %cbuffer, i32 0, i32 4
-  %crank = load i64, ptr %crankp
+  %a = call ptr @data(ptr %arguments, i64 0)
+  %b = call ptr @data(ptr %arguments, i64 1)
+  %start = call ptr @data(ptr %arguments, i64 2)
+  %c = call ptr @data(ptr %results, i64 0)
+  %rank = call i64 @rank(ptr %arguments, i64 0)
+  %crank = call i64 @rank(ptr %results, i64 0)
   %split = icmp ugt i64 %rank, %crank
-  %last = sub i64 %rank, 1
-  %before = sub i64 %rank, 2
-  %third = sub i64 %rank, 3
-  %lead = select i1 %split, i64 %third, i64 %before
-  %partsp = getelementptr i64, ptr %adims, i64 %lead
-  %partsorm = load i64, ptr %partsp
-  %parts = select i1 %split, i64 %partsorm, i64 0
-  %mp = getelementptr i64, ptr %adims, i64 %before
-  %kp = getelementptr i64, ptr %adims, i64 %last
-  %clast = sub i64 %crank, 1
-  %np = getelementptr i64, ptr %cdims, i64 %clast
-  %m = load i64, ptr %mp
-  %k = load i64, ptr %kp
-  %n = load i64, ptr %np
-  br label %count
-count:
-  %axis = phi i64 [0, %run], [%axis1, %multiply]
-  %batches = phi i64 [1, %run], [%batches1, %multiply]
-  %counted = icmp uge i64 %axis, %lead
-  br i1 %counted, label %compute, label %multiply
-multiply:
-  %dimp = getelementptr i64, ptr %adims, i64 %axis
-  %dim = load i64, ptr %dimp
-  %batches1 = mul i64 %batches, %dim
-  %axis1 = add i64 %axis, 1
-  br label %count
-compute:
+  %batches = call i64 @extents(ptr %results, i64 0, i64 2)
+  %lead = select i1 %split, i64 3, i64 2
+  %third = call i64 @extent(ptr %arguments, i64 0, i64 %lead)
+  %parts = select i1 %split, i64 %third, i64 0
+  %m = call i64 @extent(ptr %arguments, i64 0, i64 2)
+  %k = call i64 @extent(ptr %arguments, i64 0, i64 1)
+  %n = call i64 @extent(ptr %results, i64 0, i64 1)
   call void @llvm.x86.sse.stmxcsr(ptr %saved)
   %control = load i32, ptr %saved
   %cleared = and i32 %control, {clear}
@@ -332,6 +278,6 @@ compute:
   call void @llvm.x86.sse.ldmxcsr(ptr %used)
   call void @batch(ptr %a, ptr %b, ptr %c, ptr %start, ptr %c, i64 %batches, i64 %m, i64 %k, i64 %n, i64 %parts)
   call void @llvm.x86.sse.ldmxcsr(ptr %saved)
-  ret ptr null
+  ret void
 }}
 """

@@ -1,0 +1,373 @@
+"""The LLVM code of products of signed bytes: ``c[i, j]`` is the sum of ``a[i, k] * b[k, j]`` as i32, which wraps.
+
+A lane of 32 bits takes a group of neighbours in k at once: four bytes where processors multiply unsigned by signed
+bytes, else two numbers of 16 bits. So ``b`` is packed first: panels of columns, in each of them group after group, in
+each of those the group of every column. A block of rows and vectors of columns stays in registers from the first group
+to the last, as :mod:`archloom.oracle.native.chain_code` has it.
+
+Signed bytes of ``b`` become unsigned ones by 128 more, which makes an element too large by 128 times the sum of its row
+of ``a``: sums begin with that less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from archloom.oracle.native.handler import handler
+
+ROWS = 6
+"""Rows of a block; the last one of a matrix begins as many before its end, and makes some elements twice."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """Instructions of a processor: ``intrinsic`` adds up products of a group of numbers in each lane, and to the sum so
+    far if ``adds``."""
+
+    lanes: int
+    group: int
+    intrinsic: str
+
+    @property
+    def adds(self) -> bool:
+        return self.group == 4
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of columns in a block: its sums, their columns and one factor fit into 32 registers, or 16."""
+        return self.lanes // 4
+
+    @property
+    def blocks(self) -> tuple[tuple[int, int], ...]:
+        """Rows and vectors of the blocks that there are: of single rows all, of others those of a narrow panel, too."""
+        return (1, self.vectors), *((ROWS, 1 << i) for i in range(self.vectors.bit_length()))
+
+    @property
+    def columns(self) -> int:
+        """Columns of a panel."""
+        return self.vectors * self.lanes
+
+    @property
+    def vector(self) -> str:
+        return f"<{self.lanes} x i32>"
+
+    @property
+    def operand(self) -> str:
+        """The type of what is multiplied."""
+        return self.vector if self.adds else f"<{2 * self.lanes} x i16>"
+
+
+WAYS: Mapping[str, Way] = {
+    "avx512vnni": Way(16, 4, "llvm.x86.avx512.vpdpbusd.512"),
+    "avxvnni": Way(8, 4, "llvm.x86.avx512.vpdpbusd.256"),
+    "avx512bw": Way(16, 2, "llvm.x86.avx512.pmaddw.d.512"),
+    "avx2": Way(8, 2, "llvm.x86.avx2.pmadd.wd"),
+}
+"""By the feature of the processor that it takes, as LLVM calls it; the best first."""
+
+
+def packing(way: Way, symbol: str) -> str:
+    """A module with the handler ``symbol``: ``b [..., k, n]`` of bytes packed as ``[..., panels, groups, 4 columns]``
+    bytes."""
+    parts = [_masked_type(way.lanes, "i8"), "declare i64 @llvm.umin.i64(i64, i64)", *_pack(way), _RUN_PACKING,
+             handler(symbol)]
+    return "\n".join(parts)
+
+
+def products(way: Way, symbol: str) -> str:
+    """A module with the handler ``symbol``: ``a [..., m, k]``, of bytes or, for groups of two, of 16 bits, by a packed
+    ``b`` gives ``c [..., m, n]``."""
+    lanes, vector = way.lanes, way.vector
+    addend = f"{vector}, " if way.adds else ""
+    parts = [
+        f"declare {vector} @{way.intrinsic}({addend}{way.operand}, {way.operand})",
+        f"declare void @llvm.masked.store.v{lanes}i32.p0({vector}, ptr, i32, <{lanes} x i1>)",
+        f"declare i32 @llvm.vector.reduce.add.v{lanes}i32({vector})",
+        _masked_type(4, "i8"), _masked_type(4 * lanes, "i8"),
+        "declare i64 @llvm.umin.i64(i64, i64)\ndeclare ptr @malloc(i64)\ndeclare void @free(ptr)",
+        "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
+        *(line for block in way.blocks for line in _block(way, *block)),
+        *_sums(way), *_panel(way),
+        _RUN_PRODUCTS.format(size=4 // way.group, columns=way.columns, line=4 * way.columns), handler(symbol)]
+    return "\n".join(parts)
+
+
+def _masked_type(lanes: int, kind: str) -> str:
+    return (f"declare <{lanes} x {kind}> @llvm.masked.load.v{lanes}{kind}.p0(ptr, i32, <{lanes} x i1>, "
+            f"<{lanes} x {kind}>)")
+
+
+# --- packing ----------------------------------------------------------------------------------------------------------
+
+
+def _pack(way: Way) -> Iterator[str]:
+    """``@pack``: one matrix. Rows of the last group beyond k are those before, as they are multiplied by 0."""
+    columns, rows = way.columns, range(way.group)
+    yield "define internal void @pack(ptr %b, ptr %to, i64 %k, i64 %n, i64 %panel) {\nentry:"
+    yield f"  %edge = urem i64 %n, {columns}\n  %whole = sub i64 %n, %edge\n  %last = sub i64 %k, 1"
+    yield from _mask(way.lanes, way.vectors, "i8", "%edge")
+    yield "  br label %group\ngroup:\n  %k0 = phi i64 [0, %entry], [%knext, %done]"
+    for r in rows:
+        yield f"  %k{r}.0 = add i64 %k0, {r}\n  %k{r}.1 = call i64 @llvm.umin.i64(i64 %k{r}.0, i64 %last)"
+        yield f"  %k{r}.2 = mul i64 %k{r}.1, %n\n  %row{r} = getelementptr i8, ptr %b, i64 %k{r}.2"
+    yield f"  %line = mul i64 %k0, {4 * columns // way.group}\n  %first = getelementptr i8, ptr %to, i64 %line"
+    yield "  %some = icmp ugt i64 %whole, 0\n  br i1 %some, label %panels, label %rest"
+    yield "panels:\n  %j = phi i64 [0, %group], [%jnext, %panels]\n  %at = phi ptr [%first, %group], [%atnext, %panels]"
+    yield from _packed(way, "whole", "%j", "%at", masked=False)
+    yield f"  %jnext = add i64 %j, {columns}\n  %atnext = getelementptr i8, ptr %at, i64 %panel"
+    yield "  %more = icmp ult i64 %jnext, %whole\n  br i1 %more, label %panels, label %rest"
+    yield "rest:\n  %atrest = phi ptr [%first, %group], [%atnext, %panels]"
+    yield "  %none = icmp eq i64 %edge, 0\n  br i1 %none, label %done, label %narrow\nnarrow:"
+    yield from _packed(way, "edge", "%whole", "%atrest", masked=True)
+    yield f"  br label %done\ndone:\n  %knext = add i64 %k0, {way.group}"
+    yield "  %another = icmp ult i64 %knext, %k\n  br i1 %another, label %group, label %end\nend:\n  ret void\n}"
+
+
+def _packed(way: Way, name: str, column: str, to: str, *, masked: bool) -> Iterator[str]:
+    """A group of a panel: neighbours in k side by side."""
+    lanes, kind = way.lanes, f"<{way.lanes} x i8>"
+    for v in range(way.vectors):
+        yield f"  %{name}{v} = add i64 {column}, {v * lanes}"
+        for r in range(way.group):
+            cell = f"{name}{v}.{r}"
+            yield f"  %p{cell} = getelementptr i8, ptr %row{r}, i64 %{name}{v}"
+            yield f"  %x{cell}.1 = " + (
+                f"call {kind} @llvm.masked.load.v{lanes}i8.p0(ptr %p{cell}, i32 1, <{lanes} x i1> %mask{v}, "
+                f"{kind} zeroinitializer)" if masked else f"load {kind}, ptr %p{cell}, align 1")
+        step = 1
+        while step < way.group:
+            for r in range(0, way.group, 2 * step):
+                yield _zipped(f"%x{name}{v}.{r}", f"%x{name}{v}.{r + step}", step, lanes)
+            step *= 2
+        made, width = f"%x{name}{v}.0.{way.group}", way.group * lanes
+        if way.adds:
+            yield f"  %u{name}{v} = xor <{width} x i8> {made}, splat (i8 -128)"
+        else:
+            yield f"  %u{name}{v} = sext <{width} x i8> {made} to <{width} x i16>"
+        yield f"  %q{name}{v} = getelementptr i8, ptr {to}, i64 {v * lanes * 4}"
+        yield f"  store <{width} x {'i8' if way.adds else 'i16'}> %u{name}{v}, ptr %q{name}{v}, align 4"
+
+
+def _zipped(a: str, b: str, step: int, lanes: int) -> str:
+    """Pieces of ``step`` bytes of ``a`` and ``b`` in turns."""
+    width = step * lanes
+    order = [start + side * width + i for start in range(0, width, step) for side in (0, 1) for i in range(step)]
+    indices = ", ".join(f"i32 {i}" for i in order)
+    return (f"  {a}.{2 * step} = shufflevector <{width} x i8> {a}.{step}, <{width} x i8> {b}.{step}, "
+            f"<{2 * width} x i32> <{indices}>")
+
+
+def _mask(lanes: int, vectors: int, kind: str, count: str) -> Iterator[str]:
+    """``%mask<v>``: which lanes of each vector are among the first ``count`` (fewer than 2^31)."""
+    yield f"  %count = trunc i64 {count} to i32"
+    yield _splat("%count", "columns", lanes)
+    for v in range(vectors):
+        numbers = ", ".join(f"i32 {v * lanes + lane}" for lane in range(lanes))
+        yield f"  %mask{v} = icmp ult <{lanes} x i32> <{numbers}>, %columns"
+
+
+def _splat(scalar: str, name: str, lanes: int) -> str:
+    vector = f"<{lanes} x i32>"
+    return (f"  %{name}.0 = insertelement {vector} poison, i32 {scalar}, i64 0\n"
+            f"  %{name} = shufflevector {vector} %{name}.0, {vector} poison, <{lanes} x i32> zeroinitializer")
+
+
+# --- products ---------------------------------------------------------------------------------------------------------
+
+
+def _block(way: Way, rows: int, vectors: int) -> Iterator[str]:
+    """``@block<rows>x<vectors>``: so many rows of ``%bytes`` bytes, and vectors of a panel, of which ``%width`` columns
+    count."""
+    lanes, vector = way.lanes, way.vector
+    cells = [(r, v) for r in range(rows) for v in range(vectors)]
+    yield (f"define internal void @block{rows}x{vectors}(ptr %a, ptr %b, ptr %c, ptr %sums, i64 %bytes, i64 %n, "
+           "i64 %width) {\nentry:")
+    yield from _mask(lanes, vectors, "i32", "%width")
+    for r in range(rows):
+        yield f"  %arow{r} = mul i64 %bytes, {r}\n  %a{r} = getelementptr i8, ptr %a, i64 %arow{r}"
+        yield f"  %sp{r} = getelementptr i32, ptr %sums, i64 {r}\n  %s{r} = load i32, ptr %sp{r}"
+        yield _splat(f"%s{r}", f"start{r}", lanes)
+    yield "  %groups = lshr i64 %bytes, 2\n  %rest = and i64 %bytes, 3\n  %some = icmp ne i64 %groups, 0"
+    yield "  br i1 %some, label %step, label %tail\nstep:\n  %i = phi i64 [0, %entry], [%next, %step]"
+    for r, v in cells:
+        yield f"  %sum{r}.{v} = phi {vector} [%start{r}, %entry], [%new{r}.{v}, %step]"
+    yield from _step(way, cells, "%i", "sum", "new", masked=False)
+    yield "  %next = add i64 %i, 1\n  %more = icmp ult i64 %next, %groups"
+    yield "  br i1 %more, label %step, label %tail\ntail:"
+    for r, v in cells:
+        yield f"  %total{r}.{v} = phi {vector} [%start{r}, %entry], [%new{r}.{v}, %step]"
+    yield "  %even = icmp eq i64 %rest, 0\n  br i1 %even, label %done, label %odd\nodd:"
+    yield f"  %rest32 = trunc i64 %rest to i32\n{_splat('%rest32', 'left', 4)}"
+    yield "  %inside = icmp ult <4 x i32> <i32 0, i32 1, i32 2, i32 3>, %left"
+    yield from _step(way, cells, "%groups", "total", "last", masked=True)
+    yield "  br label %done\ndone:"
+    for r, v in cells:
+        yield f"  %made{r}.{v} = phi {vector} [%total{r}.{v}, %tail], [%last{r}.{v}, %odd]"
+    for r, v in cells:
+        yield f"  %row{r}.{v} = mul i64 %n, {r}\n  %at{r}.{v} = add i64 %row{r}.{v}, {v * lanes}"
+        yield f"  %c{r}.{v} = getelementptr i32, ptr %c, i64 %at{r}.{v}"
+        yield (f"  call void @llvm.masked.store.v{lanes}i32.p0({vector} %made{r}.{v}, ptr %c{r}.{v}, i32 4, "
+               f"<{lanes} x i1> %mask{v})")
+    yield "  ret void\n}"
+
+
+def _step(
+    way: Way, cells: list[tuple[int, int]], group: str, before: str, after: str, *, masked: bool,
+) -> Iterator[str]:
+    """The products of a group of all cells; of one that is ``masked`` only bytes ``%inside`` are there."""
+    for v in sorted({v for _, v in cells}):
+        yield f"  %line{after}{v} = mul i64 {group}, {4 * way.columns}"
+        yield f"  %start{after}{v} = getelementptr i8, ptr %b, i64 %line{after}{v}"
+        yield f"  %bp{after}{v} = getelementptr i8, ptr %start{after}{v}, i64 {4 * v * way.lanes}"
+        yield f"  %b{after}{v} = load {way.vector}, ptr %bp{after}{v}, align 4"
+    for r in sorted({r for r, _ in cells}):
+        yield f"  %ap{after}{r} = getelementptr i32, ptr %a{r}, i64 {group}"
+        if masked:
+            yield (f"  %x{after}{r}.b = call <4 x i8> @llvm.masked.load.v4i8.p0(ptr %ap{after}{r}, i32 1, "
+                   "<4 x i1> %inside, <4 x i8> zeroinitializer)")
+            yield f"  %x{after}{r} = bitcast <4 x i8> %x{after}{r}.b to i32"
+        else:
+            yield f"  %x{after}{r} = load i32, ptr %ap{after}{r}, align 1"
+        yield _splat(f"%x{after}{r}", f"f{after}{r}", way.lanes)
+    for r, v in cells:
+        yield from _added(way, f"%{after}{r}.{v}", f"%{before}{r}.{v}", f"%b{after}{v}", f"%f{after}{r}")
+
+
+def _added(way: Way, name: str, total: str, unsigned: str, signed: str) -> Iterator[str]:
+    vector = way.vector
+    if way.adds:
+        yield f"  {name} = call {vector} @{way.intrinsic}({vector} {total}, {vector} {unsigned}, {vector} {signed})"
+        return
+    for side, x in (("x", unsigned), ("y", signed)):
+        yield f"  {name}.{side} = bitcast {vector} {x} to {way.operand}"
+    yield f"  {name}.p = call {vector} @{way.intrinsic}({way.operand} {name}.x, {way.operand} {name}.y)"
+    yield f"  {name} = add {vector} {total}, {name}.p"
+
+
+def _sums(way: Way) -> Iterator[str]:
+    """``@sums``: what the elements of each of m rows of ``a`` begin with."""
+    wide, vector = 4 * way.lanes, way.vector
+    yield "define internal void @sums(ptr %a, ptr %to, i64 %m, i64 %bytes) {\nentry:"
+    if not way.adds:
+        yield "  %size = mul i64 %m, 4\n  call void @llvm.memset.p0.i64(ptr %to, i8 0, i64 %size, i1 false)"
+        yield "  ret void\n}"
+        return
+    yield f"  %rest = urem i64 %bytes, {wide}\n  %whole = sub i64 %bytes, %rest\n  %even = icmp eq i64 %rest, 0"
+    yield f"  %small = trunc i64 %rest to i8\n  %left.0 = insertelement <{wide} x i8> poison, i8 %small, i64 0"
+    yield (f"  %left = shufflevector <{wide} x i8> %left.0, <{wide} x i8> poison, <{wide} x i32> zeroinitializer\n"
+           f"  %inside = icmp ult <{wide} x i8> <{', '.join(f'i8 {i}' for i in range(wide))}>, %left")
+    yield "  br label %row\nrow:\n  %r = phi i64 [0, %entry], [%r1, %store]\n  %line = mul i64 %r, %bytes"
+    yield "  %from = getelementptr i8, ptr %a, i64 %line\n  br label %check\ncheck:"
+    yield f"  %i = phi i64 [0, %row], [%i1, %add]\n  %sum = phi {vector} [zeroinitializer, %row], [%new, %add]"
+    yield "  %end = getelementptr i8, ptr %from, i64 %i"
+    yield "  %more = icmp ult i64 %i, %whole\n  br i1 %more, label %add, label %tail\nadd:"
+    yield f"  %x = load {vector}, ptr %end, align 1\n  %i1 = add i64 %i, {wide}"
+    yield from _added(way, "%new", "%sum", f"splat (i32 {0x01010101})", "%x")
+    yield "  br label %check\ntail:\n  br i1 %even, label %store, label %odd\nodd:"
+    yield (f"  %bytesleft = call <{wide} x i8> @llvm.masked.load.v{wide}i8.p0(ptr %end, i32 1, <{wide} x i1> %inside, "
+           f"<{wide} x i8> zeroinitializer)\n  %y = bitcast <{wide} x i8> %bytesleft to {vector}")
+    yield from _added(way, "%last", "%sum", f"splat (i32 {0x01010101})", "%y")
+    yield f"  br label %store\nstore:\n  %all = phi {vector} [%sum, %tail], [%last, %odd]"
+    yield f"  %total = call i32 @llvm.vector.reduce.add.v{way.lanes}i32({vector} %all)\n  %less = mul i32 %total, -128"
+    yield "  %where = getelementptr i32, ptr %to, i64 %r\n  store i32 %less, ptr %where"
+    yield "  %r1 = add i64 %r, 1\n  %another = icmp ult i64 %r1, %m\n  br i1 %another, label %row, label %done"
+    yield "done:\n  ret void\n}"
+
+
+def _panel(way: Way) -> Iterator[str]:
+    """``@panel``: all rows by a panel of columns, a block of rows after the other."""
+    call = "ptr %ap, ptr %b, ptr %cp, ptr %sp, i64 %bytes, i64 %n, i64 %width"
+    yield ("define internal void @panel(ptr %a, ptr %b, ptr %c, ptr %sums, i64 %m, i64 %bytes, i64 %n, i64 %width) {\n"
+           f"entry:\n  %few = icmp ult i64 %m, {ROWS}\n  %rows = select i1 %few, i64 1, i64 {ROWS}")
+    yield f"  %over = sub i64 %width, 1\n  %kind = udiv i64 %over, {way.lanes}"
+    yield "  %last = sub i64 %m, %rows\n  br label %row\nrow:\n  %r = phi i64 [0, %entry], [%r1, %next]"
+    yield "  %at = call i64 @llvm.umin.i64(i64 %r, i64 %last)\n  %sp = getelementptr i32, ptr %sums, i64 %at"
+    for x, size, kind in (("a", "%bytes", "i8"), ("c", "%n", "i32")):
+        yield f"  %{x}o = mul i64 %at, {size}\n  %{x}p = getelementptr {kind}, ptr %{x}, i64 %{x}o"
+    single, *others = (f"label %run{r}x{v}" for r, v in way.blocks)
+    narrow = zip(way.blocks[1:-1], others[:-1], strict=True)
+    cases = " ".join(f"i64 {i}, {to}" for (_, v), to in narrow for i in range(v // 2, v))
+    yield f"  br i1 %few, {single}, label %choose\nchoose:\n  switch i64 %kind, {others[-1]} [{cases}]"
+    for r, v in way.blocks:
+        yield f"run{r}x{v}:\n  call void @block{r}x{v}({call})\n  br label %next"
+    yield "next:\n  %r1 = add i64 %r, %rows\n  %more = icmp ult i64 %r1, %m\n  br i1 %more, label %row, label %done"
+    yield "done:\n  ret void\n}"
+
+
+_RUN_PACKING = """
+define internal void @run(ptr %arguments, ptr %results) {
+entry:
+  %b = call ptr @data(ptr %arguments, i64 0)
+  %to = call ptr @data(ptr %results, i64 0)
+  %batches = call i64 @extents(ptr %arguments, i64 0, i64 2)
+  %k = call i64 @extent(ptr %arguments, i64 0, i64 2)
+  %n = call i64 @extent(ptr %arguments, i64 0, i64 1)
+  %panels = call i64 @extent(ptr %results, i64 0, i64 3)
+  %groups = call i64 @extent(ptr %results, i64 0, i64 2)
+  %line = call i64 @extent(ptr %results, i64 0, i64 1)
+  %panel = mul i64 %groups, %line
+  %packed = mul i64 %panels, %panel
+  %matrix = mul i64 %k, %n
+  br label %each
+each:
+  %i = phi i64 [0, %entry], [%i1, %each]
+  %bo = mul i64 %i, %matrix
+  %bp = getelementptr i8, ptr %b, i64 %bo
+  %too = mul i64 %i, %packed
+  %top = getelementptr i8, ptr %to, i64 %too
+  call void @pack(ptr %bp, ptr %top, i64 %k, i64 %n, i64 %panel)
+  %i1 = add i64 %i, 1
+  %more = icmp ult i64 %i1, %batches
+  br i1 %more, label %each, label %done
+done:
+  ret void
+}
+"""
+
+_RUN_PRODUCTS = """
+define internal void @run(ptr %arguments, ptr %results) {{
+entry:
+  %a = call ptr @data(ptr %arguments, i64 0)
+  %b = call ptr @data(ptr %arguments, i64 1)
+  %c = call ptr @data(ptr %results, i64 0)
+  %batches = call i64 @extents(ptr %arguments, i64 0, i64 2)
+  %m = call i64 @extent(ptr %arguments, i64 0, i64 2)
+  %k = call i64 @extent(ptr %arguments, i64 0, i64 1)
+  %n = call i64 @extent(ptr %results, i64 0, i64 1)
+  %groups = call i64 @extent(ptr %arguments, i64 1, i64 2)
+  %bytes = mul i64 %k, {size}
+  %panel = mul i64 %groups, {line}
+  %four = mul i64 %m, 4
+  %sums = call ptr @malloc(i64 %four)
+  br label %each
+each:
+  %i = phi i64 [0, %entry], [%i1, %next]
+  %bp = phi ptr [%b, %entry], [%bnext, %next]
+  %rows = mul i64 %i, %m
+  %ao = mul i64 %rows, %bytes
+  %co = mul i64 %rows, %n
+  %ap = getelementptr i8, ptr %a, i64 %ao
+  %cp = getelementptr i32, ptr %c, i64 %co
+  call void @sums(ptr %ap, ptr %sums, i64 %m, i64 %bytes)
+  br label %columns
+columns:
+  %j = phi i64 [0, %each], [%j1, %columns]
+  %piece = phi ptr [%bp, %each], [%bnext, %columns]
+  %left = sub i64 %n, %j
+  %width = call i64 @llvm.umin.i64(i64 %left, i64 {columns})
+  %cj = getelementptr i32, ptr %cp, i64 %j
+  call void @panel(ptr %ap, ptr %piece, ptr %cj, ptr %sums, i64 %m, i64 %bytes, i64 %n, i64 %width)
+  %bnext = getelementptr i8, ptr %piece, i64 %panel
+  %j1 = add i64 %j, {columns}
+  %more = icmp ult i64 %j1, %n
+  br i1 %more, label %columns, label %next
+next:
+  %i1 = add i64 %i, 1
+  %another = icmp ult i64 %i1, %batches
+  br i1 %another, label %each, label %done
+done:
+  call void @free(ptr %sums)
+  ret void
+}}
+"""
