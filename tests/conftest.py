@@ -5,6 +5,8 @@
 
 import gc
 import os
+import sys
+from functools import cache
 from pathlib import Path
 
 from hypothesis import settings
@@ -19,3 +21,21 @@ gc.set_threshold(200_000, 100, 100)
 settings.register_profile("quick", deadline=None)
 settings.register_profile(THOROUGH, deadline=None, print_blob=True)
 settings.load_profile("quick")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays to the end: the garbage collector looks at it no more, torch makes its tables once."""
+    gc.collect()
+    gc.freeze()
+    if "torch" in sys.modules:
+        _keep_tables_of_torch()
+
+
+def _keep_tables_of_torch() -> None:
+    """For each export to ONNX torch reads its 500 translations of operators again, and for each decomposition it asks
+    58 times which operators there are: most of the time of a small network."""
+    from torch._export import utils
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    utils._materialize_cpp_cia_ops = cache(utils._materialize_cpp_cia_ops)
+    ONNXRegistry.from_torchlib = staticmethod(cache(ONNXRegistry.from_torchlib))

@@ -241,6 +241,10 @@ class Compiler(Evaluation[Compiled]):
 
     def fold(self, e: ast.Expr) -> int | None:
         """The value where it depends on known names alone."""
+        if isinstance(e, ast.Number):  # most expressions are numbers and names
+            return whole(e)
+        if isinstance(e, ast.Name):
+            return self.known.get(e.name)
         decided = all(isinstance(n, ast.Name) and n.name in self.known for n in names(e))
         return evaluate(e, self.known) if decided else None
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
@@ -59,7 +60,7 @@ class Unit:
         self.inputs = [translator.slot(name) for name in instruction.attributes]
         self.steps = translator.block(instruction.body)
         self.recordings: dict[Any, tuple[int, Recording]] = {}
-        registers = sorted({machine.slots[key] for key in _registers(instruction.body, machine.slots)})
+        registers = sorted(machine.slots[key] for key in _registers_read(machine.isa, instruction.name))
         # itemgetter gives a tuple for two slots or more
         self.state = itemgetter(*registers) if len(registers) > 1 else lambda f: tuple([f[i] for i in registers])
         found = address_attribute(machine.isa, instruction.name)
@@ -111,11 +112,11 @@ class Unit:
         return f"instruction {self.executed[0]}, {call}{at}"
 
 
-def _registers(body: Sequence[ast.Statement], keys: Mapping[str, int]) -> Iterator[str]:
-    """The keys of the registers that a body may read; of an array, all."""
-    for s in every(body):
-        for node in statement_names(s):
-            if isinstance(node, ast.Element):
-                yield from (key for key in keys if key.startswith(f"{node.name}["))
-            elif node.name in keys:
-                yield node.name
+@lru_cache(maxsize=1024)
+def _registers_read(isa: Isa, mnemonic: str) -> frozenset[str]:
+    """The keys of the registers that an instruction may read; of an array, all."""
+    keys = list(isa.initial_registers())
+    named = [node for s in every(isa.instruction(mnemonic).body) for node in statement_names(s)]
+    arrays = tuple(f"{node.name}[" for node in named if isinstance(node, ast.Element))
+    single = {node.name for node in named if isinstance(node, ast.Name)}
+    return frozenset(key for key in keys if key in single or key.startswith(arrays))

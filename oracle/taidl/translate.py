@@ -8,7 +8,9 @@ check of the language: assertions, bounds, types. On request it also notes what 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +23,7 @@ from archloom.oracle.taidl.isa import HBM, Isa
 from archloom.oracle.taidl.operators import OPCODES, fault, values_of, word
 from archloom.oracle.taidl.printer import print_expr, print_slice
 from archloom.oracle.taidl.replay import Place, Tape
+from archloom.oracle.taidl.statements import every
 from archloom.oracle.taidl.types import Array, numpy_dtype, of_numpy
 
 Tensors: TypeAlias = dict[str, Any]
@@ -111,13 +114,24 @@ class Translator:
 
     def branch(self, s: ast.If) -> Step:
         condition = self.compiler.value(s.condition)
-        then, otherwise = self.block(s.then), self.block(s.otherwise)
+        then, otherwise = self.later(s.then), self.later(s.otherwise)
 
         def step(v: Frame, t: Tensors) -> None:
-            for run in then if condition(v) else otherwise:
+            for run in (then if condition(v) else otherwise)():
                 run(v, t)
 
         return step
+
+    def later(self, body: Sequence[ast.Statement]) -> Callable[[], list[Step]]:
+        """The steps of a block, translated when it is first run: of most instructions a program takes few paths."""
+        inside = copy(self)
+        inside.dtypes = dict(self.dtypes)
+        for s in every(body):
+            if isinstance(s, (ast.Read, ast.Op)):
+                self.dtypes[s.dst] = s.type.dtype
+            elif isinstance(s, (ast.Let, ast.Repeat)):
+                self.slot(s.name if isinstance(s, ast.Let) else s.variable)
+        return cache(lambda: inside.block(body))
 
     def repeat(self, s: ast.Repeat) -> Step:
         count = self.compiler.value(s.count)

@@ -27,7 +27,7 @@ from archloom.mapper.spatial.workloads import emitted, planned, search
 from archloom.oracle.errors import GraphError, MappingError, StreamError, TargetError
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
-from tests.support.examples import examples
+from tests.support.examples import examples, slow
 
 MESHES = ((1, 1), (1, 2), (2, 2), (2, 3), (1, 4), (4, 2))
 
@@ -125,7 +125,7 @@ def test_candidates_of_the_space_fit(size: tuple[int, int], m: int, n: int, k: i
         check(gemm, found.plan(i), machine)
 
 
-@pytest.mark.parametrize(("size", "gemm"), [((2, 2), TileGemm(2, 4, 2)), ((1, 2), TileGemm(3, 3, 2))])
+@pytest.mark.parametrize(("size", "gemm"), [((1, 2), TileGemm(3, 3, 2)), slow((2, 2), TileGemm(2, 4, 2))])
 def test_the_search_is_within_a_hundredth_of_the_best_of_all(size: tuple[int, int], gemm: TileGemm) -> None:
     graph = mesh(*size, 4, 16)
     machine = Machine.of(graph)

@@ -25,7 +25,7 @@ from archloom.mapper.spatial.workloads import emitted, search
 from archloom.oracle.errors import TargetError
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
-from tests.support.examples import every
+from tests.support.examples import often, slow
 
 QUICK = {"launch_cycles": 10, "product_cycles": 3, "block_cycles": 10, "dram_latency_cycles": 20}
 """Times that are short for the step-by-step simulator."""
@@ -49,7 +49,7 @@ def product() -> tuple[dict[str, np.ndarray], np.ndarray]:
     return {"A": a.astype(np.float16), "B": b.astype(np.float16)}, np.einsum("ikab,kjbc->ijac", a, b)
 
 
-@pytest.mark.parametrize("name", every(2, SMALL))
+@pytest.mark.parametrize("name", often(SMALL, {"open", "channels"}))
 def test_the_plan_that_is_found_gives_the_product(name: str) -> None:
     graph = SMALL[name]()
     check_fit(graph, isa_of(graph))
@@ -78,7 +78,7 @@ def test_every_pattern_works_on_the_triple_ring(pattern: str) -> None:
     assert simulated(stream, graph).cycles > 10
 
 
-@pytest.mark.parametrize(("a", "b"), [("row", "column"), ("wave", "none"), ("down", "none")])
+@pytest.mark.parametrize(("a", "b"), [("row", "column"), slow("wave", "none"), slow("down", "none")])
 def test_semaphores_keep_the_cores_of_the_triple_ring_apart(a: str, b: str) -> None:
     graph = triple_ring(columns=3, sums=8, stats=16, l1_bytes=1 << 19, semaphores=99, **QUICK)  # type: ignore[arg-type]
     check_fit(graph, isa_of(graph))

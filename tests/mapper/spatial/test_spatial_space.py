@@ -21,7 +21,7 @@ from archloom.mapper.spatial.plan import Plan, TileGemm
 from archloom.mapper.spatial.space import space
 from archloom.mapper.spatial.timing import simulated
 from archloom.mapper.spatial.workloads import emitted, search
-from tests.support.examples import every
+from tests.support.examples import slow
 from tests.support.mapper.plain_space import RULES, left_out
 from tests.support.mapper.spatial_cases import mesh
 
@@ -99,10 +99,10 @@ def compare(case: Tiny, most: int) -> None:
             assert cycles_of(case, plan) >= LEAST[rule] * best, (case, rule, str(plan), best)
 
 
-@pytest.mark.parametrize("case", every(2, [
-    Tiny("quick", 1, 2, (2, 2, 2)), Tiny("wormhole", 1, 3, (3, 1, 2)), Tiny("no torus", 2, 2, (1, 2, 2)),
-    Tiny("narrow ports", 1, 1, (3, 2, 2)), Tiny("quick", 1, 4, (1, 3, 4)),
-]))
+@pytest.mark.parametrize("case", [
+    Tiny("quick", 1, 2, (2, 2, 2)), slow(Tiny("wormhole", 1, 3, (3, 1, 2))), Tiny("no torus", 2, 2, (1, 2, 2)),
+    slow(Tiny("narrow ports", 1, 1, (3, 2, 2))), slow(Tiny("quick", 1, 4, (1, 3, 4))),
+])
 def test_what_a_rule_leaves_out_is_hardly_better(case: Tiny) -> None:
     compare(case, 12)
 

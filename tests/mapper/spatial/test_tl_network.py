@@ -25,9 +25,9 @@ from tests.support.mapper.spatial_cases import mesh
     slow(Plan((2, 2, 2), (2, 1, 1), (1, 2, 1), "rows", "mn", ("wave", "stream"), ("wave", "keep"), 2)),
 ], ids=str)
 def test_rewritten_programs_give_the_product(plan: Plan) -> None:
-    graph, gemm = mesh(2, 2, 9, 60), TileGemm(8, 7, 8)
+    graph, gemm = mesh(2, 2, 9, 60), TileGemm(4, 5, 6)
     machine, random = Machine.of(graph), np.random.default_rng(0)
-    shapes = {"A": (8, 8, 32, 32), "B": (8, 7, 32, 32)}
+    shapes = {"A": (4, 6, 32, 32), "B": (6, 5, 32, 32)}
     arguments = {name: random.integers(-2, 3, shape).astype(np.float16) for name, shape in shapes.items()}
     stream = emitted(gemm, plan, machine)
     expected = run(stream, isa_of(graph), arguments)["C"]

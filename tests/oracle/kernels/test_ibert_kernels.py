@@ -17,7 +17,7 @@ SCALES = replace(Scales(), query=3e-3, value=3e-3, out=3e-3, inner=3e-3, last=3e
 PADDED = Size(layers=2, sequence=16, width=24, heads=3, inner=32, dim=16)
 """Heads of 8 on an array of 16: the array's other rows hold zeros."""
 SIZES = [
-    PADDED,
+    slow(PADDED),
     Size(layers=1, sequence=19, width=20, heads=2, inner=21, dim=8),  # rows and columns are left over everywhere
     # less of everything than the array has
     slow(Size(layers=1, sequence=5, width=6, heads=6, inner=3, dim=16)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
@@ -101,6 +102,8 @@ def _values(dtype: str) -> list[tuple[Fraction, int]]:
 def _nearest(exact: Fraction, dtype: str) -> set[float]:
     """The numbers of the type that the exact one may be rounded to: of two as near, the one with the even code."""
     values = _values(dtype)
+    at = bisect(values, (exact,))
+    values = values[max(at - 2, 0):at + 2]  # zero is there twice
     best = min(abs(v - exact) for v, _ in values)
     near = {float(v): i for v, i in values if abs(v - exact) == best}
     return {v for v, i in near.items() if i % 2 == 0} if len(near) > 1 else set(near)

@@ -83,8 +83,9 @@ def test_all_ways_give_one_report_of_every_network(
 def as_int8_is_as_quantized(text: str) -> None:
     """What runs on the accelerator is the same, in the same cycles; onnxruntime folds some more of the host's work."""
     built = catalogue.build(text)
-    assumed = archloom.estimate(named_networks.float_onnx(built), as_int8=True)
-    measured = archloom.estimate(archloom.quantize(named_networks.float_onnx(built), built.samples(4)))
+    network = named_networks.float_onnx(built)
+    assumed = archloom.estimate(network, as_int8=True)
+    measured = archloom.estimate(archloom.quantize(network, built.samples(4)))
     layers = [sorted((la.op, la.macs, la.cycles or 0) for la in report.accelerator_layers)
               for report in (assumed, measured)]
     assert layers[0] == layers[1]

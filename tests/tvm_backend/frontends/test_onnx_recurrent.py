@@ -15,6 +15,7 @@ from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.frontends.onnx.recurrent import GATES, frame_by_frame, frames_first
 from archloom.tvm_backend.host.network import jitted
 from archloom.tvm_backend.targets import registry
+from tests.support.examples import slow
 from tests.support.tvm_backend.networks import Net, executable, quantized, samples, split
 from tests.support.tvm_backend.reference import ReferenceExecutor
 
@@ -124,7 +125,7 @@ def test_what_is_not_written_out_is_named(attributes: dict[str, Any]) -> None:
         load(model)
 
 
-@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+@pytest.mark.parametrize("kind", [slow("LSTM"), "GRU"])
 def test_all_products_are_offloaded(kind: str) -> None:
     model = layer(kind)
     loaded = load(model)

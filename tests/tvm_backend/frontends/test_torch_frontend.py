@@ -141,7 +141,7 @@ def test_places_from_the_end_and_integers_that_become_floats() -> None:
         np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, slow(nn.RNN)])
+@pytest.mark.parametrize("kind", [nn.LSTM, slow(nn.GRU), slow(nn.RNN)])
 def test_recurrent_layers(kind: type[nn.Module]) -> None:
     class Last(nn.Module):
         def __init__(self) -> None:

@@ -157,9 +157,8 @@ def test_a_cache_that_cannot_be_written_is_told(
         "(every process computes again what it would have found there)"]
 
 
-def test_damaged_programs_are_compiled_anew(
-    model: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damaged_programs_are_compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = quantized(deep())
     monkeypatch.setenv(plans.ENVIRONMENT, str(tmp_path))
     x = samples(model, 1)[0]
     programs.forget()

@@ -57,8 +57,7 @@ def test_all(name: str) -> None:
     judge(name, outcomes("1", "compile", "--explain")[name], CASES[name][1])
 
 
-@pytest.mark.parametrize("target", ["gemmini", "qkv"])
-def test_weights_of_two_gigabytes_are_not_read_for_an_estimate(tmp_path: Path, target: str) -> None:
+def test_weights_of_two_gigabytes_are_not_read_for_an_estimate(tmp_path: Path) -> None:
     """The file of the weights is a hole: reading it would take 2 GiB, and the limit leaves room for less."""
     import onnx
 
@@ -72,12 +71,12 @@ def test_weights_of_two_gigabytes_are_not_read_for_an_estimate(tmp_path: Path, t
         file.truncate(4 * size * size)
     onnx.save(model([op("MatMul", "x w", name="mm")], tensor("x", [1, size]), free(2), [weight]), tmp_path / "net.onnx")
     code = ("import resource; resource.setrlimit(resource.RLIMIT_DATA, (2 << 30,) * 2); import archloom; "
-            f"print(archloom.estimate('net.onnx', {target!r}).macs)")
+            "print(*[archloom.estimate('net.onnx', target).macs for target in ('gemmini', 'qkv')])")
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False,
                           env={**os.environ, "PYTHONPATH": str(ROOT / "src"),
                                "ARCHLOOM_CACHE_DIR": str(tmp_path / "cache")})
     assert done.returncode == 0, done.stderr[-2000:]
-    assert int(done.stdout) == size * size
+    assert [int(word) for word in done.stdout.split()] == [size * size] * 2
 
 
 def test_pickles_are_not_run(tmp_path: Path) -> None:
