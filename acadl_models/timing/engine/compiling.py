@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import importlib.util
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,6 +23,7 @@ from archloom.oracle.native import processor
 
 _DIGEST = hashlib.sha256().digest_size
 _lock = threading.Lock()
+_log = logging.getLogger("archloom")
 
 
 class Entry:
@@ -59,12 +61,19 @@ class Entry:
         name = self.function.__name__
         code = kept(name)
         if code is None:
+            tell()
             code = self.compiled()
             keep(name, code)
         return code
 
     def compiled(self) -> bytes:
         return processor.machine_code(Module(self.function).text, optimized=True)
+
+
+@cache
+def tell() -> None:
+    """Say, once in a process, why it takes some seconds; the command line shows it."""
+    _log.info("compiling the timing engine for this processor, which happens once")
 
 
 def kept(name: str) -> bytes | None:

@@ -21,6 +21,10 @@ from archloom.acadl_models.timing.engine import plain
 from archloom.acadl_models.timing.engine.jit import JITTED
 from archloom.acadl_models.timing.engine.llvm_code import BEGIN, TYPES, Kind, Value, Writer, result_type
 
+LARGE = 200
+"""Lines of a function from which on it is not compiled into what calls it: LLVM takes half the time, and what it makes
+is as fast."""
+
 _BINARY: dict[type, str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor",
     ast.LShift: "shl", ast.RShift: "ashr"}
@@ -110,7 +114,8 @@ class _Body(Writer):
         if self.open:
             self.give(self.node, ())
         made = Made(self.symbol, self.results or ())
-        head = f"{made.type} @{self.symbol}({_passed(self.arguments)}) nounwind {JITTED[self.function]}"
+        inlining = JITTED[self.function] or ("noinline" if len(self.lines) > LARGE else "")
+        head = f"{made.type} @{self.symbol}({_passed(self.arguments)}) nounwind {inlining}"
         self.module.parts += [f"define {linkage} {head} {{", *self.text(), "}"]
         return made
 

@@ -51,11 +51,11 @@ def compiled(function: Any) -> Entry:
     return Uncached(jit(function))
 
 
-# --- programs ----------------------------------------------------------------------------------------------------------
+# --- programs ---------------------------------------------------------------------------------------------------
 def _binary(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     # no number grows beyond 64 bits: factors are small, and shifts go by what is below 4
     return st.one_of(
-        st.builds("({} {} {})".format, parts, st.sampled_from("+ - & | ^ // %".split()), parts),
+        st.builds("({} {} {})".format, parts, st.sampled_from(("+", "-", "&", "|", "^", "//", "%")), parts),
         st.builds("({} % 1000 * {})".format, parts, st.integers(-9, 9)),
         st.builds("({} {} ({} & 3))".format, parts.map("({} % 4096)".format), st.sampled_from(("<<", ">>")), parts),
         st.builds("{}({}, {})".format, st.sampled_from(("min", "max")), parts, parts),
@@ -65,7 +65,7 @@ def _binary(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 def _truths(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     compared = st.one_of(
-        st.builds("{} {} {}".format, parts, st.sampled_from("== != < <= > >=".split()), parts),
+        st.builds("{} {} {}".format, parts, st.sampled_from(("==", "!=", "<", "<=", ">", ">=")), parts),
         st.builds("{} <= {} < {}".format, parts, parts, parts))
     return st.recursive(compared, lambda t: st.one_of(
         st.builds("({} {} {})".format, t, st.sampled_from(("and", "or")), t), t.map("(not {})".format)), max_leaves=3)
@@ -83,7 +83,8 @@ def _indented(lines: list[str]) -> list[str]:
 
 ASSIGNED = st.one_of(
     st.builds(lambda n, v: [f"{n} = ({v}) % 100000"], st.sampled_from(NAMES), VALUES),
-    st.builds(lambda n, op, v: [f"{n} {op}= {v}", f"{n} %= 99991"], st.sampled_from(NAMES), st.sampled_from("+-|"), VALUES),
+    st.builds(lambda n, op, v: [f"{n} {op}= {v}", f"{n} %= 99991"], st.sampled_from(NAMES), st.sampled_from("+-|"),
+              VALUES),
     st.builds(lambda v, w: [f"a, b = ({v}) % 5000, ({w}) % 5000"], VALUES, VALUES),
     st.builds(lambda v, w: [f"y[({v}) % len(y)] += ({w}) % 1000"], VALUES, VALUES),
     st.just(["a, c = pair(a, c)"]))
@@ -95,8 +96,8 @@ def _blocks(parts: st.SearchStrategy[list[str]]) -> st.SearchStrategy[list[str]]
         st.builds(lambda t, p, q: [f"if {t}:", *_indented(p), "else:", *_indented(q)], _truths(NUMBERS), parts, parts),
         st.builds(lambda v, t, p: [f"for k in range(({v}) % 5, 9, 2):", *_indented([*p, f"if {t}:", "    continue"]),
                                    "    c = (c + k) % 77777"], VALUES, _truths(NUMBERS), parts),
-        st.builds(lambda t, p: ["steps = 0", "while steps < 4:", "    steps += 1", *_indented([f"if {t}:", "    break", *p])],
-                  _truths(NUMBERS), parts),
+        st.builds(lambda t, p: ["steps = 0", "while steps < 4:",
+                                *_indented(["steps += 1", f"if {t}:", "    break", *p])], _truths(NUMBERS), parts),
         st.builds(lambda t, p: [*p, f"if {t}:", "    return a % 4099"], _truths(NUMBERS), parts))
 
 
@@ -190,7 +191,7 @@ def test_an_entry_point_takes_arrays_of_words_in_a_row(folder: Path) -> None:
             entry(wrong)
 
 
-# --- on disk -----------------------------------------------------------------------------------------------------------
+# --- on disk ---------------------------------------------------------------------------------------------------
 def test_machine_code_is_kept_for_the_sources_and_the_processor_it_is_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
