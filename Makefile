@@ -13,7 +13,7 @@ DOCS_STAMP := $(VENV)/archloom-docs.stamp
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-docs test-site lint bench networks-cores docs clean
+.PHONY: help setup demo test test-slow test-docs test-site lint bench networks-cores outlines docs clean
 
 help:
 	@echo "make demo       train, quantize, compile and run the digits network on Gemmini (build/demo)"
@@ -22,6 +22,7 @@ help:
 	@echo "make lint       ruff, mypy and import-linter"
 	@echo "make bench      what benchmarks/figures.toml defines, from where it stopped (benchmarks/RESULTS.md)"
 	@echo "make networks-cores  all small networks on small meshes and triple rings of cores (half an hour)"
+	@echo "make outlines  networks by name without weights, as estimates read them, after a change of models/"
 	@echo "make docs       the pages of docs/ as a site in build/site"
 	@echo "make clean      remove build/ and the caches of the tools"
 
@@ -50,7 +51,10 @@ test: $(INSTALLED)
 test-slow: $(STAMP)
 	$(PY) -m pytest -q -n 2 --dist worksteal --hypothesis-profile=thorough
 
-test-docs: $(DOCS_STAMP)
+test-outlines: $(INSTALLED)
+	$(PY) -m archloom.tvm_backend.sources.shipped
+
+docs: $(DOCS_STAMP)
 	$(PY) -m pytest -q -n 2 --dist worksteal tests/test_pages.py tests/test_site.py
 
 test-site: $(DOCS_STAMP)
@@ -67,6 +71,9 @@ bench: $(STAMP)
 networks-cores: $(STAMP)
 	$(PY) benchmarks/run.py networks --size tiny --targets mesh --options x=2,y=2
 	$(PY) benchmarks/run.py networks --size tiny --targets triple_ring --options rows=2,columns=2
+
+outlines: $(INSTALLED)
+	$(PY) -m archloom.tvm_backend.sources.shipped
 
 docs: $(DOCS_STAMP)
 	$(PY) -m sphinx --fail-on-warning --keep-going --quiet -d build/doctrees docs build/site

@@ -7,7 +7,7 @@ import pytest
 
 import archloom
 
-HEAVY = ("jax", "lark", "numba", "numpy", "onnx", "onnxruntime", "torch", "tvm", "tvm_ffi", "rich")
+HEAVY = ("jax", "lark", "llvmlite", "numpy", "onnx", "onnxruntime", "torch", "tvm", "tvm_ffi", "rich")
 
 
 def test_import_loads_nothing_heavy() -> None:
@@ -18,7 +18,7 @@ def test_import_loads_nothing_heavy() -> None:
 
 def test_command_line_starts_without_compilers() -> None:
     code = ("import sys; from archloom.tvm_backend import cli; cli.build_parser();"
-            "print(*[m for m in ('jax', 'numba', 'onnx', 'torch', 'tvm') if m in sys.modules])")
+            "print(*[m for m in ('jax', 'llvmlite', 'onnx', 'torch', 'tvm') if m in sys.modules])")
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == ""
 

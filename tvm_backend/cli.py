@@ -22,6 +22,7 @@ from archloom.tvm_backend.commands import Outcome, analysis, asm, build, doctor,
 from archloom.tvm_backend.commands.colour import painted
 from archloom.tvm_backend.commands.completion import complete
 from archloom.tvm_backend.commands.parser import BAD_INPUT, Parser
+from archloom.tvm_backend.commands.progress import messages
 from archloom.tvm_backend.version import VERSION
 
 COMMANDS = (targets, isa, build, analysis, explain, trace, asm, mapping, doctor)
@@ -49,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         # libraries print where they like: stdout is the result's alone; infinities and NaN are values, no accidents
-        with contextlib.redirect_stdout(sys.stderr), np.errstate(all="ignore"):
+        with contextlib.redirect_stdout(sys.stderr), np.errstate(all="ignore"), messages():
             outcome: Outcome = args.run(args)
         _print(outcome, args.json)
         return outcome.status

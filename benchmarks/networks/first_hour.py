@@ -1,8 +1,10 @@
 """What a newcomer waits for: whole commands on a terminal, with empty caches and again.
 
-Each command runs in a pseudo-terminal, cold (a fresh home, no cache of archloom's, Numba's or JAX's) and warm (again in
-the same home). ``seconds`` are those of the whole process, ``silent_s`` the longest time without a character on the
-terminal, ``exit_s`` the time from the last one to the end of the process. Medians of ``--rounds``.
+Each command runs in a pseudo-terminal, cold (a fresh home, no cache of archloom's or JAX's) and warm (again in the same
+home). The first of all, an estimate, is also timed as after `pip install`, with a timing engine that is not compiled
+(its machine code is removed beside this checkout's bytecode); for all others it is, as `make setup` leaves it.
+``seconds`` are those of the whole process, ``silent_s`` the longest time without a character on the terminal,
+``exit_s`` the time from the last one to the end of the process. Medians of ``--rounds``.
 
 ``--commands`` chooses by what their lines hold; ``--rounds 1`` is enough to look.
 """
@@ -25,6 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, however the script is run:
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
+from archloom.acadl_models.timing.engine import compiling, warmup
 from archloom.models.networks.listing import NETWORKS
 from benchmarks import common
 
@@ -44,7 +47,10 @@ OTHERS = (
 )
 """What is timed beside an estimate of each network by name."""
 
-LEFT_OUT = ("ARCHLOOM_CACHE_DIR", "NUMBA_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR", "PYTHONDONTWRITEBYTECODE")
+FIRST = "estimate resnet50"
+"""What is timed with an engine that is not compiled, too."""
+
+LEFT_OUT = ("ARCHLOOM_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR", "PYTHONDONTWRITEBYTECODE")
 """Variables that a newcomer does not have: caches of others, and modules compiled again by each process."""
 
 
@@ -65,8 +71,7 @@ def on_terminal(command: Sequence[str], home: Path) -> Run:
     child, terminal = pty.fork()
     if child == 0:
         os.execvpe(command[0], list(command), {
-            **kept, "HOME": str(home), "TERM": "xterm-256color", "NUMBA_CACHE_DIR": str(home / "numba"),
-            "PYTHONPATH": os.pathsep.join(sys.path[:2])})
+            **kept, "HOME": str(home), "TERM": "xterm-256color", "PYTHONPATH": os.pathsep.join(sys.path[:2])})
     heard, silent = start, 0.0
     while time.perf_counter() - start < LIMIT:
         if not select.select([terminal], [], [], 0.05)[0]:
@@ -86,14 +91,32 @@ def on_terminal(command: Sequence[str], home: Path) -> Run:
     return Run(end - start, max(silent, end - heard), end - heard, status)
 
 
+def command(line: str) -> list[str]:
+    return [sys.executable, "-m", "archloom", *line.split(" ")]
+
+
+def first(rounds: int) -> dict[str, Any]:
+    """The first command of all."""
+    runs = []
+    for _ in range(rounds):
+        for file in compiling.files("run"):
+            file.unlink(missing_ok=True)
+        with tempfile.TemporaryDirectory(prefix="archloom-first-hour-") as home:
+            runs.append(on_terminal(command(FIRST), Path(home)))
+    found = {"first_s": statistics.median(run.seconds for run in runs),
+             "first_silent_s": statistics.median(run.silent_s for run in runs),
+             "first_failed": sum(run.status != 0 for run in runs)}
+    print(f"{'the first, ' + FIRST:60} cold {found['first_s']:7.2f}  silent {found['first_silent_s']:6.2f}", flush=True)
+    return found
+
+
 def row(line: str, rounds: int) -> dict[str, Any]:
     """A command, cold and warm."""
-    command = [sys.executable, "-m", "archloom", *line.split(" ")]
     cold, warm = [], []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory(prefix="archloom-first-hour-") as home:
-            cold.append(on_terminal(command, Path(home)))
-            warm.append(on_terminal(command, Path(home)))
+            cold.append(on_terminal(command(line), Path(home)))
+            warm.append(on_terminal(command(line), Path(home)))
     runs = [*cold, *warm]
     found = {
         "line": f"archloom {line}", "cold_s": statistics.median(run.seconds for run in cold),
@@ -113,13 +136,16 @@ def more(parser: argparse.ArgumentParser) -> None:
 def main() -> None:
     args = common.arguments(__doc__ or "", more)
     estimates = tuple(f"estimate {network.name}" for network in NETWORKS)
+    alone = first(args.rounds) if args.commands in FIRST else {}
+    warmup()
     rows = [row(line, args.rounds) for line in (*estimates, *OTHERS) if args.commands in line]
     if not rows:
         common.refuse(f"--commands {args.commands!r}: no command holds this")
     named = [r for r in rows if r["line"].removeprefix("archloom ") in estimates]
     rest = [r for r in rows if r not in named]
     common.finish(args, {
-        "commands": rows, "failed": sum(not r["ok"] for r in rows), "slowest_exit_s": max(r["exit_s"] for r in rows),
+        "commands": rows, **alone, "slowest_exit_s": max(r["exit_s"] for r in rows),
+        "failed": sum(not r["ok"] for r in rows) + alone.get("first_failed", 0),
         "longest_silence_s": max(r["silent_s"] for r in rows),
         **_slowest("estimate", named), **_slowest("other", rest)})
 

@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import Any
 
 from archloom.oracle.late_jax import jax
-from archloom.oracle.native import chain_code, product_code
+from archloom.oracle.native import chain_code, processor, product_code
 
 PREFIX = "archloom_chain_"
 
@@ -59,7 +59,7 @@ def register(name: str) -> None:
     """Make a handler callable by its name in XLA's programs, once in a process."""
     with _lock:
         if name not in _engines:
-            engine = _compiled(HANDLERS[name](name))
+            engine = processor.loaded(processor.machine_code(HANDLERS[name](name)))
             handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(engine.get_function_address(name))
             jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler), platform="cpu")
             _engines[name] = engine
@@ -70,20 +70,3 @@ def register_for(program: bytes) -> None:
     for name in HANDLERS:
         if name.encode() in program and _needed(name) in features():
             register(name)
-
-
-def _compiled(text: str) -> Any:
-    """LLVM code as machine code; it needs no optimization but that of the code generator."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    # whole vectors of AVX-512, which LLVM splits in two for many processors where it is not told otherwise
-    features = f"{llvm.get_host_cpu_features().flatten()},-prefer-256-bit"
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features, opt=2)
-    parsed = llvm.parse_assembly(text)
-    parsed.verify()
-    engine = llvm.create_mcjit_compiler(parsed, machine)
-    engine.finalize_object()
-    return engine

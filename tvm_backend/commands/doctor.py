@@ -82,6 +82,8 @@ def _measured(folder: Path) -> dict[str, Any]:
 
 def _slow() -> Iterator[str]:
     """What makes archloom slower here than it is elsewhere, and what helps."""
+    from archloom.acadl_models.timing.engine import compiling
+
     plans = directory()
     if plans is None:
         yield f"nothing is kept: {ENVIRONMENT} is empty, so that each command searches and compiles anew; unset it"
@@ -90,7 +92,9 @@ def _slow() -> Iterator[str]:
         if not os.access(near, os.W_OK):
             yield f"nothing is kept: {near} cannot be written; name another folder in {ENVIRONMENT}"
         if not plans.is_dir():
-            yield "nothing is kept yet: the first estimate compiles the timing engine, which happens once"
+            yield "no plan is kept yet: the first estimate of a network searches for its own"
+    if compiling.kept("run") is None:
+        yield "the timing engine is not compiled yet: the first command that needs it does so, in some seconds"
     if _cores() == 1:
         yield "one core: plans are searched for one after another"
 

@@ -1,7 +1,9 @@
-"""A progress bar on stderr, for whatever takes longer than a second on a terminal."""
+"""What commands say on stderr while they run: a progress bar on a terminal, for whatever takes longer than a second,
+and lines that archloom logs."""
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Iterator
@@ -37,3 +39,25 @@ def bar() -> Iterator[Progress]:
         if drawn:
             sys.stderr.write(_CLEAR)
             sys.stderr.flush()
+
+
+class _Lines(logging.Handler):
+    """Writes each message in a line of its own, in place of a bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        clear = _CLEAR if sys.stderr.isatty() else ""
+        print(clear + record.getMessage(), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def messages() -> Iterator[None]:
+    """Show what archloom logs meanwhile."""
+    log, lines = logging.getLogger("archloom"), _Lines()
+    level = log.level
+    log.addHandler(lines)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(lines)
+        log.setLevel(level)

@@ -13,6 +13,7 @@ from archloom.models import catalogue
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import cache
 from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
+from archloom.tvm_backend.sources import shipped
 
 if TYPE_CHECKING:
     import onnx
@@ -62,19 +63,20 @@ def load_named(text: str, numbers: Numbers, name: str | None = None) -> "Model":
 
 
 def outline(text: str) -> bytes:
-    """The float network that ``text`` names as ONNX without its weights, which are not made; kept on disk.
-
-    ``light_`` ones are drawn for it once, as their files have no weights of their own.
-    """
-    key = cache.key(["outline", text, *map(version, ("torch", "onnx", "onnxscript", "transformers"))])
+    """The float network that ``text`` names as ONNX without its weights, which are not made: as it is shipped, or else
+    exported and kept on disk."""
+    if (found := shipped.outline(title(text))) is not None:
+        return found
+    key = cache.key(["outline", text, *map(version, shipped.PACKAGES)])
     found = cache.load_bytes("outlines", key)
     if found is None:
-        found = _exported(text)
+        found = exported(text)
         cache.store_bytes("outlines", key, found)
     return found
 
 
-def _exported(text: str) -> bytes:
+def exported(text: str) -> bytes:
+    """See :func:`outline`. ``light_`` networks are drawn for it, as their files have no weights of their own."""
     if _is_light(text):
         from archloom.models import zoo
         from archloom.tvm_backend.frontends.onnx import skeleton

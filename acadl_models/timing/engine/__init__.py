@@ -6,13 +6,14 @@ instructions in flight.
 """
 
 
+from archloom.acadl_models.timing.engine.fields import PLAIN_MODE
+
+
 def warmup() -> None:
     """Compile the engine, or load it from the cache on disk: an installer calls this, so that no user waits for it."""
     from archloom.acadl_models.timing.engine.core import run
-    from archloom.acadl_models.timing.engine.jit import prepare
     from archloom.acadl_models.timing.engine.phases.meeting import connect, list_pairs
 
-    table, column = "int64[:, ::1]", "int64[::1]"
-    prepare(connect, f"int64({column}, {table}, {table}, {', '.join([column] * 4)})")
-    prepare(list_pairs, f"void({column}, {table}, {table}, {', '.join([column] * 7)})")
-    prepare(run, "void(int64[::1], int64[::1], int64[::1])")
+    for entry in (connect, list_pairs, run):
+        if not PLAIN_MODE:
+            entry.prepare()

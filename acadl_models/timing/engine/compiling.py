@@ -1,185 +1,117 @@
-"""Compilation of the engine's inner loops by Numba, cached on disk as one piece."""
+"""Machine code of the engine's entry points, each compiled as a whole with all that it calls, and kept on disk.
+
+It lies beside the bytecode of this folder's modules, or among the user's caches where that folder cannot be written.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
 import importlib.util
-import operator
-import re
-import sys
-import warnings
-from collections.abc import Callable
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from archloom.acadl_models.timing.engine.fields import RecordType
+from archloom.acadl_models.timing.engine.lowering.tables import Array
+from archloom.acadl_models.timing.engine.translation import Module
+from archloom.oracle.atomic import replacing
+from archloom.oracle.native import processor
 
-_scipy = sys.modules.get("scipy")
-if _scipy is None:  # Numba loads SciPy's linear algebra to see whether it is there: half of its own time of import
-    sys.modules["scipy"] = None  # type: ignore[assignment]
-try:
-    import numba
-    import numba.np.arraymath as _arrays  # loaded in any case when something is compiled; here, without SciPy
-    from numba import extending, types
-    from numba.core import cgutils
-    from numba.core.imputils import lower_constant
-    from numba.core.typing.templates import AttributeTemplate
-    from numba.cpython.unsafe.numbers import trailing_zeros as trailing_zeros
-finally:
-    if _scipy is None:
-        del sys.modules["scipy"]
-if hasattr(_arrays, "_HAVE_BLAS"):  # whoever compiles linear algebra with Numba still finds it
-    _arrays._HAVE_BLAS = importlib.util.find_spec("scipy") is not None
-
-NUMBA = (0, 68)
-"""The series of Numba for which :mod:`.linking` is written: it uses internals that others may not have."""
+_DIGEST = hashlib.sha256().digest_size
+_lock = threading.Lock()
+_log = logging.getLogger("archloom")
 
 
-def compilers(version: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Options of parts and of entry points for a version of Numba; with another than ``NUMBA`` a warning and none.
+class Entry:
+    """An entry point, which is compiled, or loaded from disk, when it is first called."""
 
-    Then each function is compiled for itself, again in each process: several times slower, with the same results.
-    """
-    if tuple(map(int, re.findall(r"\d+", version)[:2])) == NUMBA:
-        from archloom.acadl_models.timing.engine.linking import PartCompiler, WholeCompiler
+    def __init__(self, function: Any) -> None:
+        self.function, self.__doc__ = function, function.__doc__
+        self._call: Any = None
+        self._engine: Any = None
 
-        return {"pipeline_class": PartCompiler}, {"pipeline_class": WholeCompiler}
-    wanted = ".".join(map(str, NUMBA))
-    warnings.warn(
-        f"the timing engine is compiled slowly and without a cache: it expects numba {wanted}, not {version}",
-        RuntimeWarning, stacklevel=2,
-    )  # fmt: skip
-    return {}, {}
+    def __call__(self, *arrays: Array) -> int | None:
+        words: list[int] = []
+        for array in arrays:
+            if array.dtype != "int64" or array.ndim != 1 or not array.flags.c_contiguous:
+                raise TypeError(f"{self.function.__name__}: expected an array [n] int64, found {array.dtype} "
+                                f"{list(array.shape)}, strides {array.strides}")
+            words += (array.ctypes.data, len(array))
+        if self._call is None:
+            self.prepare()
+        found: int | None = self._call(*words)
+        return found
 
+    def prepare(self) -> None:
+        """Compile the function, or load it from disk."""
+        with _lock:
+            if self._call is None:
+                name = self.function.__name__
+                self._engine = processor.loaded(self.code())
+                kinds = [ctypes.c_int64] * 2 * self.function.__code__.co_argcount
+                result = None if self.function.__annotations__["return"] == "None" else ctypes.c_int64
+                self._call = ctypes.CFUNCTYPE(result, *kinds)(self._engine.get_function_address(name))
 
-_part, _whole = compilers(numba.__version__)
+    def code(self) -> bytes:
+        """Its machine code, from disk, or compiled and kept there."""
+        name = self.function.__name__
+        code = kept(name)
+        if code is None:
+            tell()
+            code = self.compiled()
+            keep(name, code)
+        return code
 
-_common = {"nogil": True, "error_model": "numpy", "boundscheck": False}
-_bare = {**_common, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False, **_part}
-
-jit = numba.njit(**_bare)
-"""For functions that are compiled into the entry point: no wrappers; no reference counts, as they allocate nothing."""
-
-jit_inline = numba.njit(**_bare, forceinline=True)
-"""The same for those on the way of every instruction: compiled into each function that calls them."""
-
-
-def entry(function: Callable[..., Any]) -> Any:
-    """Compile a function when it is first called, cached on disk.
-
-    Numba's cache looks at the file of the function alone; here the newest file of this folder and those in it counts,
-    because all of its functions are compiled into the entry point.
-    """
-    dispatcher = numba.njit(**_common, **_whole)(function)
-    if not _whole:
-        return dispatcher
-    try:
-        dispatcher.enable_caching()
-    except RuntimeError:  # no folder can be written, neither here nor at the user's: compile in each process
-        return dispatcher
-    files = [p.stat() for p in Path(__file__).parent.rglob("*.py")]
-    stamp = (max(f.st_mtime for f in files), sum(f.st_size for f in files))
-    dispatcher._cache._cache_file._source_stamp = stamp
-    return dispatcher
+    def compiled(self) -> bytes:
+        return processor.machine_code(Module(self.function).text, optimized=True)
 
 
-def prepare(function: Any, signature: str) -> None:
-    """Compile an entry point for a signature, or load it from the cache on disk."""
-    function.compile(signature)
+@cache
+def tell() -> None:
+    """Say, once in a process, why it takes some seconds; the command line shows it."""
+    _log.info("compiling the timing engine for this processor, which happens once")
 
 
-def python_of(function: Any) -> Callable[..., Any]:
-    """A jitted function as Python, for callers that are not jitted."""
-    python: Callable[..., Any] = function.py_func
-    return python
+def kept(name: str) -> bytes | None:
+    """Machine code on disk that belongs to the present sources; a damaged file counts as absent."""
+    for file in files(name):
+        with suppress(OSError):
+            data = file.read_bytes()
+            code = data[2 * _DIGEST :]
+            if data[: 2 * _DIGEST] == _sources() + hashlib.sha256(code).digest():
+                return code
+    return None
 
 
-@jit_inline
-def word(value):
-    """The lowest 64 bits of an integer, with a sign: compiled integers have no others."""
-    return value
+def keep(name: str, code: bytes) -> None:
+    """Write machine code to the first place that can be written; without one each process compiles."""
+    for file in files(name):
+        with suppress(OSError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(file) as fresh:
+                fresh.write_bytes(_sources() + hashlib.sha256(code).digest() + code)
+            return
 
 
-class RecordClass(types.Opaque):  # type: ignore[misc]
-    """A class of records: its attributes are constants."""
+def files(name: str) -> Iterator[Path]:
+    """Where the machine code of an entry point may lie; processors that share a folder have files of their own."""
+    import platformdirs
 
-    def __init__(self, record: RecordType) -> None:
-        super().__init__(f"fields of {record.__name__}")
-        self.record = record
-
-
-extending.register_model(RecordClass)(extending.models.OpaqueModel)
-
-
-@extending.typeof_impl.register(RecordType)
-def _record_class(record: RecordType, _context: Any) -> RecordClass:
-    return RecordClass(record)
+    own = hashlib.sha256(processor.name().encode()).hexdigest()[:12]
+    for folder in (Path(importlib.util.cache_from_source(__file__)).parent,
+                   Path(platformdirs.user_cache_dir("archloom")) / "engine"):
+        yield folder / f"{name}.{own}.machine"
 
 
-@extending.infer_getattr
-class RecordAttributes(AttributeTemplate):  # type: ignore[misc]
-    """Fields are integers."""
-
-    key = RecordClass
-
-    def generic_resolve(self, record: RecordClass, field: str) -> Any:
-        return types.int64 if hasattr(record.record, field) else None
-
-
-@lower_constant(RecordClass)
-def _no_value(context: Any, _builder: Any, _type: Any, _record: Any) -> Any:
-    return context.get_dummy_value()
-
-
-@extending.lower_getattr_generic(RecordClass)
-def _field(context: Any, _builder: Any, record: RecordClass, _value: Any, field: str) -> Any:
-    return context.get_constant(types.int64, getattr(record.record, field))
-
-
-class ConstantPointer(types.CPointer):  # type: ignore[misc]
-    """The address of words that never change: a word once read need not be read again after others are written."""
-
-    def __init__(self, dtype: Any) -> None:
-        super().__init__(dtype)
-        self.name: str = f"constant {dtype}*"
-
-
-extending.register_model(ConstantPointer)(extending.models.PointerModel)
-
-
-@extending.lower_builtin(operator.getitem, ConstantPointer, types.Integer)
-def _load(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-    word = builder.load(builder.gep(arguments[0], [arguments[1]]))
-    word.set_metadata("invariant.load", builder.module.add_metadata([]))
-    return word
-
-
-@extending.intrinsic
-def pointer(_context: Any, array: Any) -> Any:
-    """The address of an array's first element.
-
-    Inside of the engine arrays are bare pointers: a call passes a word instead of seven, and an index is not tested for
-    counting from the end.
-    """
-    return types.CPointer(array.dtype)(array), _address
-
-
-@extending.intrinsic
-def constant_pointer(_context: Any, array: Any) -> Any:
-    """The same of an array that is only read."""
-    return ConstantPointer(array.dtype)(array), _address
-
-
-@extending.intrinsic
-def copy_words(_context: Any, target: Any, to: Any, source: Any, begin: Any, count: Any) -> Any:
-    """``target[to + k] = source[begin + k]`` for each ``k < count``; the two places have nothing in common."""
-
-    def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        target, to, source, begin, count = arguments
-        cgutils.raw_memcpy(builder, builder.gep(target, [to]), builder.gep(source, [begin]), count, 8)
-        return context.get_dummy_value()
-
-    return types.void(target, types.int64, source, types.int64, types.int64), codegen
-
-
-def _address(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    return context.make_array(signature.args[0])(context, builder, arguments[0]).data
+@cache
+def _sources() -> bytes:
+    """Changes with whatever the engine is compiled from: the modules of this folder and what they import."""
+    digest = hashlib.sha256()
+    folder = Path(__file__).parent
+    for file in (*sorted(folder.rglob("*.py")), *sorted((folder.parent / "memories").glob("*.py"))):
+        digest.update(file.read_bytes())
+    return digest.digest()

@@ -17,7 +17,7 @@ from archloom.acadl_models.timing.engine.state import M, Status
 
 
 @entry
-def run(tables, machine, memory):
+def run(tables, machine, memory) -> None:
     """Simulate until every instruction is finished, or until the status says why not.
 
     ``memory`` is room for what is remembered; if it has none, nothing is skipped.

@@ -1,21 +1,48 @@
-"""What jitted functions are made with: Numba (:mod:`.compiling`) or, on demand, plain Python (:mod:`.plain`).
+"""What jitted functions are made with; what they are made of is in :mod:`.plain`, whose functions they call.
 
-With ``ARCHLOOM_ENGINE=plain`` in the environment, read when the engine is imported, nothing is compiled, and every
-access to the engine's arrays is checked: slower by far, for tests and for looking into a run with a debugger.
+A jitted function is a plain Python function. An entry point is one, too, with ``ARCHLOOM_ENGINE=plain`` in the
+environment, read when the engine is imported: nothing is compiled then, and every access to the engine's arrays is
+checked, slower by far, for tests and for looking into a run with a debugger. Without it an entry point is compiled with
+all that it calls (:mod:`.compiling`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib import import_module
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from archloom.acadl_models.timing.engine.fields import PLAIN_MODE
+from archloom.acadl_models.timing.engine.plain import constant_pointer as constant_pointer
+from archloom.acadl_models.timing.engine.plain import copy_words as copy_words
+from archloom.acadl_models.timing.engine.plain import pointer as pointer
+from archloom.acadl_models.timing.engine.plain import trailing_zeros as trailing_zeros
+from archloom.acadl_models.timing.engine.plain import word as word
 
-_maker: Any = import_module("archloom.acadl_models.timing.engine." + ("plain" if PLAIN_MODE else "compiling"))
-jit, jit_inline, entry, prepare = _maker.jit, _maker.jit_inline, _maker.entry, _maker.prepare
-pointer, constant_pointer, copy_words = _maker.pointer, _maker.constant_pointer, _maker.copy_words
-python_of, trailing_zeros, word = _maker.python_of, _maker.trailing_zeros, _maker.word
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+JITTED: dict[Any, str] = {}
+"""All jitted functions, with their attributes in LLVM."""
+
+
+def jit(function: Function) -> Function:
+    """For functions that are compiled into an entry point."""
+    JITTED[function] = ""
+    return function
+
+
+def jit_inline(function: Function) -> Function:
+    """The same for those on the way of every instruction: compiled into each function that calls them."""
+    JITTED[function] = "alwaysinline"
+    return function
+
+
+def entry(function: Callable[..., Any]) -> Any:
+    """For functions that are called with arrays [n] int64 from outside; they return an integer or nothing."""
+    if PLAIN_MODE:
+        return function
+    from archloom.acadl_models.timing.engine.compiling import Entry
+
+    return Entry(jit(function))
 
 
 def for_each(fields: Sequence[int], step: Any) -> Any:

@@ -9,7 +9,6 @@ import numpy as np
 
 from archloom.acadl_models.timing.engine import fields, state
 from archloom.acadl_models.timing.engine.fields import NONE, PLAIN_MODE, Kind, Record
-from archloom.acadl_models.timing.engine.jit import python_of
 from archloom.acadl_models.timing.engine.layout import CacheSpec, H, StageSpec, StoreSpec, UnitSpec
 from archloom.acadl_models.timing.engine.skipping.snapshot import state_words
 from archloom.acadl_models.timing.engine.state import PARTS, Array, M, Memory, Room, Stage, Unit
@@ -58,7 +57,7 @@ def new_memory(t: Array, m: Array, skip: bool) -> Array:
     """Room for what is remembered of a run; none without skipping."""
     if not skip:
         return np.empty(0, np.int64)
-    bound = int(python_of(state_words)(t, int(t[H.POOL])))
+    bound = int(state_words(t, int(t[H.POOL])))
     state_size = min(max(bound, state.LEAST_STATE_WORDS), state.MOST_STATE_WORDS)
     rest = int(m[M.REST])
     sizes = {

@@ -1,4 +1,4 @@
-"""The engine as plain Python, with every access to its arrays checked: see :mod:`.jit`.
+"""What jitted functions use, as plain Python with every access to arrays checked: see :mod:`.jit`.
 
 An index must lie in its array. Where it is a field of a record (``unit + Unit.READY``), that field must lie there;
 where it is counted from the begin of a part (``m[M.WORK] + k``), it must lie in that part. A value must be a word.
@@ -7,15 +7,13 @@ where it is counted from the begin of a part (``m[M.WORK] + k``), it must lie in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from archloom.acadl_models.timing.engine.fields import Field
 from archloom.acadl_models.timing.engine.state import M
-
-Function = TypeVar("Function")
 
 
 class Machine(np.ndarray[Any, np.dtype[np.int64]]):
@@ -75,23 +73,6 @@ class Words:
                 raise IndexError(f"{index.label} at word {index}, where {self.labels[index] or 'no field'} lies")
         elif isinstance(index, Place) and index.words is self.words and not index.part[0] <= index < index.part[1]:
             raise IndexError(f"word {index} of a part from {index.part[0]} to {index.part[1]}")
-
-
-def jit(function: Function) -> Function:
-    """Nothing is compiled."""
-    return function
-
-
-jit_inline = entry = jit
-
-
-def prepare(function: Any, signature: str) -> None:
-    """Nothing is compiled."""
-
-
-def python_of(function: Function) -> Function:
-    """The function itself."""
-    return function
 
 
 def pointer(array: NDArray[np.int64]) -> Words:

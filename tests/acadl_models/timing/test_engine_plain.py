@@ -78,7 +78,7 @@ def test_plain_python_with_checks_finds_what_the_compiled_engine_finds() -> None
 import sys
 sys.path.insert(0, ".")
 from tests.acadl_models.timing.test_engine_plain import outcomes
-assert "numba" not in sys.modules
+assert "llvmlite" not in sys.modules
 print("\\n".join(outcomes()))
 """)
     expected = outcomes()

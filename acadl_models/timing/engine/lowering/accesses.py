@@ -135,7 +135,7 @@ def _columns(flat: list[Entry], ends: list[int], sweeps: list[int]) -> tuple[Arr
         low[where, :count] = [flat[k].low for k in where]
         high[where, :count] = [flat[k].high for k in where]
     kinds = np.array([e.kind for e in flat], np.int64)
-    return kinds, low, high, np.array(ends, np.int64), np.array(sweeps, np.int64)
+    return kinds, low.ravel(), high.ravel(), np.array(ends, np.int64), np.array(sweeps, np.int64)
 
 
 # --- records ---------------------------------------------------------------------------------------------------

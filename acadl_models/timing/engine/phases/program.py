@@ -26,7 +26,7 @@ def set_iteration(t, m, loop, iteration):
         numerator = value_of(t, m, t[atom + AtomSpec.EXPRESSION])
         divisor = t[atom + AtomSpec.DIVISOR]
         quotient = numerator // divisor
-        m[values + value] = numerator - quotient * divisor if t[atom + AtomSpec.IS_MODULO] else quotient
+        m[values + value] = numerator - quotient * divisor if t[atom + AtomSpec.IS_MODULO] == 1 else quotient
 
 
 @jit

@@ -58,7 +58,7 @@ def begin_transfer(t, m, request, now):
     first = m[request + Request.FINISH] - beats
     m[request + Request.EDGE] = first
     if first == now:
-        change_rate(m, port_of(m, request), each + (more > 0), now)
+        change_rate(m, port_of(m, request), each + int(more > 0), now)
         if more > 0:
             schedule(m, request + Request.EDGE, Tag.EDGE, now + more)
     else:
@@ -74,7 +74,7 @@ def pass_edge(m, request, now):
     if now != m[request + Request.FINISH] - beats:
         change_rate(m, port_of(m, request), -1, now)
         return
-    change_rate(m, port_of(m, request), each + (more > 0), now)
+    change_rate(m, port_of(m, request), each + int(more > 0), now)
     if more > 0:
         schedule(m, request + Request.EDGE, Tag.EDGE, now + more)
 

@@ -70,7 +70,7 @@ def skip_one(t, m, h):
             h[h[Memory.LOOPS] + loop * LoopMemory.SIZE + LoopMemory.MISSES] += 1
             continue
         record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
-        if event & state.LoopEvent.CROSSED and t[record + LoopSpec.PERIOD] > 0:
+        if event & state.LoopEvent.CROSSED != 0 and t[record + LoopSpec.PERIOD] > 0:
             if skip_periods(t, m, h, loop, length, offsets, hashed):
                 return False
         small = m[M.SLOTS] + m[M.ACTIVE] * t[H.SLOT_SIZE] <= state.MOST_MACHINE_WORDS
@@ -88,7 +88,7 @@ def is_due(t, m, h, loop, event):
     record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
     period = t[record + LoopSpec.PERIOD]
     iteration = m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION]
-    repeats = event & state.LoopEvent.CROSSED and period > 0 and iteration % period == 0
+    repeats = event & state.LoopEvent.CROSSED != 0 and period > 0 and iteration % period == 0
     if not repeats and t[record + LoopSpec.WATCHED] == 0:
         return False
     memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
