@@ -72,7 +72,7 @@ def explore(
     ``variants`` of the one with the lowest ``score``.
 
     ``attempt`` simulates a plan; where it raises a MappingError, or the plan's stream cannot be resolved, the next one
-    is tried instead. ``enough`` ends the search early, once there is a trial; ``further`` says whether to try one more
+    is tried instead. ``enough`` ends the search early; ``further`` says whether to try one more
     than ``top_k``, of how many were tried and what it is estimated at, over the best; ``heard`` is told each trial. The
     first of those errors is raised where no plan is possible; without any plan the trials are none.
     """
@@ -95,7 +95,7 @@ def explore(
         if len(trials) >= top_k and not further(len(trials), estimate / lowest if lowest else 1):
             break
         take(plan, estimate)
-        if len(refused) == MOST_REFUSED or (trials and enough()):
+        if len(refused) == MOST_REFUSED or enough():
             break
     if not trials and refused:
         raise refused[0]

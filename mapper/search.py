@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing import Heard, simulate
 from archloom.acadl_models.timing.result import TimingResult
 from archloom.mapper import cache
 from archloom.mapper.explore import (
@@ -36,6 +36,9 @@ DEFAULT_TOP_K = 5
 
 STEPPED_BUDGET = 200_000
 """Instructions that the simulations of one search step through before they stop short of ``top_k``."""
+
+MOST_STEPPED = 20_000_000
+"""Instructions that they step through at most: a simulation that would go on is given up."""
 
 WRITTEN_BUDGET = 2_500
 """Instructions written in the streams of one search (those of a loop once) before it stops short of ``top_k``."""
@@ -94,14 +97,15 @@ class Plan:
 
 def search(
     workload: Workload, accelerator: "Accelerator", options: Any = None, *, top_k: int = DEFAULT_TOP_K,
-    objective: str | Objective = "time", use_cache: bool = True,
+    objective: str | Objective = "time", use_cache: bool = True, heard: Heard | None = None,
 ) -> Plan:
     """The best mapping among the ``top_k`` that the cost model ranks first by time, and those one step away from it.
 
     ``objective``: simulated ``time``, ``energy``, their product ``edp``, or a function of seconds and joules (None
     where the graph states no energies), which is searched for anew each time.
-    Deterministic. Mapping and timing depend neither on the workload's name nor on the value of its output scale.
-    MappingError if no mapping fits, with demand, bound, gap and what would help; TargetError for wrong options.
+    ``heard`` is told how far long simulations are. Deterministic. Mapping and timing depend neither on the workload's name nor on the value of its output scale.
+    MappingError if no mapping fits, with demand, bound, gap and what would help, or if the first cannot be simulated
+    within ``MOST_STEPPED`` instructions; TargetError for wrong options.
     """
     if top_k < 1:
         raise InputError(f"top_k: expected a positive number of candidates, found {top_k}")
@@ -109,9 +113,9 @@ def search(
     if objective in ("energy", "edp") and not configuration.has_energy:
         raise InputError(f"objective {objective!r}: graph {configuration.graph.name!r} states no energies")
     if use_cache and isinstance(objective, str):
-        _, entry = found(workload, configuration, top_k, objective)
+        _, entry = found(workload, configuration, top_k, objective, heard)
     else:
-        entry = _search(workload, configuration, top_k, aim)
+        entry = _search(workload, configuration, top_k, aim, heard)
     mapping, timing = entry.mapping, replace(entry.timing, stream=workload.name)
     return Plan(
         workload, mapping, lambda: configuration.emit(workload, mapping), timing, entry.estimated_cycles,
@@ -120,12 +124,13 @@ def search(
 
 
 def found(
-    workload: Workload, configuration: "Configuration", top_k: int = DEFAULT_TOP_K, objective: str = "time"
+    workload: Workload, configuration: "Configuration", top_k: int = DEFAULT_TOP_K, objective: str = "time",
+    heard: Heard | None = None,
 ) -> tuple[str, cache.Entry]:
     """What is known of a workload, or else found by a search, after its key."""
     key = key_of(workload, configuration, top_k, objective)
     return key, KEPT.once(key, cache.from_json, cache.to_json, lambda: _search(
-        workload, configuration, top_k, objective_of(objective)))
+        workload, configuration, top_k, objective_of(objective), heard))
 
 
 def warm(configuration: "Configuration") -> None:
@@ -149,21 +154,22 @@ def _require_memory(workload: Workload, configuration: "Configuration") -> None:
 
 @paused()
 def _search(
-    workload: Workload, configuration: "Configuration", top_k: int, objective: Objective = OBJECTIVES["time"]
+    workload: Workload, configuration: "Configuration", top_k: int, objective: Objective = OBJECTIVES["time"],
+    heard: Heard | None = None,
 ) -> cache.Entry:
     _require_memory(workload, configuration)
     if configuration.planner is not None:
         return configuration.planner.find(workload, top_k)
     space = configuration.space(workload)
     estimated, mapping_of = space.ranked()
-    effort, few = _Effort(configuration.accelerator.patience), len(space) <= FEW
+    effort, few = _Effort(workload.name, configuration.accelerator.patience, heard), len(space) <= FEW
     timings: dict[Stream, TimingResult] = {}
 
     def attempt(mapping: Mapping, estimate: float) -> Trial[Mapping]:
         stream = configuration.emit(workload, mapping)
         timing = timings.get(stream)
         if timing is None:  # different mappings may be written alike
-            timing = timings[stream] = _simulate(stream, configuration)
+            timing = timings[stream] = _simulate(stream, configuration, effort.hear)
         effort.add(stream, timing)
         return Trial(mapping, estimate, timing)
 
@@ -226,13 +232,25 @@ def _score(
 class _Effort:
     """What the simulations of one search have cost, against what they may: ``patience`` times what others may."""
 
+    name: str
     patience: int
+    heard: Heard | None = None
     stepped: int = 0
     written: int = 0
 
     def add(self, stream: "Stream", timing: "TimingResult") -> None:
         self.stepped += timing.stepped_instructions
         self.written += size(stream.body)
+
+    def hear(self, stepped: int, finished: int, total: int) -> None:
+        """Of a simulation under way; MappingError, and its steps are added, where it is given up."""
+        if self.heard is not None:
+            self.heard(stepped, finished, total)
+        if self.stepped + stepped > MOST_STEPPED:
+            self.stepped += stepped
+            raise MappingError(
+                f"{self.name}: too long to simulate: {self.stepped:,} instructions were simulated one by one, more than "
+                f"{MOST_STEPPED:,}, and {finished / total:.1%} of the {total:,} of its stream are finished")
 
     def spent(self) -> bool:
         return self.stepped > self.patience * STEPPED_BUDGET or self.written > WRITTEN_BUDGET
@@ -261,10 +279,10 @@ def _variants(mapping: Mapping) -> Iterator[Mapping]:
             yield replace(mapping, buffers=changed)
 
 
-def _simulate(stream: "Stream", configuration: "Configuration") -> "TimingResult":
+def _simulate(stream: "Stream", configuration: "Configuration", heard: Heard | None = None) -> "TimingResult":
     from archloom.oracle.resolve import resolve
 
-    return simulate(configuration.graph, resolve(stream, configuration.isa))
+    return simulate(configuration.graph, resolve(stream, configuration.isa), heard=heard)
 
 
 def key_of(
