@@ -13,6 +13,7 @@ from archloom.mapper import cache
 from archloom.mapper.explore import (
     OBJECTIVES,
     Objective,
+    Steps,
     Trial,
     explore,
     fewest_cycles,
@@ -36,9 +37,6 @@ DEFAULT_TOP_K = 5
 
 STEPPED_BUDGET = 200_000
 """Instructions that the simulations of one search step through before they stop short of ``top_k``."""
-
-MOST_STEPPED = 20_000_000
-"""Instructions that they step through at most: a simulation that would go on is given up."""
 
 WRITTEN_BUDGET = 2_500
 """Instructions written in the streams of one search (those of a loop once) before it stops short of ``top_k``."""
@@ -103,9 +101,10 @@ def search(
 
     ``objective``: simulated ``time``, ``energy``, their product ``edp``, or a function of seconds and joules (None
     where the graph states no energies), which is searched for anew each time.
-    ``heard`` is told how far long simulations are. Deterministic. Mapping and timing depend neither on the workload's name nor on the value of its output scale.
+    ``heard`` is told how far long simulations are.
+    Deterministic. Mapping and timing depend neither on the workload's name nor on the value of its output scale.
     MappingError if no mapping fits, with demand, bound, gap and what would help, or if the first cannot be simulated
-    within ``MOST_STEPPED`` instructions; TargetError for wrong options.
+    within :data:`~archloom.mapper.explore.MOST_STEPPED` instructions; TargetError for wrong options.
     """
     if top_k < 1:
         raise InputError(f"top_k: expected a positive number of candidates, found {top_k}")
@@ -159,17 +158,17 @@ def _search(
 ) -> cache.Entry:
     _require_memory(workload, configuration)
     if configuration.planner is not None:
-        return configuration.planner.find(workload, top_k)
+        return configuration.planner.find(workload, top_k, heard)
     space = configuration.space(workload)
     estimated, mapping_of = space.ranked()
-    effort, few = _Effort(workload.name, configuration.accelerator.patience, heard), len(space) <= FEW
+    effort, few = _Effort(Steps(workload.name, heard), configuration.accelerator.patience), len(space) <= FEW
     timings: dict[Stream, TimingResult] = {}
 
     def attempt(mapping: Mapping, estimate: float) -> Trial[Mapping]:
         stream = configuration.emit(workload, mapping)
         timing = timings.get(stream)
         if timing is None:  # different mappings may be written alike
-            timing = timings[stream] = _simulate(stream, configuration, effort.hear)
+            timing = timings[stream] = _simulate(stream, configuration, effort.steps.hear)
         effort.add(stream, timing)
         return Trial(mapping, estimate, timing)
 
@@ -232,28 +231,17 @@ def _score(
 class _Effort:
     """What the simulations of one search have cost, against what they may: ``patience`` times what others may."""
 
-    name: str
+    steps: Steps
     patience: int
-    heard: Heard | None = None
-    stepped: int = 0
     written: int = 0
 
     def add(self, stream: "Stream", timing: "TimingResult") -> None:
-        self.stepped += timing.stepped_instructions
+        self.steps.add(timing)
         self.written += size(stream.body)
 
-    def hear(self, stepped: int, finished: int, total: int) -> None:
-        """Of a simulation under way; MappingError, and its steps are added, where it is given up."""
-        if self.heard is not None:
-            self.heard(stepped, finished, total)
-        if self.stepped + stepped > MOST_STEPPED:
-            self.stepped += stepped
-            raise MappingError(
-                f"{self.name}: too long to simulate: {self.stepped:,} instructions were simulated one by one, more than "
-                f"{MOST_STEPPED:,}, and {finished / total:.1%} of the {total:,} of its stream are finished")
-
     def spent(self) -> bool:
-        return self.stepped > self.patience * STEPPED_BUDGET or self.written > WRITTEN_BUDGET
+        stepped = self.steps.spent() or self.steps.done > self.patience * STEPPED_BUDGET
+        return stepped or self.written > WRITTEN_BUDGET
 
     @property
     def near(self) -> float:
@@ -262,7 +250,7 @@ class _Effort:
 
     def easy(self) -> bool:
         """Whether more than the first ones are tried as they cost little."""
-        return self.stepped < self.patience * EASY
+        return self.steps.done < self.patience * EASY
 
 
 def _variants(mapping: Mapping) -> Iterator[Mapping]:

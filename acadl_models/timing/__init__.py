@@ -19,7 +19,8 @@ def simulate(
     """Cycles and statistics of ``resolved`` on ``graph`` by the fast engine, exact to the cycle.
 
     With ``skip`` the periods of a steady state that is proven to repeat are multiplied out instead of stepped through;
-    the result is the same. ``heard`` is told now and then how far a long run is; what it raises ends the run. Raises GraphError for a stream that the graph cannot process, a bad latency or a deadlock.
+    the result is the same. ``heard`` is told now and then how far a long run is; what it raises ends the run. Raises
+    GraphError for a stream that the graph cannot process, a bad latency or a deadlock.
     """
     from archloom.acadl_models.timing.engine.lowering.program import lower
     from archloom.acadl_models.timing.engine.run import run

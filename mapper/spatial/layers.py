@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.timing import Heard
 from archloom.mapper import cache
 from archloom.mapper import workload as wl
 from archloom.mapper.mapping import Mapping
@@ -32,9 +33,10 @@ class MeshPlanner:
     def machine(self) -> Machine:
         return Machine.of(self.graph)
 
-    def find(self, workload: "Workload", top_k: int) -> cache.Entry:
-        """The fastest plan of those that were simulated; MappingError where none fits."""
-        found = search_workload(work_of(workload), self.graph, top_k=top_k)
+    def find(self, workload: "Workload", top_k: int, heard: Heard | None = None) -> cache.Entry:
+        """The fastest plan of those that were simulated, of which ``heard`` is told how far they are; MappingError
+        where none fits."""
+        found = search_workload(work_of(workload), self.graph, top_k=top_k, heard=heard)
         best = found.best
         mapping = _mapping(workload.kind, best.plan)
         return cache.Entry(mapping, best.timing, best.estimated_cycles, found.considered, found.considered,

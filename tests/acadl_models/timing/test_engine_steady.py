@@ -22,7 +22,8 @@ from archloom.acadl_models.acadl import (
     generate,
 )
 from archloom.acadl_models.timing import TimingResult, simulate
-from archloom.acadl_models.timing.engine import run, state
+from archloom.acadl_models.timing.engine import run as running
+from archloom.acadl_models.timing.engine import state
 from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
@@ -166,7 +167,7 @@ def test_a_run_that_is_heard_is_the_same(ahead: int, every: int) -> None:
     graph, program = machine(), long_stream(loop("i", 3, loop("j", 60, *pair(j + i * ahead, j)), *pair(i, 7)))
     heard: list[tuple[int, int, int]] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "HEARD_EVERY", every)
+        patch.setattr(running, "HEARD_EVERY", every)
         found = simulate(graph, program, heard=lambda *far: heard.append(far))
     assert found == simulate(graph, program)
     assert heard == sorted(heard) and {total for _, _, total in heard} == {found.instructions}
@@ -177,7 +178,7 @@ def test_what_hears_of_a_run_may_end_it(monkeypatch: pytest.MonkeyPatch) -> None
     def hear(stepped: int, finished: int, total: int) -> None:
         raise GraphError("two_units", [f"{stepped} instructions were stepped through, {finished} of {total} finished"])
 
-    monkeypatch.setattr(run, "HEARD_EVERY", 5)
+    monkeypatch.setattr(running, "HEARD_EVERY", 5)
     with pytest.raises(GraphError, match=r"[5-9] instructions were stepped through, \d of 3000 finished"):
         simulate(machine(), long_stream(loop("i", 1500, *pair(i % 2, i % 2))), heard=hear)
 
