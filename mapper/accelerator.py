@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.timing import Heard
 from archloom.mapper.cache import Entry, key_of
 from archloom.mapper.explore import Objective
 from archloom.mapper.hardware import Hardware
@@ -34,9 +35,9 @@ class Emitter(Protocol):
 class Planner(Emitter, Protocol):
     """An emitter that finds its mappings itself."""
 
-    def find(self, workload: "Workload", top_k: int, objective: "Objective") -> "Entry":
-        """By an objective the best mapping of those that were simulated, with its timing; MappingError where none
-        fits."""
+    def find(self, workload: "Workload", top_k: int, objective: Objective, heard: Heard | None = None) -> "Entry":
+        """By an objective the best mapping of those that were simulated, of which ``heard`` is told how far they are,
+        with its timing; MappingError where none fits."""
 
 
 @dataclass(frozen=True)

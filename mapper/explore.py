@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from archloom.acadl_models.timing.result import TimingResult
+from archloom.acadl_models.timing import Heard, TimingResult
 from archloom.oracle.errors import MappingError, StreamError
 
 Objective: TypeAlias = Callable[[Any, Any], Any]
@@ -38,10 +38,41 @@ def is_time(objective: Objective) -> bool:
     """Whether energies need not be found out."""
     return objective is OBJECTIVES["time"]
 
+MOST_STEPPED = 6_000_000
+"""Instructions that the simulations of one search step through at most: one that would go on is given up."""
+
 MOST_REFUSED = 50
 """Candidates that may turn out to be impossible before a search gives up."""
 
 P = TypeVar("P")
+
+
+@dataclass
+class Steps:
+    """Instructions that the simulations of a search have stepped through, ``most`` of them at most; ``heard`` is told
+    how far long ones are."""
+
+    name: str
+    heard: Heard | None = None
+    most: float = field(default_factory=lambda: MOST_STEPPED)
+    done: int = 0
+
+    def hear(self, stepped: int, finished: int, total: int) -> None:
+        """Of a simulation under way; MappingError where it is given up, with its steps among those done."""
+        if self.heard is not None:
+            self.heard(stepped, finished, total)
+        if self.done + stepped >= self.most:
+            self.done += stepped
+            raise MappingError(
+                f"{self.name}: too long to simulate: {self.done:,} instructions were stepped through, and a search may "
+                f"step through {self.most:,}; {finished / total:.1%} of the {total:,} of this stream are finished")
+
+    def add(self, timing: "TimingResult") -> None:
+        """Of a simulation that has ended."""
+        self.done += timing.stepped_instructions
+
+    def spent(self) -> bool:
+        return self.done >= self.most
 
 
 @dataclass(frozen=True)
@@ -72,7 +103,7 @@ def explore(
     ``variants`` of the one with the lowest ``score``.
 
     ``attempt`` simulates a plan; where it raises a MappingError, or the plan's stream cannot be resolved, the next one
-    is tried instead. ``enough`` ends the search early, once there is a trial; ``further`` says whether to try one more
+    is tried instead. ``enough`` ends the search early; ``further`` says whether to try one more
     than ``top_k``, of how many were tried and what it is estimated at, over the best; ``heard`` is told each trial. The
     first of those errors is raised where no plan is possible; without any plan the trials are none.
     """
@@ -95,7 +126,7 @@ def explore(
         if len(trials) >= top_k and not further(len(trials), estimate / lowest if lowest else 1):
             break
         take(plan, estimate)
-        if len(refused) == MOST_REFUSED or (trials and enough()):
+        if len(refused) == MOST_REFUSED or enough():
             break
     if not trials and refused:
         raise refused[0]

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing import Heard, simulate
 from archloom.acadl_models.timing.result import TimingResult
 from archloom.mapper import cache
 from archloom.mapper.explore import (
     OBJECTIVES,
     Objective,
+    Steps,
     Trial,
     explore,
     fewest_cycles,
@@ -94,14 +95,16 @@ class Plan:
 
 def search(
     workload: Workload, accelerator: "Accelerator", options: Any = None, *, top_k: int = DEFAULT_TOP_K,
-    objective: str | Objective = "time", use_cache: bool = True,
+    objective: str | Objective = "time", use_cache: bool = True, heard: Heard | None = None,
 ) -> Plan:
     """The best mapping among the ``top_k`` that the cost model ranks first by time, and those one step away from it.
 
     ``objective``: simulated ``time``, ``energy``, their product ``edp``, or a function of seconds and joules (None
     where the graph states no energies), which is searched for anew each time.
+    ``heard`` is told how far long simulations are.
     Deterministic. Mapping and timing depend neither on the workload's name nor on the value of its output scale.
-    MappingError if no mapping fits, with demand, bound, gap and what would help; TargetError for wrong options.
+    MappingError if no mapping fits, with demand, bound, gap and what would help, or if the first cannot be simulated
+    within :data:`~archloom.mapper.explore.MOST_STEPPED` instructions; TargetError for wrong options.
     """
     if top_k < 1:
         raise InputError(f"top_k: expected a positive number of candidates, found {top_k}")
@@ -109,9 +112,9 @@ def search(
     if objective in ("energy", "edp") and not configuration.has_energy:
         raise InputError(f"objective {objective!r}: graph {configuration.graph.name!r} states no energies")
     if use_cache and isinstance(objective, str):
-        _, entry = found(workload, configuration, top_k, objective)
+        _, entry = found(workload, configuration, top_k, objective, heard)
     else:
-        entry = _search(workload, configuration, top_k, aim)
+        entry = _search(workload, configuration, top_k, aim, heard)
     mapping, timing = entry.mapping, replace(entry.timing, stream=workload.name)
     return Plan(
         workload, mapping, lambda: configuration.emit(workload, mapping), timing, entry.estimated_cycles,
@@ -120,12 +123,13 @@ def search(
 
 
 def found(
-    workload: Workload, configuration: "Configuration", top_k: int = DEFAULT_TOP_K, objective: str = "time"
+    workload: Workload, configuration: "Configuration", top_k: int = DEFAULT_TOP_K, objective: str = "time",
+    heard: Heard | None = None,
 ) -> tuple[str, cache.Entry]:
     """What is known of a workload, or else found by a search, after its key."""
     key = key_of(workload, configuration, top_k, objective)
     return key, KEPT.once(key, cache.from_json, cache.to_json, lambda: _search(
-        workload, configuration, top_k, objective_of(objective)))
+        workload, configuration, top_k, objective_of(objective), heard))
 
 
 def warm(configuration: "Configuration") -> None:
@@ -149,21 +153,22 @@ def _require_memory(workload: Workload, configuration: "Configuration") -> None:
 
 @paused()
 def _search(
-    workload: Workload, configuration: "Configuration", top_k: int, objective: Objective = OBJECTIVES["time"]
+    workload: Workload, configuration: "Configuration", top_k: int, objective: Objective = OBJECTIVES["time"],
+    heard: Heard | None = None,
 ) -> cache.Entry:
     _require_memory(workload, configuration)
     if configuration.planner is not None:
-        return configuration.planner.find(workload, top_k, objective)
+        return configuration.planner.find(workload, top_k, objective, heard)
     space = configuration.space(workload)
     estimated, mapping_of = space.ranked()
-    effort, few = _Effort(configuration.accelerator.patience), len(space) <= FEW
+    effort, few = _Effort(Steps(workload.name, heard), configuration.accelerator.patience), len(space) <= FEW
     timings: dict[Stream, TimingResult] = {}
 
     def attempt(mapping: Mapping, estimate: float) -> Trial[Mapping]:
         stream = configuration.emit(workload, mapping)
         timing = timings.get(stream)
         if timing is None:  # different mappings may be written alike
-            timing = timings[stream] = _simulate(stream, configuration)
+            timing = timings[stream] = _simulate(stream, configuration, effort.steps.hear)
         effort.add(stream, timing)
         return Trial(mapping, estimate, timing)
 
@@ -226,16 +231,17 @@ def _score(
 class _Effort:
     """What the simulations of one search have cost, against what they may: ``patience`` times what others may."""
 
+    steps: Steps
     patience: int
-    stepped: int = 0
     written: int = 0
 
     def add(self, stream: "Stream", timing: "TimingResult") -> None:
-        self.stepped += timing.stepped_instructions
+        self.steps.add(timing)
         self.written += size(stream.body)
 
     def spent(self) -> bool:
-        return self.stepped > self.patience * STEPPED_BUDGET or self.written > WRITTEN_BUDGET
+        stepped = self.steps.spent() or self.steps.done > self.patience * STEPPED_BUDGET
+        return stepped or self.written > WRITTEN_BUDGET
 
     @property
     def near(self) -> float:
@@ -244,7 +250,7 @@ class _Effort:
 
     def easy(self) -> bool:
         """Whether more than the first ones are tried as they cost little."""
-        return self.stepped < self.patience * EASY
+        return self.steps.done < self.patience * EASY
 
 
 def _variants(mapping: Mapping) -> Iterator[Mapping]:
@@ -261,10 +267,10 @@ def _variants(mapping: Mapping) -> Iterator[Mapping]:
             yield replace(mapping, buffers=changed)
 
 
-def _simulate(stream: "Stream", configuration: "Configuration") -> "TimingResult":
+def _simulate(stream: "Stream", configuration: "Configuration", heard: Heard | None = None) -> "TimingResult":
     from archloom.oracle.resolve import resolve
 
-    return simulate(configuration.graph, resolve(stream, configuration.isa))
+    return simulate(configuration.graph, resolve(stream, configuration.isa), heard=heard)
 
 
 def key_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from archloom.acadl_models.timing import Heard
 from archloom.mapper.parallel import look_ahead
 from archloom.mapper.search import Plan, search
 from archloom.oracle.collector import paused
@@ -77,5 +78,11 @@ def plan_steps(partition: Partition, chosen: Sequence[Chosen], progress: Progres
     for done, (step, target) in enumerate(steps):
         if progress is not None:
             progress(step.name, done, len(steps))
-        plans[step.name] = search(step.workload, *targets[target])
+        heard = None if progress is None else _simulating(step.name, done, len(steps), progress)
+        plans[step.name] = search(step.workload, *targets[target], heard=heard)
     return plans
+
+
+def _simulating(name: str, done: int, count: int, progress: Progress) -> Heard:
+    """Hears of the simulations for a step, and says so."""
+    return lambda _, finished, total: progress(f"{name}: {finished / total:.1%} of {total:,} instructions", done, count)

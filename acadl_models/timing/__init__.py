@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from archloom.acadl_models.timing.result import TimingResult
+from archloom.acadl_models.timing.result import Heard, TimingResult
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
     from archloom.oracle.resolved import ResolvedStream
 
-__all__ = ["TimingResult", "simulate"]
+__all__ = ["Heard", "TimingResult", "simulate"]
 
 
-def simulate(graph: ArchitectureGraph, resolved: ResolvedStream, *, skip: bool = True) -> TimingResult:
+def simulate(
+    graph: ArchitectureGraph, resolved: ResolvedStream, *, skip: bool = True, heard: Heard | None = None
+) -> TimingResult:
     """Cycles and statistics of ``resolved`` on ``graph`` by the fast engine, exact to the cycle.
 
     With ``skip`` the periods of a steady state that is proven to repeat are multiplied out instead of stepped through;
-    the result is the same. Raises GraphError for a stream that the graph cannot process, a bad latency or a deadlock.
+    the result is the same. ``heard`` is told now and then how far a long run is; what it raises ends the run. Raises
+    GraphError for a stream that the graph cannot process, a bad latency or a deadlock.
     """
     from archloom.acadl_models.timing.engine.lowering.program import lower
     from archloom.acadl_models.timing.engine.run import run
@@ -25,4 +28,4 @@ def simulate(graph: ArchitectureGraph, resolved: ResolvedStream, *, skip: bool =
     from archloom.oracle.collector import paused
 
     with paused():
-        return run(lower(bind(graph, resolved)), skip=skip)
+        return run(lower(bind(graph, resolved)), skip=skip, heard=heard)

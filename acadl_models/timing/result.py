@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from archloom.oracle.records import plain
 
+Heard: TypeAlias = Callable[[int, int, int], None]
+"""Hears how far a run is: instructions that were stepped through, that are finished, and of how many."""
 
 @dataclass(frozen=True)
 class UnitTiming:

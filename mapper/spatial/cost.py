@@ -213,8 +213,7 @@ def cycles(gemm: TileGemm, machine: Machine, found: Space, around: Around = ALON
     whole, busy = np.empty(len(found)), np.empty(len(found))
     for first in range(0, len(found), _AT_A_TIME):
         some = slice(first, first + _AT_A_TIME)
-        part = Space(found.spreads, {name: column[some] for name, column in found.columns.items()})
-        estimate = _Estimate(gemm, machine, part, around.of(some))
+        estimate = _Estimate(gemm, machine, found.some(some), around.of(some))
         whole[some], busy[some] = estimate.cycles, estimate.moved
     return whole, busy
 

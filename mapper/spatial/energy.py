@@ -51,8 +51,8 @@ def parted_joules(work: Contraction, rates: Rates, found: PartedSpace) -> Joules
     """Estimated joules of every candidate for products on parts of a mesh."""
     estimated = [np.zeros(0)]
     for parts, candidates in zip(found.parts, found.spaces):
-        c, machine = candidates.columns, part_of(found.machine, parts)
-        share = work.loaded(c["bm"], c["bk"], split_of(candidates))
+        machine = part_of(found.machine, parts)
+        share = work.loaded(candidates.column("bm"), candidates.column("bk"), split_of(candidates))
         estimated.append(work.problems * product_joules(work.gemm, machine, rates, candidates, work.epilogue, share))
     return np.asarray(work.blank * rates.stored + np.concatenate(estimated), np.float64)
 

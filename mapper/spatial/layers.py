@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.timing import Heard
 from archloom.mapper import cache
 from archloom.mapper import workload as wl
 from archloom.mapper.explore import Objective
@@ -33,9 +34,12 @@ class MeshPlanner:
     def machine(self) -> Machine:
         return Machine.of(self.graph)
 
-    def find(self, workload: "Workload", top_k: int, objective: Objective) -> cache.Entry:
-        """By an objective the best plan of those that were simulated; MappingError where none fits."""
-        found = search_workload(work_of(workload), self.graph, top_k=top_k, objective=objective)
+    def find(
+        self, workload: "Workload", top_k: int, objective: Objective, heard: Heard | None = None
+    ) -> cache.Entry:
+        """By an objective the best plan of those that were simulated, of which ``heard`` is told how far they are;
+        MappingError where none fits."""
+        found = search_workload(work_of(workload), self.graph, top_k=top_k, objective=objective, heard=heard)
         best = found.best
         mapping = _mapping(workload.kind, best.plan)
         return cache.Entry(mapping, best.timing, best.estimated_cycles, found.considered, found.considered,

@@ -18,7 +18,7 @@ from archloom.mapper.spatial.cost import Around, cycles
 from archloom.mapper.spatial.epilogue import SLOTS, Epilogue
 from archloom.mapper.spatial.machine import SIDE, Machine
 from archloom.mapper.spatial.plan import ACROSS, DOWN, PartedPlan, TileGemm
-from archloom.mapper.spatial.space import EVERYTHING, Column, Columns, Rules, Space, check, divisors, footprint, space
+from archloom.mapper.spatial.space import EVERYTHING, Column, Rules, Space, check, divisors, footprint, space
 from archloom.oracle.errors import MappingError
 
 
@@ -146,27 +146,26 @@ def parted_space(work: Contraction, machine: Machine, rules: Rules = EVERYTHING)
     spaces = []
     for parts in used:
         found = space(work.gemm, part_of(machine, parts), rules)
-        spaces.append(Space(found.spreads, _allowed(work, parts, found)))
+        spaces.append(found.some(_allowed(work, parts, found)))
     return PartedSpace(machine, tuple(used), tuple(spaces))
 
 
-def _allowed(work: Contraction, parts: tuple[int, int], found: Space) -> Columns:
-    c = found.columns
+def _allowed(work: Contraction, parts: tuple[int, int], found: Space) -> NDArray[np.bool_]:
     keep = np.ones(len(found), np.bool_)
     if parts != (1, 1):
-        keep &= ~np.isin(c["way_a"], (DOWN, ACROSS)) & ~np.isin(c["way_b"], (DOWN, ACROSS))
+        keep &= ~np.isin(found.held["way_a"], (DOWN, ACROSS)) & ~np.isin(found.held["way_b"], (DOWN, ACROSS))
     split = split_of(found)
     for number in np.unique(split).tolist():
         depths = work.depths(number)
         if depths is not None:
-            keep &= (split != number) | np.isin(c["bk"], depths)
-    return {name: column[keep] for name, column in c.items()}
+            keep &= (split != number) | np.isin(found.held["bk"], depths)
+    return keep
 
 
 def split_of(found: Space) -> Column:
     """Over how many cores each candidate spreads the reduction."""
     split = np.array([rows[2] * columns[2] for rows, columns, _ in found.spreads], np.int64)
-    return split[found.columns["spread"]]
+    return split[found.held["spread"]]
 
 
 def parted_cycles(work: Contraction, found: PartedSpace) -> NDArray[np.float64]:
@@ -175,8 +174,8 @@ def parted_cycles(work: Contraction, found: PartedSpace) -> NDArray[np.float64]:
     estimated = [np.zeros(0)]
     for parts, candidates in zip(found.parts, found.spaces):
         count = parts[0] * parts[1]
-        problems, c = -(-work.problems // count), candidates.columns
-        share = work.loaded(c["bm"], c["bk"], split_of(candidates))
+        problems = -(-work.problems // count)
+        share = work.loaded(candidates.column("bm"), candidates.column("bk"), split_of(candidates))
         around = Around(problems, work.problems / (problems * count), parts, epilogue.cycles(machine),
                         float(epilogue.residual), share)
         estimated.append(cycles(work.gemm, part_of(machine, parts), candidates, around)[0])

@@ -33,7 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,17 +84,30 @@ LEADS = (1, 2, 4, 8)
 class Space:
     """Candidates in columns: ``spread`` (index into ``spreads``), ``bm``, ``bn``, ``bk``, ``nm`` (1: n is the outer
     wave loop), ``keep_a``, ``keep_b``, ``way_a``, ``way_b`` (index into PATTERNS), ``slots``, ``outputs``,
-    ``lead``."""
+    ``lead``. There may be millions: ``held`` has each column in the smallest type for it."""
 
     spreads: tuple[tuple[Spread, Spread, Literal["rows", "columns"]], ...]
-    columns: Columns
+    held: Columns
 
     def __len__(self) -> int:
-        return len(self.columns["bm"])
+        return len(self.held["bm"])
+
+    def column(self, name: str) -> Column:
+        """One of the columns, to calculate with."""
+        return self.held[name].astype(np.int64)
+
+    @property
+    def columns(self) -> Columns:
+        """All of them."""
+        return {name: self.column(name) for name in self.held}
+
+    def some(self, rows: "slice | NDArray[Any]") -> "Space":
+        """The candidates with some numbers, or for which a mask is set."""
+        return Space(self.spreads, {name: column[rows] for name, column in self.held.items()})
 
     def plan(self, i: int) -> Plan:
         """Candidate ``i``."""
-        c = {name: int(column[i]) for name, column in self.columns.items()}
+        c = {name: int(column[i]) for name, column in self.held.items()}
         rows, columns, outer = self.spreads[c["spread"]]
         return Plan(
             (c["bm"], c["bn"], c["bk"]), rows, columns, outer, "nm" if c["nm"] else "mn",
@@ -120,13 +133,18 @@ class Table(Generic[P]):
 
 def joined(parts: Sequence[Columns], names: Iterable[str]) -> Columns:
     """The rows of all parts, one after the other."""
-    return {name: np.concatenate([np.zeros(0, np.int64), *(part[name] for part in parts)]) for name in names}
+    return {name: np.concatenate([part[name] for part in parts] or [np.zeros(0, np.int64)]) for name in names}
+
+
+def narrow(columns: Columns) -> Columns:
+    """The same numbers, none below 0, in the smallest types that hold them."""
+    return {name: column.astype(np.min_scalar_type(column.max(initial=0))) for name, column in columns.items()}
 
 
 def risen(found: Space, rows: NDArray[np.int64]) -> Space:
     """The candidates ``rows``, each also with every depth of the first step that is less than that of the others."""
     leads = np.array((0, *LEADS), np.int64)
-    columns = {name: np.repeat(column[rows], len(leads)) for name, column in found.columns.items()}
+    columns = {name: np.repeat(column, len(leads)) for name, column in found.some(rows).columns.items()}
     columns["lead"] = np.tile(leads, len(rows))
     keep = (columns["lead"] < columns["bk"])
     return Space(found.spreads, {name: column[keep] for name, column in columns.items()})
@@ -146,7 +164,7 @@ def space(gemm: TileGemm, machine: Machine, rules: Rules = EVERYTHING) -> Space:
         part = _candidates(gemm, machine, rules, rows, columns)
         if len(part["bm"]):
             for outer in outers:
-                parts.append({**part, "spread": np.full(len(part["bm"]), len(spreads))})
+                parts.append(narrow({**part, "spread": np.full(len(part["bm"]), len(spreads))}))
                 spreads.append((rows, columns, outer))
     names = ("spread", "bm", "bn", "bk", "nm", "keep_a", "keep_b", "way_a", "way_b", "slots", "outputs", "lead")
     return Space(tuple(spreads), joined(parts, names))

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archloom.acadl_models.acadl import ArchitectureGraph
-from archloom.acadl_models.timing import simulate
-from archloom.acadl_models.timing.result import TimingResult
+from archloom.acadl_models.timing import Heard, TimingResult, simulate
 from archloom.acadl_models.wormhole import isa_parameters
 from archloom.mapper.spatial.emit import ISA
 from archloom.mapper.spatial.touches import evaluated
@@ -29,12 +28,12 @@ def isa_of(graph: "ArchitectureGraph") -> "Isa":
     return taidl.load(ISA, **isa_parameters(graph))
 
 
-def simulated(stream: "Stream", graph: "ArchitectureGraph") -> "TimingResult":
-    """The timing of ``stream``; GraphError for a stream that the graph cannot process or that deadlocks, StreamError
-    for one in which a core holds more than its memories do."""
+def simulated(stream: "Stream", graph: "ArchitectureGraph", heard: Heard | None = None) -> "TimingResult":
+    """The timing of ``stream``, of which ``heard`` is told how far it is; GraphError for a stream that the graph cannot
+    process or that deadlocks, StreamError for one in which a core holds more than its memories do."""
     resolved = resolve(stream, isa_of(graph))
     check_capacity(resolved, graph)
-    return simulate(graph, resolved)
+    return simulate(graph, resolved, heard=heard)
 
 
 ENUMERATED = 1 << 22

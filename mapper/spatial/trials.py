@@ -9,13 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.timing import Heard
 from archloom.acadl_models.timing.energy import has_energy
-from archloom.mapper.explore import OBJECTIVES, Objective, Trial, explore, is_time, least, objective_of, ranked
+from archloom.mapper.explore import (
+    OBJECTIVES,
+    Objective,
+    Steps,
+    Trial,
+    explore,
+    is_time,
+    least,
+    objective_of,
+    ranked,
+)
 from archloom.mapper.spatial.machine import Machine
 from archloom.mapper.spatial.rates import Rates, measured_joules
 from archloom.mapper.spatial.timing import simulated
@@ -79,7 +91,7 @@ class Wishes(Generic[P]):
     ``top_k``: candidates that are simulated. ``objective``: "time", "energy", "edp" or a function of seconds and joules
     (:mod:`archloom.mapper.explore`). ``exhaustive``: every candidate is simulated, of which there may be at most
     MOST_EXHAUSTIVE. ``progress`` is told every trial, ``begun`` each plan that is about to be simulated, with the
-    cycles that it is expected to take.
+    cycles that it is expected to take, ``heard`` how far its simulation is.
     """
 
     top_k: int = TOP_K
@@ -87,6 +99,7 @@ class Wishes(Generic[P]):
     exhaustive: bool = False
     progress: Callable[[Measured[P]], None] | None = None
     begun: Callable[[P, float], None] | None = None
+    heard: Heard | None = None
 
 
 class Attempts(Generic[P]):
@@ -112,10 +125,11 @@ class Attempts(Generic[P]):
             raise MappingError(f"the objective gives {cost.shape} numbers for {len(cycles)} candidates")
         return cost
 
-    def attempt(self, plan: P, estimate: float) -> Measured[P]:
-        """The plan as it is simulated."""
+    def attempt(self, plan: P, estimate: float, steps: Steps) -> Measured[P]:
+        """The plan as it is simulated, with ``steps`` for all trials."""
         stream = self.emit(plan, self.machine)
-        timing = simulated(stream, self.graph)
+        timing = simulated(stream, self.graph, steps.hear)
+        steps.add(timing)
         energy = None if self.rates is None else measured_joules(stream, self.graph, timing)
         score = timing.cycles if is_time(self.objective) else float(self.objective(timing.seconds, energy))
         return Measured(plan, estimate, timing, score, energy)
@@ -133,7 +147,9 @@ def tried(
     """
     cost, cycles = expected
     count = wishes.top_k
+    steps = Steps(str(work), wishes.heard)
     if wishes.exhaustive:
+        steps.most = inf
         if len(found) > MOST_EXHAUSTIVE:
             raise MappingError(f"{len(found)} plans for {work}: all are simulated only of up to {MOST_EXHAUSTIVE}")
         order: Iterator[tuple[int, P]] = ((i, found.plan(i)) for i in least(cost).tolist())
@@ -146,10 +162,10 @@ def tried(
     def attempt(plan: P, estimate: float) -> Measured[P]:
         if wishes.begun is not None:
             wishes.begun(plan, estimate)
-        return attempts.attempt(plan, estimate)
+        return attempts.attempt(plan, estimate, steps)
 
     trials = explore(
         ((plan, float(cycles[i])) for i, plan in order), attempt, top_k=count, score=_score,
-        variants=variants, heard=wishes.progress)  # type: ignore[arg-type]
+        variants=variants, enough=steps.spent, heard=wishes.progress)  # type: ignore[arg-type]
     measured = tuple(t for t in trials if isinstance(t, Measured))
     return Found(work, measured, len(found) if considered is None else considered)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from archloom.mapper import cache
+from archloom.acadl_models.timing.engine import run as running
+from archloom.mapper import cache, explore
 from archloom.mapper import search as search_module
 from archloom.mapper.search import KEPT, Plan, search
 from archloom.mapper.space import Table, divisions
@@ -107,6 +109,25 @@ def test_estimates_rank_like_simulations(name: str) -> None:
     simulated = [search_module._simulate(stream, configuration).cycles for stream in streams]
     ranks = [np.argsort(np.argsort(values, kind="stable")) for values in (estimated[picked], np.array(simulated))]
     assert np.corrcoef(*ranks)[0, 1] > 0.95
+
+
+@pytest.mark.parametrize("name", ["one", "primes", "conv"])
+def test_a_search_steps_through_no_more_than_it_may(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the first simulation is given up there is no plan; a later one ends the search."""
+    monkeypatch.setattr(running, "HEARD_EVERY", 1)
+    every = search(WORKLOADS[name], GEMMINI, SMALL, use_cache=False)
+    first = search(WORKLOADS[name], GEMMINI, SMALL, use_cache=False, top_k=1)
+    stepped = first.timing.stepped_instructions
+    for most in (1, stepped, stepped + 1, stepped * every.simulated * 10):
+        monkeypatch.setattr(explore, "MOST_STEPPED", most)
+        told = f"{name.replace('conv', 'conv2d')}|gemm: too long to simulate: .* a search may step through {most:,}; "
+        try:
+            found = search(WORKLOADS[name], GEMMINI, SMALL, use_cache=False)
+        except MappingError as error:
+            assert most <= stepped and re.match(told, str(error))
+        else:
+            assert most > 1 and 1 <= found.simulated <= every.simulated
+    assert (found.mapping, found.timing, found.simulated) == (every.mapping, every.timing, every.simulated)
 
 
 @pytest.mark.parametrize("dim", [4, slow(8), 16, slow(64)])
@@ -234,7 +255,8 @@ def test_damaged_plans_are_ignored_and_written_again(own_cache: Path, damage: st
 
 WRITER = """
 import sys
-from archloom.mapper import cache
+from archloom.acadl_models.timing.engine import run as running
+from archloom.mapper import cache, explore
 entry = cache.load_json(sys.argv[1], cache.from_json)
 print("ready", flush=True)
 while True:

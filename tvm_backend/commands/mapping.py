@@ -55,6 +55,7 @@ def run_map(args: argparse.Namespace) -> Outcome:
     work = _asked(args)
     if args.top_k < 1:
         raise InputError(f"--top-k {args.top_k}: at least one plan must be simulated")
+    plan: object = None
     graph, done = _graph(args), 0
     with progress.bar() as show:
         def heard(trial: "Measured[Any]") -> None:
@@ -62,15 +63,20 @@ def run_map(args: argparse.Namespace) -> Outcome:
             done += 1
             show(str(trial.plan), done, max(done, args.top_k))
 
-        def begun(plan: object, cycles: float) -> None:
+        def begun(next_one: object, cycles: float) -> None:
+            nonlocal plan
+            plan = next_one
             text = f"{plan}, {cycles:,.0f} cycles by the model"
             show(text, done, max(done, args.top_k))
             if cycles >= LONG_CYCLES:
                 print(f"simulating {text}", file=sys.stderr, flush=True)
 
+        def simulating(_: int, finished: int, total: int) -> None:
+            show(f"{plan}: {finished / total:.1%} of {total:,} instructions", done, max(done, args.top_k))
+
         found = search_workload(
             work.work, graph, top_k=args.top_k, objective=args.objective, exhaustive=args.exhaustive, progress=heard,
-            begun=begun)
+            begun=begun, heard=simulating)
     return Outcome(_text(found, graph, work, args), _data(found, graph, work, args.objective))
 
 

@@ -34,7 +34,8 @@ def run(tables, machine, memory) -> None:
         note_hunger(t, m, 0)
         note_front(t, m, 0)
     while True:
-        if m[M.TIME] >= m[M.PAUSE] or m[M.LOGGED] > m[M.LOG_ROOM]:
+        full = m[M.STEPPED] >= m[M.MOST_STEPPED] or m[M.LOGGED] > m[M.LOG_ROOM]
+        if full or m[M.TIME] >= m[M.PAUSE]:
             m[M.STATUS] = Status.PAUSED
             return
         complete(t, m)

@@ -27,6 +27,7 @@ class H(Record):
     FETCH_WIDTH = FETCH_LATENCY = FETCH_FLIGHTS = ISSUE_SIZE = constant
     IN_ORDER = LATENCY_ADDED = EDGE_ORDER = READS_HOLD = constant  # parameters of the semantics (acadl.semantics)
     HISTORIES = constant  # loops that may repeat
+    DEPTHS = constant  # loops around an instruction at most
     SITES = SITE_COUNTERS = constant  # loops of the stream's text; these and one more for what lies in no loop
     ACCESSES = PLACES = constant  # number of accesses and their records, by order
     TOTAL = constant  # instruction instances in the whole run
@@ -224,6 +225,7 @@ class LoopSpec(Record):
     MOVING = MOVING_COUNT = constant  # records of accesses below it that move through banks
     HISTORY = constant  # number of its ring of snapshots
     PARENT = constant  # the loop around it or NONE
+    DEPTH = constant  # how many loops are around it
     WATCHED = constant  # whether its iterations are long enough to be remembered
     FIRST_ACCESS = ACCESS_COUNT = constant  # the accesses below it, by order
     SITE = constant  # its loop of the text

@@ -59,26 +59,33 @@ def new_memory(t: Array, m: Array, skip: bool) -> Array:
         return np.empty(0, np.int64)
     bound = int(state_words(t, int(t[H.POOL])))
     state_size = min(max(bound, state.LEAST_STATE_WORDS), state.MOST_STATE_WORDS)
-    rest = int(m[M.REST])
+    rest, depths = int(m[M.REST]), int(t[H.DEPTHS])
     sizes = {
         Memory.LOOPS: int(t[H.LOOPS]) * state.LoopMemory.SIZE,
-        Memory.INDEX: state.TRANSITIONS * state.Transition.SIZE,
+        Memory.INDEX: depths * state.TRANSITIONS * state.Transition.SIZE,
+        Memory.NEXT: depths,
+        Memory.SNAPSHOTS: depths * Room.SIZE,
+        Memory.TRANSITIONS: depths * Room.SIZE,
         Memory.SCRATCH: state_size,
         Memory.MACHINE: rest,
         Memory.RINGS: int(t[H.HISTORIES]) * state.SNAPSHOTS * state.Snapshot.SIZE,
-        Memory.SNAPSHOTS + Room.BEGIN: max(state.SNAPSHOT_WORDS, 4 * (state_size + rest)),
-        Memory.TRANSITIONS + Room.BEGIN: state.TRANSITION_WORDS,
     }
-    h = _room(Memory.SIZE + sum(sizes.values()))
+    rooms = {
+        Memory.SNAPSHOTS: max(state.SNAPSHOT_WORDS, 4 * (state_size + rest)),
+        Memory.TRANSITIONS: state.TRANSITION_WORDS,
+    }
+    h = _room(Memory.SIZE + sum(sizes.values()) + depths * sum(rooms.values()))
     h[: Memory.SIZE] = 0
     position = int(Memory.SIZE)
     for field, size in sizes.items():
         h[field] = position
         position += size
     h[Memory.STATE_SIZE] = state_size
-    for room in (Memory.SNAPSHOTS, Memory.TRANSITIONS):
-        h[room + Room.WORDS] = sizes[room + Room.BEGIN]
     h[h[Memory.LOOPS] : h[Memory.SCRATCH]] = 0
+    for field, words in rooms.items():
+        for room in records_of(h, field, depths, Room):
+            room[Room.BEGIN], room[Room.WORDS] = position, words
+            position += words
     records_of(h, Memory.LOOPS, t[H.LOOPS], state.LoopMemory)[:] = state.LoopMemory.initial
     return h
 

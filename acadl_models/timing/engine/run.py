@@ -21,19 +21,37 @@ LARGEST_FIRST_POOL = 1 << 17
 """Instances that fit into the machine at first at most; where more are in flight, the run starts again with more."""
 
 
-def run(lowered: Lowered, *, skip: bool) -> result.TimingResult:
-    """Simulate lowered tables; raises GraphError for a deadlock and for latencies that get too small on the way."""
+HEARD_EVERY = 1 << 20
+"""Instructions that are stepped through between two reports of how far a run is."""
+
+
+def run(lowered: Lowered, *, skip: bool, heard: result.Heard | None = None) -> result.TimingResult:
+    """Simulate lowered tables; raises GraphError for a deadlock and for latencies that get too small on the way.
+
+    ``heard`` is told now and then how far the run is; what it raises ends the run.
+    """
     most = most_in_flight(lowered)
     pool = min(most, LARGEST_FIRST_POOL)
     while True:
         lowered.tables[H.POOL] = pool
         machine = new_machine(lowered.tables)
-        core.run(lowered.tables, machine, new_memory(lowered.tables, machine, skip))
+        _run_heard(lowered, machine, new_memory(lowered.tables, machine, skip), heard)
         if machine[M.STATUS] != Status.POOL_FULL:
             break
         pool = min(8 * pool, most)
     raise_faults(lowered, machine)
     return _result(lowered, machine)
+
+
+def _run_heard(lowered: Lowered, machine: Array, memory: Array, heard: result.Heard | None) -> None:
+    """Run to the end, or until it cannot go on."""
+    while True:
+        if heard is not None:
+            machine[M.MOST_STEPPED] = machine[M.STEPPED] + HEARD_EVERY
+        core.run(lowered.tables, machine, memory)
+        if machine[M.STATUS] != Status.PAUSED or heard is None:
+            return
+        heard(int(machine[M.STEPPED]), int(machine[M.FINISHED]), int(lowered.tables[H.TOTAL]))
 
 
 def raise_faults(lowered: Lowered, machine: Array) -> None:

@@ -90,6 +90,7 @@ class M(Record):
     BASE = time  # the time at place 0 of the wheel
     HORIZON = starting(time, WHEEL)  # timers before it are on the wheel
     PAUSE = starting(control, FOREVER)  # the run stops before this cycle, and may be resumed
+    MOST_STEPPED = starting(effort, FOREVER)  # the same when so many were simulated one by one
     LOGGING = LOGGED = control  # whether a log is written, its records
     LOG_ROOM = starting(control, FOREVER)  # how many of them make the run stop
     BITS = derived.times(WHEEL // 64)  # places of the wheel that are taken
@@ -507,7 +508,7 @@ SNAPSHOTS = 16
 """Snapshots of each loop that are compared with the present state."""
 
 TRANSITIONS = 96
-"""Transitions from one loop event to the next that are remembered."""
+"""Transitions from one loop event to the next that are remembered of the loops of one depth."""
 
 LEAST_RUN = 24
 """Loops of fewer instances, all iterations together, are not compared with earlier passes: stepping is as fast."""
@@ -519,13 +520,19 @@ LEAST_STATE_WORDS, MOST_STATE_WORDS = 4096, 1 << 21
 """Room for a relative state: what the graph may need, within these bounds. Longer states are not compared."""
 
 MANY_IN_FLIGHT = 256
-"""Where more instances are in flight, a comparison takes as long as stepping as many: they become rarer."""
+"""Where more instances are in flight, comparisons are so far apart that most of the time is spent on stepping."""
 
-MOST_MACHINE_WORDS = 65536
+STATES_PER_STEP = 8
+"""Instances in flight that are compared in less time than one is stepped."""
+
+MOST_MACHINE_WORDS = 1 << 18
 """Largest machine that is remembered as the end of a transition."""
 
 SNAPSHOT_WORDS, TRANSITION_WORDS = 1 << 21, 1 << 21
-"""Room for the contents of snapshots and of transitions; the oldest give way."""
+"""Room for the contents of snapshots and of transitions of the loops of one depth; the oldest give way.
+
+Each depth has its own, as inner loops pass many times until an outer one is at its next pass.
+"""
 
 
 class Room(Record):
@@ -541,11 +548,10 @@ class Memory(Record):
     SCRATCH = STATE_SIZE = control  # the state at hand, and the room for it
     ADDRESSES = control  # words of addresses behind the state at hand
     RINGS = control  # Snapshot records of each loop that may repeat
-    INDEX = control  # Transition records
-    NEXT = control  # the next of them to be used
+    INDEX = control  # Transition records, so many for each depth of loops
+    NEXT = control  # for each depth the next of them to be used
     MACHINE = control  # a copy of the machine up to M.REST
-    SNAPSHOTS = records(Room, 1)
-    TRANSITIONS = records(Room, 1)
+    SNAPSHOTS = TRANSITIONS = control  # Room records, one for each depth of loops
 
 
 class LoopMemory(Record):

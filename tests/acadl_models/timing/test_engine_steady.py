@@ -22,6 +22,8 @@ from archloom.acadl_models.acadl import (
     generate,
 )
 from archloom.acadl_models.timing import TimingResult, simulate
+from archloom.acadl_models.timing.engine import run as running
+from archloom.acadl_models.timing.engine import state
 from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
@@ -148,6 +150,37 @@ def test_transitions_recur_although_the_loops_around_do_not() -> None:
     found = check(machine(), long_stream(nest))
     assert found.instructions == 27 * 60
     assert found.stepped_instructions < found.instructions / 2
+
+
+def test_snapshots_of_inner_loops_do_not_displace_those_of_outer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queue before the slower unit fills during each inner loop, whose passes differ; its activations are alike."""
+    monkeypatch.setattr(state, "SNAPSHOT_WORDS", 1)  # room for four snapshots
+    inner = loop("j", 40, *pair(j % 2, (j + 1) % 2))
+    found = check(machine(depth=64), long_stream(loop("i", 60, inner, *pair(7, 7))))
+    assert found.stepped_instructions < found.instructions / 3
+
+
+@given(st.integers(0, 200), st.integers(1, 40))
+@examples(10, 200)
+def test_a_run_that_is_heard_is_the_same(ahead: int, every: int) -> None:
+    """It stops between any two cycles, and goes on."""
+    graph, program = machine(), long_stream(loop("i", 3, loop("j", 60, *pair(j + i * ahead, j)), *pair(i, 7)))
+    heard: list[tuple[int, int, int]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "HEARD_EVERY", every)
+        found = simulate(graph, program, heard=lambda *far: heard.append(far))
+    assert found == simulate(graph, program)
+    assert heard == sorted(heard) and {total for _, _, total in heard} == {found.instructions}
+    assert len(heard) <= found.stepped_instructions
+
+
+def test_what_hears_of_a_run_may_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hear(stepped: int, finished: int, total: int) -> None:
+        raise GraphError("two_units", [f"{stepped} instructions were stepped through, {finished} of {total} finished"])
+
+    monkeypatch.setattr(running, "HEARD_EVERY", 5)
+    with pytest.raises(GraphError, match=r"[5-9] instructions were stepped through, \d of 3000 finished"):
+        simulate(machine(), long_stream(loop("i", 1500, *pair(i % 2, i % 2))), heard=hear)
 
 
 def test_a_billion_instructions_take_the_memory_and_time_of_a_thousand() -> None:

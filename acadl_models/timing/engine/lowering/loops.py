@@ -22,10 +22,11 @@ from archloom.acadl_models.timing.program import StaticLoop
 
 @dataclass(frozen=True)
 class LoopText:
-    """A loop of the program text: the loop around it, its instances, where its code and its accesses lie."""
+    """A loop of the program text: the loops around it, its instances, where its code and its accesses lie."""
 
     loop: StaticLoop
     parent: int
+    depth: int
     body: int
     end: int
     size: int
@@ -73,6 +74,7 @@ class LoopLowering:
         record = [0] * LoopSpec.SIZE
         record[LoopSpec.START], record[LoopSpec.STEP], record[LoopSpec.EXTENT] = values.start, values.step, extent
         record[LoopSpec.BODY], record[LoopSpec.END], record[LoopSpec.PARENT] = text.body, text.end, text.parent
+        record[LoopSpec.DEPTH] = text.depth
         record[LoopSpec.SITE] = self.sites.of_loop[id(text.loop)]
         record[LoopSpec.ATOMS], record[LoopSpec.ATOM_COUNT] = self.tables.list(self.atoms.get(text.loop.var, []))
         record[LoopSpec.PERIOD], record[LoopSpec.REPEATS] = every if repeats else 0, period

@@ -85,7 +85,7 @@ class _Lowering:
                 size = len(node.values) * self._walk(node.body, (*around, node.var), number)
             if size:
                 body, end, below = begin // 2 + 1, len(self.code) // 2, len(self.entries) - first
-                self.texts[number] = LoopText(node, parent, body, end, size, first, below)
+                self.texts[number] = LoopText(node, parent, len(around), body, end, size, first, below)
                 self.code += [Code.BACK, number]
             else:
                 del self.loops[number:], self.code[begin:]
@@ -122,6 +122,7 @@ class _Lowering:
             self.tables, self.expressions, self.latencies, entries, classes, places, self.sites, self.graph.memories
         )
         d[H.LOOP_TABLE] = self.tables.put([v for k in range(len(self.loops)) for v in loops.record(self.texts[k])])
+        d[H.DEPTHS] = max((len(around) for around in self.around), default=0)
         d[H.VALUES] = len(self.loops) + len(self.expressions.atoms)
         d[H.ATOM_TABLE] = self.tables.put([v for a in self.expressions.atoms for v in a[:3]])
         return Lowered(self.program, self.tables.flat(), self.graph, tuple(self.latencies.owners), self.sites)

@@ -20,17 +20,44 @@ move_request_times = for_each(places(Request, time, until), move_time)
 
 
 @jit
-def copy_machine(t, target, to, source, begin):
-    """Copy a whole machine from ``source[begin]`` on; of its instances what they use."""
-    slots = source[begin + M.SLOTS]
-    copy_words(target, to, source, begin, slots)
-    for slot in range(slots, slots + source[begin + M.ACTIVE] * t[H.SLOT_SIZE], t[H.SLOT_SIZE]):
-        words = t[H.SLOT_SIZE]
-        if source[begin + slot + Instance.SEQ] == NONE:
-            words = Instance.SIZE
-        elif t[H.MAX_LATENCIES] + t[H.TAIL_SIZE] == 0:
-            words = t[H.SLOT_REQUESTS] + source[begin + slot + Instance.REQUESTS] * Request.SIZE
-        copy_words(target, to + slot, source, begin + slot, words)
+def used_words(t, source, slot):
+    """How many words of a slot mean anything."""
+    if source[slot + Instance.SEQ] == NONE:
+        return Instance.SIZE
+    if t[H.MAX_LATENCIES] + t[H.TAIL_SIZE] == 0:
+        return t[H.SLOT_REQUESTS] + source[slot + Instance.REQUESTS] * Request.SIZE
+    return t[H.SLOT_SIZE]
+
+
+@jit
+def packed_words(t, m):
+    """Words of the whole machine without what its slots do not use."""
+    words = m[M.SLOTS]
+    for slot in range(m[M.SLOTS], m[M.SLOTS] + m[M.ACTIVE] * t[H.SLOT_SIZE], t[H.SLOT_SIZE]):
+        words += used_words(t, m, slot)
+    return words
+
+
+@jit
+def pack_machine(t, h, to, m):
+    """Copy the whole machine, slot after slot, without what they do not use."""
+    copy_words(h, to, m, 0, m[M.SLOTS])
+    at = to + m[M.SLOTS]
+    for slot in range(m[M.SLOTS], m[M.SLOTS] + m[M.ACTIVE] * t[H.SLOT_SIZE], t[H.SLOT_SIZE]):
+        words = used_words(t, m, slot)
+        copy_words(h, at, m, slot, words)
+        at += words
+
+
+@jit
+def unpack_machine(t, m, h, begin):
+    """Make a machine that was packed the present one."""
+    copy_words(m, 0, h, begin, m[M.SLOTS])
+    at = begin + m[M.SLOTS]
+    for slot in range(m[M.SLOTS], m[M.SLOTS] + m[M.ACTIVE] * t[H.SLOT_SIZE], t[H.SLOT_SIZE]):
+        words = used_words(t, h, at)
+        copy_words(m, slot, h, at, words)
+        at += words
 
 
 @jit
@@ -131,6 +158,12 @@ def move_instance(t, m, slot, cycles, instances):
     for _ in range(m[slot + Instance.REQUESTS]):
         move_request_times(m, m, request, 0, cycles)
         request += Request.SIZE
+
+
+@jit
+def room_of(t, h, rooms, loop):
+    """The room for contents of loops as deep as one."""
+    return h[rooms] + t[t[H.LOOP_TABLE] + loop * LoopSpec.SIZE + LoopSpec.DEPTH] * Room.SIZE
 
 
 @jit

@@ -31,8 +31,10 @@ from archloom.acadl_models.timing.engine.state import TRANSITIONS, Instance, Loo
 @jit
 def begin_transition(t, m, h, loop, length, offsets, hashed):
     """Remember the present as the first state of a transition of a loop."""
-    number = h[Memory.NEXT]
-    h[Memory.NEXT] = (number + 1) % TRANSITIONS
+    depth = t[t[H.LOOP_TABLE] + loop * LoopSpec.SIZE + LoopSpec.DEPTH]
+    room = moving.room_of(t, h, Memory.TRANSITIONS, loop)
+    number = depth * TRANSITIONS + h[h[Memory.NEXT] + depth]
+    h[h[Memory.NEXT] + depth] = (h[h[Memory.NEXT] + depth] + 1) % TRANSITIONS
     index = h[Memory.INDEX] + number * Transition.SIZE
     forget_pending(t, h, number)
     memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
@@ -40,8 +42,8 @@ def begin_transition(t, m, h, loop, length, offsets, hashed):
     h[index + Transition.VALID] = 0
     h[index + Transition.LOOP], h[index + Transition.HASH] = loop, hashed
     h[index + Transition.LENGTH], h[index + Transition.OFFSETS] = length, offsets
-    h[index + Transition.BEGIN] = moving.reserve(h, Memory.TRANSITIONS, m[M.REST] + length + offsets)
-    begin = moving.address(h, Memory.TRANSITIONS, h[index + Transition.BEGIN])
+    h[index + Transition.BEGIN] = moving.reserve(h, room, m[M.REST] + length + offsets)
+    begin = moving.address(h, room, h[index + Transition.BEGIN])
     copy_words(h, begin, m, 0, m[M.REST])
     copy_words(h, begin + m[M.REST], h, h[Memory.SCRATCH], length + offsets)
 
@@ -60,30 +62,33 @@ def complete_transition(t, m, h, loop):
     memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
     number = h[memory + LoopMemory.PENDING]
     h[memory + LoopMemory.PENDING] = NONE
-    words = m[M.SLOTS] + m[M.ACTIVE] * t[H.SLOT_SIZE]
+    words = moving.packed_words(t, m)
     if words > state.MOST_MACHINE_WORDS or t[H.TOTAL] - m[M.FETCHED] < t[H.FETCH_FLIGHTS] * t[H.FETCH_WIDTH]:
         return
     index = h[Memory.INDEX] + number * Transition.SIZE
     h[index + Transition.VALID] = 1
-    h[index + Transition.END] = moving.reserve(h, Memory.TRANSITIONS, words)
-    moving.copy_machine(t, h, moving.address(h, Memory.TRANSITIONS, h[index + Transition.END]), m, 0)
+    room = moving.room_of(t, h, Memory.TRANSITIONS, loop)
+    h[index + Transition.END] = moving.reserve(h, room, words)
+    moving.pack_machine(t, h, moving.address(h, room, h[index + Transition.END]), m)
 
 
 # --- applying --------------------------------------------------------------------------------------------------
 @jit
 def recall(t, m, h, loop, length, offsets, hashed):
     """Apply a transition that begins in the present state; returns whether there was one."""
-    for number in range(TRANSITIONS):
+    room = moving.room_of(t, h, Memory.TRANSITIONS, loop)
+    first = t[t[H.LOOP_TABLE] + loop * LoopSpec.SIZE + LoopSpec.DEPTH] * TRANSITIONS
+    for number in range(first, first + TRANSITIONS):
         index = h[Memory.INDEX] + number * Transition.SIZE
         if h[index + Transition.VALID] == 0 or h[index + Transition.HASH] != hashed:
             continue
         same = h[index + Transition.LENGTH] == length and h[index + Transition.OFFSETS] == offsets
         if not same or h[index + Transition.LOOP] != loop:
             continue
-        if not moving.is_kept(h, Memory.TRANSITIONS, h[index + Transition.BEGIN]):
+        if not moving.is_kept(h, room, h[index + Transition.BEGIN]):
             continue  # its end was written later and is there, too
-        begin = moving.address(h, Memory.TRANSITIONS, h[index + Transition.BEGIN])
-        end = moving.address(h, Memory.TRANSITIONS, h[index + Transition.END])
+        begin = moving.address(h, room, h[index + Transition.BEGIN])
+        end = moving.address(h, room, h[index + Transition.END])
         state = begin + m[M.REST]
         # each check relies on those before it: docs/timing_semantics.md, "The order of the checks"
         if not moving.equal(h, h[Memory.SCRATCH], state, length):
@@ -222,7 +227,7 @@ def apply(t, m, h, loop, begin, end):
     """Make the end of a transition the present."""
     now = h[Memory.MACHINE]
     copy_words(h, now, m, 0, m[M.REST])
-    moving.copy_machine(t, m, 0, h, end)
+    moving.unpack_machine(t, m, h, end)
     cycles = h[now + M.TIME] - h[begin + M.TIME]
     instances = h[now + M.SEQ] - h[begin + M.SEQ]
     moving.keep_efforts(m, h, now)

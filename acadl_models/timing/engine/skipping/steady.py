@@ -73,8 +73,7 @@ def skip_one(t, m, h):
         if event & state.LoopEvent.CROSSED != 0 and t[record + LoopSpec.PERIOD] > 0:
             if skip_periods(t, m, h, loop, length, offsets, hashed):
                 return False
-        small = m[M.SLOTS] + m[M.ACTIVE] * t[H.SLOT_SIZE] <= state.MOST_MACHINE_WORDS
-        if t[record + LoopSpec.WATCHED] == 1 and small:
+        if t[record + LoopSpec.WATCHED] == 1 and moving.packed_words(t, m) <= state.MOST_MACHINE_WORDS:
             if recall(t, m, h, loop, length, offsets, hashed):
                 return True
             begin_transition(t, m, h, loop, length, offsets, hashed)
@@ -94,7 +93,7 @@ def is_due(t, m, h, loop, event):
     memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
     wait = min(h[memory + LoopMemory.MISSES] // PATIENCE, LONGEST_WAIT)
     if in_flight(m) > state.MANY_IN_FLIGHT:
-        wait = max(wait, in_flight(m) // 2 * (2 + h[memory + LoopMemory.MISSES]) // 2)
+        wait = max(wait, in_flight(m) // state.STATES_PER_STEP)
     if m[M.STEPPED] - h[memory + LoopMemory.SAMPLED] < wait:
         return False
     h[memory + LoopMemory.SAMPLED] = m[M.STEPPED]
@@ -114,14 +113,15 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
     first = h[Memory.RINGS] + t[record + LoopSpec.HISTORY] * SNAPSHOTS * Snapshot.SIZE
     count = h[memory + LoopMemory.SNAPSHOTS]
     words, machine = h[Memory.SCRATCH], m[M.REST]
+    room = moving.room_of(t, h, Memory.SNAPSHOTS, loop)
     for back in range(1, min(count, SNAPSHOTS) + 1):
         old = first + ((count - back) % SNAPSHOTS) * Snapshot.SIZE
         same = h[old + Snapshot.LENGTH] == length and h[old + Snapshot.OFFSETS] == offsets
         if not same or h[old + Snapshot.HASH] != hashed:
             continue
-        if not moving.is_kept(h, Memory.SNAPSHOTS, h[old + Snapshot.PLACE]):
+        if not moving.is_kept(h, room, h[old + Snapshot.PLACE]):
             break
-        old_machine = moving.address(h, Memory.SNAPSHOTS, h[old + Snapshot.PLACE])
+        old_machine = moving.address(h, room, h[old + Snapshot.PLACE])
         old_words = old_machine + machine
         distance = m[state + Loop.ITERATION] - h[old + Snapshot.ITERATION]
         if not moving.equal(h, words, old_words, length) or not same_iterations(t, m, h, record, old_machine):
@@ -141,8 +141,8 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
             return True
         break
     new = first + (count % SNAPSHOTS) * Snapshot.SIZE
-    h[new + Snapshot.PLACE] = moving.reserve(h, Memory.SNAPSHOTS, machine + length + offsets)
-    place = moving.address(h, Memory.SNAPSHOTS, h[new + Snapshot.PLACE])
+    h[new + Snapshot.PLACE] = moving.reserve(h, room, machine + length + offsets)
+    place = moving.address(h, room, h[new + Snapshot.PLACE])
     h[new + Snapshot.HASH], h[new + Snapshot.LENGTH], h[new + Snapshot.OFFSETS] = hashed, length, offsets
     h[new + Snapshot.ITERATION] = m[state + Loop.ITERATION]
     copy_words(h, place, m, 0, machine)
