@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import onnx
 
     from archloom.models.catalogue import Built
+    from archloom.tvm_backend.frontends.onnx.skeleton import Skeleton
     from archloom.tvm_backend.model import Model
 
 CALIBRATION = 4
@@ -61,29 +62,34 @@ def load_named(text: str, numbers: Numbers, name: str | None = None) -> "Model":
     return replace(load_proto(quantize(floats, samples), label), floats=floats)
 
 
-def outline(text: str) -> bytes:
-    """The float network that ``text`` names as ONNX without its weights, which are not made; kept on disk.
+def outline(text: str) -> "Skeleton":
+    """The float network that ``text`` names as ONNX without its weights, which are not made; kept on disk, unless it
+    was made in another way than meant.
 
     ``light_`` ones are drawn for it once, as their files have no weights of their own.
     """
+    from archloom.tvm_backend.frontends.onnx.skeleton import Skeleton
+
     key = cache.key(["outline", text, *map(version, ("torch", "onnx", "onnxscript", "transformers"))])
-    found = cache.load_bytes("outlines", key)
-    if found is None:
-        found = _exported(text)
-        cache.store_bytes("outlines", key, found)
+    content = cache.load_bytes("outlines", key)
+    if content is not None:
+        return Skeleton(content)
+    found = _exported(text)
+    if not found.fallbacks:
+        cache.store_bytes("outlines", key, found.content)
     return found
 
 
-def _exported(text: str) -> bytes:
+def _exported(text: str) -> "Skeleton":
     if _is_light(text):
         from archloom.models import zoo
         from archloom.tvm_backend.frontends.onnx import skeleton
 
-        return skeleton.of_proto(zoo.load(text))
-    from archloom.tvm_backend.frontends.torch.export import to_skeleton
+        return skeleton.Skeleton(skeleton.of_proto(zoo.load(text)))
+    from archloom.tvm_backend.frontends.torch.skeletons import skeleton_of
 
     built = catalogue.outline(text)
-    return to_skeleton(built.module, tuple(built.inputs.values()), built.name, list(built.inputs))
+    return skeleton_of(built.module, tuple(built.inputs.values()), built.name, list(built.inputs))
 
 
 def load_outline(text: str, name: str | None = None) -> "Model":
@@ -91,7 +97,7 @@ def load_outline(text: str, name: str | None = None) -> "Model":
     if _is_light(text):
         from archloom.tvm_backend.frontends.onnx import load, skeleton
 
-        return load.load_skeleton(skeleton.parse(outline(text)), text, name or text, None)
+        return load.load_skeleton(skeleton.parse(outline(text).content), text, name or text, None)
     from archloom.tvm_backend.frontends.torch.export import load_module
 
     built = catalogue.outline(text)
