@@ -90,6 +90,7 @@ class Blocks:
         self._module, self._inputs, self._call = module, inputs, call
         self._parts = list(_candidates(module))
         self._seen: dict[Any, list[_Seen]] = {}
+        self._of: dict[tuple[torch.nn.Module, Any], _Seen] = {}
         self._whole: set[torch.nn.Module] = set()
 
     def of(self, module: torch.nn.Module, kind: Any, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -101,12 +102,13 @@ class Blocks:
             leaves, tree = pytree.tree_flatten((args, kwargs))
             key = kind, repr(tree), tuple(
                 (tuple(x.shape), x.dtype) if isinstance(x, torch.Tensor) else x for x in leaves)
-            known = self._seen.setdefault(key, [])
-            seen = next((s for s in known if s.read == _attributes(module, s.read)), None)
+            seen = self._found(module, key)
             if seen is None:
                 with _noted(module) as read:
                     result = call(*args, **kwargs)
-                known.append(_Seen(_attributes(module, read), self._block(Block(module, call, leaves, tree), result)))
+                seen = _Seen(_attributes(module, read), self._block(Block(module, call, leaves, tree), result))
+                self._seen.setdefault(key, []).append(seen)
+                self._of[module, key] = seen
                 return result
             if seen.block is None:
                 self._whole.add(module)
@@ -116,6 +118,15 @@ class Blocks:
             return pytree.tree_unflatten(list(made), seen.block.made)
 
         return forward
+
+    def _found(self, module: torch.nn.Module, key: Any) -> _Seen | None:
+        """An equal call that was gone through; asked again, the answer is at hand, as parts may have been taken out."""
+        if (module, key) not in self._of:
+            for seen in self._seen.get(key, ()):
+                if seen.read == _attributes(module, seen.read):
+                    self._of[module, key] = seen
+                    break
+        return self._of.get((module, key))
 
     def _block(self, block: Block, result: Any) -> Block | None:
         results, block.made = pytree.tree_flatten(result)
@@ -247,10 +258,12 @@ def _noted(module: torch.nn.Module) -> Iterator[set[tuple[str, str]]]:
 
 def _noting(kind: type[torch.nn.Module], part: str, read: set[tuple[str, str]]) -> type[torch.nn.Module]:
     """A class like ``kind`` that notes what is read of the part's attributes."""
+    inherited: Any = kind.__getattribute__
+
     def noted(self: Any, name: str) -> Any:
         if not name.startswith("_") and name in object.__getattribute__(self, "__dict__"):
             read.add((part, name))
-        return kind.__getattribute__(self, name)
+        return inherited(self, name)
 
     return type(kind.__name__, (kind,), {"__getattribute__": noted, "__module__": kind.__module__})
 
