@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -47,7 +48,7 @@ def outline(text: str, shapes: Shapes | None = None) -> Built:
     kind, config = _read(text)
     config.use_cache = False
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), _offline():
             model = kind(config).eval()
     except Exception as error:  # whatever transformers raises of sizes that do not fit
         raise ModelError(f"{text}: transformers cannot make it: {type(error).__name__}: {_short(error)}") from error
@@ -115,7 +116,7 @@ def _of_class(text: str, given: str) -> tuple[Any, Any]:
     name, sizes = _spelling(text, given)
     found = _named(text, name)
     kind = found if name.endswith("Config") else found.config_class
-    known = sorted({*kind().to_dict(), *kind.attribute_map})
+    known = _sizes(text, kind)
     if unknown := [key for key in sizes if key not in known]:
         raise InputError(f"{text}: {kind.__name__} has no {unknown[0]!r}{suggest(unknown[0], known)}")
     try:
@@ -123,6 +124,27 @@ def _of_class(text: str, given: str) -> tuple[Any, Any]:
     except Exception as error:  # whatever transformers raises of values
         raise InputError(f"{text}: no {kind.__name__}: {type(error).__name__}: {_short(error)}") from error
     return _bare(text, config) if found is kind else found, config
+
+
+def _sizes(text: str, kind: Any) -> list[str]:
+    """What a class of configurations has: transformers itself takes any word."""
+    try:
+        return sorted({*kind().to_dict(), *kind.attribute_map})
+    except Exception as error:  # of other configurations, which it wants to be given
+        raise InputError(f"{text}: {kind.__name__} has no defaults: give a {FILE} ({_short(error)})") from error
+
+
+@contextmanager
+def _offline() -> Iterator[None]:
+    """While it lasts, nothing is downloaded: a configuration may name backbones that are elsewhere."""
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
 
 
 def _spelling(text: str, given: str) -> tuple[str, dict[str, Any]]:
