@@ -40,7 +40,15 @@ class Table:
     linked: bool = False
 
 
-Block = Heading | Paragraph | Code | Table
+@dataclass(frozen=True)
+class Picture:
+    """A drawing in SVG, and what stands for it where there is only text."""
+
+    svg: str
+    text: str
+
+
+Block = Heading | Paragraph | Code | Table | Picture
 
 
 def to_markdown(blocks: Sequence[Block]) -> str:
@@ -54,6 +62,8 @@ def _markdown(block: Block) -> str:
             mark = f'<a id="{anchor}"></a>\n\n' if anchor else ""
             return f"{mark}{'#' * level} {_escaped(text)}"
         case Paragraph(text):
+            return _escaped(text)
+        case Picture(_, text):
             return _escaped(text)
         case Code(text):
             fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
@@ -116,6 +126,8 @@ def _html(block: Block) -> str:
             return f"<p>{_inline(text)}</p>"
         case Code(text):
             return f"<pre>{html.escape(text)}</pre>"
+        case Picture(svg):
+            return svg
         case Table(head, rows, linked):
             def first(cell: str) -> str:
                 return f'<a href="#{html.escape(_anchor(cell))}">{_inline(cell)}</a>' if linked else _inline(cell)
@@ -141,7 +153,7 @@ def _text(block: Block) -> str:
         case Heading(level, text):
             shown = text.replace("`", "")
             return f"{shown}\n{('=', '-', '.')[level - 1] * len(shown)}"
-        case Paragraph(text):
+        case Paragraph(text) | Picture(_, text):
             return text
         case Code(text):
             return "\n".join(f"    {line}".rstrip() for line in text.split("\n"))

@@ -22,7 +22,7 @@ from archloom.tvm_backend.commands import Outcome, analysis, asm, build, doctor,
 from archloom.tvm_backend.commands.colour import painted
 from archloom.tvm_backend.commands.completion import complete
 from archloom.tvm_backend.commands.parser import BAD_INPUT, Parser
-from archloom.tvm_backend.commands.progress import messages
+from archloom.tvm_backend.progress import messages
 from archloom.tvm_backend.version import VERSION
 
 COMMANDS = (targets, isa, build, analysis, explain, trace, asm, mapping, doctor)

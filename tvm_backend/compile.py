@@ -28,14 +28,16 @@ def partition_model(model: Model, target: Target = "gemmini", options: Mapping[s
 
 def partition_among(model: Model, chosen: Sequence[Chosen]) -> Partition:
     """:func:`partition_model` for targets with their options; without any, all of it is the host's."""
+    from archloom.tvm_backend.targets.live_ranges import memory_of
     from archloom.tvm_backend.targets.lower import lower_host, lower_regions
     from archloom.tvm_backend.targets.partition import partition
 
     partitioned = partition(model.module, chosen)
+    regions, host = lower_regions(partitioned, chosen), lower_host(partitioned, model, chosen)
     return Partition(
         model.name, model.source, ",".join(c.name for c in chosen), named_options(chosen), model.inputs, model.outputs,
-        lower_regions(partitioned, chosen), lower_host(partitioned, model, chosen),
-        partitioned.results, model.fallbacks,
+        regions, host, partitioned.results, model.fallbacks,
+        memory_of(partitioned.flow, model.inputs, regions, host.ops),
     )
 
 

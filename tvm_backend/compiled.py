@@ -16,6 +16,7 @@ import numpy as np
 from archloom.mapper.options import OptionValue
 from archloom.mapper.workload import Workload
 from archloom.oracle.fallbacks import Fallback
+from archloom.tvm_backend.memory import Memory
 
 if TYPE_CHECKING:
     from archloom.mapper.search import Plan
@@ -196,7 +197,8 @@ class Partition:
     ``target`` names one target, or several parted by commas in order of preference; then ``options`` have their names
     in full (see :mod:`archloom.tvm_backend.targets.choice`). ``results`` gives, by a step's name, the network's
     variable that holds its result, as far as names are unique, and ``fallbacks`` what was done in
-    another way than meant on the way here; an artifact keeps neither.
+    another way than meant on the way here, ``memory`` the live ranges of its activations, where they are known; an
+    artifact keeps none of them but in its report.
     """
 
     name: str
@@ -209,6 +211,7 @@ class Partition:
     host: HostPart
     results: Mapping[str, str] = field(default_factory=dict)
     fallbacks: tuple[Fallback, ...] = ()
+    memory: Memory | None = None
 
     def steps(self) -> Iterator[Step]:
         """All steps of all regions, in the order of execution."""

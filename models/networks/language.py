@@ -16,7 +16,8 @@ HEAD = 64
 """Numbers of a head; smaller networks have narrower ones."""
 
 
-def _transformers() -> ModuleType:
+def the_package() -> ModuleType:
+    """transformers; ModelError where it is not installed."""
     from archloom.oracle.errors import ModelError
 
     try:
@@ -46,7 +47,7 @@ class Encoder(_Wrapped):
 
 def bert(width: int = 768, layers: int = 12, vocabulary: int = VOCABULARY, inner: int = 0) -> nn.Module:
     """BERT-base by default; MiniLM is the same at a width of 384 with heads of 32."""
-    t = _transformers()
+    t = the_package()
     heads = 12 if width in (384, 768) else _heads(width)
     return Encoder(t.BertModel(t.BertConfig(
         vocab_size=vocabulary, hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
@@ -55,14 +56,14 @@ def bert(width: int = 768, layers: int = 12, vocabulary: int = VOCABULARY, inner
 
 def distilbert(width: int = 768, layers: int = 6, vocabulary: int = VOCABULARY) -> nn.Module:
     """DistilBERT by default."""
-    t = _transformers()
+    t = the_package()
     return Encoder(t.DistilBertModel(t.DistilBertConfig(
         vocab_size=vocabulary, dim=width, n_layers=layers, n_heads=_heads(width), hidden_dim=4 * width)))
 
 
 def ibert(width: int = 768, layers: int = 12, vocabulary: int = 50265) -> nn.Module:
     """I-BERT in floats: the network that is quantized to integers after training."""
-    t = _transformers()
+    t = the_package()
     return Encoder(t.IBertModel(t.IBertConfig(
         vocab_size=vocabulary, hidden_size=width, num_hidden_layers=layers, num_attention_heads=_heads(width),
         intermediate_size=4 * width, quant_mode=False), add_pooling_layer=False))
@@ -76,7 +77,7 @@ class Causal(_Wrapped):
 
 
 def _gpt2(width: int, layers: int, vocabulary: int) -> Any:
-    t = _transformers()
+    t = the_package()
     return t.GPT2LMHeadModel(t.GPT2Config(vocab_size=vocabulary, n_embd=width, n_layer=layers, n_head=_heads(width)))
 
 
@@ -100,7 +101,7 @@ class Decoding(nn.Module):
     def forward(
         self, token: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        cache = _transformers().DynamicCache()
+        cache = the_package().DynamicCache()
         for layer in range(self.layers):
             cache.update(keys[layer], values[layer], layer)
         place = torch.full((1, 1), keys.shape[3], dtype=torch.int64)
@@ -118,7 +119,7 @@ def llama(
     width: int = 576, layers: int = 30, vocabulary: int = 49152, heads: int = 9, groups: int = 3, inner: int = 1536
 ) -> nn.Module:
     """A decoder with RMS normalization, rotary embedding, grouped-query attention and SwiGLU, over a prompt."""
-    t = _transformers()
+    t = the_package()
     return Causal(t.LlamaForCausalLM(t.LlamaConfig(
         vocab_size=vocabulary, hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
         num_key_value_heads=groups, intermediate_size=inner)))
@@ -137,7 +138,7 @@ class SpeechEncoder(nn.Module):
 
 def whisper_encoder(width: int = 384, layers: int = 4, frames: int = 3000, heads: int = 6) -> nn.Module:
     """The encoder of Whisper-tiny by default."""
-    t = _transformers()
+    t = the_package()
     from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
     return SpeechEncoder(WhisperEncoder(t.WhisperConfig(

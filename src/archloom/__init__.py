@@ -30,6 +30,7 @@ from archloom.oracle.errors import (
     TaidlError,
     TargetError,
 )
+from archloom.tvm_backend.progress import bar
 from archloom.tvm_backend.version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -40,10 +41,10 @@ if TYPE_CHECKING:
     from archloom.oracle.kernel.compiled import LoadedKernel
     from archloom.tvm import Library
     from archloom.tvm_backend.check.network import CheckResult
+    from archloom.tvm_backend.coverage import Coverage
     from archloom.tvm_backend.dynamic.model import DynamicModel
     from archloom.tvm_backend.dynamic.network import DynamicNetwork
     from archloom.tvm_backend.executable import CompiledNetwork
-    from archloom.tvm_backend.explain import Explanation
     from archloom.tvm_backend.model import Model
     from archloom.tvm_backend.report.by_extents import ReportTable
     from archloom.tvm_backend.report.data import Report
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.targets.registry import TargetInfo
 
 __all__ = [
-    "__version__", "targets", "load", "quantize", "compile", "explain", "load_compiled", "estimate", "estimate_many",
+    "__version__", "targets", "load", "quantize", "compile", "coverage", "load_compiled", "estimate", "estimate_many",
     "check", "isa", "load_kernel", "torch_graphs",
     "ArchloomError", "ArtifactError", "GraphError", "InputError", "MappingError", "ModelError", "StreamError",
     "TaidlError", "TargetError",
@@ -113,7 +114,7 @@ def quantize(
     model: "str | Path | onnx.ModelProto | torch.nn.Module",
     calibration: Any, *,
     method: Literal["minmax", "entropy", "percentile"] = "minmax", percentile: float = 99.999,
-    per_channel: bool = False, symmetric: bool = True, float_results: bool = False,
+    per_channel: bool = False, symmetric: bool = True, float_results: bool = False, quiet: bool = False,
 ) -> "onnx.ModelProto":
     """Post-training static quantization of a float model to int8 QDQ, in the form that accelerators execute.
 
@@ -123,12 +124,15 @@ def quantize(
     axis counts samples. A torch module is exported on the first of them (of a ``DataLoader`` and of such arrays on one
     sample, of other iterables on what stands there).
     ``per_channel``: a scale for each output channel of a weight. ``symmetric=False``: zero points for activations.
-    ``float_results``: matrix products give floats, which leaves most of the accuracy of transformers.
+    ``float_results``: matrix products give floats, which leaves most of the accuracy of transformers. ``quiet``: as for
+    :func:`estimate`.
     """
     from archloom.tvm_backend.quantization.quantize import quantize as quantize_model
     from archloom.tvm_backend.quantization.scheme import Scheme
 
-    return quantize_model(model, calibration, Scheme(method, per_channel, symmetric, percentile, float_results))
+    scheme = Scheme(method, per_channel, symmetric, percentile, float_results)
+    with bar(quiet=quiet) as progress:
+        return quantize_model(model, calibration, scheme, progress=progress)
 
 
 @overload
@@ -137,11 +141,11 @@ def compile(
 ) -> "DynamicNetwork": ...
 @overload
 def compile(
-    model: Any, target: Target = "gemmini", options: Options | None = None, **load_options: Any
+    model: Any, target: Target = "gemmini", options: Options | None = None, *, quiet: bool = False, **load_options: Any
 ) -> "CompiledNetwork": ...
 def compile(
     model: Any, target: Target = "gemmini", options: Options | None = None, *, keep: int | None = None,
-    **load_options: Any,
+    quiet: bool = False, **load_options: Any,
 ) -> "CompiledNetwork | DynamicNetwork":
     """Partition, map and compile ``model`` (a loaded one or anything that :func:`load` takes) for ``target``.
 
@@ -150,7 +154,8 @@ def compile(
 
     A model with open dimensions gives a network that is called in the same way: it is planned and compiled for the
     extents that it is first called with, and kept; ``keep`` (8) says how many are, the least recently used goes first.
-    Its ``at(batch=4)`` is the compiled network for these extents, with report and ``save``.
+    Its ``at(batch=4)`` is the compiled network for these extents, with report and ``save``. ``quiet``: as for
+    :func:`estimate`.
     """
     from archloom.tvm_backend.executable import build
 
@@ -162,19 +167,20 @@ def compile(
         return build_dynamic(found.given, names, stated, keep)
     if keep is not None:
         raise InputError("keep: only taken for a network with open dimensions (load it with dynamic=True)")
-    return build(found.load_for(names), names, stated)
+    with bar(quiet=quiet) as progress:
+        return build(found.load_for(names), names, stated, progress=progress)
 
 
-def explain(
+def coverage(
     model: Any, target: Target = "gemmini", options: Options | None = None, *, symbols: Mapping[str, int] | None = None,
     **load_options: Any,
-) -> "Explanation":
+) -> "Coverage":
     """Who takes which operator of ``model`` (at the extents ``symbols`` of open dimensions), and why the others do not;
     nothing is mapped or built."""
-    from archloom.tvm_backend.explain import explain as explain_model
+    from archloom.tvm_backend.coverage import coverage as coverage_of
 
     names = _spelled(target)
-    return explain_model(_loaded(model, load_options, names, symbols), names, _options(options))
+    return coverage_of(_loaded(model, load_options, names, symbols), names, _options(options))
 
 
 def load_compiled(path: "str | Path", *, programs: bool = True) -> "CompiledNetwork | Library":
@@ -198,16 +204,16 @@ def load_compiled(path: "str | Path", *, programs: bool = True) -> "CompiledNetw
 @overload
 def estimate(
     model: Any, target: Target = "gemmini", options: Options | None = None, *, as_int8: bool = False,
-    host: str | None = None, symbols: Mapping[str, int] | None = None, **load_options: Any,
+    host: str | None = None, symbols: Mapping[str, int] | None = None, quiet: bool = False, **load_options: Any,
 ) -> "Report": ...
 @overload
 def estimate(
     model: Any, target: Target = "gemmini", options: Options | None = None, *, as_int8: bool = False,
-    host: str | None = None, symbols: Symbols, **load_options: Any,
+    host: str | None = None, symbols: Symbols, quiet: bool = False, **load_options: Any,
 ) -> "Report | ReportTable": ...
 def estimate(
     model: Any, target: Target = "gemmini", options: Options | None = None, *, as_int8: bool = False,
-    host: str | None = None, symbols: Symbols | None = None, **load_options: Any,
+    host: str | None = None, symbols: Symbols | None = None, quiet: bool = False, **load_options: Any,
 ) -> "Report | ReportTable":
     """The latency of a network, and what every layer costs, without building anything that runs.
 
@@ -220,20 +226,24 @@ def estimate(
 
     ``symbols``: an extent for each open dimension, ``{"batch": 1, "n": 128}``. Several of one (``{"n": [64, 128]}``)
     give a table with a report for each combination.
+
+    On terminals and in notebooks a line on stderr shows how far it is, while it takes seconds, unless it is to be
+    ``quiet``.
     """
     from archloom.tvm_backend.estimate.extents import reports
     from archloom.tvm_backend.estimate.network import Request
     from archloom.tvm_backend.host.profile import chosen
 
     request = Request(_spelled(target), _options(options), as_int8)
-    return reports(_source(model, load_options), symbols, request, chosen(host))
+    with bar(quiet=quiet) as progress:
+        return reports(_source(model, load_options), symbols, request, chosen(host), progress)
 
 
 def estimate_many(
     models: Any, target: Target = "gemmini", options: "Options | Sequence[Options] | None" = None, *,
     as_int8: bool = False, host: str | None = None, input_shapes: InputShapes | None = None, example_inputs: Any = None,
     workers: int | None = None, details: bool = False,
-    on_error: Literal["raise", "return"] = "raise",
+    on_error: Literal["raise", "return"] = "raise", quiet: bool = False,
 ) -> "list[Report | ArchloomError]":
     """:func:`estimate` of many networks (a list or a generator) on all cores, for searches.
 
@@ -241,15 +251,17 @@ def estimate_many(
     one mapping, or a list with one for each network; a single network is estimated with each of them.
     ``workers``: processes, by default one for each core. Without ``details`` layers have cycles, bytes and mapping
     but nothing of units, stages, storages, links and loops. ``on_error="return"`` puts the error of a network in the
-    place of its report.
+    place of its report. ``quiet``: as for :func:`estimate`.
     """
     from archloom.tvm_backend.estimate.many import estimate_many as estimate_models
     from archloom.tvm_backend.host.profile import chosen
 
     stated = [_options(one) for one in options] if isinstance(options, Sequence) else _options(options)
-    return estimate_models(models, _spelled(target), stated,
-                           as_int8=as_int8, input_shapes=input_shapes, example_inputs=example_inputs, workers=workers,
-                           details=details, on_error=on_error, profile=chosen(host))
+    with bar(quiet=quiet) as progress:
+        return estimate_models(models, _spelled(target), stated,
+                               as_int8=as_int8, input_shapes=input_shapes, example_inputs=example_inputs,
+                               workers=workers, details=details, on_error=on_error, profile=chosen(host),
+                               progress=progress)
 
 
 def torch_graphs() -> "list[CompiledNetwork]":
@@ -263,7 +275,7 @@ def torch_graphs() -> "list[CompiledNetwork]":
 def check(
     model: Any, target: Target = "gemmini", options: Options | None = None, *, inputs: Any = None, labels: Any = None,
     reference: Any = None, symbols: Mapping[str, int] | None = None, most_instructions: int | None = None,
-    **load_options: Any,
+    quiet: bool = False, **load_options: Any,
 ) -> "CheckResult":
     """Compare the accelerator with onnxruntime's execution of the same model, and look at every layer.
 
@@ -273,12 +285,14 @@ def check(
     from. Of each layer: is it bit-exact, is it what the quantized reference has there, and its signal-to-noise ratio
     against the float network in decibels. ``symbols``: the extents of open dimensions. A network with a layer of more
     than ``most_instructions`` (a million) is refused before anything runs: the interpreter takes them one by one.
+    ``quiet``: as for :func:`estimate`.
     """
     from archloom.tvm_backend.check.network import check as check_model
 
     names = _spelled(target)
-    return check_model(_loaded(model, load_options, names, symbols), names, _options(options), inputs=inputs,
-                       labels=labels, reference=reference, most_instructions=most_instructions)
+    with bar(quiet=quiet) as progress:
+        return check_model(_loaded(model, load_options, names, symbols), names, _options(options), inputs=inputs,
+                           labels=labels, reference=reference, most_instructions=most_instructions, progress=progress)
 
 
 def isa(name_or_path: "str | Path", **parameters: int) -> "KernelIsa":

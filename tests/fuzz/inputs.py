@@ -56,9 +56,9 @@ def _network(rng: Random) -> onnx.ModelProto:
 def _read(rng: Random, name: str) -> tuple[str, ...]:
     """A command that reads a network."""
     target = rng.choice(TARGETS)
-    return rng.choice((("compile", name, "--explain", "-t", target), ("estimate", name, "--no-cache", "-t", target),
+    return rng.choice((("compile", name, "--coverage", "-t", target), ("estimate", name, "--no-cache", "-t", target),
                        ("compile", name, "-o", "out.zip"), ("check", name, "--samples", "1"),
-                       ("compile", name, "--calibrate", "random:1", "--explain")))
+                       ("compile", name, "--calibrate", "random:1", "--coverage")))
 
 
 def onnx_bytes(rng: Random) -> Input:
@@ -166,7 +166,8 @@ def options(rng: Random) -> Input:
 COMMANDS = ("targets", "describe", "networks", "isa", "compile", "run", "check", "estimate", "report", "trace", "asm",
             "map")
 FLAGS = ("-t", "-O", "-o", "--json", "--layer", "--samples", "--calibrate", "--input-shape", "--symbol", "--csv", "-i",
-         "--as-int8", "--explain", "--no-check", "--host", "--inputs", "--labels", "--gemm", "--rows", "--cycles")
+         "--as-int8", "--coverage", "--explain", "--no-check", "--host", "--inputs", "--labels", "--gemm", "--rows",
+         "--cycles")
 ARGUMENTS = ("net.onnx", "x.npz", "gemmini", "mesh", "dim=16", "x:1x4", "n=4", "random:2", "digits:1", "1", "0", "-1",
              "/dev/null", "/dev/zero", ".", "/nonexistent/x", "gemm(m=4,n=4,k=4)", "", "\udcff", "9" * 5000)
 

@@ -121,7 +121,7 @@ OFTEN = ["fused, boolean mask", "fused, grouped heads", "scaled on both sides", 
 def test_attention_is_one_operator(name: str) -> None:
     """One region, no softmax and no product on the host; nothing but cheap operators is left there."""
     module, inputs = network(name)
-    found = archloom.explain(module, "qkv", {"dim": 8}, example_inputs=inputs)
+    found = archloom.coverage(module, "qkv", {"dim": 8}, example_inputs=inputs)
     assert len(attentions(found)) == 1, str(found)
     assert not {"nn.softmax", "matmul", "nn.attention", "nn.attention_bias"} & {
         op.op for op in found.operators if op.taken_by is None}, str(found)
@@ -149,7 +149,7 @@ def test_onnx_networks_bring_it_too(name: str) -> None:
 
     module, inputs = network(name)
     proto = to_onnx(module, inputs, "net", ["x", "mask"][:len(inputs)])
-    assert len(attentions(archloom.explain(proto, "qkv", {"dim": 8}))) == 1
+    assert len(attentions(archloom.coverage(proto, "qkv", {"dim": 8}))) == 1
     layers = [layer.op for layer in archloom.estimate(proto, "qkv", {"dim": 8}).accelerator_layers]
     assert sum(op.startswith("attention") for op in layers) == 1
 
@@ -158,7 +158,7 @@ def test_onnx_networks_bring_it_too(name: str) -> None:
 def test_what_does_not_fit_is_two_products_with_the_hosts_softmax_and_the_reason_is_given() -> None:
     for name in ("fused, causal", "scaled after"):
         module, inputs = network(name)
-        found = archloom.explain(module, "qkv", {"dim": 8, "sum_rows": 16}, example_inputs=inputs)
+        found = archloom.coverage(module, "qkv", {"dim": 8, "sum_rows": 16}, example_inputs=inputs)
         assert not attentions(found)
         assert sum(op.op == "batch_matmul" for op in found.operators) == 2
         (softmax,) = [op for op in found.operators if op.op == "nn.softmax"]
@@ -182,7 +182,7 @@ def test_scores_that_others_read_stay_apart() -> None:
             return shares @ v, shares
 
     given = tuple(torch.randn(1, 2, 5, 4) for _ in range(3))
-    assert not attentions(archloom.explain(Both(), "qkv", {"dim": 8}, example_inputs=given))
+    assert not attentions(archloom.coverage(Both(), "qkv", {"dim": 8}, example_inputs=given))
 
 
 @pytest.mark.slow

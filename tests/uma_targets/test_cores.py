@@ -268,7 +268,7 @@ def test_two_products_are_one_layer_where_that_is_faster(tmp_path: Path) -> None
     assert layer.cycles == int(weighed[1].replace(",", "")) < int(weighed[4].replace(",", ""))
     assert "chain" in layer.mapping and workload_json.from_json(workload_json.to_json(step.workload)) == step.workload
     assert TileMapping.from_json((mapping := compiled.compiled.plans[step.name].mapping).to_json()) == mapping
-    explained = archloom.explain(network, "mesh", {"x": 2, "y": 2}, example_inputs=x)
+    explained = archloom.coverage(network, "mesh", {"x": 2, "y": 2}, example_inputs=x)
     assert [op.choice for op in explained.operators] == [layer.note] and f": {layer.note}" in str(explained)
     compiled.save(tmp_path / "net")
     again = archloom.load_compiled(tmp_path / "net")

@@ -318,7 +318,7 @@ def _bounds(model: "Model", target: str, expected: Sequence[Sequence[np.ndarray]
 
 def _untaken(layers: Sequence[LayerCheck], target: str) -> list[str]:
     """That there was nothing to check, which proves nothing."""
-    return [] if layers else [f"nothing of it runs on {target}, so nothing was checked: archloom compile --explain "
+    return [] if layers else [f"nothing of it runs on {target}, so nothing was checked: archloom compile --coverage "
                               "says why"]
 
 

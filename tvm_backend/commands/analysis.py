@@ -13,10 +13,12 @@ from archloom.mapper.cache import ENVIRONMENT
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import datasets, samples
 from archloom.tvm_backend.commands import Outcome, arguments, completion
-from archloom.tvm_backend.commands.progress import bar
 from archloom.tvm_backend.files import read_arrays, write_file
+from archloom.tvm_backend.progress import bar
 from archloom.tvm_backend.report.by_extents import ReportTable
 from archloom.tvm_backend.report.data import Report
+from archloom.tvm_backend.report.headline import headline
+from archloom.tvm_backend.report.memory import text as memory_text
 from archloom.tvm_backend.report.text import to_csv
 
 CHECK_FAILED = 1
@@ -67,6 +69,8 @@ def register(subparsers: Any) -> None:
 
 
 def _add_format(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--memory", action="store_true",
+                        help="show the activations instead: bytes while each layer runs, and the life of each tensor")
     parser.add_argument("--csv", action="store_true", help="one line for each layer, comma-separated")
     arguments.add_output(parser, "write the report there instead: .json, or .csv (as with --csv)")
 
@@ -80,11 +84,11 @@ def run_check(args: argparse.Namespace) -> Outcome:
         raise InputError("--labels: give the inputs that they belong to with --inputs")
     options = arguments.target_options(args)
     labels = None if args.labels is None else _labels(args.labels)
-    model = arguments.load_model(args)
-    inputs: Any = args.inputs
-    if inputs is not None and (Path(inputs).exists() or not datasets.is_named(inputs)):
-        inputs = samples.read(Path(inputs), model.inputs)
-    with bar() as progress:
+    with bar(quiet=args.quiet) as progress:
+        model = arguments.load_model(args)
+        inputs: Any = args.inputs
+        if inputs is not None and (Path(inputs).exists() or not datasets.is_named(inputs)):
+            inputs = samples.read(Path(inputs), model.inputs)
         result = check(model, args.target, options, inputs=inputs, labels=labels, reference=args.reference,
                        count=args.samples, most_instructions=args.most_instructions, progress=progress)
     return Outcome(str(result), result.to_json(), 0 if result.passed else CHECK_FAILED)
@@ -118,7 +122,7 @@ def run_estimate(args: argparse.Namespace) -> Outcome:
     profile = chosen(args.host)
     if args.no_cache:
         os.environ[ENVIRONMENT] = ""
-    with bar() as progress:
+    with bar(quiet=args.quiet) as progress:
         if args.calibrate:
             source = Source.of(arguments.load_model(args))
         report = reports(source, symbols or None, request, profile, progress)
@@ -148,12 +152,24 @@ def run_report(args: argparse.Namespace) -> Outcome:
 def _report_outcome(report: "Report | ReportTable", args: argparse.Namespace) -> Outcome:
     data, as_csv = report.to_json(), _is_csv(args)
     text = str(report)
+    if args.memory:
+        text = _memory(report, args)
     if as_csv:
         text = to_csv(report) if isinstance(report, Report) else report.to_csv()
     if args.output is None:
         return Outcome(text, data)
     write_file(args.output, (text if as_csv else json.dumps(data, indent=1)).encode())
     return Outcome(f"written to {args.output}", data)
+
+
+def _memory(report: "Report | ReportTable", args: argparse.Namespace) -> str:
+    if args.csv or args.output is not None:
+        raise InputError("--memory: prints text; leave out --csv and --output (the JSON of a report has its memory)")
+    if not isinstance(report, Report):
+        raise InputError("--memory: expected one report, found a table of several extents")
+    if report.memory is None or not report.memory.layers:
+        raise InputError(f"--memory: nothing is known of the activations of {report.model!r}")
+    return f"{headline(report)}\n\n{memory_text(report.memory)}"
 
 
 def _is_csv(args: argparse.Namespace) -> bool:

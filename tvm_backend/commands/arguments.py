@@ -27,16 +27,18 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.sources.source import Source
 
 Command = Callable[[argparse.Namespace], Any]
-MODEL_HELP = ('an .onnx or .pt2 file, a .csv of layers, a network of the catalogue (archloom networks), or an operator '
+MODEL_HELP = ('an .onnx or .pt2 file, a .csv of layers, a network of the catalogue (archloom networks), a '
+              'configuration of transformers (hf:LlamaConfig(num_hidden_layers=2), hf:config.json), or an operator '
               'such as "gemm(m=512,n=512,k=512)"')
 _RANDOM_SAMPLES, _DATA_SET_SAMPLES = 8, 128
 
 
 def command(subparsers: Any, name: str, run: Command, summary: str, details: str = "") -> argparse.ArgumentParser:
-    """A sub-command with ``--json``; ``run`` takes the parsed arguments and returns an Outcome."""
+    """A sub-command with ``--json`` and ``--quiet``; ``run`` takes the parsed arguments and returns an Outcome."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         name, help=summary, description=f"{summary[0].upper()}{summary[1:]}. {details}".strip())
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+    parser.add_argument("--quiet", action="store_true", help="show no progress on a terminal")
     parser.set_defaults(run=run, parser=parser)
     return parser
 

@@ -14,8 +14,8 @@ from archloom.oracle.fallbacks import titled
 from archloom.tvm_backend import samples
 from archloom.tvm_backend.artifact.files import check_free
 from archloom.tvm_backend.commands import Outcome, arguments
-from archloom.tvm_backend.commands.progress import bar
 from archloom.tvm_backend.files import write_arrays
+from archloom.tvm_backend.progress import bar
 from archloom.tvm_backend.report.table import duration
 from archloom.tvm_backend.report.text import full_text
 
@@ -33,7 +33,7 @@ def register(subparsers: Any) -> None:
     arguments.add_model(compile_)
     arguments.add_target(compile_)
     arguments.add_output(compile_, "where the artifact goes (default: the model's name with .loom)")
-    compile_.add_argument("--explain", action="store_true",
+    compile_.add_argument("--coverage", action="store_true",
                           help="only say who takes which operator, and why the others do not; no artifact is made")
     run = arguments.command(
         subparsers, "run", run_run, "run a compiled network on the accelerator's bit-exact model",
@@ -46,11 +46,11 @@ def register(subparsers: Any) -> None:
 
 
 def run_compile(args: argparse.Namespace) -> Outcome:
-    """Compile MODEL and save it; or, with ``--explain``, say who would take what."""
+    """Compile MODEL and save it; or, with ``--coverage``, say who would take what."""
     from archloom.tvm_backend.executable import build
 
-    if args.explain:
-        return _explained(args)
+    if args.coverage:
+        return _covered(args)
     path = args.output
     if path is None:
         operator = arguments.source(args).operator
@@ -58,8 +58,8 @@ def run_compile(args: argparse.Namespace) -> Outcome:
     arguments.suffix_of(path, ARTIFACT_KINDS)
     check_free(path)
     options = arguments.target_options(args)
-    model = arguments.load_model(args)
-    with bar() as progress:
+    with bar(quiet=args.quiet) as progress:
+        model = arguments.load_model(args)
         network = build(model, args.target, options, progress=progress)
         report = network.report
     network.save(path)
@@ -80,13 +80,13 @@ def _fallbacks(network: "CompiledNetwork") -> dict[str, object]:
     return {"fallbacks": [asdict(f) for f in network.fallbacks]} if network.fallbacks else {}
 
 
-def _explained(args: argparse.Namespace) -> Outcome:
-    from archloom.tvm_backend.explain import explain
+def _covered(args: argparse.Namespace) -> Outcome:
+    from archloom.tvm_backend.coverage import coverage
 
     if args.output is not None:
-        raise InputError("--explain and --output: no artifact is made of an explanation; leave one of them out")
+        raise InputError("--coverage and --output: no artifact is made of who takes what; leave one of them out")
     options = arguments.target_options(args)
-    found = explain(arguments.load_model(args), args.target, options)
+    found = coverage(arguments.load_model(args), args.target, options)
     return Outcome(str(found), found.to_json())
 
 
@@ -101,7 +101,7 @@ def run_run(args: argparse.Namespace) -> Outcome:
     inputs = samples.read(args.input, network.compiled.inputs)
     batches = samples.batches(inputs, network.compiled.inputs, str(args.input))
     found = []
-    with bar() as progress:
+    with bar(quiet=args.quiet) as progress:
         network.prepare(progress)
         for i, batch in enumerate(batches):
             progress("running", i, len(batches))

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from archloom.tvm_backend.commands import Outcome, arguments
-from archloom.tvm_backend.commands.progress import bar
 from archloom.tvm_backend.compiled import Partition
+from archloom.tvm_backend.progress import Progress, bar
 from archloom.tvm_backend.report.data import Layer
 from archloom.tvm_backend.report.table import count
 from archloom.tvm_backend.targets.choice import choose
@@ -17,7 +17,6 @@ from archloom.tvm_backend.targets.choice import choose
 if TYPE_CHECKING:
     from archloom.oracle.resolved import ResolvedStream
     from archloom.tvm_backend.model import Model
-    from archloom.tvm_backend.progress import Progress
     from archloom.tvm_backend.targets.choice import Chosen
 
 
@@ -35,7 +34,7 @@ def run(args: argparse.Namespace) -> Outcome:
     from archloom.tvm_backend.report.nest import nest, text, to_json
 
     chosen = choose(args.target, arguments.target_options(args))
-    with bar() as progress:
+    with bar(quiet=args.quiet) as progress:
         stream, layer = planned(arguments.load_model(args), chosen, args.layer, progress)
     lines = nest(stream, layer.cycles or 0, layer.loops)
     data = {"layer": layer.name, "target": args.target, "mapping": layer.mapping, "cycles": layer.cycles,

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.errors import InputError
-from archloom.tvm_backend.commands import Outcome, arguments, progress
+from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.commands.targets import df_graph
+from archloom.tvm_backend.progress import bar
 from archloom.tvm_backend.report.table import Column, count, duration, percent, render
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def run_map(args: argparse.Namespace) -> Outcome:
         raise InputError(f"--top-k {args.top_k}: at least one plan must be simulated")
     plan: object = None
     graph, done = _graph(args), 0
-    with progress.bar() as show:
+    with bar(quiet=args.quiet) as show:
         def heard(trial: "Measured[Any]") -> None:
             nonlocal done
             done += 1

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend.artifact.files import is_artifact
 from archloom.tvm_backend.commands import Outcome, arguments
-from archloom.tvm_backend.commands.progress import bar
 from archloom.tvm_backend.compile import partition_model, plan_steps
 from archloom.tvm_backend.files import write_file
+from archloom.tvm_backend.progress import bar
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.backend import UMABackend
 from archloom.tvm_backend.targets.choice import choose
@@ -116,7 +116,7 @@ def _of_network(
     regions = tuple(
         replace(region, steps=tuple(step for step in region.steps if step.name == name)) for region in partition.regions
     )
-    with bar() as progress:
+    with bar(quiet=args.quiet) as progress:
         plans = plan_steps(replace(partition, regions=regions), chosen, progress)
     return _of_stream(plans[name].stream, backend, options)
 

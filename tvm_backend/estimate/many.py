@@ -38,6 +38,7 @@ from archloom.tvm_backend.estimate.segments import Chain, Undivided
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.host.profile import HostProfile
 from archloom.tvm_backend.ir.nodes import Unsupported
+from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.report.build import with_host
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.sources.source import Source, is_network
@@ -62,6 +63,7 @@ def estimate_many(
     input_shapes: Mapping[str, Sequence[int]] | None = None, example_inputs: Any = None,
     workers: int | None = None, details: bool = False,
     on_error: Literal["raise", "return"] = "raise", profile: HostProfile | None = None,
+    progress: Progress = lambda what, done, total: None,
 ) -> list[Outcome]:
     """The reports of ``models`` (whatever ``estimate`` takes, or pairs of a torch module and its example inputs) in
     their order.
@@ -81,10 +83,10 @@ def estimate_many(
     asked = _asked(models, requests, single=not isinstance(options, Mapping), example_inputs=example_inputs)
     count = workers or len(os.sched_getaffinity(0))
     if count == 1 or not all(request.is_built_in for request in requests):
-        outcomes = _Batch(input_shapes, on_error == "raise", None, 0).outcomes_of(asked)
+        outcomes = _Batch(input_shapes, on_error == "raise", None, 0, progress).outcomes_of(asked)
     else:
         with _shared_cache() as folder, Pool(folder, count) as pool:
-            outcomes = _Batch(input_shapes, on_error == "raise", pool, AHEAD * count).outcomes_of(asked)
+            outcomes = _Batch(input_shapes, on_error == "raise", pool, AHEAD * count, progress).outcomes_of(asked)
     return [with_host(o, profile) if isinstance(o, Report) else o for o in outcomes]
 
 
@@ -144,6 +146,7 @@ class _Batch:
     stop: bool
     pool: Pool | None
     ahead: int
+    progress: Progress
     asked: "dict[str, Future[Entry | None]]" = field(default_factory=dict)
 
     def outcomes_of(self, models: Iterable[_Wanted]) -> list[Outcome]:
@@ -163,6 +166,7 @@ class _Batch:
 
     def settled(self, begun: "Outcome | _Waiting", outcomes: list[Outcome]) -> bool:
         """Put a network's outcome to the others; whether the processes have had it as a whole."""
+        self.progress(f"network {len(outcomes) + 1}", 0, 0)
         if not isinstance(begun, _Waiting):
             outcomes.append(begun)
             return False
@@ -183,7 +187,7 @@ class _Batch:
         source = Source.of(wanted.model, input_shapes=self.shapes, example_inputs=wanted.example_inputs)
         if request.as_int8:
             source = source.in_floats()
-        if source.kind != "onnx" or self.pool is None:
+        if self.pool is None or not (source.kind == "onnx" or request.as_int8):
             return report_of(source, request)
         try:
             network = OnnxNetwork.of(source, request)
@@ -215,7 +219,7 @@ class _Batch:
         """The report of a network that waits, with what the processes have found."""
         report = self.of_whole(waiting) if waiting.whole is not None else self.of_chain(waiting)
         waiting.network.remember(report)
-        return report
+        return waiting.network.completed(report)
 
     def of_chain(self, waiting: _Waiting) -> Report:
         assert waiting.chain is not None

@@ -31,7 +31,6 @@ from archloom.tvm_backend.compile import partition_model, plan_steps
 from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
 from archloom.tvm_backend.estimate import segments
 from archloom.tvm_backend.estimate.segments import Chain, Undivided
-from archloom.tvm_backend.frontends.onnx import skeleton
 from archloom.tvm_backend.frontends.onnx.editor import opset_of
 from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.guard import Stumbled, without_weights
@@ -39,6 +38,7 @@ from archloom.tvm_backend.frontends.onnx.load import load_skeleton
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, parse
 from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.ir.numbers import is_quantized
+from archloom.tvm_backend.memory import LiveRange, Memory
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.quantization.quantized_form import quantized_form
@@ -50,6 +50,7 @@ from archloom.tvm_backend.sources.source import Source
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.choice import Chosen, choose, names_of
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
+from archloom.tvm_backend.targets.live_ranges import bytes_of
 
 LEAST_OPERATOR_SET = 13
 """Of ONNX: the first that quantizes by channels; older networks are converted."""
@@ -90,7 +91,7 @@ def report_of(source: Source, request: Request, progress: Progress | None = None
     network by name by that, its code, and the libraries that it is made by."""
     if request.as_int8:
         source = source.in_floats()
-    if source.kind == "onnx":
+    if source.kind == "onnx" or request.as_int8:
         try:
             return OnnxNetwork.of(source, request).report(progress)
         except NoSkeleton as error:
@@ -128,7 +129,9 @@ def _of_name(source: Source, request: Request, progress: Progress | None) -> Rep
     if not is_quantized(source.numbers_for(request.target)):
         return _of_source(source, request, progress)
     title = source.name or named_networks.title(source.given)
-    network = OnnxNetwork(named_networks.outline(source.given), replace(request, as_int8=True), title, title, {})
+    found = named_networks.outline(source.given)
+    network = OnnxNetwork(
+        found.content, replace(request, as_int8=True), title, title, {}, fallbacks=found.fallbacks)
     try:
         return network.report(progress)
     except (NoSkeleton, Unsupported) as error:
@@ -174,7 +177,7 @@ class OnnxNetwork:
     """An ONNX network without its weights, and what is to be estimated of it.
 
     ``label`` is what messages call it, ``title`` what its report does; ``source`` is the whole network, where TVM has
-    to read it, or None if that is not at hand.
+    to read it, or None if that is not at hand. ``fallbacks``: what was done in another way than meant to get here.
     """
 
     skeleton: bytes
@@ -183,14 +186,15 @@ class OnnxNetwork:
     title: str
     shapes: Mapping[str, list[int]]
     source: Source | None = None
+    fallbacks: tuple[Fallback, ...] = ()
 
     @staticmethod
     def of(source: Source, request: Request) -> "OnnxNetwork":
-        """A path or proto without its weights; NoSkeleton where it must be read as a whole."""
-        in_file = isinstance(source.given, Path)
-        found = skeleton.of_file(source.given) if in_file else skeleton.of_proto(source.given)
+        """A network of floats without its weights; NoSkeleton where it must be read as a whole."""
+        found = source.skeleton()
         shapes = {name: list(shape) for name, shape in (source.input_shapes or {}).items()}
-        return OnnxNetwork(found, request, source.label, source.title, shapes, source)
+        return OnnxNetwork(
+            found.content, request, source.label, source.title, shapes, source, found.fallbacks)
 
     @cached_property
     def key(self) -> str | None:
@@ -202,7 +206,8 @@ class OnnxNetwork:
 
     def remembered(self) -> Report | None:
         """The report, if this process has made or been given it before."""
-        return _reports.get(self.key) if self.key else None
+        known = _reports.get(self.key) if self.key else None
+        return None if known is None else self.completed(known)
 
     def remember(self, report: Report) -> None:
         if self.key:
@@ -211,7 +216,11 @@ class OnnxNetwork:
     @paused()
     def report(self, progress: Progress | None = None) -> Report:
         """The report, by whatever way is the shortest."""
-        return _kept(self.key, self.request, lambda: self._found(progress))
+        return self.completed(_kept(self.key, self.request, lambda: self._found(progress)))
+
+    def completed(self, report: Report) -> Report:
+        """A report of the skeleton, with what was done in another way before that was there."""
+        return replace(report, fallbacks=(*report.fallbacks, *self.fallbacks)) if self.fallbacks else report
 
     def _found(self, progress: Progress | None) -> Report:
         try:
@@ -245,7 +254,9 @@ class OnnxNetwork:
     def of_chain(self, chain: "Chain", progress: Progress | None = None) -> Report:
         """The report of a network in segments, of which those that are not known yet are planned."""
         chosen = self.request.chosen()
-        return build(chain.partition, chain.plans(chosen, progress), chosen, details=self.request.details)
+        partition = replace(chain.partition, memory=chain.memory()) if self.request.details else chain.partition
+        return build(partition, chain.plans(chosen, progress), chosen,
+                     details=self.request.details)
 
     def as_whole(self, progress: Progress | None = None) -> Report:
         """The report of a network that is looked at as a whole; Unsupported for one that only TVM reads."""
@@ -274,7 +285,8 @@ def _kept(key: str | None, request: Request, make: Callable[[], Report]) -> Repo
 
 def _imported(source: Source, request: Request, progress: Progress | None, reason: Exception) -> Report:
     """By TVM's importer, from the whole ONNX network, with the reason as a fallback; raises it if that is a fault
-    of a program, which it is if there is nothing wrong with the network."""
+    of a program, which it is if there is nothing wrong with the network. ModelError where its weights are not there."""
+    source = source.as_onnx()
     given = _as_int8(source.given) if request.as_int8 else source.given
     whole = Source.of(given, input_shapes=source.input_shapes or None, name=source.title)
     report = _timed(whole.load(), request, progress)
@@ -315,13 +327,16 @@ def partition_operator(operator: operators.Operator, chosen: "tuple[Chosen, ...]
         return None
     work, target = operators.workload(operator), chosen[0].name
     tensors = [*work.inputs, work.output]
+    memory = Memory((operator.kind,), tuple(
+        LiveRange(t.name, bytes_of(t.shape, t.dtype), 0, 0)
+        for t in (*work.inputs[:2 if operator.kind == "add" else 1], replace(work.output, name=operator.kind))))
     values = tuple(Value(t.name, t.shape, t.dtype, ROW_MAJOR) for t in tensors)
     names = tuple(t.name for t in work.inputs)
     step = Step(operator.kind, str(operator), work, tuple(zip(names, names)), work.output.name, work.output.shape)
     region = Region("region_0", target, values, names, (work.output.name,), (step,))
     specs = tuple(TensorSpec(t.name, t.shape, t.dtype) for t in tensors)
     return Partition(str(operator), "operator", target, chosen[0].options, specs[:-1], specs[-1:], (region,),
-                     HostPart("", ()))
+                     HostPart("", ()), memory=memory)
 
 
 def forget() -> None:

@@ -30,6 +30,7 @@ from archloom.tvm_backend.frontends.onnx.guard import without_weights
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.ir.conversion import rename
 from archloom.tvm_backend.ir.nodes import Unsupported
+from archloom.tvm_backend.memory import LiveRange, Memory
 from archloom.tvm_backend.model import make_model
 from archloom.tvm_backend.quantization.quantized_form import quantized_form
 from archloom.tvm_backend.quantization.scheme import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE, OPERATORS
@@ -42,6 +43,8 @@ READERS = frozenset({"Conv", "Add"})
 """Operators that may read the tensor at a cut; one of them is a convolution."""
 WEIGHTS = frozenset(OPERATORS) - ACTIVATIONS - KEEP_INPUT_SCALE
 """Operators of whose constants the quantized form only has the shapes."""
+GIVEN = "tensor0x"
+"""What a segment calls its input."""
 KEPT = 8192
 """Segments that a process remembers."""
 
@@ -61,14 +64,15 @@ class Undivided(Exception):
 class Segment:
     """A partitioned piece of a network: ``shape`` is that of its result.
 
-    ``parts``: names of parts of operators, which no other operator of the network may have. ``plans`` has those of its
-    steps as far as they were made.
+    ``parts``: names of parts of operators, which no other operator of the network may have. ``memory`` has no
+    conversions at the cuts. ``plans`` has those of its steps as far as they were made.
     """
 
     regions: tuple[Region, ...]
     host: tuple[HostOp, ...]
     shape: Shape
     parts: tuple[str, ...]
+    memory: Memory
     plans: "dict[str, Plan]" = field(default_factory=dict)
 
 
@@ -81,6 +85,11 @@ class Piece:
     """The numbers of the tensors that are no constants, from the one that comes in"""
     constants: "Mapping[str, onnx.TensorProto]"
     structure: Key
+
+    @property
+    def result(self) -> str:
+        """What its result is called in the segment."""
+        return f"tensor{len(self.tensors) - 1}x"
 
     def named(self, name: str) -> str:
         """What is called ``name`` in the segment, in the network; dots join the names of who gives and who reads."""
@@ -102,6 +111,31 @@ class Chain:
     partition: Partition
     origins: Mapping[str, tuple[Segment, str]]
     """For each step its segment and its name there"""
+    pieces: "Sequence[tuple[Piece, Segment]]"
+    border: tuple[str, str]
+    """The names of its input and of its result"""
+
+    def memory(self) -> Memory:
+        """The live ranges of the whole: what a segment begins with is what the one before has made last."""
+        layers: list[str] = []
+        tensors: list[LiveRange] = []
+        for piece, segment in self.pieces:
+            at, given = len(layers), len(tensors) - 1
+            for tensor in segment.memory.tensors:
+                moved = replace(tensor, name=self._named(piece, segment, tensor.name), first=tensor.first + at,
+                                last=tensor.last + at)
+                if at and tensor.name == GIVEN:
+                    tensors[given] = replace(tensors[given], last=moved.last)
+                else:
+                    tensors.append(moved)
+            layers += [self._named(piece, segment, name) for name in segment.memory.layers]
+        return Memory(tuple(layers), tuple(tensors))
+
+    def _named(self, piece: Piece, segment: Segment, name: str) -> str:
+        if name == GIVEN:
+            return self.border[0]
+        is_result = name == piece.result and name in {op.name for op in segment.host}
+        return self.border[1] if is_result else piece.named(name)
 
     def unplanned(self) -> "list[Workload]":
         """The workloads of the steps that no plan was made for yet."""
@@ -286,9 +320,8 @@ def _segment(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chos
     """The piece partitioned as a network of its own; Undivided where that may not be what the network's partition
     has."""
     found, variables = _alone(piece, proto, shape, target)
-    output = f"tensor{len(piece.tensors) - 1}x"
     first = proto.graph.input[0].name in piece.tensors
-    host = _without_borders(found.host.ops, output, first=first, last=is_last)
+    host = _without_borders(found.host.ops, piece.result, first=first, last=is_last)
     if not found.regions or not _is_linear(found.regions, is_last):
         raise Undivided("a piece of it is not one region from its input to its result")
     if not is_last and len(host) != (1 if first else 0):
@@ -302,7 +335,14 @@ def _segment(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chos
         replace(region, values=(), steps=tuple(replace(step, constants={}) for step in region.steps))
         for region in found.regions)
     parts = tuple(name for name in variables if (part := _NAME.fullmatch(name)) and part[1] == "step" and part[3])
-    return Segment(regions, host, found.outputs[0].shape, parts)
+    return Segment(regions, host, found.outputs[0].shape, parts, _uncut(found, first=first, last=is_last))
+
+
+def _uncut(found: Partition, *, first: bool, last: bool) -> Memory:
+    """The live ranges of a piece without the conversions at the cuts."""
+    assert found.memory is not None  # as partition_model always gives it
+    memory = found.memory if first else found.memory.without(0)
+    return memory if last else memory.without(len(memory.layers) - 1)
 
 
 def _alone(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chosen") -> tuple[Partition, list[str]]:
@@ -335,8 +375,8 @@ def _network(piece: Piece, proto: "onnx.ModelProto", shape: Shape) -> "onnx.Mode
         copy = graph.initializer.add()
         copy.CopyFrom(tensor)
         copy.name = names[name]
-    graph.input.append(helper.make_tensor_value_info("tensor0x", FLOAT, shape))
-    graph.output.append(helper.make_tensor_value_info(f"tensor{len(piece.tensors) - 1}x", FLOAT, None))
+    graph.input.append(helper.make_tensor_value_info(GIVEN, FLOAT, shape))
+    graph.output.append(helper.make_tensor_value_info(piece.result, FLOAT, None))
     for number, node in enumerate(piece.nodes):
         copy = graph.node.add()
         copy.CopyFrom(node)
@@ -401,9 +441,9 @@ def _joined(
             if segment is segments[-1] and piece is pieces[-1]:
                 regions.append(replace(region, steps=tuple(steps)))
                 steps = []
-        output = f"tensor{len(piece.tensors) - 1}x"
         host += [
-            replace(op, name=proto.graph.output[0].name if op.name == output else piece.named(op.name))
+            replace(op, name=proto.graph.output[0].name if op.name == piece.result else piece.named(op.name))
             for op in segment.host]
     partition = Partition(title, "onnx", target.name, target.options, (), (), tuple(regions), HostPart("", tuple(host)))
-    return Chain(partition, origins)
+    border = proto.graph.input[0].name, proto.graph.output[0].name
+    return Chain(partition, origins, tuple(zip(pieces, segments, strict=True)), border)

@@ -32,6 +32,7 @@ from archloom.tvm_backend.frontends.onnx.editor import Editor, inputs_of, known_
 from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
 from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
+from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.quantization import scheme as schemes
 from archloom.tvm_backend.quantization.calibration import Given, Wanted, batches, example_of
 from archloom.tvm_backend.quantization.scheme import ANCHORS, INT8_SYMMETRIC, KEEP_SCALE, OPERATORS, Scheme
@@ -71,7 +72,7 @@ def applied(steps: Sequence[Step], model: onnx.ModelProto) -> onnx.ModelProto:
 
 def quantize(
     model: onnx.ModelProto | torch.nn.Module | str | Path, calibration: Given,
-    scheme: Scheme = INT8_SYMMETRIC,
+    scheme: Scheme = INT8_SYMMETRIC, *, progress: Progress = lambda what, done, total: None,
 ) -> onnx.ModelProto:
     """Quantize a float network (ONNX, or a torch module that torch can export to ONNX) to int8 QDQ.
 
@@ -89,7 +90,8 @@ def quantize(
         example, calibration = example_of(model, calibration)
         model = to_onnx(model, example, type(model).__name__)
     prepared = prepare(model)
-    ranges = _calibrate(prepared, calibration, scheme)
+    ranges = _calibrate(prepared, calibration, scheme, progress)
+    progress("quantizing", 0, 0)
     _share_scales(prepared, ranges, scheme.symmetric)
     floats = float_additions(prepared)
     quantizer = QDQQuantizer(
@@ -147,17 +149,18 @@ def _name_nodes(model: onnx.ModelProto) -> None:
 class _Reader:
     """onnxruntime's calibration data reader over batches, which counts them."""
 
-    def __init__(self, batches: Iterator[Batch]) -> None:
-        self.batches = batches
+    def __init__(self, batches: Iterator[Batch], progress: Progress) -> None:
+        self.batches, self.progress = batches, progress
         self.count = 0
 
     def get_next(self) -> Batch | None:
         batch = next(self.batches, None)
         self.count += batch is not None
+        self.progress(f"calibrating with sample {self.count}", 0, 0)
         return batch
 
 
-def _calibrate(model: onnx.ModelProto, samples: Given, scheme: Scheme) -> Any:
+def _calibrate(model: onnx.ModelProto, samples: Given, scheme: Scheme, progress: Progress) -> Any:
     """Ranges of all activations (onnxruntime's ``TensorsData``)."""
     from onnxruntime.quantization import CalibrationDataReader
     from onnxruntime.quantization.calibrate import CalibrationMethod, create_calibrator
@@ -166,7 +169,7 @@ def _calibrate(model: onnx.ModelProto, samples: Given, scheme: Scheme) -> Any:
         "minmax": CalibrationMethod.MinMax, "entropy": CalibrationMethod.Entropy,
         "percentile": CalibrationMethod.Percentile,
     }
-    reader = _Reader(batches(samples, [_wanted(i) for i in inputs_of(model.graph)]))
+    reader = _Reader(batches(samples, [_wanted(i) for i in inputs_of(model.graph)]), progress)
     CalibrationDataReader.register(_Reader)
     with tempfile.TemporaryDirectory(prefix="archloom-quantize-") as folder, _quiet():
         path = Path(folder) / "float.onnx"

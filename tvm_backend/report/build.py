@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from archloom.mapper.accelerator import Configuration
 from archloom.mapper.search import Plan
+from archloom.oracle.taidl.check import HBM
 from archloom.tvm_backend.compiled import CompiledModel, HostOp, Partition, Region, Step
 from archloom.tvm_backend.host import profile as hosts
 from archloom.tvm_backend.host.conversions import conversions
@@ -59,6 +60,7 @@ def build(
         host=tuple(HostLayer(op.name, op.op, op.engine, op.macs, op.reason) for op in partition.host.ops),
         version=VERSION, joules=sum(joules) if joules else None, area_mm2=sum(areas) if areas else None,
         targets=shares, fallbacks=partition.fallbacks, unquantized=_is_unquantized(partition, chosen),
+        memory=partition.memory if details else None,
     )
 
 
@@ -84,13 +86,15 @@ def _accelerated(
     step: Step, region: Region, plan: "Plan", peak: int, made: "Configuration", details: bool,
     energies: "_Energies",
 ) -> Layer:
-    timing = plan.timing
+    timing, main = plan.timing, {bank.storage for bank in made.graph.buffers.get(HBM, ())}
+    moved = {s.name: s.bytes_read + s.bytes_written for s in timing.storages}
     return Layer(
         name=step.name, op=step.op, where="accelerator", shape=step.shape, macs=step.macs, cycles=timing.cycles,
         seconds=timing.seconds, utilization=step.macs / (timing.cycles * peak) if timing.cycles else None,
-        instructions=timing.instructions, bytes={s.name: s.bytes_read + s.bytes_written for s in timing.storages},
+        instructions=timing.instructions, bytes=moved,
         mapping=str(plan.mapping), region=region.symbol, target=region.target, energy=_energy(plan, made, energies),
-        note=step.choice or None, **(uses_of(timing) if details else {}),
+        note=step.choice or None, offchip_bytes=sum(size for name, size in moved.items() if name in main),
+        **(uses_of(timing) if details else {}),
     )
 
 

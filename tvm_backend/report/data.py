@@ -9,12 +9,13 @@ estimate for a host, or ``null`` where the accelerator alone was asked for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias
 
 from archloom.oracle.errors import ArtifactError
 from archloom.oracle.fallbacks import Fallback
 from archloom.oracle.records import plain
+from archloom.tvm_backend.memory import Memory
 from archloom.tvm_backend.report.uses import EnergyUse, LinkUse, LoopUse, StageUse, StorageUse, UnitUse, uses_from_json
 
 SCHEMA = "archloom.report/2"
@@ -33,7 +34,7 @@ class Layer:
     ``shape`` is that of its output in the network's axes. ``utilization`` is MACs over cycles times the peak MACs of
     a cycle. ``mapping`` is the chosen mapping in one line. Fields that do not apply to host layers are ``None`` or
     empty there, and ``note`` says why. Of layers of an accelerator it says what was weighed, where operators could be
-    taken as one layer or as several.
+    taken as one layer or as several. ``offchip_bytes``: what the accelerator's main memory read and wrote.
     """
 
     name: str
@@ -56,6 +57,12 @@ class Layer:
     energy: EnergyUse | None = None
     note: str | None = None
     target: str | None = None
+    offchip_bytes: int | None = None
+
+    @property
+    def busiest(self) -> UnitUse | None:
+        """The unit that works for the most cycles; None where nothing is said of units."""
+        return max(self.units.values(), key=lambda unit: unit.busy_cycles, default=None)
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,7 @@ class Report:
     layers and ``area_mm2`` its area, by the figures that the architecture graph states; None where it states none.
     ``host_seconds``: what host layers take together by the roofline of the host called ``host_profile``, an estimate;
     None where the accelerator alone was asked for. ``unquantized``: a float network, and no target takes floats.
+    ``memory``: the live ranges of activations, by the network's own shapes; None where they are not known.
     """
 
     model: str
@@ -132,6 +140,7 @@ class Report:
     fallbacks: tuple[Fallback, ...] = ()
     """what was done in another way than meant"""
     unquantized: bool = False
+    memory: Memory | None = None
 
     def __str__(self) -> str:
         from archloom.tvm_backend.report.text import full_text
@@ -159,7 +168,8 @@ class Report:
     def to_json(self) -> Json:
         """A JSON object with the fields of this class; ``layers`` and ``host`` are lists of objects; ``fallbacks`` is
         only there where it has some."""
-        data: Json = plain(self)
+        data: Json = plain(replace(self, memory=None))
+        data["memory"] = None if self.memory is None else self.memory.to_json()
         if not self.fallbacks:
             del data["fallbacks"]
         return data
@@ -175,7 +185,9 @@ class Report:
             host = tuple(HostLayer(**item) for item in data["host"])
             targets = tuple(TargetShare(**item) for item in data.get("targets", ()))
             fallbacks = tuple(Fallback(**item) for item in data.get("fallbacks", ()))
-            return Report(**{**data, "layers": layers, "host": host, "targets": targets, "fallbacks": fallbacks})
+            memory = None if data.get("memory") is None else Memory.from_json(data["memory"])
+            return Report(**{**data, "layers": layers, "host": host, "targets": targets, "fallbacks": fallbacks,
+                             "memory": memory})
         except (KeyError, TypeError, AttributeError) as error:
             raise ArtifactError(f"{origin}: not a complete report of schema {SCHEMA!r}: {error}") from error
 

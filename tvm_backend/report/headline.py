@@ -40,7 +40,7 @@ def warnings(report: "Report") -> Iterator[str]:
     what = f"{percent(report.offloaded_macs_share)} of the multiply-accumulates run"
     if not report.accelerator_layers:
         what = "nothing of it runs"
-    yield "\n".join([f"{WARNING}{what} on {report.target}; on the host are (more: archloom compile --explain)",
+    yield "\n".join([f"{WARNING}{what} on {report.target}; on the host are (more: archloom compile --coverage)",
                      *_costliest(report.host, report.macs)])
 
 

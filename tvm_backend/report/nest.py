@@ -20,7 +20,7 @@ from archloom.oracle.resolved import ResolvedInstr, ResolvedNode, ResolvedStream
 from archloom.oracle.stream import HbmTensor
 from archloom.oracle.taidl.check import HBM
 from archloom.oracle.validate import tensor_bytes
-from archloom.tvm_backend.report.table import Column, count, render
+from archloom.tvm_backend.report.table import Column, count, render, size
 from archloom.tvm_backend.report.touched import Runs, touched, union
 from archloom.tvm_backend.report.uses import LoopUse
 
@@ -78,14 +78,6 @@ def _label(line: Line) -> str:
 
 def _bytes(line: Line, found: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {'≤ ' if name in line.at_most else ''}{size(number)}" for name, number in found.items())
-
-
-def size(number: int) -> str:
-    """Bytes in the unit that leaves no more than four digits."""
-    for unit, factor in (("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20)):
-        if number < 10_000 * factor // (10 if factor > 1 else 1):
-            return f"{number / factor:.4g} {unit}"
-    return f"{number / (1 << 30):.4g} GiB"
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,6 +52,16 @@ def count(number: int | None) -> str:
     return "–" if number is None else f"{number:,}"
 
 
+def size(number: int | None) -> str:
+    """Bytes in the unit that leaves no more than four digits."""
+    if number is None:
+        return "–"
+    for unit, factor in (("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20)):
+        if number < 10_000 * factor // (10 if factor > 1 else 1):
+            return f"{number / factor:.4g} {unit}"
+    return f"{number / (1 << 30):.4g} GiB"
+
+
 def duration(seconds: float | None) -> str:
     """With the unit that leaves one to three digits before the point."""
     if seconds is None:

@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING
 from archloom.oracle.fallbacks import titled
 from archloom.oracle.pages import Block, Code, Table
 from archloom.tvm_backend.report.headline import headline, warnings
-from archloom.tvm_backend.report.table import Column, count, duration, percent, render
+from archloom.tvm_backend.report.memory import chart
+from archloom.tvm_backend.report.table import Column, count, duration, percent, render, size
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.report.data import Layer, Report
 
 _LAYERS = (
     Column("layer", limit=36), Column("operator", limit=28), Column("where"), Column("shape", limit=18),
-    Column("MACs", "right"), Column("cycles", "right"), Column("use", "right"), Column("time", "right"),
+    Column("MACs", "right"), Column("cycles", "right"), Column("use", "right"), Column("stalled", "right"),
+    Column("off-chip", "right"), Column("time", "right"),
 )
 _HOST = (Column("host operator", limit=44), Column("kind", limit=32), Column("by"), Column("MACs", "right"),
          Column("why", limit=80))
 
 
 def layer_table(report: "Report") -> str:
-    """One line for each layer; ``use`` is the utilization, a dash stands for what is not timed."""
+    """One line for each layer; ``use`` is the utilization, ``stalled`` how long the unit that works most waits for
+    operands and memories, ``off-chip`` what the main memory reads and writes; a dash stands for what is not timed."""
     several = len(report.targets) > 1
     return render(_LAYERS, [_row(layer, several) for layer in report.layers])
 
@@ -32,8 +35,13 @@ def _row(layer: "Layer", several: bool) -> list[str]:
     return [
         layer.name, layer.op, (layer.target if several else None) or layer.where,
         "×".join(map(str, layer.shape)), count(layer.macs), count(layer.cycles),
-        percent(layer.utilization), duration(layer.seconds),
+        percent(layer.utilization), percent(_stalled(layer)), size(layer.offchip_bytes), duration(layer.seconds),
     ]
+
+
+def _stalled(layer: "Layer") -> float | None:
+    unit = layer.busiest
+    return None if unit is None or not layer.cycles else unit.stall_cycles / layer.cycles
 
 
 def host_table(report: "Report") -> str:
@@ -57,9 +65,37 @@ def totals(report: "Report") -> str:
         f" {len(report.accelerator_layers)} layers; {len(report.host)} operators stay on the host",
         *_shares(report),
         f"utilization  {percent(report.utilization)} of {count(report.peak_macs_per_cycle)} MACs a cycle",
+        *_stalls(report), *_moved(report), *_memory(report),
         *([] if report.joules is None else [f"energy       {report.joules:.4g} J"]),
         *([] if report.area_mm2 is None else [f"area         {report.area_mm2:.4g} mm²"]),
     ])
+
+
+def _stalls(report: "Report") -> list[str]:
+    """How long the unit that works most in each layer waits, all layers together."""
+    units = [(layer.cycles or 0, unit) for layer in report.accelerator_layers if (unit := layer.busiest) is not None]
+    cycles = sum(c for c, _ in units)
+    if not cycles:
+        return []
+    operands = sum(u.dependency_stall_cycles for _, u in units)
+    memories = sum(u.storage_stall_cycles for _, u in units)
+    return [f"stalls       {percent((operands + memories) / cycles)} of the cycles of each layer's busiest unit:"
+            f" {percent(operands / cycles)} on operands, {percent(memories / cycles)} on memories"]
+
+
+def _moved(report: "Report") -> list[str]:
+    moved = [layer.offchip_bytes for layer in report.accelerator_layers if layer.offchip_bytes is not None]
+    if not moved or not report.accelerator_cycles:
+        return []
+    total, cycles = sum(moved), report.accelerator_cycles
+    return [f"off-chip     {size(total)} read and written, {total / cycles:.3g} bytes a cycle"]
+
+
+def _memory(report: "Report") -> list[str]:
+    memory = report.memory
+    if memory is None or memory.peak is None:
+        return []
+    return [f"activations  {size(memory.peak_bytes)} at most, while {memory.layers[memory.peak]} runs"]
 
 
 def _shares(report: "Report") -> list[str]:
@@ -81,7 +117,8 @@ def page(report: "Report") -> list[Block]:
     """What matters first, then all layers: for a notebook's cell."""
     several = len(report.targets) > 1
     tables = [(_LAYERS, [_row(layer, several) for layer in report.layers]), (_HOST, _host_rows(report))]
-    return [Code("\n".join(filter(None, [totals(report), titled(report.fallbacks)]))), *(
+    drawn = [] if report.memory is None or not report.memory.layers else [chart(report.memory)]
+    return [Code("\n".join(filter(None, [totals(report), titled(report.fallbacks)]))), *drawn, *(
         Table(tuple(c.title for c in columns), tuple(map(tuple, rows))) for columns, rows in tables if rows)]
 
 

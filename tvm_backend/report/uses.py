@@ -21,6 +21,11 @@ class UnitUse:
     idle_cycles: int
     starved_cycles: int = 0
 
+    @property
+    def stall_cycles(self) -> int:
+        """Cycles in which it waits for operands or memories."""
+        return self.dependency_stall_cycles + self.storage_stall_cycles
+
 
 @dataclass(frozen=True)
 class StageUse:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import onnx
 
     from archloom.models.catalogue import Built
+    from archloom.tvm_backend.frontends.onnx.skeleton import Skeleton
     from archloom.tvm_backend.model import Model
 
 CALIBRATION = 4
@@ -62,30 +63,34 @@ def load_named(text: str, numbers: Numbers, name: str | None = None) -> "Model":
     return replace(load_proto(quantize(floats, samples), label), floats=floats)
 
 
-def outline(text: str) -> bytes:
+def outline(text: str) -> "Skeleton":
     """The float network that ``text`` names as ONNX without its weights, which are not made: as it is shipped, or else
-    exported and kept on disk."""
-    if (found := shipped.outline(title(text))) is not None:
-        return found
+    exported and kept on disk, unless it was made in another way than meant."""
+    from archloom.tvm_backend.frontends.onnx.skeleton import Skeleton
+
+    if (known := shipped.outline(title(text))) is not None:
+        return Skeleton(known)
     key = cache.key(["outline", text, *map(version, shipped.PACKAGES)])
-    found = cache.load_bytes("outlines", key)
-    if found is None:
-        found = exported(text)
-        cache.store_bytes("outlines", key, found)
+    content = cache.load_bytes("outlines", key)
+    if content is not None:
+        return Skeleton(content)
+    found = exported(text)
+    if not found.fallbacks:
+        cache.store_bytes("outlines", key, found.content)
     return found
 
 
-def exported(text: str) -> bytes:
+def exported(text: str) -> "Skeleton":
     """See :func:`outline`. ``light_`` networks are drawn for it, as their files have no weights of their own."""
     if _is_light(text):
         from archloom.models import zoo
         from archloom.tvm_backend.frontends.onnx import skeleton
 
-        return skeleton.of_proto(zoo.load(text))
-    from archloom.tvm_backend.frontends.torch.export import to_skeleton
+        return skeleton.Skeleton(skeleton.of_proto(zoo.load(text)))
+    from archloom.tvm_backend.frontends.torch.skeletons import skeleton_of
 
     built = catalogue.outline(text)
-    return to_skeleton(built.module, tuple(built.inputs.values()), built.name, list(built.inputs))
+    return skeleton_of(built.module, tuple(built.inputs.values()), built.name, list(built.inputs))
 
 
 def load_outline(text: str, name: str | None = None) -> "Model":
@@ -93,7 +98,7 @@ def load_outline(text: str, name: str | None = None) -> "Model":
     if _is_light(text):
         from archloom.tvm_backend.frontends.onnx import load, skeleton
 
-        return load.load_skeleton(skeleton.parse(outline(text)), text, name or text, None)
+        return load.load_skeleton(skeleton.parse(outline(text).content), text, name or text, None)
     from archloom.tvm_backend.frontends.torch.export import load_module
 
     built = catalogue.outline(text)

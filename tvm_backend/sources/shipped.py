@@ -55,7 +55,7 @@ def write(folder: Path = FOLDER) -> None:
 
     folder.mkdir(exist_ok=True)
     for name in names():
-        made, file = named_networks.exported(name), folder / f"{name}.xz"
+        made, file = named_networks.exported(name).content, folder / f"{name}.xz"
         if not file.exists() or lzma.decompress(file.read_bytes()) != made:
             file.write_bytes(lzma.compress(made, preset=9))
         print(f"{name}: {file.stat().st_size:,} bytes", file=sys.stderr)

@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from archloom.models import huggingface
 from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.dynamic.model import DynamicModel
 from archloom.tvm_backend.ir.numbers import Numbers
@@ -15,6 +16,9 @@ from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.sources import named_networks, operators
 from archloom.tvm_backend.sources.operators import Operator
 from archloom.tvm_backend.sources.taken import TAKEN, refuse_foreign
+
+if TYPE_CHECKING:
+    from archloom.tvm_backend.frontends.onnx.skeleton import Skeleton
 
 Shapes = Mapping[str, Sequence[int]]
 Kind: TypeAlias = Literal[
@@ -50,6 +54,8 @@ class Source:
         name: str | None = None, dynamic_shapes: Any = None,
     ) -> "Source":
         """What ``given`` is; InputError for options that do not go with it, ModelError for what is no network."""
+        if huggingface.is_spelled(given):
+            return _configured(given, input_shapes, example_inputs, name)
         kind = _kind(given)
         if kind == "name":
             named_networks.refuse_options(given, input_shapes=input_shapes, example_inputs=example_inputs)
@@ -70,8 +76,8 @@ class Source:
         return operators.parse(self.given) if self.kind == "operator" else None
 
     def in_floats(self) -> "Source":
-        """The network as float ONNX, as far as that is at hand or can be exported; InputError for others."""
-        if self.kind == "onnx":
+        """What the network was in floats, ONNX or torch's, as far as that is at hand; InputError for others."""
+        if self.kind in ("onnx", "module", "program"):
             return self
         if self.kind == "model":
             model = self.given
@@ -79,18 +85,38 @@ class Source:
                 return Source(proto, "onnx", name=model.name)
             if model.given is not None:
                 return model.given.in_floats()
-        if self.kind in ("module", "program"):
-            return Source(self._exported(), "onnx", name=self._torch_title)
         raise InputError("as_int8: taken with ONNX networks and torch modules, loaded or not; found "
                          f"{_KINDS[self.kind]}")
 
-    def _exported(self) -> Any:
-        from archloom.tvm_backend.frontends.torch import export
+    def as_onnx(self) -> "Source":
+        """A network of floats as ONNX with its weights; ModelError where they are not there."""
+        if self.kind == "onnx":
+            return self
+        from archloom.tvm_backend.frontends.torch import export, weights
 
+        module, inputs = self._module()
+        if not weights.are_known(module):
+            raise ModelError(f"{self.title}: cannot be estimated as if quantized without its weights, which are on "
+                             "torch's meta device")
+        return Source(export.to_onnx(module, inputs, self.title), "onnx", name=self.title)
+
+    def skeleton(self) -> "Skeleton":
+        """A network of floats as ONNX without its weights; NoSkeleton where it must be read as a whole."""
+        from archloom.tvm_backend.frontends.onnx import skeleton
+
+        if self.kind != "onnx":
+            from archloom.tvm_backend.frontends.torch.skeletons import skeleton_of
+
+            return skeleton_of(*self._module(), self.title)
+        in_file = isinstance(self.given, Path)
+        return skeleton.Skeleton(skeleton.of_file(self.given) if in_file else skeleton.of_proto(self.given))
+
+    def _module(self) -> tuple[Any, Any]:
+        """A torch network as a module and example inputs."""
         if self.kind == "module":
-            return export.to_onnx(self.given, self.example_inputs, self._torch_title)
+            return self.given, self.example_inputs
         program = self._program()
-        return export.to_onnx(program.module(), program.example_inputs[0], self._torch_title)
+        return program.module(), program.example_inputs[0]
 
     def _program(self) -> Any:
         from archloom.tvm_backend.frontends.torch.pt2_files import read_program
@@ -98,20 +124,18 @@ class Source:
         return read_program(self.given) if isinstance(self.given, Path) else self.given
 
     @property
-    def _torch_title(self) -> str:
-        if self.kind == "module":
-            return self.name or type(self.given).__name__
-        return self.name or (self.given.stem if isinstance(self.given, Path) else "program")
-
-    @property
     def label(self) -> str:
-        """What messages call an ONNX network: its path, or its name."""
-        return str(self.given) if isinstance(self.given, Path) else self.name or self.given.graph.name or "network"
+        """What messages call a network of ONNX or torch: its path, or its name."""
+        return str(self.given) if isinstance(self.given, Path) else self.title
 
     @property
     def title(self) -> str:
-        """What an ONNX network is called."""
-        return self.name or (self.given.stem if isinstance(self.given, Path) else self.label)
+        """What a network of ONNX or torch is called."""
+        if self.name or isinstance(self.given, Path):
+            return self.name or self.given.stem
+        if self.kind == "onnx":
+            return self.given.graph.name or "network"
+        return type(self.given).__name__ if self.kind == "module" else "program"
 
     def load_for(self, target: str) -> Model:
         """The network in the numbers that ``target`` (the first of several) computes with, where that is open."""
@@ -161,9 +185,9 @@ class Source:
         from archloom.tvm_backend.frontends.torch import export
 
         if self.kind == "module":
-            loaded = export.load_module(self.given, self.example_inputs, self._torch_title, with_weights=with_weights)
+            loaded = export.load_module(self.given, self.example_inputs, self.title, with_weights=with_weights)
         else:
-            loaded = export.load_program(self._program(), self._torch_title, with_weights=with_weights)
+            loaded = export.load_program(self._program(), self.title, with_weights=with_weights)
         return replace(loaded, given=self)
 
     def _load_onnx(self, numbers: "Numbers") -> Model:
@@ -181,6 +205,14 @@ class Source:
         if isinstance(self.given, Path):
             return onnx_networks.load_file(self.given, self.name, self.input_shapes)
         return onnx_networks.load_proto(self.given, self.label, self.input_shapes)
+
+
+def _configured(text: str, shapes: Shapes | None, example_inputs: Any, name: str | None) -> Source:
+    """A configuration of transformers, as the torch module that it describes."""
+    if example_inputs is not None:
+        raise InputError(f"{text}: example_inputs are for modules; give shapes with input_shapes")
+    built = huggingface.outline(text, shapes)
+    return Source(built.module, "module", example_inputs=tuple(built.inputs.values()), name=name or built.name)
 
 
 def is_network(given: Any) -> bool:

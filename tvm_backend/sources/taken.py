@@ -8,7 +8,8 @@ from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.artifact.files import is_artifact
 
 TAKEN = ("the path of an ONNX file, of an exported program of torch's (.pt2) or of a table of layers (.csv), the name "
-         "of a network (archloom networks), an operator as text (\"gemm(m=4,n=4,k=4)\"), an onnx.ModelProto, a "
+         "of a network (archloom networks), a configuration of transformers (hf:LlamaConfig(...), hf:config.json), an "
+         "operator as text (\"gemm(m=4,n=4,k=4)\"), an onnx.ModelProto, a "
          "torch.nn.Module with example_inputs, a torch.export.ExportedProgram or a Relax IRModule")
 
 _TORCH = ("weights or a pickled module of torch's: torch.export.save(torch.export.export(module, inputs), \"net.pt2\") "

@@ -23,6 +23,7 @@ from archloom.tvm_backend.passes.constants import duplicate_dequantize
 from archloom.tvm_backend.passes.sink_reshapes import sink_reshapes
 from archloom.tvm_backend.targets.backend import Pattern, UMABackend, UMAPhase, Verdict
 from archloom.tvm_backend.targets.choice import Chosen
+from archloom.tvm_backend.targets.live_ranges import Flow
 from archloom.tvm_backend.targets.regions import Positions, form_regions
 
 EXPLAINED = frozenset({"nn.conv2d", "matmul", "add", "nn.max_pool2d", *ATTENTION})
@@ -52,6 +53,8 @@ class Partitioned:
     host: tuple[HostOp, ...]
     positions: Positions
     results: Mapping[str, str] = field(default_factory=dict)
+    flow: Flow = field(default_factory=Flow)
+    """what operators read and make"""
 
 
 def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
@@ -73,14 +76,15 @@ def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
         module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module, target.options, refuse)
     owners = {name: target.name for target in chosen for name in target.composites}
     tiled = frozenset(c.name for c in chosen if c.backend.vectors)
-    module, host, positions = form_regions(module, owners, tiled)
+    module, host, positions, flow = form_regions(module, owners, tiled)
     for target in chosen:
         module = target.backend.run_passes(
             UMAPhase.POST_PARTITIONING_1, module, target.options, lambda variable, reason, needs: None)
     named = [(name, variable) for variable, names in taken.items() for name in names]
     count = Counter(name for name, _ in named)
     answers = {variable: tuple(by_target.values()) for variable, by_target in refused.items()}
-    return Partitioned(module, answers, host, positions, {name: v for name, v in named if count[name] == 1})
+    results = {name: v for name, v in named if count[name] == 1}
+    return Partitioned(module, answers, host, positions, results, flow)
 
 
 def prepare(module: ir.IRModule, target: Chosen, refuse: Refuse) -> ir.IRModule:

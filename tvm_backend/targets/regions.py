@@ -20,6 +20,7 @@ from archloom.tvm_backend.host.rules import heavy as is_heavy
 from archloom.tvm_backend.host.rules import macs, translatable
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import ATTENTION, HEADS_SWAPPED
+from archloom.tvm_backend.targets.live_ranges import Flow, flow_of
 
 HOST_CODEGEN = "xla"
 Place = tuple[str, str]
@@ -45,11 +46,11 @@ Positions = dict[str, tuple[int, ...]]
 
 def form_regions(
     module: ir.IRModule, owners: Mapping[str, str], tiled: frozenset[str] = frozenset()
-) -> tuple[ir.IRModule, tuple[HostOp, ...], Positions]:
+) -> tuple[ir.IRModule, tuple[HostOp, ...], Positions, Flow]:
     """Group the composites of each target and the host operators that XLA should run into functions of their own.
 
     ``owners`` has the target of each composite, by name. Targets that are ``tiled`` keep images and matrices beside
-    each other in one region.
+    each other in one region. Beside them: what ``main`` reads and makes, in the order in which it runs.
     """
     main = module["main"]
     nodes = _placed(module, main, owners, tiled)
@@ -59,8 +60,10 @@ def form_regions(
     host = tuple(_describe(node, i) for i, node in enumerate(nodes)
                  if node.place in (LLVM, XLA) and ir.op_name(node.binding.value) is not None)
     at = {node.binding.var: i for i, node in enumerate(nodes)}
+    order = [at[node.binding.var] for key in in_order(groups) for node in groups[key]]
     rebuilt, symbols = regrouped(module, main, groups)
-    return rebuilt, host, {s: tuple(at[n.binding.var] for n in members) for s, members in symbols.items()}
+    positions = {s: tuple(at[n.binding.var] for n in members) for s, members in symbols.items()}
+    return rebuilt, host, positions, flow_of(main, order)
 
 
 def _placed(module: ir.IRModule, main: ir.Function, owners: Mapping[str, str], tiled: frozenset[str]) -> list[Node]:
@@ -252,7 +255,7 @@ def regrouped(
     symbols: dict[str, list[Node]] = {}
     count: dict[str, int] = defaultdict(int)
     taken = {gv.name_hint for gv in module.functions}  # regions of an earlier partitioning
-    for key in sorted(groups, key=lambda k: (k[0], k[1] not in (LLVM, XLA), k[1])):
+    for key in in_order(groups):
         nodes = groups[key]
         if key[1] == LLVM:
             for node in nodes:
@@ -282,6 +285,11 @@ def regrouped(
     final = [replaced.get(r, r) if ir.is_var(r) else r for r in results]
     host_main = ir.rebuild(main, body, final)
     return ir.of(module).with_functions(host_main, functions, module), symbols
+
+
+def in_order(groups: Iterable[tuple[int, Place]]) -> list[tuple[int, Place]]:
+    """Groups in the order in which they run, by level and place."""
+    return sorted(groups, key=lambda key: (key[0], key[1] not in (LLVM, XLA), key[1]))
 
 
 def _users(groups: dict[tuple[int, Place], list[Node]], results: Iterable[Any]) -> dict[Any, set[int]]:

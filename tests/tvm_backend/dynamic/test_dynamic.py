@@ -140,7 +140,7 @@ def test_nameless_dimensions_get_a_name_and_sums_of_names_are_sums() -> None:
     (lambda: archloom.compile(nameless(), dynamic=True, keep=0), "keep: expected a positive number"),
     (lambda: archloom.compile(nameless(), target="gemini", dynamic=True), "did you mean 'gemmini'"),
     (lambda: archloom.compile(nameless(), dynamic=True).save("x.loom"), "x.loom: .*network.at.*'x.0'.*save"),
-    (lambda: archloom.explain(archloom.load(nameless(), dynamic=True)), "found one with open dimensions.*x.0=..."),
+    (lambda: archloom.coverage(archloom.load(nameless(), dynamic=True)), "found one with open dimensions.*x.0=..."),
     (lambda: archloom.estimate(nameless(), symbols={"x.0": 2}), "symbol 'past': expected at least 1, found no extent"),
     (lambda: archloom.estimate(nameless(), symbols={"x.0": []}), "'x.0': expected at least one extent"),
     (lambda: archloom.estimate(nameless(), symbols=4), "symbols: expected a mapping"),  # type: ignore[call-overload]
@@ -322,7 +322,7 @@ def test_estimates_at_extents(file: Path) -> None:
         assert (one.cycles, one.macs) == (static.cycles, static.macs) and one.cycles
     with pytest.raises(InputError, match="give extents with model.at.batch=..., n=.*symbols="):
         archloom.estimate(archloom.load(file, dynamic=True), "qkv")
-    assert archloom.explain(file, "qkv", symbols={"batch": 2, "n": 8}).model == "net"
+    assert archloom.coverage(file, "qkv", symbols={"batch": 2, "n": 8}).model == "net"
     assert archloom.check(file, "qkv", symbols={"batch": 2, "n": 8}).passed
 
 

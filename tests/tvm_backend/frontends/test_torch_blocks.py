@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+import archloom
 from archloom.models.networks.decoder import Decoder, DecoderStep
-from archloom.tvm_backend.frontends.torch import blocks, export
+from archloom.tvm_backend.frontends.torch import blocks, export, weights
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.model import Model
 from tests.support.examples import examples
@@ -73,6 +74,31 @@ def assert_as_whole(module: nn.Module, *inputs: torch.Tensor) -> None:
     assert [(spec.shape, spec.dtype) for spec in found.outputs] == [(spec.shape, spec.dtype) for spec in whole.outputs]
 
 
+def assert_estimated_as_whole(module: nn.Module, *inputs: torch.Tensor) -> None:
+    """As if quantized: by way of ONNX, where blocks are written out."""
+    def layers() -> list[Any]:
+        report = archloom.estimate(module, example_inputs=inputs, as_int8=True)
+        assert not report.fallbacks
+        return sorted((la.where, la.op, la.shape, la.macs, la.cycles or 0) for la in report.layers)
+
+    found = layers()
+    with patch.object(blocks, "LEAST", MANY):
+        assert found == layers()
+
+
+@given(stacks())
+@examples(1, 30)
+def test_stacks_are_estimated_as_quantized_wholes(stack: Stack) -> None:
+    assert_estimated_as_whole(stack, torch.zeros(2, 8))
+
+
+@pytest.mark.slow
+def test_decoders_are_estimated_as_quantized_wholes() -> None:
+    with torch.device("meta"):
+        module = Decoder(32, 3, 50, 4, 2, 48).eval()
+    assert_estimated_as_whole(module, torch.zeros(1, 6, dtype=torch.int64))
+
+
 @given(stacks())
 @examples(1, 30)
 def test_stacks_are_imported_as_wholes(stack: Stack) -> None:
@@ -102,6 +128,49 @@ def test_a_block_is_gone_through_once() -> None:
     model = export.load_module(module, (torch.zeros(2, 8),), "net", with_weights=False)
     assert sum(ir.op_name(b.value) == "matmul" for b in ir.bindings(model.module["main"])) == 12
     assert len(calls) < 6
+
+
+def test_attributes_that_nobody_reads_do_not_tell_blocks_apart() -> None:
+    class Numbered(Layer):
+        def __init__(self, number: int, shift: float) -> None:
+            super().__init__(8, shift, False)
+            self.number = number
+
+    with torch.device("meta"):
+        module = nn.Sequential(*(Numbered(i, shift) for i, shift in enumerate((1.0, 1.0, 2.0, 1.0)))).eval()
+    kinds = {type(part) for part in module.modules()}
+    with weights.filled(module), blocks.apart(module, (torch.zeros(2, 8),)) as apart:
+        assert [block.module for block in apart.found] == [module[0], module[2]]
+        with apart.taken_out():
+            assert not list(module.parameters())
+    assert len(list(module.parameters())) == 16 and {type(part) for part in module.modules()} == kinds
+    assert_as_whole(module, torch.zeros(2, 8))
+
+
+def test_what_else_is_asked_of_blocks_keeps_their_tensors() -> None:
+    class Tied(nn.Sequential):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) @ self[1].dense.weight
+
+    with torch.device("meta"):
+        module = Tied(*(Layer(8, 1.0, False) for _ in range(3))).eval()
+    assert_as_whole(module, torch.zeros(2, 8))
+
+
+def test_a_module_that_shapes_alone_do_not_run_is_exported_whole_and_reported() -> None:
+    class Checked(nn.Sequential):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if not torch.compiler.is_exporting() and float(x.max()) > 100:
+                raise ValueError("too large")
+            return super().forward(x)
+
+    with torch.device("meta"):
+        module = Checked(*(Layer(8, 1.0, False) for _ in range(3))).eval()
+    for target, as_int8 in (("qkv", False), ("gemmini", True)):
+        report = archloom.estimate(module, target, example_inputs=(torch.zeros(2, 8),), as_int8=as_int8)
+        (fallback,) = report.fallbacks
+        assert fallback.where == "Checked" and "cannot be run with shapes alone" in fallback.why
+        assert len(report.accelerator_layers) == 3 and "Checked: it cannot be run" in str(report)
 
 
 def test_what_gives_no_tensors_or_takes_more_is_gone_through() -> None:

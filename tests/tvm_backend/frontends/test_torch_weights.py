@@ -56,7 +56,7 @@ def test_what_no_machine_holds_is_read_but_not_built() -> None:
         module = nn.Sequential(nn.Linear(1 << 17, 1 << 16, bias=False), nn.Linear(1 << 16, 8))
     model = archloom.load(module, (torch.empty(1, 1 << 17),), name="huge")
     assert not model.has_weights
-    assert archloom.explain(model, "plasticine").macs == (1 << 33) + (1 << 19)
+    assert archloom.coverage(model, "plasticine").macs == (1 << 33) + (1 << 19)
     for build in (archloom.compile, archloom.check):
         with pytest.raises(ModelError, match="huge: expected a network with its weights"):
             build(model, "plasticine")

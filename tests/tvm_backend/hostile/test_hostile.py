@@ -48,13 +48,13 @@ def judge(name: str, found: dict[str, Any], message: str | None) -> None:
 
 @pytest.mark.parametrize("name", list(CASES)[::12])
 def test_every_twelfth(name: str) -> None:
-    judge(name, outcomes("12", "compile", "--explain")[name], CASES[name][1])
+    judge(name, outcomes("12", "compile", "--coverage")[name], CASES[name][1])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_all(name: str) -> None:
-    judge(name, outcomes("1", "compile", "--explain")[name], CASES[name][1])
+    judge(name, outcomes("1", "compile", "--coverage")[name], CASES[name][1])
 
 
 def test_weights_of_two_gigabytes_are_not_read_for_an_estimate(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def check(content: bytes) -> None:
     path = Path(tempfile.gettempdir()) / f"fuzzed-{os.getpid()}.onnx"
     path.write_bytes(content)
     try:
-        for words in (["compile", str(path), "--explain"], ["estimate", str(path), "--no-cache"]):
+        for words in (["compile", str(path), "--coverage"], ["estimate", str(path), "--no-cache"]):
             found = limited(lambda words=words: cli.main(words))  # type: ignore[misc]
             assert found.kind in ("accepted", "refused"), (words[0], found.status, found.printed[-2000:])
     finally:

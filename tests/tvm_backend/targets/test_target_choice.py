@@ -91,10 +91,10 @@ def test_an_artifact_of_two_targets_runs_again(network: Any, tmp_path: Path) -> 
 
 
 def test_the_order_is_one_of_preference() -> None:
-    partition = archloom.explain(mixed(), ["qkv", "gemmini"])
+    partition = archloom.coverage(mixed(), ["qkv", "gemmini"])
     taken = {op.name: op.taken_by for op in partition.operators if op.taken_by}
     assert taken == {"conv": "qkv", "logits": "qkv"}  # a quantized convolution has weights of floats for it
-    assert archloom.explain(mixed(), "gemmini").shares()["gemmini"] < 1
+    assert archloom.coverage(mixed(), "gemmini").shares()["gemmini"] < 1
 
 
 def test_options_in_full_and_for_all() -> None:
@@ -122,7 +122,7 @@ def test_options_in_full_and_for_all() -> None:
 ])
 def test_what_is_no_choice(target: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(TargetError, match=message):
-        archloom.explain("gemm(m=4,n=4,k=4)", target, options)
+        archloom.coverage("gemm(m=4,n=4,k=4)", target, options)
 
 
 def test_no_target_is_named_like_a_part_of_the_host() -> None:
@@ -136,11 +136,11 @@ def test_no_target_is_named_like_a_part_of_the_host() -> None:
         registry.add(Xla())
 
 
-# the explanation ----------------------------------------------------------------------------------------------------
+# coverage ----------------------------------------------------------------------------------------------------
 
 
-def test_an_explanation_has_every_operator_in_the_order_of_the_network() -> None:
-    found = archloom.explain(mixed(), BOTH)
+def test_coverage_has_every_operator_in_the_order_of_the_network() -> None:
+    found = archloom.coverage(mixed(), BOTH)
     kinds = [op.op for op in found.operators]
     assert kinds.index("quantize") < kinds.index("conv2d+bias+relu") < kinds.index("dense+bias")
     assert found.macs == sum(op.macs for op in found.operators)
@@ -153,34 +153,34 @@ def test_an_explanation_has_every_operator_in_the_order_of_the_network() -> None
 def test_a_refusal_says_what_would_fit() -> None:
     net = Net()
     model = quantized(net.model(net.node("Conv", [net.input("x", 1, 4, 6, 6), net.input("w", 3, 4, 3, 3)], "computed")))
-    (computed,) = [op for op in archloom.explain(model).operators if op.op == "nn.conv2d"]
+    (computed,) = [op for op in archloom.coverage(model).operators if op.op == "nn.conv2d"]
     (answer,) = computed.refused
     assert answer.reason.startswith("the kernel is not constant")
     assert answer.needs == "A convolution has NCHW data and a constant OIHW kernel."
-    text = str(archloom.explain(model))
+    text = str(archloom.coverage(model))
     assert "computed: the kernel is not constant" in text and f"it takes: {answer.needs}" in text
 
 
-def test_explain_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                     capsys: pytest.CaptureFixture[str]) -> None:
+def test_coverage_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                      capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     onnx.save(mixed(), "mixed.onnx")
-    words = ["compile", "mixed.onnx", "--target", "gemmini,qkv", "-O", "qkv.dim=8", "--explain"]
+    words = ["compile", "mixed.onnx", "--target", "gemmini,qkv", "-O", "qkv.dim=8", "--coverage"]
     assert cli.main(words) == 0
     text = capsys.readouterr().out
     assert "conv2d+bias+relu" in text and "gemmini_0" in text and "gemmini (patterns: conv2d_pool, " in text
     assert cli.main([*words, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert data["schema"] == "archloom.explain/1" and data["target"] == "gemmini,qkv"
+    assert data["schema"] == "archloom.coverage/1" and data["target"] == "gemmini,qkv"
     assert data["options"]["qkv.dim"] == 8
     assert {op["name"]: op["taken_by"] for op in data["operators"] if op["taken_by"]} == {
         "conv": "gemmini", "logits": "qkv"}
     assert sum(data["shares"].values()) == 1 and data["patterns"]["qkv"]
     assert [p.name for p in tmp_path.iterdir()] == ["mixed.onnx"]
     assert cli.main([*words, "-o", "x.loom"]) == 2
-    assert "--explain and --output" in capsys.readouterr().err
+    assert "--coverage and --output" in capsys.readouterr().err
 
 
 def test_options_must_be_a_mapping() -> None:
     with pytest.raises(InputError, match="options: expected a mapping"):
-        archloom.explain("gemm(m=4,n=4,k=4)", BOTH, [("dim", 4)])  # type: ignore[arg-type]
+        archloom.coverage("gemm(m=4,n=4,k=4)", BOTH, [("dim", 4)])  # type: ignore[arg-type]

@@ -38,7 +38,7 @@ def test_conv2d(groups: int, weight_shape: int, conv2d_module: Any, conv2d_refer
 
 def test_a_weight_that_is_no_constant_stays_on_the_host(conv2d_module: Any) -> None:
     VanillaAccelerator().register()
-    found = archloom.explain(conv2d_module((1, 32, 14, 14), (32, 32, 3, 3)), "vanilla_accelerator")
+    found = archloom.coverage(conv2d_module((1, 32, 14, 14), (32, 32, 3, 3)), "vanilla_accelerator")
     (conv,) = found.operators
     assert conv.taken_by is None and conv.refused[0].reason == "it has no form that vanilla_accelerator takes"
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import mmap
 from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,6 +19,7 @@ import numpy as np
 import onnx
 
 from archloom.oracle.errors import ModelError
+from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.ir.conversion import WEIGHT_ELEMENTS
 
 WEIGHT_TYPES = (1, 2, 3, 10, 11, 16)
@@ -40,6 +42,14 @@ _MODEL_IGNORED = frozenset({2, 3, 4, 6, 14})
 
 class NoSkeleton(Exception):
     """The network has a part that cannot be left out or does not parse."""
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """A network without its weights, and what was done in another way than meant to get it."""
+
+    content: bytes
+    fallbacks: tuple[Fallback, ...] = ()
 
 
 def of_file(path: Path) -> bytes:

@@ -1,27 +1,33 @@
 """Equal blocks of a torch module, each exported and imported once.
 
-Modules are equal that are of one class, with equal attributes and parts and tensors of equal shapes; their numbers may
-differ, so this is for networks without weights. The network is run once with shapes alone, where only the first call of
-a block on inputs of certain shapes is gone through, then exported with an operator of its own in place of all calls.
+Modules are equal that are of one class, with equal parts and tensors of equal shapes, and in which what a call reads of
+their attributes is equal (the number of a layer, say, need not be); their numbers may differ, so this is for networks
+without weights. The network is run once with shapes alone, where only the first call of a block on inputs of certain
+shapes is gone through, then exported with an operator of its own in place of all calls.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
+
+from archloom.oracle.fallbacks import Fallback
+from archloom.tvm_backend.frontends.torch.pt2_files import summary
 
 LEAST = 3
 """Blocks that occur less often are not set apart."""
 CALL = "archloom.block."
 """What stands, with a block's number behind it, for the function that a call of it is imported as."""
 _PLAIN = (type(None), bool, int, float, str)
+_HELD = ("_parameters", "_buffers", "_modules")
 
 torch.library.define("archloom::block", "(Tensor[] inputs, int number) -> Tensor[]")
 
@@ -54,79 +60,156 @@ class Block(torch.nn.Module):
         return tuple(torch.zeros(x.shape, dtype=x.dtype) for x in self.leaves if isinstance(x, torch.Tensor))
 
 
-class Blocks:
-    """The blocks of a module, as they are found while it is called; those that cannot be set apart are gone through."""
+Call: TypeAlias = Callable[[Block, int, list[torch.Tensor]], Sequence[torch.Tensor]]
+"""What stands for a call of a block, which has a number, on tensors."""
 
-    def __init__(self) -> None:
+
+def as_operator(block: Block, number: int, tensors: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """The operator that is imported as a call of the function :data:`CALL`."""
+    results: list[torch.Tensor] = torch.ops.archloom.block(tensors, number)
+    return results
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A call that was gone through: what it read of its module's attributes, and the block, if it can be one."""
+
+    read: "_Attributes"
+    block: Block | None
+
+
+class Blocks:
+    """The blocks of a module, as they are found while it is called; those that cannot be set apart are gone through.
+
+    ``fallbacks``: why none is set apart, where the module cannot be run with shapes alone on inputs like these.
+    """
+
+    def __init__(self, module: torch.nn.Module, inputs: Sequence[torch.Tensor], call: Call) -> None:
         self.found: list[Block] = []
-        self._known: dict[Any, Block | None] = {}
+        self.fallbacks: tuple[Fallback, ...] = ()
+        self._module, self._inputs, self._call = module, inputs, call
+        self._parts = list(_candidates(module))
+        self._seen: dict[Any, list[_Seen]] = {}
+        self._of: dict[tuple[torch.nn.Module, Any], _Seen] = {}
+        self._whole: set[torch.nn.Module] = set()
 
     def of(self, module: torch.nn.Module, kind: Any, call: Callable[..., Any]) -> Callable[..., Any]:
         """What takes the place of a module's ``forward``."""
         def forward(*args: Any, **kwargs: Any) -> Any:
             if not all(map(_is_plain, (*args, *kwargs.values()))):
+                self._whole.add(module)
                 return call(*args, **kwargs)
             leaves, tree = pytree.tree_flatten((args, kwargs))
             key = kind, repr(tree), tuple(
                 (tuple(x.shape), x.dtype) if isinstance(x, torch.Tensor) else x for x in leaves)
-            if key not in self._known:
-                result = call(*args, **kwargs)
-                self._known[key] = self._block(Block(module, call, leaves, tree), result)
+            seen = self._found(module, key)
+            if seen is None:
+                with _noted(module) as read:
+                    result = call(*args, **kwargs)
+                seen = _Seen(_attributes(module, read), self._block(Block(module, call, leaves, tree), result))
+                self._seen.setdefault(key, []).append(seen)
+                self._of[module, key] = seen
                 return result
-            block = self._known[key]
-            if block is None:
+            if seen.block is None:
+                self._whole.add(module)
                 return call(*args, **kwargs)
             tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
-            return pytree.tree_unflatten(torch.ops.archloom.block(tensors, self.found.index(block)), block.made)
+            made = self._call(seen.block, self.found.index(seen.block), tensors)
+            return pytree.tree_unflatten(list(made), seen.block.made)
 
         return forward
+
+    def _found(self, module: torch.nn.Module, key: Any) -> _Seen | None:
+        """An equal call that was gone through; asked again, the answer is at hand, as parts may have been taken out."""
+        if (module, key) not in self._of:
+            for seen in self._seen.get(key, ()):
+                if seen.read == _attributes(module, seen.read):
+                    self._of[module, key] = seen
+                    break
+        return self._of.get((module, key))
 
     def _block(self, block: Block, result: Any) -> Block | None:
         results, block.made = pytree.tree_flatten(result)
         if not results or not all(isinstance(x, torch.Tensor) for x in results):
+            self._whole.add(block.module)
             return None
         block.outputs = [(tuple(x.shape), x.dtype) for x in results]
         self.found.append(block)
         return block
+
+    @contextmanager
+    def set_apart(self) -> Iterator[None]:
+        """While it lasts, parts of the module are blocks: each call finds one, or makes it."""
+        for part, kind in self._parts:
+            part.forward = self.of(part, kind, part.forward)  # type: ignore[method-assign]
+        try:
+            if self._parts and (error := _failure(self._module, self._inputs)) is not None:
+                self.found.clear()
+                self.fallbacks = (_whole(self._module, error),)
+                self._restore()
+            yield
+        finally:
+            self._restore()
+
+    def _restore(self) -> None:
+        for part, _ in self._parts:
+            vars(part).pop("forward", None)
+
+    @contextmanager
+    def taken_out(self) -> Iterator[None]:
+        """While it lasts, modules of which nothing but calls of blocks is needed have neither tensors nor parts:
+        ``torch.export`` lists them all, many times."""
+        parts = [part for part, _ in self._parts if self.found and part not in self._whole]
+        held = [(part, {name: vars(part)[name] for name in _HELD}) for part in parts]
+        try:
+            for part in parts:
+                vars(part).update({name: {} for name in _HELD})
+            if _failure(self._module, self._inputs) is not None:  # more is asked of them than to be called
+                _put_back(held)
+            yield
+        finally:
+            _put_back(held)
 
 
 _current: ContextVar[Blocks] = ContextVar("archloom_blocks")
 
 
 @contextmanager
-def apart(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> Iterator[Blocks]:
-    """The module's blocks; while it lasts, calls of them are calls of one operator, which has their number.
+def apart(module: torch.nn.Module, inputs: Sequence[torch.Tensor], call: Call = as_operator) -> Iterator[Blocks]:
+    """The module's blocks; while it lasts, calls of them are what ``call`` makes of them.
 
-    A module that cannot be run with shapes alone has none: exporting it says what is wrong.
+    A module that cannot be run with shapes alone has none; ``fallbacks`` says why.
     """
-    blocks = Blocks()
-    parts = list(_candidates(module))
-    for part, kind in parts:
-        part.forward = blocks.of(part, kind, part.forward)  # type: ignore[method-assign]
+    blocks = Blocks(module, inputs, call)
     token = _current.set(blocks)
     try:
-        if parts and not _goes_through(module, inputs):
-            blocks.found.clear()
-            _restore(parts)
-        yield blocks
+        with blocks.set_apart():
+            yield blocks
     finally:
         _current.reset(token)
-        _restore(parts)
 
 
-def _goes_through(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> bool:
-    """Run a module with shapes alone."""
+def _failure(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> Exception | None:
+    """What a module raises when it is run with shapes alone."""
     try:
         with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True) as mode:
             module(*map(mode.from_tensor, inputs))
-    except Exception:  # torch and the module's own code raise as they like
-        return False
-    return True
+    except Exception as error:  # torch and the module's own code raise as they like
+        return error
+    return None
 
 
-def _restore(parts: "Sequence[tuple[torch.nn.Module, Any]]") -> None:
-    for part, _ in parts:
-        vars(part).pop("forward", None)
+def _whole(module: torch.nn.Module, error: Exception) -> Fallback:
+    return Fallback(type(module).__name__, f"it cannot be run with shapes alone: {summary(error)}",
+                    "equal blocks are exported and imported each for itself, which takes longer")
+
+
+def _put_back(held: "Sequence[tuple[torch.nn.Module, dict[str, Any]]]") -> None:
+    for part, kept in held:
+        vars(part).update(kept)
+
+
+# what makes modules equal ---------------------------------------------------------------------------------------------
 
 
 def _candidates(module: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, Any]]:
@@ -143,13 +226,46 @@ def _candidates(module: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, Any]
 
 
 def _kind(module: torch.nn.Module) -> tuple[Any, ...]:
-    parts = []
-    for name, part in module.named_modules():
-        tensors = tuple((key, tuple(x.shape), x.dtype) for held in (part._parameters, part._buffers)
-                        for key, x in held.items() if x is not None)
-        attributes = tuple((key, repr(value)) for key, value in vars(part).items() if not key.startswith("_"))
-        parts.append((name, type(part), tensors, attributes))
-    return tuple(parts)
+    """Classes and shapes of tensors, part by part."""
+    return tuple(
+        (name, type(part), tuple((key, tuple(x.shape), x.dtype) for held in (part._parameters, part._buffers)
+                                 for key, x in held.items() if x is not None))
+        for name, part in module.named_modules())
+
+
+_Attributes: TypeAlias = dict[tuple[str, str], str]
+"""The texts of attributes, by the name of a part and their own."""
+
+
+def _attributes(module: torch.nn.Module, read: Iterable[tuple[str, str]]) -> _Attributes:
+    return {(part, name): repr(vars(module.get_submodule(part)).get(name)) for part, name in read}
+
+
+@contextmanager
+def _noted(module: torch.nn.Module) -> Iterator[set[tuple[str, str]]]:
+    """The attributes of a module and its parts that are read while it lasts, as they were set on these objects."""
+    read: set[tuple[str, str]] = set()
+    parts = dict(module.named_modules())
+    kinds = {part: type(part) for part in parts.values()}
+    try:
+        for name, part in parts.items():
+            part.__class__ = _noting(kinds[part], name, read)
+        yield read
+    finally:
+        for part, kind in kinds.items():
+            part.__class__ = kind
+
+
+def _noting(kind: type[torch.nn.Module], part: str, read: set[tuple[str, str]]) -> type[torch.nn.Module]:
+    """A class like ``kind`` that notes what is read of the part's attributes."""
+    inherited: Any = kind.__getattribute__
+
+    def noted(self: Any, name: str) -> Any:
+        if not name.startswith("_") and name in object.__getattribute__(self, "__dict__"):
+            read.add((part, name))
+        return inherited(self, name)
+
+    return type(kind.__name__, (kind,), {"__getattribute__": noted, "__module__": kind.__module__})
 
 
 def _is_plain(value: Any) -> bool:

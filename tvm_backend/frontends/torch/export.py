@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,9 +67,10 @@ def _load_outline(
     with weights.filled(evaluated(module)), blocks.apart(module, inputs) as apart:
         functions = {f"{blocks.CALL}{number}": _function(export(block, block.inputs(), name), name)
                      for number, block in enumerate(apart.found)}
-        program = export(module, inputs, name)
+        with apart.taken_out():
+            program = export(module, inputs, name)
         main = _function(program, name, functions)
-    return _model(program, nodes.Module({"main": main}), name, input_names)
+    return replace(_model(program, nodes.Module({"main": main}), name, input_names), fallbacks=apart.fallbacks)
 
 
 def evaluated(module: torch.nn.Module) -> torch.nn.Module:
@@ -203,31 +205,11 @@ def to_onnx(
     module: torch.nn.Module, example_inputs: Any, name: str = "network", input_names: Sequence[str] | None = None
 ) -> "onnx.ModelProto":
     """A float module as ONNX, which :func:`archloom.tvm_backend.quantization.quantize.quantize` takes."""
-    proto: onnx.ModelProto = _onnx_program(module, example_inputs, name, input_names).model_proto
+    proto: onnx.ModelProto = onnx_program(module, example_inputs, name, input_names).model_proto
     return proto
 
 
-def to_skeleton(
-    module: torch.nn.Module, example_inputs: Any, name: str = "network", input_names: Sequence[str] | None = None
-) -> bytes:
-    """What :mod:`~archloom.tvm_backend.frontends.onnx.skeleton` keeps of a float module as ONNX; its weights, which may
-    be on ``meta``, are not looked at."""
-    import onnx_ir
-
-    from archloom.tvm_backend.frontends.onnx import skeleton
-
-    program = _onnx_program(module, example_inputs, name, input_names)
-    for value in program.model.graph.initializers.values():
-        if skeleton.is_weight(int(value.dtype), tuple(value.shape)):
-            value.const_value = onnx_ir.ExternalTensor("", None, None, value.dtype, shape=value.shape, name=value.name)
-    proto = program.model_proto
-    for node in proto.graph.node:  # where in which file it was written
-        node.ClearField("metadata_props")
-        node.ClearField("doc_string")
-    return skeleton.of_proto(proto)
-
-
-def _onnx_program(
+def onnx_program(
     module: torch.nn.Module, example_inputs: Any, name: str, input_names: Sequence[str] | None
 ) -> "torch.onnx.ONNXProgram":
     """What torch makes of a module; its ``model_proto`` has the weights."""

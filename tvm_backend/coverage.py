@@ -1,4 +1,4 @@
-"""The partition report: for each operator who takes it, or what each target saw in it and would take instead."""
+"""Who covers a network: for each operator who takes it, or what each target saw in it and would take instead."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.report.table import Column, count, percent, render, several
 from archloom.tvm_backend.targets.choice import backends
 
-SCHEMA = "archloom.explain/1"
+SCHEMA = "archloom.coverage/1"
 """Name and version of the schema."""
 
 _PLACES = (Column("operator", limit=44), Column("kind", limit=32), Column("shape", limit=18), Column("MACs", "right"),
@@ -44,7 +44,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Coverage:
     """Every operator of a network in its place; ``str()`` of it is a table with the reasons below."""
 
     model: str
@@ -108,17 +108,17 @@ class Explanation:
         return f"{self.model}: {count(self.macs)} MACs, of these {shares}; {left} operators stay on the host"
 
 
-def explain(model: "Model", target: str, options: Mapping[str, Any] | None = None) -> Explanation:
+def coverage(model: "Model", target: str, options: Mapping[str, Any] | None = None) -> Coverage:
     """Partition ``model`` for ``target`` (or several, parted by commas) and say why as it is; nothing is mapped but
     what a target weighs as one layer or two."""
     try:
         return of_partition(partition_model(model, target, options))
     except Unsupported as error:
-        raise ModelError(f"{model.name}: cannot be explained without its weights: {error}") from error
+        raise ModelError(f"{model.name}: cannot be partitioned without its weights: {error}") from error
 
 
-def of_partition(partition: Partition) -> Explanation:
-    """The explanation of a partition, its operators in the order of the network."""
+def of_partition(partition: Partition) -> Coverage:
+    """The coverage of a partition, its operators in the order of the network."""
     placed = [(step.position, Placed(
         step.name, step.op, step.shape, step.macs, region.target, region.symbol, None,
         tuple(dict.fromkeys(step.refused)), step.choice)) for region in partition.regions for step in region.steps]
@@ -127,5 +127,5 @@ def of_partition(partition: Partition) -> Explanation:
         for op in partition.host.ops]
     ordered = [op for _, op in sorted(placed, key=lambda pair: pair[0])]
     patterns = {b.target_name: tuple(p.name for p in b.patterns) for b in backends(partition.target)}
-    return Explanation(partition.name, partition.target, dict(partition.options), partition.macs,
+    return Coverage(partition.name, partition.target, dict(partition.options), partition.macs,
                        partition.offloaded_macs, tuple(ordered), patterns, partition.fallbacks)
