@@ -99,7 +99,7 @@ def _of_file(path: Path) -> tuple[Any, Any]:
     except ValueError as error:
         raise InputError(f"{path}: expected a configuration of transformers in JSON: {error}") from error
     kind = stated.get("model_type") if isinstance(stated, dict) else None
-    if kind not in transformers.CONFIG_MAPPING:
+    if not isinstance(kind, str) or kind not in transformers.CONFIG_MAPPING:
         raise InputError(f"{path}: expected a model_type that transformers {transformers.__version__} knows, found "
                          f"{kind!r}{_near(str(kind), list(transformers.CONFIG_MAPPING))}")
     try:
@@ -175,7 +175,7 @@ def _bare(text: str, config: Any) -> Any:
     """The model without a head."""
     import transformers
 
-    found = transformers.MODEL_MAPPING.get(type(config), None)
+    found: Any = transformers.MODEL_MAPPING.get(type(config), None)
     if isinstance(found, Sequence):
         found = found[0]
     if found is None:
