@@ -22,7 +22,7 @@ help:
 	@echo "make lint       ruff, mypy and import-linter"
 	@echo "make bench      what benchmarks/figures.toml defines, from where it stopped (benchmarks/RESULTS.md)"
 	@echo "make networks-cores  all small networks on small meshes and triple rings of cores (half an hour)"
-	@echo "make outlines  networks by name without weights, as estimates read them, after a change of models/"
+	@echo "make outlines   networks by name without weights, as estimates read them, after a change of models/"
 	@echo "make docs       the pages of docs/ as a site in build/site"
 	@echo "make clean      remove build/ and the caches of the tools"
 
@@ -51,10 +51,7 @@ test: $(INSTALLED)
 test-slow: $(STAMP)
 	$(PY) -m pytest -q -n 2 --dist worksteal --hypothesis-profile=thorough
 
-test-outlines: $(INSTALLED)
-	$(PY) -m archloom.tvm_backend.sources.shipped
-
-docs: $(DOCS_STAMP)
+test-docs: $(DOCS_STAMP)
 	$(PY) -m pytest -q -n 2 --dist worksteal tests/test_pages.py tests/test_site.py
 
 test-site: $(DOCS_STAMP)
