@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from archloom.models.networks.listing import NETWORKS, Network, Sizes
 from archloom.models.networks.operator_listing import OPERATORS
+from archloom.models.quiet import TORCHAO, quiet
 from archloom.models.spelling import Parameter, Spelling
 from archloom.oracle.errors import InputError
 from archloom.oracle.reading import data_bytes
@@ -113,7 +114,8 @@ def outline(text: str) -> Built:
 def _fitting(text: str) -> Iterator[None]:
     """What torch and transformers raise where layers do not fit each other, as an InputError."""
     try:
-        yield
+        with quiet(*TORCHAO):
+            yield
     except (RuntimeError, ValueError, ArithmeticError, LookupError, TypeError, AssertionError) as error:
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{text}: no network has these sizes: {type(error).__name__}: {reason}") from error

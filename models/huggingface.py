@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from archloom.models.catalogue import Built
+from archloom.models.quiet import TORCHAO, quiet
 from archloom.oracle.errors import InputError, ModelError, suggest
 from archloom.oracle.reading import TEXT_BYTES, read_bytes
 
@@ -48,7 +49,7 @@ def outline(text: str, shapes: Shapes | None = None) -> Built:
     kind, config = _read(text)
     config.use_cache = False
     try:
-        with torch.device("meta"), _offline():
+        with torch.device("meta"), _offline(), quiet(*TORCHAO):
             model = kind(config).eval()
     except Exception as error:  # whatever transformers raises of sizes that do not fit
         raise ModelError(f"{text}: transformers cannot make it: {type(error).__name__}: {_short(error)}") from error

@@ -89,6 +89,8 @@ class Request:
 def report_of(source: Source, request: Request, progress: Progress | None = None) -> Report:
     """The report of a network; of an ONNX network kept by its content: its graph, shapes and small constants; of a
     network by name by that, its code, and the libraries that it is made by."""
+    if source.kind == "name" and is_quantized(source.numbers_for(request.target)):
+        request = replace(request, as_int8=False)  # it is taken so anyway
     if request.as_int8:
         source = source.in_floats()
     if source.kind == "onnx" or request.as_int8:

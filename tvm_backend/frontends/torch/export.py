@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from archloom.models.quiet import quiet
 from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.frontends.torch import blocks, weights
-from archloom.tvm_backend.frontends.torch.pt2_files import quiet, summary
+from archloom.tvm_backend.frontends.torch.pt2_files import summary
 from archloom.tvm_backend.frontends.torch.training import refuse_training
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir import nodes

@@ -13,7 +13,6 @@ import contextlib
 import importlib
 import io
 import json
-import logging
 import os
 import pickle
 import struct
@@ -26,6 +25,7 @@ from typing import Any
 
 import torch
 
+from archloom.models.quiet import TORCHAO, quiet
 from archloom.oracle.errors import ModelError
 from archloom.oracle.reading import data_bytes, file_size
 from archloom.tvm_backend.frontends.torch import pt2_sizes
@@ -189,21 +189,8 @@ def _read_tensor(where: str, data: bytes) -> torch.Tensor:
 
 def _import_torchao(where: str) -> None:
     try:
-        with quiet("torchao", "torch.utils._pytree"), warnings.catch_warnings(action="ignore"):
+        with quiet(*TORCHAO), warnings.catch_warnings(action="ignore"):
             importlib.import_module("torchao.quantization")
     except ImportError as error:
         raise ModelError(f"{where} has been quantized by torchao, which is not installed: pip install torchao"
                          ) from error
-
-
-@contextlib.contextmanager
-def quiet(*loggers: str) -> Iterator[None]:
-    """Without the warnings of some packages: of extensions for other machines, of exporters for other packages."""
-    levels = {name: logging.getLogger(name).level for name in loggers}
-    for name in loggers:
-        logging.getLogger(name).setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
