@@ -33,7 +33,7 @@ from archloom.mapper.cache import ENVIRONMENT, Entry, directory
 from archloom.mapper.parallel import ENVIRONMENT as PROCESSES
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import ArchloomError, InputError, MappingError, ModelError, StreamError, TargetError
-from archloom.tvm_backend.estimate.network import OnnxNetwork, Request, report_of
+from archloom.tvm_backend.estimate.network import OnnxNetwork, Request, in_floats, report_of
 from archloom.tvm_backend.estimate.segments import Chain, Undivided
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.host.profile import HostProfile
@@ -183,10 +183,8 @@ class _Batch:
 
     def begun(self, wanted: _Wanted) -> "Outcome | _Waiting":
         """A network's report, if it is at hand or this process has to make it, or what it waits for."""
-        request = wanted.request
-        source = Source.of(wanted.model, input_shapes=self.shapes, example_inputs=wanted.example_inputs)
-        if request.as_int8:
-            source = source.in_floats()
+        given = Source.of(wanted.model, input_shapes=self.shapes, example_inputs=wanted.example_inputs)
+        source, request = in_floats(given, wanted.request)
         if self.pool is None or not (source.kind == "onnx" or request.as_int8):
             return report_of(source, request)
         try:

@@ -89,10 +89,7 @@ class Request:
 def report_of(source: Source, request: Request, progress: Progress | None = None) -> Report:
     """The report of a network; of an ONNX network kept by its content: its graph, shapes and small constants; of a
     network by name by that, its code, and the libraries that it is made by."""
-    if source.kind == "name" and is_quantized(source.numbers_for(request.target)):
-        request = replace(request, as_int8=False)  # it is taken so anyway
-    if request.as_int8:
-        source = source.in_floats()
+    source, request = in_floats(source, request)
     if source.kind == "onnx" or request.as_int8:
         try:
             return OnnxNetwork.of(source, request).report(progress)
@@ -103,6 +100,14 @@ def report_of(source: Source, request: Request, progress: Progress | None = None
     if source.kind == "name":
         return _kept(_key_of_name(source, request), request, lambda: _of_name(source, request, progress))
     return _of_source(source, request, progress)
+
+
+def in_floats(source: Source, request: Request) -> tuple[Source, Request]:
+    """A source in floats where it is to be taken as if quantized; names and operators are quantized for a target that
+    wants it anyway. InputError for a source that is not at hand in floats."""
+    if source.kind in ("name", "operator") and is_quantized(source.numbers_for(request.target)):
+        return source, replace(request, as_int8=False)
+    return (source.in_floats() if request.as_int8 else source), request
 
 
 def _of_operator(

@@ -105,12 +105,12 @@ def test_every_float_network_is_estimated_as_it_would_be_quantized(name: str) ->
     as_int8_is_as_quantized(catalogue.tiny(name))
 
 
-def test_operators_and_networks_by_name_are_not_taken_as_if_quantized() -> None:
-    for model in ("gemm(m=4,n=4,k=4)", "alexnet"):
+def test_operators_and_networks_by_name_are_quantized_where_the_target_wants_it() -> None:
+    for model in ("gemm(m=4,n=4,k=4)", "squeezenet(image=32)"):
+        assert archloom.estimate(model, as_int8=True) == archloom.estimate(model)
+        assert archloom.estimate_many([model], as_int8=True, workers=1) == [archloom.estimate(model)]
         with pytest.raises(InputError, match="as_int8"):
-            archloom.estimate(model, as_int8=True)
-        with pytest.raises(InputError, match="as_int8"):
-            archloom.estimate_many([model], as_int8=True, workers=1)
+            archloom.estimate(model, "qkv", as_int8=True)
 
 
 def test_a_file_of_the_name_of_a_network_is_that_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,4 +168,4 @@ def test_as_int8_of_an_old_operator_set() -> None:
 def test_as_int8_is_for_networks_that_are_at_hand_in_floats() -> None:
     assert archloom.estimate(archloom.load(float_cnn()), as_int8=True) == archloom.estimate(float_cnn(), as_int8=True)
     with pytest.raises(InputError, match="as_int8"):
-        archloom.estimate("gemm(m=4,n=4,k=4)", as_int8=True)
+        archloom.estimate("gemm(m=4,n=4,k=4)", "qkv", as_int8=True)
