@@ -108,7 +108,8 @@ def test_every_float_network_is_estimated_as_it_would_be_quantized(name: str) ->
 def test_operators_and_networks_by_name_are_quantized_where_the_target_wants_it() -> None:
     for model in ("gemm(m=4,n=4,k=4)", "squeezenet(image=32)"):
         assert archloom.estimate(model, as_int8=True) == archloom.estimate(model)
-        assert archloom.estimate_many([model], as_int8=True, workers=1) == [archloom.estimate(model)]
+        many = [archloom.estimate_many([model], as_int8=wanted, workers=1) for wanted in (True, False)]
+        assert many[0] == many[1]
         with pytest.raises(InputError, match="as_int8"):
             archloom.estimate(model, "qkv", as_int8=True)
 
