@@ -36,12 +36,12 @@ def chain(a: Any, b: Any, c: Any, rounding: Rounding, *, parts: bool = False) ->
     """``c`` [..., m, n] with the products of ``a`` [..., m, k] and ``b`` [..., k, n] added in the order of k; all f32.
 
     ``c`` may be one number for all elements. With ``parts``, ``a`` [..., p, m, k] and ``b`` [..., p, k, n] give a chain
-    for each p from -0 on, and these are added to ``c`` in the order of p.
+    for each p from -0 on, and these are added to ``c`` in the order of p, with subnormal numbers as in the chains.
     """
     shape = _result(a, b, parts)
     if math.prod(shape) == 0 or a.size == 0:
         return jnp.broadcast_to(c, shape)
-    name = f"{library.PREFIX}{rounding}"
+    name = f"{library.CHAINS}{rounding}"
     library.register(name)
     return _batchable(name, parts)(a, b, c)
 

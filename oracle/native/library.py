@@ -12,18 +12,16 @@ from typing import Any
 from archloom.oracle.late_jax import jax
 from archloom.oracle.native import chain_code, processor, product_code
 
-PREFIX = "archloom_chain_"
-
-PACKING, PRODUCTS = "archloom_pack_", "archloom_product_"
-"""What the names of products begin with; the feature of the processor follows."""
+CHAINS, PACKING, PRODUCTS = "archloom_chain_", "archloom_pack_", "archloom_product_"
+"""What names begin with; of the last two, the feature of the processor follows."""
 
 DAZ_FTZ = 0x8040
 """The bits of MXCSR by which subnormal operands and results count as zeros."""
 
 HANDLERS: Mapping[str, Callable[[str], str]] = {
-    f"{PREFIX}each": partial(chain_code.module, fused=False, control=(0, DAZ_FTZ)),
-    f"{PREFIX}fused_flush": partial(chain_code.module, fused=True, control=(0, DAZ_FTZ)),
-    f"{PREFIX}fused_keep": partial(chain_code.module, fused=True, control=(DAZ_FTZ, 0)),
+    f"{CHAINS}each": partial(chain_code.module, fused=False, control=(0, DAZ_FTZ)),
+    f"{CHAINS}fused_flush": partial(chain_code.module, fused=True, control=(0, DAZ_FTZ)),
+    f"{CHAINS}fused_keep": partial(chain_code.module, fused=True, control=(DAZ_FTZ, 0)),
     **{f"{PACKING}{feature}": partial(product_code.packing, way) for feature, way in product_code.WAYS.items()},
     **{f"{PRODUCTS}{feature}": partial(product_code.products, way) for feature, way in product_code.WAYS.items()},
 }
@@ -52,7 +50,7 @@ def tiles() -> bool:
 
 def _needed(name: str) -> str:
     """The feature without which a handler does not run."""
-    return "fma" if name.startswith(PREFIX) else name.rpartition("_")[2]
+    return "fma" if name.startswith(CHAINS) else name.rpartition("_")[2]
 
 
 def register(name: str) -> None:

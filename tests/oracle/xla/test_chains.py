@@ -47,7 +47,8 @@ def in_numpy(a, b, c, rounding, parts=False):
         total = np.broadcast_to(c, (*a.shape[:-3], a.shape[-2], b.shape[-1]))
         for p in range(a.shape[-3]):
             part = in_numpy(a[..., p, :, :], b[..., p, :, :], np.float32(-0.0), rounding)
-            total = numbers.add(total, part)
+            kept = rounding == "fused_keep"  # subnormal numbers, in these sums as in the others
+            total = numbers.fma(part, np.ones_like(part), total, flush=False) if kept else numbers.add(total, part)
         return total
     total = np.broadcast_to(c, (*a.shape[:-1], b.shape[-1]))
     for i in range(a.shape[-1]):
@@ -83,7 +84,7 @@ def test_cores_share_the_rows_of_large_products(rounding, monkeypatch):
     random = np.random.default_rng(0)
     a, b, c = (random.standard_normal(shape).astype("f") for shape in ((2, 150, 20), (2, 20, 40), (2, 150, 40)))
     lowered = jax.jit(lambda *x: contraction.chain(*x, "f32", rounding)).lower(a, b, c)
-    assert lowered.as_text().count(f"@{library.PREFIX}{rounding}(") == 3
+    assert lowered.as_text().count(f"@{library.CHAINS}{rounding}(") == 3
     np.testing.assert_array_equal(bits(lowered.compile()(a, b, c)), bits(in_numpy(a, b, c, rounding)))
 
 
@@ -91,7 +92,7 @@ def test_chains_in_a_batch_stay_one_call():
     random = np.random.default_rng(1)
     a, b = random.standard_normal((4, 7, 9)).astype("f"), random.standard_normal((9, 40)).astype("f")
     batched = jax.jit(jax.vmap(lambda x: contraction.ordered(x, b, "f32")))
-    assert batched.lower(a).as_text().count(f"@{library.PREFIX}each(") == 1
+    assert batched.lower(a).as_text().count(f"@{library.CHAINS}each(") == 1
     expected = np.stack([in_numpy(x, b, np.float32(-0.0), "each") for x in a])
     np.testing.assert_array_equal(bits(batched(a)), bits(expected))
 
@@ -101,9 +102,9 @@ def test_kernels_for_other_machines_have_no_machine_code():
     random = np.random.default_rng(2)
     given_arrays = [random.standard_normal(t.shape).astype(t.dtype) for t in kernel.arguments]
     here = kernel(*given_arrays)
-    assert library.PREFIX in kernel.program.outermost.lower(*given_arrays).as_text()
+    assert library.CHAINS in kernel.program.outermost.lower(*given_arrays).as_text()
     data = kernel.compile().serialize()
-    assert library.PREFIX.encode() not in data
+    assert library.CHAINS.encode() not in data
     np.testing.assert_array_equal(bits(load_kernel(data)(*given_arrays)), bits(here))
 
 
