@@ -277,13 +277,16 @@ def key_of(
     workload: Workload, configuration: "Configuration", top_k: int = DEFAULT_TOP_K, objective: str = "time"
 ) -> str:
     """By what the plan of a workload is known: everything that it depends on."""
-    epilogue = workload.epilogue
-    scale = 1.0 if epilogue.out_dtype == "int32" else 0.5
-    plain = replace(workload, name="", epilogue=replace(epilogue, scale=scale))
     return cache.key_of([
         cache.code_fingerprint(*_PACKAGES), cache.origin_fingerprint(configuration.accelerator.make_graph),
-        configuration.fingerprint, _text(plain), str(top_k), objective,
+        configuration.fingerprint, _text(plain(workload)), str(top_k), objective,
     ])
+
+
+def plain(workload: Workload) -> Workload:
+    """The workload without what its plan does not depend on: its name, and the factor of its result."""
+    scale = 1.0 if workload.epilogue.out_dtype == "int32" else 0.5
+    return replace(workload, name="", epilogue=replace(workload.epilogue, scale=scale))
 
 
 @lru_cache(maxsize=4096)

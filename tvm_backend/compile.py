@@ -7,9 +7,10 @@ from typing import Any
 
 from archloom.acadl_models.timing import Heard
 from archloom.mapper.parallel import look_ahead
-from archloom.mapper.search import Plan, search
+from archloom.mapper.search import Plan, plain, search
+from archloom.mapper.workload import Workload
 from archloom.oracle.collector import paused
-from archloom.oracle.errors import ModelError
+from archloom.oracle.errors import MappingError, ModelError
 from archloom.tvm_backend.compiled import CompiledModel, Partition
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.progress import Progress
@@ -47,8 +48,9 @@ def compile_model(
 ) -> CompiledModel:
     """Partition a network and plan every step: mapping, instruction stream, timing.
 
-    Raises :class:`~archloom.oracle.errors.TargetError` for a target or options that are not valid,
-    :class:`~archloom.oracle.errors.MappingError` for a workload that no mapping fits, and
+    An operator that no mapping fits is the next target's, or stays with the host, with that as the reason. Raises
+    :class:`~archloom.oracle.errors.TargetError` for a target or options that are not valid,
+    :class:`~archloom.oracle.errors.MappingError` where no mapping fits any operator, and
     :class:`~archloom.oracle.errors.ModelError` for a network without its weights.
     """
     return compile_among(model, choose(target, options), progress=progress)
@@ -59,12 +61,39 @@ def compile_among(model: Model, chosen: Sequence[Chosen], *, progress: Progress 
     if not model.has_weights:
         raise ModelError(f"{model.name}: expected a network with its weights, found their shapes alone (torch's meta "
                          "device), which are enough to estimate it, not to compile, run or check it")
-    partition = partition_among(model, chosen)
-    return CompiledModel.of(partition, plan_steps(partition, chosen, progress))
+    return CompiledModel.of(*planned(model, chosen, progress))
+
+
+class Unplaced(MappingError):
+    """Workloads that no mapping fits, with the reasons, by target; the message is the first of these."""
+
+    def __init__(self, by_target: Mapping[str, Mapping[Workload, str]]) -> None:
+        super().__init__(next(reason for reasons in by_target.values() for reason in reasons.values()))
+        self.by_target = by_target
+
+
+def planned(
+    model: Model, chosen: Sequence[Chosen], progress: Progress | None = None
+) -> tuple[Partition, dict[str, Plan]]:
+    """A network's partition and the plans of its steps, without the operators that no mapping fits: see
+    :func:`compile_model`."""
+    refused: Unplaced | None = None
+    while True:
+        partition = partition_among(model, chosen)
+        if refused is not None and not any(region.steps for region in partition.regions):
+            raise MappingError(str(refused)) from refused
+        try:
+            return partition, plan_steps(partition, chosen, progress)
+        except Unplaced as error:
+            known = [c.unplaced for c in chosen]
+            chosen = [c.without(error.by_target.get(c.name, {})) for c in chosen]
+            if [c.unplaced for c in chosen] == known:  # taken again, in another form than it was refused in
+                raise MappingError(str(error)) from error
+            refused = error
 
 
 def plan_steps(partition: Partition, chosen: Sequence[Chosen], progress: Progress | None = None) -> dict[str, Plan]:
-    """A plan for each step by its name.
+    """A plan for each step by its name; Unplaced, once all were looked for, if no mapping fits some.
 
     The search keeps what it finds, whatever a workload's name and output scale: each distinct one is searched once.
     """
@@ -77,11 +106,17 @@ def plan_steps(partition: Partition, chosen: Sequence[Chosen], progress: Progres
             progress(steps[position][0].name, 0, len(steps))
 
     look_ahead([(step.workload, *targets[target]) for step, target in steps], searching)
+    unplaced: dict[str, dict[Workload, str]] = {}
     for done, (step, target) in enumerate(steps):
         if progress is not None:
             progress(step.name, done, len(steps))
         heard = None if progress is None else _simulating(step.name, done, len(steps), progress)
-        plans[step.name] = search(step.workload, *targets[target], heard=heard)
+        try:
+            plans[step.name] = search(step.workload, *targets[target], heard=heard)
+        except MappingError as error:
+            unplaced.setdefault(target, {}).setdefault(plain(step.workload), str(error))
+    if unplaced:
+        raise Unplaced(unplaced)
     return plans
 
 

@@ -27,7 +27,7 @@ from archloom.oracle.collector import paused
 from archloom.oracle.errors import ArchloomError, ArtifactError, ModelError
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend import cache
-from archloom.tvm_backend.compile import partition_model, plan_steps
+from archloom.tvm_backend.compile import plan_steps, planned
 from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
 from archloom.tvm_backend.estimate import segments
 from archloom.tvm_backend.estimate.segments import Chain, Undivided
@@ -317,7 +317,8 @@ def _as_int8(given: "Path | onnx.ModelProto") -> "onnx.ModelProto":
 
 @paused()
 def _timed(model: "Model", request: Request, progress: Progress | None) -> Report:
-    return _planned(partition_model(model, request.target, request.options), request, progress)
+    chosen = request.chosen()
+    return build(*planned(model, chosen, progress), chosen, details=request.details)
 
 
 def _planned(partition: Partition, request: Request, progress: Progress | None) -> Report:

@@ -8,24 +8,41 @@ resolved, all are named in full.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
 from archloom.mapper.options import OptionValue
+from archloom.mapper.search import plain
+from archloom.mapper.workload import Workload
 from archloom.oracle.errors import TargetError, suggest
+from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets import registry
-from archloom.tvm_backend.targets.backend import Pattern, UMABackend
+from archloom.tvm_backend.targets.backend import Pattern, UMABackend, Verdict
 
 Target: TypeAlias = "str | UMABackend | Sequence[str | UMABackend]"
 
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """A target with all of its options."""
+    """A target with all of its options; ``unplaced``: workloads that no mapping fits, with the reasons, which it does
+    not take."""
 
     backend: UMABackend
     options: Mapping[str, OptionValue]
+    unplaced: Mapping[Workload, str] = field(default_factory=dict)
+
+    def without(self, unplaced: Mapping[Workload, str]) -> "Chosen":
+        """The same, but for further workloads."""
+        return replace(self, unplaced={**self.unplaced, **unplaced})
+
+    def placed(self, pattern: Pattern, op: QuantizedOp) -> Verdict:
+        """Whether nothing is known against a mapping of an operator that a pattern takes."""
+        if self.unplaced:
+            work = self.backend.strategy(pattern.name, self.options)(op).workload
+            if (reason := self.unplaced.get(plain(work))) is not None:
+                return Verdict(False, reason, "a mapping that fits")
+        return Verdict(True, "")
 
     @property
     def name(self) -> str:

@@ -113,6 +113,7 @@ def _check(pattern: Pattern, target: Chosen, refuse: Refuse, taken: dict[str, li
         else:
             with in_user_code(lambda: f"target {target.name!r}, pattern {pattern.name!r} of operator {found.name!r}"):
                 verdict = Verdict(True, "") if pattern.predicate is None else pattern.predicate(found, target.options)
+                verdict = target.placed(pattern, found) if verdict.ok else verdict
             if verdict.ok:
                 _note(found, context, inside, taken)
                 return True
