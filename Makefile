@@ -70,7 +70,7 @@ networks-cores: $(STAMP)
 	$(PY) benchmarks/run.py networks --size tiny --targets triple_ring --options rows=2,columns=2
 
 outlines: $(INSTALLED)
-	$(PY) -m archloom.tvm_backend.sources.shipped
+	$(PY) -m archloom.tvm_backend.sources.shipping
 
 docs: $(DOCS_STAMP)
 	$(PY) -m sphinx --fail-on-warning --keep-going --quiet -d build/doctrees docs build/site

@@ -1,7 +1,7 @@
 """Outlines of networks by name that were exported before and are shipped: an estimate of one needs no torch.
 
 They are of the networks' own sizes, and of the sources that their folder's file ``sources`` names: where these have
-changed since, networks are exported anew. ``python -m archloom.tvm_backend.sources.shipped`` writes all (``make
+changed since, networks are exported anew. ``python -m archloom.tvm_backend.sources.shipping`` writes all (``make
 outlines``).
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import lzma
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -47,23 +46,3 @@ def sources() -> str:
         for file in sorted((root / part).rglob("*.py")) or [root / part]:
             digest.update(file.read_bytes())
     return digest.hexdigest()
-
-
-def write(folder: Path = FOLDER) -> None:
-    """Export all networks; what is equal to what is there stays as it is."""
-    from archloom.tvm_backend.sources import named_networks
-
-    folder.mkdir(exist_ok=True)
-    for name in names():
-        made, file = named_networks.exported(name).content, folder / f"{name}.xz"
-        if not file.exists() or lzma.decompress(file.read_bytes()) != made:
-            file.write_bytes(lzma.compress(made, preset=9))
-        print(f"{name}: {file.stat().st_size:,} bytes", file=sys.stderr)
-    for file in {*folder.glob("*.xz")} - {folder / f"{name}.xz" for name in names()}:
-        file.unlink()
-    versions = " ".join(f"{package}=={named_networks.version(package)}" for package in PACKAGES)
-    (folder / "sources").write_text(f"{sources()} {versions}\n")
-
-
-if __name__ == "__main__":
-    write()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from archloom.acadl_models.timing.engine.fields import PLAIN_MODE
+from archloom.acadl_models.timing.engine.plain import JITTED
 from archloom.acadl_models.timing.engine.plain import constant_pointer as constant_pointer
 from archloom.acadl_models.timing.engine.plain import copy_words as copy_words
 from archloom.acadl_models.timing.engine.plain import pointer as pointer
@@ -19,9 +20,6 @@ from archloom.acadl_models.timing.engine.plain import trailing_zeros as trailing
 from archloom.acadl_models.timing.engine.plain import word as word
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-JITTED: dict[Any, str] = {}
-"""All jitted functions, with their attributes in LLVM."""
 
 
 def jit(function: Function) -> Function:

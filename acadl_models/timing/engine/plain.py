@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from archloom.acadl_models.timing.engine.fields import Field
 from archloom.acadl_models.timing.engine.state import M
 
+JITTED: dict[Any, str] = {}
+"""All jitted functions, with their attributes in LLVM."""
+
 
 class Machine(np.ndarray[Any, np.dtype[np.int64]]):
     """The array of a machine that knows what its words are; ``parts``: begin and end by the field with the begin."""

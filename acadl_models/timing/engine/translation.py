@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from archloom.acadl_models.timing.engine import plain
-from archloom.acadl_models.timing.engine.jit import JITTED
 from archloom.acadl_models.timing.engine.llvm_code import BEGIN, TYPES, Kind, Value, Writer, result_type
 
 LARGE = 200
@@ -114,7 +113,7 @@ class _Body(Writer):
         if self.open:
             self.give(self.node, ())
         made = Made(self.symbol, self.results or ())
-        inlining = JITTED[self.function] or ("noinline" if len(self.lines) > LARGE else "")
+        inlining = plain.JITTED[self.function] or ("noinline" if len(self.lines) > LARGE else "")
         head = f"{made.type} @{self.symbol}({_passed(self.arguments)}) nounwind {inlining}"
         self.module.parts += [f"define {linkage} {head} {{", *self.text(), "}"]
         return made
@@ -371,7 +370,7 @@ class _Body(Writer):
             raise self.fault(node, "expected numbers and arrays in their order")
         if function in _OWN:
             return _OWN[function](self, node, given)
-        if function not in JITTED:
+        if function not in plain.JITTED:
             raise self.fault(node, "is not jitted")
         made = self.module.made(function, tuple(each.kind for each in given))
         call = f"call fastcc {made.type} @{made.symbol}({_passed(given)})"

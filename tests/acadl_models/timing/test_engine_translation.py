@@ -213,7 +213,7 @@ def test_the_engine_is_compiled_of_its_own_folder_alone() -> None:
     """Or what it is kept by would not change with what it is made of."""
     from archloom.acadl_models.timing.engine import compiling
     from archloom.acadl_models.timing.engine.core import run
-    from archloom.acadl_models.timing.engine.jit import JITTED
+    from archloom.acadl_models.timing.engine.plain import JITTED
 
     assert run.function in JITTED
     known = {Path(compiling.__file__).parent, Path(compiling.__file__).parents[1] / "memories"}
