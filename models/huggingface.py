@@ -104,7 +104,7 @@ def _of_file(path: Path) -> tuple[Any, Any]:
         raise InputError(f"{path}: expected a model_type that transformers {transformers.__version__} knows, found "
                          f"{kind!r}{_near(str(kind), list(transformers.CONFIG_MAPPING))}")
     try:
-        config = transformers.CONFIG_MAPPING[kind].from_dict(stated)
+        config = transformers.CONFIG_MAPPING[str(kind)].from_dict(stated)
     except Exception as error:  # whatever transformers raises of values that are none of its own
         raise InputError(f"{path}: no configuration of {kind!r}: {type(error).__name__}: {_short(error)}") from error
     architectures = config.architectures or []

@@ -137,8 +137,8 @@ def _of_name(source: Source, request: Request, progress: Progress | None) -> Rep
         return _of_source(source, request, progress)
     title = source.name or named_networks.title(source.given)
     found = named_networks.outline(source.given)
-    network = OnnxNetwork(
-        found.content, replace(request, as_int8=True), title, title, {}, fallbacks=found.fallbacks)
+    quantized = replace(request, as_int8=True, on_disk=False)  # where it is kept by its name
+    network = OnnxNetwork(found.content, quantized, title, title, {}, fallbacks=found.fallbacks)
     try:
         return network.report(progress)
     except (NoSkeleton, Unsupported) as error:

@@ -54,6 +54,7 @@ def _fused(
 ) -> nodes.Function:
     root_op = _root_operators(pattern)
     bound = {b.var: b.value for b in main.body}
+    place = {var: i for i, var in enumerate(bound)}
     users: dict[nodes.Var, list[nodes.Var]] = {}
     owner: dict[int, nodes.Var] = {}
     taken: dict[nodes.Var, nodes.Var] = {}
@@ -73,8 +74,7 @@ def _fused(
             continue
         context = Context(value, {v: bound[v] for v in inside}, {v: users[v] for v in inside})
         if check(context):
-            members = set(inside)
-            groups[binding.var] = [b.var for b in main.body if b.var in members]
+            groups[binding.var] = sorted(set(inside), key=place.__getitem__)
             taken.update(dict.fromkeys(inside, binding.var))
     if not groups:
         return main

@@ -218,7 +218,8 @@ def onnx_program(
 
     inputs, experts = example_tensors(example_inputs, name), decompositions.experts()
     try:
-        with torch.no_grad(), warnings.catch_warnings(action="ignore"), quiet("torch.onnx"), weights.filled(module):
+        with (torch.no_grad(), warnings.catch_warnings(action="ignore"), quiet("torch.onnx"), quiet("onnxscript"),
+              weights.filled(module)):
             exported = torch.export.export(evaluated(module), inputs)
             if any(node.target in experts for node in exported.graph.nodes):
                 exported = exported.run_decompositions(experts)
