@@ -18,6 +18,8 @@ How the hardware is modelled:
   accumulator.
 * The **memory** stands for whatever feeds the streams (the programmable logic, or a DMA from DDR). It serves all
   streams at the same time; ``memory_latency`` is the time to the first value.
+* **Energy and area**: 7 nm, with DDR4 behind the streams. Assumed: streams of 1 mm to the next core, of 5 mm to what
+  feeds them; the matrix tiles lie in the data memory, of which a product reads and writes 256 bits at a time.
 * **Programs**: each core has a program memory of its own in the hardware. The one program of this model is fetched so
   wide (four instructions for each core in a cycle) that fetching never limits.
 """
@@ -28,7 +30,7 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, not_multiple, problems_of, refuse
-from archloom.acadl_models.parts import registers, row_memory
+from archloom.acadl_models.parts import macs, registers, row_memory
 
 LANES = 4
 """Complex values that an operation makes, an accumulator holds and a FIFO's place takes."""
@@ -49,9 +51,10 @@ class Files(acadl.Template):
         self.x = registers("x", _VALUE_BITS, 2 * samples)
         self.c = registers("c", _VALUE_BITS, coefficients)
         self.acc = registers("acc", 2 * _VALUE_BITS * LANES, 2)
-        self.ta = registers("ta", 16 * tile * tile, 2)
-        self.tb = registers("tb", 16 * tile * tile, 2)
-        self.tc = registers("tc", 32 * tile * tile, 2)
+        vectors = acadl.Memory(width_bits=256, ports=2)
+        self.ta = registers("ta", 16 * tile * tile, 2, component=vectors)
+        self.tb = registers("tb", 16 * tile * tile, 2, component=vectors)
+        self.tc = registers("tc", 32 * tile * tile, 2, component=vectors)
 
 
 class Core(acadl.Template):
@@ -70,6 +73,7 @@ class Core(acadl.Template):
         self.vector = acadl.MemoryAccessUnit(
             "vector", {"mul4", "mac4", "mac4_cascade", "mac4_stream", "mmul"},
             latency={"mac4_stream": 0, "mmul": "cdiv(m, 4) * cdiv(n, 4) * cdiv(k, 2)", "*": 1},
+            component=macs(PRODUCTS_PER_CYCLE, "i16", "i32", register_bits=32),
         )
         self.output = acadl.MemoryAccessUnit("output", {"write_stream", "write_result", "write_c"}, latency=0)
         units = {"in_a": input_a, "in_b": input_b, "op": self.vector, "out": self.output}
@@ -94,14 +98,15 @@ class Core(acadl.Template):
         acadl.ACADLEdge(self.fifo, self.vector, acadl.READ_DATA)
         acadl.ACADLEdge(self.output, memory, acadl.WRITE_DATA, link=self.link("stream_out"))
 
-    def link(self, name: str) -> acadl.Link | None:
+    def link(self, name: str, length_mm: float = 5.0) -> acadl.Link | None:
         """A stream as wide as the options say, None where streams have no limit."""
-        return acadl.Link(name, bandwidth=self.stream_bytes) if self.stream_bytes else None
+        wire = acadl.Wire(length_mm)
+        return acadl.Link(name, bandwidth=self.stream_bytes, component=wire) if self.stream_bytes else None
 
     def feed(self, after: "Core") -> None:
         """Join this core to the next of the chain, by a stream and by the cascade."""
         path = self.fifo.name.removesuffix("fifo")
-        acadl.ACADLEdge(self.output, after.fifo, acadl.WRITE_DATA, link=self.link(f"{path}stream_next"))
+        acadl.ACADLEdge(self.output, after.fifo, acadl.WRITE_DATA, link=self.link(f"{path}stream_next", 1.0))
         if after is not self:
             acadl.ACADLEdge(self.files.acc, after.vector, acadl.READ_DATA)
 
@@ -140,7 +145,7 @@ def ai_engine(
         memory = acadl.SRAM(
             "memory", data_width=8, port_width=_PORT_BYTES, max_concurrent_requests=3 * cores,
             read_write_ports=3 * cores, read_latency=memory_latency, write_latency=memory_latency,
-            address_ranges=[(0, memory_mib << 20)],
+            address_ranges=[(0, memory_mib << 20)], component=acadl.OffChip("DDR4"),
         )
         chain = [
             Core(f"core[{row}][{column}]", fetch, memory, number, fifo, samples, coefficients, tile, stream_bits // 8)
@@ -157,6 +162,7 @@ def ai_engine(
                 "hbm": memory, "stream": [core.fifo for core in chain],
                 **{name: [getattr(core.files, name) for core in chain] for name in ("x", "c", "acc", "ta", "tb", "tc")},
             },
+            technology=acadl.Technology(7),
         )
 
     return acadl.create_ag(build())

@@ -10,6 +10,9 @@ for a load of a whole tile (16 lines through two ports), 16 for a store, 4 for a
 in 5 cycles for the first cache, 2 MiB and 16 ways in 14 for the second. The third level and the memory behind are one
 memory here, of ``memory_cycles``; ``misses`` lines may be under way at a time, which stands for the prefetchers, too
 (48 is the second cache's queue). Frequencies under AMX differ by model; 2 GHz is assumed.
+
+Energy and area: Intel 7, taken as a node of 10 nm. An instruction costs what one costs a core that issues in order: what
+renaming and reordering take is not known here. DDR4 stands for DDR5, whose energy no source of the tables states.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.semantics import Semantics
 from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.options import Clock, Size, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, connect, registers
+from archloom.acadl_models.parts import Fetch, connect, macs, registers
 
 LINE_BYTES = 64
 ROWS = 16
@@ -75,7 +78,7 @@ def amx(
         l1 = _cache("l1", l1_kib, l1_ways, l1_cycles, requests=misses, ports=load_ports + 1)
         acadl.ACADLEdge(l2, memory, acadl.BACKED_BY)
         acadl.ACADLEdge(l1, l2, acadl.BACKED_BY)
-        tiles = registers("tiles", 8 * ROWS * LINE_BYTES, 8, "tmm")
+        tiles = registers("tiles", 8 * ROWS * LINE_BYTES, 8, "tmm", acadl.Memory(width_bits=8 * LINE_BYTES, ports=2))
         zmm = registers("zmm", 8 * LINE_BYTES, 32)
         fetch = Fetch("fetch", issue_entries, fetch_width)
 
@@ -108,10 +111,17 @@ def amx(
         acadl.architecture(
             "amx", clock_hz=clock_hz, parameters={}, buffers={"hbm": memory, "tiles": tiles, "zmm": zmm},
             # for renamed registers and a buffer of stores: writes wait for earlier writes all the same
-            semantics=Semantics(write_after_read="ignored"),
+            semantics=Semantics(write_after_read="ignored"), technology=acadl.Technology(10, dram="DDR4"),
         )
 
     return acadl.create_ag(build())
+
+
+_TMUL = acadl.Logic({
+    "multiply i8": MACS_PER_CYCLE, "add i32": MACS_PER_CYCLE, "multiply bf16": MACS_PER_CYCLE // 2,
+    "add f32": MACS_PER_CYCLE // 2}, register_bits=32)
+_LANES = macs(8 * LINE_BYTES // 32, "f32", "f32")
+"""Of 512 bits."""
 
 
 def _matrix_unit(product_cycles: int, product_latency: int) -> acadl.FunctionalUnit:
@@ -119,21 +129,21 @@ def _matrix_unit(product_cycles: int, product_latency: int) -> acadl.FunctionalU
     return acadl.FunctionalUnit(
         "tmul", to_process=PRODUCTS | CONFIGURATION,
         latency={**dict.fromkeys(sorted(PRODUCTS), product_latency), "*": 1}, interval=rows,
-        in_flight=1 + product_latency // product_cycles,
+        in_flight=1 + product_latency // product_cycles, component=_TMUL,
     )
 
 
 def _vector_port(number: int) -> acadl.FunctionalUnit:
     return acadl.FunctionalUnit(
         f"vector[{number}]", to_process=FLOATS | INTEGERS, latency={**dict.fromkeys(sorted(FLOATS), 4), "*": 1},
-        interval=1, in_flight=4)
+        interval=1, in_flight=4, component=_LANES)
 
 
 def _load_port(number: int) -> acadl.MemoryAccessUnit:
     return acadl.MemoryAccessUnit(
         f"load[{number}]", to_process=TILE_LOADS | VECTOR_LOADS | FROM_MEMORY,
         latency={**dict.fromkeys(sorted(FROM_MEMORY), 4), "*": 1},
-        interval={**dict.fromkeys(sorted(TILE_LOADS), ROWS), "*": 1}, in_flight=8)
+        interval={**dict.fromkeys(sorted(TILE_LOADS), ROWS), "*": 1}, in_flight=8, component=_LANES)
 
 
 def _cache(name: str, kib: int, ways: int, cycles: int, *, requests: int, ports: int) -> acadl.SetAssociativeCache:

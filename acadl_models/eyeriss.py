@@ -28,8 +28,9 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.units import UnitLatency
+from archloom.acadl_models.energy import arithmetic
 from archloom.acadl_models.options import Clock, Size, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, Place, QueuedUnit, connect
+from archloom.acadl_models.parts import Fetch, Place, QueuedUnit, connect, macs
 
 WORD_BITS = 16
 """Width of a value: 16-bit fixed point."""
@@ -43,20 +44,27 @@ class Energy:
     """Joules of a multiply-accumulate, and of the rest by the published ratios to it (JSSC 2017; per word of 16 bits).
 
     A scratchpad costs as much as a multiply-accumulate, a neighbour twice, the global buffer six times and DRAM two
-    hundred times as much. ``mac`` None: nothing is stated.
+    hundred times as much.
     """
 
-    mac: float | None
+    mac: float
 
-    def times(self, ratio: float) -> float | None:
+    def times(self, ratio: float) -> float:
         """``ratio`` multiply-accumulates."""
-        return None if self.mac is None else ratio * self.mac
+        return ratio * self.mac
 
-    def of_pe(self) -> dict[str, float] | None:
+    def of_pe(self) -> dict[str, float]:
         """Joules of a product (its ifmap value, weight, and sum read and written), and of an addition."""
-        if self.mac is None:
-            return None
         return {"conv": 5 * self.mac, "accumulate": (2 + 2) * self.mac, "accumulate_in": 2 * self.mac}
+
+
+TECHNOLOGY = acadl.Technology(65, 1.0, "lstp")
+"""TSMC 65 nm LP at 1 V; what DRAM costs is one of the ratios."""
+
+
+def mac_of(technology: acadl.Technology) -> float:
+    """Joules of a multiply-accumulate of 16 bits by the tables."""
+    return sum(arithmetic.known_joules(operation, "i16", technology) for operation in ("multiply", "add"))
 
 
 _FETCHED = 16
@@ -70,20 +78,38 @@ class Mover(QueuedUnit):
         super().__init__(name, fetch, mnemonics, depth=4, latency=1, interval=1, in_flight=in_flight)
 
 
+@dataclass(frozen=True)
+class Spads:
+    """Words of the scratchpads of a PE. What is read and written of them costs with each product (:class:`Energy`)."""
+
+    ifmap: int
+    filter: int
+    psum: int
+
+
+def _spad(words: int) -> acadl.Memory:
+    return acadl.Memory(size_bytes=words * WORD_BITS // 8, width_bits=WORD_BITS, ports=2)
+
+
 class PE(acadl.Template):
     """A processing element: scratchpads, FIFOs and a multiply-accumulate unit."""
 
-    def __init__(self, name: str, fetch: Fetch, filter_spad: int, row_words: int, energy: Energy) -> None:
-        self.filt = acadl.RegisterFile("filt", data_width=WORD_BITS * filter_spad, registers={"row": 0})
+    def __init__(self, name: str, fetch: Fetch, spads: Spads, row_words: int, energy: Energy) -> None:
+        self.filt = acadl.RegisterFile(
+            "filt", data_width=WORD_BITS * spads.filter, registers={"row": 0}, joules_per_access=0.0,
+            component=_spad(spads.filter))
         self.ifm, self.psum, self.pin = (
-            acadl.RegisterFile(fifo, data_width=bits * row_words, registers={"slot0": 0, "slot1": 0})
-            for fifo, bits in (("ifm", WORD_BITS), ("psum", _SUM_BITS), ("pin", _SUM_BITS))
+            acadl.RegisterFile(fifo, data_width=bits * row_words, registers={"slot0": 0, "slot1": 0},
+                               joules_per_access=0.0, component=component)
+            for fifo, bits, component in (
+                ("ifm", WORD_BITS, _spad(spads.ifmap)), ("psum", _SUM_BITS, _spad(spads.psum)),
+                ("pin", _SUM_BITS, acadl.Included("psum")))
         )
         self.stage = acadl.ExecuteStage("stage", latency=1)
         work: UnitLatency = {"conv": "p * q * s * f", "accumulate": "words", "accumulate_in": "words"}
         self.mac = acadl.FunctionalUnit(
             "mac", to_process={"conv", "accumulate", "accumulate_in"}, latency=work, operations=work,
-            joules_per_operation=energy.of_pe(),
+            joules_per_operation=energy.of_pe(), component=macs(1, "i16", "i16"),
         )
         acadl.ACADLEdge(fetch.stage, self.stage, acadl.FORWARD)
         acadl.ACADLEdge(self.stage, self.mac, acadl.CONTAINS)
@@ -98,10 +124,10 @@ class Array(acadl.Template):
     """``rows`` x ``cols`` PEs, linked up the columns; row 0 is the lowest."""
 
     def __init__(
-        self, name: str, fetch: Fetch, rows: int, cols: int, filter_spad: int, row_words: int, energy: Energy
+        self, name: str, fetch: Fetch, rows: int, cols: int, spads: Spads, row_words: int, energy: Energy
     ) -> None:
         self.pe = [
-            [PE(f"pe[{i}][{j}]", fetch, filter_spad, row_words, energy) for j in range(cols)] for i in range(rows)
+            [PE(f"pe[{i}][{j}]", fetch, spads, row_words, energy) for j in range(cols)] for i in range(rows)
         ]
         for lower, upper in zip(self.pe, self.pe[1:]):
             for below, above in zip(lower, upper):
@@ -145,12 +171,12 @@ def eyeriss(
     ``row_words`` bounds what one primitive streams (``p * f`` sums, ``q`` ifmap rows). ``dram_bytes_per_cycle``: 64
     bits at 90 MHz are 3.6 bytes in a cycle of 200 MHz, rounded down. ``lookahead``: primitives that the control may
     have handed out at a time. ``mac_joules``: energy of a multiply-accumulate, from which that of the rest follows
-    (:class:`Energy`); without it the graph states none. Raises TargetError that lists every option out of range.
+    (:class:`Energy`); without it that of the tables. Raises TargetError that lists every option out of range.
     """
     check_options(locals())
     glb_words = glb_kib * 1024 * 8 // WORD_BITS
     fglb_words = filter_glb_kib * 1024 * 8 // WORD_BITS
-    energy = Energy(mac_joules)
+    energy = Energy(mac_of(TECHNOLOGY) if mac_joules is None else mac_joules)
 
     @acadl.generate
     def build() -> None:
@@ -159,20 +185,23 @@ def eyeriss(
             shared_port=True, read_latency=dram_latency_cycles, write_latency=dram_latency_cycles,
             address_ranges=[(0, dram_gib << 30)], joules_per_access=energy.times(200 * 8 / WORD_BITS),
         )
+        banks = acadl.Memory(width_bits=_GLB_PORT_BITS)
         glb = acadl.SRAM(
             "glb", data_width=WORD_BITS, port_width=_GLB_PORT_BITS // WORD_BITS, max_concurrent_requests=5,
-            read_write_ports=5, address_ranges=[(0, glb_words)], joules_per_access=energy.times(6),
+            read_write_ports=5, address_ranges=[(0, glb_words)], joules_per_access=energy.times(6), component=banks,
         )
         fglb = acadl.SRAM(
             "fglb", data_width=WORD_BITS, port_width=_GLB_PORT_BITS // WORD_BITS, max_concurrent_requests=2,
-            read_write_ports=2, address_ranges=[(0, fglb_words)], joules_per_access=energy.times(6),
+            read_write_ports=2, address_ranges=[(0, fglb_words)], joules_per_access=energy.times(6), component=banks,
         )
-        fetch = Fetch("fetch", lookahead, _FETCHED)
-        array = Array("array", fetch, rows, cols, filter_spad, row_words, energy)
-        _networks(
-            fetch, glb, fglb, array, ifmap=acadl.Link("ifmap_bus", ifmap_bus_bits // 8),
-            filters=acadl.Link("filter_bus", filter_bus_bits // 8), psums=acadl.Link("psum_bus", psum_bus_bits // 8),
-        )
+        fetch = Fetch("fetch", lookahead, _FETCHED, stands_for="the configuration of the array")
+        spads = Spads(ifmap_spad, filter_spad, psum_spad)
+        array = Array("array", fetch, rows, cols, spads, row_words, energy)
+        # the ratio of the buffer is that of a word from there to a PE
+        ifmap, filters, psums = (
+            acadl.Link(f"{name}_bus", bits // 8, component=acadl.Included("glb"))
+            for name, bits in (("ifmap", ifmap_bus_bits), ("filter", filter_bus_bits), ("psum", psum_bus_bits)))
+        _networks(fetch, glb, fglb, array, ifmap=ifmap, filters=filters, psums=psums)
         _dma(fetch, memory, glb, fglb)
         acadl.architecture(
             "eyeriss", clock_hz=clock_hz,
@@ -181,6 +210,7 @@ def eyeriss(
                 "psum_spad": psum_spad, "row_words": row_words, "psum_words": psum_bits // WORD_BITS,
             },
             buffers={"hbm": memory, "glb": glb, "fglb": fglb, **{f: array.files(f) for f in _FILES}},
+            technology=TECHNOLOGY,
         )
 
     return acadl.create_ag(build())

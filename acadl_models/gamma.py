@@ -7,7 +7,8 @@ the compute units of the complexes before and after it reach as well. One fetch 
 
 What the paper leaves open, and is assumed here: one row of a product a cycle; sums of 32 bits (see ``gamma.taidl``); a
 port of the scratchpad moves a row (128 bits) a cycle; each load/store unit has a bus of its own to the DRAM, which
-moves a row of a tile (up to ``bus_bytes``) a cycle, with ``in_flight`` transfers under way.
+moves a row of a tile (up to ``bus_bytes``) a cycle, with ``in_flight`` transfers under way. The process, 16 nm with
+LPDDR4, is assumed, too.
 """
 
 from __future__ import annotations
@@ -61,8 +62,11 @@ class Compute(acadl.Template):
         # rows follow one another through a pipeline of so many stages
         latency: UnitLatency = dict.fromkeys(("gemm", "matmul"), f"rows + {depth}")
         self.matmul = acadl.FunctionalUnit(
-            "matMulFu", to_process={"gemm", "matmul"}, latency=latency, interval="rows", in_flight=1 + depth)
-        self.matadd = acadl.FunctionalUnit("matAddFu", to_process={"clear", "matadd", "pool"}, latency="rows")
+            "matMulFu", to_process={"gemm", "matmul"}, latency=latency, interval="rows", in_flight=1 + depth,
+            component=parts.macs(MACS_PER_CYCLE, "i16", "i32", register_bits=32))
+        self.matadd = acadl.FunctionalUnit(
+            "matAddFu", to_process={"clear", "matadd", "pool"}, latency="rows",
+            component=acadl.Logic({"add i16": LANES}))
         self.access = acadl.MemoryAccessUnit("spFu", to_process={"read", "write"}, latency=0)
         for label, unit in (("mul", self.matmul), ("add", self.matadd), ("sp", self.access)):
             Station(label, fetch, queue, unit)
@@ -128,6 +132,7 @@ def gamma(
                 "hbm": dram, "sp": [pad.sram for pad in pads], "vr": [c.vectors for c in computes],
                 "acc": [c.sums for c in computes],
             },
+            technology=acadl.Technology(16, dram="LPDDR4"),
         )
 
     return acadl.create_ag(build())

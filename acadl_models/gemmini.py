@@ -28,6 +28,9 @@ How the hardware is modelled:
   outside of Gemmini's configuration). With ``row_requests`` the DMA has as many rows under way as ``max_in_flight``
   says (``StreamReaderCore`` has a transaction for each, ``DMA.scala``), else as many instructions: so a row takes its
   beats, or its share of the latency where that is more.
+* **Energy and area**: Intel 22FFL, the process of its paper (DAC 2021), with transistors of low operating power, and the
+  DDR3 of its simulations. A PE clocks the 8 bits that go on and the 32 bits of a sum with every product; scaling is
+  done by as many units of f32 as the configuration has.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ from typing import Annotated
 from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.options import Clock, Flag, Size, check
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, registers
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, macs, registers
 from archloom.oracle.errors import TargetError
 
 NONE = 0xFFFFFFFF
@@ -52,6 +55,9 @@ _STORE_SCALE_CYCLES = 8
 
 _LOAD_SCALE_CYCLES = 4
 """Stages of the scaling unit between DMA and scratchpad (``mvin_scale_args``)."""
+
+_LOAD_SCALE_UNITS, _STORE_SCALE_UNITS = 4, 16
+"""Multipliers of f32 in the two; one for each column of the default array where the configuration says all."""
 
 
 _PAGE_BYTES = 4096
@@ -123,7 +129,8 @@ def gemmini(
         )
         spad = _banks("scratchpad", spad_rows, scratchpad_banks, 8 * dim, scratchpad_single_ported)
         acc = _banks("accumulator", acc_rows, accumulator_banks, 32 * dim, False)
-        pe = acadl.RegisterFile("pe", data_width=32 * dim * dim, registers={"pe": 0})
+        pe = acadl.RegisterFile(
+            "pe", data_width=32 * dim * dim, registers={"pe": 0}, component=acadl.Included("execute.unit"))
         # the core, or a state machine, issues one instruction a cycle into the reservation station
         fetch = Fetch("fetch", rs_ld + rs_st + rs_ex + loop_entries)
         row = _Row(row_requests, dma_bus_bits // 8, dram_latency_cycles, max_in_flight, page_cycles)
@@ -133,12 +140,14 @@ def gemmini(
         store = _store(fetch, st_queue, min(rs_st, max_in_flight), row)
         statistics = {name: registers(name, 32, _NORM_STATS) for name in _STATISTICS}
         connect(store.unit, [*spad, *acc, *statistics.values()], [memory, *statistics.values()])
-        execute = _execute(fetch, ex_queue, max(1, rs_ex // 2), spad_read_cycles, least_rows)
+        mesh = macs(dim * dim, "i8", "i32", register_bits=8 + 32)
+        execute = _execute(fetch, ex_queue, max(1, rs_ex // 2), spad_read_cycles, least_rows, mesh)
         connect(execute.unit, spad, [*spad, *acc])
         connect(execute.unit, [pe], [pe])
         acadl.architecture(
             "gemmini", clock_hz=clock_hz, parameters={"dim": dim, "dma_bytes": dma_max_bytes},
             buffers={"hbm": memory, "spad": spad, "acc": acc, "pe": pe, **statistics},
+            technology=acadl.Technology(22, devices="lop", dram="DDR3"),
         )
 
     return acadl.create_ag(build())
@@ -179,7 +188,7 @@ def _load(fetch: Fetch, queue: int, in_flight: int, row: _Row) -> QueuedUnit:
         busy = row.cycles("rows", size, f"ld_stride[{channel}]")
         interval[move] = f"select(dram == 0, rows, {busy})" if row.requests or row.page else "rows"
     return QueuedUnit("load", fetch, set(interval), depth=queue, latency=latency, interval=interval,
-                      in_flight=in_flight)
+                      in_flight=in_flight, component=macs(_LOAD_SCALE_UNITS, "f32", "f32"))
 
 
 def _store(fetch: Fetch, queue: int, in_flight: int, row: _Row) -> QueuedUnit:
@@ -194,10 +203,13 @@ def _store(fetch: Fetch, queue: int, in_flight: int, row: _Row) -> QueuedUnit:
     busy = row.cycles(written, size, "st_stride")
     interval = f"max({rows}, {busy})" if row.requests or row.page else rows
     return QueuedUnit("store", fetch, {"config_st", "config_norm", "mvout"}, depth=queue, latency=latency,
-                      interval={"mvout": interval, "*": 1}, in_flight=in_flight)
+                      interval={"mvout": interval, "*": 1}, in_flight=in_flight,
+                      component=macs(_STORE_SCALE_UNITS, "f32", "f32"))
 
 
-def _execute(fetch: Fetch, queue: int, in_flight: int, spad_read_cycles: int, least_rows: int) -> QueuedUnit:
+def _execute(
+    fetch: Fetch, queue: int, in_flight: int, spad_read_cycles: int, least_rows: int, mesh: acadl.Logic
+) -> QueuedUnit:
     fed = f"max(select(a != {NONE}, a_rows, 1), select(bd != {NONE}, bd_rows, 1), {least_rows})"
     square = "ex_dataflow == 0 || ex_a_transpose == 1 || ex_b_transpose == 1"
     rows = {
@@ -210,7 +222,7 @@ def _execute(fetch: Fetch, queue: int, in_flight: int, spad_read_cycles: int, le
     # ordering against the host is not modelled: a fence or flush costs its issue slot
     others = {"preload", "config_ex", "flush", "fence"}
     return QueuedUnit("execute", fetch, {*rows, *others}, depth=queue, latency={**latency, "*": 1},
-                      interval={**interval, "*": 1}, in_flight=in_flight)
+                      interval={**interval, "*": 1}, in_flight=in_flight, component=mesh)
 
 
 def _banks(name: str, rows: int, banks: int, data_width: int, shared_port: bool) -> list[acadl.SRAM]:
@@ -219,6 +231,7 @@ def _banks(name: str, rows: int, banks: int, data_width: int, shared_port: bool)
         acadl.SRAM(
             f"{name}[{i}]", data_width=data_width, max_concurrent_requests=2, read_write_ports=3, port_width=1,
             shared_port=shared_port, address_ranges=[(i * each, (i + 1) * each)],
+            component=acadl.Memory(ports=1 if name == "scratchpad" else 2),
         )
         for i in range(banks)
     ]

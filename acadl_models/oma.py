@@ -3,7 +3,8 @@
 Scalar operations, one at a time: a fetch stage ``ifs0`` with its access unit ``imau0``, an instruction memory and the
 program counter ``pc0``; one execute stage ``ex0`` with the arithmetic unit ``fu0`` and the memory access unit ``mau0``,
 which share the register file ``rf0``; a data memory ``dmem0`` behind a data cache ``dcache0``. (The paper's text swaps
-the names of fetch stage and access unit.) Latencies are assumptions of this model: the paper states none.
+the names of fetch stage and access unit.) Latencies are assumptions of this model, and so is the process, 45 nm with
+transistors of low standby power and DDR3: the paper states none.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Flag, Size, Word, check
-from archloom.acadl_models.parts import connect
+from archloom.acadl_models.parts import connect, macs
 
 MOVES = frozenset({"load8", "load32", "store8", "store32"})
 ARITHMETIC = frozenset({"movi", "mov", "add", "max", "mac", "requant"})
@@ -50,7 +51,8 @@ def oma(
 
         ex0 = acadl.ExecuteStage("ex0", latency=1)
         rf0 = acadl.RegisterFile("rf0", data_width=32, registers={f"r{i}": 0 for i in range(registers)})
-        fu0 = acadl.FunctionalUnit("fu0", to_process=ARITHMETIC, latency={"mac": mac_cycles, "*": 1})
+        fu0 = acadl.FunctionalUnit("fu0", to_process=ARITHMETIC, latency={"mac": mac_cycles, "*": 1},
+                                   component=macs(1, "i32", "i32"))
         mau0 = acadl.MemoryAccessUnit("mau0", to_process=MOVES, latency=0)
         acadl.ACADLEdge(ifs0, ex0, acadl.FORWARD)
         for unit in (fu0, mau0):
@@ -72,6 +74,7 @@ def oma(
         connect(mau0, [near], [near])
         acadl.architecture(
             "oma", clock_hz=clock_hz, parameters={"registers": registers}, buffers={"hbm": dmem0, "reg": rf0},
+            technology=acadl.Technology(45, devices="lstp", dram="DDR3"),
         )
 
     return acadl.create_ag(build())

@@ -22,25 +22,40 @@ def connect(
         acadl.ACADLEdge(unit, place, acadl.WRITE_DATA, None if isinstance(place, acadl.RegisterFile) else link)
 
 
-def registers(name: str, data_width: int, count: int, each: str = "") -> acadl.RegisterFile:
+def registers(
+    name: str, data_width: int, count: int, each: str = "", component: acadl.Memory | None = None
+) -> acadl.RegisterFile:
     """So many registers, each named ``each`` (or as the file) and its number."""
-    return acadl.RegisterFile(name, data_width=data_width, registers={f"{each or name}{i}": 0 for i in range(count)})
+    return acadl.RegisterFile(
+        name, data_width=data_width, registers={f"{each or name}{i}": 0 for i in range(count)}, component=component)
 
 
-def row_memory(name: str, data_width: int, rows: int, *, requests: int, ports: int, first: int = 0) -> acadl.SRAM:
+def row_memory(
+    name: str, data_width: int, rows: int, *, requests: int, ports: int, first: int = 0,
+    component: acadl.Memory | None = None,
+) -> acadl.SRAM:
     """A memory of ``rows`` from ``first`` on that moves a row a cycle for each of ``requests`` streams of rows."""
     return acadl.SRAM(
         name, data_width=data_width, max_concurrent_requests=requests, read_write_ports=ports,
-        address_ranges=[(first, first + rows)],
+        address_ranges=[(first, first + rows)], component=component,
     )
 
 
-class Fetch(acadl.Template):
-    """Fetches ``width`` instructions at a time, in ``latency`` cycles, into an issue buffer of ``entries``."""
+def macs(count: int, factor: str, total: str, register_bits: int = 0) -> acadl.Logic:
+    """So many multipliers of ``factor`` with adders of ``total``, types of TAIDL; ``register_bits`` beside each."""
+    return acadl.Logic({f"multiply {factor}": count, f"add {total}": count}, register_bits)
 
-    def __init__(self, name: str, entries: int, width: int = 1, latency: int = 1) -> None:
-        self.stage = acadl.InstructionFetchStage("stage", issue_buffer_size=entries)
-        self.unit = acadl.InstructionMemoryAccessUnit("unit", latency=0)
+
+class Fetch(acadl.Template):
+    """Fetches ``width`` instructions at a time, in ``latency`` cycles, into an issue buffer of ``entries``.
+
+    ``stands_for``: what hands out instructions in the machine, where no such buffer is built; it costs no energy here.
+    """
+
+    def __init__(self, name: str, entries: int, width: int = 1, latency: int = 1, stands_for: str = "") -> None:
+        component = acadl.Included(stands_for) if stands_for else None
+        self.stage = acadl.InstructionFetchStage("stage", issue_buffer_size=entries, component=component)
+        self.unit = acadl.InstructionMemoryAccessUnit("unit", latency=0, component=component)
         self.memory = acadl.SRAM(
             "memory", data_width=128, port_width=width, read_latency=latency, address_ranges=[(0, 1 << 32)]
         )
@@ -55,12 +70,13 @@ class QueuedUnit(acadl.Template):
         self, name: str, fetch: Fetch, mnemonics: set[str], *, depth: int, latency: UnitLatency,
         interval: UnitLatency | None, in_flight: int, operations: UnitLatency = 1,
         joules_per_operation: float | dict[str, float] | None = None, resets: bool = False,
+        component: acadl.Logic | None = None,
     ) -> None:
         self.queue = acadl.PipelineStage("queue", latency=1, depth=depth)
         self.stage = acadl.ExecuteStage("stage", latency=1)
         self.unit = acadl.MemoryAccessUnit(
             "unit", to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight,
-            operations=operations, joules_per_operation=joules_per_operation, resets=resets,
+            operations=operations, joules_per_operation=joules_per_operation, resets=resets, component=component,
         )
         acadl.ACADLEdge(fetch.stage, self.queue, acadl.FORWARD)
         acadl.ACADLEdge(self.queue, self.stage, acadl.FORWARD)

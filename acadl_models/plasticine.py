@@ -19,6 +19,8 @@ How the hardware is modelled, at the level of innermost patterns (``oracle/isas/
 * **Address generators** move tiles between DRAM and PMUs; a load may fill several PMUs at once (switches multicast).
   ``generators`` of them share one port to DRAM with the bandwidth of all channels: addresses are interleaved.
 * **Control** (the token network) costs nothing; the configuration is handed out as instructions, many at a time.
+* **Energy and area**: 28 nm and DDR3, as in the paper; a link is as long as a unit is wide, 0.94 mm, by the paper's
+  112.8 square millimetres for all units.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, QueuedUnit
+from archloom.acadl_models.parts import Fetch, QueuedUnit, macs
 
 WORD_BITS = 32
 """Width of a word: single precision."""
@@ -56,6 +58,7 @@ class PCU(QueuedUnit):
             name, fetch, {"map", "relu", "fold", "fold_lanes", "fold_product"}, depth=_QUEUE, in_flight=2,
             latency={"fold_lanes": turns * stages, "*": stages},
             interval={"fold_product": "k * n", "fold_lanes": f"{turns} * count", "*": "count"},
+            component=macs(lanes * stages, "f32", "f32", register_bits=WORD_BITS),
         )
 
 
@@ -67,7 +70,7 @@ class PMU(acadl.Template):
             "scratchpad", data_width=WORD_BITS * lanes, port_width=1, shared_port=True, max_concurrent_requests=4,
             read_write_ports=users, address_ranges=[(number * vectors, (number + 1) * vectors)],
         )
-        self.link = acadl.Link("link", WORD_BITS * lanes // 8, latency=hop_cycles)
+        self.link = acadl.Link("link", WORD_BITS * lanes // 8, latency=hop_cycles, component=acadl.Wire(0.94))
 
 
 class Grid(acadl.Template):
@@ -140,13 +143,14 @@ def plasticine(
             read_write_ports=2 * generators, shared_port=True, read_latency=dram_latency_cycles,
             write_latency=dram_latency_cycles, address_ranges=[(0, dram_gib << 30)],
         )
-        fetch = Fetch("fetch", lookahead, _FETCHED)
+        fetch = Fetch("fetch", lookahead, _FETCHED, stands_for="the configuration of the units")
         grid = Grid("grid", fetch, rows, cols, lanes, stages, vectors, hop_cycles, generators)
         for i in range(generators):
             AddressGenerator(f"ag[{i}]", fetch, memory, grid.pmus)
         acadl.architecture(
             "plasticine", clock_hz=clock_hz, parameters={"units": rows * cols // 2, "lanes": lanes},
             buffers={"hbm": memory, "pmu": [pmu.scratchpad for pmu in grid.pmus]},
+            technology=acadl.Technology(28, dram="DDR3"),
         )
 
     return acadl.create_ag(build())

@@ -1,4 +1,5 @@
-"""QKV, the attention accelerator of the tutorials, as an ACADL architecture graph. All of its figures are assumptions.
+"""QKV, the attention accelerator of the tutorials, as an ACADL architecture graph. All of its figures are assumptions,
+its process (16 nm, LPDDR4) as well.
 
 Four units, each behind a queue, work side by side, as far as the data allow:
 
@@ -15,7 +16,7 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, row_memory
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, macs, row_memory
 
 
 def qkv(
@@ -45,13 +46,17 @@ def qkv(
         sums = row_memory("sums", 32 * dim, sum_rows, requests=4, ports=4)
         fetch = Fetch("fetch", issue_entries, 2)
 
-        def unit(name: str, mnemonics: set[str], latency: str | int, interval: str | int, most: int) -> QueuedUnit:
-            return QueuedUnit(name, fetch, mnemonics, depth=queue, latency=latency, interval=interval, in_flight=most)
+        def unit(
+            name: str, mnemonics: set[str], latency: str | int, interval: str | int, most: int,
+            component: acadl.Logic | None = None,
+        ) -> QueuedUnit:
+            return QueuedUnit(name, fetch, mnemonics, depth=queue, latency=latency, interval=interval, in_flight=most,
+                              component=component)
 
         load = unit("load", {"load", "load_sums"}, 1, "rows", in_flight)
-        array = unit("array", {"gemm"}, dim, "dim", in_flight)
+        array = unit("array", {"gemm"}, dim, "dim", in_flight, macs(dim * dim, "f32", "f32", register_bits=64))
         softmax = unit("softmax", {"softmax"}, f"2 * dim * cdiv(keys, dim) + {exp_cycles}",
-                       "3 * dim * cdiv(keys, dim)", 1)
+                       "3 * dim * cdiv(keys, dim)", 1, macs(dim, "f32", "f32"))
         store = unit("store", {"store"}, 1, "rows", in_flight)
         connect(load.unit, [memory], [operands, sums])
         connect(array.unit, [operands], [sums])
@@ -60,6 +65,7 @@ def qkv(
         acadl.architecture(
             "qkv", clock_hz=clock_hz, parameters={"dim": dim, "operand_rows": operand_rows, "sum_rows": sum_rows},
             buffers={"hbm": memory, "operands": operands, "sums": sums},
+            technology=acadl.Technology(16, dram="LPDDR4"),
         )
 
     return acadl.create_ag(build())

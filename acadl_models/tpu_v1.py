@@ -15,7 +15,12 @@ How the hardware is modelled:
 * **Host transfers** pass a link of ``host_bytes`` a cycle in each direction, 21 of which are 14 GiB/s.
 * Host memory and weight memory are one address space with a port for each unit: they share no bandwidth.
 
-Assumed (the paper has no figures): latencies of memory, host link and activation, queues, and the instruction supply.
+* **Energy and area**: 28 nm (its table 2) and DDR3. Bytes from and to the host cost what they cost in memory, which
+  stands for the link, too. A multiplier clocks the 8 bits that go on and the 32 bits of a sum. The FIFO shifts a tile by
+  rows.
+
+Assumed (the paper has no figures): latencies of memory, host link and activation, queues, the instruction supply, the
+supply of the node, and a unit of f32 for each column in the activation unit.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, check, refuse
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, row_memory
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, macs, row_memory
 
 TILES = 4
 """Depth of the weight FIFO."""
@@ -65,12 +70,15 @@ def tpu_v1(
             read_write_ports=3, read_latency=memory_cycles, write_latency=memory_cycles,
             address_ranges=[(0, memory_gib << 30)],
         )
-        pcie = acadl.Link("pcie", bandwidth=host_bytes, latency=host_cycles)
-        ddr3 = acadl.Link("ddr3", bandwidth=weight_bytes)
+        of_memory = acadl.Included("memory")
+        pcie = acadl.Link("pcie", bandwidth=host_bytes, latency=host_cycles, component=of_memory)
+        ddr3 = acadl.Link("ddr3", bandwidth=weight_bytes, component=of_memory)
         buffer = row_memory("unified_buffer", 8 * dim, ub_rows, requests=6, ports=4)
-        sums = row_memory("accumulators", 32 * dim, acc_rows, requests=4, ports=3)
-        fifo = row_memory("fifo", 8 * dim * dim, TILES, requests=2, ports=2)
-        tile = acadl.RegisterFile("weights", data_width=8 * dim * dim, registers={"tile": 0})
+        sums = row_memory("accumulators", 32 * dim, acc_rows, requests=4, ports=3, component=acadl.Memory(ports=2))
+        fifo = row_memory("fifo", 8 * dim * dim, TILES, requests=2, ports=2,
+                          component=acadl.Memory(width_bits=8 * dim))
+        tile = acadl.RegisterFile(
+            "weights", data_width=8 * dim * dim, registers={"tile": 0}, component=acadl.Included("matrix.unit"))
         fetch = Fetch("fetch", issue_entries, 2)
 
         def unit(name: str, mnemonics: set[str], latency: str | int, interval: str, in_flight: int) -> QueuedUnit:
@@ -80,8 +88,8 @@ def tpu_v1(
         incoming = unit("host_in", {"read_host_memory", "read_bias"}, 1, "1", 4)
         outgoing = unit("host_out", {"write_host_memory"}, 1, "1", 4)
         weights = unit("weight_fetch", {"read_weights", "read_weights_strided"}, 1, "1", TILES)
-        matrix = _matrix(fetch, queue)
-        activation = _activation(fetch, queue, activation_cycles)
+        matrix = _matrix(fetch, queue, macs(dim * dim, "i8", "i32", register_bits=8 + 32))
+        activation = _activation(fetch, queue, activation_cycles, macs(dim, "f32", "f32"))
         connect(incoming.unit, [memory], link=pcie)
         connect(incoming.unit, writes=[buffer, sums])
         connect(outgoing.unit, [buffer])
@@ -94,6 +102,7 @@ def tpu_v1(
         acadl.architecture(
             "tpu_v1", clock_hz=clock_hz, parameters={"dim": dim},
             buffers={"hbm": memory, "unified_buffer": buffer, "accumulator": sums, "fifo": fifo, "weights": tile},
+            technology=acadl.Technology(28, dram="DDR3"),
         )
 
     return acadl.create_ag(build())
@@ -107,16 +116,16 @@ def isa_parameters(graph: acadl.ArchitectureGraph) -> dict[str, int]:
     }
 
 
-def _matrix(fetch: Fetch, queue: int) -> QueuedUnit:
+def _matrix(fetch: Fetch, queue: int, component: acadl.Logic) -> QueuedUnit:
     # operands' beats have passed when processing starts and the results' beats follow it: what lies between
     rows = {"matrix_multiply": "rows", "convolve": "height * width"}
     latency = {name: f"max(0, (2 + take) * dim - {r})" for name, r in rows.items()}
     interval = {name: f"max({r}, take * dim)" for name, r in rows.items()}
     return QueuedUnit("matrix", fetch, set(rows), depth=queue, latency=dict(latency), interval=dict(interval),
-                      in_flight=queue)
+                      in_flight=queue, component=component)
 
 
-def _activation(fetch: Fetch, queue: int, cycles: int) -> QueuedUnit:
+def _activation(fetch: Fetch, queue: int, cycles: int, component: acadl.Logic) -> QueuedUnit:
     interval = {"activate": "rows", "activate_pool": "height * width"}
     return QueuedUnit("activation", fetch, set(interval), depth=queue, latency=cycles, interval=dict(interval),
-                      in_flight=4)
+                      in_flight=4, component=component)

@@ -12,7 +12,8 @@ rings of 8 for 32 cores, and a set of memories that nobody declares (``%memories
 * **Rings**: 32 bytes a cycle from a core to the next of its row, 256 from an L1 to the next.
 * **Memory**: two of 32 GiB with 512 bytes a cycle, at the first and the last L1. Everything that comes from memory to
   the cores passes the large ring, whose 256 bytes limit, not memory's 512.
-* Assumed: clock, partial sums and statistics, cycles of a block and of a launch, latency of memory, and the pitch.
+* Assumed: the process of the Spyre accelerator, 5 nm, with LPDDR4 for its LPDDR5 (no source of the tables has that);
+  clock, partial sums and statistics, cycles of a block and of a launch, latency of memory, and the pitch.
 
 How it is built:
 
@@ -32,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from archloom.acadl_models.acadl import DRAM, ArchitectureGraph, Link
+from archloom.acadl_models.acadl import DRAM, ArchitectureGraph, Included, Link, Technology
 from archloom.acadl_models.mesh import isa_parameters, sizes
 from archloom.acadl_models.mesh.graph import Chip, Cores, Units, assembled, handshakes
 from archloom.acadl_models.mesh.parts import Core, Ring, Router, Ways
@@ -41,6 +42,9 @@ from archloom.acadl_models.options import Size
 from archloom.acadl_models.parts import Fetch
 
 __all__ = ["isa_parameters", "triple_ring"]
+
+
+_TECHNOLOGY = Technology(5, dram="LPDDR4")
 
 
 def triple_ring(
@@ -80,11 +84,11 @@ def triple_ring(
     _check_options(locals())
     core = sizes.Sizes(
         sizes.operand_tiles(l1_bytes // rows, sums, stats), sums, stats, small_ring_bytes_per_cycle, l1_bytes_per_cycle,
-        product_cycles, block_cycles, vector_cycles, vector_width, array, sizes.joules(pitch_mm=2.0),
+        product_cycles, block_cycles, vector_cycles, vector_width, array, sizes.joules(_TECHNOLOGY, l1_bytes, pitch_mm=2.0),
         semaphores=semaphores)
     chip = Chip(
         name, rows, columns, core, memories * dram_bytes_per_cycle, dram_latency_cycles, memories * dram_bytes,
-        launch_cycles, clock_hz, memories)
+        launch_cycles, clock_hz, _TECHNOLOGY, memories)
     return assembled(chip, lambda *given: _wired(chip, large_ring_bytes_per_cycle, *given))
 
 
@@ -93,7 +97,8 @@ def _wired(
 ) -> Cores:
     wire = chip.sizes.joules
     large = Link("large_ring", ring_bytes, joules_per_byte=wire.hops(chip.columns / 2))
-    ports = [Link(f"l1_port[{c}]", chip.sizes.l1_bytes_per_cycle) for c in range(chip.columns)]
+    ports = [Link(f"l1_port[{c}]", chip.sizes.l1_bytes_per_cycle, component=Included("l1"))
+             for c in range(chip.columns)]
     small = [
         [Link(f"small_ring[{r}][{c}]", chip.sizes.noc_bytes_per_cycle, joules_per_byte=wire.hops(1))
          for c in range(chip.columns)]

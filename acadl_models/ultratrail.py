@@ -11,6 +11,9 @@ How the hardware is modelled:
   features and a row of weights are read in each cycle. Taps that fall into the padding are left out. The output unit
   writes a position one cycle after its last tap, while the array is at the next. A layer is set up in a cycle.
 * **Memories**: a row in a cycle. The three feature memories are banks of one buffer.
+* **Energy and area**: GlobalFoundries 22FDX at 0.8 V with transistors of low standby power, as published; an operand
+  register of 8 bits and one of a sum of 32 for each product, and an outside memory of LPDDR4 are assumed. What is fetched
+  are the settings of a layer, of no energy here.
 * **Outside memory**: ``bus_bits`` in a cycle with ``bus_latency`` cycles to the first beat. Neither this nor the sizes
   of the memories are taken from the sources: networks of the sources fit, with weights and input in place.
 """
@@ -21,7 +24,7 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, check
-from archloom.acadl_models.parts import connect, row_memory
+from archloom.acadl_models.parts import connect, macs, row_memory
 
 FEATURE_MEMORIES = 3
 """Input, output and residual of a layer lie in one each."""
@@ -51,15 +54,16 @@ def ultratrail(
 
     @acadl.generate
     def build() -> None:
-        fetch = acadl.InstructionFetchStage("fetch", issue_buffer_size=16)
-        fetcher = acadl.InstructionMemoryAccessUnit("fetch_unit", latency=0)
+        settings = acadl.Included("the settings of a layer")
+        fetch = acadl.InstructionFetchStage("fetch", issue_buffer_size=16, component=settings)
+        fetcher = acadl.InstructionMemoryAccessUnit("fetch_unit", latency=0, component=settings)
         programs = acadl.SRAM("configuration", data_width=256, port_width=1, address_ranges=[(0, 1 << 32)])
         acadl.ACADLEdge(fetch, fetcher, acadl.CONTAINS)
         acadl.ACADLEdge(programs, fetcher, acadl.READ_DATA)
         memory = acadl.SRAM(
             "memory", data_width=8, port_width=bus_bits // 8, max_concurrent_requests=2, read_write_ports=2,
             shared_port=True, read_latency=bus_latency, write_latency=bus_latency,
-            address_ranges=[(0, memory_mib << 20)],
+            address_ranges=[(0, memory_mib << 20)], component=acadl.OffChip("LPDDR4"),
         )
         # four streams each: a layer reads and writes at the same time
         fmem = [row_memory(f"fmem[{i}]", 8 * dim, features, requests=4, ports=3, first=i * features)
@@ -72,6 +76,7 @@ def ultratrail(
         array = acadl.MemoryAccessUnit(
             "array", {"layer", "mac", "conv", "conv_pool"}, latency={"layer": 1, "*": 0},
             interval={"layer": 1, "*": "layer_blocks * taps"}, in_flight=2, extent=(dim, dim),
+            component=macs(dim * dim, "i8", "i32", register_bits=8 + 32),
         )
         store = acadl.MemoryAccessUnit("store", {"store_features", "store_sums"}, latency=0)
         for name, unit in (("loading", load), ("computing", array), ("storing", store)):
@@ -86,6 +91,7 @@ def ultratrail(
             "ultratrail", clock_hz=clock_hz,
             parameters={"dim": dim, "features": features, "weights": weights, "biases": biases, "sums": sums},
             buffers={"hbm": memory, "fmem": fmem, "wmem": wmem, "bmem": bmem, "lmem": lmem, "pool": pool},
+            technology=acadl.Technology(22, 0.8, "lstp"),
         )
 
     return acadl.create_ag(build())

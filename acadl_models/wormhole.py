@@ -24,12 +24,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.acadl import ArchitectureGraph, Technology
 from archloom.acadl_models.mesh import isa_parameters, sizes
 from archloom.acadl_models.mesh.graph import Chip, assembled, rings
 from archloom.acadl_models.options import Size
 
 __all__ = ["isa_parameters", "wormhole"]
+
+
+_TECHNOLOGY = Technology(12, dram="GDDR6")
+"""GlobalFoundries 12 nm; the supply is taken as the node's nominal one."""
 
 
 def wormhole(
@@ -59,11 +63,12 @@ def wormhole(
     Raises TargetError that lists every option out of range.
     """
     sizes.check_options(wormhole, locals())
-    energies = sizes.joules(pitch_mm=2.9)  # assumed: the square root of 670 square millimetres over 80 places
+    # assumed: the square root of 670 square millimetres over 80 places
+    energies = sizes.joules(_TECHNOLOGY, l1_bytes, pitch_mm=2.9)
     core = sizes.Sizes(
         sizes.operand_tiles(l1_bytes, sums, stats), sums, stats, noc_bytes_per_cycle, 0, product_cycles, block_cycles,
         vector_cycles, joules=energies, way_hops=(rows + columns) / 2, semaphores=semaphores)
     chip = Chip(
         "wormhole", rows, columns, core, dram_bytes_per_cycle, dram_latency_cycles, dram_bytes, launch_cycles,
-        clock_hz, dram_channels)
+        clock_hz, _TECHNOLOGY, dram_channels)
     return assembled(chip, lambda *given: rings(chip, True, *given))

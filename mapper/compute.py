@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from archloom.acadl_models.acadl import ArchitectureGraph, FunctionalUnit
+from archloom.acadl_models.energy.work import MOVES
 from archloom.oracle.errors import TaidlError, TargetError
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import evaluate, names, register_key
@@ -20,13 +21,8 @@ from archloom.oracle.taidl.isa import Instruction, Isa
 MOST = 4096
 """The largest value that is tried for an attribute."""
 
-_MOVES = frozenset((
-    "reshape", "convert", "bitcast_convert", "broadcast", "broadcast_in_dim", "transpose", "slice", "concatenate",
-    "pad", "constant", "iota", "reverse", "copy", "dot_general", "gather", "scatter", "dynamic_slice",
-    "dynamic_update_slice", "bitcast", "get_dimension_size", "complex", "real", "imag", "all_gather", "all_to_all",
-    "collective_broadcast", "collective_permute",
-))
-"""Operators that move numbers or only make them; ``dot_general`` is looked at by itself."""
+_MOVES = MOVES | {"convert", "dot_general"}
+"""``dot_general`` is looked at by itself."""
 
 
 @dataclass(frozen=True)

@@ -207,14 +207,14 @@ def _score(
         return fewest_cycles
 
     def joules(trial: Trial[Mapping]) -> float | None:
-        from archloom.acadl_models.timing.energy import energy
+        from archloom.acadl_models.timing.energy import energy, total_joules
         from archloom.acadl_models.timing.machine import bind
         from archloom.oracle.resolve import resolve
 
         if not configuration.has_energy:
             return None
         stream = resolve(configuration.emit(workload, trial.plan), configuration.isa)
-        return energy(bind(configuration.graph, stream), trial.timing).joules
+        return total_joules(energy(bind(configuration.graph, stream), trial.timing), configuration.graph)
 
     known: dict[Mapping, float] = {}
 

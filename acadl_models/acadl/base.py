@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from archloom.acadl_models.acadl import building
+from archloom.acadl_models.acadl.components import Component
 from archloom.acadl_models.acadl.latency import Expression, LatencyError, parse
 
 
@@ -82,7 +83,8 @@ def _usable(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[st
 
 @dataclass(frozen=True, eq=False)
 class ACADLObject(metaclass=_ObjectType):
-    """Virtual base: ``name`` is unique in a graph. *Added*: ``leakage_watts``, ``area_mm2``, for reports."""
+    """Virtual base: ``name`` is unique in a graph. *Added*, for reports: ``leakage_watts``, ``area_mm2``, and the
+    ``component`` from which figures follow that are not stated."""
 
     virtual: ClassVar[bool] = True
     physical: ClassVar[tuple[str, ...]] = ("leakage_watts", "area_mm2")
@@ -90,6 +92,7 @@ class ACADLObject(metaclass=_ObjectType):
     name: str
     leakage_watts: float | None = field(default=None, kw_only=True)
     area_mm2: float | None = field(default=None, kw_only=True)
+    component: Component | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         self._set("name", building.path(self.name) if isinstance(self.name, str) else self.name)
@@ -108,7 +111,9 @@ class ACADLObject(metaclass=_ObjectType):
             value = getattr(self, attribute)
             if value is not None:
                 faults += figure(attribute, value)
-        return faults
+        if self.component is not None and not isinstance(self.component, Component):
+            return [*faults, f"component must be a Component, not {self.component!r}"]
+        return faults + [f"component: {fault}" for fault in self.component.faults()] if self.component else faults
 
     def latencies(self) -> dict[str, Expression]:
         """The parsed latencies by attribute; KeyError-free only when :meth:`faults` is empty."""

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from archloom.acadl_models.acadl.components import Technology
 from archloom.acadl_models.acadl.semantics import Semantics
 from archloom.oracle.errors import GraphError
 
@@ -34,6 +35,7 @@ class Builder:
     buffers: Mapping[str, Any] = field(default_factory=dict)
     dims: Mapping[str, int] = field(default_factory=dict)
     semantics: Semantics = field(default_factory=Semantics)
+    technology: Technology | None = None
 
 
 _active: ContextVar[Builder | None] = ContextVar("acadl_builder", default=None)

@@ -39,8 +39,7 @@ def describe_json(graph: ArchitectureGraph) -> dict[str, Any]:
         "parameters": dict(graph.parameters),
         "dims": dict(graph.dims),
         "semantics": asdict(graph.semantics),
-        "area_mm2": graph.total("area_mm2"),
-        "leakage_watts": graph.total("leakage_watts"),
+        "technology": None if graph.technology is None else asdict(graph.technology),
         "buffers": [
             {"name": name, "bytes": graph.bytes_of(name), "places": _places(folded, banks)}
             for name, banks in graph.buffers.items()

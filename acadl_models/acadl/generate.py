@@ -13,6 +13,7 @@ from typing import Any, ParamSpec
 from archloom.acadl_models.acadl import building
 from archloom.acadl_models.acadl.base import ACADLObject
 from archloom.acadl_models.acadl.building import Builder
+from archloom.acadl_models.acadl.components import Technology
 from archloom.acadl_models.acadl.graph import ArchitectureGraph, Bank
 from archloom.acadl_models.acadl.rules import check
 from archloom.acadl_models.acadl.semantics import Semantics
@@ -67,7 +68,7 @@ def _graph(builder: Builder) -> ArchitectureGraph:
     return ArchitectureGraph(
         name=builder.name, clock_hz=float(builder.clock_hz), parameters=dict(builder.parameters),
         objects={o.name: o for o in builder.objects}, edges=tuple(builder.edges), buffers=buffers,
-        dims=dict(builder.dims), semantics=builder.semantics,
+        dims=dict(builder.dims), semantics=builder.semantics, technology=builder.technology,
     )
 
 
@@ -90,6 +91,7 @@ def architecture(
     buffers: Mapping[str, Any] | None = None,
     dims: Mapping[str, int] | None = None,
     semantics: Semantics | None = None,
+    technology: Technology | None = None,
 ) -> None:
     """State, inside a ``@generate`` function, the facts that are not objects.
 
@@ -97,6 +99,7 @@ def architecture(
     ``address_ranges`` tell which rows each holds), a list of ``(storage, start, stop)`` in rows, or a list of register
     files (each register is a row, and each file holds the next rows). ``parameters`` are those of the ISA that the
     structure fixes; ``dims`` names the dimensions of cores; ``semantics`` chooses among the readings of the paper.
+    ``technology``: the process, from which energies and areas follow.
     """
     builder = building.active()
     if builder is None:
@@ -110,6 +113,7 @@ def architecture(
     builder.buffers = _table("buffers", buffers)
     builder.dims = _integers("dims", dims)
     builder.semantics = _semantics(semantics)
+    builder.technology = _technology(technology)
 
 
 def _semantics(semantics: object) -> Semantics:
@@ -123,6 +127,18 @@ def _semantics(semantics: object) -> Semantics:
     for fault in faults:
         building.fault(fault)
     return Semantics() if faults else semantics
+
+
+def _technology(technology: object) -> Technology | None:
+    """The technology, or none after noting what is wrong."""
+    if technology is None:
+        return None
+    if not isinstance(technology, Technology):
+        building.fault(f"technology must be a Technology, not {technology!r}")
+        return None
+    for fault in technology.faults():
+        building.fault(f"technology: {fault}")
+    return technology
 
 
 def _table(what: str, table: object) -> dict[str, Any]:

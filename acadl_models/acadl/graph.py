@@ -11,6 +11,7 @@ from functools import cached_property, wraps
 from typing import Any, TypeVar
 
 from archloom.acadl_models.acadl.base import ACADLObject
+from archloom.acadl_models.acadl.components import Overrides, Technology
 from archloom.acadl_models.acadl.edges import ACADLEdge, EdgeKind
 from archloom.acadl_models.acadl.semantics import Semantics
 from archloom.acadl_models.acadl.stages import InstructionFetchStage, PipelineStage
@@ -48,7 +49,8 @@ class ArchitectureGraph:
     """Objects by name in order of creation, edges, buffers and the facts of the ISA that the structure fixes.
 
     ``clock_hz`` in hertz; ``parameters`` of the ISA; ``buffers``: tensor buffer → banks by ascending rows without
-    gaps; ``dims``: cores by dimension.
+    gaps; ``dims``: cores by dimension. ``technology`` and ``overrides``: what energies and areas follow from, beside
+    the objects (:mod:`archloom.acadl_models.energy`).
     """
 
     name: str
@@ -59,6 +61,8 @@ class ArchitectureGraph:
     buffers: Mapping[str, tuple[Bank, ...]]
     dims: Mapping[str, int]
     semantics: Semantics = field(default_factory=Semantics)
+    technology: Technology | None = None
+    overrides: Overrides = field(default_factory=Overrides)
 
     @cached_property
     def _out(self) -> dict[EdgeKind, dict[str, list[Any]]]:
@@ -175,7 +179,7 @@ class ArchitectureGraph:
         return total_bits // 8
 
     def total(self, attribute: str) -> float | None:
-        """The sum over the objects that state a physical figure; None if none does."""
+        """The sum over the objects that state a physical figure themselves; None if none does."""
         known = [v for o in self.objects.values() if (v := getattr(o, attribute)) is not None]
         return sum(known) if known else None
 
@@ -202,6 +206,7 @@ class ArchitectureGraph:
             "buffers": {k: [[b.storage, b.start, b.stop] for b in banks] for k, banks in self.buffers.items()},
             "dims": dict(self.dims),
             "semantics": asdict(self.semantics),
+            "energy": [repr(self.technology), repr(self.overrides)],
         }
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 

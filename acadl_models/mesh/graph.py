@@ -49,6 +49,9 @@ AHEAD = 12
 """Instructions of each core that may be handed out before they can start."""
 
 
+_TECHNOLOGY = acadl.Technology(45, 0.9, dram="DDR3")
+
+
 def mesh(
     x: Annotated[int, Size(1, 32, "columns of cores")] = 4,
     y: Annotated[int, Size(1, 32, "rows of cores")] = 4,
@@ -89,10 +92,11 @@ def mesh(
     port = l1_bytes_per_cycle if l1_bytes_per_cycle < 2 * noc_bytes_per_cycle else 0
     of_core = sizes.Sizes(
         sizes.operand_tiles(l1_bytes, sums, stats), sums, stats, noc_bytes_per_cycle, port, product_cycles,
-        block_cycles, vector_cycles, vector_width, array, sizes.joules(pitch_mm=1.0), (x + y) / 2, semaphores)
+        block_cycles, vector_cycles, vector_width, array, sizes.joules(_TECHNOLOGY, l1_bytes, pitch_mm=1.0), (x + y) / 2,
+        semaphores)
     chip = Chip(
         name, y, x, of_core, dram_bytes_per_cycle, dram_latency_cycles, dram_bytes, launch_cycles, clock_hz,
-        dram_channels)
+        _TECHNOLOGY, dram_channels)
     return assembled(chip, lambda *given: rings(chip, torus, *given))
 
 
@@ -110,6 +114,7 @@ class Chip:
     dram_bytes: int
     launch_cycles: int
     clock_hz: float
+    technology: acadl.Technology
     dram_channels: int = 1
 
     @property
@@ -135,7 +140,7 @@ def assembled(
             "dram", data_width=8, port_width=chip.dram_bytes_per_cycle, max_concurrent_requests=8 * chip.cores,
             read_write_ports=4 * (chip.cores + chip.rows + chip.columns + 2), shared_port=True,
             read_latency=chip.dram_latency_cycles, write_latency=chip.dram_latency_cycles,
-            address_ranges=[(0, chip.channelled_bytes)], joules_per_access=of_core.joules.dram_byte,
+            address_ranges=[(0, chip.channelled_bytes)],
             channels=chip.dram_channels, channel_words=sizes.TILE_BYTES if chip.dram_channels > 1 else 0,
         )]
         ahead = AHEAD if not of_core.semaphores else 4 * AHEAD
@@ -156,6 +161,7 @@ def assembled(
         acadl.architecture(
             chip.name, clock_hz=chip.clock_hz, parameters=parameters,
             dims={"rows": chip.rows, "columns": chip.columns}, buffers=buffers,
+            technology=chip.technology,
         )
 
     return acadl.create_ag(build())

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from archloom.acadl_models.acadl import DRAM, SRAM, Link, MemoryAccessUnit, Template
+from archloom.acadl_models.acadl import DRAM, SRAM, Included, Link, Logic, Memory, MemoryAccessUnit, Template
 from archloom.acadl_models.mesh.semaphores import HANDSHAKES
-from archloom.acadl_models.mesh.sizes import STAT_BYTES, TILE_BYTES, Joules, Sizes
+from archloom.acadl_models.mesh.sizes import L1_ACCESS_BYTES, STAT_BYTES, TILE_BYTES, Joules, Sizes
 from archloom.acadl_models.mesh.vector import work
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, macs
 
 _QUEUE = 4
 """Transfers that wait before a reader or a sender, and those under way in it."""
@@ -46,12 +46,12 @@ class Core(Template):
             way = joules.hops(sizes.way_hops)
             inward = Link("noc_in", sizes.noc_bytes_per_cycle, joules_per_byte=way)
             outward = Link("noc_out", sizes.noc_bytes_per_cycle, joules_per_byte=way)
-            port = Link("port", sizes.l1_bytes_per_cycle) if sizes.l1_bytes_per_cycle else None
+            port = Link("port", sizes.l1_bytes_per_cycle, component=Included("l1")) if sizes.l1_bytes_per_cycle else None
             ways = Ways(inward, outward, inward, port)
         self.ways = ways
         self.stat = SRAM(
             "stat", data_width=8 * STAT_BYTES, port_width=_PORT_WORDS, max_concurrent_requests=8, read_write_ports=4,
-            address_ranges=[(number * stats, (number + 1) * stats)], joules_per_access=joules.words(STAT_BYTES),
+            address_ranges=[(number * stats, (number + 1) * stats)], joules_per_access=joules.words(STAT_BYTES), component=_OF_L1,
         )
         shake = self.shake = HANDSHAKES if sizes.semaphores else ()
         cycles: dict[str, int | str] = {"clear": "count", "*": sizes.product, **dict.fromkeys(shake, 1)}
@@ -59,11 +59,17 @@ class Core(Template):
         products = {"matmul", "matmul_transposed", "weigh", "score", "clear", *shake}
         self.matrix = QueuedUnit(
             "matrix", fetch, products, depth=8 if shake else 2, latency=cycles, interval=cycles, in_flight=2,
-            operations={"clear": 0, "*": "m * n * k", **dict.fromkeys(shake, 0)}, joules_per_operation=joules.product)
-        self.vector = _vector(fetch, sizes.vector_tile_cycles, joules.vector, shake)
-        self.adder = QueuedUnit("adder", fetch, {"reduce", "take", *shake}, depth=1, latency=1, interval=1, in_flight=1)
+            operations={"clear": 0, "*": "m * n * k", **dict.fromkeys(shake, 0)}, joules_per_operation=joules.product,
+            component=macs(sizes.multipliers, "f16", "f32", register_bits=32))
+        self.vector = _vector(fetch, sizes, shake)
+        self.adder = QueuedUnit(
+            "adder", fetch, {"reduce", "take", *shake}, depth=1, latency=1, interval=1, in_flight=1,
+            operations={"reduce": "count", "*": 0}, joules_per_operation=joules.vector,
+            component=Logic({"add f32": sizes.vector_width}))
         self.writer = QueuedUnit(
-            "writer", fetch, {"store", "store_places", *shake}, depth=2, latency=1, interval=1, in_flight=2)
+            "writer", fetch, {"store", "store_places", *shake}, depth=2, latency=1, interval=1, in_flight=2,
+            operations={"store": "rows * cols", "store_places": "rows * cols", "*": 0},
+            joules_per_operation=joules.vector, component=Logic({"add f32": sizes.vector_width}))
         connect(self.reader.unit, memory, link=ways.inward)
         connect(self.reader.unit, writes=[self.l1], link=ways.port)
         connect(self.matrix.unit, [self.l1, self.acc], [self.acc])
@@ -146,13 +152,18 @@ def _local(name: str, word_bytes: int, number: int, words: int, users: int, joul
     """A core's part of a buffer."""
     return SRAM(
         name, data_width=8 * word_bytes, port_width=_PORT_WORDS, max_concurrent_requests=16, read_write_ports=users,
-        address_ranges=[(number * words, (number + 1) * words)], joules_per_access=joules.words(word_bytes),
+        address_ranges=[(number * words, (number + 1) * words)], joules_per_access=joules.words(word_bytes), component=_OF_L1,
     )
 
 
-def _vector(fetch: Fetch, of_tile: int, joules: float | None, shake: Sequence[str]) -> QueuedUnit:
-    """The vector unit: passes over tiles of ``of_tile`` cycles and ``joules`` each; ``shake``: its handshakes."""
-    cycles_of: dict[str, int | str] = {**work(of_tile), **dict.fromkeys(shake, 1)}
+_OF_L1 = Memory(width_bits=8 * L1_ACCESS_BYTES)
+"""What is a part of it has its area and leakage by its own size, and energy by the whole."""
+
+
+def _vector(fetch: Fetch, sizes: Sizes, shake: Sequence[str]) -> QueuedUnit:
+    """The vector unit, which passes over tiles; ``shake``: its handshakes."""
+    cycles_of: dict[str, int | str] = {**work(sizes.vector_tile_cycles), **dict.fromkeys(shake, 1)}
     return QueuedUnit(
         "vector", fetch, set(cycles_of), depth=8 if shake else 2, latency=cycles_of, interval=cycles_of, in_flight=1,
-        operations={**work(1), **dict.fromkeys(shake, 0)}, joules_per_operation=joules)
+        operations={**work(1), **dict.fromkeys(shake, 0)}, joules_per_operation=sizes.joules.vector,
+        component=macs(sizes.vector_width, "f32", "f32"))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from archloom.acadl_models.acadl import SRAM, MemoryAccessUnit
+from archloom.acadl_models.acadl import SRAM, Memory, MemoryAccessUnit
 from archloom.acadl_models.parts import connect
 
 QUEUES = ("reader", "matrix", "adder", "writer", "east", "south", "row", "column", "down", "across", "vector",
@@ -41,7 +41,7 @@ class Semaphores:
 
     def _words(self, name: str, ranges: list[tuple[int, int]]) -> SRAM:
         return SRAM(name, data_width=_WORD, port_width=1 << 12, max_concurrent_requests=64,
-                    read_write_ports=self.users, address_ranges=ranges)
+                    read_write_ports=self.users, address_ranges=ranges, component=Memory(width_bits=_WORD))
 
     def join(
         self, unit: MemoryAccessUnit, queue: str, core: int, waits: Sequence[int], signals: Sequence[int]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from archloom.acadl_models.acadl import Technology
+from archloom.acadl_models.energy import arithmetic, memories, wires
 from archloom.acadl_models.options import Clock, Size, problems_of, refuse
 
 TILE_BYTES = 2048
@@ -15,6 +17,9 @@ _TILE_NUMBERS = 32 * 32
 
 STAT_BYTES = 128
 """A statistic of 32 rows, of 32 bits each."""
+
+L1_ACCESS_BYTES = 64
+"""Of L1 at a time."""
 
 _LEAST_TILES = 4
 
@@ -39,37 +44,31 @@ ClockHz = Annotated[float, Clock("clock of cores and networks")]
 
 @dataclass(frozen=True)
 class Joules:
-    """Energies, None: not stated. ``product``: of 32 x 32 x 32 multiply-accumulates, ``vector``: of an operation on all
-    numbers of a tile, ``l1_byte`` and ``dram_byte``: of a byte that is read or written, ``hop_byte``: of a byte on its
-    way from a core to the next."""
+    """Energies. ``product``: of 32 x 32 x 32 multiply-accumulates, ``vector``: of an operation on all numbers of a tile,
+    ``l1_byte``: of a byte that is read or written, ``hop_byte``: of a byte on its way from a core to the next."""
 
-    product: float | None = None
-    vector: float | None = None
-    l1_byte: float | None = None
-    dram_byte: float | None = None
-    hop_byte: float | None = None
+    product: float
+    vector: float
+    l1_byte: float
+    hop_byte: float
 
-    def hops(self, count: float) -> float | None:
+    def hops(self, count: float) -> float:
         """Of a byte over so many cores."""
-        return None if self.hop_byte is None else count * self.hop_byte
+        return count * self.hop_byte
 
-    def words(self, size: int) -> float | None:
+    def words(self, size: int) -> float:
         """Of a word of ``size`` bytes in L1."""
-        return None if self.l1_byte is None else size * self.l1_byte
+        return size * self.l1_byte
 
 
-def joules(pitch_mm: float) -> Joules:
-    """The energies of a mesh with cores so many millimetres apart: those of a table of a 45 nm process.
-
-    No paper about one of the meshes states any. Operations and memories: M. Horowitz, "Computing's energy problem"
-    (ISSCC 2014): a product of 16 bits 1.1 pJ, a sum of 32 bits 0.9 pJ, 64 bits of a memory of 1 MB 100 pJ, 64 bits of
-    DRAM 1.3 nJ. Assumed: 0.1 pJ for a bit over a millimetre of wire. Ratios of plans rest on the ratios of these
-    figures; absolute energies are those of an old process. Static power is not stated.
-    """
-    product, total = 1.1e-12, 0.9e-12
+def joules(technology: Technology, l1_bytes: int, pitch_mm: float) -> Joules:
+    """The energies of a mesh of cores with an L1 of ``l1_bytes``, so many millimetres apart: numbers of 16 bits, sums of
+    32, and an L1 that is one memory, of which 512 bits are read or written at a time."""
+    product, total = (arithmetic.known_joules(*what, technology) for what in (("multiply", "f16"), ("add", "f32")))
+    l1 = memories.memory(l1_bytes, 8 * L1_ACCESS_BYTES, 1, technology)
     return Joules(
-        product=32**3 * (product + total), vector=_TILE_NUMBERS * total, l1_byte=100e-12 / 8, dram_byte=1.3e-9 / 8,
-        hop_byte=8 * 0.1e-12 * pitch_mm,
+        product=32**3 * (product + total), vector=_TILE_NUMBERS * total, l1_byte=l1.joules / L1_ACCESS_BYTES,
+        hop_byte=8 * wires.bit_joules(pitch_mm, technology),
     )
 
 
@@ -94,7 +93,7 @@ class Sizes:
     vector_cycles: int
     vector_width: int = 32
     array: int = 1
-    joules: Joules = Joules()
+    joules: Joules = Joules(0.0, 0.0, 0.0, 0.0)
     way_hops: float = 0
     semaphores: int = 0
 
@@ -103,6 +102,11 @@ class Sizes:
         """Cycles of a product of m x k by k x n tiles, as a latency."""
         along = "m * n * k" if self.array == 1 else " * ".join(f"cdiv({e}, {self.array})" for e in "mnk")
         return f"{along} * {self.product_cycles} + {self.block_cycles}"
+
+    @property
+    def multipliers(self) -> int:
+        """Of the matrix unit: as many as its products need."""
+        return -(-self.array**3 * 32**3 // self.product_cycles)
 
     @property
     def vector_tile_cycles(self) -> int:

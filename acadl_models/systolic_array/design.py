@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
+from archloom.acadl_models.acadl import Technology
 from archloom.acadl_models.options import Clock, Size, Word, problems_of, refuse
 from archloom.acadl_models.systolic_array.conventions import CONVENTIONS, Convention
 from archloom.oracle.errors import suggest
+
+TECHNOLOGY = Technology(28, dram="DDR4")
+"""Assumed: neither simulator whose conventions these are states a process."""
 
 DATAFLOWS = ("os", "ws", "is")
 """What stays in the PEs: the sums, the weights, or the inputs. The position is the ISA's code."""

@@ -14,10 +14,12 @@ class Mover(acadl.Template):
     def __init__(
         self, name: str, fetch: Fetch, mnemonics: set[str], latency: UnitLatency = 0,
         interval: UnitLatency | None = None, in_flight: int = 1, extent: tuple[int, ...] = (),
+        component: acadl.Logic | None = None,
     ) -> None:
         self.stage = acadl.ExecuteStage("stage")
         self.unit = acadl.MemoryAccessUnit(
-            "unit", to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight, extent=extent
+            "unit", to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight, extent=extent,
+            component=component,
         )
         acadl.ACADLEdge(fetch.stage, self.stage, acadl.FORWARD)
         acadl.ACADLEdge(self.stage, self.unit, acadl.CONTAINS)
@@ -34,17 +36,21 @@ class Memories(acadl.Template):
         sizes = design.isa_parameters
         self.left = self._side("left", 8, design.rows, sizes["left_bytes"], units)
         self.top = self._side("top", 8, design.columns, sizes["top_bytes"], units)
-        self.out = self._side("out", 32, design.rows * design.columns, sizes["out_words"], units)
+        # a row of results leaves at a time, however many the convention has leave at once
+        self.out = self._side("out", 32, design.rows * design.columns, sizes["out_words"], units, 32 * design.columns)
         self.dram = acadl.DRAM(
             "dram", data_width=8, port_width=design.dma_bytes, shared_port=True, read_write_ports=2,
             max_concurrent_requests=8, read_latency=design.dram_latency, write_latency=design.dram_latency,
             address_ranges=[(0, 1 << 34)],
         )
 
-    def _side(self, name: str, data_width: int, width: int, words: int, units: int) -> acadl.SRAM:
+    def _side(
+        self, name: str, data_width: int, width: int, words: int, units: int, width_bits: int | None = None
+    ) -> acadl.SRAM:
         return acadl.SRAM(
             name, data_width=data_width, port_width=width, max_concurrent_requests=4 * units,
             read_write_ports=2 * units, address_ranges=[(0, words)],
+            component=acadl.Memory(width_bits=width_bits),
         )
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.semantics import Semantics
-from archloom.acadl_models.parts import Fetch, connect
-from archloom.acadl_models.systolic_array.design import FETCH_CYCLES, Design
+from archloom.acadl_models.parts import Fetch, connect, macs
+from archloom.acadl_models.systolic_array.design import FETCH_CYCLES, TECHNOLOGY, Design
 from archloom.acadl_models.systolic_array.parts import Dma, Memories, Mover
 
 REGISTERS = ("west", "north", "own")
@@ -27,7 +27,7 @@ class PE(acadl.Template):
     def __init__(self, name: str, mnemonics: set[str]) -> None:
         self.registers = acadl.RegisterFile("registers", data_width=32, registers=dict.fromkeys(REGISTERS, 0))
         self.stage = acadl.ExecuteStage("stage")
-        self.unit = acadl.FunctionalUnit("unit", to_process=mnemonics)
+        self.unit = acadl.FunctionalUnit("unit", to_process=mnemonics, component=macs(1, "i8", "i32"))
         acadl.ACADLEdge(self.stage, self.unit, acadl.CONTAINS)
         connect(self.unit, [self.registers], [self.registers])
         self.instructions = acadl.ACADLDanglingEdge(acadl.FORWARD, target=self.stage)
@@ -78,7 +78,8 @@ def build(design: Design) -> acadl.ArchitectureGraph:
     @acadl.generate
     def systolic_pe() -> None:
         # the last PE works rows + columns steps behind the first: so many steps wait for their turn
-        fetch = Fetch("fetch", (rows + columns + 2) * a_step, width=a_step, latency=FETCH_CYCLES)
+        fetch = Fetch("fetch", (rows + columns + 2) * a_step, width=a_step, latency=FETCH_CYCLES,
+                      stands_for="the wave of operands")
         memories = Memories("memory", design, units=rows * columns if apart else max(rows, columns))
         sync = acadl.RegisterFile("sync", 32, {"fold": 0, "filled": 0})
         grid = Grid("grid", design, fetch)
@@ -100,7 +101,7 @@ def build(design: Design) -> acadl.ArchitectureGraph:
                 "hbm": memories.dram, "left": memories.left, "top": memories.top, "out": memories.out,
                 "pe": [pe.registers for row in grid.pes for pe in row], "south": grid.south, "sync": sync,
             },
-            semantics=Semantics(write_after_read="started"),
+            semantics=Semantics(write_after_read="started"), technology=TECHNOLOGY,
         )
 
     return acadl.create_ag(systolic_pe())

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from archloom.acadl_models.acadl import ArchitectureGraph, RegisterFile, architecture, create_ag, generate
+from archloom.acadl_models.acadl import ArchitectureGraph, Included, RegisterFile, architecture, create_ag, generate
 from archloom.acadl_models.acadl.semantics import Semantics
-from archloom.acadl_models.parts import Fetch, connect
-from archloom.acadl_models.systolic_array.design import FETCH_CYCLES, Design
+from archloom.acadl_models.parts import Fetch, connect, macs
+from archloom.acadl_models.systolic_array.design import FETCH_CYCLES, TECHNOLOGY, Design
 from archloom.acadl_models.systolic_array.parts import Dma, Memories, Mover
 
 STEPS = ("preload", "shift", "stream", "multiply")
@@ -26,12 +26,14 @@ def build(design: Design) -> ArchitectureGraph:
     def systolic_array() -> None:
         fetch = Fetch("fetch", 8, width=4, latency=FETCH_CYCLES)
         memories = Memories("memory", design, units=2)
-        stationary = RegisterFile("stationary", 8 * design.columns, _rows(design))
-        sums = RegisterFile("sums", 32 * design.columns, _rows(design))
+        of_array = Included("array.unit")
+        stationary = RegisterFile("stationary", 8 * design.columns, _rows(design), component=of_array)
+        sums = RegisterFile("sums", 32 * design.columns, _rows(design), component=of_array)
         array = Mover(
             "array", fetch, {*STEPS, "drain"}, latency={"drain": drain, "shift": 1, "*": 0},
             interval={"drain": drain, "*": 1}, in_flight=4,
             extent=(design.rows, design.columns),
+            component=macs(design.rows * design.columns, "i8", "i32", register_bits=8 + 8 + 32),
         )
         connect(array.unit, [memories.left, memories.top, stationary, sums], [memories.out, stationary, sums])
         connect(Mover("unload", fetch, {"unload"}).unit, [sums], [memories.out])
@@ -42,7 +44,7 @@ def build(design: Design) -> ArchitectureGraph:
                 "hbm": memories.dram, "left": memories.left, "top": memories.top, "out": memories.out,
                 "stationary": stationary, "sums": sums,
             },
-            semantics=Semantics(write_after_read="started"),
+            semantics=Semantics(write_after_read="started"), technology=TECHNOLOGY,
         )
 
     return create_ag(systolic_array())

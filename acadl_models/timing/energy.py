@@ -1,8 +1,9 @@
-"""Energy of a run from the figures of the graph and the counts of its simulation, exact: nothing is sampled.
+"""Energy of a run: the figures of the graph's objects times the counts of its simulation, exact, nothing is sampled.
 
-Dynamic energy: ``joules_per_access`` for each word of a storage, whether a request moves it or a cache, and each
-register, ``joules_per_operation`` for each operation of a unit and each instruction of a stage, ``joules_per_byte`` of
-a link. Leakage: ``leakage_watts`` over the makespan. An object without a figure contributes nothing, and is not listed.
+Dynamic energy: of each word of a storage, whether a request moves it or a cache, and each register, of what a unit's
+instructions compute, of each instruction of a stage and each that is fetched, of each byte of a link. Leakage over the
+makespan. Figures are those of :mod:`archloom.acadl_models.energy`. An object that did something, and has no figure for
+it, makes the totals None: ``missing`` says whose figures are not known.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from numpy.typing import NDArray
 
 from archloom.acadl_models.acadl import ArchitectureGraph, FunctionalUnit, InstructionMemoryAccessUnit, RegisterFile
 from archloom.acadl_models.acadl.latency import Expression, LatencyError
+from archloom.acadl_models.energy.figures import figures_of, stated_joules, technology_of, work_joules
+from archloom.acadl_models.energy.overrides import FIGURES
+from archloom.acadl_models.energy.work import work_of
 from archloom.acadl_models.timing.program import (
     AccessPlan,
     Program,
@@ -28,66 +32,94 @@ from archloom.acadl_models.timing.program import (
 from archloom.acadl_models.timing.result import TimingResult
 from archloom.oracle.accesses import element_bits
 from archloom.oracle.affine import Affine
-from archloom.oracle.errors import GraphError
+from archloom.oracle.errors import GraphError, InputError
 
 Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class ObjectEnergy:
-    """Joules of one object; ``events``: words, operations, instructions or bytes, whatever its figure is for."""
+    """Joules of one object, None where a figure is missing; ``events``: words, registers, operations, instructions or
+    bytes, whatever its figure is for."""
 
     name: str
     events: int
-    dynamic_joules: float
-    leakage_joules: float
+    dynamic_joules: float | None
+    leakage_joules: float | None
 
     @property
-    def joules(self) -> float:
+    def joules(self) -> float | None:
         """Both together."""
-        return self.dynamic_joules + self.leakage_joules
+        return _sum([self.dynamic_joules, self.leakage_joules])
 
 
 @dataclass(frozen=True)
 class Energy:
-    """Joules of a run by object, for the objects with figures in the graph's order."""
+    """Joules of a run by object, in the graph's order; ``missing``: figures without which the totals are None."""
 
     objects: tuple[ObjectEnergy, ...]
+    missing: tuple[str, ...] = ()
 
     @property
-    def dynamic_joules(self) -> float:
-        return sum(o.dynamic_joules for o in self.objects)
+    def dynamic_joules(self) -> float | None:
+        return _sum([o.dynamic_joules for o in self.objects])
 
     @property
-    def leakage_joules(self) -> float:
-        return sum(o.leakage_joules for o in self.objects)
+    def leakage_joules(self) -> float | None:
+        return _sum([o.leakage_joules for o in self.objects])
 
     @property
-    def joules(self) -> float:
+    def joules(self) -> float | None:
         """The whole run."""
-        return self.dynamic_joules + self.leakage_joules
+        return _sum([self.dynamic_joules, self.leakage_joules])
+
+    @property
+    def known_joules(self) -> float:
+        """What is known of the whole run, at least."""
+        return math.fsum(j for o in self.objects for j in (o.dynamic_joules, o.leakage_joules) if j is not None)
 
     def of(self, name: str) -> ObjectEnergy:
-        """The figures of the object ``name``; KeyError if it has none."""
+        """The figures of the object ``name``; KeyError if it is none."""
         for found in self.objects:
             if found.name == name:
                 return found
         raise KeyError(f"{name!r} is none of {', '.join(o.name for o in self.objects)}")
 
 
-_FIGURES = ("joules_per_access", "joules_per_operation", "joules_per_byte", "leakage_watts")
+def _sum(parts: "list[float | None]") -> float | None:
+    known = [part for part in parts if part is not None]
+    return math.fsum(known) if len(known) == len(parts) else None
 
 
 def has_energy(graph: ArchitectureGraph) -> bool:
-    """Whether any object of the graph has a figure of energy."""
-    return any(getattr(o, figure, None) is not None for o in graph.objects.values() for figure in _FIGURES)
+    """Whether anything is known of the energy of a graph: its technology, or any figure of an object."""
+    return technology_of(graph) is not None or bool(graph.overrides.objects) or any(
+        getattr(place, figure, None) is not None for place in graph.objects.values() for figure in FIGURES[:4])
+
+
+def total_joules(found: Energy, graph: ArchitectureGraph) -> float:
+    """The joules of a run for those who compare by them; InputError that lists the figures that are missing."""
+    joules = found.joules
+    if joules is None:
+        raise InputError(f"graph {graph.name!r}: its energy is not known without {listed(found.missing)}: state a "
+                         "technology and components, or these figures")
+    return joules
+
+
+def listed(missing: "tuple[str, ...] | list[str]") -> str:
+    """The first of some missing figures, and how many more there are."""
+    more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+    return ", ".join(missing[:_SHOWN]) + more
+
+
+_SHOWN = 4
 
 
 def energy(program: Program, timing: TimingResult) -> Energy:
     """The energy of ``program``, whose simulation gave ``timing``.
 
-    GraphError where it is not determined: operations without a legal value, or several units that share instructions
-    which cost differently.
+    GraphError where it is not determined: operations without a legal value, or an instruction that costs differently in
+    the units that may take it.
     """
     return _Accountant(program, timing).energy()
 
@@ -96,31 +128,26 @@ class _Accountant:
     def __init__(self, program: Program, timing: TimingResult) -> None:
         self.program, self.timing = program, timing
         self.graph = program.graph
+        self.figures = figures_of(program.graph)
         self.nests = Nests(program)
+        self.unknown: dict[str, None] = {}
+        """Operations of units without a figure."""
 
     def energy(self) -> Energy:
-        events = self._counts()
-        units = self._units()
-        found = []
+        events, units = self._counts(), self._units()
+        found, missing = [], list[str]()
         for name, place in self.graph.objects.items():
-            if all(getattr(place, figure, None) is None for figure in _FIGURES):
-                continue
-            leakage = (place.leakage_watts or 0.0) * self.timing.seconds
+            figures = self.figures[name]
             if isinstance(place, FunctionalUnit) and not isinstance(place, InstructionMemoryAccessUnit):
                 count, joules = units.get(name, (0, 0.0))
             else:
                 count = events[name]
-                joules = count * self._each(name)
+                joules = 0.0 if not count else None if figures.joules is None else count * figures.joules
+                missing += [f"joules of {name}"] if joules is None else []
+            leakage = None if figures.leakage_watts is None else figures.leakage_watts * self.timing.seconds
+            missing += [f"leakage of {name}"] if leakage is None else []
             found.append(ObjectEnergy(name, count, joules, leakage))
-        return Energy(tuple(found))
-
-    def _each(self, name: str) -> float:
-        """Joules of one event of an object that is no unit."""
-        place = self.graph.objects[name]
-        if isinstance(place, InstructionMemoryAccessUnit):
-            return place.joules_of("fetch") or 0.0
-        figures = (getattr(place, figure, None) for figure in _FIGURES[:3])
-        return next((float(joules) for joules in figures if joules is not None), 0.0)
+        return Energy(tuple(found), (*self.unknown, *missing))
 
     def _counts(self) -> Counter[str]:
         """Words of storages, registers of register files, bytes of links, instructions of stages and fetch units."""
@@ -131,10 +158,11 @@ class _Accountant:
         self._count_lines(found)
         fetcher, _ = self.graph.instruction_memory(self.program.fetch)
         found[fetcher.name] = timing.instructions
-        if any(isinstance(o, RegisterFile) and o.joules_per_access is not None for o in self.graph.objects.values()):
-            for static in self.program.instructions:
-                for plan in static.plans:
-                    self._count_registers(static, plan, found)
+        files = {name for name, place in self.graph.objects.items()
+                 if isinstance(place, RegisterFile) and self.figures[name].joules != 0}
+        for static in self.program.instructions if files else ():
+            for plan in static.plans:
+                self._count_registers(static, plan, files, found)
         return found
 
     def _count_lines(self, found: Counter[str]) -> None:
@@ -146,10 +174,12 @@ class _Accountant:
             found[cache.name] += (moved.bytes_from_backing + written_back) // word
 
     # --- register files ----------------------------------------------------------------------------------------
-    def _count_registers(self, static: StaticInstruction, plan: AccessPlan, found: Counter[str]) -> None:
-        """Registers that an access touches, by register file."""
+    def _count_registers(
+        self, static: StaticInstruction, plan: AccessPlan, files: "set[str]", found: Counter[str]
+    ) -> None:
+        """Registers that an access touches, by register file, of ``files`` alone."""
         banks = self.graph.buffers[plan.buffer.name]
-        if not isinstance(self.graph[banks[0].storage], RegisterFile):
+        if files.isdisjoint(bank.storage for bank in banks):
             return
         if len(banks) == 1:
             found[banks[0].storage] += self._registers_of(plan) * self.nests.count(static)
@@ -169,40 +199,56 @@ class _Accountant:
         return -(-len(plan.elements) * element_bits(plan.buffer.dtype) // plan.place.data_width)
 
     # --- units -------------------------------------------------------------------------------------------------
-    def _units(self) -> dict[str, tuple[int, float]]:
-        """Operations and joules of each unit."""
-        counts: Counter[str] = Counter()
-        joules: Counter[str] = Counter()
+    def _units(self) -> "dict[str, tuple[int, float | None]]":
+        """Operations and joules of each unit. Which of several units took an instruction is not counted: they share
+        what such instructions cost by how many they took."""
+        found: dict[str, list[tuple[float, float | None]]] = {u.name: [] for u in self.timing.units}
         left = {u.name: u.instructions for u in self.timing.units}
-        shared: dict[str, dict[tuple[int, float], str]] = {}
+        pools: list[tuple[set[str], list[tuple[int, float | None]]]] = []
         for static in self.program.instructions:
-            units = {u.name: u for u in static.takers.values()}
+            units = {unit.name: unit for unit in static.takers.values()}
             instances = self.nests.count(static)
             if not instances:
                 continue
-            for name, unit in units.items():
-                each = unit.joules_of(static.node.mnemonic)
-                total = self._operations(static, unit) if each is not None else 0
-                if len(units) == 1:
-                    left[name] -= instances
-                    counts[name] += total
-                    joules[name] += total * (each or 0.0)  # type: ignore[assignment]
-                else:
-                    operations, uneven = divmod(total, instances)
-                    kind = (-1, float(static.index)) if uneven else (operations, operations * (each or 0.0))
-                    shared.setdefault(name, {})[kind] = static.node.mnemonic
-        for name, kinds in shared.items():
-            if not left[name]:
-                continue
-            if len(kinds) > 1 or next(iter(kinds))[0] < 0:
-                raise GraphError(self.graph.name, [
-                    f"{self.graph[name]}: its energy is not determined: it shares {', '.join(sorted(kinds.values()))} "
-                    "with other units, and they cost differently"
-                ])
-            operations, each = next(iter(kinds))
-            counts[name] += operations * left[name]
-            joules[name] += each * left[name]  # type: ignore[assignment]
-        return {name: (counts[name], float(joules[name])) for name in counts | joules}
+            cost = self._cost_of_any(static, tuple(units.values()), instances)
+            if len(units) == 1:
+                (name,) = units
+                left[name] -= instances
+                found[name].append(cost)
+            else:
+                _pool(pools, set(units), cost)
+        for names, costs in pools:
+            operations, joules = sum(count for count, _ in costs), _sum([cost for _, cost in costs])
+            taken = sum(left[name] for name in names)
+            for name in names:
+                share = left[name] / taken if taken else 0.0
+                found[name].append((operations * share, None if joules is None else joules * share))
+        return {name: (round(sum(count for count, _ in parts)), _sum([joules for _, joules in parts]))
+                for name, parts in found.items()}
+
+    def _cost_of_any(
+        self, static: StaticInstruction, units: "tuple[FunctionalUnit, ...]", instances: int
+    ) -> "tuple[int, float | None]":
+        """What all instances of an instruction cost in whichever of ``units``; GraphError where that matters."""
+        costs = {self._cost(static, unit, instances) for unit in units}
+        if len(costs) > 1:
+            raise GraphError(self.graph.name, [
+                f"{units[0]}: its energy is not determined: it shares {static.node.mnemonic} with "
+                f"{', '.join(unit.name for unit in units[1:])}, where that costs differently"
+            ])
+        return costs.pop()
+
+    def _cost(self, static: StaticInstruction, unit: FunctionalUnit, instances: int) -> "tuple[int, float | None]":
+        """Operations and joules of all instances of an instruction in a unit: those that are stated, or else what the
+        instruction computes."""
+        each = stated_joules(self.graph, unit, static.node.mnemonic)
+        if each is not None:
+            total = self._operations(static, unit)
+            return total, total * each
+        work = work_of(static.node)
+        joules, missing = work_joules(self.graph, unit, work)
+        self.unknown.update({f"joules of {what} in {unit.name}": None for what in missing})
+        return sum(work.values()) * instances, None if joules is None else joules * instances
 
     def _operations(self, static: StaticInstruction, unit: FunctionalUnit) -> int:
         """Operations of all instances of an instruction in a unit."""
@@ -215,6 +261,17 @@ class _Accountant:
         except LatencyError as error:
             fault = f"{error} for {mnemonic!r}; it must be at least 0"
         raise GraphError(self.graph.name, [f"{unit}: operations {expression.text!r} {fault}"])
+
+
+def _pool(
+    pools: "list[tuple[set[str], list[tuple[int, float | None]]]]", names: "set[str]", cost: "tuple[int, float | None]"
+) -> None:
+    """Add a cost to the pool of these units; pools that have a unit in common become one."""
+    costs = [cost]
+    for pool in [pool for pool in pools if not pool[0].isdisjoint(names)]:
+        pools.remove(pool)
+        names, costs = names | pool[0], pool[1] + costs
+    pools.append((names, costs))
 
 
 # --- sums over all instances of an instruction, exact and without walking them ------------------------------------

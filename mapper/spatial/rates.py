@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA, ArchitectureGraph, DataStorage
-from archloom.acadl_models.timing.energy import energy, has_energy
+from archloom.acadl_models.energy.figures import figures_of, leakage_of
+from archloom.acadl_models.timing.energy import energy, has_energy, listed, total_joules
 from archloom.acadl_models.timing.machine import bind
 from archloom.acadl_models.timing.result import TimingResult
 from archloom.mapper.spatial.emit import ISA
@@ -50,13 +51,14 @@ class Rates:
         """What a graph of :mod:`archloom.acadl_models.mesh` states; MappingError where it states no energies."""
         if not has_energy(graph):
             raise MappingError(f"graph {graph.name!r} states no energies: plans can only be chosen by time")
-        l1, stat, memory = (
-            _stated(graph[graph.buffers[name][0].storage], "joules_per_access") for name in ("l1", "stat", "hbm"))
+        l1, stat, memory = (_known(graph, graph.buffers[name][0].storage) for name in ("l1", "stat", "hbm"))
         product, vector = (
             next(u for u in graph.functional_units if name in u.to_process).joules_of(name) or 0.0
             for name in ("matmul", "rescale"))
         way, row, column = (_link(graph, name, "hbm", True) for name in ("load", "multicast_row", "multicast_column"))
-        watts = sum(place.leakage_watts or 0.0 for place in graph.objects.values())
+        watts, missing = leakage_of(graph)
+        if watts is None:
+            raise MappingError(f"graph {graph.name!r}: leakage is not known of {listed(missing)}")
         return Rates(
             product, vector, l1, stat, memory, way, row, column, _link(graph, "forward", "l1", False),
             _link(graph, "reduce", "acc", True), watts, graph)
@@ -68,8 +70,8 @@ class Rates:
 
     @property
     def stored(self) -> float:
-        """Of sums that go to memory as a tile, and are cleared."""
-        return TILE_BYTES * (self.dram_byte + self.way_byte) + 4 * self.l1_tile
+        """Of sums that go to memory as a tile, rounded on their way, and are cleared."""
+        return TILE_BYTES * (self.dram_byte + self.way_byte) + 4 * self.l1_tile + self.vector
 
     def one(self, mnemonic: str, **attributes: int) -> float:
         """Of one instruction, whose addresses need not be given: it is simulated by itself."""
@@ -89,11 +91,15 @@ class Rates:
     @property
     def added(self) -> float:
         """Of sums of another core, a tile of them, that are read, added to a core's own, and cleared."""
-        return 2 * TILE_BYTES * self.sum_byte + 6 * self.l1_tile
+        return 2 * TILE_BYTES * self.sum_byte + 6 * self.l1_tile + self.vector
 
 
-def _stated(place: object, figure: str) -> float:
-    return float(getattr(place, figure, None) or 0.0)
+def _known(graph: "ArchitectureGraph", name: str) -> float:
+    """Joules of a word or a byte of an object; MappingError where they are not known."""
+    joules = figures_of(graph)[name].joules
+    if joules is None:
+        raise MappingError(f"graph {graph.name!r}: joules of {name} are not known")
+    return joules
 
 
 def _link(graph: "ArchitectureGraph", mnemonic: str, buffer: str, reads: bool) -> float:
@@ -103,9 +109,9 @@ def _link(graph: "ArchitectureGraph", mnemonic: str, buffer: str, reads: bool) -
         return 0.0
     storages = [place for place in (graph[p.storage] for p in graph.buffers[buffer]) if isinstance(place, DataStorage)]
     links = (graph.link(place, unit, READ_DATA if reads else WRITE_DATA) for place in storages)
-    return next((_stated(link, "joules_per_byte") for link in links if link is not None), 0.0)
+    return next((_known(graph, link.name) for link in links if link is not None), 0.0)
 
 
 def measured_joules(stream: "Stream", graph: "ArchitectureGraph", timing: "TimingResult") -> float:
     """Joules of a simulated stream; GraphError where they are not determined."""
-    return energy(bind(graph, resolve(stream, isa_of(graph))), timing).joules
+    return total_joules(energy(bind(graph, resolve(stream, isa_of(graph))), timing), graph)

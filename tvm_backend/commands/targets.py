@@ -193,9 +193,12 @@ def _graph_outcome(graph: "ArchitectureGraph", args: argparse.Namespace, isa: "I
 
 def _graph_data(graph: "ArchitectureGraph") -> dict[str, Any]:
     from archloom.acadl_models.acadl.describe import describe_json
+    from archloom.acadl_models.energy.figures import area_of, leakage_of
 
     return {
         **describe_json(graph),
+        "area_mm2": area_of(graph)[0],
+        "leakage_watts": leakage_of(graph)[0],
         "objects": [{"name": name, "class": type(obj).__name__} for name, obj in graph.objects.items()],
         "edges": len(graph.edges),
     }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
 
+from archloom.acadl_models.energy import area_of
 from archloom.mapper.accelerator import Configuration
 from archloom.mapper.search import Plan
 from archloom.oracle.taidl.check import HBM
@@ -15,7 +15,8 @@ from archloom.tvm_backend.host import profile as hosts
 from archloom.tvm_backend.host.conversions import conversions
 from archloom.tvm_backend.host.profile import HostProfile
 from archloom.tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report, TargetShare
-from archloom.tvm_backend.report.uses import EnergyUse, uses_of
+from archloom.tvm_backend.report.energy import Energies, energy_use, totals_of
+from archloom.tvm_backend.report.uses import uses_of
 from archloom.tvm_backend.targets.choice import Chosen, choose
 from archloom.tvm_backend.version import VERSION
 
@@ -35,7 +36,7 @@ def build(
     """
     made = {c.name: c.backend.accelerator.configure(c.accelerator_options) for c in chosen}
     peaks = {c.name: c.backend.accelerator.macs_per_cycle(made[c.name].graph) for c in chosen}
-    energies: _Energies = {}
+    energies: Energies = {}
     layers = [
         _accelerated(step, region, plans[step.name], peaks[region.target], made[region.target], details, energies)
         for region in partition.regions for step in region.steps
@@ -45,8 +46,6 @@ def build(
     # in ticks of the first target's clock
     cycles = sum(s.cycles if s.clock_hz == clock_hz else math.ceil(s.seconds * clock_hz) for s in shares)
     seconds = cycles / clock_hz if clock_hz else 0.0
-    joules = [layer.energy.joules for layer in layers if layer.energy is not None]
-    areas = [s.area_mm2 for s in shares if s.area_mm2 is not None]
     offloaded, possible = partition.offloaded_macs, sum(s.cycles * s.peak_macs_per_cycle for s in shares)
     exact = all(plans[step.name].timing.exact for step in partition.steps())
     return Report(
@@ -58,9 +57,8 @@ def build(
         timing="simulated" if exact else "estimated",
         layers=(*layers, *map(_hosted, partition.host.ops), *map(_hosted, conversions(partition))),
         host=tuple(HostLayer(op.name, op.op, op.engine, op.macs, op.reason) for op in partition.host.ops),
-        version=VERSION, joules=sum(joules) if joules else None, area_mm2=sum(areas) if areas else None,
-        targets=shares, fallbacks=partition.fallbacks, unquantized=_is_unquantized(partition, chosen),
-        memory=partition.memory if details else None,
+        version=VERSION, targets=shares, fallbacks=partition.fallbacks, unquantized=_is_unquantized(partition, chosen),
+        memory=partition.memory if details else None, **vars(totals_of(layers, shares, made)),
     )
 
 
@@ -78,13 +76,13 @@ def _share(target: "Chosen", layers: Sequence[Layer], peak: int, made: "Configur
     cycles, macs = sum(layer.cycles or 0 for layer in own), sum(layer.macs for layer in own)
     return TargetShare(
         target.name, len(own), macs, cycles, cycles / made.graph.clock_hz, made.graph.clock_hz, peak,
-        macs / (cycles * peak) if cycles else None, made.graph.total("area_mm2"),
+        macs / (cycles * peak) if cycles else None, area_of(made.graph)[0],
     )
 
 
 def _accelerated(
     step: Step, region: Region, plan: "Plan", peak: int, made: "Configuration", details: bool,
-    energies: "_Energies",
+    energies: Energies,
 ) -> Layer:
     timing, main = plan.timing, {bank.storage for bank in made.graph.buffers.get(HBM, ())}
     moved = {s.name: s.bytes_read + s.bytes_written for s in timing.storages}
@@ -92,31 +90,10 @@ def _accelerated(
         name=step.name, op=step.op, where="accelerator", shape=step.shape, macs=step.macs, cycles=timing.cycles,
         seconds=timing.seconds, utilization=step.macs / (timing.cycles * peak) if timing.cycles else None,
         instructions=timing.instructions, bytes=moved,
-        mapping=str(plan.mapping), region=region.symbol, target=region.target, energy=_energy(plan, made, energies),
+        mapping=str(plan.mapping), region=region.symbol, target=region.target, energy=energy_use(plan, made, energies),
         note=step.choice or None, offchip_bytes=sum(size for name, size in moved.items() if name in main),
         **(uses_of(timing) if details else {}),
     )
-
-
-_Energies: TypeAlias = dict[tuple[Any, ...], EnergyUse]
-"""Of the distinct layers of a network: by machine, workload and mapping, as timings are kept."""
-
-
-def _energy(plan: "Plan", made: "Configuration", known: _Energies) -> EnergyUse | None:
-    """The energy of a layer, where the graph has figures."""
-    from archloom.acadl_models.timing.energy import energy
-    from archloom.acadl_models.timing.machine import bind
-    from archloom.oracle.resolve import resolve
-
-    if not made.has_energy:
-        return None
-    workload = replace(plan.workload, name="", epilogue=replace(plan.workload.epilogue, scale=1.0))
-    key = (made.fingerprint, workload, plan.mapping)
-    if key not in known:
-        found = energy(bind(made.graph, resolve(plan.stream, made.isa)), plan.timing)
-        known[key] = EnergyUse(found.joules, found.dynamic_joules, found.leakage_joules,
-                               {o.name: o.joules for o in found.objects if o.joules})
-    return known[key]
 
 
 def _hosted(op: HostOp) -> Layer:

@@ -106,7 +106,8 @@ class Report:
 
     ``timing`` is ``"simulated"`` when all cycles come from the simulation of the instruction streams (exact for the
     graph), ``"estimated"`` when some come from the mapper's cost model. ``joules`` is the energy of the accelerator's
-    layers and ``area_mm2`` its area, by the figures that the architecture graph states; None where it states none.
+    layers, ``watts`` that over their seconds, ``area_mm2`` its area, and ``areas`` that by object; None where anything
+    of it is not known: ``energy_missing`` says what.
     ``host_seconds``: what host layers take together by the roofline of the host called ``host_profile``, an estimate;
     None where the accelerator alone was asked for. ``unquantized``: a float network, and no target takes floats.
     ``memory``: the live ranges of activations, by the network's own shapes; None where they are not known.
@@ -141,6 +142,10 @@ class Report:
     """what was done in another way than meant"""
     unquantized: bool = False
     memory: Memory | None = None
+    watts: float | None = None
+    picojoules_per_mac: float | None = None
+    areas: Mapping[str, float] = field(default_factory=dict)
+    energy_missing: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         from archloom.tvm_backend.report.text import full_text
@@ -187,7 +192,7 @@ class Report:
             fallbacks = tuple(Fallback(**item) for item in data.get("fallbacks", ()))
             memory = None if data.get("memory") is None else Memory.from_json(data["memory"])
             return Report(**{**data, "layers": layers, "host": host, "targets": targets, "fallbacks": fallbacks,
-                             "memory": memory})
+                             "memory": memory, "energy_missing": tuple(data.get("energy_missing", ()))})
         except (KeyError, TypeError, AttributeError) as error:
             raise ArtifactError(f"{origin}: not a complete report of schema {SCHEMA!r}: {error}") from error
 

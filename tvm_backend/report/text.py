@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from archloom.oracle.fallbacks import titled
 from archloom.oracle.pages import Block, Code, Table
+from archloom.tvm_backend.report import energy
 from archloom.tvm_backend.report.headline import headline, warnings
 from archloom.tvm_backend.report.memory import chart
 from archloom.tvm_backend.report.table import Column, count, duration, percent, render, size
@@ -65,9 +66,7 @@ def totals(report: "Report") -> str:
         f" {len(report.accelerator_layers)} layers; {len(report.host)} operators stay on the host",
         *_shares(report),
         f"utilization  {percent(report.utilization)} of {count(report.peak_macs_per_cycle)} MACs a cycle",
-        *_stalls(report), *_moved(report), *_memory(report),
-        *([] if report.joules is None else [f"energy       {report.joules:.4g} J"]),
-        *([] if report.area_mm2 is None else [f"area         {report.area_mm2:.4g} mm²"]),
+        *_stalls(report), *_moved(report), *_memory(report), *energy.lines(report),
     ])
 
 
@@ -116,7 +115,8 @@ def _host(report: "Report") -> list[str]:
 def page(report: "Report") -> list[Block]:
     """What matters first, then all layers: for a notebook's cell."""
     several = len(report.targets) > 1
-    tables = [(_LAYERS, [_row(layer, several) for layer in report.layers]), (_HOST, _host_rows(report))]
+    tables = [(_LAYERS, [_row(layer, several) for layer in report.layers]), (_HOST, _host_rows(report)),
+              (energy.OBJECTS, energy.object_rows(report)), (energy.LAYERS, energy.layer_rows(report))]
     drawn = [] if report.memory is None or not report.memory.layers else [chart(report.memory)]
     return [Code("\n".join(filter(None, [totals(report), titled(report.fallbacks)]))), *drawn, *(
         Table(tuple(c.title for c in columns), tuple(map(tuple, rows))) for columns, rows in tables if rows)]

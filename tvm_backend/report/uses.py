@@ -81,12 +81,14 @@ T = TypeVar("T", UnitUse, StageUse, LoopUse)
 
 @dataclass(frozen=True)
 class EnergyUse:
-    """Joules of a layer, and of each object that has figures."""
+    """Joules of a layer, and of each object that spends some; None: not known without the figures that are
+    ``missing``."""
 
-    joules: float
-    dynamic_joules: float
-    leakage_joules: float
+    joules: float | None
+    dynamic_joules: float | None
+    leakage_joules: float | None
     objects: Mapping[str, float] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
 
 
 def uses_of(timing: "TimingResult") -> dict[str, Any]:
@@ -125,5 +127,5 @@ def uses_from_json(item: Mapping[str, Any]) -> dict[str, Any]:
     if "loops" in item:
         found["loops"] = tuple(LoopUse(**loop) for loop in item["loops"])
     if item.get("energy") is not None:
-        found["energy"] = EnergyUse(**item["energy"])
+        found["energy"] = EnergyUse(**{**item["energy"], "missing": tuple(item["energy"].get("missing", ()))})
     return found

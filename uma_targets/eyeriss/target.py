@@ -101,7 +101,7 @@ EYERISS = Accelerator(
     "eyeriss", "row-stationary array of PEs for convolutions, int8 networks on 16-bit PEs (Eyeriss v1)",
     GRAPH.options({"lookahead": [Option(
         "mac_picojoules", float, None, "energy of a multiply-accumulate; what memories cost follows from it by the "
-        "published ratios. By default no energy is stated", 0.0, 1e6, unit="pJ")]}),
+        "published ratios. By default that of the tables", 0.0, 1e6, unit="pJ")]}),
     ISA, _graph, isa_parameters, lambda parameters: EyerissEmitter(tuple(parameters.items())), _space,
     macs_per_cycle=lambda graph: graph.parameters["rows"] * graph.parameters["cols"],  # one in every PE
     patience=5,

@@ -1,0 +1,223 @@
+"""The figures of a graph's objects: what a user says before what the graph states, and that before the tables.
+
+What is counted of an object: words of a storage, registers of a register file, bytes of a link, instructions of a stage
+and of a fetch unit. Units cost what their instructions compute (:func:`operation_joules`). A figure that nobody states
+and no table has is None; an instruction memory is part of what an instruction costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+
+from archloom.acadl_models.acadl.base import ACADLObject
+from archloom.acadl_models.acadl.components import Component, Included, Logic, Memory, OffChip, Technology, Wire
+from archloom.acadl_models.acadl.graph import ArchitectureGraph, per_graph
+from archloom.acadl_models.acadl.stages import InstructionFetchStage, PipelineStage
+from archloom.acadl_models.acadl.storages import DRAM, CacheInterface, DataStorage, Link, MemoryInterface, RegisterFile
+from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryAccessUnit, MemoryAccessUnit
+from archloom.acadl_models.energy import arithmetic, memories, scaling, tables, wires
+from archloom.acadl_models.energy.overrides import FIGURES
+from archloom.acadl_models.energy.work import Work
+from archloom.oracle.errors import InputError, suggest
+
+_TAG_BYTES = 4
+"""Of a line of a cache."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Joules of what is counted of an object (None also for units: by instruction), its leakage and its area."""
+
+    joules: float | None = None
+    leakage_watts: float | None = None
+    area_mm2: float | None = None
+
+
+_NOTHING = Figures(0.0, 0.0, 0.0)
+
+
+def technology_of(graph: ArchitectureGraph) -> Technology | None:
+    """The process of a graph, as the user or else the graph has it."""
+    return graph.overrides.technology or graph.technology
+
+
+@per_graph
+def figures_of(graph: ArchitectureGraph) -> Mapping[str, Figures]:
+    """The figures of every object, by name; InputError for overrides of objects that are not there."""
+    for pattern in graph.overrides.objects:
+        if not any(fnmatchcase(name, pattern) for name in graph.objects):
+            raise InputError(f"energies: {pattern!r} is no object of {graph.name!r}{suggest(pattern, list(graph.objects))}")
+    fetching = {graph.instruction_memory(stage)[1].name: stage for stage in graph.fetch_stages}
+    widths = [memory.data_width for memory in (graph[name] for name in fetching) if isinstance(memory, DataStorage)]
+    technology, bits = technology_of(graph), max(widths, default=0)
+    return {name: _stated(graph, place, _NOTHING if name in fetching else _derived(place, technology, bits))
+            for name, place in graph.objects.items()}
+
+
+def _stated(graph: ArchitectureGraph, place: ACADLObject, derived: Figures) -> Figures:
+    """What is said of an object, and else what is derived."""
+    given = _given(graph, place)
+    joules = next((given[name] for name in FIGURES[:3] if name in given), derived.joules)
+    return Figures(joules, given.get("leakage_watts", derived.leakage_watts), given.get("area_mm2", derived.area_mm2))
+
+
+def _given(graph: ArchitectureGraph, place: ACADLObject) -> dict[str, float]:
+    """The figures of an object that its attributes and the user give; tables by mnemonic are no single figure."""
+    found = {name: value for name in FIGURES if isinstance(value := getattr(place, name, None), (int, float))}
+    for pattern, table in graph.overrides.objects.items():
+        if fnmatchcase(place.name, pattern):
+            found = {k: v for k, v in found.items() if not k.startswith("joules") or not any(
+                name.startswith("joules") for name in table)} | dict(table)
+    return found
+
+
+def stated_joules(graph: ArchitectureGraph, unit: FunctionalUnit, mnemonic: str) -> float | None:
+    """What an operation of ``mnemonic`` costs by the user or the graph; None: it is what the instruction computes."""
+    if isinstance(unit.joules_per_operation, Mapping) and not graph.overrides.objects:
+        return unit.joules_of(mnemonic)
+    given = _given(graph, unit)
+    return given.get("joules_per_operation", unit.joules_of(mnemonic))
+
+
+def work_joules(graph: ArchitectureGraph, unit: FunctionalUnit, work: Work) -> tuple[float | None, list[str]]:
+    """What an instruction costs that computes ``work``, and the operations that no figure is known of."""
+    each = {what: operation_joules(graph, *what) for what in work}
+    missing = [" ".join(what) for what, joules in each.items() if joules is None]
+    if missing:
+        return None, missing
+    total = sum(count * (each[what] or 0.0) for what, count in work.items())
+    technology, component = technology_of(graph), unit.component
+    if technology is not None and isinstance(component, Logic) and component.register_bits:
+        products = sum(count for (operation, _), count in work.items() if operation == arithmetic.MULTIPLY)
+        total += products * component.register_bits * _scaled("register_bit", technology)
+    return total, []
+
+
+def operation_joules(graph: ArchitectureGraph, operation: str, dtype: str) -> float | None:
+    """Joules of a scalar operation on the process of a graph."""
+    own = graph.overrides.operations.get(f"{operation} {dtype}")
+    technology = technology_of(graph)
+    if own is not None or technology is None:
+        return own
+    return arithmetic.joules(operation, dtype, technology)
+
+
+def area_of(graph: ArchitectureGraph) -> tuple[float | None, list[str]]:
+    """The area of all objects in square millimetres, None where one is missing; and the objects that are."""
+    return _total(graph, "area_mm2")
+
+
+def leakage_of(graph: ArchitectureGraph) -> tuple[float | None, list[str]]:
+    """The leakage of all objects in watts, likewise."""
+    return _total(graph, "leakage_watts")
+
+
+def _total(graph: ArchitectureGraph, figure: str) -> tuple[float | None, list[str]]:
+    known = {name: getattr(found, figure) for name, found in figures_of(graph).items()}
+    missing = [name for name, value in known.items() if value is None]
+    return (None if missing else sum(known.values())), missing
+
+
+# --- from the tables ----------------------------------------------------------------------------------------------
+def _derived(place: ACADLObject, technology: Technology | None, instruction_bits: int) -> Figures:
+    """What follows from an object's component and attributes."""
+    component = place.component
+    if isinstance(component, Included):
+        return _NOTHING
+    if technology is None:
+        return Figures()
+    if isinstance(component, OffChip) or (isinstance(place, DRAM) and component is None):
+        return _off_chip(place, component, technology)
+    if isinstance(place, DataStorage):
+        return _storage(place, component, technology)
+    if isinstance(place, RegisterFile):
+        return _register_file(place, component, technology)
+    if isinstance(place, Link):
+        return _link(component, technology)
+    if isinstance(place, InstructionMemoryAccessUnit):
+        return Figures(_scaled("instruction", technology), 0.0, 0.0)
+    if isinstance(place, FunctionalUnit):
+        return _unit(place, component, technology)
+    return _stage(place, technology, instruction_bits)
+
+
+def _off_chip(place: ACADLObject, component: Component | None, technology: Technology) -> Figures:
+    standard = component.standard if isinstance(component, OffChip) else technology.dram
+    if standard is None or not isinstance(place, DataStorage):
+        return Figures(None, 0.0, 0.0)
+    known = tables.dram_bits()
+    if standard not in known:
+        raise InputError(f"{place}: unknown standard of memory {standard!r}{suggest(standard, list(known))}")
+    return Figures(place.data_width * known[standard], 0.0, 0.0)
+
+
+def _storage(place: DataStorage, component: Component | None, technology: Technology) -> Figures:
+    what = component if isinstance(component, Memory) else Memory()
+    size = what.size_bytes or (place.size_bytes if isinstance(place, MemoryInterface) else 0)
+    if isinstance(place, CacheInterface):
+        size = what.size_bytes or _with_tags(place)
+    width = what.width_bits or place.data_width * place.port_width
+    bank = memories.memory(size / what.banks, width, what.ports, technology)
+    whole = bank.times(what.banks)
+    return Figures(bank.joules * place.data_width / width, whole.watts, whole.area_mm2)
+
+
+def _with_tags(cache: CacheInterface) -> int:
+    size: int = getattr(cache, "size_bytes")
+    return size + size // cache.cache_line_size * _TAG_BYTES
+
+
+def _register_file(place: RegisterFile, component: Component | None, technology: Technology) -> Figures:
+    count, width = len(place.registers), place.data_width
+    if isinstance(component, Memory):
+        size, ports = component.size_bytes or count * width // 8, component.ports
+        cost = memories.memory(size, component.width_bits or width, ports, technology)
+        return Figures(cost.joules * width / (component.width_bits or width), cost.watts, cost.area_mm2)
+    cost = memories.registers(count, width, technology)
+    return Figures(cost.joules, cost.watts, cost.area_mm2)
+
+
+def _link(component: Component | None, technology: Technology) -> Figures:
+    if not isinstance(component, Wire):
+        return Figures(None, 0.0, 0.0)
+    return Figures(8 * wires.bit_joules(component.length_mm, technology), 0.0, 0.0)
+
+
+def _unit(place: FunctionalUnit, component: Component | None, technology: Technology) -> Figures:
+    """A unit that accesses memories alone has no arithmetic but what it states."""
+    if not isinstance(component, Logic):
+        return Figures(None, 0.0, 0.0) if isinstance(place, MemoryAccessUnit) else Figures()
+    area = _logic_area(tuple(component.units.items()), component.register_bits, technology)
+    return Figures(None, None if area is None else memories.logic_leakage(area, technology), area)
+
+
+@cache
+def _logic_area(units: tuple[tuple[str, int], ...], register_bits: int, technology: Technology) -> float | None:
+    areas = [(count, arithmetic.area_mm2(*_named(name), technology)) for name, count in units]
+    if any(each is None for _, each in areas):
+        return None
+    products = sum(count for name, count in units if name.startswith(arithmetic.MULTIPLY))
+    bit = tables.rate("register_bit_area")
+    registers = products * register_bits * scaling.area(bit.value, bit.process, technology)
+    return sum(count * (each or 0.0) for count, each in areas) + registers
+
+
+def _named(name: str) -> tuple[str, str]:
+    operation, _, dtype = name.partition(" ")
+    return operation, dtype
+
+
+def _stage(place: ACADLObject, technology: Technology, instruction_bits: int) -> Figures:
+    """Registers in which instructions wait; each is written and read once."""
+    assert isinstance(place, PipelineStage)
+    depth = place.issue_buffer_size if isinstance(place, InstructionFetchStage) else place.depth
+    cost = memories.registers(depth, instruction_bits, technology)
+    return Figures(2 * cost.joules, cost.watts, cost.area_mm2)
+
+
+def _scaled(name: str, technology: Technology) -> float:
+    rate = tables.rate(name)
+    return scaling.energy(rate.value, rate.process, technology)

@@ -1,0 +1,155 @@
+"""Energy and area in reports: of layers, of objects of the graph, and as tables.
+
+Objects of an array go together: ``core[0][1].l1`` is counted with all ``core[*][*].l1``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from archloom.mapper.accelerator import Configuration
+from archloom.mapper.search import Plan
+from archloom.tvm_backend.report.table import Column, percent, render
+from archloom.tvm_backend.report.uses import EnergyUse
+
+if TYPE_CHECKING:
+    from archloom.tvm_backend.report.data import Layer, Report, TargetShare
+
+Energies: TypeAlias = dict[tuple[Any, ...], EnergyUse]
+"""Of the distinct layers of a network: by machine, workload and mapping, as timings are kept."""
+
+
+def energy_use(plan: Plan, made: Configuration, known: Energies) -> EnergyUse | None:
+    """The energy of a layer, where anything is known of the graph's."""
+    from archloom.acadl_models.timing.energy import energy
+    from archloom.acadl_models.timing.machine import bind
+    from archloom.oracle.resolve import resolve
+
+    if not made.has_energy:
+        return None
+    workload = replace(plan.workload, name="", epilogue=replace(plan.workload.epilogue, scale=1.0))
+    key = (made.fingerprint, workload, plan.mapping)
+    if key not in known:
+        found = energy(bind(made.graph, resolve(plan.stream, made.isa)), plan.timing)
+        known[key] = EnergyUse(found.joules, found.dynamic_joules, found.leakage_joules,
+                               {o.name: o.joules for o in found.objects if o.joules}, found.missing)
+    return known[key]
+
+
+def areas(made: Configuration) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Square millimetres by object, and the objects whose area is not known."""
+    from archloom.acadl_models.energy import figures_of
+
+    known = {name: figures.area_mm2 for name, figures in figures_of(made.graph).items()}
+    if not made.has_energy and made.graph.total("area_mm2") is None:
+        return {}, ()
+    return (together((name, area) for name, area in known.items() if area),
+            tuple(f"area of {name}" for name, area in known.items() if area is None))
+
+
+def together(objects: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Sums over objects whose names differ in numbers alone."""
+    found: dict[str, float] = {}
+    for name, value in objects:
+        alike = re.sub(r"\[\d+\]", "[*]", name)
+        found[alike] = found.get(alike, 0.0) + value
+    return found
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What a report says of a whole network; None: unknown without ``missing``."""
+
+    joules: float | None
+    watts: float | None
+    picojoules_per_mac: float | None
+    area_mm2: float | None
+    areas: Mapping[str, float]
+    energy_missing: tuple[str, ...]
+
+
+def totals_of(layers: Sequence["Layer"], shares: Sequence["TargetShare"], made: Mapping[str, Configuration]) -> Totals:
+    """Sums over the layers of accelerators and over the targets."""
+    uses = [layer.energy for layer in layers if layer.energy is not None]
+    known = [use.joules for use in uses if use.joules is not None]
+    joules = math.fsum(known) if uses and len(known) == len(uses) else None
+    seconds, macs = math.fsum(share.seconds for share in shares), sum(share.macs for share in shares)
+    missing = dict.fromkeys(name for use in uses for name in use.missing)
+    by_target = {name: areas(one) for name, one in made.items()}
+    prefix = len(by_target) > 1
+    parts = {f"{target}.{name}" if prefix else name: area
+             for target, (objects, _) in by_target.items() for name, area in objects.items()}
+    unknown = [name for _, names in by_target.values() for name in names]
+    return Totals(
+        joules, None if joules is None or not seconds else joules / seconds,
+        None if joules is None or not macs else 1e12 * joules / macs,
+        math.fsum(parts.values()) if parts and not unknown else None, parts,
+        tuple(dict.fromkeys((*missing, *unknown))))
+
+
+# --- as text ------------------------------------------------------------------------------------------------------
+def lines(report: "Report") -> list[str]:
+    """The totals, or what is missing for them."""
+    from archloom.acadl_models.timing.energy import listed
+
+    found = []
+    if report.joules is not None:
+        rates = [f"{si(report.watts, 'W')}", f"{report.picojoules_per_mac or 0:.4g} pJ a MAC"]
+        found.append(f"energy       {si(report.joules, 'J')}" + (f" = {', '.join(rates)}" if report.watts else ""))
+    if report.area_mm2 is not None:
+        found.append(f"area         {report.area_mm2:.4g} mm²")
+    if report.energy_missing:
+        found.append(f"not known    {listed(report.energy_missing)}: energy or area is not known without")
+    return found
+
+
+def si(value: float | None, unit: str) -> str:
+    """With the prefix that leaves one to three digits before the point; a dash for what is not known."""
+    if value is None:
+        return "–"
+    for power, prefix in ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")):
+        if value >= power:
+            return f"{value / power:.4g} {prefix}{unit}"
+    return f"{value / 1e-12:.4g} p{unit}"
+
+
+OBJECTS = (Column("object", limit=44), *(Column(title, "right") for title in ("energy", "share", "area mm²", "share")))
+LAYERS = (Column("layer", limit=36), *(
+    Column(title, "right") for title in ("energy", "share", "dynamic", "leakage", "power", "pJ a MAC")))
+
+
+def object_rows(report: "Report") -> list[list[str]]:
+    """A row for each object that costs energy or area, the costliest first."""
+    spent = together(pair for layer in report.layers if layer.energy for pair in layer.energy.objects.items())
+    names = sorted({**spent, **report.areas}, key=lambda name: (-spent.get(name, 0.0), -report.areas.get(name, 0.0)))
+    energy, area = math.fsum(spent.values()), math.fsum(report.areas.values())
+    return [[name, si(spent.get(name), "J"), _share(spent.get(name), energy), *(
+        ["–", "–"] if name not in report.areas else [f"{report.areas[name]:.4g}", _share(report.areas[name], area)])]
+        for name in names]
+
+
+def layer_rows(report: "Report") -> list[list[str]]:
+    """A row for each layer with energies."""
+    rows = []
+    for layer in report.layers:
+        if (use := layer.energy) is None:
+            continue
+        watts = None if use.joules is None or not layer.seconds else use.joules / layer.seconds
+        each = None if use.joules is None or not layer.macs else 1e12 * use.joules / layer.macs
+        rows.append([layer.name, si(use.joules, "J"), _share(use.joules, report.joules), si(use.dynamic_joules, "J"),
+                     si(use.leakage_joules, "J"), si(watts, "W"), "–" if each is None else f"{each:.4g}"])
+    return rows
+
+
+def tables(report: "Report") -> str:
+    """Joules and areas by object, and joules by layer."""
+    rows, layers = object_rows(report), layer_rows(report)
+    return "\n\n".join(filter(None, [render(OBJECTS, rows) if rows else "", render(LAYERS, layers) if layers else ""]))
+
+
+def _share(part: float | None, whole: float | None) -> str:
+    return percent(part / whole if part is not None and whole else None)
