@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
 from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.energy import read_overrides
 from archloom.acadl_models.timing import Heard
 from archloom.mapper.cache import Entry, key_of
 from archloom.mapper.explore import Objective
@@ -67,8 +68,10 @@ class Accelerator:
     patience: int = 1
 
     def resolve_options(self, values: Options | None = None) -> dict[str, OptionValue]:
-        """All options with defaults filled in; TargetError naming target, option, expectation and finding."""
-        return resolve_options(self.name, self.options, values or {})
+        """All options with defaults filled in, and ``energy`` where it is given; TargetError naming target, option,
+        expectation and finding."""
+        found = resolve_options(self.name, (*self.options, ENERGY), values or {})
+        return {name: value for name, value in found.items() if name != ENERGY.name or value is not None}
 
     def configure(self, values: Options | None = None) -> "Configuration":
         """The accelerator with these options; checked to fit together when first made, and kept."""
@@ -78,6 +81,10 @@ class Accelerator:
             return known
         resolved = self.resolve_options(values)
         key = tuple(resolved.items())
+        if ENERGY.name in resolved:  # the file may be another one the next time
+            made = Configuration(self, key)
+            made.check()
+            return made
         made = self._made.get(key)
         if made is None:
             made = Configuration(self, key)
@@ -113,6 +120,9 @@ class Accelerator:
         return self.configure(values).emitter
 
 
+ENERGY = Option("energy", str, None, "a TOML file with energies, leakages and areas of one's own (docs/energy.md)")
+"""An option of every target."""
+
 _KEPT = 64
 """Configurations that an accelerator remembers."""
 
@@ -130,8 +140,11 @@ class Configuration:
 
     @cached_property
     def graph(self) -> "ArchitectureGraph":
+        options = self.options
+        figures = options.pop(ENERGY.name, None)
         with in_user_code(lambda: f"target {self.accelerator.name!r}, its graph at {self._shown}"):
-            return self.accelerator.make_graph(self.options)
+            graph = self.accelerator.make_graph(options)
+        return graph if figures is None else replace(graph, overrides=read_overrides(str(figures)))
 
     @cached_property
     def isa(self) -> "Isa":

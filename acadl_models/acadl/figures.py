@@ -17,7 +17,7 @@ ALWAYS = frozenset((
 ))
 """Attributes that are shown even where they have their defaults."""
 
-_HIDDEN = frozenset(("name", "to_process", "data", "address_ranges", "bank_address_ranges", "registers"))
+_HIDDEN = frozenset(("name", "component", "to_process", "data", "address_ranges", "bank_address_ranges", "registers"))
 
 
 def figures(obj: ACADLObject) -> dict[str, Any]:

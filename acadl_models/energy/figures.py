@@ -7,6 +7,7 @@ and no table has is None; an instruction memory is part of what an instruction c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -49,7 +50,8 @@ def figures_of(graph: ArchitectureGraph) -> Mapping[str, Figures]:
     """The figures of every object, by name; InputError for overrides of objects that are not there."""
     for pattern in graph.overrides.objects:
         if not any(fnmatchcase(name, pattern) for name in graph.objects):
-            raise InputError(f"energies: {pattern!r} is no object of {graph.name!r}{suggest(pattern, list(graph.objects))}")
+            alike = sorted({re.sub(r"\[\d+\]", "[*]", name) for name in graph.objects})
+            raise InputError(f"energies: {pattern!r} is no object of {graph.name!r}{suggest(pattern, alike)}")
     fetching = {graph.instruction_memory(stage)[1].name: stage for stage in graph.fetch_stages}
     widths = [memory.data_width for memory in (graph[name] for name in fetching) if isinstance(memory, DataStorage)]
     technology, bits = technology_of(graph), max(widths, default=0)

@@ -20,7 +20,8 @@ How the hardware is modelled:
   that hand tiles over by ``signal`` and ``wait``, a cycle each in the queue of the unit
   (:mod:`archloom.acadl_models.mesh.semaphores`). A signal arrives at once: tiles that it announces may still be on
   their way, and the instructions that read them wait for them as without semaphores.
-* The program of all cores is handed out by one fetch unit, wide enough that it never limits.
+* The program of all cores is handed out by one fetch unit, wide enough that it never limits. It stands for the control
+  of each core, whose energy is not known.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ def assembled(
             channels=chip.dram_channels, channel_words=sizes.TILE_BYTES if chip.dram_channels > 1 else 0,
         )]
         ahead = AHEAD if not of_core.semaphores else 4 * AHEAD
-        fetch = Fetch("fetch", max(_FETCHED, ahead * chip.cores), _FETCHED)
+        fetch = Fetch("fetch", max(_FETCHED, ahead * chip.cores), _FETCHED, stands_for="the cores' own control")
         semaphores = Semaphores(chip.cores, of_core.semaphores, 4 * chip.cores + 16) if of_core.semaphores else None
         cores = [core for row in network(fetch, memory, semaphores) for core in row]
         host = QueuedUnit(

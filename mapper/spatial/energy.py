@@ -208,7 +208,7 @@ def attention_joules(attention: Attention, machine: Machine, rates: Rates, found
     ends = begin + rates.one("finish", m=1, d=d) + d * rates.stored
     parts = c["rk"] * c["ck"]
     if (parts > 1).any():  # all begin, and the results of all but one go to another
-        taken = (d + 1) * (rates.added - 2 * tile)
+        taken = (d + 1) * (rates.added - rates.vector - 2 * tile)
         merged = rates.one("row_pair", m=1) + taken + rates.one("merge", m=1, d=d, out=d + 1)
         apart = (parts - 1) * (begin + merged)
     else:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA, ArchitectureGraph, DataStorage
 from archloom.acadl_models.energy.figures import figures_of, leakage_of
-from archloom.acadl_models.timing.energy import energy, has_energy, listed, total_joules
+from archloom.acadl_models.timing.energy import Energy, energy, has_energy, listed, total_joules
 from archloom.acadl_models.timing.machine import bind
 from archloom.acadl_models.timing.result import TimingResult
 from archloom.mapper.spatial.emit import ISA
@@ -78,8 +78,8 @@ class Rates:
         key = mnemonic, *sorted(attributes.items())
         if key not in self._known:
             stream = self._alone(mnemonic, attributes)
-            found = measured_joules(stream, self.graph, simulated(stream, self.graph))
-            self._known[key] = found
+            found = _energy(stream, self.graph, simulated(stream, self.graph)).dynamic_joules
+            self._known[key] = 0.0 if found is None else found  # what is missing, the whole plan is refused for
         return self._known[key]
 
     def _alone(self, mnemonic: str, attributes: dict[str, int]) -> "Stream":
@@ -114,4 +114,8 @@ def _link(graph: "ArchitectureGraph", mnemonic: str, buffer: str, reads: bool) -
 
 def measured_joules(stream: "Stream", graph: "ArchitectureGraph", timing: "TimingResult") -> float:
     """Joules of a simulated stream; GraphError where they are not determined."""
-    return total_joules(energy(bind(graph, resolve(stream, isa_of(graph))), timing), graph)
+    return total_joules(_energy(stream, graph, timing), graph)
+
+
+def _energy(stream: "Stream", graph: "ArchitectureGraph", timing: "TimingResult") -> Energy:
+    return energy(bind(graph, resolve(stream, isa_of(graph))), timing)

@@ -72,6 +72,8 @@ def _add_format(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--memory", action="store_true",
                         help="show the activations instead: bytes while each layer runs, and the life of each tensor")
     parser.add_argument("--csv", action="store_true", help="one line for each layer, comma-separated")
+    parser.add_argument("--energy", action="store_true",
+                        help="energy and area by object, and energy by layer, below the report")
     arguments.add_output(parser, "write the report there instead: .json, or .csv (as with --csv)")
 
 
@@ -151,9 +153,8 @@ def run_report(args: argparse.Namespace) -> Outcome:
 
 def _report_outcome(report: "Report | ReportTable", args: argparse.Namespace) -> Outcome:
     data, as_csv = report.to_json(), _is_csv(args)
-    text = str(report)
-    if args.memory:
-        text = _memory(report, args)
+    text = _memory(report, args) if args.memory else str(report)
+    text = "\n\n".join([text, *(energy_tables(report) if args.energy else ())])
     if as_csv:
         text = to_csv(report) if isinstance(report, Report) else report.to_csv()
     if args.output is None:
@@ -170,6 +171,15 @@ def _memory(report: "Report | ReportTable", args: argparse.Namespace) -> str:
     if report.memory is None or not report.memory.layers:
         raise InputError(f"--memory: nothing is known of the activations of {report.model!r}")
     return f"{headline(report)}\n\n{memory_text(report.memory)}"
+
+
+def energy_tables(report: "Report | ReportTable") -> list[str]:
+    """The tables of ``--energy``, of each report under its extents."""
+    from archloom.tvm_backend.report.energy import tables
+
+    if isinstance(report, Report):
+        return [tables(report)]
+    return [f"{', '.join(f'{k}={v}' for k, v in row.extents.items())}\n\n{tables(row.report)}" for row in report]
 
 
 def _is_csv(args: argparse.Namespace) -> bool:

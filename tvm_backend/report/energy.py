@@ -123,13 +123,19 @@ LAYERS = (Column("layer", limit=36), *(
 
 
 def object_rows(report: "Report") -> list[list[str]]:
-    """A row for each object that costs energy or area, the costliest first."""
+    """A row for each object that costs energy or area, the costliest first; those of less than a thousandth of both
+    together in the last."""
     spent = together(pair for layer in report.layers if layer.energy for pair in layer.energy.objects.items())
-    names = sorted({**spent, **report.areas}, key=lambda name: (-spent.get(name, 0.0), -report.areas.get(name, 0.0)))
     energy, area = math.fsum(spent.values()), math.fsum(report.areas.values())
-    return [[name, si(spent.get(name), "J"), _share(spent.get(name), energy), *(
-        ["–", "–"] if name not in report.areas else [f"{report.areas[name]:.4g}", _share(report.areas[name], area)])]
-        for name in names]
+    both = {name: (spent.get(name), report.areas.get(name)) for name in {**spent, **report.areas}}
+    small = {name for name, (e, a) in both.items() if 1e3 * (e or 0.0) < energy and 1e3 * (a or 0.0) < area}
+    rows = sorted((row for row in both.items() if row[0] not in small),
+                  key=lambda row: (-(row[1][0] or 0.0), -(row[1][1] or 0.0)))
+    if small:
+        rows.append((f"{len(small)} others", (math.fsum(spent.get(name, 0.0) for name in small),
+                                              math.fsum(report.areas.get(name, 0.0) for name in small))))
+    return [[name, si(e, "J"), _share(e, energy), "–" if a is None else f"{a:.4g}", _share(a, area)]
+            for name, (e, a) in rows]
 
 
 def layer_rows(report: "Report") -> list[list[str]]:

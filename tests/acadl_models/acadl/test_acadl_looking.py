@@ -128,7 +128,7 @@ def test_json() -> None:
         "ExecuteStage", "FunctionalUnit", "RegisterFile"]
     assert cell["children"][1]["figures"]["to_process"] == ["mac"]
     assert {"kind": "READ_DATA", "source": "data", "target": "mover", "count": 1, "link": "bus"} in data["relations"]
-    assert data["semantics"]["issue"] == "in_order" and data["area_mm2"] == 3.75
+    assert data["semantics"]["issue"] == "in_order"
     assert data["buffers"][1] == {"name": "acc", "bytes": 60, "places": [{"box": "cell[3x5].acc", "rows": [0, 15]}]}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -12,8 +13,6 @@ import pytest
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.mesh import mesh
-from archloom.acadl_models.mesh.graph import Chip, assembled, rings
-from archloom.acadl_models.mesh.sizes import Sizes
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.search import search as search_layer
@@ -37,6 +36,7 @@ from archloom.tvm_backend.cli import main
 from archloom.tvm_backend.commands import mapping
 from archloom.uma_targets.cores.target import Wormhole
 from tests.support.examples import every, slow
+from tests.support.mapper.energies import without_control
 
 GEMM = TileGemm(8, 8, 8)
 
@@ -69,8 +69,9 @@ def graph() -> ArchitectureGraph:
 
 
 def energies(work: AnyWork, samples: int, chip: ArchitectureGraph | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Estimated and measured joules of candidates from the whole range of the estimates."""
-    chip = chip or graph()
+    """Estimated and measured joules of candidates from the whole range of the estimates, of what they move and compute:
+    estimates add leakage by their cycles, and leave out control."""
+    chip = without_control(chip or graph())
     kind, machine = kind_of(work), Machine.of(chip)
     found = kind.space(work, machine, None)
     expected = kind.joules(work, machine, Rates.of(chip), found)
@@ -157,9 +158,12 @@ def test_an_unknown_objective_and_a_graph_without_energies_are_refused() -> None
 
 
 def without_energies() -> ArchitectureGraph:
-    sizes = Sizes(200, 32, 64, 32, 0, 64, 100, 1)
-    chip = Chip("mesh", 1, 2, sizes, 128, 300, 1 << 30, 1000, 1e9)
-    return assembled(chip, lambda *given: rings(chip, True, *given))
+    found = replace(mesh(2, 1), technology=None)
+    for place in found.objects.values():
+        for figure in ("joules_per_access", "joules_per_operation", "joules_per_byte"):
+            if hasattr(place, figure):
+                object.__setattr__(place, figure, None)
+    return found
 
 
 def test_every_plan_is_simulated_and_heard_when_asked_for() -> None:
