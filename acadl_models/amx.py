@@ -11,8 +11,8 @@ in 5 cycles for the first cache, 2 MiB and 16 ways in 14 for the second. The thi
 memory here, of ``memory_cycles``; ``misses`` lines may be under way at a time, which stands for the prefetchers, too
 (48 is the second cache's queue). Frequencies under AMX differ by model; 2 GHz is assumed.
 
-Energy and area: Intel 7, taken as a node of 10 nm. An instruction costs what one costs a core that issues in order: what
-renaming and reordering take is not known here. DDR4 stands for DDR5, whose energy no source of the tables states.
+Energy and area: Intel 7, taken as a node of 10 nm. An instruction costs what one costs a core that issues in order:
+what renaming and reordering take is not known here. DDR4 stands for DDR5, whose energy no source of the tables states.
 """
 
 from __future__ import annotations

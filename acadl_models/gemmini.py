@@ -28,8 +28,8 @@ How the hardware is modelled:
   outside of Gemmini's configuration). With ``row_requests`` the DMA has as many rows under way as ``max_in_flight``
   says (``StreamReaderCore`` has a transaction for each, ``DMA.scala``), else as many instructions: so a row takes its
   beats, or its share of the latency where that is more.
-* **Energy and area**: Intel 22FFL, the process of its paper (DAC 2021), with transistors of low operating power, and the
-  DDR3 of its simulations. A PE clocks the 8 bits that go on and the 32 bits of a sum with every product; scaling is
+* **Energy and area**: Intel 22FFL, the process of its paper (DAC 2021), with transistors of low operating power, and
+  the DDR3 of its simulations. A PE clocks the 8 bits that go on and the 32 bits of a sum with every product; scaling is
   done by as many units of f32 as the configuration has.
 """
 

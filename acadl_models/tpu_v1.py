@@ -16,8 +16,8 @@ How the hardware is modelled:
 * Host memory and weight memory are one address space with a port for each unit: they share no bandwidth.
 
 * **Energy and area**: 28 nm (its table 2) and DDR3. Bytes from and to the host cost what they cost in memory, which
-  stands for the link, too. A multiplier clocks the 8 bits that go on and the 32 bits of a sum. The FIFO shifts a tile by
-  rows.
+  stands for the link, too. A multiplier clocks the 8 bits that go on and the 32 bits of a sum. The FIFO shifts a tile
+  by rows.
 
 Assumed (the paper has no figures): latencies of memory, host link and activation, queues, the instruction supply, the
 supply of the node, and a unit of f32 for each column in the activation unit.

@@ -84,8 +84,8 @@ def triple_ring(
     _check_options(locals())
     core = sizes.Sizes(
         sizes.operand_tiles(l1_bytes // rows, sums, stats), sums, stats, small_ring_bytes_per_cycle, l1_bytes_per_cycle,
-        product_cycles, block_cycles, vector_cycles, vector_width, array, sizes.joules(_TECHNOLOGY, l1_bytes, pitch_mm=2.0),
-        semaphores=semaphores)
+        product_cycles, block_cycles, vector_cycles, vector_width, array,
+        sizes.joules(_TECHNOLOGY, l1_bytes, pitch_mm=2.0), semaphores=semaphores)
     chip = Chip(
         name, rows, columns, core, memories * dram_bytes_per_cycle, dram_latency_cycles, memories * dram_bytes,
         launch_cycles, clock_hz, _TECHNOLOGY, memories)

@@ -12,8 +12,8 @@ How the hardware is modelled:
   writes a position one cycle after its last tap, while the array is at the next. A layer is set up in a cycle.
 * **Memories**: a row in a cycle. The three feature memories are banks of one buffer.
 * **Energy and area**: GlobalFoundries 22FDX at 0.8 V with transistors of low standby power, as published; an operand
-  register of 8 bits and one of a sum of 32 for each product, and an outside memory of LPDDR4 are assumed. What is fetched
-  are the settings of a layer, of no energy here.
+  register of 8 bits and one of a sum of 32 for each product, and an outside memory of LPDDR4 are assumed. What is
+  fetched are the settings of a layer, of no energy here.
 * **Outside memory**: ``bus_bits`` in a cycle with ``bus_latency`` cycles to the first beat. Neither this nor the sizes
   of the memories are taken from the sources: networks of the sources fit, with weights and input in place.
 """

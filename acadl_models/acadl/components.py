@@ -33,7 +33,7 @@ class Technology:
         faults = [] if _between(self.node_nm, low, high) else [
             f"node_nm must be a number from {low:g} to {high:g}, not {self.node_nm!r}"]
         if self.volts is not None and not _between(self.volts, 0.4, 2.0):
-            faults.append(f"volts must be a number from 0.4 to 2, or None for the node's nominal ones, not {self.volts!r}")
+            faults.append(f"volts must be a number from 0.4 to 2, or None for the node's, not {self.volts!r}")
         if self.devices not in DEVICES:
             faults.append(f"devices must be one of {', '.join(DEVICES)}, not {self.devices!r}")
         return faults

@@ -17,7 +17,7 @@ from archloom.acadl_models.acadl.base import ACADLObject
 from archloom.acadl_models.acadl.components import Component, Included, Logic, Memory, OffChip, Technology, Wire
 from archloom.acadl_models.acadl.graph import ArchitectureGraph, per_graph
 from archloom.acadl_models.acadl.stages import InstructionFetchStage, PipelineStage
-from archloom.acadl_models.acadl.storages import DRAM, CacheInterface, DataStorage, Link, MemoryInterface, RegisterFile
+from archloom.acadl_models.acadl.storages import DRAM, DataStorage, Link, MemoryInterface, RegisterFile, SetAssociativeCache
 from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryAccessUnit, MemoryAccessUnit
 from archloom.acadl_models.energy import arithmetic, memories, scaling, tables, wires
 from archloom.acadl_models.energy.overrides import FIGURES
@@ -159,7 +159,7 @@ def _off_chip(place: ACADLObject, component: Component | None, technology: Techn
 def _storage(place: DataStorage, component: Component | None, technology: Technology) -> Figures:
     what = component if isinstance(component, Memory) else Memory()
     size = what.size_bytes or (place.size_bytes if isinstance(place, MemoryInterface) else 0)
-    if isinstance(place, CacheInterface):
+    if isinstance(place, SetAssociativeCache):
         size = what.size_bytes or _with_tags(place)
     width = what.width_bits or place.data_width * place.port_width
     bank = memories.memory(size / what.banks, width, what.ports, technology)
@@ -167,9 +167,8 @@ def _storage(place: DataStorage, component: Component | None, technology: Techno
     return Figures(bank.joules * place.data_width / width, whole.watts, whole.area_mm2)
 
 
-def _with_tags(cache: CacheInterface) -> int:
-    size: int = getattr(cache, "size_bytes")
-    return size + size // cache.cache_line_size * _TAG_BYTES
+def _with_tags(cache: SetAssociativeCache) -> int:
+    return cache.size_bytes + cache.size_bytes // cache.cache_line_size * _TAG_BYTES
 
 
 def _register_file(place: RegisterFile, component: Component | None, technology: Technology) -> Figures:

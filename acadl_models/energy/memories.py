@@ -1,7 +1,7 @@
 """Energy of an access, leakage and area of memories and register files.
 
-Both are power laws in the size, the bits of an access, the ports and the node, ``exp(k) size^a width^b ports^c node^d``,
-energy also with the square of the supply: fitted by least squares of logarithms to what CACTI gives from 22 to 90 nm
+Both are power laws in the size, the bits of an access, the ports and the node,
+``exp(k) size^a width^b ports^c node^d``, energy also with the square of the supply: fitted by least squares of logarithms to what CACTI gives from 22 to 90 nm
 (``data/memories.csv``). So a larger, wider or more ported memory never costs less. Finer nodes scale from 22 nm as
 :mod:`.scaling` says. Accesses wider than the points are several memories side by side. Leakage of a bit is CACTI's by
 transistors at the nearest of its nodes. A few registers are flip-flops.
@@ -69,7 +69,7 @@ def registers(count: int, width_bits: int, technology: Technology) -> Cost:
 
 
 def logic_leakage(area_mm2: float, technology: Technology) -> float:
-    """Watts of gates on such an area: what is published of a library, scaled like a memory's bit with the transistors."""
+    """Watts of gates on such an area: those of a published library, scaled like a memory's bit by transistors."""
     rate = tables.rate("logic_leakage")
     same = scaling.area(area_mm2, technology, rate.process)
     return rate.value * same * leakage_of_bit(technology) / leakage_of_bit(rate.process)
@@ -78,14 +78,15 @@ def logic_leakage(area_mm2: float, technology: Technology) -> float:
 @cache
 def leakage_of_bit(technology: Technology) -> float:
     """Watts of a bit of memory: CACTI's of its largest one with these transistors, at the nearest node."""
-    known = [row for row in tables.rows("memories") if row["source"] == "cacti7" and row["devices"] == technology.devices]
+    known = [row for row in tables.rows("memories")
+             if row["source"] == "cacti7" and row["devices"] == technology.devices]
     node = min((float(row["node_nm"]) for row in known), key=lambda n: abs(np.log(n / technology.node_nm)))
     largest = max((row for row in known if float(row["node_nm"]) == node), key=lambda row: int(row["size_bytes"]))
     return 1e-3 * float(largest["leakage_milliwatts"]) / (8 * int(largest["size_bytes"]))
 
 
 def points(use: str) -> list[Mapping[str, str]]:
-    """The rows of ``memories.csv`` that are there to ``"fit"``, those to ``"check"`` the fit, or ``"published"`` ones."""
+    """The rows of ``memories.csv`` to ``"fit"``, those to ``"check"`` the fit, or the ``"published"`` ones."""
     return [row for row in tables.rows("memories") if row["use"] == use]
 
 

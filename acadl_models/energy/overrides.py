@@ -1,8 +1,8 @@
 """A user's own figures, from a TOML file or a table: they go before those of the graph and of the tables.
 
 ``[technology]`` states the process anew. ``[objects."PATTERN"]`` has ``joules_per_access``, ``joules_per_operation``,
-``joules_per_byte``, ``leakage_watts`` and ``area_mm2`` of the objects whose names match (``*`` and ``?`` as in a shell);
-``[operations]`` has joules of scalar operations, as ``"multiply i8" = 0.1e-12``.
+``joules_per_byte``, ``leakage_watts`` and ``area_mm2`` of the objects whose names match (``*`` and ``?`` as in a
+shell; of several patterns the last); ``[operations]`` has joules of scalar operations, as ``"multiply i8" = 0.1e-12``.
 """
 
 from __future__ import annotations

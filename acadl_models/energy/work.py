@@ -20,8 +20,8 @@ Work = Counter[tuple[str, str]]
 """How often each (operator, element type) is computed."""
 
 MOVES = frozenset((
-    "reshape", "bitcast_convert", "broadcast", "broadcast_in_dim", "transpose", "slice", "concatenate", "pad", "constant",
-    "iota", "reverse", "copy", "gather", "scatter", "dynamic_slice", "dynamic_update_slice", "bitcast",
+    "reshape", "bitcast_convert", "broadcast", "broadcast_in_dim", "transpose", "slice", "concatenate", "pad",
+    "constant", "iota", "reverse", "copy", "gather", "scatter", "dynamic_slice", "dynamic_update_slice", "bitcast",
     "get_dimension_size", "complex", "real", "imag", "all_gather", "all_to_all", "collective_broadcast",
     "collective_permute",
 ))

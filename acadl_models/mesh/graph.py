@@ -93,8 +93,8 @@ def mesh(
     port = l1_bytes_per_cycle if l1_bytes_per_cycle < 2 * noc_bytes_per_cycle else 0
     of_core = sizes.Sizes(
         sizes.operand_tiles(l1_bytes, sums, stats), sums, stats, noc_bytes_per_cycle, port, product_cycles,
-        block_cycles, vector_cycles, vector_width, array, sizes.joules(_TECHNOLOGY, l1_bytes, pitch_mm=1.0), (x + y) / 2,
-        semaphores)
+        block_cycles, vector_cycles, vector_width, array, sizes.joules(_TECHNOLOGY, l1_bytes, pitch_mm=1.0),
+        (x + y) / 2, semaphores)
     chip = Chip(
         name, y, x, of_core, dram_bytes_per_cycle, dram_latency_cycles, dram_bytes, launch_cycles, clock_hz,
         _TECHNOLOGY, dram_channels)

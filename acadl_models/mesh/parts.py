@@ -46,12 +46,14 @@ class Core(Template):
             way = joules.hops(sizes.way_hops)
             inward = Link("noc_in", sizes.noc_bytes_per_cycle, joules_per_byte=way)
             outward = Link("noc_out", sizes.noc_bytes_per_cycle, joules_per_byte=way)
-            port = Link("port", sizes.l1_bytes_per_cycle, component=Included("l1")) if sizes.l1_bytes_per_cycle else None
+            port_bytes = sizes.l1_bytes_per_cycle
+            port = Link("port", port_bytes, component=Included("l1")) if port_bytes else None
             ways = Ways(inward, outward, inward, port)
         self.ways = ways
         self.stat = SRAM(
             "stat", data_width=8 * STAT_BYTES, port_width=_PORT_WORDS, max_concurrent_requests=8, read_write_ports=4,
-            address_ranges=[(number * stats, (number + 1) * stats)], joules_per_access=joules.words(STAT_BYTES), component=_OF_L1,
+            address_ranges=[(number * stats, (number + 1) * stats)], joules_per_access=joules.words(STAT_BYTES),
+            component=_OF_L1,
         )
         shake = self.shake = HANDSHAKES if sizes.semaphores else ()
         cycles: dict[str, int | str] = {"clear": "count", "*": sizes.product, **dict.fromkeys(shake, 1)}
@@ -152,7 +154,8 @@ def _local(name: str, word_bytes: int, number: int, words: int, users: int, joul
     """A core's part of a buffer."""
     return SRAM(
         name, data_width=8 * word_bytes, port_width=_PORT_WORDS, max_concurrent_requests=16, read_write_ports=users,
-        address_ranges=[(number * words, (number + 1) * words)], joules_per_access=joules.words(word_bytes), component=_OF_L1,
+        address_ranges=[(number * words, (number + 1) * words)], joules_per_access=joules.words(word_bytes),
+        component=_OF_L1,
     )
 
 

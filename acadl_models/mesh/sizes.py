@@ -44,8 +44,8 @@ ClockHz = Annotated[float, Clock("clock of cores and networks")]
 
 @dataclass(frozen=True)
 class Joules:
-    """Energies. ``product``: of 32 x 32 x 32 multiply-accumulates, ``vector``: of an operation on all numbers of a tile,
-    ``l1_byte``: of a byte that is read or written, ``hop_byte``: of a byte on its way from a core to the next."""
+    """Energies. ``product``: of 32 x 32 x 32 multiply-accumulates, ``vector``: of an operation on all numbers of a
+    tile, ``l1_byte``: of a byte that is read or written, ``hop_byte``: of a byte on its way from a core to the next."""
 
     product: float
     vector: float
@@ -62,8 +62,8 @@ class Joules:
 
 
 def joules(technology: Technology, l1_bytes: int, pitch_mm: float) -> Joules:
-    """The energies of a mesh of cores with an L1 of ``l1_bytes``, so many millimetres apart: numbers of 16 bits, sums of
-    32, and an L1 that is one memory, of which 512 bits are read or written at a time."""
+    """The energies of a mesh of cores with an L1 of ``l1_bytes``, so many millimetres apart: numbers of 16 bits, sums
+    of 32, and an L1 that is one memory, of which 512 bits are read or written at a time."""
     product, total = (arithmetic.known_joules(*what, technology) for what in (("multiply", "f16"), ("add", "f32")))
     l1 = memories.memory(l1_bytes, 8 * L1_ACCESS_BYTES, 1, technology)
     return Joules(

@@ -91,7 +91,7 @@ def check_joules(name: str, r: Random) -> bool:
 
 
 def without_control(graph: ArchitectureGraph, watts: float = 0.0) -> ArchitectureGraph:
-    """The graph as if it spent nothing but on moves and computations; each storage of a core leaks so many ``watts``."""
+    """The graph as if it spent energy on moves and computations alone; storages of cores leak ``watts`` each."""
     nothing = {"leakage_watts": 0.0}
     handed = {pattern: nothing | {"joules_per_operation": 0.0} for pattern in ("fetch.*", "*.queue", "*.stage")}
     local = {f"core*.{name}": {"leakage_watts": watts} for name in ("l1", "acc", "stat")}
