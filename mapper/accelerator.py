@@ -82,9 +82,9 @@ class Accelerator:
         resolved = self.resolve_options(values)
         key = tuple(resolved.items())
         if ENERGY.name in resolved:  # the file may be another one the next time
-            made = Configuration(self, key)
-            made.check()
-            return made
+            fresh = Configuration(self, key)
+            fresh.check()
+            return fresh
         made = self._made.get(key)
         if made is None:
             made = Configuration(self, key)

@@ -17,7 +17,14 @@ from archloom.acadl_models.acadl.base import ACADLObject
 from archloom.acadl_models.acadl.components import Component, Included, Logic, Memory, OffChip, Technology, Wire
 from archloom.acadl_models.acadl.graph import ArchitectureGraph, per_graph
 from archloom.acadl_models.acadl.stages import InstructionFetchStage, PipelineStage
-from archloom.acadl_models.acadl.storages import DRAM, DataStorage, Link, MemoryInterface, RegisterFile, SetAssociativeCache
+from archloom.acadl_models.acadl.storages import (
+    DRAM,
+    DataStorage,
+    Link,
+    MemoryInterface,
+    RegisterFile,
+    SetAssociativeCache,
+)
 from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryAccessUnit, MemoryAccessUnit
 from archloom.acadl_models.energy import arithmetic, memories, scaling, tables, wires
 from archloom.acadl_models.energy.overrides import FIGURES

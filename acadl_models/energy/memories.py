@@ -1,10 +1,10 @@
 """Energy of an access, leakage and area of memories and register files.
 
-Both are power laws in the size, the bits of an access, the ports and the node,
-``exp(k) size^a width^b ports^c node^d``, energy also with the square of the supply: fitted by least squares of logarithms to what CACTI gives from 22 to 90 nm
-(``data/memories.csv``). So a larger, wider or more ported memory never costs less. Finer nodes scale from 22 nm as
-:mod:`.scaling` says. Accesses wider than the points are several memories side by side. Leakage of a bit is CACTI's by
-transistors at the nearest of its nodes. A few registers are flip-flops.
+Both are power laws in the size, the bits of an access, the ports and the node, energy also with the square of the
+supply: ``exp(k) size^a width^b ports^c node^d volts^2``, fitted by least squares of logarithms to what CACTI gives from
+22 to 90 nm (``data/memories.csv``). So a larger, wider or more ported memory never costs less. Finer nodes scale from
+22 nm as :mod:`.scaling` says. Accesses wider than the points are several memories side by side. Leakage of a bit is
+CACTI's by transistors at the nearest of its nodes. A few registers are flip-flops.
 """
 
 from __future__ import annotations

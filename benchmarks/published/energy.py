@@ -1,0 +1,172 @@
+"""Energies and areas of published machines and memories, beside those that the tables give; nothing is fitted to them.
+
+Errors in both directions: ours over theirs, less one. Layers of AlexNet run on Eyeriss as the chip ran them; the power
+of the chip is without DRAM. UltraTrail's power is one inference of TC-ResNet8, with weights and input in place, in each
+100 ms. TPU v1 streams rows through its whole array. Why those that miss do is said in docs/energy.md.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, however the script is run:
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
+
+from archloom.acadl_models.acadl import ArchitectureGraph, Technology
+from archloom.acadl_models.energy import arithmetic, figures_of, memories
+from archloom.acadl_models.energy.figures import area_of, leakage_of
+from archloom.acadl_models.eyeriss import eyeriss, isa_parameters
+from archloom.acadl_models.gemmini import gemmini
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.energy import Energy, energy
+from archloom.acadl_models.timing.machine import bind
+from archloom.acadl_models.tpu_v1 import tpu_v1
+from archloom.oracle import taidl
+from archloom.oracle.resolve import resolve
+from archloom.oracle.resolved import ResolvedStream
+from archloom.tvm_backend.report.energy import together
+from archloom.tvm_backend.targets import registry
+from archloom.uma_targets.eyeriss.plan import Machine
+from benchmarks.common import arguments, finish
+from benchmarks.published import dsd22, eyeriss_chip, tpu_v1_networks
+from benchmarks.published.eyeriss_kernels import conv_stream
+
+PUBLISHED: dict[str, Any] = json.loads(
+    (Path(__file__).resolve().parents[1] / "data" / "energy.json").read_text("utf-8"))
+
+Row = dict[str, Any]
+
+
+def row(source: str, item: str, theirs: float, ours: float) -> Row:
+    """A comparison; ``error``: ours over theirs, less one."""
+    return {"source": source, "item": item, "theirs": theirs, "ours": ours, "error": ours / theirs - 1}
+
+
+def spent(graph: ArchitectureGraph, stream: ResolvedStream) -> tuple[Energy, float]:
+    """The energy of a stream, and its seconds."""
+    timing = simulate(graph, stream)
+    return energy(bind(graph, stream), timing), timing.seconds
+
+
+def on_eyeriss() -> Iterator[Row]:
+    """Power of AlexNet's layers, each over the time that it takes here, and area of the core."""
+    graph, known = eyeriss(), PUBLISHED["eyeriss"]
+    isa = taidl.load("eyeriss", **isa_parameters(graph))
+    joules = seconds = 0.0
+    for layer in eyeriss_chip.layers(json.loads(eyeriss_chip.DATA.read_text())["networks"]["AlexNet"]):
+        stream = conv_stream(layer.shape, Machine.of(graph), dict(isa.parameters), mapping=layer.mapping,
+                             name=layer.name)
+        found, time = spent(graph, resolve(stream, isa))
+        of_chip = found.known_joules - (found.of("dram").joules or 0.0)
+        joules, seconds = joules + layer.groups * of_chip, seconds + layer.groups * time
+        yield row("eyeriss", f"power of {layer.name}, mW", known["power_mw"][layer.name], 1e3 * of_chip / time)
+    yield row("eyeriss", "power of AlexNet, mW", known["total_mw"], 1e3 * joules / seconds)
+    yield row("eyeriss", "area of the core, mm2", known["core_mm2"], _area(graph))
+
+
+def on_tpu() -> Iterator[Row]:
+    """Busy and idle power, area, and what parts take of it."""
+    graph, known = tpu_v1(), PUBLISHED["tpu_v1"]
+    large = tpu_v1_networks.LARGE
+    kernel = tpu_v1_networks.mlp(large["batch"], [large["width"]] * (large["layers"] + 1), [1.0] * large["layers"])
+    found, seconds = spent(graph, kernel.resolved)
+    of_chip = found.known_joules - (found.of("memory").joules or 0.0)
+    yield row("tpu_v1", "power of large products, W", known["busy_watts"], of_chip / seconds)
+    yield row("tpu_v1", "idle power, W", known["idle_watts"], leakage_of(graph)[0] or 0.0)
+    yield row("tpu_v1", "area, mm2", known["die_mm2"], _area(graph))
+    parts = _areas(graph)
+    for name, share in (("unified_buffer", "buffer_share"), ("matrix.unit", "matrix_share"),
+                        ("accumulators", "accumulator_share")):
+        yield row("tpu_v1", f"area of {name}, mm2", known[share] * known["die_mm2"], parts[name])
+
+
+def on_gemmini() -> Iterator[Row]:
+    """Areas of the parts, and of all."""
+    parts, known = _areas(gemmini()), PUBLISHED["gemmini"]["area_um2"]
+    for name, size in known.items():
+        yield row("gemmini", f"area of {name}, mm2", 1e-6 * size, parts[name])
+    yield row("gemmini", "area of these, mm2", 1e-6 * sum(known.values()), sum(parts[name] for name in known))
+
+
+def on_ultratrail() -> Row:
+    """Power of keyword spotting."""
+    entry, known = dsd22.Published(dsd22.TC_RESNET8, 8, None), PUBLISHED["ultratrail"]
+    machine = dsd22.graph(entry)
+    isa = taidl.load("ultratrail", **machine.parameters)
+    found, _ = spent(machine, resolve(dsd22.inference(entry.network, machine.parameters, resident=True), isa))
+    watts = (found.known_joules - (found.of("memory").joules or 0.0)) / known["period_s"]
+    return row("ultratrail", "power of TC-ResNet8, uW", known["microwatts"], 1e6 * watts)
+
+
+def of_operations() -> Iterator[Row]:
+    """Scalar operations at 7 nm, scaled from the table at 45 nm."""
+    for name, theirs in PUBLISHED["jouppi2021"]["picojoules"].items():
+        operation, dtype = name.split()
+        ours = arithmetic.known_joules(operation, dtype, Technology(7))
+        yield row("jouppi2021", f"{name} at 7 nm, pJ", theirs, 1e12 * ours)
+
+
+def of_memories(use: str) -> list[Row]:
+    """Joules of an access, of points that nothing was fitted to."""
+    found = []
+    for point in memories.points(use):
+        process = Technology(float(point["node_nm"]), float(point["volts"]), point["devices"])
+        size, width, ports = (int(point[name]) for name in ("size_bytes", "width_bits", "ports"))
+        item = f"{size} bytes, {width} bits, {ports} ports, {process.node_nm:g} nm {process.devices}, pJ"
+        theirs = 1e12 * memories.measured(point, "joules")
+        found.append(row(point["source"], item, theirs, 1e12 * memories.memory(size, width, ports, process).joules))
+    return found
+
+
+def of_targets() -> list[dict[str, Any]]:
+    """Joules of a product of 64 x 64 x 64, areas, and what is not known, of every target."""
+    import archloom
+
+    reports = {name: archloom.estimate("gemm(m=64,n=64,k=64)", name) for name in registry.names()}
+    return [{"name": name, "joules": report.joules, "area_mm2": report.area_mm2, "missing": report.energy_missing}
+            for name, report in reports.items()]
+
+
+def _areas(graph: ArchitectureGraph) -> dict[str, float]:
+    return together((name, found.area_mm2 or 0.0) for name, found in figures_of(graph).items())
+
+
+def _area(graph: ArchitectureGraph) -> float:
+    area, missing = area_of(graph)
+    assert area is not None, f"area is not known of {missing}"
+    return area
+
+
+def summary(rows: list[Row]) -> dict[str, float]:
+    """How many, the mean error without its sign, and the largest."""
+    errors = [abs(entry["error"]) for entry in rows]
+    return {"points": len(errors), "mean_error": sum(errors) / len(errors), "worst": max(errors)}
+
+
+def main() -> None:
+    args = arguments(__doc__.splitlines()[0])
+    rows = [*on_eyeriss(), *on_tpu(), *on_gemmini(), on_ultratrail(), *of_operations()]
+    points = of_memories("published")
+    cacti = [entry for entry in points if entry["source"] == "zigzag"]
+    rows += [entry for entry in points if entry["source"] != "zigzag"]
+    for entry in rows:
+        print(f"{entry['source']:14} {entry['item']:48} {entry['theirs']:10.4g} {entry['ours']:10.4g} "
+              f"{entry['error']:+8.0%}")
+    factors = {entry["item"]: math.exp(abs(math.log(1 + entry["error"]))) for entry in rows}
+    machines = {entry["item"]: factors[entry["item"]] for entry in rows
+                if entry["source"] in ("eyeriss", "tpu_v1", "gemmini", "ultratrail")}
+    targets = of_targets()
+    finish(args, {
+        "rows": rows, "sram": summary(cacti), "sram_checked": summary(of_memories("check")), "targets": targets,
+        "within_two": sum(factor <= 2 for factor in machines.values()) / len(machines),
+        "worst_factor": max(machines.values()), "sram_mean_error": summary(cacti)["mean_error"],
+        "unknown": sum(bool(t["missing"]) for t in targets)})
+
+
+if __name__ == "__main__":
+    main()
