@@ -75,7 +75,8 @@ class Core(acadl.Template):
             latency={"mac4_stream": 0, "mmul": "cdiv(m, 4) * cdiv(n, 4) * cdiv(k, 2)", "*": 1},
             component=macs(PRODUCTS_PER_CYCLE, "i16", "i32", register_bits=32),
         )
-        self.output = acadl.MemoryAccessUnit("output", {"write_stream", "write_result", "write_c"}, latency=0)
+        self.output = acadl.MemoryAccessUnit("output", {"write_stream", "write_result", "write_c"}, latency=0,
+                                             component=macs(LANES, "f32", "f32"))
         units = {"in_a": input_a, "in_b": input_b, "op": self.vector, "out": self.output}
         for name_of_slot, unit in units.items():
             slot = acadl.ExecuteStage(name_of_slot, latency=1)

@@ -74,8 +74,11 @@ _FETCHED = 16
 class Mover(QueuedUnit):
     """A network or DMA engine."""
 
-    def __init__(self, name: str, fetch: Fetch, mnemonics: set[str], *, in_flight: int = 2) -> None:
-        super().__init__(name, fetch, mnemonics, depth=4, latency=1, interval=1, in_flight=in_flight)
+    def __init__(
+        self, name: str, fetch: Fetch, mnemonics: set[str], *, in_flight: int = 2, component: acadl.Logic | None = None
+    ) -> None:
+        super().__init__(
+            name, fetch, mnemonics, depth=4, latency=1, interval=1, in_flight=in_flight, component=component)
 
 
 @dataclass(frozen=True)
@@ -240,7 +243,7 @@ def _dma(fetch: Fetch, memory: acadl.DRAM, glb: acadl.SRAM, fglb: acadl.SRAM) ->
     connect(load.unit, [memory], [glb])
     load_filter = Mover("dma_filter", fetch, {"load_filter"}, in_flight=4)
     connect(load_filter.unit, [memory], [fglb])
-    store = Mover("dma_store", fetch, {"store", "store_scaled"}, in_flight=4)
+    store = Mover("dma_store", fetch, {"store", "store_scaled"}, in_flight=4, component=macs(1, "f32", "f32"))
     connect(store.unit, [glb], [memory])
 
 

@@ -78,7 +78,8 @@ def ultratrail(
             interval={"layer": 1, "*": "layer_blocks * taps"}, in_flight=2, extent=(dim, dim),
             component=macs(dim * dim, "i8", "i32", register_bits=8 + 32),
         )
-        store = acadl.MemoryAccessUnit("store", {"store_features", "store_sums"}, latency=0)
+        store = acadl.MemoryAccessUnit("store", {"store_features", "store_sums"}, latency=0,
+                                       component=macs(dim, "f32", "f32"))
         for name, unit in (("loading", load), ("computing", array), ("storing", store)):
             stage = acadl.ExecuteStage(name, latency=1)
             acadl.ACADLEdge(fetch, stage, acadl.FORWARD)

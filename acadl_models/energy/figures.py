@@ -30,6 +30,7 @@ from archloom.acadl_models.energy import arithmetic, memories, scaling, tables, 
 from archloom.acadl_models.energy.overrides import FIGURES
 from archloom.acadl_models.energy.work import Work
 from archloom.oracle.errors import InputError, suggest
+from archloom.oracle.taidl.types import element_type
 
 _TAG_BYTES = 4
 """Of a line of a cache."""
@@ -93,7 +94,7 @@ def stated_joules(graph: ArchitectureGraph, unit: FunctionalUnit, mnemonic: str)
 
 def work_joules(graph: ArchitectureGraph, unit: FunctionalUnit, work: Work) -> tuple[float | None, list[str]]:
     """What an instruction costs that computes ``work``, and the operations that no figure is known of."""
-    each = {what: operation_joules(graph, *what) for what in work}
+    each = {what: operation_joules(graph, what[0], _as_built(unit, *what)) for what in work}
     missing = [" ".join(what) for what, joules in each.items() if joules is None]
     if missing:
         return None, missing
@@ -103,6 +104,18 @@ def work_joules(graph: ArchitectureGraph, unit: FunctionalUnit, work: Work) -> t
         products = sum(count for (operation, _), count in work.items() if operation == arithmetic.MULTIPLY)
         total += products * component.register_bits * _scaled("register_bit", technology)
     return total, []
+
+
+def _as_built(unit: FunctionalUnit, operation: str, dtype: str) -> str:
+    """The type that a unit computes with: what it has arithmetic for, where a description holds numbers in wider ones,
+    as where weights and sums of an array share registers."""
+    if not isinstance(unit.component, Logic):
+        return dtype
+    is_float = element_type(dtype).kind == "float"
+    built = [kind for name, kind in map(_named, unit.component.units)
+             if name == operation and (element_type(kind).kind == "float") == is_float]
+    widest = max(built, key=lambda kind: element_type(kind).bits, default=dtype)
+    return min(dtype, widest, key=lambda kind: element_type(kind).bits)
 
 
 def operation_joules(graph: ArchitectureGraph, operation: str, dtype: str) -> float | None:

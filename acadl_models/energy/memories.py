@@ -49,9 +49,9 @@ def memory(size_bytes: float, width_bits: int, ports: int, technology: Technolog
         return memory(size_bytes / parts, WIDEST, ports, technology).times(parts)
     node = min(max(technology.node_nm, FINEST_NM), COARSEST_NM)
     joules, area = (_law(name)(size_bytes, width_bits, ports, node) for name in ("joules", "area_mm2"))
-    volts = scaling.volts_of(technology)
-    known = Technology(node, volts, technology.devices)
-    return Cost(scaling.energy(joules * volts**2, known, technology), leakage_of_bit(technology) * 8 * size_bytes,
+    known = technology if node == technology.node_nm else Technology(node, devices=technology.devices)
+    at_volts = joules * scaling.volts_of(known) ** 2
+    return Cost(scaling.energy(at_volts, known, technology), leakage_of_bit(technology) * 8 * size_bytes,
                 scaling.area(area, known, technology))
 
 

@@ -12,11 +12,22 @@ from functools import cache
 
 from archloom.acadl_models.acadl.components import Technology
 from archloom.acadl_models.energy import tables
+from archloom.oracle.errors import InputError
+
+
+LOWEST = 0.6
+"""Of the nominal supply: the equations do not reach down to the threshold."""
 
 
 def volts_of(technology: Technology) -> float:
-    """The supply that is stated, or the nominal one of the node."""
-    return technology.volts or _between(technology.node_nm, lambda row: float(row["nominal_volts"]))
+    """The supply that is stated, or the nominal one of the node; InputError for one that is out of the equations'
+    reach."""
+    nominal = _between(technology.node_nm, lambda row: float(row["nominal_volts"]))
+    if technology.volts is not None and technology.volts < LOWEST * nominal:
+        raise InputError(
+            f"{technology.volts:g} V at {technology.node_nm:g} nm: the scaling of energies holds from "
+            f"{LOWEST * nominal:.3g} V on, {LOWEST:g} of the nominal supply")
+    return technology.volts or nominal
 
 
 def energy(joules: float, source: Technology, target: Technology) -> float:

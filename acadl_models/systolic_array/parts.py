@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.units import UnitLatency
-from archloom.acadl_models.parts import Fetch, connect
+from archloom.acadl_models.parts import Fetch, connect, macs
 from archloom.acadl_models.systolic_array.design import Design
 
 
@@ -60,5 +60,5 @@ class Dma(acadl.Template):
     def __init__(self, name: str, fetch: Fetch, memories: Memories, loads: set[str], saves: set[str]) -> None:
         load = Mover("load", fetch, loads, interval=1, in_flight=4)
         connect(load.unit, [memories.dram], [memories.left, memories.top, *([memories.out] * ("load_out" in loads))])
-        save = Mover("save", fetch, saves, interval=1, in_flight=4)
+        save = Mover("save", fetch, saves, interval=1, in_flight=4, component=macs(1, "f32", "f32"))
         connect(save.unit, [memories.out], [memories.dram])
