@@ -14,7 +14,6 @@ from archloom.acadl_models.acadl.components import Technology
 from archloom.acadl_models.energy import tables
 from archloom.oracle.errors import InputError
 
-
 LOWEST = 0.6
 """Of the nominal supply: the equations do not reach down to the threshold."""
 

@@ -161,11 +161,13 @@ def main() -> None:
     machines = {entry["item"]: factors[entry["item"]] for entry in rows
                 if entry["source"] in ("eyeriss", "tpu_v1", "gemmini", "ultratrail")}
     targets = of_targets()
+    powers = {entry["item"].split()[2].rstrip(","): entry["ours"] for entry in rows
+              if entry["item"].startswith("power of CONV")}
     finish(args, {
         "rows": rows, "sram": summary(cacti), "sram_checked": summary(of_memories("check")), "targets": targets,
         "within_two": sum(factor <= 2 for factor in machines.values()) / len(machines),
         "worst_factor": max(machines.values()), "sram_mean_error": summary(cacti)["mean_error"],
-        "unknown": sum(bool(t["missing"]) for t in targets)})
+        "unknown": sum(bool(t["missing"]) for t in targets), "eyeriss_power_mw": powers})
 
 
 if __name__ == "__main__":
