@@ -64,7 +64,7 @@ def code_fingerprint(*packages: str) -> str:
     parts = [str(FORMAT)]
     for package in packages:
         root = Path(__file__).resolve().parent.parent / package.replace(".", "/")
-        for path in sorted(root.rglob("*.py")) + sorted(root.rglob("*.taidl")):
+        for path in (path for kind in ("py", "taidl", "csv", "toml") for path in sorted(root.rglob(f"*.{kind}"))):
             status = path.stat()
             parts.append(f"{path.relative_to(root)}:{status.st_size}:{status.st_mtime_ns}")
     return key_of(parts)

@@ -23,6 +23,7 @@ import numpy as np
 import onnx
 from onnx import helper, version_converter
 
+from archloom.mapper.accelerator import ENERGY
 from archloom.oracle.collector import paused
 from archloom.oracle.errors import ArchloomError, ArtifactError, ModelError
 from archloom.oracle.fallbacks import Fallback
@@ -75,7 +76,13 @@ class Request:
 
     def text(self) -> str:
         """What a report depends on beside the network."""
-        return json.dumps([self.target, dict(self.options), self.as_int8, self.details], sort_keys=True, default=str)
+        known = [self.target, dict(self.options), self.as_int8, self.details, self._energies()]
+        return json.dumps(known, sort_keys=True, default=str)
+
+    def _energies(self) -> list[str]:
+        """What is in the files of one's own energies; one that cannot be read is an error where it is used."""
+        named = (str(value) for name, value in self.options.items() if name.split(".")[-1] == ENERGY.name)
+        return [Path(file).read_text("utf-8", "replace") for file in named if Path(file).is_file()]
 
     @property
     def is_built_in(self) -> bool:

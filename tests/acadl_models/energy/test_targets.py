@@ -25,6 +25,7 @@ from archloom.mapper.search import Plan
 from archloom.oracle.errors import InputError
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Stream
+from archloom.tvm_backend.estimate.network import Request
 from archloom.tvm_backend.report import build
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.targets import registry
@@ -144,3 +145,12 @@ def test_a_file_of_figures_is_an_option_of_every_target(tmp_path: Path) -> None:
     file.write_text('[technology]\nnode_nm = 1\n[objects.dram]\njoules = 0\n')
     with pytest.raises(InputError, match="my.toml: node_nm must be a number from 5 to 180, not 1; .*unknown 'joules'"):
         archloom.estimate("gemm(m=16,n=16,k=16)", "gemmini", {"energy": str(file)})
+
+
+def test_what_is_kept_of_a_network_goes_by_what_is_in_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "my.toml"
+    found = []
+    for joules in (0, 1e-9):
+        file.write_text(f"[objects.dram]\njoules_per_access = {joules}\n")
+        found.append(Request("gemmini", {"energy": str(file)}).text())
+    assert found[0] != found[1]
