@@ -7,12 +7,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from archloom.acadl_models.acadl import Technology
 from archloom.acadl_models.timing.engine import run as running
 from archloom.mapper import cache, explore
 from archloom.mapper import search as search_module
@@ -194,11 +196,20 @@ def test_a_pool_wider_than_its_field_is_refused() -> None:
 @pytest.mark.parametrize(("arguments", "message"), [
     ({"top_k": 0}, "top_k: expected a positive number of candidates, found 0"),
     ({"objective": "joy"}, "objective 'joy' is none of time, energy, edp"),
-    ({"objective": "energy"}, "objective 'energy': graph 'gemmini' states no energies"),
 ])
 def test_wrong_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises((InputError, MappingError), match=message):
         search(WORKLOADS["one"], GEMMINI, SMALL, **arguments)
+
+
+def test_energy_is_no_objective_where_nothing_or_not_all_is_known_of_it() -> None:
+    unknown = replace(GEMMINI, make_graph=lambda options: replace(GEMMINI.make_graph(options), technology=None))
+    with pytest.raises(InputError, match="objective 'energy': graph 'gemmini' states no energies"):
+        search(WORKLOADS["one"], unknown, SMALL, objective="energy")
+    beside = Technology(22)  # no standard of memory
+    no_dram = replace(GEMMINI, make_graph=lambda options: replace(GEMMINI.make_graph(options), technology=beside))
+    with pytest.raises(InputError, match="graph 'gemmini': its energy is not known without joules of dram"):
+        search(WORKLOADS["one"], no_dram, SMALL, objective="energy")
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import DRAM, SRAM, FunctionalUnit
-from archloom.acadl_models.eyeriss import eyeriss, isa_parameters
+from archloom.acadl_models.eyeriss import TECHNOLOGY, eyeriss, isa_parameters, mac_of
 from archloom.acadl_models.fit import misfits
 from archloom.acadl_models.timing import TimingResult, simulate
 from archloom.acadl_models.timing.reference import simulate_reference
@@ -111,7 +111,7 @@ def test_energy_follows_from_that_of_a_multiply_accumulate() -> None:
     assert glb.joules_per_access == pytest.approx(12e-12)
     assert dram.joules_per_access == pytest.approx(200e-12)
     plain = eyeriss(**SMALL).objects["glb"]  # type: ignore[arg-type]
-    assert isinstance(plain, SRAM) and plain.joules_per_access is None
+    assert isinstance(plain, SRAM) and plain.joules_per_access == pytest.approx(6 * mac_of(TECHNOLOGY))
 
 
 def test_options_out_of_range_are_all_named() -> None:
