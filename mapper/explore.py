@@ -38,7 +38,7 @@ def is_time(objective: Objective) -> bool:
     """Whether energies need not be found out."""
     return objective is OBJECTIVES["time"]
 
-MOST_STEPPED = 6_000_000
+MOST_STEPPED = 8_000_000
 """Instructions that the simulations of one search step through at most: one that would go on is given up."""
 
 MOST_REFUSED = 50

@@ -74,7 +74,8 @@ TASKS = (
 
 @dataclass(frozen=True)
 class Row:
-    """How a command ended: ``answered``, ``refused`` or ``failed``."""
+    """How a command ended: ``answered``, ``refused`` or ``failed``. ``cpu_seconds``: those that processors worked for
+    it, which are fewer than ``seconds`` on a machine that has other work."""
 
     task: str
     target: str
@@ -82,6 +83,7 @@ class Row:
     ended: str
     seconds: float
     gib: float
+    cpu_seconds: float
 
 
 def measured(task: Task, target: str, case: str) -> Row:
@@ -91,7 +93,7 @@ def measured(task: Task, target: str, case: str) -> Row:
         command = [sys.executable, "-m", "archloom.tvm_backend.cli", task.name, case, "--target", target, *task.words]
         found = child([*limited, *command], {"ARCHLOOM_CACHE_DIR": folder, "ARCHLOOM_PROCESSES": "1"})
     ended = {0: "answered", 2: "refused"}.get(found.status, "failed")
-    return Row(task.name, target, case, ended, found.seconds, found.peak_gib)
+    return Row(task.name, target, case, ended, found.seconds, found.peak_gib, found.cpu_seconds)
 
 
 def summary(task: Task, rows: Sequence[Row]) -> dict[str, Any]:
@@ -119,7 +121,8 @@ def main() -> None:
             r = Random(f"{args.seed} {task.name} {target}")
             for case in [draw(r, task.most) for draw in task.draws for _ in range(args.cases)]:
                 row = measured(task, target, case)
-                print(f"{row.task:9}{row.target:15}{row.ended:9}{row.seconds:7.1f} s{row.gib:6.2f} GiB  {row.case}")
+                print(f"{row.task:9}{row.target:15}{row.ended:9}{row.seconds:7.1f} s{row.cpu_seconds:7.1f} s of "
+                      f"processors{row.gib:6.2f} GiB  {row.case}", flush=True)
                 rows[task.name].append(row)
     finish(args, {**{task.name: summary(task, rows[task.name]) for task in tasks},
                   "rows": [asdict(row) for task in tasks for row in rows[task.name]]})

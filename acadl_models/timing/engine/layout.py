@@ -28,6 +28,8 @@ class H(Record):
     IN_ORDER = LATENCY_ADDED = EDGE_ORDER = READS_HOLD = constant  # parameters of the semantics (acadl.semantics)
     HISTORIES = constant  # loops that may repeat
     DEPTHS = constant  # loops around an instruction at most
+    ENDS = constant  # lists of accesses that may conflict
+    BUCKETED = constant  # whether some of them depend on where accesses lie
     SITES = SITE_COUNTERS = constant  # loops of the stream's text; these and one more for what lies in no loop
     ACCESSES = PLACES = constant  # number of accesses and their records, by order
     TOTAL = constant  # instruction instances in the whole run
@@ -118,16 +120,24 @@ class Instruction(Record):
 
 class NodeSpec(Record):
     """Access that may conflict: where it lies in an instance, its AccessSpec record, and the Ends record, counted from
-    the first, of the list that it enters, or NONE if it enters none."""
+    the first, of the first list of its class and kind, or NONE if it enters none; the BucketSpec of its class."""
 
-    NODE = ACCESS = ENDS = constant
+    NODE = ACCESS = ENDS = BUCKETS = constant
 
 
 class CheckSpec(Record):
-    """List that is searched for conflicts: its Ends record, counted from the first; where the access lies in the
-    instance that is judged, its ``MET`` and ``REACH``."""
+    """Lists of a class and kind that are searched for conflicts: the Ends record of the first, counted from the first
+    of all; where the access lies in the instance that is judged, its ``MET`` and ``REACH``; the BucketSpec."""
 
-    ENDS = NODE = MET = REACH = constant
+    ENDS = NODE = MET = REACH = BUCKETS = constant
+
+
+class BucketSpec(Record):
+    """How the accesses of a class are dealt out to lists, by where they begin along the first axis that decides: those
+    in ``2 ** SHIFT`` places from ``BASE`` on are in the second list, and so on to ``COUNT`` lists more than one. The
+    first list has all that lie in several such ranges."""
+
+    BASE = SHIFT = COUNT = constant
 
 
 class AccessSpec(Record):

@@ -290,10 +290,10 @@ class Tag(Record):
 
 
 class Access(Record):
-    """Access of an instance: links in its conflict class and kind; then one offset for each axis, room for one at
-    least: places."""
+    """Access of an instance: links in its conflict class and kind, and the Ends of that list, or NONE where it is in
+    none; then one offset for each axis, room for one at least: places."""
 
-    OLDER = YOUNGER = linked
+    OLDER = YOUNGER = ENDS = linked
     OWNER = ACCESS = derived
     OFFSETS = place.times(0)
 
@@ -346,7 +346,8 @@ class Live(Record):
 
 
 class Ends(Record):
-    """Ends of a list of accesses of one conflict class and one kind."""
+    """Ends of a list of accesses of one conflict class and one kind, and where there are many of one part of a buffer.
+    """
 
     FIRST = LAST = linked
 
@@ -440,7 +441,7 @@ PARTS: tuple[MachinePart, ...] = (
     MachinePart(M.REGISTERS, Kind("derived", NONE), _registers),
     MachinePart(M.VALUES, derived, H.VALUES),
     MachinePart(M.EVENTS, scratch, H.LOOPS),
-    MachinePart(M.CLASSES, Ends, lambda t: 3 * t[H.CLASSES]),
+    MachinePart(M.CLASSES, Ends, H.ENDS),
     MachinePart(M.QUEUES, Queue, H.SIGNATURES),
     MachinePart(M.WHEEL, linked, lambda t: WHEEL),
     MachinePart(M.MARKS, shaped, _mark_words),  # in wide machines: a bit for each stage

@@ -9,7 +9,7 @@ import numpy as np
 
 from archloom.acadl_models.acadl import DataStorage
 from archloom.acadl_models.timing.engine.fields import NONE
-from archloom.acadl_models.timing.engine.layout import AccessKind, AccessSpec, H, ReadsHold
+from archloom.acadl_models.timing.engine.layout import AccessKind, AccessSpec, BucketSpec, H, ReadsHold
 from archloom.acadl_models.timing.engine.lowering.expressions import Expressions, Latencies
 from archloom.acadl_models.timing.engine.lowering.forms import Form, bank_records, constant_latency
 from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables
@@ -214,12 +214,22 @@ def access_lists(
     static = np.repeat(np.arange(len(count)), count)
     node = d[H.SLOT_ACCESSES] + d[H.ACCESS_SIZE] * (np.arange(len(kind)) - (np.cumsum(count) - count)[static])
     place = first + AccessSpec.SIZE * np.arange(len(kind))
-    ends = (3 * group + kind) * Ends.SIZE
+    buckets = _buckets(entries, d[H.CLASSES])
+    lists = 1 + buckets[:, BucketSpec.COUNT]
+    d[H.ENDS], d[H.BUCKETED] = 3 * int(lists.sum()), int((lists > 1).any())
+    begin = 3 * (np.cumsum(lists) - lists)
+    table = tables.put(buckets.reshape(-1).tolist()) + BucketSpec.SIZE * group
+
+    def first_list(of: Array, kinds: Array) -> Array:
+        return (begin[of] + kinds * lists[of]) * Ends.SIZE
+
+    ends = np.full(len(kind), NONE)
+    ends[group != NONE] = first_list(group[group != NONE], kind[group != NONE])
     if d[H.READS_HOLD] == ReadsHold.NEVER:
         ends[kind == AccessKind.READ] = NONE
 
     tracked = np.flatnonzero(group != NONE)
-    nodes = _put(tables, np.stack((node, place, ends), axis=1)[tracked], static[tracked], len(count))
+    nodes = _put(tables, np.stack((node, place, ends, table), axis=1)[tracked], static[tracked], len(count))
     present = np.zeros((d[H.CLASSES], 3), bool)
     present[group[tracked], kind[tracked]] = True
     opposing = present[group[tracked]]
@@ -228,13 +238,34 @@ def access_lists(
     columns = np.array(records, np.int64).reshape(-1, AccessSpec.SIZE)[:, (AccessSpec.MET, AccessSpec.REACH)]
     row, other = np.nonzero(opposing)
     mine = tracked[row]
-    checked = np.stack(((3 * group[mine] + other) * Ends.SIZE, node[mine], *columns[mine].T), axis=1)
+    checked = np.stack((first_list(group[mine], other), node[mine], *columns[mine].T, table[mine]), axis=1)
     checks = _put(tables, checked, static[mine], len(count))
 
     asking = np.flatnonzero(banked)
     asking = asking[np.lexsort((kind[asking] != AccessKind.READ, static[asking]))]
     parts = _put(tables, place[asking][:, None], static[asking], len(count))
     return np.stack((*nodes, *checks, *parts), axis=1)
+
+
+MOST_BUCKETS = 64
+"""Lists of a class and a kind beside the first."""
+
+
+def _buckets(entries: Sequence[Entry], classes: int) -> Array:
+    """The BucketSpec records of all classes: where loops decide in which bank an access lies, as many as banks."""
+    found = np.zeros((classes, BucketSpec.SIZE), np.int64)
+    members: dict[int, list[Entry]] = {}
+    for e in entries:
+        if e.conflict_class != NONE and e.axes:
+            members.setdefault(e.conflict_class, []).append(e)
+    for number, part in members.items():
+        axis = part[0].axes[0]
+        banks = max((len(e.form.place.banks) for e in part if e.form.is_spread), default=1)
+        if banks > 1:
+            base, last = min(e.low[axis] for e in part), max(e.high[axis] for e in part)
+            shift = max(0, ((last - base) // min(banks, MOST_BUCKETS)).bit_length())
+            found[number] = base, shift, ((last - base) >> shift) + 1
+    return found
 
 
 def _put(tables: Tables, records: Array, static: Array, statics: int) -> tuple[Array, Array]:

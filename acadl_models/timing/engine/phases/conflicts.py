@@ -11,7 +11,15 @@ from __future__ import annotations
 from archloom.acadl_models.timing.engine import layout
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import jit
-from archloom.acadl_models.timing.engine.layout import MAX_DIMS, AccessSpec, CheckSpec, Instruction, NodeSpec
+from archloom.acadl_models.timing.engine.layout import (
+    MAX_DIMS,
+    AccessSpec,
+    BucketSpec,
+    CheckSpec,
+    H,
+    Instruction,
+    NodeSpec,
+)
 from archloom.acadl_models.timing.engine.phases.values import value_of
 from archloom.acadl_models.timing.engine.state import Access, Ends, Instance, M, Unit
 
@@ -114,37 +122,69 @@ def find_blocker(t, m, unit):
         return NONE
     seq = m[slot + Instance.SEQ]
     judged = m[unit + Unit.JUDGED]
-    classes = m[M.CLASSES]
     check = t[record + Instruction.CHECKS] + m[unit + Unit.SCAN] * CheckSpec.SIZE
     end = t[record + Instruction.CHECKS] + checks * CheckSpec.SIZE
     while check < end:
-        node = m[classes + t[check + CheckSpec.ENDS] + Ends.FIRST]
-        mine = slot + t[check + CheckSpec.NODE]
-        first, reach, met = m[mine + Access.OFFSETS], t[check + CheckSpec.REACH], t[check + CheckSpec.MET]
-        while node != NONE:
-            other = m[node + Access.OWNER]
-            if m[other + Instance.SEQ] >= seq:
-                break
-            distance = first - m[node + Access.OFFSETS]
-            near = (distance + reach >= 0) & (distance <= t[m[node + Access.ACCESS] + AccessSpec.REACH])
-            if (
-                near & (m[other + Instance.SEQ] >= judged)
-                and (met == NONE or t[met + t[m[node + Access.ACCESS] + AccessSpec.RANK]] == 1)
-                and access_meets(t, m, node, mine)
-            ):
-                m[unit + Unit.SCAN] = (check - t[record + Instruction.CHECKS]) // CheckSpec.SIZE
-                m[unit + Unit.JUDGED] = m[other + Instance.SEQ]
-                return other
-            node = m[node + Access.YOUNGER]
-        judged = -1
+        found = find_in_lists(t, m, check, slot + t[check + CheckSpec.NODE], seq, judged)
+        if found != NONE:
+            m[unit + Unit.SCAN] = (check - t[record + Instruction.CHECKS]) // CheckSpec.SIZE
+            # of several lists the others are not judged up to there
+            several = t[t[check + CheckSpec.BUCKETS] + BucketSpec.COUNT] > 0
+            m[unit + Unit.JUDGED] = NONE if several else m[found + Instance.SEQ]
+            return found
+        judged = NONE
         check += CheckSpec.SIZE
     return NONE
 
 
 @jit
+def find_in_lists(t, m, check, mine, seq, judged):
+    """The same in the lists of one class and kind where anything may meet an access."""
+    lists = m[M.CLASSES] + t[check + CheckSpec.ENDS]
+    found = find_in_list(t, m, check, mine, lists, seq, judged)
+    first = last = list_of(t, m, t[check + CheckSpec.BUCKETS], mine, t[check + CheckSpec.REACH])
+    if first == 0:
+        first, last = 1, t[t[check + CheckSpec.BUCKETS] + BucketSpec.COUNT]
+    while found == NONE and first <= last:
+        found = find_in_list(t, m, check, mine, lists + first * Ends.SIZE, seq, judged)
+        first += 1
+    return found
+
+
+@jit
+def find_in_list(t, m, check, mine, ends, seq, judged):
+    """The oldest instance before ``seq``, and not before ``judged``, with an access of a list that meets one."""
+    first, reach, met = m[mine + Access.OFFSETS], t[check + CheckSpec.REACH], t[check + CheckSpec.MET]
+    node = m[ends + Ends.FIRST]
+    while node != NONE:
+        other = m[node + Access.OWNER]
+        if m[other + Instance.SEQ] >= seq:
+            break
+        distance = first - m[node + Access.OFFSETS]
+        near = (distance + reach >= 0) & (distance <= t[m[node + Access.ACCESS] + AccessSpec.REACH])
+        if (
+            near & (m[other + Instance.SEQ] >= judged)
+            and (met == NONE or t[met + t[m[node + Access.ACCESS] + AccessSpec.RANK]] == 1)
+            and access_meets(t, m, node, mine)
+        ):
+            return other
+        node = m[node + Access.YOUNGER]
+    return NONE
+
+
+@jit
+def list_of(t, m, buckets, node, reach):
+    """The number of the list, among those of its class and kind, where an access lies."""
+    if t[buckets + BucketSpec.COUNT] == 0:
+        return 0
+    place = m[node + Access.OFFSETS] - t[buckets + BucketSpec.BASE]
+    number = place >> t[buckets + BucketSpec.SHIFT]
+    return number + 1 if (place + reach) >> t[buckets + BucketSpec.SHIFT] == number else 0
+
+
+@jit
 def enter_classes(t, m, slot, record):
     """Put the accesses of a new instance that may conflict into the lists of their class and kind."""
-    classes = m[M.CLASSES]
     entry = t[record + Instruction.NODES]
     end = entry + t[record + Instruction.NODE_COUNT] * NodeSpec.SIZE
     while entry < end:
@@ -155,17 +195,46 @@ def enter_classes(t, m, slot, record):
             m[node + Access.OFFSETS + axis] = value_of(t, m, t[expressions + axis])
         m[node + Access.OWNER] = slot
         m[node + Access.ACCESS] = access
+        m[node + Access.ENDS] = NONE
         if t[entry + NodeSpec.ENDS] != NONE:
-            ends = classes + t[entry + NodeSpec.ENDS]
-            last = m[ends + Ends.LAST]
-            m[node + Access.OLDER] = last
-            m[node + Access.YOUNGER] = NONE
-            m[ends + Ends.LAST] = node
-            if last == NONE:
-                m[ends + Ends.FIRST] = node
-            else:
-                m[last + Access.YOUNGER] = node
+            enter_class(t, m, node, entry)
         entry += NodeSpec.SIZE
+
+
+@jit
+def enter_class(t, m, node, entry):
+    """Put an access behind all others of its list."""
+    number = list_of(t, m, t[entry + NodeSpec.BUCKETS], node, t[m[node + Access.ACCESS] + AccessSpec.REACH])
+    ends = m[M.CLASSES] + t[entry + NodeSpec.ENDS] + number * Ends.SIZE
+    last = m[ends + Ends.LAST]
+    m[node + Access.ENDS] = ends
+    m[node + Access.OLDER] = last
+    m[node + Access.YOUNGER] = NONE
+    m[ends + Ends.LAST] = node
+    if last == NONE:
+        m[ends + Ends.FIRST] = node
+    else:
+        m[last + Access.YOUNGER] = node
+
+
+@jit
+def renew_classes(t, m):
+    """Put all accesses that are in lists into those where they lie now: they have moved."""
+    if t[H.BUCKETED] == 0:
+        return
+    for k in range(m[M.CLASSES], m[M.CLASSES] + t[H.ENDS] * Ends.SIZE):
+        m[k] = NONE
+    slot = m[M.OLDEST]
+    while slot != NONE:
+        record = m[slot + Instance.STATIC]
+        entry = t[record + Instruction.NODES]
+        end = entry + t[record + Instruction.NODE_COUNT] * NodeSpec.SIZE
+        while entry < end:
+            node = slot + t[entry + NodeSpec.NODE]
+            if m[node + Access.ENDS] != NONE:
+                enter_class(t, m, node, entry)
+            entry += NodeSpec.SIZE
+        slot = m[slot + Instance.YOUNGER]
 
 
 @jit
@@ -176,12 +245,14 @@ def leave_classes(t, m, slot, reads, others):
     end = entry + t[record + Instruction.NODE_COUNT] * NodeSpec.SIZE
     while entry < end:
         if reads if t[t[entry + NodeSpec.ACCESS] + AccessSpec.KIND] == layout.AccessKind.READ else others:
-            leave_class(m, slot + t[entry + NodeSpec.NODE], m[M.CLASSES] + t[entry + NodeSpec.ENDS])
+            leave_class(m, slot + t[entry + NodeSpec.NODE])
         entry += NodeSpec.SIZE
 
 
 @jit
-def leave_class(m, node, ends):
+def leave_class(m, node):
+    ends = m[node + Access.ENDS]
+    m[node + Access.ENDS] = NONE
     older, younger = m[node + Access.OLDER], m[node + Access.YOUNGER]
     if older == NONE:
         m[ends + Ends.FIRST] = younger

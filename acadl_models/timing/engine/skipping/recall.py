@@ -19,6 +19,7 @@ from archloom.acadl_models.timing.engine import state
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import copy_words, jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction, LoopSpec
+from archloom.acadl_models.timing.engine.phases.conflicts import renew_classes
 from archloom.acadl_models.timing.engine.phases.program import set_iteration
 from archloom.acadl_models.timing.engine.phases.transfers import join_peaks
 from archloom.acadl_models.timing.engine.skipping import moving
@@ -256,6 +257,7 @@ def shift_instances(t, m, cycles, instances):
                     m[node + axis] += m[shifts + axis]
             node += t[H.ACCESS_SIZE]
         slot = m[slot + Instance.YOUNGER]
+    renew_classes(t, m)
 
 
 @jit

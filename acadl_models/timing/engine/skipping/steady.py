@@ -18,6 +18,7 @@ from archloom.acadl_models.timing.engine.jit import copy_words, jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction, LoopSpec, PatternSpec
 from archloom.acadl_models.timing.engine.phases.accounting import settle
 from archloom.acadl_models.timing.engine.phases.agenda import sort
+from archloom.acadl_models.timing.engine.phases.conflicts import renew_classes
 from archloom.acadl_models.timing.engine.phases.program import set_iteration
 from archloom.acadl_models.timing.engine.phases.transfers import repeat_peaks
 from archloom.acadl_models.timing.engine.skipping import moving
@@ -280,3 +281,4 @@ def move_instances(t, m, record, periods, cycles, instances):
                 m[node + axis] += periods * t[shifts + axis]
             node += t[H.ACCESS_SIZE]
         slot = m[slot + Instance.YOUNGER]
+    renew_classes(t, m)
