@@ -47,6 +47,10 @@ MOST_REFUSED = 50
 P = TypeVar("P")
 
 
+class GivenUp(MappingError):
+    """A simulation takes more steps than a search may."""
+
+
 @dataclass
 class Steps:
     """Instructions that the simulations of a search have stepped through, ``most`` of them at most; ``heard`` is told
@@ -58,12 +62,12 @@ class Steps:
     done: int = 0
 
     def hear(self, stepped: int, finished: int, total: int) -> None:
-        """Of a simulation under way; MappingError where it is given up, with its steps among those done."""
+        """Of a simulation under way; GivenUp where it takes too many, with its steps among those done."""
         if self.heard is not None:
             self.heard(stepped, finished, total)
         if self.done + stepped >= self.most:
             self.done += stepped
-            raise MappingError(
+            raise GivenUp(
                 f"{self.name}: too long to simulate: {self.done:,} instructions were stepped through, and a search may "
                 f"step through {self.most:,}; {finished / total:.1%} of the {total:,} of this stream are finished")
 
@@ -103,9 +107,10 @@ def explore(
     ``variants`` of the one with the lowest ``score``.
 
     ``attempt`` simulates a plan; where it raises a MappingError, or the plan's stream cannot be resolved, the next one
-    is tried instead. ``enough`` ends the search early; ``further`` says whether to try one more
+    is tried instead. ``enough`` ends the search early, once there is a trial; ``further`` says whether to try one more
     than ``top_k``, of how many were tried and what it is estimated at, over the best; ``heard`` is told each trial. The
-    first of those errors is raised where no plan is possible; without any plan the trials are none.
+    first of those errors is raised where no plan is possible, a GivenUp at once where there is no trial so far; without
+    any plan the trials are none.
     """
     trials: dict[P, Trial[P]] = {}
     refused: list[MappingError | StreamError] = []
@@ -114,6 +119,8 @@ def explore(
         try:
             trial = attempt(plan, estimate)
         except (MappingError, StreamError) as error:
+            if isinstance(error, GivenUp) and not trials:
+                raise
             refused.append(error)
             return
         trials[plan] = trial
@@ -126,7 +133,7 @@ def explore(
         if len(trials) >= top_k and not further(len(trials), estimate / lowest if lowest else 1):
             break
         take(plan, estimate)
-        if len(refused) == MOST_REFUSED or enough():
+        if len(refused) == MOST_REFUSED or (trials and enough()):
             break
     if not trials and refused:
         raise refused[0]
