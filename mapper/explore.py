@@ -5,6 +5,7 @@ One core or many, a product or attention: a search ranks its candidates, and thi
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 
 from archloom.acadl_models.timing import Heard, TimingResult
-from archloom.oracle.errors import MappingError, StreamError
+from archloom.oracle.errors import InputError, MappingError, StreamError
 
 Objective: TypeAlias = Callable[[Any, Any], Any]
 """Of seconds and joules, the less the better. Candidates are ranked with arrays of both, trials with numbers; where the
@@ -39,7 +40,14 @@ def is_time(objective: Objective) -> bool:
     return objective is OBJECTIVES["time"]
 
 MOST_STEPPED = 8_000_000
-"""Instructions that the simulations of one search step through at most: one that would go on is given up."""
+"""Instructions that the simulations of one search step through at most once there is a plan: one that would go on is
+given up. Two seconds or three."""
+
+LONGEST = 100_000_000
+"""Instructions that the first simulation of a search steps through at most: without it there is no plan."""
+
+ENVIRONMENT = "ARCHLOOM_MOST_STEPS"
+"""Another number in place of LONGEST."""
 
 MOST_REFUSED = 50
 """Candidates that may turn out to be impossible before a search gives up."""
@@ -51,13 +59,22 @@ class GivenUp(MappingError):
     """A simulation takes more steps than a search may."""
 
 
+def longest() -> int:
+    """What the first simulation of a search may step through; InputError for a number that is none."""
+    asked = os.environ.get(ENVIRONMENT, "")
+    if asked and not (asked.isdecimal() and int(asked)):
+        raise InputError(f"{ENVIRONMENT}: expected a number of instructions, found {asked!r}")
+    return int(asked or LONGEST)
+
+
 @dataclass
 class Steps:
-    """Instructions that the simulations of a search have stepped through, ``most`` of them at most; ``heard`` is told
-    how far long ones are."""
+    """Instructions that the simulations of a search have stepped through: the ``first`` at most, all of them ``most``;
+    ``heard`` is told how far long ones are."""
 
     name: str
     heard: Heard | None = None
+    first: float = field(default_factory=longest)
     most: float = field(default_factory=lambda: MOST_STEPPED)
     done: int = 0
 
@@ -65,11 +82,13 @@ class Steps:
         """Of a simulation under way; GivenUp where it takes too many, with its steps among those done."""
         if self.heard is not None:
             self.heard(stepped, finished, total)
-        if self.done + stepped >= self.most:
+        most = self.most if self.done else self.first
+        if self.done + stepped >= most:
             self.done += stepped
             raise GivenUp(
                 f"{self.name}: too long to simulate: {self.done:,} instructions were stepped through, and a search may "
-                f"step through {self.most:,}; {finished / total:.1%} of the {total:,} of this stream are finished")
+                f"step through {most:,} (${ENVIRONMENT}); {finished / total:.1%} of the {total:,} of this stream are "
+                "finished")
 
     def add(self, timing: "TimingResult") -> None:
         """Of a simulation that has ended."""

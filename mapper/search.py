@@ -104,7 +104,7 @@ def search(
     ``heard`` is told how far long simulations are.
     Deterministic. Mapping and timing depend neither on the workload's name nor on the value of its output scale.
     MappingError if no mapping fits, with demand, bound, gap and what would help, or if the first cannot be simulated
-    within :data:`~archloom.mapper.explore.MOST_STEPPED` instructions; TargetError for wrong options.
+    within :data:`~archloom.mapper.explore.LONGEST` instructions; TargetError for wrong options.
     """
     if top_k < 1:
         raise InputError(f"top_k: expected a positive number of candidates, found {top_k}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from archloom.acadl_models.timing import Heard
+from archloom.mapper.explore import GivenUp
 from archloom.mapper.parallel import look_ahead
 from archloom.mapper.search import Plan, plain, search
 from archloom.mapper.workload import Workload
@@ -113,6 +114,8 @@ def plan_steps(partition: Partition, chosen: Sequence[Chosen], progress: Progres
         heard = None if progress is None else _simulating(step.name, done, len(steps), progress)
         try:
             plans[step.name] = search(step.workload, *targets[target], heard=heard)
+        except GivenUp:  # a mapping fits: what it takes is not known
+            raise
         except MappingError as error:
             unplaced.setdefault(target, {}).setdefault(plain(step.workload), str(error))
     if unplaced:

@@ -122,7 +122,8 @@ def test_a_search_steps_through_no_more_than_it_may(name: str, monkeypatch: pyte
     stepped = first.timing.stepped_instructions
     for most in (1, stepped, stepped + 1, stepped * every.simulated * 10):
         monkeypatch.setattr(explore, "MOST_STEPPED", most)
-        told = f"{name.replace('conv', 'conv2d')}|gemm: too long to simulate: .* a search may step through {most:,}; "
+        monkeypatch.setenv(explore.ENVIRONMENT, str(most))
+        told = f"{name.replace('conv', 'conv2d')}|gemm: too long to simulate: .* a search may step through {most:,} "
         try:
             found = search(WORKLOADS[name], GEMMINI, SMALL, use_cache=False)
         except MappingError as error:
