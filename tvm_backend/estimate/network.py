@@ -24,8 +24,9 @@ import onnx
 from onnx import helper, version_converter
 
 from archloom.mapper.accelerator import ENERGY
+from archloom.mapper.explore import GivenUp
 from archloom.oracle.collector import paused
-from archloom.oracle.errors import ArchloomError, ArtifactError, ModelError
+from archloom.oracle.errors import ArchloomError, ArtifactError, MappingError, ModelError
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend import cache
 from archloom.tvm_backend.compile import plan_steps, planned
@@ -123,7 +124,12 @@ def _of_operator(
     """Of one operator as text: without TVM where that can be, and without the numbers of its weight."""
     chosen = request.chosen()
     if partition := partition_operator(operator, chosen):
-        return _planned(partition, request, progress)
+        try:
+            return _planned(partition, request, progress)
+        except GivenUp:
+            raise
+        except MappingError:  # as it is; a network may have it in another form
+            pass
     proto, name = onnx_skeleton(operator, chosen[0].backend.numbers), source.name or str(operator)
     try:
         return _timed(load_skeleton(proto, name, name, None), request, progress)
