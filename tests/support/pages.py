@@ -83,7 +83,7 @@ def run(page: Path, folder: Path) -> list[tuple[Block, str]]:
 
 def _read(given: list[Block], folder: Path) -> list[str]:
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("reader.py"))], cwd=folder, check=False, text=True,
+        [sys.executable, "-P", str(Path(__file__).with_name("reader.py"))], cwd=folder, check=False, text=True,
         input=json.dumps([asdict(block) for block in given]), capture_output=True, timeout=1800,
         env={**os.environ, "PYTHON": sys.executable, "MPLBACKEND": "Agg", "COLUMNS": "120",
              "PIP_TARGET": str(folder), "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1",
