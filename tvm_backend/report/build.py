@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from archloom.mapper.accelerator import Configuration
+from archloom.mapper.bounds import least
 from archloom.mapper.search import Plan
 from archloom.oracle.taidl.check import HBM
 from archloom.tvm_backend.compiled import CompiledModel, HostOp, Partition, Region, Step
@@ -33,13 +34,36 @@ def build(
 
     Without ``details`` the layers say nothing of units, stages, storages, links and loops.
     """
-    made = {c.name: c.backend.accelerator.configure(c.accelerator_options) for c in chosen}
+    made = _configured(chosen)
     peaks = {c.name: c.backend.accelerator.macs_per_cycle(made[c.name].graph) for c in chosen}
     energies: _Energies = {}
     layers = [
         _accelerated(step, region, plans[step.name], peaks[region.target], made[region.target], details, energies)
         for region in partition.regions for step in region.steps
     ]
+    exact = all(plans[step.name].timing.exact for step in partition.steps())
+    return _of_layers(partition, layers, chosen, "simulated" if exact else "estimated")
+
+
+def build_bound(partition: Partition, chosen: "Sequence[Chosen]") -> Report:
+    """The report of a network, of the accelerator only, as if each layer cost what no mapping is below
+    (:mod:`archloom.mapper.bounds`)."""
+    made = _configured(chosen)
+    layers = [_bounded(step, region, made[region.target]) for region in partition.regions for step in region.steps]
+    return _of_layers(partition, layers, chosen, "bound")
+
+
+def _configured(chosen: "Sequence[Chosen]") -> "dict[str, Configuration]":
+    return {c.name: c.backend.accelerator.configure(c.accelerator_options) for c in chosen}
+
+
+def _of_layers(
+    partition: Partition, layers: Sequence[Layer], chosen: "Sequence[Chosen]",
+    timing: Literal["simulated", "estimated", "bound"],
+) -> Report:
+    """The report of a network whose layers on accelerators are known."""
+    made = _configured(chosen)
+    peaks = {c.name: c.backend.accelerator.macs_per_cycle(made[c.name].graph) for c in chosen}
     shares = tuple(_share(c, layers, peaks[c.name], made[c.name]) for c in chosen)
     clock_hz = shares[0].clock_hz if shares else 0.0  # the host alone
     # in ticks of the first target's clock
@@ -48,20 +72,28 @@ def build(
     joules = [layer.energy.joules for layer in layers if layer.energy is not None]
     areas = [s.area_mm2 for s in shares if s.area_mm2 is not None]
     offloaded, possible = partition.offloaded_macs, sum(s.cycles * s.peak_macs_per_cycle for s in shares)
-    exact = all(plans[step.name].timing.exact for step in partition.steps())
     return Report(
         model=partition.name, source=partition.source, target=partition.target, options=dict(partition.options),
         clock_hz=clock_hz, cycles=cycles, seconds=seconds, accelerator_cycles=cycles, accelerator_seconds=seconds,
         macs=partition.macs, offloaded_macs=offloaded, offloaded_macs_share=partition.offloaded_macs_share,
         peak_macs_per_cycle=shares[0].peak_macs_per_cycle if shares else 0,
         utilization=offloaded / possible if possible else None,
-        timing="simulated" if exact else "estimated",
+        timing=timing,
         layers=(*layers, *map(_hosted, partition.host.ops), *map(_hosted, conversions(partition))),
         host=tuple(HostLayer(op.name, op.op, op.engine, op.macs, op.reason) for op in partition.host.ops),
         version=VERSION, joules=sum(joules) if joules else None, area_mm2=sum(areas) if areas else None,
         targets=shares, fallbacks=partition.fallbacks, unquantized=_is_unquantized(partition, chosen),
         memory=partition.memory if details else None,
     )
+
+
+def _bounded(step: Step, region: Region, made: "Configuration") -> Layer:
+    bound = least(step.workload, made)
+    energy = None if bound.joules is None else EnergyUse(bound.joules, 0.0, 0.0, {})
+    return Layer(
+        name=step.name, op=step.op, where="accelerator", shape=step.shape, macs=step.macs, cycles=bound.cycles,
+        seconds=bound.cycles / made.graph.clock_hz, region=region.symbol, target=region.target, energy=energy,
+        note=step.choice or None)
 
 
 def _is_unquantized(partition: Partition, chosen: "Sequence[Chosen]") -> bool:

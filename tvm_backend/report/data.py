@@ -105,7 +105,8 @@ class Report:
     those of the accelerator's layers: the same where the accelerator alone was asked for, as ``scope`` then says.
 
     ``timing`` is ``"simulated"`` when all cycles come from the simulation of the instruction streams (exact for the
-    graph), ``"estimated"`` when some come from the mapper's cost model. ``joules`` is the energy of the accelerator's
+    graph), ``"estimated"`` when some come from the mapper's cost model, ``"bound"`` where cycles and joules are those
+    that no mapping is below (:mod:`archloom.mapper.bounds`). ``joules`` is the energy of the accelerator's
     layers and ``area_mm2`` its area, by the figures that the architecture graph states; None where it states none.
     ``host_seconds``: what host layers take together by the roofline of the host called ``host_profile``, an estimate;
     None where the accelerator alone was asked for. ``unquantized``: a float network, and no target takes floats.
@@ -126,7 +127,7 @@ class Report:
     offloaded_macs_share: float
     peak_macs_per_cycle: int
     utilization: float | None
-    timing: Literal["simulated", "estimated"]
+    timing: Literal["simulated", "estimated", "bound"]
     layers: tuple[Layer, ...]
     host: tuple[HostLayer, ...]
     version: str
