@@ -258,9 +258,9 @@ class OnnxNetwork:
     def of_chain(self, chain: "Chain", progress: Progress | None = None) -> Report:
         """The report of a network in segments, of which those that are not known yet are planned."""
         chosen = self.request.chosen()
-        if self.request.bound:
-            return build_bound(chain.partition, chosen)
         partition = replace(chain.partition, memory=chain.memory()) if self.request.details else chain.partition
+        if self.request.bound:
+            return build_bound(partition, chosen)
         return build(partition, chain.plans(chosen, progress), chosen,
                      details=self.request.details)
 

@@ -42,7 +42,8 @@ def build(
         for region in partition.regions for step in region.steps
     ]
     exact = all(plans[step.name].timing.exact for step in partition.steps())
-    return _of_layers(partition, layers, chosen, "simulated" if exact else "estimated")
+    shown = partition if details else replace(partition, memory=None)
+    return _of_layers(shown, layers, chosen, "simulated" if exact else "estimated")
 
 
 def build_bound(partition: Partition, chosen: "Sequence[Chosen]") -> Report:
@@ -83,7 +84,7 @@ def _of_layers(
         host=tuple(HostLayer(op.name, op.op, op.engine, op.macs, op.reason) for op in partition.host.ops),
         version=VERSION, joules=sum(joules) if joules else None, area_mm2=sum(areas) if areas else None,
         targets=shares, fallbacks=partition.fallbacks, unquantized=_is_unquantized(partition, chosen),
-        memory=partition.memory if details else None,
+        memory=partition.memory,
     )
 
 
