@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from archloom.mapper.accelerator import Configuration
 
 
+ROUNDING = 1e-9
+"""By how much of them sums of joules in another order may differ."""
+
+
 @dataclass(frozen=True)
 class Needs:
     """Multiply-accumulates, and bytes of HBM that are read and written once each."""
@@ -52,7 +56,8 @@ def least(workload: Workload, configuration: "Configuration") -> Least:
 def _joules(graph: ArchitectureGraph, cycles: int, moved: int) -> float:
     """Leakage for as long as it takes at least, and the words of HBM that are moved at least."""
     leakage = (graph.total("leakage_watts") or 0.0) * cycles / graph.clock_hz
-    return leakage + moved * min((s.joules_per_access or 0.0) / _word_bytes(s) for s in _hbm(graph))
+    words = moved * min((s.joules_per_access or 0.0) / _word_bytes(s) for s in _hbm(graph))
+    return (leakage + words) * (1 - ROUNDING)
 
 
 @per_graph

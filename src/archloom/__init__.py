@@ -277,10 +277,9 @@ def search(
     ``space``: a function of a trial (``trial.suggest_int("dim", 4, 64)``, as in Optuna) that returns a
     :class:`Candidate`, or the path of a Python file with such a function, called ``space``. ``objectives``: one or
     several of ``seconds``, ``cycles``, ``accelerator_seconds``, ``accelerator_cycles``, ``joules``, ``edp``,
-    ``area_mm2``, ``peak_bytes`` (of activations), ``utilization``, ``accuracy`` (a figure of the candidates, or found by
-    :func:`check` with ``inputs`` and ``labels``), figures of the candidates' own (``"max:score"``), functions of a
-    report, and :class:`Objective`.
-    ``constraints``: ``"area_mm2<=2"``, ``"accuracy>=0.97"``.
+    ``area_mm2``, ``peak_bytes`` (of activations), ``utilization``, ``accuracy`` (a figure of the candidates, or found
+    by :func:`check` with ``inputs`` and ``labels``), figures of the candidates' own (``"max:score"``), functions of a
+    report, and :class:`Objective`. ``constraints``: ``"area_mm2<=2"``, ``"accuracy>=0.97"``.
 
     ``sampler``: ``tpe``, ``nsga2``, ``cmaes``, ``qmc``, ``random`` and ``gp`` are Optuna's, ``pymoo`` is pymoo's
     NSGA-II, asked for a generation at a time, ``grid`` is every combination; or an object of Optuna's or pymoo's. By

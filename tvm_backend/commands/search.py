@@ -85,7 +85,7 @@ def _run(search: Any, space: Any, args: argparse.Namespace) -> Outcome:
     from archloom.tvm_backend.search.result import read
 
     try:
-        with bar() as progress:
+        with bar(quiet=args.quiet) as progress:
             result = search(
                 space, trials=args.trials, objectives=args.objective, constraints=args.constraint,
                 sampler=args.sampler, seed=args.seed, workers=args.workers, cluster=args.cluster, output=args.output,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 from archloom.oracle.errors import ArchloomError, InputError
-from archloom.tvm_backend.estimate.many import Pool, shared_cache
+from archloom.tvm_backend.estimate.many import Pool, WorkerEnded, shared_cache
 
 T = TypeVar("T")
 
@@ -64,9 +64,10 @@ class Cluster:
         def ended(done: Any) -> None:
             if done.status == "finished":
                 found.set_result(done.result())
-            else:
-                error = done.exception() if done.status == "error" else done.status
-                found.set_exception(ArchloomError(f"cluster {self._address}: a candidate was given up: {error}"))
+                return
+            error = done.exception() if done.status == "error" else done.status
+            kind = WorkerEnded if type(error).__name__ == "KilledWorker" else ArchloomError
+            found.set_exception(kind(f"cluster {self._address}: a candidate was given up: {error}"))
 
         asked.add_done_callback(ended)
         return found

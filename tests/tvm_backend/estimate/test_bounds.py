@@ -38,7 +38,7 @@ def check_bounds(given_model: object, target: str) -> None:
     for low, layer in zip(bound.layers, found.layers):
         assert (low.cycles or 0) <= (layer.cycles or 0), (low, layer)
         if layer.energy is not None:
-            assert low.energy is not None and low.energy.joules <= layer.energy.joules * (1 + 1e-9)
+            assert low.energy is not None and low.energy.joules <= layer.energy.joules
     assert bound.timing == "bound" and bound.seconds <= found.seconds and bound.area_mm2 == found.area_mm2
 
 

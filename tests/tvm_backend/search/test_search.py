@@ -20,6 +20,7 @@ from archloom.mapper import search as mapper_search
 from archloom.mapper.cache import ENVIRONMENT
 from archloom.tvm_backend import cli
 from archloom.tvm_backend.search.result import read
+from examples import sweep_gemmini
 from tests.support.tvm_backend.searches import kept
 from tests.support.tvm_backend.small_networks import images, int8_cnn
 
@@ -167,3 +168,22 @@ def test_a_command_that_is_killed_goes_on(tmp_path: Path) -> None:
         whole, ended = (kept(list(read(tmp_path / name).rows())) for name in ("whole", folder))
         assert ended == whole if workers == 1 else {row[0] for row in ended} == {row[0] for row in whole}
         assert kept(list(read(tmp_path / folder).front)) == kept(list(read(tmp_path / "whole").front))
+
+
+def test_a_dask_cluster_finds_the_same(own_cache: None) -> None:
+    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    alone = archloom.sweep(NETWORKS, "gemmini", OPTIONS, objectives="cycles,max:utilization", bounds=False)
+    with distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+        there = archloom.sweep(NETWORKS, "gemmini", OPTIONS, objectives="cycles,max:utilization", bounds=False,
+                               cluster=cluster.scheduler_address)
+    assert kept(list(there.rows())) == kept(list(alone.rows()))
+    with pytest.raises(archloom.InputError, match="no Dask scheduler answers"):
+        archloom.sweep(NETWORKS, "gemmini", OPTIONS, cluster="tcp://127.0.0.1:1")
+
+
+def test_the_example_sweeps(own_cache: None, tmp_path: Path) -> None:
+    found = sweep_gemmini.sweep(tmp_path / "sweep", mix={NETWORKS[0]: 2.0, NETWORKS[1]: 1.0},
+                                options={"dim": (4, 8), "scratchpad_kib": (64,), "dma_bus_bits": (64, 128)})
+    assert sum(found.counts.values()) == 4 and not found.counts["failed"]
+    assert {row.params["dim"] for row in found.front} <= {4, 8} and found.front
