@@ -83,6 +83,7 @@ def _run(search: Any, space: Any, args: argparse.Namespace) -> Outcome:
     """The result of a search; of one that was interrupted what is there, where it is kept."""
     from archloom.tvm_backend.host.profile import chosen
     from archloom.tvm_backend.search.result import read
+    from archloom.tvm_backend.search.store import FILE
 
     try:
         with bar(quiet=args.quiet) as progress:
@@ -91,7 +92,7 @@ def _run(search: Any, space: Any, args: argparse.Namespace) -> Outcome:
                 sampler=args.sampler, seed=args.seed, workers=args.workers, cluster=args.cluster, output=args.output,
                 profile=chosen(args.host), bounds=not args.no_bounds, progress=progress)
     except KeyboardInterrupt:
-        if args.output is None:
+        if args.output is None or not (args.output / FILE).exists():
             raise
         found = _outcome(read(args.output), args)
         return Outcome(f"{found.text}\n\ninterrupted: the same command goes on", found.data, INTERRUPTED)

@@ -265,8 +265,10 @@ class Pool:
     def __enter__(self) -> "Pool":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """What nobody has begun with is dropped."""
+    def __exit__(self, kind: object, *_: object) -> None:
+        """What nobody has begun with is dropped; where an exception ends the work, what is at work, too."""
+        for process, _connection in [] if kind is None else list(self._workers.values()):
+            process.kill()
         self._threads.shutdown(cancel_futures=True)
         for process, connection in self._workers.values():
             connection.close()

@@ -70,7 +70,7 @@ class Candidate:
     @cached_property
     def key(self) -> str:
         """SHA-256 of all that its results follow from, but for archloom's code."""
-        given = {name: value for name, value in self.figures.items() if not callable(value)}
+        given = {name: number(name, value) for name, value in self.figures.items() if not callable(value)}
         return key_of([
             *map(content.of_target, names_of(self.target)), json.dumps(self.resolved, sort_keys=True),
             json.dumps([self.network_keys, self.counts, self.as_int8, self.figure_keys, given], sort_keys=True)])
@@ -79,6 +79,14 @@ class Candidate:
         """What people call its parts."""
         return {"networks": [content.title(network) for network in self.networks], "weights": list(self.counts),
                 "target": spelled(self.target), "options": dict(self.options), "as_int8": self.as_int8}
+
+
+def number(name: str, value: Any) -> float:
+    """A figure of the user's as a number; InputError where it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"figure {name!r}: expected a number, found {value!r}") from None
 
 
 def checked(made: Any) -> Candidate:

@@ -17,7 +17,7 @@ from archloom.tvm_backend.host.profile import HostProfile
 from archloom.tvm_backend.report.build import with_host
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.search import content
-from archloom.tvm_backend.search.candidate import Candidate
+from archloom.tvm_backend.search.candidate import Candidate, number
 from archloom.tvm_backend.search.figures import ACCURACY, FIGURES, PEAK_BYTES, Mix, measured
 from archloom.tvm_backend.search.objectives import Interval
 from archloom.tvm_backend.sources.source import Source
@@ -83,8 +83,12 @@ def _context(data: bytes) -> Context:
 
 def answer(context: bytes, question: bytes, bound: bool) -> Answer:
     """:func:`bounds_of` or :func:`figures_of` of what was packed."""
-    asked = pickle.loads(question)  # noqa: S301  # what this very search has packed
-    return (bounds_of if bound else figures_of)(_context(context), asked)
+    try:
+        about = _context(context)
+        asked = pickle.loads(question)  # noqa: S301  # what this very search has packed
+    except Exception as error:  # whatever a user's modules raise where they are imported
+        return Answer(error=f"a worker cannot read the candidate: {told(error)}")
+    return (bounds_of if bound else figures_of)(about, asked)
 
 
 def bounds_of(context: Context, question: Question) -> Answer:
@@ -141,11 +145,11 @@ def _figures(context: Context, question: Question) -> tuple[dict[str, float | No
 def _number(name: str, value: Any, key: str | None, known: Mapping[str, float], own: dict[str, float]) -> float:
     """One of the user's figures, which is called for where it is new."""
     if key is None:
-        return float(value)
+        return number(name, value)
     if key in known:
         return known[key]
     if (found := _own.get(key)) is None:
-        found = float(value())
+        found = number(name, value())
         _own.put(key, found)
     own[key] = found
     return found

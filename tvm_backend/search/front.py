@@ -35,7 +35,7 @@ class Front:
         self.worst = np.maximum(self.worst, here)
         if self.dominates(here):
             return False
-        stays: np.ndarray = ~((here <= self._points).all(axis=1) & (here < self._points).any(axis=1))
+        stays = np.logical_not((here <= self._points).all(axis=1) & (here < self._points).any(axis=1))
         self._points = np.vstack([self._points[stays], here])
         self.names = [*(n for n, kept in zip(self.names, stays) if kept), name]
         return True

@@ -189,7 +189,7 @@ class Store:
 
     def _packed(self, row: Row) -> tuple[Any, ...]:
         values = row.values or (None,) * len(self.objectives)
-        return (bytes.fromhex(row.key), row.state, json.dumps(row.params), json.dumps(row.candidate),
+        return (bytes.fromhex(row.key), row.state, _json(row.params), _json(row.candidate),
                 json.dumps(row.violations), json.dumps(row.figures), row.error, row.took, *values)
 
 
@@ -198,6 +198,11 @@ def _unpacked(found: tuple[Any, ...]) -> Row:
     return Row(key.hex(), state, json.loads(params), json.loads(candidate),
                () if state == "failed" else tuple(values), tuple(json.loads(violations)), json.loads(figures), error,
                took)
+
+
+def _json(data: dict[str, Any]) -> str:
+    """NumPy's numbers as numbers, what JSON has no form for as text."""
+    return json.dumps(data, default=lambda value: value.item() if hasattr(value, "item") else str(value))
 
 
 def _connected(path: Path | None, uri: str) -> sqlite3.Connection:

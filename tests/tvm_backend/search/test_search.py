@@ -120,19 +120,25 @@ def test_on_the_command_line(own_cache: None, tmp_path: Path, capsys: pytest.Cap
 
 
 SPACE = '''
+from functools import partial
 import archloom
+def network(k):
+    return f"gemm(m=8,n=8,k={k})"
 def space(trial):
-    return archloom.Candidate("gemm(m=8,n=8,k=%d)" % trial.suggest_int("k", 1, 30), "oma")
+    return archloom.Candidate(partial(network, trial.suggest_int("k", 1, 4)), "oma")
 '''
 
 
 def test_a_file_with_a_space(own_cache: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "space.py"
     file.write_text(SPACE)
-    assert cli.main(["search", str(file), "-n", "4", "--sampler", "random", "--objective", "cycles", "--json"]) == 0
+    assert cli.main(["search", str(file), "-n", "3", "--sampler", "random", "--objective", "cycles", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["sampler"] == "Optuna's RandomSampler" and len(found["front"]) == 1
-    file.write_text("def spice(trial): ...\n")
+    words = ["search", str(file), "--sampler", "grid", "--objective", "cycles", "--workers", "2", "--json"]
+    assert cli.main(words) == 0
+    together = json.loads(capsys.readouterr().out)
+    assert sum(together["counts"].values()) == 4 and not together["counts"]["failed"]
     assert cli.main(["search", str(tmp_path / "none.py"), "-n", "1"]) == 2
     assert "no such file" in capsys.readouterr().err
 
@@ -151,10 +157,10 @@ def test_parquet_has_every_candidate(own_cache: None, tmp_path: Path) -> None:
 def test_a_command_that_is_killed_goes_on(tmp_path: Path) -> None:
     """At several moments, whatever it and its processes are doing."""
     file = tmp_path / "space.py"
-    file.write_text(SPACE)
+    file.write_text(SPACE.replace("1, 4", "1, 60"))
 
     def command(folder: str, workers: int = 1) -> list[str]:
-        return [sys.executable, "-m", "archloom.tvm_backend.cli", "search", str(file), "-n", "25", "--sampler",
+        return [sys.executable, "-m", "archloom.tvm_backend.cli", "search", str(file), "-n", "40", "--sampler",
                 "random", "-o", str(tmp_path / folder), "--workers", str(workers)]
 
     subprocess.run(command("whole"), check=True, env={**os.environ, ENVIRONMENT: str(tmp_path / "a")})
@@ -187,3 +193,24 @@ def test_the_example_sweeps(own_cache: None, tmp_path: Path) -> None:
                                 options={"dim": (4, 8), "scratchpad_kib": (64,), "dma_bus_bits": (64, 128)})
     assert sum(found.counts.values()) == 4 and not found.counts["failed"]
     assert {row.params["dim"] for row in found.front} <= {4, 8} and found.front
+
+
+def test_an_error_of_any_kind_is_one_of_the_candidate(own_cache: None) -> None:
+    def space(trial: Any) -> Any:
+        kind = trial.suggest_categorical("kind", ("space", "builder", "figure", "network", "none"))
+        if kind == "space":
+            raise ValueError("the space")
+        network = partial(broken, 3) if kind == "builder" else "gemm(m=0)" if kind == "network" else NETWORKS[0]
+        return archloom.Candidate(network, "oma", figures={"size": partial(broken, 2) if kind == "figure" else 1})
+
+    found = archloom.search(space, sampler="grid", objectives="cycles,size")
+    errors = {row.params["kind"]: row.error or "" for row in found.rows()}
+    assert not errors["none"] and found.counts == {"measured": 1, "bounded": 0, "failed": 4}
+    for kind, message in (("space", "ValueError: the space"), ("builder", "ZeroDivisionError"),
+                          ("figure", "ZeroDivisionError"), ("network", "gemm(m=0)")):
+        assert message in errors[kind]
+    assert "test_search.py:" in errors["figure"]
+
+
+def broken(size: int) -> float:
+    return size / 0
