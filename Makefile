@@ -30,7 +30,7 @@ setup: $(STAMP)
 
 $(INSTALLED): setup.cfg pyproject.toml constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile $(PIP_FLAGS) -c constraints.txt -e '.[dev]'
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-compile $(PIP_FLAGS) -c constraints.txt -e '.[dev,search,cluster]'
 	@touch $@
 
 $(STAMP): $(INSTALLED)

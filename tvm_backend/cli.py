@@ -18,14 +18,26 @@ import numpy as np
 
 from archloom.oracle.errors import ArchloomError
 from archloom.oracle.user_code import place_of, told
-from archloom.tvm_backend.commands import Outcome, analysis, asm, build, doctor, explain, isa, mapping, targets, trace
+from archloom.tvm_backend.commands import (
+    Outcome,
+    analysis,
+    asm,
+    build,
+    doctor,
+    explain,
+    isa,
+    mapping,
+    search,
+    targets,
+    trace,
+)
 from archloom.tvm_backend.commands.colour import painted
 from archloom.tvm_backend.commands.completion import complete
 from archloom.tvm_backend.commands.parser import BAD_INPUT, Parser
 from archloom.tvm_backend.progress import messages
 from archloom.tvm_backend.version import VERSION
 
-COMMANDS = (targets, isa, build, analysis, explain, trace, asm, mapping, doctor)
+COMMANDS = (targets, isa, build, analysis, search, explain, trace, asm, mapping, doctor)
 INTERRUPTED = 130
 
 

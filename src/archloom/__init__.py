@@ -48,12 +48,15 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.model import Model
     from archloom.tvm_backend.report.by_extents import ReportTable
     from archloom.tvm_backend.report.data import Report
+    from archloom.tvm_backend.search.candidate import Candidate
+    from archloom.tvm_backend.search.objectives import Objective
+    from archloom.tvm_backend.search.result import SearchResult
     from archloom.tvm_backend.sources.source import Source
     from archloom.tvm_backend.targets.registry import TargetInfo
 
 __all__ = [
     "__version__", "targets", "load", "quantize", "compile", "coverage", "load_compiled", "estimate", "estimate_many",
-    "check", "isa", "load_kernel", "torch_graphs",
+    "search", "sweep", "read_search", "Candidate", "Objective", "check", "isa", "load_kernel", "torch_graphs",
     "ArchloomError", "ArtifactError", "GraphError", "InputError", "MappingError", "ModelError", "StreamError",
     "TaidlError", "TargetError",
 ]
@@ -264,6 +267,62 @@ def estimate_many(
                                progress=progress)
 
 
+def search(
+    space: Any, *, trials: int | None = None, objectives: Any = "seconds", constraints: Any = (), sampler: Any = None,
+    seed: int = 0, workers: int = 1, cluster: str | None = None, output: "str | Path | None" = None,
+    host: str | None = None, inputs: Any = None, labels: Any = None, bounds: bool = True, quiet: bool = False,
+) -> "SearchResult":
+    """Search networks and hardware together.
+
+    ``space``: a function of a trial (``trial.suggest_int("dim", 4, 64)``, as in Optuna) that returns a
+    :class:`Candidate`, or the path of a Python file with such a function, called ``space``. ``objectives``: one or
+    several of ``seconds``, ``cycles``, ``accelerator_seconds``, ``accelerator_cycles``, ``joules``, ``edp``,
+    ``area_mm2``, ``peak_bytes`` (of activations), ``utilization``, ``accuracy`` (a figure of the candidates, or found
+    by :func:`check` with ``inputs`` and ``labels``), figures of the candidates' own (``"max:score"``), functions of a
+    report, and :class:`Objective`. ``constraints``: ``"area_mm2<=2"``, ``"accuracy>=0.97"``.
+
+    ``sampler``: ``tpe``, ``nsga2``, ``cmaes``, ``qmc``, ``random`` and ``gp`` are Optuna's, ``pymoo`` is pymoo's
+    NSGA-II, asked for a generation at a time, ``grid`` is every combination; or an object of Optuna's or pymoo's. By
+    default TPE for up to a thousand ``trials``, pymoo's for more. ``workers``: processes, each for one candidate at a
+    time; ``cluster``: the address of a Dask scheduler whose workers are used instead. ``bounds=False``: measure
+    candidates, too, whose bounds show that they are on no front.
+
+    ``output``: a folder that keeps all that was found. The same call goes on where one ended, however it did;
+    :func:`read_search` reads it, also while the search is at work. A candidate that fails is kept with its error.
+    """
+    from archloom.tvm_backend.host.profile import chosen
+    from archloom.tvm_backend.search.searching import search as search_space
+
+    with bar(quiet=quiet) as progress:
+        return search_space(space, trials=trials, objectives=objectives, constraints=constraints, sampler=sampler,
+                            seed=seed, workers=workers, cluster=cluster, output=output, profile=chosen(host),
+                            inputs=inputs, labels=labels, bounds=bounds, progress=progress)
+
+
+def sweep(
+    networks: Any, target: Target = "gemmini", options: Options | None = None, *,
+    weights: Sequence[float] | None = None, as_int8: bool = False, host: str | None = None, quiet: bool = False,
+    **how: Any,
+) -> "SearchResult":
+    """Every combination of ``options``, of which those that are lists vary: ``{"dim": [8, 16], "scratchpad_kib": 64}``.
+
+    ``networks``: one, or a list, of which each counts ``weights`` times; ``how`` as for :func:`search`.
+    """
+    from archloom.tvm_backend.host.profile import chosen
+    from archloom.tvm_backend.search.sweep import sweep as sweep_options
+
+    with bar(quiet=quiet) as progress:
+        return sweep_options(networks, target, _options(options), weights=weights, as_int8=as_int8,
+                             profile=chosen(host), progress=progress, **how)
+
+
+def read_search(folder: "str | Path") -> "SearchResult":
+    """What a search has found, or has found so far, whose ``output`` was this folder."""
+    from archloom.tvm_backend.search.result import read
+
+    return read(Path(folder))
+
+
 def torch_graphs() -> "list[CompiledNetwork]":
     """What ``torch.compile(module, backend="archloom", options={"target": "qkv", "dim": 8})`` has compiled in this
     process: a network with its report for each graph, in order."""
@@ -315,6 +374,10 @@ def load_kernel(source: "bytes | str | Path") -> "LoadedKernel":
 def __getattr__(name: str) -> Any:
     if name == "tvm":  # imports TVM
         return importlib.import_module("archloom.tvm")
+    if name == "Candidate":
+        return importlib.import_module("archloom.tvm_backend.search.candidate").Candidate
+    if name == "Objective":
+        return importlib.import_module("archloom.tvm_backend.search.objectives").Objective
     raise AttributeError(f"module 'archloom' has no attribute {name!r}")
 
 

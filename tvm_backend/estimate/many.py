@@ -85,7 +85,7 @@ def estimate_many(
     if count == 1 or not all(request.is_built_in for request in requests):
         outcomes = _Batch(input_shapes, on_error == "raise", None, 0, progress).outcomes_of(asked)
     else:
-        with _shared_cache() as folder, Pool(folder, count) as pool:
+        with shared_cache() as folder, Pool(folder, count) as pool:
             outcomes = _Batch(input_shapes, on_error == "raise", pool, AHEAD * count, progress).outcomes_of(asked)
     return [with_host(o, profile) if isinstance(o, Report) else o for o in outcomes]
 
@@ -121,7 +121,7 @@ def _paired(models: Iterable[Any], requests: Sequence[Request], example_inputs: 
             yield _Wanted(model, request, example_inputs)
 
 
-def _shared_cache() -> AbstractContextManager[str]:
+def shared_cache() -> AbstractContextManager[str]:
     """The folder in which processes share what they find."""
     plans = directory()
     return tempfile.TemporaryDirectory(prefix="archloom-") if plans is None else nullcontext(str(plans.parent))
@@ -248,6 +248,10 @@ def _is_there(begun: "Outcome | _Waiting") -> bool:
     return all(f.done() for f in begun.kernels.values()) and (begun.whole is None or begun.whole.done())
 
 
+class WorkerEnded(ArchloomError):
+    """A process of a pool ended before it had answered."""
+
+
 class Pool:
     """``count`` processes that share the cache of ``folder``; each starts when it has something to do."""
 
@@ -259,15 +263,17 @@ class Pool:
     def __enter__(self) -> "Pool":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """What nobody has begun with is dropped."""
+    def __exit__(self, kind: object, *_: object) -> None:
+        """What nobody has begun with is dropped; where an exception ends the work, what is at work, too."""
+        for process, _connection in [] if kind is None else list(self._workers.values()):
+            process.kill()
         self._threads.shutdown(cancel_futures=True)
         for process, connection in self._workers.values():
             connection.close()
             process.wait()
 
     def ask(self, function: Callable[..., T], *arguments: Any) -> "Future[T]":
-        """What a function of a module gives for arguments that can be pickled; ArchloomError if the process dies."""
+        """What a function of a module gives for arguments that can be pickled; WorkerEnded if the process dies."""
         return self._threads.submit(self._asked, function, *arguments)
 
     def _asked(self, *question: Any) -> Any:
@@ -279,8 +285,8 @@ class Pool:
         except (OSError, EOFError) as error:
             del self._workers[thread]
             connection.close()
-            raise ArchloomError(f"a process that estimates networks ended with status {process.wait()} "
-                                f"({str(error) or 'no answer'})") from error
+            raise WorkerEnded(f"a process that estimates networks ended with status {process.wait()} "
+                              f"({str(error) or 'no answer'})") from error
 
     def _started(self) -> _Worker:
         root = str(Path(__file__).absolute().parents[3])  # the folder of the package archloom

@@ -44,7 +44,7 @@ from archloom.tvm_backend.memory import LiveRange, Memory
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.quantization.quantized_form import quantized_form
-from archloom.tvm_backend.report.build import build
+from archloom.tvm_backend.report.build import build, build_bound
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.sources import named_networks, operators
 from archloom.tvm_backend.sources.operator_network import onnx_skeleton
@@ -66,7 +66,8 @@ class Request:
     """What is to be estimated on what.
 
     ``as_int8`` takes a float network as if it were quantized; ``details`` keeps what units, stages, storages, links
-    and loops did in the report's layers. ``on_disk``: reports are kept there, too.
+    and loops did in the report's layers. ``on_disk``: reports are kept there, too. ``bound``: nothing is mapped; layers
+    have the cycles and joules that no mapping is below.
     """
 
     target: str
@@ -74,10 +75,11 @@ class Request:
     as_int8: bool = False
     details: bool = True
     on_disk: bool = True
+    bound: bool = False
 
     def text(self) -> str:
         """What a report depends on beside the network."""
-        known = [self.target, dict(self.options), self.as_int8, self.details, self._energies()]
+        known = [self.target, dict(self.options), self.as_int8, self.details, self.bound, self._energies()]
         return json.dumps(known, sort_keys=True, default=str)
 
     def _energies(self) -> list[str]:
@@ -266,7 +268,8 @@ class OnnxNetwork:
             raise Undivided("only float networks are cut that are estimated as if quantized, in their own shapes, on "
                             "targets of this package")
         try:
-            return segments.partitioned(parse(self.skeleton), self.request.chosen(), self.request.text(), self.title)
+            wanted = replace(self.request, bound=False)  # is partitioned alike
+            return segments.partitioned(parse(self.skeleton), wanted.chosen(), wanted.text(), self.title)
         except NoSkeleton as error:
             raise Undivided(str(error)) from error
 
@@ -275,6 +278,8 @@ class OnnxNetwork:
         """The report of a network in segments, of which those that are not known yet are planned."""
         chosen = self.request.chosen()
         partition = replace(chain.partition, memory=chain.memory()) if self.request.details else chain.partition
+        if self.request.bound:
+            return build_bound(partition, chosen)
         return build(partition, chain.plans(chosen, progress), chosen,
                      details=self.request.details)
 
@@ -336,6 +341,8 @@ def _timed(model: "Model", request: Request, progress: Progress | None) -> Repor
 
 def _planned(partition: Partition, request: Request, progress: Progress | None) -> Report:
     chosen = request.chosen()
+    if request.bound:
+        return build_bound(partition, chosen)
     return build(partition, plan_steps(partition, chosen, progress), chosen, details=request.details)
 
 

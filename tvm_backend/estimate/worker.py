@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from contextlib import suppress
 from multiprocessing.connection import Connection
 
 COLLECTED = 128
@@ -14,15 +15,14 @@ def main() -> None:
     """Answer what comes through the connection of the number that the process was started with."""
     connection, count = Connection(int(sys.argv[1])), 0
     gc.disable()
-    while True:
-        try:
+    # who is interrupted with the process that asks, or has nobody left to ask, has no more to do
+    with suppress(EOFError, ConnectionError, KeyboardInterrupt):
+        while True:
             function, *arguments = connection.recv()
-        except EOFError:
-            return
-        connection.send(function(*arguments))
-        count += 1
-        if count % COLLECTED == 0:
-            gc.collect()
+            connection.send(function(*arguments))
+            count += 1
+            if count % COLLECTED == 0:
+                gc.collect()
 
 
 if __name__ == "__main__":

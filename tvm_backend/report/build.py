@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from archloom.acadl_models.energy import area_of
 from archloom.mapper.accelerator import Configuration
+from archloom.mapper.bounds import least
 from archloom.mapper.search import Plan
 from archloom.oracle.taidl.check import HBM
 from archloom.tvm_backend.compiled import CompiledModel, HostOp, Partition, Region, Step
@@ -16,7 +18,7 @@ from archloom.tvm_backend.host.conversions import conversions
 from archloom.tvm_backend.host.profile import HostProfile
 from archloom.tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report, TargetShare
 from archloom.tvm_backend.report.energy import Energies, energy_use, totals_of
-from archloom.tvm_backend.report.uses import uses_of
+from archloom.tvm_backend.report.uses import EnergyUse, uses_of
 from archloom.tvm_backend.targets.choice import Chosen, choose
 from archloom.tvm_backend.version import VERSION
 
@@ -34,32 +36,64 @@ def build(
 
     Without ``details`` the layers say nothing of units, stages, storages, links and loops.
     """
-    made = {c.name: c.backend.accelerator.configure(c.accelerator_options) for c in chosen}
+    made = _configured(chosen)
     peaks = {c.name: c.backend.accelerator.macs_per_cycle(made[c.name].graph) for c in chosen}
     energies: Energies = {}
     layers = [
         _accelerated(step, region, plans[step.name], peaks[region.target], made[region.target], details, energies)
         for region in partition.regions for step in region.steps
     ]
+    exact = all(plans[step.name].timing.exact for step in partition.steps())
+    shown = partition if details else replace(partition, memory=None)
+    return _of_layers(shown, layers, chosen, "simulated" if exact else "estimated")
+
+
+def build_bound(partition: Partition, chosen: "Sequence[Chosen]") -> Report:
+    """The report of a network, of the accelerator only, as if each layer cost what no mapping is below
+    (:mod:`archloom.mapper.bounds`)."""
+    made = _configured(chosen)
+    layers = [_bounded(step, region, made[region.target]) for region in partition.regions for step in region.steps]
+    return _of_layers(partition, layers, chosen, "bound")
+
+
+def _configured(chosen: "Sequence[Chosen]") -> "dict[str, Configuration]":
+    return {c.name: c.backend.accelerator.configure(c.accelerator_options) for c in chosen}
+
+
+def _of_layers(
+    partition: Partition, layers: Sequence[Layer], chosen: "Sequence[Chosen]",
+    timing: Literal["simulated", "estimated", "bound"],
+) -> Report:
+    """The report of a network whose layers on accelerators are known."""
+    made = _configured(chosen)
+    peaks = {c.name: c.backend.accelerator.macs_per_cycle(made[c.name].graph) for c in chosen}
     shares = tuple(_share(c, layers, peaks[c.name], made[c.name]) for c in chosen)
     clock_hz = shares[0].clock_hz if shares else 0.0  # the host alone
     # in ticks of the first target's clock
     cycles = sum(s.cycles if s.clock_hz == clock_hz else math.ceil(s.seconds * clock_hz) for s in shares)
     seconds = cycles / clock_hz if clock_hz else 0.0
     offloaded, possible = partition.offloaded_macs, sum(s.cycles * s.peak_macs_per_cycle for s in shares)
-    exact = all(plans[step.name].timing.exact for step in partition.steps())
     return Report(
         model=partition.name, source=partition.source, target=partition.target, options=dict(partition.options),
         clock_hz=clock_hz, cycles=cycles, seconds=seconds, accelerator_cycles=cycles, accelerator_seconds=seconds,
         macs=partition.macs, offloaded_macs=offloaded, offloaded_macs_share=partition.offloaded_macs_share,
         peak_macs_per_cycle=shares[0].peak_macs_per_cycle if shares else 0,
         utilization=offloaded / possible if possible else None,
-        timing="simulated" if exact else "estimated",
+        timing=timing,
         layers=(*layers, *map(_hosted, partition.host.ops), *map(_hosted, conversions(partition))),
         host=tuple(HostLayer(op.name, op.op, op.engine, op.macs, op.reason) for op in partition.host.ops),
         version=VERSION, targets=shares, fallbacks=partition.fallbacks, unquantized=_is_unquantized(partition, chosen),
-        memory=partition.memory if details else None, **vars(totals_of(layers, shares, made)),
+        memory=partition.memory, **vars(totals_of(layers, shares, made)),
     )
+
+
+def _bounded(step: Step, region: Region, made: "Configuration") -> Layer:
+    bound = least(step.workload, made)
+    energy = None if bound.joules is None else EnergyUse(bound.joules, 0.0, 0.0, {})
+    return Layer(
+        name=step.name, op=step.op, where="accelerator", shape=step.shape, macs=step.macs, cycles=bound.cycles,
+        seconds=bound.cycles / made.graph.clock_hz, region=region.symbol, target=region.target, energy=energy,
+        note=step.choice or None)
 
 
 def _is_unquantized(partition: Partition, chosen: "Sequence[Chosen]") -> bool:

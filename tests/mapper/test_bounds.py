@@ -1,0 +1,52 @@
+"""What a convolution needs at least is what its definition in NumPy touches."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from archloom.mapper.bounds import needs
+from archloom.mapper.workload import Epilogue, Workload, conv2d, gemm
+from tests.support.examples import examples
+from tests.support.mapper.numpy_workload import evaluate
+
+SUMS = Epilogue(False, 1.0, False, "int32")
+few, sides = st.integers(1, 3), st.integers(1, 6)
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> Workload:
+    h, w, kh, kw = draw(sides), draw(sides), draw(few), draw(few)
+    stride, dilation = (draw(few), draw(few)), (draw(few), draw(few))
+    padding = tuple(draw(st.integers(0, 2)) for _ in range(4))
+    assume(h + padding[0] + padding[2] > (kh - 1) * dilation[0])
+    assume(w + padding[1] + padding[3] > (kw - 1) * dilation[1])
+    return conv2d(1, h, w, draw(few), draw(few), kh, kw, stride=stride, dilation=dilation, groups=draw(few),
+                  padding=padding, epilogue=SUMS)  # type: ignore[arg-type]
+
+
+def touched(workload: Workload, which: int) -> int:
+    """Elements of an operand on which the result depends, where the other is all ones."""
+    ones = {t.name: np.ones(t.shape, np.int8) for t in workload.inputs}
+    tensor, found = workload.inputs[which], 0
+    for index in np.ndindex(*tensor.shape):
+        alone = np.zeros(tensor.shape, np.int8)
+        alone[index] = 1
+        found += bool(evaluate(workload, {**ones, tensor.name: alone}).any())
+    return found
+
+
+@examples(40, 1000)
+@given(convolutions())
+def test_a_convolution_needs_what_its_definition_touches(workload: Workload) -> None:
+    ones = {t.name: np.ones(t.shape, np.int8) for t in workload.inputs}
+    found = needs(workload)
+    assert found.macs == evaluate(workload, ones).sum()
+    assert found.read == touched(workload, 0) + touched(workload, 1)
+    assert found.written == workload.output.size_bytes
+
+
+def test_a_product_needs_all_of_its_matrices() -> None:
+    found = needs(gemm(3, 4, 5, epilogue=SUMS))
+    assert (found.macs, found.read, found.written) == (60, 15 + 20, 4 * 12)

@@ -1,0 +1,191 @@
+"""What workers do: bounds and figures of a candidate. What they are asked and answer can be pickled."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+from archloom.oracle.errors import ArchloomError, InputError
+from archloom.oracle.user_code import place_of, told
+from archloom.tvm_backend.cache import Memory
+from archloom.tvm_backend.estimate.network import Request, report_of
+from archloom.tvm_backend.host.profile import HostProfile
+from archloom.tvm_backend.report.build import with_host
+from archloom.tvm_backend.report.data import Report
+from archloom.tvm_backend.search import content
+from archloom.tvm_backend.search.candidate import Candidate, number
+from archloom.tvm_backend.search.figures import ACCURACY, FIGURES, PEAK_BYTES, Mix, measured
+from archloom.tvm_backend.search.objectives import Interval
+from archloom.tvm_backend.sources.source import Source
+from archloom.tvm_backend.targets.choice import spelled
+
+_networks: Memory[Any] = Memory(64)
+"""What functions have made, by the content of those."""
+_own: Memory[float] = Memory(4096)
+_IN_NUMBERS = frozenset(("name", "operator", "layers"))
+"""Kinds of networks that are in the numbers of their target already."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What is the same for all candidates: the host, the names of the figures that are asked for, functions of reports
+    among them, and samples with labels for accuracies."""
+
+    profile: HostProfile | None = None
+    names: frozenset[str] = frozenset()
+    functions: Mapping[str, Callable[[Report], float]] = field(default_factory=dict)
+    inputs: Any = None
+    labels: Any = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """A candidate, and those of the user's figures that were found before, by their keys."""
+
+    candidate: Candidate
+    known: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Figures by name, or the error; ``own``: the user's figures by their keys."""
+
+    figures: dict[str, float | None] = field(default_factory=dict)
+    own: dict[str, float] = field(default_factory=dict)
+    error: str | None = None
+    took: float = 0.0
+
+
+def packed(thing: Any) -> bytes:
+    """Bytes for other processes, which may not have the modules that functions in it come from."""
+    try:
+        import cloudpickle
+    except ImportError:
+        dumps = pickle.dumps
+    else:
+        dumps = cloudpickle.dumps
+    try:
+        return dumps(thing)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise InputError(f"what a space gives cannot be sent to other processes: {error}; give networks as files, "
+                         "names or functions of the file's top level, or use one worker") from error
+
+
+@lru_cache(maxsize=4)
+def _context(data: bytes) -> Context:
+    found: Context = pickle.loads(data)  # noqa: S301  # what this very search has packed
+    return found
+
+
+def answer(context: bytes, question: bytes, bound: bool) -> Answer:
+    """:func:`bounds_of` or :func:`figures_of` of what was packed."""
+    try:
+        about = _context(context)
+        asked = pickle.loads(question)  # noqa: S301  # what this very search has packed
+    except Exception as error:  # whatever a user's modules raise where they are imported
+        return Answer(error=f"a worker cannot read the candidate: {told(error)}")
+    return (bounds_of if bound else figures_of)(about, asked)
+
+
+def bounds_of(context: Context, question: Question) -> Answer:
+    """Figures where each layer costs what no mapping is below: nothing is simulated, and nothing of the user's called
+    but what makes networks."""
+    return _answered(lambda: (measured(_mix(context, question.candidate, bound=True)), {}))
+
+
+def figures_of(context: Context, question: Question) -> Answer:
+    """All figures that are asked for."""
+    return _answered(lambda: _figures(context, question))
+
+
+def intervals(context: Context, candidate: Candidate, bounds: Mapping[str, float | None]) -> dict[str, Interval]:
+    """Between what figures are, as far as that follows from bounds; those of the user's that are numbers are known."""
+    found: dict[str, Interval] = {}
+    for name, value in bounds.items():
+        if value is not None and name not in context.functions:
+            kind = FIGURES[name].bound
+            found[name] = (float("-inf") if kind == "most" else value, float("inf") if kind == "least" else value)
+    found.update({name: (float(value), float(value)) for name, value in candidate.figures.items()
+                  if not callable(value)})
+    return found
+
+
+def _answered(find: Callable[[], tuple[dict[str, float | None], dict[str, float]]]) -> Answer:
+    """What is found, with the time that it took; any failure is one of the candidate, with the place in the user's
+    code, if it is there."""
+    start = time.monotonic()
+    try:
+        figures, own = find()
+    except ArchloomError as error:
+        return Answer(error=str(error), took=time.monotonic() - start)
+    except Exception as error:
+        place = place_of(error)
+        return Answer(error=f"{place}: {told(error)}" if place else told(error), took=time.monotonic() - start)
+    return Answer(figures, own, took=time.monotonic() - start)
+
+
+def _figures(context: Context, question: Question) -> tuple[dict[str, float | None], dict[str, float]]:
+    candidate = question.candidate
+    mix = _mix(context, candidate)
+    found = measured(mix)
+    for name, function in context.functions.items():
+        found[name] = sum(float(function(report)) * weight for report, weight in mix)
+    own: dict[str, float] = {}
+    for name, value in candidate.figures.items():
+        found[name] = _number(name, value, candidate.figure_keys.get(name), question.known, own)
+    if ACCURACY in context.names and ACCURACY not in found and context.labels is not None:
+        found[ACCURACY] = _accuracy(context, candidate)
+    return found, own
+
+
+def _number(name: str, value: Any, key: str | None, known: Mapping[str, float], own: dict[str, float]) -> float:
+    """One of the user's figures, which is called for where it is new."""
+    if key is None:
+        return number(name, value)
+    if key in known:
+        return known[key]
+    if (found := _own.get(key)) is None:
+        found = number(name, value())
+        _own.put(key, found)
+    own[key] = found
+    return found
+
+
+def _mix(context: Context, candidate: Candidate, *, bound: bool = False) -> Mix:
+    request = Request(spelled(candidate.target), candidate.resolved, details=PEAK_BYTES in context.names, on_disk=False,
+                      bound=bound)
+    sources = _sources(candidate)
+    reports = [report_of(s, replace(request, as_int8=_as_int8(candidate, s))) for s in sources]
+    return [(with_host(r, context.profile), weight) for r, weight in zip(reports, candidate.counts)]
+
+
+def _as_int8(candidate: Candidate, source: Source) -> bool:
+    return candidate.as_int8 and source.kind not in _IN_NUMBERS
+
+
+def _sources(candidate: Candidate) -> list[Source]:
+    found = []
+    for key, network in zip(candidate.network_keys, candidate.networks):
+        if content.is_builder(network) and (made := _networks.get(key)) is None:
+            made = network()
+            _networks.put(key, made)
+        given, inputs = content.split(made if content.is_builder(network) else network)
+        found.append(Source.of(given, example_inputs=inputs))
+    return found
+
+
+def _accuracy(context: Context, candidate: Candidate) -> float:
+    """Of each network on the accelerator, as often as it counts."""
+    from archloom.tvm_backend.check.network import check
+
+    target, total = spelled(candidate.target), 0.0
+    for source, weight in zip(_sources(candidate), candidate.counts):
+        result = check(source.load_for(target), target, candidate.resolved, inputs=context.inputs,
+                       labels=context.labels)
+        assert result.accuracy is not None  # there are labels
+        total += result.accuracy.accelerator * weight
+    return total / sum(candidate.counts)

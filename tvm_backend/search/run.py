@@ -1,0 +1,282 @@
+"""The loop of a search: a sampler proposes, bounds sort out, workers measure, the store keeps.
+
+A trial that was asked for is a candidate. One that the store knows is told to the sampler at once: so a search goes on
+that was ended, and with one worker it goes on as if it had not been. Of the others bounds are found first. The most
+promising is measured first; one that the front dominates already by its bounds alone, or whose bounds break a
+constraint, is not measured at all.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import time
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+
+from archloom.mapper.cache import key_of
+from archloom.oracle.errors import ArchloomError
+from archloom.tvm_backend.estimate.many import WorkerEnded
+from archloom.tvm_backend.progress import Progress
+from archloom.tvm_backend.search import evaluate
+from archloom.tvm_backend.search.candidate import Candidate
+from archloom.tvm_backend.search.evaluate import Answer, Context, Question, packed
+from archloom.tvm_backend.search.front import Front
+from archloom.tvm_backend.search.objectives import Aims, Missing
+from archloom.tvm_backend.search.samplers import Sampler, Told
+from archloom.tvm_backend.search.space import Space
+from archloom.tvm_backend.search.spent import Spent
+from archloom.tvm_backend.search.store import Row, State, Store
+from archloom.tvm_backend.search.trials import Trial
+from archloom.tvm_backend.search.workers import Workers
+
+TRIES = 2
+"""How often a candidate is begun whose process ends under it."""
+SHOWN_SECONDS = 0.5
+"""After which progress is told again."""
+
+
+@dataclass(eq=False)
+class _Entry:
+    """A candidate that is not done, with the trials that asked for it. ``least`` and ``least_violations`` are what its
+    bounds say, in ``found``."""
+
+    number: int
+    trials: list[Trial]
+    candidate: Candidate
+    found: Answer = field(default_factory=Answer)
+    least: tuple[float, ...] = ()
+    least_violations: tuple[float, ...] = ()
+    tries: int = 0
+
+    def __lt__(self, other: "_Entry") -> bool:
+        return self._rank < other._rank
+
+    @property
+    def _rank(self) -> tuple[float, int]:
+        """The most promising first: by how many times the bounds of all objectives together are less."""
+        return sum(map(_magnitude, self.least)), self.number
+
+
+def _magnitude(value: float) -> float:
+    """Grows with a value, by as much where that is multiplied by as much; 0 where nothing is known."""
+    return math.copysign(1, value) * math.log(abs(value)) if value and math.isfinite(value) else 0.0
+
+
+@dataclass(eq=False)
+class Run:
+    """``trials`` of ``space``, or all that the sampler has; ``use_bounds``: leave out what bounds rule out."""
+
+    space: Space
+    aims: Aims
+    sampler: Sampler
+    store: Store
+    workers: Workers
+    context: Context
+    trials: int | None = None
+    use_bounds: bool = True
+    progress: Progress | None = None
+    spent: Spent = field(default_factory=Spent)
+
+    def __post_init__(self) -> None:
+        self.front = Front(len(self.aims.objectives))
+        for key, values in self.store.points():
+            self.front.add(key, self._turned(values))
+        self._packed_context = b"" if self.workers.here else packed(self.context)
+        self._asked = 0
+        self._open: dict[str, _Entry] = {}
+        self._bounding: dict[Future[Answer], _Entry] = {}
+        self._ready: list[_Entry] = []
+        self._measuring: dict[Future[Answer], _Entry] = {}
+        self._begun = self._shown = time.monotonic()
+
+    def go(self) -> None:
+        """Until the sampler, or the trials, are at their end."""
+        while self._ask_more():
+            self._measure()
+            self._settle()
+            self._show()
+
+    # --- trials ---------------------------------------------------------------------------------------------------
+    def _ask_more(self) -> bool:
+        """Ask for as many trials as may be under way; whether there is anything left to do.
+
+        What is asked for together is done together, whatever is known of it: so that the next ones, and what is tried
+        of them, do not depend on where a search was ended.
+        """
+        ahead = self.sampler.ahead
+        if ahead is None:
+            while len(self._open) < self.workers.count and self._ask():
+                pass
+        elif not self._open:
+            for _ in range(ahead):
+                if not self._ask():
+                    break
+        return bool(self._open) or not (self.sampler.is_done or self._asked == self.trials)
+
+    def _ask(self) -> bool:
+        """Begin with one more trial; whether there was one."""
+        if self._asked == self.trials:
+            return False
+        with self.spent.at("sampler"):
+            trial = self.sampler.ask()
+        if trial is not None:
+            self._asked += 1
+            self._take(trial)
+        return trial is not None
+
+    def _take(self, trial: Trial) -> None:
+        """Begin with the candidate of a trial, unless it is known."""
+        try:
+            candidate = self.space.candidate(trial)
+            key = candidate.key
+        except ArchloomError as error:
+            self._refuse(trial, str(error))
+            return
+        if (row := self.store.get(key)) is not None:
+            self.spent.known += 1
+            self._tell(trial, row)
+        elif key in self._open:
+            self._open[key].trials.append(trial)
+        else:
+            entry = self._open[key] = _Entry(self._asked, [trial], candidate)
+            if self.use_bounds:
+                self._begin(entry, self._bounding)
+            else:
+                heapq.heappush(self._ready, entry)
+
+    def _refuse(self, trial: Trial, error: str) -> None:
+        """A trial of which the space makes no candidate."""
+        key = key_of(["no candidate", repr(sorted(trial.params.items()))])
+        row = self.store.get(key)
+        if row is None:
+            row = Row(key, "failed", dict(trial.params), {}, error=error)
+            self._keep(row)
+        self._tell(trial, row)
+
+    def _tell(self, trial: Trial, row: Row) -> None:
+        """A row of which bounds do not say everything says as little as one that failed."""
+        violations = tuple(v for v in row.violations if v is not None)
+        is_known = row.state != "failed" and None not in row.values and len(violations) == len(row.violations)
+        told = Told(self._turned(row.values), violations) if is_known else None
+        with self.spent.at("sampler"):
+            self.sampler.tell(trial, told)
+
+    def _turned(self, values: Sequence[float | None]) -> tuple[float, ...]:
+        """Values as users know them so that less is better."""
+        return tuple(o.sign * value for o, value in zip(self.aims.objectives, values) if value is not None)
+
+    # --- candidates -----------------------------------------------------------------------------------------------
+    def _begin(self, entry: _Entry, asked: "dict[Future[Answer], _Entry]") -> None:
+        """Ask for the bounds, or for the figures, of a candidate."""
+        bound = asked is self._bounding
+        keys = () if bound else tuple(entry.candidate.figure_keys.values())
+        question = Question(entry.candidate, self.store.own_figures(keys))
+        with self.spent.at("bounds" if bound else "measuring"):
+            if self.workers.here:
+                find = evaluate.bounds_of if bound else evaluate.figures_of
+                future = self.workers.ask(find, self.context, question)
+            else:
+                future = self.workers.ask(evaluate.answer, self._packed_context, packed(question), bound)
+        asked[future] = entry
+
+    def _measure(self) -> None:
+        """Begin with the most promising candidates, once the bounds of all that were asked for are known."""
+        while self._ready and not self._bounding and len(self._measuring) < self.workers.count:
+            entry = heapq.heappop(self._ready)
+            if self.use_bounds and self._is_ruled_out(entry):
+                self._finish(entry, self._row(entry, "bounded", entry.least, entry.least_violations, entry.found))
+            else:
+                self._begin(entry, self._measuring)
+
+    def _is_ruled_out(self, entry: _Entry) -> bool:
+        return any(v > 0 for v in entry.least_violations) or self.front.dominates(entry.least)
+
+    def _settle(self) -> None:
+        """Wait for an answer, and take up all that are there."""
+        waiting = {**self._bounding, **self._measuring}
+        if not waiting:
+            return
+        with self.spent.at("bounds" if self._bounding else "measuring"):
+            done = wait(waiting, return_when=FIRST_COMPLETED).done
+        for future in sorted(done, key=lambda f: waiting[f].number):
+            asked = self._bounding if future in self._bounding else self._measuring
+            entry = asked.pop(future)
+            try:
+                answer = future.result()
+            except WorkerEnded as error:
+                entry.tries += 1
+                if entry.tries < TRIES:
+                    self._begin(entry, asked)
+                    continue
+                answer = Answer(error=f"{error}, {TRIES} times")
+            if asked is self._bounding and answer.error is None:
+                self._know_bounds(entry, answer)
+            else:
+                self._know(entry, answer)
+
+    def _know_bounds(self, entry: _Entry, answer: Answer) -> None:
+        try:
+            self.aims.require_known(answer.figures, {*self.context.functions, *entry.candidate.figures})
+        except Missing as error:
+            self._fail(entry, error, answer)
+            return
+        bounds = evaluate.intervals(self.context, entry.candidate, answer.figures)
+        entry.found, entry.least = answer, self.aims.least_values(bounds)
+        entry.least_violations = self.aims.least_violations(bounds)
+        heapq.heappush(self._ready, entry)
+
+    def _know(self, entry: _Entry, answer: Answer) -> None:
+        """A candidate of which all is known, or that failed, is done."""
+        if answer.own:
+            self.store.add_own_figures(answer.own)
+        try:
+            if answer.error is not None:
+                raise ArchloomError(answer.error)
+            values, violations = self.aims.values(answer.figures), self.aims.violations(answer.figures)
+        except ArchloomError as error:
+            self._fail(entry, error, answer)
+        else:
+            self._finish(entry, self._row(entry, "measured", values, violations, answer))
+
+    def _fail(self, entry: _Entry, error: ArchloomError, answer: Answer) -> None:
+        """The error itself, where the first of all candidates lacks a figure that is asked for: others will, too."""
+        if isinstance(error, Missing) and not len(self.front):
+            raise error
+        self._finish(entry, Row(
+            entry.candidate.key, "failed", dict(entry.trials[0].params), entry.candidate.to_json(), (), (),
+            answer.figures, str(error), answer.took))
+
+    def _row(
+        self, entry: _Entry, state: State, values: Sequence[float], violations: Sequence[float], answer: Answer
+    ) -> Row:
+        shown = [value if math.isfinite(value) else None for value in (*self._turned(values), *violations)]
+        count = len(values)
+        return Row(entry.candidate.key, state, dict(entry.trials[0].params), entry.candidate.to_json(),
+                   tuple(shown[:count]), tuple(shown[count:]), answer.figures, None, answer.took)
+
+    def _finish(self, entry: _Entry, row: Row) -> None:
+        self._keep(row)
+        del self._open[row.key]
+        for trial in entry.trials:
+            self._tell(trial, row)
+
+    def _keep(self, row: Row) -> None:
+        self.store.add([row])
+        setattr(self.spent, row.state, getattr(self.spent, row.state) + 1)
+        if row.is_feasible:
+            self.front.add(row.key, self._turned(row.values))
+
+    # --- progress -------------------------------------------------------------------------------------------------
+    def _show(self) -> None:
+        now = time.monotonic()
+        if self.progress is None or now - self._shown < SHOWN_SECONDS:
+            return
+        self._shown = now
+        done, rate = self._asked - len(self._open), self.spent.done / (now - self._begun)
+        words = [f"{len(self._bounding)} bounds awaited" if self._bounding else f"{len(self._measuring)} at work",
+                 f"front {len(self.front)}", f"hypervolume {self.front.hypervolume():.3f}", f"{rate:.3g}/s"]
+        if self.trials is not None and rate:
+            words.append(f"{(self.trials - done) / rate:,.0f} s left")
+        self.progress(", ".join(words), done, self._asked if self.trials is None else self.trials)

@@ -1,0 +1,41 @@
+"""What a search has done, and what its time went into."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+Part: TypeAlias = Literal["sampler", "bounds", "measuring"]
+
+
+@dataclass
+class Spent:
+    """Candidates that were found in the store, and those that this run did; ``seconds``: for which it was at the
+    sampler, and waited for bounds and for measurements."""
+
+    known: int = 0
+    measured: int = 0
+    bounded: int = 0
+    failed: int = 0
+    seconds: dict[Part, float] = field(default_factory=lambda: {"sampler": 0.0, "bounds": 0.0, "measuring": 0.0})
+
+    @property
+    def done(self) -> int:
+        """Candidates of this run."""
+        return self.measured + self.bounded + self.failed
+
+    @contextmanager
+    def at(self, part: Part) -> Iterator[None]:
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[part] += time.monotonic() - start
+
+    @property
+    def waits_for_sampler(self) -> bool:
+        """Whether more time went into the sampler than into candidates."""
+        return self.done > 0 and self.seconds["sampler"] > self.seconds["bounds"] + self.seconds["measuring"]
