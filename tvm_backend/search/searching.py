@@ -19,7 +19,7 @@ from archloom.tvm_backend.search.figures import ACCURACY
 from archloom.tvm_backend.search.objectives import Aims, aims
 from archloom.tvm_backend.search.result import SearchResult, result_of
 from archloom.tvm_backend.search.run import Run
-from archloom.tvm_backend.search.samplers import sampler as sampler_of
+from archloom.tvm_backend.search.samplers.choice import sampler as sampler_of
 from archloom.tvm_backend.search.space import space_of
 from archloom.tvm_backend.search.store import FILE, Store
 from archloom.tvm_backend.search.workers import workers as workers_of

@@ -16,7 +16,7 @@ from archloom.tvm_backend.search.candidate import Candidate
 from archloom.tvm_backend.search.evaluate import Answer, Context
 from archloom.tvm_backend.search.objectives import Aims, aims
 from archloom.tvm_backend.search.run import Run
-from archloom.tvm_backend.search.samplers import sampler as sampler_of
+from archloom.tvm_backend.search.samplers.choice import sampler as sampler_of
 from archloom.tvm_backend.search.space import space_of
 from archloom.tvm_backend.search.spent import Spent
 from archloom.tvm_backend.search.store import Row, Store

@@ -113,7 +113,7 @@ def test_on_the_command_line(own_cache: None, tmp_path: Path, capsys: pytest.Cap
     assert "3 candidates: " in capsys.readouterr().out
     assert cli.main([*words, "-o", str(folder), "--objective", "cycles"]) == 2
     assert "holds another search" in capsys.readouterr().err
-    for bad, message in ((["-O", "dim=4..2"], "range '4..2'"), (["--objective", "area_mm2"], "states no areas"),
+    for bad, message in ((["-O", "dim=4..2"], "range '4..2'"), (["--objective", "areas"], "did you mean 'area_mm2'"),
                          (["-O", "spad_kib=64"], "did you mean"), (["--sampler", "tpee", "-n", "3"], "'tpe'")):
         assert cli.main(["sweep", NETWORKS[0], *bad]) == 2
         assert message in capsys.readouterr().err
