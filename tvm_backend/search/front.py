@@ -57,6 +57,9 @@ def _volume(points: np.ndarray) -> float:
         return 0.0
     if points.shape[1] == 1:
         return float(1 - points.min())
+    if points.shape[1] == 2:
+        x, y = points[np.argsort(points[:, 0], kind="stable")].T
+        return float((np.diff(x, append=1.0) * (1 - np.minimum.accumulate(y))).sum())
     points = points[np.argsort(points[:, -1], kind="stable")]
     edges = [*points[:, -1], 1.0]
     return sum((edges[i + 1] - edges[i]) * _volume(points[:i + 1, :-1])

@@ -35,6 +35,8 @@ TRIES = 2
 """How often a candidate is begun whose process ends under it."""
 SHOWN_SECONDS = 0.5
 """After which progress is told again."""
+VOLUME_SHARE = 0.02
+"""Of a search's time that goes into hypervolumes for its progress."""
 
 
 @dataclass(eq=False)
@@ -90,6 +92,7 @@ class Run:
         self._ready: list[_Entry] = []
         self._measuring: dict[Future[Answer], _Entry] = {}
         self._begun = self._shown = time.monotonic()
+        self._volume, self._volume_due = 0.0, 0.0
 
     def go(self) -> None:
         """Until the sampler, or the trials, are at their end."""
@@ -276,7 +279,14 @@ class Run:
         self._shown = now
         done, rate = self._asked - len(self._open), self.spent.done / (now - self._begun)
         words = [f"{len(self._bounding)} bounds awaited" if self._bounding else f"{len(self._measuring)} at work",
-                 f"front {len(self.front)}", f"hypervolume {self.front.hypervolume():.3f}", f"{rate:.3g}/s"]
+                 f"front {len(self.front)}", f"hypervolume {self._hypervolume(now):.3f}", f"{rate:.3g}/s"]
         if self.trials is not None and rate:
             words.append(f"{(self.trials - done) / rate:,.0f} s left")
         self.progress(", ".join(words), done, self._asked if self.trials is None else self.trials)
+
+    def _hypervolume(self, now: float) -> float:
+        """Found anew as often as little time goes into it: of large fronts it takes long."""
+        if now >= self._volume_due:
+            self._volume = self.front.hypervolume()
+            self._volume_due = now + (time.monotonic() - now) / VOLUME_SHARE
+        return self._volume

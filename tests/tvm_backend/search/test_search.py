@@ -214,3 +214,13 @@ def test_an_error_of_any_kind_is_one_of_the_candidate(own_cache: None) -> None:
 
 def broken(size: int) -> float:
     return size / 0
+
+
+def test_what_is_known_without_a_simulation_rules_candidates_out(own_cache: None) -> None:
+    network = "gemm(m=64,n=64,k=64)"
+    peak = archloom.estimate(network, "oma").memory
+    assert peak is not None
+    found = archloom.sweep(network, "oma", {}, objectives="peak_bytes")
+    assert found.front[0].values == (peak.peak_bytes,)
+    refused = archloom.sweep(network, "oma", {}, objectives="cycles", constraints=f"peak_bytes<={peak.peak_bytes - 1}")
+    assert refused.counts == {"measured": 0, "bounded": 1, "failed": 0} and not refused.front
