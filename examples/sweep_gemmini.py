@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 import archloom
 
 if TYPE_CHECKING:
-    import optuna
-
     from archloom.tvm_backend.search.result import SearchResult
 
 MIX = {"mobilenet_v2(image=96)": 10.0, "resnet18(image=64)": 1.0}
@@ -30,15 +28,9 @@ def sweep(
     folder: Path | None = None, *, mix: Mapping[str, float] = MIX, options: Mapping[str, Sequence[int]] = OPTIONS,
     workers: int = 1,
 ) -> "SearchResult":
-    """Latency of the mix against multipliers, KiB of scratchpad and bits of the bus."""
-
-    def space(trial: "optuna.Trial") -> archloom.Candidate:
-        chosen = {name: trial.suggest_categorical(name, values) for name, values in options.items()}
-        size = {"multipliers": chosen["dim"] ** 2, "kib": chosen["scratchpad_kib"], "bits": chosen["dma_bus_bits"]}
-        return archloom.Candidate(list(mix), "gemmini", chosen, size, list(mix.values()))
-
-    return archloom.search(space, sampler="grid", objectives="seconds,multipliers,kib,bits", workers=workers,
-                           output=folder)
+    """Latency and energy of the mix against the area of the machine."""
+    return archloom.sweep(list(mix), "gemmini", options, weights=list(mix.values()), workers=workers, output=folder,
+                          objectives="seconds,joules,area_mm2")
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from archloom.mapper.cache import key_of
 from archloom.oracle.errors import InputError
+from archloom.tvm_backend.estimate.network import Request
 from archloom.tvm_backend.search import content
 from archloom.tvm_backend.sources.source import is_network
 from archloom.tvm_backend.targets.choice import choose, named_options, names_of, spelled
@@ -72,7 +73,7 @@ class Candidate:
         """SHA-256 of all that its results follow from, but for archloom's code."""
         given = {name: number(name, value) for name, value in self.figures.items() if not callable(value)}
         return key_of([
-            *map(content.of_target, names_of(self.target)), json.dumps(self.resolved, sort_keys=True),
+            *map(content.of_target, names_of(self.target)), Request(spelled(self.target), self.resolved).text(),
             json.dumps([self.network_keys, self.counts, self.as_int8, self.figure_keys, given], sort_keys=True)])
 
     def to_json(self) -> dict[str, Any]:

@@ -53,6 +53,8 @@ def _utilization(mix: Mix) -> float | None:
 
 PEAK_BYTES = "peak_bytes"
 
+_NO_ENERGY = "figures of the target's graph are missing, which archloom estimate names"
+
 _FIGURES = (
     Figure("seconds", "latency of accelerator and host", lambda m: _sum(m, lambda r: r.seconds), "less", "least"),
     Figure("cycles", "the same in cycles of the accelerator", lambda m: _sum(m, lambda r: r.cycles), "less", "least"),
@@ -61,10 +63,10 @@ _FIGURES = (
     Figure("accelerator_cycles", "the same in its cycles", lambda m: _sum(m, lambda r: r.accelerator_cycles), "less",
            "least"),
     Figure("joules", "energy of the accelerator", lambda m: _sum(m, lambda r: r.joules), "less", "least",
-           "the target's graph states no energies"),
-    Figure("edp", "joules times seconds", _edp, "less", "least", "the target's graph states no energies"),
+           _NO_ENERGY),
+    Figure("edp", "joules times seconds", _edp, "less", "least", _NO_ENERGY),
     Figure("area_mm2", "area of the accelerator", lambda m: m[0][0].area_mm2, "less", "exact",
-           "the target's graph states no areas"),
+           "areas of the target's graph are missing, which archloom estimate names"),
     Figure(PEAK_BYTES, "activations in memory at a time, of the network that needs most", _peak_bytes, "less", "exact",
            "live ranges of the network's tensors are not known"),
     Figure("utilization", "part of the peak multiply-accumulates", _utilization, "more", "most",

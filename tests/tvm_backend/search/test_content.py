@@ -75,6 +75,15 @@ def test_machine_weights_and_figures_count() -> None:
     assert len({plain.key, *(other.key for other in others)}) == len(others) + 1
 
 
+def test_the_file_of_own_energies_is_its_content(tmp_path: Path) -> None:
+    file = tmp_path / "energies.toml"
+    keys = []
+    for text in ("# one\n", "# another\n"):
+        file.write_text(text)
+        keys.append(Candidate("resnet50", options={"energy": str(file)}).key)
+    assert keys[0] != keys[1] != Candidate("resnet50").key
+
+
 def test_what_cannot_be_told_is_refused() -> None:
     with pytest.raises(InputError, match="built: expected numbers, texts, tuples and functions .* found object"):
         _ = Candidate(partial(built, object())).key  # type: ignore[arg-type]

@@ -41,7 +41,7 @@ def test_what_is_wrong_is_said(objectives: Any, constraints: Any, message: str) 
 
 
 def test_a_figure_that_is_not_known_is_named() -> None:
-    with pytest.raises(Missing, match="area_mm2: not known: the target's graph states no areas"):
+    with pytest.raises(Missing, match="area_mm2: not known: areas of the target's graph are missing"):
         aims("area_mm2").values({"area_mm2": None})
     with pytest.raises(Missing, match="accuracy: not known: give it as a figure"):
         aims("seconds", "accuracy>=1").violations({"seconds": 1.0})

@@ -124,6 +124,6 @@ def test_what_breaks_a_constraint_by_its_bounds_is_not_measured() -> None:
 def test_what_a_target_does_not_say_ends_the_search_at_once() -> None:
     wanted = aims("seconds,joules")
     workers = TableWorkers(TABLE)
-    with pytest.raises(InputError, match="joules: not known: the target's graph states no energies"):
+    with pytest.raises(InputError, match="joules: not known: figures of the target's graph are missing"):
         run(TABLE, Store.create(None, definition(wanted)), workers, wanted=wanted)
     assert not workers.measured
