@@ -17,7 +17,7 @@ from archloom.tvm_backend.host import profile as hosts
 from archloom.tvm_backend.host.conversions import conversions
 from archloom.tvm_backend.host.profile import HostProfile
 from archloom.tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report, TargetShare
-from archloom.tvm_backend.report.energy import Energies, energy_use, totals_of
+from archloom.tvm_backend.report.energy import energy_use, totals_of
 from archloom.tvm_backend.report.uses import EnergyUse, uses_of
 from archloom.tvm_backend.targets.choice import Chosen, choose
 from archloom.tvm_backend.version import VERSION
@@ -38,9 +38,8 @@ def build(
     """
     made = _configured(chosen)
     peaks = {c.name: c.backend.accelerator.macs_per_cycle(made[c.name].graph) for c in chosen}
-    energies: Energies = {}
     layers = [
-        _accelerated(step, region, plans[step.name], peaks[region.target], made[region.target], details, energies)
+        _accelerated(step, region, plans[step.name], peaks[region.target], made[region.target], details)
         for region in partition.regions for step in region.steps
     ]
     exact = all(plans[step.name].timing.exact for step in partition.steps())
@@ -116,7 +115,6 @@ def _share(target: "Chosen", layers: Sequence[Layer], peak: int, made: "Configur
 
 def _accelerated(
     step: Step, region: Region, plan: "Plan", peak: int, made: "Configuration", details: bool,
-    energies: Energies,
 ) -> Layer:
     timing, main = plan.timing, {bank.storage for bank in made.graph.buffers.get(HBM, ())}
     moved = {s.name: s.bytes_read + s.bytes_written for s in timing.storages}
@@ -124,7 +122,7 @@ def _accelerated(
         name=step.name, op=step.op, where="accelerator", shape=step.shape, macs=step.macs, cycles=timing.cycles,
         seconds=timing.seconds, utilization=step.macs / (timing.cycles * peak) if timing.cycles else None,
         instructions=timing.instructions, bytes=moved,
-        mapping=str(plan.mapping), region=region.symbol, target=region.target, energy=energy_use(plan, made, energies),
+        mapping=str(plan.mapping), region=region.symbol, target=region.target, energy=energy_use(plan, made),
         note=step.choice or None, offchip_bytes=sum(size for name, size in moved.items() if name in main),
         **(uses_of(timing) if details else {}),
     )

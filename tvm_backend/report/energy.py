@@ -8,22 +8,32 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.acadl.graph import per_graph
 from archloom.mapper.accelerator import Configuration
-from archloom.mapper.search import Plan
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.search import Plan, plain
+from archloom.mapper.workload import Workload
 from archloom.tvm_backend.report.table import Column, percent, render
 from archloom.tvm_backend.report.uses import EnergyUse
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.report.data import Layer, Report, TargetShare
 
-Energies: TypeAlias = dict[tuple[Any, ...], EnergyUse]
-"""Of the distinct layers of a network: by machine, workload and mapping, as timings are kept."""
+MOST_KNOWN = 4096
+"""Layers whose energies are remembered of a machine."""
 
 
-def energy_use(plan: Plan, made: Configuration, known: Energies) -> EnergyUse | None:
+@per_graph
+def _known(graph: ArchitectureGraph) -> dict[tuple[Workload, TileMapping], EnergyUse]:
+    """Energies by workload and mapping, as timings are kept: networks of a search share layers."""
+    return {}
+
+
+def energy_use(plan: Plan, made: Configuration) -> EnergyUse | None:
     """The energy of a layer, where anything is known of the graph's."""
     from archloom.acadl_models.timing.energy import energy
     from archloom.acadl_models.timing.machine import bind
@@ -31,9 +41,10 @@ def energy_use(plan: Plan, made: Configuration, known: Energies) -> EnergyUse | 
 
     if not made.has_energy:
         return None
-    workload = replace(plan.workload, name="", epilogue=replace(plan.workload.epilogue, scale=1.0))
-    key = (made.fingerprint, workload, plan.mapping)
+    key, known = (plain(plan.workload), plan.mapping), _known(made.graph)
     if key not in known:
+        if len(known) >= MOST_KNOWN:
+            known.clear()
         found = energy(bind(made.graph, resolve(plan.stream, made.isa)), plan.timing)
         known[key] = EnergyUse(found.joules, found.dynamic_joules, found.leakage_joules,
                                {o.name: o.joules for o in found.objects if o.joules}, found.missing)
