@@ -335,7 +335,7 @@ def test_several_extents_make_a_table(file: Path) -> None:
     with pytest.raises(KeyError):
         table.at(batch=3, n=16)
     lines = str(table).splitlines()
-    assert lines[0].split() == ["batch", "n", "cycles", "time", "MACs", "offloaded", "use"]
+    assert lines[0].split() == ["batch", "n", "cycles", "time", "MACs", "offloaded", "use", "energy", "J"]
     assert lines[3].split()[:2] == ["1", "16"] and len({len(line) for line in lines[:6]}) == 1
     data = table.to_json()
     assert data["symbols"] == ["batch", "n"] and data["rows"][3]["extents"] == {"batch": 2, "n": 16}
