@@ -42,9 +42,9 @@ def planned(target: str) -> tuple[Plan, Configuration, Report]:
     seen: list[tuple[Plan, Configuration]] = []
     real = build.energy_use
 
-    def noted(plan: Plan, made: Configuration, known: Any) -> Any:
+    def noted(plan: Plan, made: Configuration) -> Any:
         seen.append((plan, made))
-        return real(plan, made, known)
+        return real(plan, made)
 
     with patch.object(build, "energy_use", noted):
         report = archloom.estimate(f"gemm(m={M},n={N},k={K})", target, SMALL.get(target, {}))
