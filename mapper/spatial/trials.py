@@ -149,7 +149,7 @@ def tried(
     count = wishes.top_k
     steps = Steps(str(work), wishes.heard)
     if wishes.exhaustive:
-        steps.most = inf
+        steps.first = steps.most = inf
         if len(found) > MOST_EXHAUSTIVE:
             raise MappingError(f"{len(found)} plans for {work}: all are simulated only of up to {MOST_EXHAUSTIVE}")
         order: Iterator[tuple[int, P]] = ((i, found.plan(i)) for i in least(cost).tolist())

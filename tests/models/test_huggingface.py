@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch import nn
 
 import archloom
 from archloom.models import huggingface
 from archloom.oracle.errors import InputError, ModelError
 from tests.support.examples import slow
-
-transformers = pytest.importorskip("transformers")
 
 SIZES = "vocab_size=64,hidden_size=32,intermediate_size=48,num_hidden_layers=3,num_attention_heads=2"
 LLAMA = f"hf:LlamaForCausalLM({SIZES},num_key_value_heads=1)"

@@ -130,8 +130,18 @@ def _of_operator(
             return _planned(partition, request, progress)
         except GivenUp:
             raise
-        except MappingError:  # as it is; a network may have it in another form
-            pass
+        except MappingError as error:  # as it is: as a network it may be taken in another form
+            form = Fallback("operator", str(error), "it is taken in the form that a network's would be")
+            report = _operator_network(operator, source, request, progress)
+            return replace(report, fallbacks=(*report.fallbacks, form))
+    return _operator_network(operator, source, request, progress)
+
+
+def _operator_network(
+    operator: operators.Operator, source: Source, request: Request, progress: Progress | None
+) -> Report:
+    """Of one operator as a network of its own."""
+    chosen = request.chosen()
     proto, name = onnx_skeleton(operator, chosen[0].backend.numbers), source.name or str(operator)
     try:
         return _timed(load_skeleton(proto, name, name, None), request, progress)

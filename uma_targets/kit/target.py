@@ -176,7 +176,7 @@ class KitTarget(DescribedTarget):
         """Take what a pattern matches and a predicate allows."""
         self._register_pattern(name, pattern, predicate)
         self._register_operator_strategy(name, strategy)
-        if predicate.anchor == "nn.conv2d":
+        if predicate.anchor == "nn.conv2d" and predicate not in self._whole:
             self._whole.append(predicate)
 
     def _gathered(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":

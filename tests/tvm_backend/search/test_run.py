@@ -61,7 +61,6 @@ def test_bounds_that_are_tight_leave_the_front_to_be_measured(table: Table) -> N
 @examples(8, 500)
 @given(tables(), st.sampled_from(("grid", "random", "pymoo")), st.integers(0, 12))
 def test_a_search_that_was_ended_goes_on_as_if_it_had_not_been(table: Table, sampler: str, after: int) -> None:
-    pytest.importorskip("pymoo", reason="pymoo is not installed")
     trials = None if sampler == "grid" else 20
     whole = Store.create(None, definition())
     run(table, whole, TableWorkers(table), sampler=sampler, trials=trials)
@@ -92,8 +91,6 @@ TABLE = {(row, column): Cost(9 - row + column, row + 1, row + column + 1) for ro
 
 @pytest.mark.parametrize("sampler", ["tpe", "nsga2", "qmc", "random", "pymoo", slow("gp")])
 def test_every_sampler_searches_and_its_seed_decides(sampler: str) -> None:
-    if sampler == "pymoo":
-        pytest.importorskip("pymoo", reason="pymoo is not installed")
     found = []
     for seed in (0, 0, 1):
         store = Store.create(None, definition())
@@ -106,7 +103,6 @@ def test_every_sampler_searches_and_its_seed_decides(sampler: str) -> None:
 def test_cma_es_takes_one_objective() -> None:
     with pytest.raises(InputError, match="'cmaes': takes one objective, found 3"):
         run(TABLE, Store.create(None, definition()), TableWorkers(TABLE), sampler="cmaes", trials=3)
-    pytest.importorskip("cmaes", reason="cmaes is not installed")
     one = aims("seconds")
     store = Store.create(None, definition(one))
     run(TABLE, store, TableWorkers(TABLE), sampler="cmaes", trials=12, wanted=one)

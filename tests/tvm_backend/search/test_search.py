@@ -144,7 +144,8 @@ def test_a_file_with_a_space(own_cache: None, tmp_path: Path, capsys: pytest.Cap
 
 
 def test_parquet_has_every_candidate(own_cache: None, tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    from pyarrow import parquet
+
     found = archloom.search(codesign, sampler="grid", objectives="seconds,max:score")
     found.to_parquet(tmp_path / "all.parquet")
     table = parquet.read_table(tmp_path / "all.parquet").to_pylist()
@@ -177,7 +178,8 @@ def test_a_command_that_is_killed_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_dask_cluster_finds_the_same(own_cache: None) -> None:
-    distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+    import distributed
+
     alone = archloom.sweep(NETWORKS, "gemmini", OPTIONS, objectives="cycles,max:utilization", bounds=False)
     with distributed.LocalCluster(
             n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
