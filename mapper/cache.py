@@ -1,4 +1,4 @@
-"""Plans kept on disk: one JSON file for each key, safe among processes, ignored when damaged."""
+"""Plans that are kept: by key, in the process and on disk, each searched for by one process at a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import inspect
 import json
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Mapping as MappingABC
@@ -17,14 +16,13 @@ from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 from archloom.acadl_models.timing.result import TimingResult
+from archloom.mapper import disk
 from archloom.mapper.mapping import Mapping
-from archloom.oracle.atomic import replacing
 from archloom.oracle.errors import MappingError
 
-FORMAT = 1
 T = TypeVar("T")
-ENVIRONMENT = "ARCHLOOM_CACHE_DIR"
-"""Environment variable that names the cache directory; an empty value turns the cache off."""
+PLANS = "plans"
+"""The kind of results that plans are on disk."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +37,6 @@ class Entry:
     simulated: int
 
 
-def directory() -> Path | None:
-    """Where plans are kept, or None if the user turned the cache off."""
-    named = os.environ.get(ENVIRONMENT)
-    if named is not None:
-        return Path(named) / "plans" if named else None
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("archloom")) / "plans"
-
-
 def key_of(parts: Iterable[str]) -> str:
     """SHA-256 over the parts, in order."""
     digest = hashlib.sha256()
@@ -61,7 +49,7 @@ def key_of(parts: Iterable[str]) -> str:
 @lru_cache(maxsize=8)
 def code_fingerprint(*packages: str) -> str:
     """Changes whenever a source file of the packages does, so that no plan outlives the code that made it."""
-    parts = [str(FORMAT)]
+    parts = []
     for package in packages:
         root = Path(__file__).resolve().parent.parent / package.replace(".", "/")
         for path in (path for kind in ("py", "taidl", "csv", "toml") for path in sorted(root.rglob(f"*.{kind}"))):
@@ -102,30 +90,18 @@ def _origin(function: Callable[..., Any]) -> Path | str:
     return "" if Path(__file__).resolve().parent.parent in root.parents else root
 
 
-def load_json(key: str, read: Callable[[Any], T]) -> T | None:
-    """What ``read`` makes of what is kept under ``key``; None if there is nothing or it cannot be read."""
-    root = directory()
-    if root is None:
-        return None
+def load_plan(key: str, read: Callable[[Any], T]) -> T | None:
+    """What ``read`` makes of the JSON value that is kept under ``key``; None if there is nothing or it is no plan."""
+    data = disk.load(PLANS, key)
     try:
-        fields = json.loads((root / f"{key}.json").read_text())
-        body = fields["entry"]
-        if fields["format"] != FORMAT or fields["key"] != key or fields["checksum"] != _checksum(body):
-            return None
-        return read(body)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, MappingError):
+        return None if data is None else read(json.loads(data))
+    except (ValueError, KeyError, TypeError, AttributeError, MappingError):
         return None
 
 
-def store_json(key: str, body: Any) -> None:
-    """Write what JSON can hold; a cache that cannot be written is no reason to fail."""
-    root = directory()
-    if root is None:
-        return
-    text = json.dumps({"format": FORMAT, "key": key, "checksum": _checksum(body), "entry": body})
-    with contextlib.suppress(OSError):
-        root.mkdir(parents=True, exist_ok=True)
-        replace(root / f"{key}.json", text)
+def store_plan(key: str, body: Any) -> None:
+    """Keep what JSON can hold; a cache that cannot be written is no reason to fail."""
+    disk.store(PLANS, key, json.dumps(body).encode())
 
 
 class Kept(Generic[T]):
@@ -143,7 +119,7 @@ class Kept(Generic[T]):
         """What this process remembers, or the disk holds; ``read`` makes it of its JSON form."""
         found = self._known.get(key)
         if found is None:
-            found = load_json(key, read)
+            found = load_plan(key, read)
             if found is not None:
                 self.remember(key, found)
         return found
@@ -157,7 +133,7 @@ class Kept(Generic[T]):
                 if found is None:
                     found = find()
                     self.remember(key, found)
-                    store_json(key, write(found))
+                    store_plan(key, write(found))
         return found
 
     def remember(self, key: str, value: T) -> None:
@@ -182,10 +158,10 @@ PATIENCE_SECONDS = 120.0
 def claim(key: str) -> Iterator[None]:
     """Hold the right to look for ``key``: read the cache again once it is held.
 
-    Keys share a few locks; a thread that holds one goes on. Where there is no directory for them, or patience ends,
+    Keys share a few locks; a thread that holds one goes on. Where there is no folder for them, or patience ends,
     nobody is kept out.
     """
-    root = directory()
+    root = disk.folder()
     lock = None
     locked: set[str] = _mine.__dict__.setdefault("locked", set())
     if root is not None and key[:2] not in locked:
@@ -205,18 +181,6 @@ def claim(key: str) -> Iterator[None]:
         if lock is not None:
             locked.remove(key[:2])
             lock.release()
-
-
-def replace(path: Path, text: str) -> None:
-    """Under the directory's lock, write to a temporary name and rename, so that readers see all or nothing."""
-    from filelock import FileLock, Timeout
-
-    with contextlib.suppress(Timeout), FileLock(path.parent / ".lock", timeout=5), replacing(path) as fresh:
-        fresh.write_text(text)
-
-
-def _checksum(body: Any) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 def to_json(entry: Entry) -> dict[str, Any]:

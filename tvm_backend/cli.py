@@ -23,6 +23,7 @@ from archloom.tvm_backend.commands import (
     analysis,
     asm,
     build,
+    cache,
     doctor,
     explain,
     isa,
@@ -37,7 +38,7 @@ from archloom.tvm_backend.commands.parser import BAD_INPUT, Parser
 from archloom.tvm_backend.progress import messages
 from archloom.tvm_backend.version import VERSION
 
-COMMANDS = (targets, isa, build, analysis, search, explain, trace, asm, mapping, doctor)
+COMMANDS = (targets, isa, build, analysis, search, explain, trace, asm, mapping, cache, doctor)
 INTERRUPTED = 130
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from archloom.mapper import disk
 from archloom.mapper.cache import code_fingerprint, key_of
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend import cache
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     Program: TypeAlias = Executable | Called
 
 CODE, NAMES = "programs", "streams"
-"""Of files in the cache: machine code by its content; which program a stream or a piece of the host has, by theirs."""
+"""Kinds of results on disk: machine code by its content; which program a stream or a piece of the host has by theirs."""
 KEPT = 1024
 COMPILED = "compiled again when it is first run"
 
@@ -161,7 +162,7 @@ class Programs:
         name = hashlib.sha256(data).hexdigest()
         self._code[name] = data
         _loaded.put(name, program)
-        self._failed(cache.store_bytes(CODE, name, data))
+        self._failed(disk.store(CODE, name, data))
         return name
 
     def _failed(self, failure: Fallback | None) -> None:
@@ -170,7 +171,7 @@ class Programs:
 
     def _read(self, name: str) -> bytes | None:
         given = self._given.code.get(name) if self._given is not None else None
-        return given if given is not None else cache.load_bytes(CODE, name)
+        return given if given is not None else disk.load(CODE, name)
 
     def _program(self, name: str) -> "Program | None":
         from archloom.oracle.xla import executables

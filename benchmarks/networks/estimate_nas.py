@@ -61,6 +61,8 @@ def many(count: int, workers: int | None, seed: int) -> dict[str, Any]:
     import numpy as np
 
     import archloom
+    from archloom.mapper import disk
+    from archloom.mapper.cache import PLANS
     from examples import nas_space
 
     rng = np.random.default_rng(seed)
@@ -70,7 +72,7 @@ def many(count: int, workers: int | None, seed: int) -> dict[str, Any]:
         start, spent = time.perf_counter(), cpu_seconds()
         reports = archloom.estimate_many(map(nas_space.onnx_model, drawn), as_int8=True, workers=workers)
         seconds, cpu = time.perf_counter() - start, cpu_seconds() - spent
-        plans = sum(1 for name in os.listdir(os.path.join(cache, "plans")) if name.endswith(".json"))
+        plans = next(kind.results for kind in disk.kinds() if kind.name == PLANS)
     for report in reports:
         if isinstance(report, archloom.ArchloomError):
             raise report

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from archloom.mapper import cache, parallel, search
+from archloom.mapper import cache, disk, parallel, search
 from archloom.mapper.workload import Epilogue, Workload, add, gemm
 from archloom.oracle.errors import InputError
 from archloom.uma_targets.gemmini.target import GEMMINI
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="pr
 def two_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two processes on any machine, whatever the tests before have imported; nothing on disk, nothing remembered."""
     monkeypatch.setattr(parallel, "_processes", lambda: 2)
-    monkeypatch.setenv(cache.ENVIRONMENT, "")
+    monkeypatch.setenv(disk.ENVIRONMENT, "")
     search.KEPT.forget()
     yield
     search.KEPT.forget()

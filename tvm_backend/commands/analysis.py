@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from archloom.mapper.cache import ENVIRONMENT
+from archloom.mapper.disk import ENVIRONMENT
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import datasets, samples
 from archloom.tvm_backend.commands import Outcome, arguments, completion

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from archloom.mapper.cache import ENVIRONMENT, directory
+from archloom.mapper import disk
+from archloom.mapper.cache import PLANS
+from archloom.mapper.disk import ENVIRONMENT
 from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.host import profile
 from archloom.tvm_backend.report.table import WARNING, Column, count, duration, render
@@ -69,10 +71,7 @@ def _version(name: str) -> str | None:
 
 def _caches() -> list[dict[str, Any]]:
     """Folders of what is kept, with numbers and sizes of files."""
-    plans = directory()
-    root = plans.parent if plans is not None else None
-    folders = [p for p in sorted(root.iterdir()) if p.is_dir()] if root is not None and root.is_dir() else []
-    return [_measured(folder) for folder in (*folders, profile.folder()) if folder.is_dir()]
+    return [_measured(folder) for folder in (disk.folder(), profile.folder()) if folder is not None and folder.is_dir()]
 
 
 def _measured(folder: Path) -> dict[str, Any]:
@@ -84,14 +83,14 @@ def _slow() -> Iterator[str]:
     """What makes archloom slower here than it is elsewhere, and what helps."""
     from archloom.acadl_models.timing.engine import compiling
 
-    plans = directory()
-    if plans is None:
+    folder = disk.folder()
+    if folder is None:
         yield f"nothing is kept: {ENVIRONMENT} is empty, so that each command searches and compiles anew; unset it"
     else:
-        near = next(p for p in (plans, *plans.parents) if p.exists())
+        near = next(p for p in (folder, *folder.parents) if p.exists())
         if not os.access(near, os.W_OK):
             yield f"nothing is kept: {near} cannot be written; name another folder in {ENVIRONMENT}"
-        if not plans.is_dir():
+        if not any(kind.name == PLANS for kind in disk.kinds()):
             yield "no plan is kept yet: the first estimate of a network searches for its own"
     if compiling.kept("run") is None:
         yield "the timing engine is not compiled yet: the first command that needs it does so, in some seconds"

@@ -27,9 +27,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from archloom.mapper import cache, search
+from archloom.mapper import cache, disk, search
 from archloom.mapper.accelerator import Configuration
-from archloom.mapper.cache import ENVIRONMENT, Entry, directory
+from archloom.mapper.cache import Entry
+from archloom.mapper.disk import ENVIRONMENT
 from archloom.mapper.parallel import ENVIRONMENT as PROCESSES
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import ArchloomError, InputError, MappingError, ModelError, StreamError, TargetError
@@ -123,8 +124,8 @@ def _paired(models: Iterable[Any], requests: Sequence[Request], example_inputs: 
 
 def shared_cache() -> AbstractContextManager[str]:
     """The folder in which processes share what they find."""
-    plans = directory()
-    return tempfile.TemporaryDirectory(prefix="archloom-") if plans is None else nullcontext(str(plans.parent))
+    kept = disk.folder()
+    return tempfile.TemporaryDirectory(prefix="archloom-") if kept is None else nullcontext(str(kept))
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from archloom.mapper import disk
 from archloom.models import catalogue
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import cache
@@ -71,12 +72,12 @@ def outline(text: str) -> "Skeleton":
     if (known := shipped.outline(title(text))) is not None:
         return Skeleton(known)
     key = cache.key(["outline", text, *map(version, shipped.PACKAGES)])
-    content = cache.load_bytes("outlines", key)
+    content = disk.load("outlines", key)
     if content is not None:
         return Skeleton(content)
     found = exported(text)
     if not found.fallbacks:
-        cache.store_bytes("outlines", key, found.content)
+        disk.store("outlines", key, found.content)
     return found
 
 

@@ -16,6 +16,7 @@ import pytest
 from archloom.tvm_backend import cli
 from archloom.tvm_backend.artifact.files import is_artifact
 from archloom.tvm_backend.estimate import network as estimate
+from tests.support.kept import change, kept_on_disk
 from tests.support.tvm_backend.small_networks import float_cnn, images, int8_cnn
 
 DIM = ("-O", "dim=8")
@@ -144,17 +145,14 @@ def test_estimate_and_its_cache(folder: Path, tmp_path: Path, capsys: pytest.Cap
     first = _json(capsys, *words)
     assert {"schema", "model", "target", "options", "clock_hz", "cycles", "seconds", "macs", "offloaded_macs",
             "layers"} <= set(first)
-    kept = list((tmp_path / "reports").iterdir())
-    assert len(kept) == 1
+    assert len(kept_on_disk("reports")) == 1
     monkeypatch.setattr("archloom.tvm_backend.estimate.network._timed",
                         lambda *_, **__: pytest.fail("the cache was not used"))
     estimate.forget()
     assert _json(capsys, *words) == first
     monkeypatch.undo()
     monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path))
-    data = bytearray(kept[0].read_bytes())
-    data[len(data) // 2] ^= 1
-    kept[0].write_bytes(data)
+    change("reports", lambda value: value[:-1] + bytes([value[-1] ^ 1]))
     estimate.forget()
     assert _json(capsys, *words) == first
     assert _json(capsys, *words, "--no-cache") == first

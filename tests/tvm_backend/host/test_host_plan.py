@@ -10,13 +10,14 @@ import onnx
 import pytest
 
 import archloom
-from archloom.mapper import cache as plans
+from archloom.mapper import disk
 from archloom.oracle.xla import executables, forget
 from archloom.oracle.xla.oracle import Oracle
 from archloom.tvm_backend import programs
 from archloom.tvm_backend.host import network as host
 from archloom.tvm_backend.targets import regions
 from tests.support.examples import slow
+from tests.support.kept import change
 from tests.support.tvm_backend.artifacts import damage
 from tests.support.tvm_backend.networks import Net, attention, executable, quantized, residual_cnn, samples
 from tests.support.tvm_backend.reference import ReferenceExecutor
@@ -64,7 +65,7 @@ def anew(monkeypatch: pytest.MonkeyPatch, directory: str) -> None:
     """As in a new process with the cache at ``directory``, in which compiling fails."""
     programs.forget()
     forget()
-    monkeypatch.setenv(plans.ENVIRONMENT, directory)
+    monkeypatch.setenv(disk.ENVIRONMENT, directory)
     monkeypatch.setattr(Oracle, "stored", _refuse)
     monkeypatch.setattr(host, "_compile", _refuse)
 
@@ -98,7 +99,7 @@ def test_machine_code_is_left_aside_or_not_of_this_machine(
     network = archloom.compile(model, options=OPTIONS)
     expected = network.run(x)
     network.save(tmp_path / "net.loom")
-    monkeypatch.setenv(plans.ENVIRONMENT, "")
+    monkeypatch.setenv(disk.ENVIRONMENT, "")
     for platform, given in (("another", True), (executables.platform(), False)):
         monkeypatch.setattr(executables, "platform", lambda p=platform: p)
         programs.forget()
@@ -123,7 +124,7 @@ def test_another_user_compiles_what_an_artifact_holds(
     damage(path, "host.json", {"programs": [{**p, "key": "another"} for p in table["programs"]]})
     for file in path.glob("programs/*.bin"):
         damage(path, f"programs/{file.name}", b"no machine code")
-    monkeypatch.setenv(plans.ENVIRONMENT, "")
+    monkeypatch.setenv(disk.ENVIRONMENT, "")
     programs.forget()
     loaded = archloom.load_compiled(path)
     found = loaded.run(x)
@@ -134,7 +135,7 @@ def test_another_user_compiles_what_an_artifact_holds(
 def test_caches_keep_programs(
     model: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(plans.ENVIRONMENT, str(tmp_path))
+    monkeypatch.setenv(disk.ENVIRONMENT, str(tmp_path))
     programs.forget()
     x = samples(model, 1)[0]
     expected = archloom.compile(model, options=OPTIONS).run(x)
@@ -149,22 +150,21 @@ def test_a_cache_that_cannot_be_written_is_told(
 ) -> None:
     network = archloom.compile(model, options=OPTIONS)
     (tmp_path / "file").write_text("no folder")
-    monkeypatch.setenv(plans.ENVIRONMENT, str(tmp_path / "file"))
+    monkeypatch.setenv(disk.ENVIRONMENT, str(tmp_path / "file"))
     programs.forget()
     network.run(samples(model, 1)[0])
-    assert [str(f) for f in network.fallbacks if "streams" in f.where] == [
-        f"cache in {tmp_path / 'file' / 'streams'}: it cannot be written: Not a directory "
+    assert [str(f) for f in network.fallbacks if "cache" in f.where] == [
+        f"cache in {tmp_path / 'file'}: it cannot be written: Not a directory "
         "(every process computes again what it would have found there)"]
 
 
 def test_damaged_programs_are_compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = quantized(deep())
-    monkeypatch.setenv(plans.ENVIRONMENT, str(tmp_path))
+    monkeypatch.setenv(disk.ENVIRONMENT, str(tmp_path))
     x = samples(model, 1)[0]
     programs.forget()
     expected = archloom.compile(model, options=OPTIONS).run(x)
-    for file in (tmp_path / "programs").iterdir():
-        file.write_bytes(file.read_bytes()[:-7])
+    change("programs", lambda value: value[:-7])
     programs.forget()
     found = archloom.compile(model, options=OPTIONS).run(x)
     assert all(np.array_equal(found[name], expected[name]) for name in expected)

@@ -17,10 +17,12 @@ import pytest
 
 import archloom
 from archloom.mapper import search as mapper_search
-from archloom.mapper.cache import ENVIRONMENT
+from archloom.mapper.cache import PLANS
+from archloom.mapper.disk import ENVIRONMENT
 from archloom.tvm_backend import cli
 from archloom.tvm_backend.search.result import read
 from examples import sweep_gemmini
+from tests.support.kept import kept_on_disk
 from tests.support.tvm_backend.searches import kept
 from tests.support.tvm_backend.small_networks import images, int8_cnn
 
@@ -76,10 +78,10 @@ def test_processes_find_the_same_and_plan_each_layer_once(
     own_cache: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = archloom.search(codesign, sampler="grid", objectives="seconds,max:score", bounds=False)
-    plans = len(list((tmp_path / "cache" / "plans").glob("*.json")))
+    plans = len(kept_on_disk(PLANS))
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "other"))
     together = archloom.search(codesign, sampler="grid", objectives="seconds,max:score", bounds=False, workers=2)
-    assert len(list((tmp_path / "other" / "plans").glob("*.json"))) == plans == 4
+    assert len(kept_on_disk(PLANS)) == plans == 4
     assert sorted(kept(list(together.rows()))) == sorted(kept(list(alone.rows())))
     assert kept(list(together.front)) == kept(list(alone.front))
 
