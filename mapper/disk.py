@@ -221,8 +221,19 @@ class _File:
 
 _lock = threading.Lock()
 _open: dict[tuple[object, ...], _File] = {}
-"""The open file of this process, by process, path and identity: a forked process must not use that of its parent, and
-another process may have put a new file in its place."""
+"""The open file, by path and identity: another process may have put a new one in its place."""
+_of_parents: list[object] = []
+
+
+def _begin_child() -> None:
+    """A forked process uses neither its parent's lock, which may be held, nor its file, of which it must not close
+    anything, either: that would undo what the parent is writing."""
+    global _lock, _open
+    _of_parents.append(_open)
+    _lock, _open = threading.Lock(), {}
+
+
+os.register_at_fork(after_in_child=_begin_child)
 
 
 def _asked(ask: Callable[[_File], T], absent: T, failed: Callable[[object], Any] | None = None) -> T:
@@ -256,7 +267,7 @@ def _file_at(path: Path) -> _File:
 def _place(path: Path) -> tuple[object, ...]:
     with contextlib.suppress(OSError):
         status = path.stat()
-        return os.getpid(), path, status.st_dev, status.st_ino
+        return path, status.st_dev, status.st_ino
     return ()
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Program: TypeAlias = Executable | Called
 
 CODE, NAMES = "programs", "streams"
-"""Kinds of results on disk: machine code by its content; which program a stream or a piece of the host has by theirs."""
+"""Kinds of results on disk: machine code by its content; which program a stream or a piece of the host has."""
 KEPT = 1024
 COMPILED = "compiled again when it is first run"
 

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import pytest
 
+from archloom.mapper import disk
 from archloom.tvm_backend import cli
 from archloom.tvm_backend.artifact.files import is_artifact
 from archloom.tvm_backend.estimate import network as estimate
@@ -156,6 +157,28 @@ def test_estimate_and_its_cache(folder: Path, tmp_path: Path, capsys: pytest.Cap
     estimate.forget()
     assert _json(capsys, *words) == first
     assert _json(capsys, *words, "--no-cache") == first
+
+
+def test_what_is_kept_is_shown_limited_and_cleared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path))
+    assert _json(capsys, "cache")["kinds"] == [] and not list(tmp_path.iterdir())
+    for number in range(3):
+        disk.store("plans", str(number), b"plan")
+    disk.store("reports", "a", b"report")
+    found = _json(capsys, "cache", "--limit", "1.5 MiB")
+    assert {kind["name"]: kind["results"] for kind in found["kinds"]} == {"plans": 3, "reports": 1}
+    assert found["limit"] == 3 * 2**19 == _json(capsys, "cache")["limit"] and found["bytes"] > 0
+    assert [kind["name"] for kind in _json(capsys, "cache", "--clear", "plans")["kinds"]] == ["reports"]
+    assert cli.main(["cache", "--clear", "report"]) == 2 and "did you mean 'reports'" in capsys.readouterr().err
+    assert not _json(capsys, "cache", "--clear")["kinds"]
+    for size in ("0", "1", "many", "-1G", "1e9"):
+        with pytest.raises(SystemExit) as refused:
+            cli.main(["cache", f"--limit={size}"])
+        assert refused.value.code == 2 and f"found '{size}'" in capsys.readouterr().err
+    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", "")
+    assert cli.main(["cache"]) == 2 and "ARCHLOOM_CACHE_DIR is empty" in capsys.readouterr().err
 
 
 def test_estimate_cycles_fall_with_dim(capsys: pytest.CaptureFixture[str]) -> None:
