@@ -38,7 +38,7 @@ def command(subparsers: Any, name: str, run: Command, summary: str, details: str
     parser: argparse.ArgumentParser = subparsers.add_parser(
         name, help=summary, description=f"{summary[0].upper()}{summary[1:]}. {details}".strip())
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
-    parser.add_argument("--quiet", action="store_true", help="show no progress on a terminal")
+    parser.add_argument("--quiet", "-q", action="store_true", help="show no progress on a terminal")
     parser.set_defaults(run=run, parser=parser)
     return parser
 
