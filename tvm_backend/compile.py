@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
 
 from archloom.acadl_models.timing import Heard
 from archloom.mapper.explore import GivenUp
@@ -16,6 +17,8 @@ from archloom.tvm_backend.compiled import CompiledModel, Partition
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.targets.choice import Chosen, Target, choose, named_options
+
+T = TypeVar("T")
 
 
 @paused()
@@ -78,13 +81,21 @@ def planned(
 ) -> tuple[Partition, dict[str, Plan]]:
     """A network's partition and the plans of its steps, without the operators that no mapping fits: see
     :func:`compile_model`."""
+    return placed(model, chosen, lambda partition, left: plan_steps(partition, left, progress))
+
+
+def placed(
+    model: Model, chosen: Sequence[Chosen], find: Callable[[Partition, Sequence[Chosen]], T]
+) -> tuple[Partition, T]:
+    """A network's partition, and what ``find`` makes of it: an operator of which that says that it is Unplaced goes to
+    the next target, or to the host."""
     refused: Unplaced | None = None
     while True:
         partition = partition_among(model, chosen)
         if refused is not None and not any(region.steps for region in partition.regions):
             raise MappingError(str(refused)) from refused
         try:
-            return partition, plan_steps(partition, chosen, progress)
+            return partition, find(partition, chosen)
         except Unplaced as error:
             known = [c.unplaced for c in chosen]
             chosen = [c.without(error.by_target.get(c.name, {})) for c in chosen]
@@ -107,20 +118,46 @@ def plan_steps(partition: Partition, chosen: Sequence[Chosen], progress: Progres
             progress(steps[position][0].name, 0, len(steps))
 
     look_ahead([(step.workload, *targets[target]) for step, target in steps], searching)
+    with _refusals() as refused:
+        for done, (step, target) in enumerate(steps):
+            if progress is not None:
+                progress(step.name, done, len(steps))
+            heard = None if progress is None else _simulating(step.name, done, len(steps), progress)
+            with refused(target, step.workload):
+                plans[step.name] = search(step.workload, *targets[target], heard=heard)
+    return plans
+
+
+def require_mappings(partition: Partition, chosen: Sequence[Chosen]) -> None:
+    """Unplaced if the space of some step has no mapping; nothing is searched, so that one that has may still turn out
+    to have none that can be written."""
+    made = {c.name: c.backend.accelerator.configure(c.accelerator_options) for c in chosen}
+    works = {(region.target, plain(step.workload)): step.workload
+             for region in partition.regions for step in region.steps}
+    with _refusals() as refused:
+        for (target, _), work in works.items():
+            if made[target].planner is None:
+                with refused(target, work):
+                    made[target].space(work)
+
+
+@contextmanager
+def _refusals() -> Iterator[Callable[[str, Workload], AbstractContextManager[None]]]:
+    """A guard for each workload of a target, which keeps why no mapping fits; Unplaced at the end if there were any."""
     unplaced: dict[str, dict[Workload, str]] = {}
-    for done, (step, target) in enumerate(steps):
-        if progress is not None:
-            progress(step.name, done, len(steps))
-        heard = None if progress is None else _simulating(step.name, done, len(steps), progress)
+
+    @contextmanager
+    def guard(target: str, work: Workload) -> Iterator[None]:
         try:
-            plans[step.name] = search(step.workload, *targets[target], heard=heard)
+            yield
         except GivenUp:  # a mapping fits: what it takes is not known
             raise
         except MappingError as error:
-            unplaced.setdefault(target, {}).setdefault(plain(step.workload), str(error))
+            unplaced.setdefault(target, {}).setdefault(plain(work), str(error))
+
+    yield guard
     if unplaced:
         raise Unplaced(unplaced)
-    return plans
 
 
 def _simulating(name: str, done: int, count: int, progress: Progress) -> Heard:

@@ -29,7 +29,7 @@ from archloom.oracle.collector import paused
 from archloom.oracle.errors import ArchloomError, ArtifactError, MappingError, ModelError
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend import cache
-from archloom.tvm_backend.compile import plan_steps, planned
+from archloom.tvm_backend.compile import placed, plan_steps, planned, require_mappings
 from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
 from archloom.tvm_backend.estimate import segments
 from archloom.tvm_backend.estimate.segments import Chain, Undivided
@@ -67,7 +67,7 @@ class Request:
 
     ``as_int8`` takes a float network as if it were quantized; ``details`` keeps what units, stages, storages, links
     and loops did in the report's layers. ``on_disk``: reports are kept there, too. ``bound``: nothing is mapped; layers
-    have the cycles and joules that no mapping is below.
+    have the cycles and joules that no mapping is below, and go where they go by the space of mappings.
     """
 
     target: str
@@ -289,6 +289,7 @@ class OnnxNetwork:
         chosen = self.request.chosen()
         partition = replace(chain.partition, memory=chain.memory()) if self.request.details else chain.partition
         if self.request.bound:
+            require_mappings(partition, chosen)
             return build_bound(partition, chosen)
         return build(partition, chain.plans(chosen, progress), chosen,
                      details=self.request.details)
@@ -346,12 +347,15 @@ def _as_int8(given: "Path | onnx.ModelProto") -> "onnx.ModelProto":
 @paused()
 def _timed(model: "Model", request: Request, progress: Progress | None) -> Report:
     chosen = request.chosen()
+    if request.bound:
+        return build_bound(placed(model, chosen, require_mappings)[0], chosen)
     return build(*planned(model, chosen, progress), chosen, details=request.details)
 
 
 def _planned(partition: Partition, request: Request, progress: Progress | None) -> Report:
     chosen = request.chosen()
     if request.bound:
+        require_mappings(partition, chosen)
         return build_bound(partition, chosen)
     return build(partition, plan_steps(partition, chosen, progress), chosen, details=request.details)
 

@@ -20,11 +20,12 @@ from archloom.mapper import search as mapper_search
 from archloom.mapper.cache import PLANS
 from archloom.mapper.disk import ENVIRONMENT
 from archloom.tvm_backend import cli
+from archloom.tvm_backend.search.evaluate import Context, Question, bounds_of, figures_of, intervals
 from archloom.tvm_backend.search.result import read
 from examples import sweep_gemmini
 from tests.support.kept import kept_on_disk
 from tests.support.tvm_backend.searches import kept
-from tests.support.tvm_backend.small_networks import images, int8_cnn
+from tests.support.tvm_backend.small_networks import float_cnn, images, int8_cnn
 
 NETWORKS = ["gemm(m=16,n=16,k=32)", "gemm(m=1,n=64,k=16)"]
 OPTIONS = {"dim": [4, 8, 16], "scratchpad_kib": [64, 128]}
@@ -228,3 +229,21 @@ def test_what_is_known_without_a_simulation_rules_candidates_out(own_cache: None
     assert found.front[0].values == (peak.peak_bytes,)
     refused = archloom.sweep(network, "oma", {}, objectives="cycles", constraints=f"peak_bytes<={peak.peak_bytes - 1}")
     assert refused.counts == {"measured": 0, "bounded": 1, "failed": 0} and not refused.front
+
+
+@pytest.mark.parametrize("network, as_int8", [
+    ("resnet18(image=32)", False), ("gemm(m=33,n=9,k=17)", False), ("conv2d(h=8,w=8,c=4,o=4,k=3)", False),
+    ("onnx", False), ("float", True)])
+def test_bounds_simulate_nothing_and_are_below_what_is_simulated(
+    own_cache: None, network: str, as_int8: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"onnx": int8_cnn, "float": float_cnn}.get(network, lambda: network)()
+    context, question = Context(), Question(archloom.Candidate(given, "gemmini", {"dim": 8}, as_int8=as_int8))
+    with monkeypatch.context() as patch:
+        patch.setattr(mapper_search, "_search", lambda *_: pytest.fail("a mapping was searched for"))
+        bounds = bounds_of(context, question)
+    found = figures_of(context, question)
+    assert bounds.error is None and found.error is None
+    for name, interval in intervals(context, question.candidate, bounds.figures).items():
+        value = found.figures[name]
+        assert value is None or interval[0] <= value <= interval[1], name
