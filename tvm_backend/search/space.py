@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,11 @@ class Space:
 def space_of(given: Any) -> Space:
     """Of a function, or of a file that has one of the name ``space``."""
     if callable(given):
-        _send_by_value(given)
-        return Space(given, getattr(given, "__qualname__", type(given).__name__))
+        function = given
+        while isinstance(function, partial):
+            function = function.func
+        _send_by_value(function)
+        return Space(given, getattr(function, "__qualname__", type(function).__name__))
     if isinstance(given, str | Path):
         return _of_file(Path(given))
     raise InputError(f"space: expected a function of a trial, or a Python file with one called {FUNCTION!r}; found "

@@ -75,6 +75,16 @@ def test_networks_and_machines_together(own_cache: None) -> None:
     assert json.loads(json.dumps(found.to_json()))["counts"] == dict(found.counts)
 
 
+def widths(widest: int, trial: Any) -> archloom.Candidate:
+    return archloom.Candidate(partial(gemm, trial.suggest_int("width", 1, widest)), "oma")
+
+
+def test_a_partial_of_a_function_is_a_space_for_processes_too(own_cache: None) -> None:
+    alone, together = (archloom.search(partial(widths, 3), sampler="grid", objectives="cycles", workers=workers)
+                       for workers in (1, 2))
+    assert kept(list(alone.front)) == kept(list(together.front)) and alone.counts["failed"] == 0
+
+
 def test_processes_find_the_same_and_plan_each_layer_once(
     own_cache: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
