@@ -5,7 +5,7 @@ on one Gemmini, by two processes from empty caches, sampler and store included; 
 neither bounds nor a store. ``scaling``: the networks by two Dask workers over one. ``fronts``: spaces of networks and
 machines of which every point is simulated, beside the search that leaves out what bounds rule out. ``samplers``: the
 hypervolume after 300 candidates of the first of those spaces over that of random search, ten seeds. ``faults``: the
-main process is killed at random times until the search is done, and the result is compared with one that was left alone.
+main process is killed at random times until the search is done, and its result compared with one that was left alone.
 """
 
 from __future__ import annotations
@@ -227,11 +227,12 @@ def samplers(args: argparse.Namespace) -> dict[str, Any]:
 
 def dominated(result: Any) -> float:
     """The share of a box of the objectives' logarithms, the same for all searches, that the front dominates."""
-    from archloom.tvm_backend.search.front import volume
+    from archloom.tvm_backend.search.front import Front
 
-    signs = np.array([1, 1, -1])
-    points = signs * np.log10([row.values for row in result.front])
-    return volume((points - LEAST) / (MOST - LEAST))
+    front = Front(len(LEAST))
+    for row in result.front:
+        front.add(row.key, np.array([1, 1, -1]) * np.log10(row.values))
+    return front.hypervolume((LEAST, MOST))
 
 
 # faults ---------------------------------------------------------------------------------------------------------------

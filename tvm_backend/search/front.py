@@ -47,12 +47,11 @@ class Front:
         low, high = self._points.min(axis=0), np.where(np.isfinite(self.worst), self.worst, 0)
         span = np.where(high > low, high - low, 1)
         flat = high <= low  # nothing to be better in
-        return volume(np.where(flat, 0, (self._points - low) / span))
+        return _volume(np.where(flat, 0, (self._points - low) / span))
 
 
-def volume(points: np.ndarray) -> float:
-    """Of the part of the unit cube that lies above the points (none below 0): in slices of the last axis. ``points``:
-    [points, axes]."""
+def _volume(points: np.ndarray) -> float:
+    """Of the part of the unit cube that lies above the points (none below 0): in slices of the last axis."""
     points = points[(points < 1).all(axis=1)]
     if not len(points):
         return 0.0
@@ -63,5 +62,5 @@ def volume(points: np.ndarray) -> float:
         return float((np.diff(x, append=1.0) * (1 - np.minimum.accumulate(y))).sum())
     points = points[np.argsort(points[:, -1], kind="stable")]
     edges = [*points[:, -1], 1.0]
-    return sum((edges[i + 1] - edges[i]) * volume(points[:i + 1, :-1])
+    return sum((edges[i + 1] - edges[i]) * _volume(points[:i + 1, :-1])
                for i in range(len(points)) if edges[i + 1] > edges[i])
