@@ -113,6 +113,7 @@ def test_convolution_is_few_dots(case):
     assert 1 <= len(made) <= most
 
 
+@pytest.mark.slow
 def test_packed_kernel_rows():
     """Rows of the scratchpad that several moves fill in part: raised or not, the values are right."""
     check(conv_stream(image=(5, 5, 3), kernel=(3, 3), o=4, packing="kernel_row"))
@@ -187,6 +188,7 @@ def test_random_streams(stream):
         check(stream)
 
 
+@pytest.mark.slow
 @examples(1, 20)
 @given(gemmini_streams(depth=1))
 def test_random_streams_as_loops(stream):

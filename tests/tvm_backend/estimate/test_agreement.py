@@ -93,9 +93,10 @@ def as_int8_is_as_quantized(text: str) -> None:
     assert assumed.accelerator_cycles == measured.accelerator_cycles > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [
-    "bert_base(length=8,width=16,layers=1,vocabulary=50)", slow("unet(image=16,width=4,depth=1)"),
-    slow("lstm_keywords(frames=4,features=8,hidden=8)")])
+    "bert_base(length=8,width=16,layers=1,vocabulary=50)", "unet(image=16,width=4,depth=1)",
+    "lstm_keywords(frames=4,features=8,hidden=8)"])
 def test_a_float_network_is_estimated_as_it_would_be_quantized(text: str) -> None:
     as_int8_is_as_quantized(text)
 
