@@ -17,6 +17,7 @@ what renaming and reordering take is not known here. DDR4 stands for DDR5, whose
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from archloom.acadl_models import acadl
@@ -81,25 +82,10 @@ def amx(
         tiles = registers("tiles", 8 * ROWS * LINE_BYTES, 8, "tmm", acadl.Memory(width_bits=8 * LINE_BYTES, ports=2))
         zmm = registers("zmm", 8 * LINE_BYTES, 32)
         fetch = Fetch("fetch", issue_entries, fetch_width)
-
-        def station(name: str, *units: acadl.FunctionalUnit) -> None:
-            waiting = acadl.PipelineStage(f"{name}.queue", latency=1, depth=queue)
-            acadl.ACADLEdge(fetch.stage, waiting, acadl.FORWARD)
-            for number, unit in enumerate(units):
-                stage = acadl.ExecuteStage(f"{name}.stage[{number}]", latency=1)
-                acadl.ACADLEdge(waiting, stage, acadl.FORWARD)
-                acadl.ACADLEdge(stage, unit, acadl.CONTAINS)
-
         tmul = _matrix_unit(product_cycles, product_latency)
-        ports = [_vector_port(i) for i in range(vector_ports)]
-        loads = [_load_port(i) for i in range(load_ports)]
-        store = acadl.MemoryAccessUnit(
-            "store", to_process=VECTOR_STORES | {"tilestored"}, latency=1, interval={"tilestored": ROWS, "*": 1},
-            in_flight=8)
-        station("tmul_port", tmul)
-        station("vector_port", *ports)
-        station("load_port", *loads)
-        station("store_port", store)
+        ports, loads = [_vector_port(i) for i in range(vector_ports)], [_load_port(i) for i in range(load_ports)]
+        store = _store_port()
+        _issue(fetch, queue, tmul_port=[tmul], vector_port=ports, load_port=loads, store_port=[store])
         connect(tmul, [tiles], [tiles])
         for port in ports:
             connect(port, [zmm], [zmm])
@@ -109,7 +95,7 @@ def amx(
         connect(store, writes=[l1])
         connect(store, [tiles, zmm])
         acadl.architecture(
-            "amx", clock_hz=clock_hz, parameters={}, buffers={"hbm": memory, "tiles": tiles, "zmm": zmm},
+            "amx", clock_hz=clock_hz, buffers={"hbm": memory, "tiles": tiles, "zmm": zmm},
             # for renamed registers and a buffer of stores: writes wait for earlier writes all the same
             semantics=Semantics(write_after_read="ignored"), technology=acadl.Technology(10, dram="DDR4"),
         )
@@ -144,6 +130,23 @@ def _load_port(number: int) -> acadl.MemoryAccessUnit:
         f"load[{number}]", to_process=TILE_LOADS | VECTOR_LOADS | FROM_MEMORY,
         latency={**dict.fromkeys(sorted(FROM_MEMORY), 4), "*": 1},
         interval={**dict.fromkeys(sorted(TILE_LOADS), ROWS), "*": 1}, in_flight=8, component=_LANES)
+
+
+def _store_port() -> acadl.MemoryAccessUnit:
+    return acadl.MemoryAccessUnit(
+        "store", to_process=VECTOR_STORES | {"tilestored"}, latency=1, interval={"tilestored": ROWS, "*": 1},
+        in_flight=8)
+
+
+def _issue(fetch: Fetch, depth: int, **ports: Sequence[acadl.FunctionalUnit]) -> None:
+    """Before the units of a port so many instructions wait, for whichever is free."""
+    for name, units in ports.items():
+        waiting = acadl.PipelineStage(f"{name}.queue", latency=1, depth=depth)
+        acadl.ACADLEdge(fetch.stage, waiting, acadl.FORWARD)
+        for number, unit in enumerate(units):
+            stage = acadl.ExecuteStage(f"{name}.stage[{number}]", latency=1)
+            acadl.ACADLEdge(waiting, stage, acadl.FORWARD)
+            acadl.ACADLEdge(stage, unit, acadl.CONTAINS)
 
 
 def _cache(name: str, kib: int, ways: int, cycles: int, *, requests: int, ports: int) -> acadl.SetAssociativeCache:

@@ -177,33 +177,17 @@ def eyeriss(
     (:class:`Energy`); without it that of the tables. Raises TargetError that lists every option out of range.
     """
     check_options(locals())
-    glb_words = glb_kib * 1024 * 8 // WORD_BITS
-    fglb_words = filter_glb_kib * 1024 * 8 // WORD_BITS
     energy = Energy(mac_of(TECHNOLOGY) if mac_joules is None else mac_joules)
 
     @acadl.generate
     def build() -> None:
-        memory = acadl.DRAM(
-            "dram", data_width=8, port_width=dram_bytes_per_cycle, max_concurrent_requests=8, read_write_ports=3,
-            shared_port=True, read_latency=dram_latency_cycles, write_latency=dram_latency_cycles,
-            address_ranges=[(0, dram_gib << 30)], joules_per_access=energy.times(200 * 8 / WORD_BITS),
-        )
-        banks = acadl.Memory(width_bits=_GLB_PORT_BITS)
-        glb = acadl.SRAM(
-            "glb", data_width=WORD_BITS, port_width=_GLB_PORT_BITS // WORD_BITS, max_concurrent_requests=5,
-            read_write_ports=5, address_ranges=[(0, glb_words)], joules_per_access=energy.times(6), component=banks,
-        )
-        fglb = acadl.SRAM(
-            "fglb", data_width=WORD_BITS, port_width=_GLB_PORT_BITS // WORD_BITS, max_concurrent_requests=2,
-            read_write_ports=2, address_ranges=[(0, fglb_words)], joules_per_access=energy.times(6), component=banks,
-        )
+        memory = _dram(dram_bytes_per_cycle, dram_latency_cycles, dram_gib, energy)
+        glb, fglb = _buffer("glb", glb_kib, 5, energy), _buffer("fglb", filter_glb_kib, 2, energy)
         fetch = Fetch("fetch", lookahead, _FETCHED, stands_for="the configuration of the array")
         spads = Spads(ifmap_spad, filter_spad, psum_spad)
         array = Array("array", fetch, rows, cols, spads, row_words, energy)
-        # the ratio of the buffer is that of a word from there to a PE
-        ifmap, filters, psums = (
-            acadl.Link(f"{name}_bus", bits // 8, component=acadl.Included("glb"))
-            for name, bits in (("ifmap", ifmap_bus_bits), ("filter", filter_bus_bits), ("psum", psum_bus_bits)))
+        ifmap, filters, psums = (_bus(name, bits) for name, bits in (
+            ("ifmap", ifmap_bus_bits), ("filter", filter_bus_bits), ("psum", psum_bus_bits)))
         _networks(fetch, glb, fglb, array, ifmap=ifmap, filters=filters, psums=psums)
         _dma(fetch, memory, glb, fglb)
         acadl.architecture(
@@ -224,6 +208,27 @@ _FILES = ("filt", "ifm", "psum", "pin")
 
 _GLB_PORT_BITS = 64
 """Width of a bank of the global buffer."""
+
+
+def _dram(bytes_per_cycle: int, latency: int, gib: int, energy: Energy) -> acadl.DRAM:
+    return acadl.DRAM(
+        "dram", data_width=8, port_width=bytes_per_cycle, max_concurrent_requests=8, read_write_ports=3,
+        shared_port=True, read_latency=latency, write_latency=latency, address_ranges=[(0, gib << 30)],
+        joules_per_access=energy.times(200 * 8 / WORD_BITS),
+    )
+
+
+def _buffer(name: str, kib: int, users: int, energy: Energy) -> acadl.SRAM:
+    return acadl.SRAM(
+        name, data_width=WORD_BITS, port_width=_GLB_PORT_BITS // WORD_BITS, max_concurrent_requests=users,
+        read_write_ports=users, address_ranges=[(0, kib * 1024 * 8 // WORD_BITS)], joules_per_access=energy.times(6),
+        component=acadl.Memory(width_bits=_GLB_PORT_BITS),
+    )
+
+
+def _bus(name: str, bits: int) -> acadl.Link:
+    # the ratio of the buffer is that of a word from there to a PE
+    return acadl.Link(f"{name}_bus", bits // 8, component=acadl.Included("glb"))
 
 
 def _networks(

@@ -60,6 +60,8 @@ _LOAD_SCALE_UNITS, _STORE_SCALE_UNITS = 4, 16
 """Multipliers of f32 in the two; one for each column of the default array where the configuration says all."""
 
 
+_TECHNOLOGY = acadl.Technology(22, devices="lop", dram="DDR3")
+
 _PAGE_BYTES = 4096
 """Of virtual memory."""
 
@@ -70,35 +72,34 @@ _STATISTICS = ("stat_sum", "stat_top", "stat_max", "stat_mean", "stat_inv_stddev
 """What it keeps of each: 32 bits."""
 
 
+_ScratchpadKib = Annotated[
+    int | None, Size(1, 1 << 20, "scratchpad; by default 256, more where dim needs it", "KiB")]
+_AccumulatorKib = Annotated[
+    int | None, Size(1, 1 << 20, "accumulator; by default 64, more where dim needs it", "KiB")]
+_SinglePorted = Annotated[bool, Flag("loads, reads and writes of a scratchpad bank share one port")]
+_BusBits = Annotated[int, Size(8, 65536, "width of the bus to memory, a multiple of 8", "bits", multiple=8)]
+_PieceBytes = Annotated[int, Size(1, 4096, "longest piece of memory that one row of a transfer takes", "bytes")]
+_PageCycles = Annotated[
+    int, Size(0, 10_000, "the DMA waits for the address of each further page of 4 KiB", "cycles")]
+_LoopEntries = Annotated[
+    int, Size(0, 1 << 16, "commands that the state machines of loops have ready beside the reservation station")]
+
+
 def gemmini(
     *,
     dim: Annotated[int, Size(4, 1024, "rows and columns of the array")] = 16,
-    scratchpad_kib: Annotated[
-        int | None, Size(1, 1 << 20, "scratchpad; by default 256, more where dim needs it", "KiB")
-    ] = None,
-    accumulator_kib: Annotated[
-        int | None, Size(1, 1 << 20, "accumulator; by default 64, more where dim needs it", "KiB")
-    ] = None,
+    scratchpad_kib: _ScratchpadKib = None,
+    accumulator_kib: _AccumulatorKib = None,
     scratchpad_banks: Annotated[int, Size(1, 64, "banks of the scratchpad")] = 4,
     accumulator_banks: Annotated[int, Size(1, 64, "banks of the accumulator")] = 2,
-    scratchpad_single_ported: Annotated[
-        bool, Flag("loads, reads and writes of a scratchpad bank share one port")
-    ] = False,
+    scratchpad_single_ported: _SinglePorted = False,
     spad_read_cycles: Annotated[int, Size(1, 1000)] = 4,
-    dma_bus_bits: Annotated[
-        int, Size(8, 65536, "width of the bus to memory, a multiple of 8", "bits", multiple=8)
-    ] = 128,
-    dma_max_bytes: Annotated[
-        int, Size(1, 4096, "longest piece of memory that one row of a transfer takes", "bytes")
-    ] = 64,
+    dma_bus_bits: _BusBits = 128,
+    dma_max_bytes: _PieceBytes = 64,
     max_in_flight: Annotated[int, Size(1, 1024, "memory requests under way at a time")] = 16,
     row_requests: Annotated[bool, Flag("a memory request under way is a row of a transfer, not a transfer")] = False,
-    page_cycles: Annotated[
-        int, Size(0, 10_000, "the DMA waits for the address of each further page of 4 KiB", "cycles")
-    ] = 0,
-    loop_entries: Annotated[
-        int, Size(0, 1 << 16, "commands that the state machines of loops have ready beside the reservation station")
-    ] = 0,
+    page_cycles: _PageCycles = 0,
+    loop_entries: _LoopEntries = 0,
     least_rows: Annotated[int, Size(1, 1024, "rows that a product takes at least where weights stay")] = 4,
     ld_queue: Annotated[int, Size(1, 1024, "queue of the load controller")] = 8,
     st_queue: Annotated[int, Size(1, 1024, "queue of the store controller")] = 2,
@@ -119,35 +120,28 @@ def gemmini(
     check(gemmini, locals())
     spad_rows = _rows("scratchpad_kib", scratchpad_kib, max(256 << 10, 8 * dim * dim), dim, scratchpad_banks, 8 * dim)
     acc_rows = _rows("accumulator_kib", accumulator_kib, max(64 << 10, 16 * dim * dim), 4 * dim, accumulator_banks, dim)
+    dma = _Dma(row_requests, dma_bus_bits // 8, dram_latency_cycles, max_in_flight, page_cycles)
 
     @acadl.generate
     def build() -> None:
-        memory = acadl.DRAM(
-            "dram", data_width=8, port_width=dma_bus_bits // 8, max_concurrent_requests=max_in_flight,
-            read_write_ports=2, shared_port=True, read_latency=dram_latency_cycles, write_latency=dram_latency_cycles,
-            address_ranges=[(0, dram_gib << 30)],
-        )
+        memory = dma.memory(dram_gib)
         spad = _banks("scratchpad", spad_rows, scratchpad_banks, 8 * dim, scratchpad_single_ported)
         acc = _banks("accumulator", acc_rows, accumulator_banks, 32 * dim, False)
         pe = acadl.RegisterFile(
             "pe", data_width=32 * dim * dim, registers={"pe": 0}, component=acadl.Included("execute.unit"))
         # the core, or a state machine, issues one instruction a cycle into the reservation station
         fetch = Fetch("fetch", rs_ld + rs_st + rs_ex + loop_entries)
-        row = _Row(row_requests, dma_bus_bits // 8, dram_latency_cycles, max_in_flight, page_cycles)
-
-        load = _load(fetch, ld_queue, min(rs_ld, max_in_flight), row)
+        load = _load(fetch, ld_queue, min(rs_ld, max_in_flight), dma)
         connect(load.unit, [memory], [*spad, *acc])
-        store = _store(fetch, st_queue, min(rs_st, max_in_flight), row)
+        store = _store(fetch, st_queue, min(rs_st, max_in_flight), dma)
         statistics = {name: registers(name, 32, _NORM_STATS) for name in _STATISTICS}
         connect(store.unit, [*spad, *acc, *statistics.values()], [memory, *statistics.values()])
-        mesh = macs(dim * dim, "i8", "i32", register_bits=8 + 32)
-        execute = _execute(fetch, ex_queue, max(1, rs_ex // 2), spad_read_cycles, least_rows, mesh)
+        execute = _execute(fetch, ex_queue, max(1, rs_ex // 2), spad_read_cycles, least_rows, dim)
         connect(execute.unit, spad, [*spad, *acc])
         connect(execute.unit, [pe], [pe])
         acadl.architecture(
             "gemmini", clock_hz=clock_hz, parameters={"dim": dim, "dma_bytes": dma_max_bytes},
-            buffers={"hbm": memory, "spad": spad, "acc": acc, "pe": pe, **statistics},
-            technology=acadl.Technology(22, devices="lop", dram="DDR3"),
+            buffers={"hbm": memory, "spad": spad, "acc": acc, "pe": pe, **statistics}, technology=_TECHNOLOGY,
         )
 
     return acadl.create_ag(build())
@@ -160,15 +154,23 @@ def isa_parameters(graph: acadl.ArchitectureGraph) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class _Row:
-    """How long the DMA is busy with rows. As ``requests`` of their own ``in_flight`` rows are under way, each for the
-    latency and its beats of ``bus_bytes``; else a row is issued in a cycle. ``page``: cycles for each page."""
+class _Dma:
+    """The way to memory, and how long it is busy with rows. As ``requests`` of their own ``in_flight`` rows are under
+    way, each for the latency and its beats of ``bus_bytes``; else a row is issued in a cycle. ``page``: cycles for each
+    page."""
 
     requests: bool
     bus_bytes: int
     latency: int
     in_flight: int
     page: int
+
+    def memory(self, gib: int) -> acadl.DRAM:
+        return acadl.DRAM(
+            "dram", data_width=8, port_width=self.bus_bytes, max_concurrent_requests=self.in_flight,
+            read_write_ports=2, shared_port=True, read_latency=self.latency, write_latency=self.latency,
+            address_ranges=[(0, gib << 30)],
+        )
 
     def cycles(self, rows: str, size: str, stride: str) -> str:
         """Of ``rows`` rows of ``size`` bytes, ``stride`` bytes apart; as an expression of an instruction."""
@@ -178,20 +180,20 @@ class _Row:
         return f"{rows} * {each}{pages}"
 
 
-def _load(fetch: Fetch, queue: int, in_flight: int, row: _Row) -> QueuedUnit:
+def _load(fetch: Fetch, queue: int, in_flight: int, dma: _Dma) -> QueuedUnit:
     moves = {"mvin": 0, "mvin2": 1, "mvin3": 2}
     latency: UnitLatency = {"config_ld": 1, "*": _LOAD_SCALE_CYCLES}
     interval: dict[str, int | str] = {"config_ld": 1}
     for move, channel in moves.items():
         # zeros are made on the way; the accumulator takes words
         size = f"cols * select(local >= {ACCUMULATOR} && ld_shrunk[{channel}] == 0, 4, 1)"
-        busy = row.cycles("rows", size, f"ld_stride[{channel}]")
-        interval[move] = f"select(dram == 0, rows, {busy})" if row.requests or row.page else "rows"
+        busy = dma.cycles("rows", size, f"ld_stride[{channel}]")
+        interval[move] = f"select(dram == 0, rows, {busy})" if dma.requests or dma.page else "rows"
     return QueuedUnit("load", fetch, set(interval), depth=queue, latency=latency, interval=interval,
                       in_flight=in_flight, component=macs(_LOAD_SCALE_UNITS, "f32", "f32"))
 
 
-def _store(fetch: Fetch, queue: int, in_flight: int, row: _Row) -> QueuedUnit:
+def _store(fetch: Fetch, queue: int, in_flight: int, dma: _Dma) -> QueuedUnit:
     # pooling reads every element of every window; a store wider than the array moves a row of each block
     rows = (
         "select(st_pool_stride != 0, max(1, st_porows * st_pocols * st_pool_size * st_pool_size), "
@@ -200,15 +202,15 @@ def _store(fetch: Fetch, queue: int, in_flight: int, row: _Row) -> QueuedUnit:
     latency: UnitLatency = {"mvout": _STORE_SCALE_CYCLES, "*": 1}
     size = f"cols * select((local // {FULL_WIDTH}) % 2 == 1, 4, 1)"
     written = "select(st_pool_stride != 0, max(1, st_porows * st_pocols), rows)"
-    busy = row.cycles(written, size, "st_stride")
-    interval = f"max({rows}, {busy})" if row.requests or row.page else rows
+    busy = dma.cycles(written, size, "st_stride")
+    interval = f"max({rows}, {busy})" if dma.requests or dma.page else rows
     return QueuedUnit("store", fetch, {"config_st", "config_norm", "mvout"}, depth=queue, latency=latency,
                       interval={"mvout": interval, "*": 1}, in_flight=in_flight,
                       component=macs(_STORE_SCALE_UNITS, "f32", "f32"))
 
 
 def _execute(
-    fetch: Fetch, queue: int, in_flight: int, spad_read_cycles: int, least_rows: int, mesh: acadl.Logic
+    fetch: Fetch, queue: int, in_flight: int, spad_read_cycles: int, least_rows: int, dim: int
 ) -> QueuedUnit:
     fed = f"max(select(a != {NONE}, a_rows, 1), select(bd != {NONE}, bd_rows, 1), {least_rows})"
     square = "ex_dataflow == 0 || ex_a_transpose == 1 || ex_b_transpose == 1"
@@ -221,6 +223,7 @@ def _execute(
     latency = {mnemonic: f"max(0, 2 * dim + {spad_read_cycles - 1} - {r})" for mnemonic, r in rows.items()}
     # ordering against the host is not modelled: a fence or flush costs its issue slot
     others = {"preload", "config_ex", "flush", "fence"}
+    mesh = macs(dim * dim, "i8", "i32", register_bits=8 + 32)
     return QueuedUnit("execute", fetch, {*rows, *others}, depth=queue, latency={**latency, "*": 1},
                       interval={**interval, "*": 1}, in_flight=in_flight, component=mesh)
 

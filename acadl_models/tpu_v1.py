@@ -56,20 +56,12 @@ def tpu_v1(
     """
     check(tpu_v1, locals())
     ub_rows, acc_rows = (unified_buffer_kib << 10) // dim, (accumulator_kib << 10) // (4 * dim)
-    refuse("tpu_v1", [
-        f"{name}={kib} holds {rows} rows; at least {least} are needed"
-        for name, kib, rows, least in (
-            ("unified_buffer_kib", unified_buffer_kib, ub_rows, 16), ("accumulator_kib", accumulator_kib, acc_rows, 4))
-        if rows < least
-    ])
+    refuse("tpu_v1", [*_too_few("unified_buffer_kib", unified_buffer_kib, ub_rows, 16),
+                      *_too_few("accumulator_kib", accumulator_kib, acc_rows, 4)])
 
     @acadl.generate
     def build() -> None:
-        memory = acadl.DRAM(
-            "memory", data_width=8, port_width=max(weight_bytes, host_bytes), max_concurrent_requests=16,
-            read_write_ports=3, read_latency=memory_cycles, write_latency=memory_cycles,
-            address_ranges=[(0, memory_gib << 30)],
-        )
+        memory = _memory(max(weight_bytes, host_bytes), memory_cycles, memory_gib)
         of_memory = acadl.Included("memory")
         pcie = acadl.Link("pcie", bandwidth=host_bytes, latency=host_cycles, component=of_memory)
         ddr3 = acadl.Link("ddr3", bandwidth=weight_bytes, component=of_memory)
@@ -80,14 +72,9 @@ def tpu_v1(
         tile = acadl.RegisterFile(
             "weights", data_width=8 * dim * dim, registers={"tile": 0}, component=acadl.Included("matrix.unit"))
         fetch = Fetch("fetch", issue_entries, 2)
-
-        def unit(name: str, mnemonics: set[str], latency: str | int, interval: str, in_flight: int) -> QueuedUnit:
-            return QueuedUnit(name, fetch, mnemonics, depth=queue, latency=latency, interval=interval,
-                              in_flight=in_flight)
-
-        incoming = unit("host_in", {"read_host_memory", "read_bias"}, 1, "1", 4)
-        outgoing = unit("host_out", {"write_host_memory"}, 1, "1", 4)
-        weights = unit("weight_fetch", {"read_weights", "read_weights_strided"}, 1, "1", TILES)
+        incoming = _mover("host_in", fetch, queue, {"read_host_memory", "read_bias"}, 4)
+        outgoing = _mover("host_out", fetch, queue, {"write_host_memory"}, 4)
+        weights = _mover("weight_fetch", fetch, queue, {"read_weights", "read_weights_strided"}, TILES)
         matrix = _matrix(fetch, queue, macs(dim * dim, "i8", "i32", register_bits=8 + 32))
         activation = _activation(fetch, queue, activation_cycles, macs(dim, "f32", "f32"))
         connect(incoming.unit, [memory], link=pcie)
@@ -114,6 +101,21 @@ def isa_parameters(graph: acadl.ArchitectureGraph) -> dict[str, int]:
     return {
         **graph.parameters, "ub_rows": rows["unified_buffer"].stop or 0, "acc_rows": rows["accumulator"].stop or 0,
     }
+
+
+def _too_few(name: str, kib: int, rows: int, least: int) -> list[str]:
+    return [f"{name}={kib} holds {rows} rows; at least {least} are needed"] if rows < least else []
+
+
+def _memory(port_bytes: int, cycles: int, gib: int) -> acadl.DRAM:
+    return acadl.DRAM(
+        "memory", data_width=8, port_width=port_bytes, max_concurrent_requests=16, read_write_ports=3,
+        read_latency=cycles, write_latency=cycles, address_ranges=[(0, gib << 30)],
+    )
+
+
+def _mover(name: str, fetch: Fetch, queue: int, mnemonics: set[str], in_flight: int) -> QueuedUnit:
+    return QueuedUnit(name, fetch, mnemonics, depth=queue, latency=1, interval="1", in_flight=in_flight)
 
 
 def _matrix(fetch: Fetch, queue: int, component: acadl.Logic) -> QueuedUnit:

@@ -54,17 +54,8 @@ def ultratrail(
 
     @acadl.generate
     def build() -> None:
-        settings = acadl.Included("the settings of a layer")
-        fetch = acadl.InstructionFetchStage("fetch", issue_buffer_size=16, component=settings)
-        fetcher = acadl.InstructionMemoryAccessUnit("fetch_unit", latency=0, component=settings)
-        programs = acadl.SRAM("configuration", data_width=256, port_width=1, address_ranges=[(0, 1 << 32)])
-        acadl.ACADLEdge(fetch, fetcher, acadl.CONTAINS)
-        acadl.ACADLEdge(programs, fetcher, acadl.READ_DATA)
-        memory = acadl.SRAM(
-            "memory", data_width=8, port_width=bus_bits // 8, max_concurrent_requests=2, read_write_ports=2,
-            shared_port=True, read_latency=bus_latency, write_latency=bus_latency,
-            address_ranges=[(0, memory_mib << 20)], component=acadl.OffChip("LPDDR4"),
-        )
+        fetch = _fetch()
+        memory = _outside(bus_bits // 8, bus_latency, memory_mib)
         # four streams each: a layer reads and writes at the same time
         fmem = [row_memory(f"fmem[{i}]", 8 * dim, features, requests=4, ports=3, first=i * features)
                 for i in range(FEATURE_MEMORIES)]
@@ -96,3 +87,21 @@ def ultratrail(
         )
 
     return acadl.create_ag(build())
+
+
+def _fetch() -> acadl.InstructionFetchStage:
+    settings = acadl.Included("the settings of a layer")
+    fetch = acadl.InstructionFetchStage("fetch", issue_buffer_size=16, component=settings)
+    fetcher = acadl.InstructionMemoryAccessUnit("fetch_unit", latency=0, component=settings)
+    programs = acadl.SRAM("configuration", data_width=256, port_width=1, address_ranges=[(0, 1 << 32)])
+    acadl.ACADLEdge(fetch, fetcher, acadl.CONTAINS)
+    acadl.ACADLEdge(programs, fetcher, acadl.READ_DATA)
+    return fetch
+
+
+def _outside(bus_bytes: int, latency: int, mib: int) -> acadl.SRAM:
+    return acadl.SRAM(
+        "memory", data_width=8, port_width=bus_bytes, max_concurrent_requests=2, read_write_ports=2,
+        shared_port=True, read_latency=latency, write_latency=latency, address_ranges=[(0, mib << 20)],
+        component=acadl.OffChip("LPDDR4"),
+    )

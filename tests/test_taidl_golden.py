@@ -34,6 +34,7 @@ def test_the_recorded_vectors_are_met() -> None:
     assert result["unequal"] == result["errors"] == 0
 
 
+@pytest.mark.slow
 def test_what_differs_and_what_is_not_known_is_told(tmp_path: Path) -> None:
     name = "gemmini_tiled_matmul_dim16_i4_set0"
     with np.load(DATA / f"{name}.npz") as data:

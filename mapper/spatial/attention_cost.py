@@ -180,18 +180,24 @@ class Waves:
             score, keys, odd = next_score, coming, other
             if j == half - 1:  # the steps that are not followed
                 more = np.where(followed == FOLLOWED, steps - followed, 0)
-                if more.any():
-                    took = np.where(active, s.matrix - matrix, 0)
-                    own = _clip(-(-seen // bk) - half, more) * took
-                    came = s.came + (more * took).max(axis=0) * loads
-                    s.later(own)
-                    s.came, score, keys = came, score + own, (keys[0] + own, keys[1] + own)
+                own = self._repeat(s, np.where(active, s.matrix - matrix, 0), more, -(-seen // bk) - half, loads)
+                score, keys = score + own, (keys[0] + own, keys[1] + own)
         self.number = self.number + followed
         s.vector = np.where(there, np.maximum(s.vector, s.matrix) + unit * tall * SOFTMAX["finish"] * d, s.vector)
         size = tall * d * TILE_BYTES
         left = s.vector + np.maximum(size / self.machine.core_bytes, self.queried * bq * share) + (
             2 * self.machine.dram_latency)
         s.earlier, s.stored = np.where(there, s.stored, s.earlier), np.where(there, left, s.stored)
+
+    @staticmethod
+    def _repeat(s: _State, took: Numbers, more: Numbers, left: Numbers, loads: Numbers) -> Numbers:
+        """Let ``more`` steps pass that take as long as the one that ``took`` so many cycles, of which a core has
+        ``left`` at most; returns the cycles of each core. Keys go on coming at the pace of the slowest."""
+        own: Numbers = _clip(left, more) * took
+        came = s.came + (more * took).max(axis=0) * loads
+        s.later(own)
+        s.came = came
+        return own
 
     def _product(self, m: Numbers, n: Numbers, k: Numbers) -> Numbers:
         found = self.machine.product(m, n, k)

@@ -16,6 +16,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import TargetError
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Instr, Loop, Node, Stream
+from tests.support.examples import every, slow
 
 I = Affine.variable("i")
 ACC, ADD = 1 << 31, 1 << 30
@@ -114,7 +115,8 @@ def test_one_product() -> None:
     assert result.storage("accumulator[0]").bytes_written == 1024
 
 
-@pytest.mark.parametrize(("dim", "rows", "cols"), [(16, 16, 64), (16, 16, 16), (8, 8, 64), (32, 32, 64), (16, 16, 40)])
+@pytest.mark.parametrize(("dim", "rows", "cols"), every(2, [
+    (16, 16, 64), (16, 16, 16), (8, 8, 64), (32, 32, 64), (16, 16, 40)]))
 def test_loads_sustain_the_bus(dim: int, rows: int, cols: int) -> None:
     """Every row of memory takes whole beats of 16 bytes; with enough loads in flight nothing else costs."""
     load = Instr.make("mvin", dram=64 + 4096 * I, local=I % 16 * 8 * dim, cols=cols, rows=rows)
@@ -129,7 +131,7 @@ def test_the_reservation_station_bounds_small_loads() -> None:
     assert per_iteration(gemmini(), (config_ld(128, 16),), load, count=64) == pytest.approx(136 / 8, rel=0.01)
 
 
-@pytest.mark.parametrize("bits", [64, 128, 256])
+@pytest.mark.parametrize("bits", [64, slow(128), 256])
 def test_a_wider_bus_moves_more(bits: int) -> None:
     load = Instr.make("mvin", dram=64 + 4096 * I, local=I % 16 * 64, cols=64, rows=16)
     graph = gemmini(dma_bus_bits=bits, rs_ld=16)

@@ -33,6 +33,6 @@ def test_what_is_stated_is_what_onnxruntime_computes(kind: str, odd: float, mask
 
 
 @given(rng=randoms)
-@examples(2, 400)
+@examples(1, 400)
 def test_machines_do_what_is_stated(rng: Random) -> None:
     assert not differs(rng)

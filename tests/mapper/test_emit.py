@@ -18,7 +18,7 @@ PLAIN = Epilogue(True, 0.02, True, "int8")
 
 @pytest.mark.parametrize("dataflow", ["ws", "os"])
 def test_gemm_equals_numpy(dataflow: str) -> None:
-    @examples(20, 300)
+    @examples(8, 300)
     @given(mapped.gemms(dataflow))
     def run(case: tuple) -> None:
         workload, mapping, dim = case
@@ -31,7 +31,7 @@ def test_gemm_equals_numpy(dataflow: str) -> None:
 @pytest.mark.parametrize("dataflow", ["ws", "os"])
 @pytest.mark.parametrize("packing", ["channels", "kernel_row"])
 def test_conv_equals_numpy(packing: str, dataflow: str, pooled: bool) -> None:
-    @examples(10, 200)
+    @examples(4, 200)
     @given(mapped.convs(packing, dataflow, pooled))
     def run(case: tuple) -> None:
         workload, mapping, dim = case

@@ -60,7 +60,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     KEPT.forget()
 
 
-@pytest.mark.parametrize("dataflow", ["auto", "ws", slow("os")])
+@pytest.mark.parametrize("dataflow", ["auto", slow("ws"), slow("os")])
 @pytest.mark.parametrize("name", every(2, WORKLOADS))
 def test_found_streams_compute_the_operator(name: str, dataflow: str) -> None:
     workload = WORKLOADS[name]
@@ -116,7 +116,7 @@ def test_estimates_rank_like_simulations(name: str) -> None:
     assert np.corrcoef(*ranks)[0, 1] > 0.95
 
 
-@pytest.mark.parametrize("name", ["one", "primes", "conv"])
+@pytest.mark.parametrize("name", ["one", slow("primes"), "conv"])
 def test_a_search_steps_through_no_more_than_it_may(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the first simulation is given up there is no plan; a later one ends the search."""
     monkeypatch.setattr(running, "HEARD_EVERY", 1)
@@ -136,7 +136,7 @@ def test_a_search_steps_through_no_more_than_it_may(name: str, monkeypatch: pyte
     assert (found.mapping, found.timing, found.simulated) == (every.mapping, every.timing, every.simulated)
 
 
-@pytest.mark.parametrize("dim", [4, slow(8), 16, slow(64)])
+@pytest.mark.parametrize("dim", [4, slow(8), slow(16), slow(64)])
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_rows_that_the_space_counts_are_those_that_the_emission_uses(name: str, dim: int) -> None:
     """Every candidate that is kept can be emitted, and a sample needs exactly the rows that the space says."""

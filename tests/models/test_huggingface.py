@@ -15,7 +15,6 @@ from torch import nn
 import archloom
 from archloom.models import huggingface
 from archloom.oracle.errors import InputError, ModelError
-from tests.support.examples import slow
 
 SIZES = "vocab_size=64,hidden_size=32,intermediate_size=48,num_hidden_layers=3,num_attention_heads=2"
 LLAMA = f"hf:LlamaForCausalLM({SIZES},num_key_value_heads=1)"
@@ -35,7 +34,8 @@ class Logits(nn.Module):
         return logits
 
 
-@pytest.mark.parametrize(("target", "as_int8"), [("qkv", False), slow("gemmini", True)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("target", "as_int8"), [("qkv", False), ("gemmini", True)])
 def test_an_estimate_is_that_of_the_model_with_weights(target: str, as_int8: bool) -> None:
     def layers(given: Any, **options: Any) -> list[Any]:
         report = archloom.estimate(given, target, as_int8=as_int8, **options)

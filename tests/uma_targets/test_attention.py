@@ -113,8 +113,7 @@ def attentions(found: Any) -> list[str]:
     return [op.op for op in found.operators if op.op.startswith("attention") and op.taken_by == "qkv"]
 
 
-OFTEN = ["fused, boolean mask", "fused, grouped heads", "scaled on both sides", "additive mask", "boolean mask",
-         "causal and mask", "grouped heads", "cross"]
+OFTEN = ["fused, grouped heads", "scaled on both sides", "causal and mask", "cross"]
 
 
 @pytest.mark.parametrize("name", often(FORMS, OFTEN))
@@ -214,9 +213,9 @@ def reference(work: Workload, tensors: dict[str, np.ndarray]) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("sizes", "turns", "slots"), [
-    ((1, 2, 5, 7, 5, 3, True), 1, 4), slow((1, 1, 1, 1, 1, 1, False), 2, 2), slow((1, 1, 3, 1, 9, 2, True), 1, 16),
+    slow((1, 2, 5, 7, 5, 3, True), 1, 4), slow((1, 1, 1, 1, 1, 1, False), 2, 2), slow((1, 1, 3, 1, 9, 2, True), 1, 16),
     slow((2, 3, 7, 11, 5, 3, True), 1, 4), slow((1, 2, 9, 13, 4, 8, False), 2, 8),
-    slow((2, 1, 4, 4, 4, 4, True), 2, 2),
+    ((2, 1, 4, 4, 4, 4, True), 2, 2),
 ])
 def test_the_kernel_equals_its_mathematics(sizes: Any, turns: int, slots: int) -> None:
     work = workload(*sizes)

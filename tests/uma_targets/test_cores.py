@@ -21,6 +21,7 @@ from archloom.oracle.errors import MappingError, TargetError
 from archloom.tvm_backend.artifact import workload_json
 from archloom.tvm_backend.host.conversions import conversions
 from archloom.uma_targets.cores.target import Wormhole
+from tests.support.examples import slow
 
 SMALL: Mapping[str, Mapping[str, Any]] = {
     "wormhole": {"rows": 2, "columns": 2}, "mesh": {"x": 2, "y": 1}, "triple_ring": {"columns": 2, "rows": 2},
@@ -61,7 +62,7 @@ class Products(nn.Module):
                 self.matrix @ a)
 
 
-@pytest.mark.parametrize("target", ["mesh", "triple_ring"])
+@pytest.mark.parametrize("target", ["mesh", slow("triple_ring")])
 def test_layers_stay_in_tiles_between_each_other(target: str) -> None:
     network, x = mlp(), torch.randn(5, 48)
     compiled = archloom.compile(network, target, SMALL[target], example_inputs=x)
@@ -298,7 +299,7 @@ def test_products_of_rows_meet_what_follows_them_under_another_shape() -> None:
 
 
 @pytest.mark.parametrize(("l1_bytes", "why"), [
-    (320_000, r"as one they do not fit, .* needs 30 tiles of operands in a core, which holds 12"),
+    slow(320_000, r"as one they do not fit, .* needs 30 tiles of operands in a core, which holds 12"),
     (360_000, r"as one they would take [\d,]+")], ids=["does not fit", "slower"])
 def test_two_products_are_two_layers_where_one_is_not_faster(l1_bytes: int, why: str) -> None:
     network, x = FeedForward().eval(), torch.randn(2, 30, 256)

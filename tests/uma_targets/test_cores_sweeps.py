@@ -118,6 +118,7 @@ def test_chains_of_element_wise_operators() -> None:
     assert {"multiply+subtract+hyperbolic", "exp"} & {*layers(made)}
 
 
+@pytest.mark.slow
 def test_numbers_beyond_the_edges_do_not_reach_sums() -> None:
     class Odd(nn.Module):
         """Products of what has other numbers than zeros beyond its edges, in rows and in columns."""

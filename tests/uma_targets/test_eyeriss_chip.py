@@ -11,6 +11,7 @@ from archloom.acadl_models.eyeriss import eyeriss
 from archloom.oracle.errors import MappingError
 from archloom.uma_targets.eyeriss.plan import Machine, check, taps
 from benchmarks.published.eyeriss_chip import DATA, NO_WAITING, Layer, layers, simulated
+from tests.support.examples import slow
 
 NETWORKS = {name: layers(network) for name, network in json.loads(DATA.read_text())["networks"].items()}
 MACHINE = Machine.of(eyeriss())
@@ -53,7 +54,8 @@ def test_inferred_mappings_are_the_ones_that_published_facts_leave(layer: Layer)
             assert buffer_mb(layer, int(other)) != pytest.approx(layer.buffer_mb, rel=0.25)
 
 
-@pytest.mark.parametrize("network, number", [("AlexNet", 2), ("AlexNet", 4), ("VGG-16", 10)])
+@pytest.mark.parametrize("network, number", [
+    ("AlexNet", 2), slow("AlexNet", 4), slow("VGG-16", 10)])
 def test_layers_take_the_time_that_was_measured(network: str, number: int) -> None:
     """Within a tenth of the chip's processing latency; the benchmark has all layers."""
     layer = NETWORKS[network][number]

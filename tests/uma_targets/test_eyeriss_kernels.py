@@ -54,7 +54,7 @@ def interpreted(stream: Stream, isa: Isa) -> tuple[dict[str, np.ndarray], np.nda
     return given_arguments, run(stream, isa, given_arguments, poison=3)[stream.results[0].name]
 
 
-@examples(13, 200)
+@examples(6, 200)
 @given(machines(), shapes(), st.booleans(), st.booleans(), st.sampled_from((0, 0, 5)))
 def test_convolutions_equal_numpy(
     machine: tuple[Machine, Isa], shape: Shape, bias: bool, relu: bool, fraction: int

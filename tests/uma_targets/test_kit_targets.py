@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -93,8 +94,7 @@ def beside(array: np.ndarray) -> np.ndarray:
     return array.swapaxes(2, 3).reshape(batch, high * rows, wide * columns)
 
 
-@pytest.mark.parametrize("shape", every(3, SHAPES, single=True), ids=str)
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("target", "shape"), every(3, product(TARGETS, SHAPES)), ids=str)
 def test_products_of_any_size(target: str, shape: tuple[int, int, int, int]) -> None:
     workload = workload_of(target, shape, bias=shape[2] > 1, relu=shape[0] == 1)
     accelerator = registry.get(target).accelerator
@@ -150,7 +150,7 @@ def network(target: str) -> onnx.ModelProto:
     return quantize(mlp(), [{"x": rng.standard_normal((3, 13)).astype(np.float32)} for _ in range(4)])
 
 
-@pytest.mark.parametrize("target", every(5, TARGETS))
+@pytest.mark.parametrize("target", every(8, TARGETS))
 def test_a_network_runs_and_equals_onnxruntime(target: str) -> None:
     whole = fuses(target, "bias") and fuses(target, "relu")
     model = archloom.load(network(target))
@@ -185,7 +185,7 @@ def test_pointwise_convolutions_are_products_and_others_are_made_so(target: str)
     assert taken == [("conv2d", (1, 6, 5, 7)), square] and report.offloaded_macs_share == 1
 
 
-@pytest.mark.parametrize("target", BUILT_IN)
+@pytest.mark.parametrize("target", every(3, BUILT_IN))
 def test_the_command_line_describes_and_estimates(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["describe", target, "--json"]) == 0
     described = json.loads(capsys.readouterr().out)

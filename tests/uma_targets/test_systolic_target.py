@@ -16,7 +16,7 @@ from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.uma_targets.systolic_array.target import SystolicArray
 from examples.onnx_graph import OnnxGraph
-from tests.support.examples import examples
+from tests.support.examples import every, examples
 
 DATAFLOWS = ("os", "ws", "is")
 CONVENTIONS = ("scalesim", "equeue")
@@ -46,7 +46,7 @@ def test_any_tiles_give_the_product(
     np.testing.assert_array_equal(interpreter.run(stream, accelerator.isa(options), inputs, poison=7)["C"], expected)
 
 
-@pytest.mark.parametrize("dataflow", DATAFLOWS)
+@pytest.mark.parametrize("dataflow", every(3, DATAFLOWS))
 def test_a_classifier_of_digits_equals_onnxruntime(dataflow: str) -> None:
     """64 → 48 → 10 on a batch, as for 8 × 8 images of digits, on an array that it does not fill."""
     random = np.random.default_rng(3)

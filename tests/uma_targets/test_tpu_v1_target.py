@@ -22,7 +22,7 @@ from archloom.uma_targets.kit.gemm import GemmEmitter
 from archloom.uma_targets.tpu_v1.target import TpuV1, emit
 from examples.tpu_v1_kernels import cnn, cnn_reference, mlp
 from examples.tpu_v1_kernels import gemm as by_hand
-from tests.support.examples import examples
+from tests.support.examples import examples, slow
 
 SMALL = {"dim": 4, "unified_buffer_kib": 2, "accumulator_kib": 1, "weight_bytes": 8, "host_bytes": 4}
 
@@ -63,7 +63,7 @@ def _random(workload: object, seed: int) -> dict[str, np.ndarray]:
     return {t.name: rng.integers(-128, 128, t.shape).astype(t.dtype) for t in workload.inputs}  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("rows", [1, 5, 20, 64])
+@pytest.mark.parametrize("rows", [1, slow(5), 20, slow(64)])
 @pytest.mark.parametrize("bias", [False, True])
 def test_blocks_of_rows_and_columns(rows: int, bias: bool) -> None:
     """Sums in one half of the accumulators or in all, partial tiles, several blocks and strips."""
@@ -121,7 +121,7 @@ def convolved(workload: Workload, x: np.ndarray, w: np.ndarray, bias: np.ndarray
     return scaled.clip(0 if workload.epilogue.relu else -128, 127)
 
 
-@examples(4, 200)
+@examples(2, 200)
 @given(convolutions(), st.integers(0, 1 << 16))
 def test_every_mapping_of_a_convolution_computes_it(workload: Workload, seed: int) -> None:
     accelerator = TpuV1.kit.accelerator

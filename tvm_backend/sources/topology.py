@@ -20,7 +20,6 @@ from archloom.tvm_backend.ir.numbers import Numbers
 from archloom.tvm_backend.sources.operator_network import onnx_model
 from archloom.tvm_backend.sources.operators import Operator, parse
 
-SUFFIX = ".csv"
 PRODUCT = {"m": "m", "n": "n", "k": "k"}
 CONVOLUTION = {"ifmap height": "h", "ifmap width": "w", "filter height": "k", "filter width": "kw", "channels": "c",
                "num filter": "o", "strides": "stride"}

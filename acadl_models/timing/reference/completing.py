@@ -13,7 +13,7 @@ def complete(m: Machine) -> None:
     end_requests(m)
     for storage in m.storages.values():
         fill_slots(m, storage)
-    for instance in list(m.alive):
+    for instance in [each for each in m.alive if each.taken_by is not None]:
         _move_on(m, instance)
     arrive(m)
 

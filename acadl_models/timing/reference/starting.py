@@ -68,7 +68,12 @@ def _ordered(earlier: StaticInstruction, later: StaticInstruction) -> list[tuple
 
 def _meet(a: AccessPlan, a_values: Mapping[str, int], b: AccessPlan, b_values: Mapping[str, int]) -> bool:
     """Whether the two windows have an element in common."""
-    shift = b.element_offset.evaluate(b_values) - a.element_offset.evaluate(a_values)
+    return _overlap(a, b, b.element_offset.evaluate(b_values) - a.element_offset.evaluate(a_values))
+
+
+@lru_cache(maxsize=1 << 14)
+def _overlap(a: AccessPlan, b: AccessPlan, shift: int) -> bool:
+    """Whether two windows have an element in common if the second begins ``shift`` elements behind the first."""
     mine, theirs = a.elements, b.elements
     if mine[-1] < theirs[0] + shift or theirs[-1] + shift < mine[0]:
         return False

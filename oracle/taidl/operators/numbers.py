@@ -110,13 +110,18 @@ def padded(x: Array, fill: Any, low: Sequence[int], high: Sequence[int], steps: 
 # --- subnormal numbers --------------------------------------------------------------------------------------------
 
 
+_TINY = {np.dtype(t): np.finfo(t).tiny for t in (np.float32, np.float64)}
+"""The least normal number of a type."""
+
+
 def flush(x: Any) -> Any:
     """Subnormal f32 and f64 as zeros of their sign."""
     x = np.asarray(x)
-    if x.dtype.kind != "f" or x.dtype.itemsize < 4:
+    tiny = _TINY.get(x.dtype)
+    if tiny is None:
         return x
-    small = np.abs(x) < np.finfo(x.dtype).tiny
-    return np.where(small, np.copysign(x.dtype.type(0), x), x) if small.any() else x
+    small = np.abs(x) < tiny
+    return np.where(small, np.copysign(x.dtype.type(0), x), x) if np.count_nonzero(small) else x
 
 
 def flushed(f: Callable[..., Any], exact: Callable[..., Fraction] | None = None) -> Callable[..., Any]:
@@ -130,7 +135,7 @@ def flushed(f: Callable[..., Any], exact: Callable[..., Fraction] | None = None)
         result = np.asarray(f(*operands))
         if exact is not None and result.dtype.kind == "f":
             edge = np.abs(result) == np.finfo(result.dtype).tiny
-            if edge.any():
+            if np.count_nonzero(edge):
                 result = _at_the_edge(result, edge, operands, exact)
         return flush(result)
 

@@ -31,7 +31,8 @@ from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.targets import registry
 from tests.support.examples import often
 
-SMALL = {"wormhole": {"rows": 2, "columns": 2}, "mesh": {"x": 2, "y": 2}, "triple_ring": {"columns": 2}}
+SMALL = {"wormhole": {"rows": 2, "columns": 2}, "mesh": {"x": 2, "y": 2}, "triple_ring": {"columns": 2},
+         "eyeriss": {"rows": 3, "cols": 4}}
 TARGETS = often(registry.names(), ("gemmini", "qkv", "tpu_v1", "eyeriss", "mesh"))
 M, N, K = 40, 24, 72
 

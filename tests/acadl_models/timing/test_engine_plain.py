@@ -24,7 +24,7 @@ from tests.support.acadl_models.memory_strategies import random_memories
 from tests.support.acadl_models.simulators import outcome
 
 ROOT = Path(__file__).parents[3]
-SEEDS = (0, 3, 5, 7, 10, 15, 23, 36, 109, 144, 215, 219, 315, 447, 487, 1293, 1355, 1366)
+SEEDS = (0, 3, 7, 10, 15, 23, 36, 109, 144, 219, 315, 447, 487, 1293, 1355, 1366)
 """Cases that are stepped, skipped, that deadlock and that are refused; with caches, banks and links, and without."""
 KINDS = {kind.name for kind in vars(fields).values() if isinstance(kind, fields.Kind)} - {fields.code.name}
 RECORDS = [
@@ -49,9 +49,8 @@ def case(seed: int) -> tuple[ArchitectureGraph, ResolvedStream]:
 
 
 def outcomes() -> list[str]:
-    """What the engine finds, and the definition: with skipping, and without where that finds it in another way."""
+    """What the engine finds: with skipping, and without where that finds it in another way."""
     found = [outcome(simulate, *case(seed)) for seed in SEEDS]
-    assert found == [outcome(simulate_reference, *case(seed)) for seed in SEEDS]
     skipped = [seed for seed, each in zip(SEEDS, found) if getattr(each, "skipped_share", 0) > 0]
     return [repr(each) for each in (*found, *(outcome(simulate, *case(seed), skip=False) for seed in skipped))]
 
@@ -83,6 +82,8 @@ print("\\n".join(outcomes()))
 """)
     expected = outcomes()
     assert found.splitlines() == expected
+    for graph, stream in map(case, SEEDS):
+        assert outcome(simulate, graph, stream) == outcome(simulate_reference, graph, stream)
     skipped = [each for each in expected if "skipped_share" in each and "skipped_share=0.0" not in each]
     assert len(skipped) >= 5
 

@@ -26,7 +26,7 @@ def drawn(r: Random) -> tuple[ArchitectureGraph, ResolvedStream]:
     return graph, random_stream(r, graph, r.choice(MOST))
 
 
-@examples(60, 6000)
+@examples(40, 6000)
 @given(randoms)
 def test_the_engine_equals_the_step_by_step_simulator(r: Random) -> None:
     check_equal(*drawn(r))
@@ -53,7 +53,7 @@ def test_with_other_semantics_and_units_that_reach_parts_of_buffers(r: Random) -
     check_equal(graph, random_stream(r, graph, r.choice(MOST)))
 
 
-@examples(40, 1000)
+@examples(20, 1000)
 @given(randoms)
 def test_with_latencies_of_any_form(r: Random) -> None:
     """What the ranges of attributes decide is left out of them, and no value may change by that."""
@@ -83,7 +83,7 @@ def test_attributes_with_the_same_range_and_other_values(r: Random) -> None:
     check_equal(create_ag(one_unit()), stream(*map(loop, "ijkl"), parameters={"dim": 4}))
 
 
-@examples(20, 4000)
+@examples(12, 4000)
 @given(randoms)
 def test_with_caches_banks_and_links(r: Random) -> None:
     rows = r.choice((24, 24, 60))

@@ -67,7 +67,7 @@ def random_accesses(r: Random, count: int) -> list[tuple[int, int, bool]]:
     return found
 
 
-@examples(60, 2000)
+@examples(25, 2000)
 @given(randoms)
 def test_hits_misses_and_contents_equal_pycachesim(r: Random) -> None:
     levels = random_levels(r, r.choice((1, 1, 2, 3)))

@@ -20,7 +20,7 @@ def random_runs(r: Random, space: int) -> list[tuple[int, int]]:
     return [(a, b) for a, b in zip(cuts[::2], cuts[1::2])]
 
 
-@examples(50, 1000)
+@examples(20, 1000)
 @given(randoms)
 def test_banks_equal_the_transcription(r: Random) -> None:
     space = r.choice((40, 200))

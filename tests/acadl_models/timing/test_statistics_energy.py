@@ -47,7 +47,7 @@ def with_figures(r: Random, graph: ArchitectureGraph) -> ArchitectureGraph:
     return graph
 
 
-@examples(25, 500)
+@examples(10, 500)
 @given(randoms, st.booleans())
 def test_energy_is_the_sum_over_instances(r: Random, spread: bool) -> None:
     graph = with_figures(r, random_graph(r, spread=spread))

@@ -154,7 +154,7 @@ def _variables(body: tuple[StaticNode, ...]) -> list[str]:
     return [v for n in body if isinstance(n, StaticLoop) for v in (n.var, *_variables(n.body))]
 
 
-@examples(100, 1250)
+@examples(50, 1250)
 @given(st.randoms(use_true_random=False))
 def test_instances_and_their_units(r: Random) -> None:
     try:
@@ -318,7 +318,7 @@ def test_iterations_are_of_one_class_where_all_tables_are_equal(
     assert len(np.unique(np.stack((many, classes(len(many), [many])), axis=1), axis=0)) == len(set(code.tolist()))
 
 
-@examples(200, 5000)
+@examples(100, 5000)
 @given(randoms)
 def test_banks_are_those_of_each_instance(r: Random) -> None:
     """The table of the loops that decide has, for every instance, the banks in which its words lie."""

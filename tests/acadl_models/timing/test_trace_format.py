@@ -63,7 +63,7 @@ def check(tables: sqlite3.Connection, result: TimingResult) -> None:
     assert one(tables, "select max(ts + dur) from slice") == result.cycles
 
 
-@examples(25, 500)
+@examples(10, 500)
 @given(randoms)
 def test_queries_over_a_trace_give_the_statistics(r: Random) -> None:
     graph = random_graph(r)

@@ -79,7 +79,7 @@ def product(gemm: TileGemm) -> tuple[dict[str, np.ndarray], np.ndarray]:
     return {"A": a.astype(np.float16), "B": b.astype(np.float16)}, np.einsum("ikab,kjbc->ijac", a, b)
 
 
-@examples(15, 150)
+@examples(8, 150)
 @given(st.data(), st.sampled_from(MESHES), *[st.integers(1, 7)] * 2, st.integers(1, 6))
 def test_every_plan_that_fits_gives_the_product(
     data: st.DataObject, size: tuple[int, int], m: int, n: int, k: int
@@ -210,7 +210,7 @@ def test_a_plan_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert planned(gemm, graph) == first
 
 
-@examples(15, 150)
+@examples(8, 150)
 @given(plans(4, 2))
 def test_plans_are_written_and_read(plan: Plan) -> None:
     assert Plan.from_json(plan.to_json()) == plan

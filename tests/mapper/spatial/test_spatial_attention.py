@@ -125,7 +125,7 @@ def check_numbers(data: st.DataObject, size: tuple[int, int], attention: Attenti
     np.testing.assert_allclose(result, expected(attention, *given_tensors), atol=2e-3)
 
 
-@examples(6, 300)
+@examples(3, 300)
 @given(st.data(), st.tuples(st.integers(1, 4), st.integers(1, 4)), attentions())
 def test_every_plan_that_fits_gives_attention(
     data: st.DataObject, size: tuple[int, int], attention: Attention

@@ -117,7 +117,7 @@ MACHINES: dict[str, Callable[[], ArchitectureGraph]] = {
 }
 
 
-@pytest.mark.parametrize("name", every(3, MACHINES))
+@pytest.mark.parametrize("name", every(6, MACHINES))
 def test_graphs_are_described_and_built_again(name: str) -> None:
     """The same graph, in every figure but those of energy, which Wormhole has and the dialect has not."""
     graph = MACHINES[name]()
@@ -127,7 +127,7 @@ def test_graphs_are_described_and_built_again(name: str) -> None:
     assert again.fingerprint == graph.fingerprint or graph.name == "wormhole"
 
 
-@examples(4, 80)
+@examples(2, 80)
 @given(st.data())
 def test_what_is_built_from_text_is_described_by_it(data: st.DataObject) -> None:
     """Text to graph to text: a fixed point, for listings and for machines of any figures."""
@@ -164,7 +164,7 @@ def test_what_the_listings_say_is_a_fixed_point(text: str) -> None:
     assert str(described(again)) == written and again.fingerprint == built.fingerprint
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", every(2, names()))
 def test_every_target_has_a_view(name: str) -> None:
     accelerator = get(name).accelerator
     graph = accelerator.graph()

@@ -78,7 +78,7 @@ def test_tiles_arrive(name: str) -> None:
         np.testing.assert_array_equal(np.asarray(oracle(x)[0]), expected)
 
 
-@pytest.mark.parametrize("name", every(3, CASES))
+@pytest.mark.parametrize("name", every(6, CASES))
 def test_the_simulation_is_exact_and_counts_the_ways(name: str) -> None:
     base = simulated(moved()[0], GRAPH).cycles
     instruction, copies = CASES[name]

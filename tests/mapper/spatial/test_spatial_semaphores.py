@@ -122,7 +122,7 @@ def results(name: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     return arguments, run(stream, isa_of(mesh(2, 2, 9, 40)), arguments)
 
 
-@pytest.mark.parametrize("name", every(6, WORKLOADS))
+@pytest.mark.parametrize("name", every(12, WORKLOADS))
 def test_semaphores_change_no_result_and_little_time(name: str) -> None:
     graph = mesh(2, 2, 9, 40, WITH)
     stream, machine = program(name)
@@ -209,7 +209,7 @@ def test_no_signal_can_be_left_out(name: str, which: int) -> None:
         check_handshakes(replace(stream, body=tuple(body)), machine, "plan P")
 
 
-@examples(6, 120)
+@examples(4, 120)
 @given(st.sampled_from(sorted(WORKLOADS)), st.integers(0, 1 << 20), st.booleans())
 def test_programs_that_pass_run_in_any_order(name: str, which: int, twice: bool) -> None:
     """One wait less, or one signal more: either that is found, or the program gives the product all the same."""
@@ -229,7 +229,7 @@ def test_programs_that_pass_run_in_any_order(name: str, which: int, twice: bool)
         np.testing.assert_array_equal(found[key], value)
 
 
-@examples(6, 120)
+@examples(4, 120)
 @given(st.sampled_from(sorted(WORKLOADS)), st.integers(0, 1 << 20))
 def test_no_wait_can_come_twice(name: str, which: int) -> None:
     stream, machine = program(name)

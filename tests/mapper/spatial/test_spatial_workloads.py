@@ -57,7 +57,7 @@ EPILOGUES = st.builds(Epilogue, st.booleans(), st.booleans(), st.sampled_from((N
 PRODUCTS = st.builds(Product, st.integers(1, 7), *[st.integers(1, 150)] * 3, *[st.booleans()] * 3, EPILOGUES)
 
 
-@examples(5, 500)
+@examples(3, 500)
 @given(st.data(), st.sampled_from(MESHES), PRODUCTS)
 def test_every_plan_of_a_batch_gives_the_products(data: st.DataObject, size: tuple[int, int], work: Product) -> None:
     gives_the_products(data, size, work)

@@ -135,7 +135,7 @@ def test_gelu(rows: int, cols: int, dim: int, wide: int, unit: float) -> None:
 
 @pytest.mark.parametrize("act", [LAYERNORM, IGELU, 4])
 @given(seed=st.integers(0, 2**32 - 1))
-@examples(3, 30)
+@examples(1, 30)
 def test_any_numbers_and_constants(act: int, seed: int) -> None:
     """Numbers that wrap, constants without meaning, halvings by any number: all oracles and the formulas agree."""
     random = np.random.default_rng(seed)

@@ -31,7 +31,7 @@ SIZES = [
 ]
 
 
-@pytest.mark.parametrize(("sizes", "more"), every(2, SIZES), ids=str)
+@pytest.mark.parametrize(("sizes", "more"), every(3, SIZES), ids=str)
 def test_attention_equals_numpy_and_the_interpreter(sizes: tuple[int, int, int, int], more: dict[str, int]) -> None:
     kernel = attention(*sizes, **more)
     arrays = [floats(i, *t.shape) for i, t in enumerate(kernel.arguments)]

@@ -24,7 +24,7 @@ from examples.tpu_v1_kernels import (
     packed,
     quantized,
 )
-from tests.support.examples import every
+from tests.support.examples import every, slow
 
 
 def values(seed: int, *shape: int) -> np.ndarray:
@@ -158,7 +158,7 @@ def test_products_by_hand(dim: int, m: int, n: int, k: int, sizes: dict[str, int
     np.testing.assert_array_equal(same(kernel, a, packed(b, dim)), gemm_reference(a, b, 1 / 64, bool(m % 2)))
 
 
-@pytest.mark.parametrize("ahead", [0, 1, 3])
+@pytest.mark.parametrize("ahead", [slow(0), 1, slow(3)])
 def test_chains_of_layers_by_hand(ahead: int) -> None:
     widths, scales = (9, 13, 30, 3), (1 / 64, 1 / 100, 1 / 32)
     kernel = mlp(5, widths, scales, 4, ahead=ahead)

@@ -33,7 +33,7 @@ def test_instructions_are_those_of_the_paper(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(KERNELS))
-@pytest.mark.parametrize("blocks", [1, 3, slow(2), slow(7)])
+@pytest.mark.parametrize("blocks", [3, slow(1), slow(2), slow(7)])
 def test_oracles_agree_bit_for_bit(name: str, blocks: int) -> None:
     stream = KERNELS[name](blocks)
     arguments = random_arguments(stream, blocks)
@@ -78,7 +78,7 @@ def test_no_loop_over_the_instructions_is_left(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(KERNELS))
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [slow(0), 1])
 def test_compiled_ahead_of_time_every_bit_is_the_same(name: str, seed: int) -> None:
     """The options of programs compiled ahead of time change no bit, of subnormal numbers and infinities, too."""
     stream, rng = KERNELS[name](6), np.random.default_rng(seed)
@@ -98,7 +98,7 @@ def test_compiled_ahead_of_time_every_bit_is_the_same(name: str, seed: int) -> N
         np.testing.assert_array_equal(x, want)
 
 
-@pytest.mark.parametrize("times", [0, 1, 2, 5])
+@pytest.mark.parametrize("times", [0, slow(1), 2, slow(5)])
 def test_negative_zeros_onto_registers_that_were_never_written(times: int) -> None:
     a = isa("amx")
 

@@ -102,7 +102,7 @@ def test_instructions_of_the_paper_s_encoder() -> None:
                                       + streams["norm"].count())
 
 
-@pytest.mark.parametrize("dim", [4, 8, 16])
+@pytest.mark.parametrize("dim", [slow(4), 8, slow(16)])
 def test_heads_by_themselves(dim: int) -> None:
     """Scores and shares of full-range queries, keys and values."""
     size = Size(layers=1, sequence=11, width=18, heads=3, inner=1, dim=dim)
@@ -126,7 +126,7 @@ def test_constants_of_the_functions_are_the_paper_s() -> None:
     assert s.gelu_constants == {"b": erf.b, "c": erf.c}
 
 
-@pytest.mark.parametrize(("rows", "cols"), [(1, 1), (9, 17), (33, 8)])
+@pytest.mark.parametrize(("rows", "cols"), [slow(1, 1), (9, 17), slow(33, 8)])
 def test_gelu_and_norm_by_themselves(rows: int, cols: int) -> None:
     random = np.random.default_rng(rows)
     x, y = (random.integers(-128, 128, (rows, cols), dtype=np.int8) for _ in range(2))

@@ -19,6 +19,7 @@ from archloom.oracle.errors import ArtifactError, InputError, StreamError
 from archloom.oracle.kernel import Kernel, isa, loop, parallel
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Parallel
 from archloom.uma_targets.gemmini.emit import GemminiEmitter
+from tests.support.examples import slow
 from tests.support.oracle.flat_trace import flat_trace
 from tests.support.oracle.kernel_examples import arguments, floats, matmul_reference, tiled_matmul
 
@@ -60,7 +61,7 @@ def test_unrolled_loops_are_raised_as_loops_are() -> None:
     assert np.array_equal(flat.run(*given), matmul_reference(*given))
 
 
-@pytest.mark.parametrize("size", [24, 48])
+@pytest.mark.parametrize("size", [24, slow(48)])
 def test_unrolled_products_with_two_buffers_in_turn_are_raised(size: int) -> None:
     work = gemm(size, size, size, epilogue=Epilogue(bias=False, scale=0.013, relu=False, out_dtype="int8"))
     sizes = tuple((d, 8) for d in "mnk")

@@ -104,7 +104,7 @@ def test_scatter_is_that_of_xla(data: st.DataObject) -> None:
     np.testing.assert_array_equal(both(case, [x, indices, updates]), expected)
 
 
-@pytest.mark.parametrize("dtype", ["i8", "u4", "f32", "bf16", "f8e4m3fn", "i1"])
+@pytest.mark.parametrize("dtype", every(2, ["i8", "u4", "f32", "bf16", "f8e4m3fn", "i1"]))
 @pytest.mark.parametrize("descending", [0, 1])
 def test_sort_is_stable_and_carries_the_others(dtype: str, descending: int) -> None:
     keys, tags = Shaped((3, 40), dtype), Shaped((3, 40), "i32")
@@ -192,7 +192,7 @@ def test_reduce_window_is_that_of_xla(data: st.DataObject) -> None:
     np.testing.assert_array_equal(both(case, [x]), expected)
 
 
-@pytest.mark.parametrize("dtype", every(2, ["i8", "u2", "f32", "i32", "bf16", "f8e5m2", "i1", "f4e2m1fn"]))
+@pytest.mark.parametrize("dtype", every(4, ["i8", "u2", "f32", "i32", "bf16", "f8e5m2", "i1", "f4e2m1fn"]))
 def test_reductions(dtype: str) -> None:
     """Every kind, of all elements; sums and products of floats in their order."""
     for kind in ("add", "max", "min", "multiply", "and", "or", "xor"):
@@ -248,7 +248,7 @@ def test_random_numbers_are_those_of_the_papers() -> None:
         found = philox(words(*key), words(*counter))  # type: ignore[arg-type]
         assert " ".join(f"{int(w[0]):08x}" for w in found) == expected
     seed = np.array([123, 456], np.uint32)
-    for dtype in ("u32", "u8", "i16", "u4", "i1", "f32", "u64"):
+    for dtype in ("u32", "i16", "u4", "f32"):
         for algorithm in ("threefry", "philox"):
             case = Case("rng", Shaped((5, 7), dtype), (Shaped((2,), "u32"),), {"algorithm": algorithm})
             found = both(case, [seed])

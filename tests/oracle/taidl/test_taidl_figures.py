@@ -17,7 +17,7 @@ from archloom.oracle.kernel import Kernel, KernelIsa, isa
 from archloom.oracle.taidl.parser import parse
 from archloom.oracle.taidl.printer import print_isa
 from archloom.oracle.taidl.slices import definite
-from tests.support.examples import examples
+from tests.support.examples import examples, slow
 
 FIGURES = Path(__file__).parents[2] / "data" / "taidl_figures"
 FILES = sorted(FIGURES.glob("*.taidl"))
@@ -165,6 +165,7 @@ def test_figure_10_computes_with_either_dataflow(dataflow: int) -> None:
     np.testing.assert_array_equal(both(product, a, b), sum(x.astype(np.int32) @ b for x in a))
 
 
+@pytest.mark.slow  # test_amx has the same products, of tiles of any size
 def test_figure_11_equals_the_product_of_its_bytes() -> None:
     amx = figure("11")
 
@@ -186,7 +187,7 @@ def test_figure_11_equals_the_product_of_its_bytes() -> None:
         np.testing.assert_array_equal(both(accumulated, a, b, c), c + a.astype(np.int32) @ quads)
 
 
-@pytest.mark.parametrize("by", [1, 32, 77, 511])
+@pytest.mark.parametrize("by", [1, slow(32), 77, slow(511)])
 def test_figure_12_rotates_a_register_as_bits(by: int) -> None:
     avx = figure("12")
 

@@ -50,7 +50,7 @@ def test_every_description_prints_and_parses_to_the_same_tree(path: Path) -> Non
     assert print_isa(parse(printed)) == printed
 
 
-@examples(200, 1000 * len(TEXTS))
+@examples(80, 1000 * len(TEXTS))
 @given(st.sampled_from(TEXTS), randoms)
 def test_damaged_descriptions(text: str, r: random.Random) -> None:
     outcome(damaged(text, r))
@@ -70,7 +70,7 @@ declarations = st.one_of(
 
 
 @given(st.lists(declarations, max_size=6))
-@examples(40, 500)
+@examples(15, 500)
 def test_random_descriptions(nodes: list[ast.Node]) -> None:
     """Random declarations of all kinds parse from their text to the same tree, and check or are refused."""
     kinds = (ast.Parameter, ast.Constant, ast.BufferDecl, ast.RegisterDecl, ast.Definition, ast.InstructionDecl)
@@ -81,7 +81,7 @@ def test_random_descriptions(nodes: list[ast.Node]) -> None:
 
 
 @given(st.text(max_size=200))
-@examples(80, 1000)
+@examples(40, 1000)
 def test_any_text(text: str) -> None:
     outcome(text)
     outcome("isa t; [i](a) { " + text)

@@ -19,7 +19,7 @@ SHARDS, EACH = 10, 300
 
 def test_programs() -> None:
     tally = Tally()
-    for number in range(1, 400, 57):
+    for number in range(1, 400, 114):
         check(number, tally)
     assert tally.raised
 

@@ -129,7 +129,7 @@ def test_neighbours_that_stay_are_one_nest() -> None:
     assert json.loads(json.dumps(report.to_dict()))["strategies"][-1] == {"strategy": "in part", "reason": ""}
 
 
-@examples(6, 300, phases=UNSHRUNK)
+@examples(4, 300, phases=UNSHRUNK)
 @given(whole_streams(depth=3), st.integers(0, 9))
 def test_random_streams(stream: Stream, seed: int) -> None:
     agree(stream, seed)

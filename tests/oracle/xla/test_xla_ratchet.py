@@ -30,7 +30,7 @@ OTHERWISE: dict[tuple[str, str], tuple[str, frozenset[How]]] = {
 """The strategy that raises the stream of an operator, and how parts of it are computed otherwise than wanted."""
 
 
-@pytest.mark.parametrize("target", every(3, [t.name for t in archloom.targets()]))
+@pytest.mark.parametrize("target", every(5, [t.name for t in archloom.targets()]))
 def test_targets_are_raised(target: str) -> None:
     found = {}
     for operator in (EVEN, UNEVEN, CONVOLUTION):

@@ -41,7 +41,7 @@ def agrees(made: Stream, *oracles: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("raising", [True, False])
 def test_every_scale_is_its_own(raising):
-    for scale in SCALES if raising else SCALES[1:]:  # all of one program, which takes long to compile as loops
+    for scale in SCALES if raising else SCALES[2:4]:  # all of one program, which takes long to compile as loops
         made = stream(scale)
         oracle = compile_stream(made, ISA, raising=raising)
         agrees(made, oracle, *([oracle.compile()] if raising and scale in SCALES[:2] else []))

@@ -67,7 +67,7 @@ def windows(draw: st.DrawFn):
     return np.arange(np.prod(shape), dtype=np.int32).reshape(shape), tuple(forms), ranges
 
 
-@examples(8, 200)
+@examples(4, 200)
 @given(windows())
 def test_view_of_windows_is_indexing(case):
     test_view_is_indexing.hypothesis.inner_test(case)
@@ -85,7 +85,7 @@ def test_windows_lie_as_the_weights_of_a_convolution():
     assert np.array_equal(found.array, expected(image, forms, {n: ranges[n] for n in found.names}))
 
 
-@examples(10, 300)
+@examples(6, 300)
 @given(indexings())
 def test_view_is_indexing(case):
     array, forms, ranges = case
@@ -116,7 +116,7 @@ def lowered(e, axes, ranges, **arguments):
 
 
 @given(depth=st.integers(1, 1500), left=st.booleans())
-@examples(4, 40)
+@examples(2, 40)
 def test_operations_may_lie_deeper_than_calls(depth: int, left: bool) -> None:
     """Each adds one number more; nodes know their hashes from when they are made."""
     e, y = Leaf("x", v("i"), "i32"), Leaf("y", v("i"), "i32")

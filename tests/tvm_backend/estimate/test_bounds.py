@@ -42,7 +42,7 @@ def check_bounds(given_model: object, target: str) -> None:
     assert bound.timing == "bound" and bound.seconds <= found.seconds and bound.area_mm2 == found.area_mm2
 
 
-@examples(10, 400)
+@examples(5, 400)
 @given(operators, st.sampled_from(sorted(BUILT_IN)))
 def test_of_operators(text: str, target: str) -> None:
     try:

@@ -84,14 +84,14 @@ def residual(first: int = 8, name: str = "b") -> onnx.ModelProto:
     return graph.model(block(graph, x, (first, 4), "f"), (1, 4, 16, 16))
 
 
-@pytest.mark.parametrize("make", [pooled, residual, float_cnn])
-@pytest.mark.parametrize("details", [False, True])
+@pytest.mark.parametrize("make", [pooled, residual, slow(float_cnn)])
+@pytest.mark.parametrize("details", [slow(False), True])
 def test_the_report_is_that_of_the_whole_network(make: Callable[[], onnx.ModelProto], details: bool) -> None:
     found, whole = both(make(), replace(request_of(dim=4), details=details))
     assert found == whole and whole.cycles > 0
 
 
-@pytest.mark.parametrize("target", [slow("eyeriss"), "tpu_v1", "gamma"])
+@pytest.mark.parametrize("target", [slow("eyeriss"), slow("tpu_v1"), "gamma"])
 def test_targets_that_leave_convolutions_or_sums_to_the_host(target: str) -> None:
     found, whole = both(pooled(), request_of(target))
     assert found in (None, whole) and whole.cycles > 0

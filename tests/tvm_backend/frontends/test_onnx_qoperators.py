@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 
 from archloom import load
 from archloom.oracle.errors import ModelError
@@ -17,22 +17,16 @@ from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.frontends.onnx.integers import OPERATORS
 from tests.support.tvm_backend.networks import Net, executable, residual_cnn, samples, split
 from tests.support.tvm_backend.reference import ReferenceExecutor
+from tests.support.tvm_backend.sample_reader import SampleReader
 
 MICROSOFT = "com.microsoft"
-
-
-class Reader(CalibrationDataReader):
-    def __init__(self, model: onnx.ModelProto) -> None:
-        self.left = iter(samples(model))
-
-    def get_next(self) -> Any:
-        return next(self.left, None)
 
 
 def in_operator_form(model: onnx.ModelProto, folder: Path, per_channel: bool) -> onnx.ModelProto:
     onnx.save(model, folder / "float.onnx")
     quantize_static(
-        folder / "float.onnx", folder / "int8.onnx", Reader(model), quant_format=QuantFormat.QOperator,
+        folder / "float.onnx", folder / "int8.onnx", SampleReader(samples(model)),
+        quant_format=QuantFormat.QOperator,
         activation_type=QuantType.QInt8, weight_type=QuantType.QInt8, per_channel=per_channel,
         extra_options={"ActivationSymmetric": True, "WeightSymmetric": True})
     return onnx.load(folder / "int8.onnx")

@@ -17,6 +17,7 @@ from torch import nn
 
 import archloom
 from archloom.oracle.errors import InputError, ModelError
+from tests.support.examples import slow
 from tests.support.tvm_backend.networks import executable, split
 from tests.support.tvm_backend.reference import ReferenceExecutor
 
@@ -93,7 +94,7 @@ def test_a_quantized_program_keeps_its_integers(tmp_path: Path) -> None:
     np.testing.assert_allclose(next(iter(found.values())), module(x).detach().numpy(), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("terms", [64, 1100])
+@pytest.mark.parametrize("terms", [slow(64), 1100])
 def test_products_of_bytes_are_exact_however_long(terms: int) -> None:
     module, x = Dynamic(terms).eval(), torch.randn(20, terms)
     model = archloom.load(module, x)

@@ -78,7 +78,7 @@ def result(model: Any) -> Any:
     return run
 
 
-@pytest.mark.parametrize(("form", "unsigned"), [(as_module, True), (as_module, False), slow(as_file, True)])
+@pytest.mark.parametrize(("form", "unsigned"), [(as_module, True), slow(as_module, False), slow(as_file, True)])
 def test_dynamic_int8_keeps_its_integers(
     form: Any, unsigned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,7 +136,7 @@ def quantized(module: nn.Module, x: torch.Tensor, kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind, network, form", [
-    ("x86", Cnn, as_program), ("xnnpack channels", Block, as_file), slow("xnnpack tensor", Cnn, as_file),
+    ("x86", Cnn, as_program), slow("xnnpack channels", Block, as_file), slow("xnnpack tensor", Cnn, as_file),
     slow("x86 dynamic", Block, as_file), slow("x86", Block, as_module), slow("xnnpack dynamic", Block, as_program),
 ])
 def test_pt2e(kind: str, network: Callable[[], nn.Module], form: Any, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 
 from archloom import load
 from archloom.tvm_backend.check.reference import integer_session, run
@@ -19,6 +19,7 @@ from archloom.uma_targets.gemmini.target import Gemmini
 from tests.support.tvm_backend import networks
 from tests.support.tvm_backend.networks import Net, quantized, samples
 from tests.support.tvm_backend.reference import ReferenceExecutor
+from tests.support.tvm_backend.sample_reader import SampleReader
 
 
 class Fused(Gemmini):
@@ -83,14 +84,6 @@ def test_many_channels_need_int32() -> None:
     agree(per_channel, 2)
 
 
-class Reader(CalibrationDataReader):
-    def __init__(self, data: list[dict[str, np.ndarray]]) -> None:
-        self.data = iter(data)
-
-    def get_next(self) -> dict[str, np.ndarray] | None:
-        return next(self.data, None)
-
-
 @pytest.mark.parametrize("dense", [False, True])
 def test_unsigned_activations_with_zero_points(tmp_path: object, dense: bool) -> None:
     """Networks that other tools quantized asymmetrically run on the host, exactly."""
@@ -101,8 +94,8 @@ def test_unsigned_activations_with_zero_points(tmp_path: object, dense: bool) ->
         x = net.node("Relu", [net.conv(net.input("x", 1, 3, 8, 8), "conv", 3, 8, pads=[1] * 4)], "relu")
         net.conv(x, "last", 8, 4, strides=[2, 2])
     model, out = net.model("last.out"), f"{tmp_path}/q.onnx"
-    quantize_static(model, out, Reader(samples(model)), quant_format=QuantFormat.QDQ, activation_type=QuantType.QUInt8,
-                    weight_type=QuantType.QInt8)
+    quantize_static(model, out, SampleReader(samples(model)), quant_format=QuantFormat.QDQ,
+                    activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8)
     result = onnx.load(out)
     part, _, _ = split(result)
     assert not list(part.steps()) and "operand 0 is uint8" in {o.reason for o in part.host.ops}

@@ -92,6 +92,7 @@ def test_an_artifact_runs_without_compiling(
         archloom.load_compiled(tmp_path / "net.loom", programs=False).run(x)
 
 
+@pytest.mark.slow
 def test_machine_code_is_left_aside_or_not_of_this_machine(
     model: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

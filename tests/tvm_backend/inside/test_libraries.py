@@ -15,6 +15,7 @@ import archloom
 from archloom.tvm_backend.inside import running
 from archloom.tvm_backend.inside.library import artifacts
 from archloom.tvm_backend.ir.compat import relax, tvm
+from tests.support.examples import slow
 from tests.support.tvm_backend import inside
 
 X = inside.floats(4, 8)
@@ -138,7 +139,7 @@ def damaged(file: Path, where: str) -> None:
     file.write_bytes(bytes(data))
 
 
-@pytest.mark.parametrize("where", ["head", "middle", "directory", "end"])
+@pytest.mark.parametrize("where", [slow("head"), "middle", slow("directory"), "end"])
 def test_damaged_libraries(tmp_path: Path, where: str, forgetful: None) -> None:
     file = saved(tmp_path, "net", "gemmini", inside.quantized_mlp())
     running._kept.clear()

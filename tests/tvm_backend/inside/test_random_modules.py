@@ -35,7 +35,7 @@ def check(target: str, options: dict[str, Any], case: RandomModule, form: str) -
 def test_modules_of_floats(target: str) -> None:
     numbers, options = FLOATS[target]
 
-    @examples(2, 300)
+    @examples(1, 300)
     @given(modules(numbers), forms)
     def run(case: RandomModule, form: str) -> None:
         check(target, options, case, form)
@@ -43,7 +43,7 @@ def test_modules_of_floats(target: str) -> None:
     run()
 
 
-@examples(2, 400)
+@examples(1, 400)
 @given(quantized_modules(), forms)
 def test_quantized_modules(case: RandomModule, form: str) -> None:
     check("gemmini", {}, case, form)

@@ -49,7 +49,7 @@ RESULTS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("host", [True, slow(False)])
-@pytest.mark.parametrize("form", every(4, RESULTS))
+@pytest.mark.parametrize("form", every(8, RESULTS))
 def test_results(form: str, host: bool) -> None:
     module = inside.built({"x": [(4, 8)]}, RESULTS[form])
     found = inside.raw(inside.compiled("qkv", module, host=host), X)

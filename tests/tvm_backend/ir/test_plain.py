@@ -71,7 +71,7 @@ def architectures(draw: st.DrawFn) -> Architecture:
 
 
 @given(architectures())
-@examples(3, 40, phases=[Phase.generate])
+@examples(2, 40, phases=[Phase.generate])
 def test_random_networks_of_the_search_space(architecture: Architecture) -> None:
     model = nas_space.onnx_model(architecture, seed=0)
     assert_same(model, *TARGETS, *FLOATS)
@@ -105,8 +105,8 @@ def test_convolutions_whose_weights_change_their_shapes(
     assert_same(quantize(proto, [sample]), "gemmini")
 
 
-LIGHT = ("bert_base", "squeezenet")
-"""Gathers, masks, normalizations; reshapes. Others of the catalogue are slow to export."""
+LIGHT = ("bert_base",)
+"""Gathers, masks, normalizations."""
 
 
 @pytest.mark.parametrize("name", often(

@@ -12,6 +12,7 @@ from torch import nn
 import archloom
 from archloom.tvm_backend.ir import expressions
 from archloom.tvm_backend.passes.composites import fuse_composites
+from tests.support.examples import slow
 
 
 class Rms(nn.Module):
@@ -43,7 +44,7 @@ class OtherMean(Rms):
 
 
 @pytest.mark.parametrize(("network", "operator"), [
-    (Rms(), "nn.rms_norm"), (Layer(), "nn.layer_norm"), (Gelu(), "nn.gelu_tanh"), (OtherMean(), None)])
+    slow(Rms(), "nn.rms_norm"), (Layer(), "nn.layer_norm"), slow(Gelu(), "nn.gelu_tanh"), (OtherMean(), None)])
 def test_one_operator_with_the_same_numbers(network: nn.Module, operator: str | None) -> None:
     x = torch.randn(3, 12)
     model = archloom.load(network.eval(), example_inputs=x)

@@ -19,6 +19,7 @@ from archloom.tvm_backend.quantization.scheme import Scheme
 from tests.support.examples import every, slow
 from tests.support.tvm_backend.networks import Net, executable, residual_cnn, samples, split
 from tests.support.tvm_backend.reference import ReferenceExecutor
+from tests.support.tvm_backend.sample_reader import SampleReader
 
 
 def equal(model: onnx.ModelProto, steps: int = 1, count: int = 3, macs: float = 1.0, atol: float = 0.0) -> list[str]:
@@ -42,7 +43,7 @@ def conv(net: Net, relu: bool = True, **attributes: Any) -> onnx.ModelProto:
 SCHEMES = [Scheme(per_channel=True), Scheme(symmetric=False), Scheme(per_channel=True, symmetric=False)]
 
 
-@pytest.mark.parametrize("scheme", SCHEMES[::2], ids=["per channel", "both"])
+@pytest.mark.parametrize("scheme", [slow(SCHEMES[0]), SCHEMES[2]], ids=["per channel", "both"])
 @pytest.mark.parametrize("attributes", every(2, [
     {"pads": [1, 1, 1, 1]}, {"pads": [0, 2, 1, 3], "strides": [2, 1]}, {"pads": [2, 2, 2, 2], "dilations": [2, 2]},
     {"k": 1}, {"group": 2, "pads": [1, 1, 1, 1]}, {"group": 6, "o": 6, "pads": [1, 1, 1, 1], "relu": False},
@@ -62,7 +63,7 @@ def test_a_residual_network(scheme: Scheme) -> None:
 
 
 @pytest.mark.parametrize(("method", "symmetric"), [
-    ("minmax", True), ("percentile", False), ("entropy", True),
+    ("minmax", True), slow("percentile", False), ("entropy", True),
     slow("minmax", False), slow("percentile", True), slow("entropy", False)])
 def test_ways_of_calibration(method: Any, symmetric: bool) -> None:
     """Whatever ranges they find, the network is onnxruntime's; an outlier does not widen those of a percentile."""
@@ -76,7 +77,7 @@ def test_ways_of_calibration(method: Any, symmetric: bool) -> None:
     assert float(scale) < widest / 3 if method != "minmax" else float(scale) == pytest.approx(widest, rel=0.01)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES, ids=["per channel", "zero points", "both"])
+@pytest.mark.parametrize("scheme", [*map(slow, SCHEMES[:2]), SCHEMES[2]], ids=["per channel", "zero points", "both"])
 def test_products(scheme: Scheme) -> None:
     net = Net(6)
     a, b = net.input("a", 2, 3, 5, 16), net.input("b", 2, 3, 16, 7)
@@ -87,7 +88,8 @@ def test_products(scheme: Scheme) -> None:
     assert all(op.endswith("+int32") for op in ops) or scheme.symmetric
 
 
-@pytest.mark.parametrize("scheme", [Scheme(float_results=True), Scheme("minmax", True, False, float_results=True)])
+@pytest.mark.parametrize("scheme", [
+    slow(Scheme(float_results=True)), Scheme("minmax", True, False, float_results=True)])
 def test_float_results(scheme: Scheme) -> None:
     """Sums are exact; onnxruntime may add the bias after scaling them."""
     net = Net(6)
@@ -107,17 +109,8 @@ def test_unsigned_bytes(form: QuantFormat, weights: QuantType, tmp_path: Path) -
     y = net.conv(x, "second", 8, 5, 3, pads=[0, 1, 1, 0])
     floats = net.model(net.dense(net.node("Flatten", [y], "flatten"), "dense", 125, 7))
     onnx.save(prepare(floats), tmp_path / "float.onnx")
-    given = iter(samples(floats, 4))
-
-    class Reader:
-        def get_next(self) -> Any:
-            return next(given, None)
-
-    from onnxruntime.quantization import CalibrationDataReader
-
-    CalibrationDataReader.register(Reader)
-    quantize_static(tmp_path / "float.onnx", tmp_path / "int8.onnx", Reader(), quant_format=form,
-                    activation_type=QuantType.QUInt8, weight_type=weights)
+    quantize_static(tmp_path / "float.onnx", tmp_path / "int8.onnx", SampleReader(samples(floats, 4)),
+                    quant_format=form, activation_type=QuantType.QUInt8, weight_type=weights)
     model = onnx.load(tmp_path / "int8.onnx")
     part, _, _ = split(model)
     exe, session = executable(model), integer_session(model)
@@ -163,7 +156,7 @@ def exact(model: onnx.ModelProto, given: dict[str, np.ndarray]) -> list[str]:
 
 
 @pytest.mark.parametrize("op", ["MatMulInteger", "ConvInteger"])
-@pytest.mark.parametrize("zeros", [slow("none"), "constant", "computed"])
+@pytest.mark.parametrize("zeros", [slow("none"), slow("constant"), "computed"])
 def test_integer_operators(op: str, zeros: str) -> None:
     """Sums of up to 2048 products of bytes, beyond what float32 holds exactly."""
     net, rng = Net(), np.random.default_rng(2)

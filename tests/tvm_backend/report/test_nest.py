@@ -30,7 +30,7 @@ from archloom.tvm_backend.report.touched import touched
 from archloom.tvm_backend.sources.source import Source
 from archloom.tvm_backend.targets.choice import choose
 from archloom.tvm_backend.targets.registry import BUILT_IN
-from tests.support.examples import examples, randoms
+from tests.support.examples import every, examples, randoms
 
 SMALL = {"sums": 1, "stats": 1, "l1_bytes": 16384}
 CORES = {"mesh": {"x": 2, "y": 1, **SMALL}, "triple_ring": {"rows": 2, "columns": 2, **SMALL, "l1_bytes": 32768},
@@ -109,7 +109,7 @@ def nodes_of(nodes: Sequence[ResolvedNode]) -> Iterator[Sequence[ResolvedNode]]:
             yield from nodes_of(node.body)
 
 
-@pytest.mark.parametrize("target", sorted(BUILT_IN))
+@pytest.mark.parametrize("target", every(3, sorted(BUILT_IN)))
 def test_lines_have_the_bytes_of_their_instructions(target: str) -> None:
     chosen = choose(target, CORES.get(target, {}))
     stream, layer = planned(Source.of("gemm(m=24,n=20,k=36)").load_for(target), chosen)

@@ -16,6 +16,7 @@ from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.tvm_backend.quantization.scheme import Scheme
 from archloom.uma_targets.gemmini import target as gemmini
 from archloom.uma_targets.kit import rules as kit_rules
+from tests.support.examples import slow
 from tests.support.tvm_backend.networks import Net, executable, quantized, residual_cnn, samples, split
 from tests.support.tvm_backend.reference import ReferenceExecutor
 
@@ -140,9 +141,9 @@ def test_reasons_reach_the_host_part() -> None:
 
 @pytest.mark.parametrize(("c", "o", "form", "op", "blocks"), [
     (24, 24, {"group": 24, "pads": [1] * 4}, "depthwise_conv2d", 12),
-    (5, 10, {"group": 5, "strides": [2, 2], "pads": [1] * 4}, "depthwise_conv2d", 5),
-    (8, 12, {"group": 2}, "grouped_conv2d", 2),
-    (40, 40, {"group": 2}, "grouped_conv2d", 1),
+    slow(5, 10, {"group": 5, "strides": [2, 2], "pads": [1] * 4}, "depthwise_conv2d", 5),
+    slow(8, 12, {"group": 2}, "grouped_conv2d", 2),
+    slow(40, 40, {"group": 2}, "grouped_conv2d", 1),
     (4, 7, {"dilations": [2, 3], "pads": [2, 3, 2, 3]}, "conv2d", 1),
     (6, 6, {"dilations": [2, 2], "group": 3}, "grouped_conv2d", 3),
 ])

@@ -16,7 +16,7 @@ from archloom.tvm_backend.ir import compat, expressions
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.backend import UMABackend
 from archloom.tvm_backend.targets.partition import partition
-from tests.support.examples import examples
+from tests.support.examples import examples, slow
 from tests.support.tvm_backend.networks import Net, executable, only, quantized, samples, split
 from tests.support.tvm_backend.reference import ReferenceExecutor
 
@@ -89,7 +89,7 @@ def test_the_pattern_table_is_there_when_the_target_is_registered() -> None:
 
 @pytest.mark.parametrize(("network", "table", "composites", "regions"), [
     ("resnet", "gemmini", 20 + 8 + 1, 2),  # all up to the average are one region, the last layer another
-    ("resnet", "qkv", 20 + 1, 18),  # the host gathers windows before each; three shortcuts lie beside another one
+    slow("resnet", "qkv", 20 + 1, 18),  # the host gathers windows before each; three shortcuts lie beside another one
     ("mlp", "gemmini", 3, 1),
     ("mlp", "qkv", 3, 1),
 ])
