@@ -29,7 +29,7 @@ def _explained(groups: np.ndarray, ranks: np.ndarray) -> float:
     sizes = np.bincount(groups)
     means = np.bincount(groups, ranks) / sizes
     share = float((sizes * (means - ranks.mean()) ** 2).sum()) / (count * total)
-    return max(0.0, 1 - (1 - share) * (count - 1) / (count - kinds))
+    return min(1.0, max(0.0, 1 - (1 - share) * (count - 1) / (count - kinds)))
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:

@@ -77,7 +77,7 @@ def _values(rows: Sequence[Row], size: int) -> np.ndarray:
 
 
 def volume(rows: Sequence[Row], aims: Sequence[Objective], size: int) -> dict[str, list[Any]]:
-    """The hypervolume at some moments of a search, in the box of its end: after so many candidates (``done``), for
+    """The hypervolume at some moments of a search, ever further apart, in the box of its end: after so many candidates (``done``), for
     which workers took so many ``seconds``, the ``share``. ``size``: of the front at the end."""
     points = [(place, [aim.sign * value for aim, value in zip(aims, row.values) if value is not None])
               for place, row in enumerate(rows) if row.is_feasible and None not in row.values]
@@ -86,7 +86,7 @@ def volume(rows: Sequence[Row], aims: Sequence[Objective], size: int) -> dict[st
         last.add(place, point)
     seconds = list(accumulate(row.took for row in rows))
     moments = max(8, min(MOMENTS, 20_000 // max(size, 1)))
-    ends = thinning.spread(np.arange(len(points)), moments)
+    ends = np.unique(np.geomspace(1, len(points), moments).astype(int)) - 1 if points else np.array([], int)
     found: dict[str, list[Any]] = {"done": [], "seconds": [], "share": []}
     front, at = Front(len(aims)), 0
     for end in map(int, ends):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 import random
+import re
 from pathlib import Path
+from typing import Any
 
-from archloom.tvm_backend.search.objectives import aims
+from archloom.tvm_backend.search.objectives import Aims, aims
 from archloom.tvm_backend.search.store import FILE, Row, Store
 
 NASTY = '<script>document.title = "taken"</script>'
@@ -25,7 +30,7 @@ def made_search(
     return rows
 
 
-def _row(number: int, rng: random.Random, wanted: object) -> Row:
+def _row(number: int, rng: random.Random, wanted: Aims) -> Row:
     params = {"dim": rng.choice((4, 8, 16, 32, 64)), "scratchpad_kib": rng.choice((64, 128, 256, 512)),
               "dataflow": rng.choice(("ws", "os")), "clock_mhz": rng.uniform(200, 1500), "deep": rng.random() < 0.5,
               NASTY: rng.randint(1, 9)}
@@ -43,4 +48,17 @@ def _row(number: int, rng: random.Random, wanted: object) -> Row:
     if number % 17 == 16:
         return Row(key, "failed", params, candidate, error=f"no mapping fits {NASTY}", took=took)
     state = "bounded" if number % 7 == 6 else "measured"
-    return Row(key, state, params, candidate, wanted.values(figures), wanted.violations(figures), figures, None, took)
+    values = tuple(o.sign * value for o, value in zip(wanted.objectives, wanted.values(figures)))
+    return Row(key, state, params, candidate, values, wanted.violations(figures), figures, None, took)
+
+
+def data_of(html: str) -> dict[str, Any]:
+    """What the scripts of a page draw."""
+    (packed,) = re.findall(r'<script type="text/plain" id="data">([^<]*)</script>', html)
+    found: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed)))
+    return found
+
+
+def values_of(column: dict[str, Any]) -> list[Any]:
+    """A column of the candidates as it was before it was packed."""
+    return [column["words"][code] for code in column["codes"]] if "codes" in column else list(column["values"])

@@ -6,6 +6,7 @@ function scale(values, from, to, { zero = false, log = null } = {}) {
   let low = Infinity, high = -Infinity;
   for (const v of known) { if (v < low) low = v; if (v > high) high = v; }
   if (low > high) [low, high] = [0, 1];
+  const least = low, most = high;
   const isLog = log ?? (!zero && low > 0 && high / low >= 20);
   if (zero) { low = Math.min(low, 0); high = Math.max(high, 0); }
   if (isLog) { low /= 1.12; high *= 1.12; } else {
@@ -15,7 +16,7 @@ function scale(values, from, to, { zero = false, log = null } = {}) {
   }
   const by = isLog ? Math.log : (v) => v;
   const at = (v) => from + (to - from) * (by(v) - by(low)) / (by(high) - by(low));
-  return Object.assign(at, { isLog, low, high, ticks: (count) => (isLog ? logTicks(low, high, count) : ticks(low, high, count)) });
+  return Object.assign(at, { isLog, low, high, least, most, ticks: (count) => (isLog ? logTicks(low, high, count) : ticks(low, high, count)) });
 }
 
 function ticks(low, high, count) {
@@ -46,11 +47,11 @@ function logTicks(low, high, count) {
 function frame(width, height, inside, x, y, names) {
   const group = shape("g", { "aria-hidden": true });
   const right = width - inside.right, bottom = height - inside.bottom;
-  for (const v of x.ticks(Math.max(2, Math.floor((right - inside.left) / 78)))) {
+  for (const v of x.ticks(Math.max(3, Math.floor((right - inside.left) / 78)))) {
     group.append(shape("line", { class: "grid", x1: x(v), x2: x(v), y1: inside.top, y2: bottom }),
       shape("text", { x: x(v), y: bottom + 17, "text-anchor": "middle" }, shown(v, names.xUnit)));
   }
-  for (const v of y.ticks(Math.max(2, Math.floor((bottom - inside.top) / 44)))) {
+  for (const v of y.ticks(Math.max(3, Math.floor((bottom - inside.top) / 44)))) {
     group.append(shape("line", { class: "grid", x1: inside.left, x2: right, y1: y(v), y2: y(v) }),
       shape("text", { x: inside.left - 7, y: y(v) + 4, "text-anchor": "end" }, shown(v, names.yUnit)));
   }

@@ -74,9 +74,9 @@ function timeline(view, chosen) {
   const memory = order.map((i) => (live.get(layers[i].name) || []).shift() ?? null);
   const place = chart((width) => {
     const left = 92, x = (s) => left + (width - left - 8) * (total ? s / total : 0);
-    const top = { accelerator: 26, host: 52, causes: 84, memory: 200 }, tall = { causes: 96, memory: 62 };
+    const top = { accelerator: 4, host: 30, causes: 62, memory: 178 }, tall = { causes: 96, memory: 62 };
     const most = Math.max(1, ...memory.map((m) => m ?? 0));
-    const svg = shape("svg", { width, height: 300, viewBox: `0 0 ${width} 300`, role: "group", tabindex: 0,
+    const svg = shape("svg", { width, height: 268, viewBox: `0 0 ${width} 268`, role: "group", tabindex: 0,
       "aria-label": `Timeline of ${order.length} layers over ${shown(total, "s")}; arrow keys go from one to the next.`, onkeydown: arrows(order, chosen) });
     for (const [name, y, hint] of [["accelerator", top.accelerator + 14], ["host", top.host + 14], ["causes", top.causes + 14], ["activations", top.memory + 12, shown(most, "B")]]) {
       svg.append(shape("text", { x: 0, y, class: "strong" }, name), ...(hint ? [shape("text", { x: 0, y: y + 16 }, `≤ ${hint}`)] : []));
@@ -104,9 +104,9 @@ function timeline(view, chosen) {
       svg.append(group);
     });
     for (const s of ticks(0, total || 1, Math.max(2, Math.floor((width - left) / 90)))) {
-      svg.append(shape("line", { class: "axis", x1: x(s), x2: x(s), y1: 264, y2: 269 }), shape("text", { x: Math.min(x(s), width - 16), y: 283, "text-anchor": "middle" }, shown(s, "s")));
+      svg.append(shape("line", { class: "axis", x1: x(s), x2: x(s), y1: 242, y2: 247 }), shape("text", { x: Math.min(x(s), width - 16), y: 261, "text-anchor": "middle" }, shown(s, "s")));
     }
-    svg.append(shape("text", { x: 0, y: 283, class: "strong" }, "time"));
+    svg.append(shape("text", { x: 0, y: 261, class: "strong" }, "time"));
     chosen.on((id) => blocks.forEach((block, i) => block.classList.toggle("selected", i === id)));
     return svg;
   });

@@ -1,11 +1,12 @@
 // Parallel coordinates: a line for each candidate, an axis for each parameter and objective, and brushes on the axes.
 
-const FEW = 12; // different values that are places on an axis of their own
+const FEW = 12; // whole numbers that are each a place on an axis
 
 // Where values lie on an axis from 0 (below) to 1, and what stands beside it.
 function axisOf(column) {
   const values = column.distinct().filter((v) => v !== null && v !== undefined);
-  if (values.every((v) => typeof v === "number") && values.length > FEW) {
+  const isContinuous = column.group === "objective" || values.length > FEW || !values.every(Number.isInteger);
+  if (column.isNumber && isContinuous) {
     const at = scale(values, 0, 1);
     return { name: column.name, at: (v) => (typeof v === "number" ? at(v) : undefined), step: 0.05, ticks: at.ticks(5).map((v) => [at(v), shown(v, column.unit)]) };
   }
@@ -27,7 +28,7 @@ function parallel({ columns, rows, isFront, chosen, brushed, passing, said }) {
   const clear = () => { brushes.fill(null); update(); kept(); };
 
   const place = chart((width) => {
-    const across = (k) => 40 + (width - 96) * (axes.length > 1 ? k / (axes.length - 1) : 0.5), y = (p) => top + tall * (1 - p);
+    const across = (k) => 40 + (width - 112) * (axes.length > 1 ? k / (axes.length - 1) : 0.5), y = (p) => top + tall * (1 - p);
     const ordered = [...rows.filter((i) => !isFront(i)), ...rows.filter(isFront)];
     const faint = Math.max(0.25, Math.min(0.85, 40 / Math.max(1, rows.filter(isFront).length)));
     const lines = ordered.map((i) => {

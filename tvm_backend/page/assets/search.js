@@ -9,6 +9,8 @@ function columnOf(data) {
   return { ...data, get, isText: data.kind === "text", isNumber: data.kind === "number", distinct: () => (distinct ||= [...new Set(data.values)]) };
 }
 
+const several = (view) => view.objectives.length > 1;
+
 function searchView(view) {
   const columns = view.columns.map(columnOf), byName = new Map(columns.map((column) => [column.id, column]));
   const front = new Set(view.front), isFront = (i) => front.has(i);
@@ -21,7 +23,7 @@ function searchView(view) {
   };
   return el("div", {},
     tiles([["candidates", view.count, ""], ["on the front", view.front.length, ""], ["measured", view.counts.measured, ""], ["ruled out by bounds", view.counts.bounded, ""], ["failed", view.counts.failed, ""],
-      ["hypervolume", view.hypervolume, "%", "of the box of all candidates"]]),
+      ...(several(view) ? [["hypervolume", view.hypervolume, "%", "of the box of all candidates"]] : [])]),
     view.failures.length ? el("p", { class: "warning" }, `${view.counts.failed} candidates failed:\n${view.failures.map((f) => `${f.candidates} × ${f.error}`).join("\n")}`) : null,
     view.count ? found(space) : el("p", {}, "No candidate is done yet."));
 }
@@ -29,10 +31,10 @@ function searchView(view) {
 function found(space) {
   const { view } = space;
   return el("div", {},
-    section(view.objectives.length > 1 ? "Pareto front" : "Best candidates", frontNote(space), fronts(space), details(space)),
+    section(several(view) ? "Pareto front" : "Best candidates", frontNote(space), fronts(space), details(space)),
     axesOf(space),
     el("div", { class: "pair" },
-      section("Hypervolume over time", "The share of the box between the best and the worst of each objective that the front dominates.", volume(view)),
+      several(view) ? section("Hypervolume over time", "The share of the box between the best and the worst of each objective that the front dominates.", volume(view)) : null,
       section("Importance of parameters", "The part of the variance of an objective's ranks that a parameter explains by itself.", importance(view))),
     section("Candidates", "All that are done, the front first. Of those that bounds ruled out, objectives are bounds.", candidates(space)));
 }
@@ -40,7 +42,7 @@ function found(space) {
 function frontNote({ view }) {
   const goals = view.objectives.map(({ name, maximize }) => `${name} ${maximize ? "large" : "small"}`).join(", ");
   const left = view.drawn.length < view.drawable ? ` ${view.drawn.length.toLocaleString("en-US")} of ${view.drawable.toLocaleString("en-US")} are drawn, the whole front among them; the table has all.` : "";
-  return `Wanted: ${goals}${view.constraints.length ? `, with ${view.constraints.join(", ")}` : ""}. Blue candidates are on the front.${view.counts.bounded ? " Those that bounds ruled out are not drawn." : ""}${left} Hover for figures; click or use the arrow keys to choose one.`;
+  return `Wanted: ${goals}${view.constraints.length ? `, with ${view.constraints.join(", ")}` : ""}. Blue candidates are on the front.${view.constraints.length ? " Hollow ones break a constraint." : ""}${view.counts.bounded ? " Those that bounds ruled out are not drawn." : ""}${left} Hover for figures; click or use the arrow keys to choose one.`;
 }
 
 // --- fronts ----------------------------------------------------------------------------------------------------------
@@ -52,7 +54,7 @@ function fronts(space) {
 }
 
 function frontPanel(space, x, y, colour) {
-  const { view, numeric, isFront, status, chosen, passing } = space, place = el("div");
+  const { view, numeric, number, isFront, status, chosen, passing } = space, place = el("div");
   const choice = (label, at, none) => el("label", {}, `${label} `, el("select", { "aria-label": label, onchange: (event) => { pick[at] = numeric.find((c) => c.id === event.target.value) || null; draw(); } },
     none ? el("option", { value: "" }, "–") : null, numeric.map((c) => el("option", { value: c.id, selected: c.id === pick[at]?.id }, c.name))));
   const pick = { x, y, colour: colour || null };
@@ -63,8 +65,8 @@ function frontPanel(space, x, y, colour) {
       id: i, x: pick.x.get(i), y: pick.y.get(i), key: isFront(i), broken: status.get(i) === "breaks a constraint",
       colour: shade && typeof pick.colour.get(i) === "number" && (isFront(i) || !space.objectives.some((o) => o.id === pick.colour.id)) ? mixed(shade(pick.colour.get(i))) : null, text: () => candidateText(space, i) }));
     const under = (sx, sy) => stairs(space, pick, points, sx, sy);
-    place.replaceChildren(scatter({ points, chosen, shownOnly: passing, under, label: `${pick.y.name} over ${pick.x.name}`, names: { x: axisName(space, pick.x), y: axisName(space, pick.y), xUnit: pick.x.unit, yUnit: pick.y.unit } }),
-      shade ? el("p", { class: "legend" }, `${pick.colour.name}: ${shown(shade.low, pick.colour.unit)}`, el("span", { class: "ramp" }), shown(shade.high, pick.colour.unit)) : "");
+    place.replaceChildren(scatter({ points, chosen, shownOnly: passing, under, label: `${pick.y.name} over ${pick.x.name}`, scales: Object.fromEntries(["x", "y"].map((way) => [way, pick[way] === number ? { log: false } : {}])), names: { x: axisName(space, pick.x), y: axisName(space, pick.y), xUnit: pick.x.unit, yUnit: pick.y.unit } }),
+      shade ? el("p", { class: "legend even" }, `${pick.colour.name}: ${shown(shade.least, pick.colour.unit)}`, el("span", { class: "ramp" }), shown(shade.most, pick.colour.unit)) : "");
   }
   const controls = el("div", { class: "controls" }, choice("across", "x"), choice("up", "y"), choice("colour", "colour", true));
   draw();
@@ -144,12 +146,12 @@ function volume({ volume: { done, seconds, share } }) {
   const place = el("div"), draw = (name) => {
     const [xs, title, unit] = ways[name];
     place.replaceChildren(chart((width) => {
-      const height = 260, x = scale(xs, INSIDE.left, width - INSIDE.right, { log: false, zero: true }), y = scale(share, height - INSIDE.bottom, INSIDE.top, { zero: true });
+      const height = 260, x = scale(xs, INSIDE.left, width - INSIDE.right), y = scale(share, height - INSIDE.bottom, INSIDE.top, { log: false });
       const line = xs.map((v, k) => (k ? `H${x(v)}V${y(share[k])}` : `M${x(v)},${y(share[k])}`)).join("");
       const at = (event, svg) => { const px = event.clientX - svg.getBoundingClientRect().left; let k = 0; while (k + 1 < xs.length && x(xs[k + 1]) <= px) k++; return k; };
       const svg = shape("svg", { width, height, role: "img", "aria-label": `Hypervolume: ${shown(share[0], "%")} at first, ${shown(share.at(-1), "%")} at the end` },
         frame(width, height, INSIDE, x, y, { x: title, y: "hypervolume", yUnit: "%", xUnit: unit }),
-        shape("path", { class: "area", d: `${line}V${y(0)}H${x(xs[0])}Z` }), shape("path", { class: "curve", d: line }));
+        shape("path", { class: "curve", d: line }));
       return fill(svg, { onpointermove: (event) => { const k = at(event, svg); showTip(`after ${exact(done[k], "candidates")}, ${shown(seconds[k], "s")} of work\nhypervolume ${exact(share[k])}`, event.clientX, event.clientY); }, onpointerleave: hideTip }, []);
     }));
   };
@@ -166,7 +168,7 @@ function importance({ importance: { params, objectives, shares } }) {
     params.forEach((name, k) => {
       svg.append(shape("text", { x: left - 8, y: k * each + each / 2 + 4, "text-anchor": "end", class: "strong" }, cut(name, left / 6.6)));
       shares[k].forEach((share, o) => svg.append(titled("rect", { x: left, y: k * each + 6 + 12 * o, height: 10, width: Math.max(1, long * (share ?? 0)), fill: cssColour(SERIES[o % SERIES.length]) }, `${name}, ${objectives[o]}: ${exact(share, "%")}`),
-        shape("text", { x: left + Math.max(1, long * (share ?? 0)) + 5, y: k * each + 15 + 12 * o, "font-size": 10.5 }, shown(share, "%"))));
+        shape("text", { x: left + Math.max(1, long * (share ?? 0)) + 5, y: k * each + 15 + 12 * o, "font-size": 10.5 }, share < 0.001 ? "0 %" : shown(share, "%"))));
     });
     return svg;
   }), legend(objectives.map((name, o) => [SERIES[o % SERIES.length], name])));
@@ -175,5 +177,5 @@ function importance({ importance: { params, objectives, shares } }) {
 function candidates({ view, columns, number, isFront, chosen, brushed, passing }) {
   const listed = [{ ...number, name: "no." }, ...columns.filter((c) => c.group !== "option" && c.group !== "candidate")];
   const order = [...view.front, ...Array.from({ length: view.count }, (_, i) => i).filter((i) => !isFront(i))];
-  return table({ columns: listed, count: view.count, order, caption: "Candidates", chosen, others: brushed, passing, mark: (i) => (isFront(i) ? "front" : "") });
+  return table({ columns: listed, count: view.count, order, caption: "Candidates", chosen, others: brushed, passing, size: 25, mark: (i) => (isFront(i) ? "front" : "") });
 }
