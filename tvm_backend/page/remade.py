@@ -24,27 +24,31 @@ NOT_NAMED = "Its report is not here: its networks are made by functions of its s
 
 def remade(
     rows: Sequence[Row], places: Sequence[int], host: str, code: str, progress: Progress | None = None
-) -> tuple[dict[int, list[dict[str, Any]]], str]:
-    """By place the views of a candidate's networks, and why others have none."""
+) -> dict[str, Any]:
+    """``reports``: by place the views of a candidate's networks; ``no_reports``: by place why it has none;
+    ``reports_note``: why others have none."""
+    found: dict[str, Any] = {"reports": {}, "no_reports": {}, "reports_note": NOT_ASKED}
     if code != cache.key([]):
-        return {}, OTHER_CODE
-    if not any(row.candidate.get("named") for row in rows):
-        return {}, NOT_NAMED
-    found, profile = {}, chosen(host)
+        return {**found, "reports_note": OTHER_CODE}
+    profile = chosen(host)
     for done, place in enumerate(places):
         if progress is not None:
             progress("reports of the front", done, len(places))
-        if rows[place].candidate.get("named"):
-            found[place] = _views(rows[place].candidate, profile)
-    return found, NOT_ASKED
+        if not rows[place].candidate.get("named"):
+            found["no_reports"][place] = NOT_NAMED
+            continue
+        try:
+            found["reports"][place] = _views(rows[place].candidate, profile)
+        except ArchloomError as error:  # the network's file has gone, say
+            found["no_reports"][place] = f"Its report could not be made again: {error}"
+    return found
 
 
 def _views(candidate: dict[str, Any], profile: HostProfile | None) -> list[dict[str, Any]]:
     target = candidate["target"]
     options = dict(named_options(choose(target, candidate["options"])))
-    found = []
-    for network in candidate["networks"]:
-        source = Source.of(network)
+    found, sources = [], list(map(Source.of, candidate["networks"]))
+    for network, source in zip(candidate["networks"], sources):
         as_int8 = candidate["as_int8"] and source.kind not in IN_NUMBERS
         report = with_host(report_of(source, Request(target, options, as_int8=as_int8)), profile)
         found.append(network_view(network, report))

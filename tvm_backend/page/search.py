@@ -37,8 +37,7 @@ def search_view(folder: Path, reports: int = 0, progress: Progress | None = None
                              f"{folder} --parquet FILE writes them for other tools")
         rows, code = list(store.rows()), store.definition["code"]
     view = _view(result, rows)
-    made, note = remade(rows, view["front"][:reports], host, code, progress)
-    return {**view, "host": host, "reports": made, "reports_note": note}
+    return {**view, "host": host, **remade(rows, view["front"][:reports], host, code, progress)}
 
 
 def _view(result: SearchResult, rows: Sequence[Row]) -> dict[str, Any]:
@@ -77,8 +76,8 @@ def _values(rows: Sequence[Row], size: int) -> np.ndarray:
 
 
 def volume(rows: Sequence[Row], aims: Sequence[Objective], size: int) -> dict[str, list[Any]]:
-    """The hypervolume at some moments of a search, ever further apart, in the box of its end: after so many candidates (``done``), for
-    which workers took so many ``seconds``, the ``share``. ``size``: of the front at the end."""
+    """The hypervolume at some moments of a search, ever further apart, in the box of its end: after so many candidates
+    (``done``), for which workers took so many ``seconds``, the ``share``. ``size``: of the front at the end."""
     points = [(place, [aim.sign * value for aim, value in zip(aims, row.values) if value is not None])
               for place, row in enumerate(rows) if row.is_feasible and None not in row.values]
     last = Front(len(aims))

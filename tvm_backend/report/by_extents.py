@@ -75,7 +75,8 @@ class ReportTable:
     def from_json(data: Json, origin: str = "table") -> "ReportTable":
         """The table that ``data`` holds; :class:`ArtifactError` naming ``origin`` if it is no complete one."""
         try:
-            rows = tuple(ReportRow(dict(row["extents"]), Report.from_json(row["report"], origin)) for row in data["rows"])
+            rows = tuple(ReportRow(dict(row["extents"]), Report.from_json(row["report"], origin))
+                         for row in data["rows"])
             symbols = tuple(data["symbols"])
         except (KeyError, TypeError, ValueError) as error:
             raise ArtifactError(f"{origin}: not a complete table of schema {SCHEMA!r}: {error}") from error

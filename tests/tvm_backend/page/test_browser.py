@@ -25,6 +25,7 @@ MARKS = """() => [...document.querySelectorAll('.chart > svg')].map(
 CELLS = """(caption) => [...document.querySelectorAll('table')].filter((t) => t.caption?.textContent === caption)
     .flatMap((t) => [...t.tBodies[0].rows]).map((row) => [...row.cells].map((cell) => cell.title))"""
 """The exact values of the rows that are shown."""
+LIT = "[...document.querySelectorAll('.chart circle.dot:not(.off)')].map((dot) => Number(dot.dataset.id))"
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,7 @@ def test_pages_fit_and_draw(
         assert (sum(map(int, ground[4:-1].split(","))) < 300) == (scheme == "dark")
 
 
-# a report --------------------------------------------------------------------------------------------------------------
+# a report -------------------------------------------------------------------------------------------------------------
 
 
 def test_no_figure_of_a_report_differs(show: Callable[..., Page], report: Report) -> None:
@@ -122,13 +123,13 @@ def test_layers_are_sorted_filtered_and_searched(show: Callable[..., Page], repo
         head.click()
         assert [number(row[5]) for row in rows_of(found, "Layers")][:len(order)] == order
     assert found.locator("th[aria-sort=descending]").inner_text() == "cycles"
-    found.get_by_label("filter operator").fill("conv")
+    found.get_by_label("filter operator of Layers").fill("conv")
     assert count_of(found, "Layers") == sum("conv" in layer.op for layer in report.layers)
-    found.get_by_label("filter cycles").fill(">1k")
+    found.get_by_label("filter cycles of Layers").fill(">1k")
     assert count_of(found, "Layers") == sum(
         "conv" in layer.op and (layer.cycles or 0) > 1000 for layer in report.layers)
-    found.get_by_label("filter operator").fill("")
-    found.get_by_label("filter cycles").fill("")
+    found.get_by_label("filter operator of Layers").fill("")
+    found.get_by_label("filter cycles of Layers").fill("")
     found.get_by_label("search Layers").fill(report.layers[3].name)
     assert count_of(found, "Layers") == sum(
         any(report.layers[3].name in text for text in (layer.name, layer.op, layer.mapping or ""))
@@ -169,17 +170,19 @@ def test_reports_stand_side_by_side(show: Callable[..., Page], report: Report) -
 
 def test_numbers_stand_for_what_they_show(show: Callable[..., Page], report: Report) -> None:
     rng = random.Random(0)
-    values = [0.0, 1.0, 99999.0, 99999.5, 1e5, 1234.5] + [rng.uniform(1, 10) * 10.0**rng.randint(-11, 13) for _ in range(300)]
+    values = [0.0, 1.0, 99999.0, 99999.5, 1e5, 1234.5]
+    values += [rng.uniform(1, 10) * 10.0**rng.randint(-11, 13) for _ in range(300)]
     factors = dict(zip("TGMkmµnp", (1e12, 1e9, 1e6, 1e3, 1e-3, 1e-6, 1e-9, 1e-12)))
     found = show(page_of([("net", report)]))
     for unit in ("s", "J", "", "cycles", "mm²"):
-        for value, text in zip(values, found.evaluate("([values, unit]) => values.map((v) => shown(v, unit))", [values, unit])):
+        texts = found.evaluate("([values, unit]) => values.map((v) => shown(v, unit))", [values, unit])
+        for value, text in zip(values, texts):
             digits, _, rest = text.replace(",", "").partition(" ")
             prefix = rest.removesuffix(unit).strip()
             assert float(digits) * factors.get(prefix, 1.0) == pytest.approx(value, rel=5.1e-4), (text, value, unit)
 
 
-# a search --------------------------------------------------------------------------------------------------------------
+# a search -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [10, pytest.param(20_000, marks=pytest.mark.slow)])
@@ -190,13 +193,13 @@ def test_a_search_is_brushed_sorted_and_filtered(count: int, show: Callable[...,
     assert count_of(found, "Candidates") == count
     kept = _brushed(found, "dim")
     assert count_of(found, "Candidates") == sum(row.params["dim"] in kept for row in rows)
-    found.get_by_label("filter seconds").fill("<=1ms")
+    found.get_by_label("filter seconds of Candidates").fill("<=1ms")
     small = [row for row in rows if row.params["dim"] in kept and row.values and (row.values[0] or 0) <= 1e-3]
     assert count_of(found, "Candidates") == len(small)
-    lit = found.evaluate("[...document.querySelectorAll('.chart circle.dot:not(.off)')].map((e) => Number(e.dataset.id))")
+    lit = found.evaluate(LIT)
     assert set(lit) <= {rows.index(row) for row in small} if count == 10 else len(set(lit)) <= len(small)
     found.get_by_role("button", name="clear brushes").click()
-    found.get_by_label("filter seconds").fill("")
+    found.get_by_label("filter seconds of Candidates").fill("")
     assert count_of(found, "Candidates") == count
     found.get_by_role("button", name="joules", exact=True).click()
     first = found.evaluate(CELLS, "Candidates")[0]
@@ -204,7 +207,7 @@ def test_a_search_is_brushed_sorted_and_filtered(count: int, show: Callable[...,
 
 
 def _brushed(page: Page, axis: str) -> set[Any]:
-    """Drag over the upper half of an axis of places; the values there."""
+    """Drag over the upper part of an axis of places; the values there."""
     grip = page.locator(f"g[data-axis={axis}] .grip")
     grip.scroll_into_view_if_needed()
     box = grip.bounding_box()
@@ -212,12 +215,12 @@ def _brushed(page: Page, axis: str) -> set[Any]:
     middle = box["x"] + box["width"] / 2
     page.mouse.move(middle, box["y"] + 4)
     page.mouse.down()
-    page.mouse.move(middle, box["y"] + box["height"] / 2, steps=4)
+    end = box["y"] + 0.4 * box["height"]
+    page.mouse.move(middle, end, steps=4)
     page.mouse.up()
     marks = page.locator(f"g[data-axis={axis}] text").all()[1:]
-    half = box["height"] / 2 + box["y"]
     return {int(mark.text_content() or "") for mark in marks
-            if (place := mark.bounding_box()) is not None and place["y"] + place["height"] / 2 < half}
+            if (place := mark.bounding_box()) is not None and place["y"] + place["height"] / 2 < end}
 
 
 def test_an_axis_is_brushed_by_keyboard(show: Callable[..., Page], tmp_path: Path) -> None:
@@ -266,7 +269,8 @@ def _told(row: Row, text: str, command: str) -> None:
 
 
 def test_the_report_of_a_candidate(show: Callable[..., Page], tmp_path: Path) -> None:
-    swept = archloom.sweep("gemm(m=64,n=64,k=64)", "gemmini", {"dim": [8, 16]}, objectives="cycles", output=tmp_path / "s")
+    swept = archloom.sweep(
+        "gemm(m=64,n=64,k=64)", "gemmini", {"dim": [8, 16]}, objectives="cycles", output=tmp_path / "s")
     found = show(page([tmp_path / "s"], 1))
     found.get_by_role("button", name="show its report").click()
     latency = found.locator("[data-report] [data-figure='latency in cycles']")

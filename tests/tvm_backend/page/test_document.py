@@ -1,4 +1,4 @@
-"""Pages as files: nothing is lost or changed of what reports and searches say, and nothing of it is taken for markup."""
+"""Pages as files: what reports and searches say is neither lost nor changed, and none of it is taken for markup."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from archloom.tvm_backend.page.document import document, packed
 from archloom.tvm_backend.page.importance import importance
 from archloom.tvm_backend.page.made import page_of
 from archloom.tvm_backend.page.network import causes, objects, running_order
+from archloom.tvm_backend.page.remade import NOT_NAMED, OTHER_CODE
 from archloom.tvm_backend.page.search import search_view, volume
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.search.front import Front
@@ -40,7 +41,7 @@ def report() -> Report:
     return archloom.estimate(NETWORK, "gemmini", {"dim": 8}, quiet=True)
 
 
-# reports ---------------------------------------------------------------------------------------------------------------
+# reports --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_page_has_the_report_as_it_is(report: Report) -> None:
@@ -89,7 +90,7 @@ def test_data_is_packed_as_it_is(data: dict[str, Any]) -> None:
     assert found == json.loads(json.dumps(finite))
 
 
-# searches --------------------------------------------------------------------------------------------------------------
+# searches -------------------------------------------------------------------------------------------------------------
 
 
 @given(st.lists(plain, max_size=30))
@@ -173,7 +174,16 @@ def test_candidates_of_the_front_have_their_reports(tmp_path: Path, monkeypatch:
     for place, (made,) in view["reports"].items():
         assert made["report"]["cycles"] == cycles[place]
     monkeypatch.setattr(cache, "key", lambda parts: "other")
-    assert search_view(tmp_path, reports=2)["reports"] == {}
+    other = search_view(tmp_path, reports=2)
+    assert other["reports"] == {} and other["reports_note"] == OTHER_CODE
+
+
+def test_a_report_that_cannot_be_made_again_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_search(tmp_path, 30, "seconds,area_mm2")
+    monkeypatch.setattr(cache, "key", lambda parts: "-")
+    view = search_view(tmp_path, reports=4)
+    assert view["reports"] == {} and sorted(view["no_reports"]) == sorted(view["front"][:4])
+    assert all(NASTY in why or why == NOT_NAMED for why in view["no_reports"].values())
 
 
 @pytest.mark.slow
@@ -183,10 +193,12 @@ def test_a_page_of_20_000_candidates_is_small(tmp_path: Path) -> None:
     assert (tmp_path / "s.html").stat().st_size < 5e6
 
 
-# the command -----------------------------------------------------------------------------------------------------------
+# the command ----------------------------------------------------------------------------------------------------------
 
 
-def test_reports_are_read_as_they_were_written(report: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reports_are_read_as_they_were_written(
+    report: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "net.json").write_text(json.dumps(report.to_json()))
     assert cli.main(["report", str(tmp_path / "net.json"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(report.to_json()))
@@ -196,8 +208,9 @@ def test_reports_are_read_as_they_were_written(report: Report, tmp_path: Path, c
 
 
 def test_a_table_of_extents_is_a_page_of_several(tmp_path: Path) -> None:
-    table = {"schema": "archloom.report_table/1", "symbols": ["n"], "rows": [
-        {"extents": {"n": n}, "report": archloom.estimate(f"gemm(m={n},n=8,k=8)", quiet=True).to_json()} for n in (8, 16)]}
+    rows = [{"extents": {"n": n}, "report": archloom.estimate(f"gemm(m={n},n=8,k=8)", quiet=True).to_json()}
+            for n in (8, 16)]
+    table = {"schema": "archloom.report_table/1", "symbols": ["n"], "rows": rows}
     (tmp_path / "t.json").write_text(json.dumps(table))
     assert cli.main(["report", str(tmp_path / "t.json"), "--html", str(tmp_path / "t.html")]) == 0
     views = data_of((tmp_path / "t.html").read_text())["networks"]

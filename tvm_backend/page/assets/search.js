@@ -111,7 +111,7 @@ function details(space) {
     place.replaceChildren(el("div", { class: "controls" }, el("h3", {}, `Candidate ${i + 1}`), el("span", {}, status.get(i)), button || ""),
       error && error.get(i) ? el("p", { class: "warning" }, error.get(i)) : "", of(["objective"]), of(["param"]), of(["figure"]),
       el("div", { class: "controls" }, el("span", {}, "Made again by"), copy), el("pre", {}, el("code", {}, made)),
-      views ? "" : el("p", { class: "note" }, view.reports_note));
+      views ? "" : el("p", { class: "note" }, view.no_reports[i] || view.reports_note));
   });
   return el("div", {}, place, report);
 }

@@ -34,7 +34,7 @@ function table({ columns, count, caption, chosen, others, passing, mark = () => 
   const heads = columns.map((column, c) => el("th", { scope: "col", class: column.isText ? null : "number", "aria-sort": "none" },
     el("button", { type: "button", title: column.help || `sort by ${column.name}`, onclick: () => sort(c) }, column.name)));
   const inputs = columns.map((column, c) => el("th", { class: column.isText ? null : "number" }, el("input", {
-    "aria-label": `filter ${column.name}`, placeholder: column.isText ? "has…" : "<, 1..9", oninput: (event) => { filters[c] = filterOf(event.target.value, column.unit); find(); } })));
+    "aria-label": `filter ${column.name} of ${caption}`, placeholder: column.isText ? "has…" : "<, 1..9", oninput: (event) => { filters[c] = filterOf(event.target.value, column.unit); find(); } })));
   const everywhere = el("input", { type: "search", placeholder: "search", "aria-label": `search ${caption}`, oninput: (event) => {
     const asked = event.target.value.trim().toLowerCase();
     search = asked ? (i) => columns.some((column) => String(column.get(i) ?? "").toLowerCase().includes(asked)) : null;
