@@ -65,7 +65,8 @@ def _values(packed: Mapping[str, Any]) -> Iterable[Any]:
 
 def _packed(values: Sequence[Any]) -> dict[str, Any]:
     places: dict[str, int] = {}
-    words, codes = [], []
+    words: list[Any] = []
+    codes = []
     for value in values:
         key = repr(value)
         if key not in places:

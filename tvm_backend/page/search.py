@@ -103,7 +103,7 @@ def _importance(
     rows: Sequence[Row], values: np.ndarray, params: Sequence[str], aims: Sequence[Objective]
 ) -> dict[str, Any]:
     """Of the parameters that vary, the most important first."""
-    known = np.flatnonzero(np.isfinite(values).all(axis=1))
+    known = np.flatnonzero(np.isfinite(values).all(axis=1)).tolist()
     found = {name: [rows[row].params.get(name) for row in known] for name in params}
     varied = [name for name, each in found.items() if len(set(map(repr, each))) > 1]
     shares = importance([found[name] for name in varied], values[known])
