@@ -15,8 +15,24 @@ const shape = (tag, attributes, ...children) => fill(document.createElementNS(SV
 const titled = (tag, attributes, title) => shape(tag, attributes, shape("title", {}, title));
 
 // --- numbers -------------------------------------------------------------------------------------------------------
-const PREFIXES = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"], [1e-12, "p"]];
-const BINARY = [[2 ** 40, "Ti"], [2 ** 30, "Gi"], [2 ** 20, "Mi"], [2 ** 10, "Ki"], [1, ""]];
+const PREFIXES = [
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+  [1, ""],
+  [1e-3, "m"],
+  [1e-6, "µ"],
+  [1e-9, "n"],
+  [1e-12, "p"],
+];
+const BINARY = [
+  [2 ** 40, "Ti"],
+  [2 ** 30, "Gi"],
+  [2 ** 20, "Mi"],
+  [2 ** 10, "Ki"],
+  [1, ""],
+];
 const SCALED = new Set(["s", "J", "W", "J·s", "Hz", "J/MAC"]);
 
 // Four significant digits, without zeros at the end.
@@ -52,6 +68,8 @@ function exact(value, unit = "") {
   return `${value}${unit && typeof value === "number" ? ` ${unit === "%" ? "(as a share)" : unit}` : ""}`;
 }
 
+const cut = (text, most) => (text.length <= most ? text : `${text.slice(0, Math.max(3, Math.floor(most) - 1))}…`);
+
 // --- tooltip -------------------------------------------------------------------------------------------------------
 const tip = el("div", { class: "tip", role: "status", hidden: true });
 
@@ -62,7 +80,9 @@ function showTip(text, x, y) {
   tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - width - 8))}px`;
   tip.style.top = `${y + 18 + height > innerHeight ? Math.max(4, y - height - 12) : y + 18}px`;
 }
-const hideTip = () => { tip.hidden = true; };
+const hideTip = () => {
+  tip.hidden = true;
+};
 
 // What `text` says of the mark under the pointer, as long as it is there.
 function tipOf(element, text) {
@@ -71,13 +91,33 @@ function tipOf(element, text) {
 
 // --- parts of a page ------------------------------------------------------------------------------------------------
 const cssColour = (name) => `var(--${name})`;
-const legend = (items) => el("ul", { class: "legend" }, items.map(([colour, text]) => el("li", {}, el("i", { style: `background:${cssColour(colour)}` }), text)));
-const facts = (items) => el("dl", { class: "facts" }, items.map(([name, value, unit]) =>
-  el("div", {}, el("dt", {}, name), el("dd", { title: exact(value, unit) }, shown(value, unit)))));
-const tiles = (items) => el("dl", { class: "tiles" }, items.map(([name, value, unit, more]) =>
-  el("div", { class: "tile" }, el("dt", {}, name), el("dd", { title: exact(value, unit), "data-figure": name }, shown(value, unit),
-    more ? el("small", {}, more) : null))));
-const section = (title, note, ...content) => el("section", { "aria-label": title }, el("h2", {}, title), note ? el("p", { class: "note" }, note) : null, ...content);
+const legend = (items) =>
+  el(
+    "ul",
+    { class: "legend" },
+    items.map(([colour, text]) => el("li", {}, el("i", { style: `background:${cssColour(colour)}` }), text)),
+  );
+const facts = (items) =>
+  el(
+    "dl",
+    { class: "facts" },
+    items.map(([name, value, unit]) => el("div", {}, el("dt", {}, name), el("dd", { title: exact(value, unit) }, shown(value, unit)))),
+  );
+const tiles = (items) =>
+  el(
+    "dl",
+    { class: "tiles" },
+    items.map(([name, value, unit, more]) =>
+      el(
+        "div",
+        { class: "tile" },
+        el("dt", {}, name),
+        el("dd", { title: exact(value, unit), "data-figure": name }, shown(value, unit), more ? el("small", {}, more) : null),
+      ),
+    ),
+  );
+const section = (title, note, ...content) =>
+  el("section", { "aria-label": title }, el("h2", {}, title), note ? el("p", { class: "note" }, note) : null, ...content);
 const card = (...content) => el("div", { class: "card" }, ...content);
 
 // A drawing that `draw(width)` makes, again whenever its place has another width.
@@ -100,8 +140,14 @@ function shared(value) {
   const listeners = [];
   return {
     get: () => value,
-    set: (next) => { value = next; listeners.forEach((listen) => listen(next)); },
-    on: (listen) => { listeners.push(listen); listen(value); },
+    set: (next) => {
+      value = next;
+      listeners.forEach((listen) => listen(next));
+    },
+    on: (listen) => {
+      listeners.push(listen);
+      listen(value);
+    },
   };
 }
 
