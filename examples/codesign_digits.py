@@ -1,6 +1,6 @@
 """Network and accelerator together: accuracy on handwritten digits against energy and area of Gemmini.
 
-    python examples/codesign_digits.py --trials 60
+    python examples/codesign_digits.py --trials 30
 
 Each network is trained for some seconds and quantized to int8 once, and estimated on whatever machines the search
 proposes for it. Results are kept in a folder: a search that was ended goes on where it was. At the end there is a page
@@ -70,7 +70,7 @@ def search(folder: Path | None, trials: int, *, epochs: int = 6, seed: int = 0) 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--trials", type=int, default=60, help="candidates, those of earlier runs included")
+    parser.add_argument("--trials", type=int, default=30, help="candidates, those of earlier runs included")
     parser.add_argument("--folder", type=Path, default=Path("build/codesign_digits"), help="where results are kept")
     args = parser.parse_args()
     print(search(args.folder, args.trials))
