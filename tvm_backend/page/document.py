@@ -17,8 +17,8 @@ from archloom.tvm_backend.version import VERSION
 ASSETS = Path(__file__).resolve().parent / "assets"
 STYLE = "page.css"
 SCRIPTS = (
-    "base.js", "axes.js", "table.js", "timeline.js", "usage.js", "network.js", "compare.js", "fronts.js", "candidate.js",
-    "parallel.js", "progress.js", "search.js", "main.js")
+    "base.js", "axes.js", "table.js", "timeline.js", "usage.js", "network.js", "compare.js", "fronts.js",
+    "candidate.js", "parallel.js", "progress.js", "search.js", "main.js")
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 """Nothing is loaded from anywhere."""

@@ -40,7 +40,7 @@ function scale(values, from, to, { zero = false, log = null } = {}) {
 function ticks(low, high, count) {
   const rough = (high - low) / Math.max(count, 1),
     power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * [1, 2, 5, 10].find((s) => s * power >= rough * 0.999);
+  const step = power * [1, 2, 5, 10].find((s) => s * power >= rough * 0.7); // rather one tick more than none between
   const found = [];
   for (let i = Math.ceil(low / step); i * step <= high * (1 + 1e-12); i++) found.push(Number((i * step).toPrecision(12)));
   return found;

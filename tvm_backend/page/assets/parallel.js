@@ -178,7 +178,7 @@ function parallel({ columns, rows, isFront, chosen, brushed, passing, said }) {
       above.setAttribute("d", points.length ? `M${points.map(([x, p]) => `${x.toFixed(1)},${y(p).toFixed(1)}`).join("L")}` : "");
     });
     return svg;
-  }, axes.length * 84);
+  }, axes.length * 76);
   return { place, clear };
 }
 
