@@ -3,8 +3,8 @@
     python examples/codesign_digits.py --trials 30
 
 Each network is trained for some seconds and quantized to int8 once, and estimated on whatever machines the search
-proposes for it. Results are kept in a folder: a search that was ended goes on where it was. At the end there is a page
-to choose from.
+proposes for it. Results are kept in a folder: a search that was ended goes on where it was, and ``archloom report``
+makes a page of it to choose from.
 """
 
 from __future__ import annotations
@@ -74,7 +74,6 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("build/codesign_digits"), help="where results are kept")
     args = parser.parse_args()
     print(search(args.folder, args.trials))
-    print(f"a page to choose from: archloom report {args.folder} --html {args.folder}/page.html")
 
 
 if __name__ == "__main__":

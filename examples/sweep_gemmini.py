@@ -39,7 +39,6 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="processes")
     args = parser.parse_args()
     print(sweep(args.folder, workers=args.workers))
-    print(f"a page to choose from: archloom report {args.folder} --html {args.folder}/page.html")
 
 
 if __name__ == "__main__":
