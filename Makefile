@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo       train, quantize, compile and run the digits network on Gemmini (build/demo)"
 	@echo "make test       the tests;  make test-slow: the long ones too"
-	@echo "make test-docs  all blocks of the pages, and the site in a browser (where chromium is installed)"
+	@echo "make test-docs  all blocks of the docs, and the site and reports in a browser (where chromium is installed)"
 	@echo "make lint       ruff, mypy and import-linter"
 	@echo "make bench      what benchmarks/figures.toml defines, from where it stopped (benchmarks/RESULTS.md)"
 	@echo "make networks-cores  all small networks on small meshes and triple rings of cores (half an hour)"
@@ -52,10 +52,10 @@ test-slow: $(STAMP)
 	$(PY) -m pytest -q -n 2 --dist worksteal --hypothesis-profile=thorough
 
 test-docs: $(DOCS_STAMP)
-	$(PY) -m pytest -q -n 2 --dist worksteal tests/test_pages.py tests/test_site.py
+	$(PY) -m pytest -q -n 2 --dist worksteal tests/test_pages.py tests/test_site.py tests/tvm_backend/page
 
 test-site: $(DOCS_STAMP)
-	$(PY) -m pytest -q tests/test_site.py
+	$(PY) -m pytest -q tests/test_site.py tests/tvm_backend/page
 
 lint: $(INSTALLED)
 	$(PY) -m ruff check .

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     import optuna
     import torch
 
+    from archloom.tvm_backend.search.trials import Trial
+
 CLASSES = 10
 KERNELS = (1, 3, 5)
 WIDTHS = (4, 8, 16, 24, 32)
@@ -45,7 +47,7 @@ class Choice:
         return self.stages[-1][-1][0] * 2 * 2
 
 
-def suggest(trial: "optuna.Trial") -> Choice:
+def suggest(trial: "Trial") -> Choice:
     """What the sampler chooses."""
     stages = []
     for s in range(2):

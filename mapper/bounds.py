@@ -50,7 +50,7 @@ def least(workload: Workload, configuration: "Configuration") -> Least:
     peak = configuration.accelerator.macs_per_cycle(graph)
     # what a cache holds at the end need not have been written
     moved = needed.read + (0 if graph.caches else needed.written)
-    cycles = max(math.ceil(needed.macs / peak), math.ceil(moved / _bytes_per_cycle(graph)))
+    cycles = max(math.ceil(needed.macs / peak), math.ceil(moved / bytes_per_cycle(graph)))
     return Least(cycles, _joules(graph, cycles, moved) if configuration.has_energy else None)
 
 
@@ -63,7 +63,7 @@ def _joules(graph: ArchitectureGraph, cycles: int, moved: int) -> float:
 
 
 @per_graph
-def _bytes_per_cycle(graph: ArchitectureGraph) -> float:
+def bytes_per_cycle(graph: ArchitectureGraph) -> float:
     """What HBM moves at most, in all of its streams."""
     return sum(_word_bytes(s) * s.port_width * (1 if s.shared_port else s.max_concurrent_requests)
                for s in _hbm(graph))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from archloom.tvm_backend.page.document import SCRIPTS, STYLE
 from tests.support.tutorial import write_tiles
 
 ROOT = Path(__file__).parents[1]
@@ -82,6 +83,7 @@ def test_only_archloom_is_installed(distributions: tuple[Path, Path]) -> None:
     inside = {name.removeprefix("archloom/") for name in names}
     assert {"py.typed", "oracle/isas/gemmini.taidl", "oracle/taidl/grammar.lark"} <= inside
     assert any(name.startswith("tvm_backend/host/profiles/") for name in inside)
+    assert {f"tvm_backend/page/assets/{name}" for name in (STYLE, *SCRIPTS)} <= inside
     assert {"tvm_backend/sources/outlines/sources", "tvm_backend/sources/outlines/resnet50.xz"} <= inside
     assert not any(name.startswith(("tests", "benchmarks", "examples")) for name in inside)
 

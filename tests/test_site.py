@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,28 +14,14 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
+from tests.support.browser import WIDER, chromium, opened
+
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "build" / "site"
 pytestmark = pytest.mark.slow
-
-WIDER = """() => {
-    const scrolls = (element) => {
-        for (let around = element.parentElement; around && around !== document.body; around = around.parentElement)
-            if (getComputedStyle(around).overflowX !== "visible") return true;
-        return false;
-    };
-    const article = document.querySelector("article") ?? document.body;
-    const right = article.getBoundingClientRect().right + 1;
-    const found = [...article.querySelectorAll("*")].filter(
-        (element) => element.getBoundingClientRect().right > right && !scrolls(element));
-    if (document.documentElement.scrollWidth > window.innerWidth) found.unshift(document.body);
-    return found.map((element) => element.tagName + ": " + element.textContent.trim().slice(0, 60));
-}"""
-"""What reaches over the column of the text and does not scroll in itself, and the body where it scrolls sideways."""
-
 
 class Quiet(SimpleHTTPRequestHandler):
     """Serves files, and keeps no log."""
@@ -60,26 +45,8 @@ def address() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs the packages of the extra 'docs'")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("needs the program chromium (apt-get install chromium)")
-    with sync_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    with chromium() as found:
         yield found
-        found.close()
-
-
-def opened(browser: Browser, address: str, width: int, scheme: Literal["dark", "light"]) -> tuple[Page, list[str]]:
-    """An empty page, and the list to which the faults of what it opens are added."""
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    faults: list[str] = []
-    page.on("console", lambda said: said.type == "error" and faults.append(f"{page.url}: {said.text}"))
-    page.on("pageerror", lambda error: faults.append(f"{page.url}: {error}"))
-    page.on("request", lambda asked: asked.url.startswith((address, "data:")) or faults.append(
-        f"{page.url} asks for {asked.url}"))
-    page.on("requestfailed", lambda asked: faults.append(f"{page.url}: no {asked.url}"))
-    return page, faults
 
 
 @pytest.mark.parametrize("scheme", ["dark", "light"])

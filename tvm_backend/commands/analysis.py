@@ -19,9 +19,11 @@ from archloom.tvm_backend.report.by_extents import ReportTable
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.report.headline import headline
 from archloom.tvm_backend.report.memory import text as memory_text
+from archloom.tvm_backend.report.table import size
 from archloom.tvm_backend.report.text import to_csv
 
 CHECK_FAILED = 1
+FRONT_REPORTS = 10
 REPORT_KINDS = {".json": "JSON", ".csv": "CSV", "": "JSON, or CSV with --csv"}
 
 
@@ -63,8 +65,16 @@ def register(subparsers: Any) -> None:
         "Writes a profile that `archloom estimate --host NAME` takes; do it while nothing else runs.")
     calibrate.add_argument("name", metavar="NAME", help="what to call this machine")
 
-    report = arguments.command(subparsers, "report", run_report, "print the report of an artifact")
-    report.add_argument("artifact", type=Path, metavar="DIR")
+    report = arguments.command(
+        subparsers, "report", run_report, "print the report of an artifact, or make a page of reports or of a search",
+        "A PATH is an artifact, JSON that estimate has written, or with --html the folder of a search.")
+    report.add_argument("paths", type=Path, metavar="PATH", nargs="+",
+                        help="one report; with --html several beside each other, or a search")
+    report.add_argument("--html", type=Path, metavar="FILE",
+                        help="make a page instead, one file with charts and tables that needs no network")
+    report.add_argument("--reports", type=int, metavar="N", default=FRONT_REPORTS,
+                        help="in the page of a search: estimate the first N candidates of the front again for their "
+                             f"reports (default {FRONT_REPORTS})")
     _add_format(report)
 
 
@@ -144,11 +154,33 @@ def run_calibrate_host(args: argparse.Namespace) -> Outcome:
 
 
 def run_report(args: argparse.Namespace) -> Outcome:
-    """Print the report that an artifact holds; nothing of it is built."""
-    from archloom.tvm_backend.artifact.network import load_report
+    """Print a report, or make a page; nothing of an artifact is built."""
+    from archloom.tvm_backend.page import made
 
+    if args.html is not None:
+        return _page(args)
+    path = args.paths[0]
+    if len(args.paths) > 1:
+        raise InputError(f"{path} and {len(args.paths) - 1} more: give one to print, or --html FILE for a page of all")
+    if made.is_search(path):
+        raise InputError(f"{path}: holds a search, which archloom search {path} prints; --html FILE makes a page of it")
     _is_csv(args)
-    return _report_outcome(load_report(args.artifact), args)
+    return _report_outcome(made.report_of(path), args)
+
+
+def _page(args: argparse.Namespace) -> Outcome:
+    from archloom.tvm_backend.page.made import page
+
+    arguments.suffix_of(args.html, {".html": "a page"}, "--html")
+    stated = {"--output": args.output, "--csv": args.csv, "--memory": args.memory, "--energy": args.energy}
+    if others := [flag for flag, value in stated.items() if value]:
+        raise InputError(f"--html and {others[0]}: choose one; the page has all that there is")
+    if args.reports < 0:
+        raise InputError(f"--reports: expected 0 or more, found {args.reports}")
+    with bar(quiet=args.quiet) as progress:
+        content = page(args.paths, args.reports, progress).encode()
+    write_file(args.html, content)
+    return Outcome(f"written to {args.html} ({size(len(content))})", {"html": str(args.html), "bytes": len(content)})
 
 
 def _report_outcome(report: "Report | ReportTable", args: argparse.Namespace) -> Outcome:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from archloom.oracle.errors import ArtifactError
 from archloom.oracle.fallbacks import titled
 from archloom.oracle.pages import Code, fragment
 from archloom.tvm_backend.report.data import Json, Report
@@ -69,6 +70,19 @@ class ReportTable:
         """A JSON object: ``schema``, ``symbols``, and ``rows`` with ``extents`` and ``report`` each."""
         return {"schema": SCHEMA, "symbols": list(self.symbols),
                 "rows": [{"extents": dict(row.extents), "report": row.report.to_json()} for row in self.rows]}
+
+    @staticmethod
+    def from_json(data: Json, origin: str = "table") -> "ReportTable":
+        """The table that ``data`` holds; :class:`ArtifactError` naming ``origin`` if it is no complete one."""
+        try:
+            rows = tuple(ReportRow(dict(row["extents"]), Report.from_json(row["report"], origin))
+                         for row in data["rows"])
+            symbols = tuple(data["symbols"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ArtifactError(f"{origin}: not a complete table of schema {SCHEMA!r}: {error}") from error
+        if not rows:
+            raise ArtifactError(f"{origin}: expected at least one report, found none")
+        return ReportTable(symbols, rows)
 
     def _repr_html_(self) -> str:
         return fragment([Code(str(self))])

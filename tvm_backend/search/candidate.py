@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from archloom.mapper.cache import key_of
@@ -77,9 +78,10 @@ class Candidate:
             json.dumps([self.network_keys, self.counts, self.as_int8, self.figure_keys, given], sort_keys=True)])
 
     def to_json(self) -> dict[str, Any]:
-        """What people call its parts."""
+        """What people call its parts; ``named``: whether these are names and files that a command takes, too."""
         return {"networks": [content.title(network) for network in self.networks], "weights": list(self.counts),
-                "target": spelled(self.target), "options": dict(self.options), "as_int8": self.as_int8}
+                "target": spelled(self.target), "options": dict(self.options), "as_int8": self.as_int8,
+                "named": all(isinstance(network, str | Path) for network in self.networks)}
 
 
 def number(name: str, value: Any) -> float:

@@ -26,7 +26,7 @@ from archloom.tvm_backend.targets.choice import spelled
 _networks: Memory[Any] = Memory(64)
 """What functions have made, by the content of those."""
 _own: Memory[float] = Memory(4096)
-_IN_NUMBERS = frozenset(("name", "operator", "layers"))
+IN_NUMBERS = frozenset(("name", "operator", "layers"))
 """Kinds of networks that are in the numbers of their target already."""
 
 
@@ -164,7 +164,7 @@ def _mix(context: Context, candidate: Candidate, *, bound: bool = False) -> Mix:
 
 
 def _as_int8(candidate: Candidate, source: Source) -> bool:
-    return candidate.as_int8 and source.kind not in _IN_NUMBERS
+    return candidate.as_int8 and source.kind not in IN_NUMBERS
 
 
 def _sources(candidate: Candidate) -> list[Source]:

@@ -22,6 +22,8 @@ class Figure:
     of: Callable[[Mix], float | None]
     better: Literal["less", "more"]
     bound: Literal["least", "most", "exact"]
+    unit: str = ""
+    """"%" for shares"""
     missing: str = ""
     """what is not there where it is None"""
 
@@ -56,20 +58,21 @@ PEAK_BYTES = "peak_bytes"
 _NO_ENERGY = "figures of the target's graph are missing, which archloom estimate names"
 
 _FIGURES = (
-    Figure("seconds", "latency of accelerator and host", lambda m: _sum(m, lambda r: r.seconds), "less", "least"),
-    Figure("cycles", "the same in cycles of the accelerator", lambda m: _sum(m, lambda r: r.cycles), "less", "least"),
+    Figure("seconds", "latency of accelerator and host", lambda m: _sum(m, lambda r: r.seconds), "less", "least", "s"),
+    Figure("cycles", "the same in cycles of the accelerator", lambda m: _sum(m, lambda r: r.cycles), "less", "least",
+           "cycles"),
     Figure("accelerator_seconds", "latency of the accelerator's layers",
-           lambda m: _sum(m, lambda r: r.accelerator_seconds), "less", "least"),
+           lambda m: _sum(m, lambda r: r.accelerator_seconds), "less", "least", "s"),
     Figure("accelerator_cycles", "the same in its cycles", lambda m: _sum(m, lambda r: r.accelerator_cycles), "less",
-           "least"),
-    Figure("joules", "energy of the accelerator", lambda m: _sum(m, lambda r: r.joules), "less", "least",
+           "least", "cycles"),
+    Figure("joules", "energy of the accelerator", lambda m: _sum(m, lambda r: r.joules), "less", "least", "J",
            _NO_ENERGY),
-    Figure("edp", "joules times seconds", _edp, "less", "least", _NO_ENERGY),
-    Figure("area_mm2", "area of the accelerator", lambda m: m[0][0].area_mm2, "less", "exact",
+    Figure("edp", "joules times seconds", _edp, "less", "least", "J·s", _NO_ENERGY),
+    Figure("area_mm2", "area of the accelerator", lambda m: m[0][0].area_mm2, "less", "exact", "mm²",
            "areas of the target's graph are missing, which archloom estimate names"),
-    Figure(PEAK_BYTES, "activations in memory at a time, of the network that needs most", _peak_bytes, "less", "exact",
-           "live ranges of the network's tensors are not known"),
-    Figure("utilization", "part of the peak multiply-accumulates", _utilization, "more", "most",
+    Figure(PEAK_BYTES, "activations in memory at a time, of the network that needs most", _peak_bytes, "less",
+           "exact", "B", "live ranges of the network's tensors are not known"),
+    Figure("utilization", "part of the peak multiply-accumulates", _utilization, "more", "most", "%",
            "nothing runs on the accelerator"),
 )
 

@@ -40,11 +40,17 @@ class Front:
         self.names = [*(n for n, kept in zip(self.names, stays) if kept), name]
         return True
 
-    def hypervolume(self) -> float:
-        """The share of the box between the best and the worst of each objective so far that the front dominates."""
+    @property
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
+        """The best and the worst of each objective so far."""
+        best = self._points.min(axis=0) if len(self) else np.zeros(len(self.worst))
+        return best, np.where(np.isfinite(self.worst), self.worst, 0)
+
+    def hypervolume(self, box: "tuple[np.ndarray, np.ndarray] | None" = None) -> float:
+        """The share of a box, from its best to its worst point, that the front dominates; of :attr:`box` by default."""
         if not len(self):
             return 0.0
-        low, high = self._points.min(axis=0), np.where(np.isfinite(self.worst), self.worst, 0)
+        low, high = self.box if box is None else box
         span = np.where(high > low, high - low, 1)
         flat = high <= low  # nothing to be better in
         return _volume(np.where(flat, 0, (self._points - low) / span))

@@ -89,7 +89,7 @@ class SearchResult:
             parts = ", ".join(f"{part} {duration(taken)}" for part, taken in self.spent.seconds.items())
             lines.append(f"by {self.sampler}; {count(self.spent.known)} were known before; time: {parts}")
         if self.folder is not None:
-            lines.append(f"kept in {self.folder}")
+            lines.append(f"kept in {self.folder}; a page of it: archloom report {self.folder} --html FILE")
         yield "\n".join(lines)
         yield from self._warnings()
 
