@@ -82,10 +82,14 @@ Expr: TypeAlias = Union[Number, Name, Element, Unary, Binary, Call]
 
 
 class Type(Node):
-    """``dims x dtype``; no dims for a scalar."""
+    """``dims x dtype``; no dims for a scalar.
+
+    With ``bits`` the element type is open: ``dtype`` is its letter (``i``, ``u`` or ``f``), ``bits`` how wide it is.
+    """
 
     dims: tuple[Expr, ...]
     dtype: str
+    bits: Expr | None = None
 
 
 class At(Node):

@@ -21,6 +21,7 @@ from archloom.oracle.taidl.operators import OPCODES, fault, word
 from archloom.oracle.taidl.operators.base import Attribute, AttributeValue, types_differ
 from archloom.oracle.taidl.operators.refused import REFUSED
 from archloom.oracle.taidl.printer import print_expr, print_slice
+from archloom.oracle.taidl.types import of_width
 from archloom.oracle.taidl.statements import blocks, statement_expressions, statement_names
 
 HBM = "hbm"
@@ -251,7 +252,16 @@ class BodyChecker:
                 raise self.error(f"a dimension must be at least 1, found {extent}", node)
         if math.prod(d for d in shape if isinstance(d, int)) > MAX_ELEMENTS:
             raise self.error(f"{Shaped(shape, kind.dtype)} has more than 2^40 elements", kind)
-        return Shaped(shape, kind.dtype)
+        return Shaped(shape, kind.dtype if kind.bits is None else self.width(kind.dtype, kind.bits))
+
+    def width(self, letter: str, bits: ast.Expr) -> str:
+        """The element type of that width, or its text where the width is not known yet."""
+        self.integers([bits])
+        value = self.dim(canonical(bits, self.known))
+        try:
+            return of_width(letter, value) if isinstance(value, int) else f"{letter}{{{value}}}"
+        except ValueError as error:
+            raise self.error(str(error), bits) from None
 
     def define(self, name: str, kind: Shaped, s: ast.Node, scope: _Scope) -> None:
         if name in scope.tensors:

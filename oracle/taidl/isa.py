@@ -18,6 +18,7 @@ from archloom.oracle.taidl.inline import inline
 from archloom.oracle.taidl.printer import print_isa
 from archloom.oracle.taidl.slices import definite
 from archloom.oracle.taidl.statements import every
+from archloom.oracle.taidl.types import of_width
 
 MAX_REGISTERS = 1 << 16
 """How many elements an array of control registers may have."""
@@ -195,7 +196,12 @@ def _buffer(declared: ast.BufferDecl, scope: Mapping[str, int]) -> Buffer:
                          f"{'x'.join(map(str, shape))}", declared.position)
     if len(shape) > MAX_AXES or math.prod(shape) > MAX_ELEMENTS:
         raise TaidlError(f"buffer {declared.name} has more than {MAX_AXES} axes or 2^40 elements", declared.position)
-    return Buffer(declared.name, shape, declared.base.dtype)
+    base = declared.base
+    try:
+        dtype = base.dtype if base.bits is None else of_width(base.dtype, evaluate(base.bits, scope))
+    except ValueError as error:
+        raise TaidlError(f"buffer {declared.name}: {error}", declared.position) from None
+    return Buffer(declared.name, shape, dtype)
 
 
 def _register(declared: ast.RegisterDecl, scope: Mapping[str, int]) -> Register:

@@ -14,7 +14,7 @@ from archloom.oracle.scanner import Scanner
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.expressions import MAX_NESTING, ExpressionParser
 from archloom.oracle.taidl.operators import attribute_named, named
-from archloom.oracle.taidl.types import PATTERN, element_type
+from archloom.oracle.taidl.types import OPEN, PATTERN, element_type
 
 # the artifact of TAIDL's authors marks what a name is: attribute, state or loop variable
 _SPACE = re.compile(r"(?:\s|#[^\n]*|@[asl]\.(?=[A-Za-z_]))*")
@@ -30,6 +30,7 @@ _STARTS_STATEMENT = re.compile(r"%[A-Za-z_][\w.]*\s*(?::|->)")
 _BUFFER = re.compile(r"\$?([A-Za-z_]\w*)(\[)?")
 _HEAD = re.compile(r"\(\s*((?:[A-Za-z_]\w*\s*(?:,\s*[A-Za-z_]\w*\s*)*)?)\)(?!(?:\s|#[^\n]*\n)*\()")
 _DTYPE = re.compile(PATTERN)
+_OPEN_DTYPE = re.compile(rf"{OPEN}(?=\{{)")
 # HxWxC is three dims: a name in capitals ends before an "x"
 _DIM_NAME = re.compile(r"[A-Z][A-Z0-9_]*(?=x)|[A-Za-z_]\w*")
 _DIM_NUMBER = re.compile(r"([0-9]+)([KM])?")
@@ -290,6 +291,10 @@ class _Parser(ExpressionParser):
                     return ast.Type(tuple(dims), element_type(dtype).name, position=position)
                 except ValueError as error:
                     self.s.fail(str(error), place)
+            letter = self.s.take(_OPEN_DTYPE)
+            if letter is not None:
+                self.s.need("{")
+                return ast.Type(tuple(dims), letter, self.inside(self.expr, "}"), position=position)
             dims.append(self.dim("a dimension or an element type"))
             if self.s.take(_BY) is None:
                 self.s.expected("'x' and the element type")

@@ -34,7 +34,8 @@ def print_expr(expr: ast.Expr) -> str:
 
 def print_type(kind: ast.Type) -> str:
     """``16x{rows}xi8``"""
-    return "".join(f"{_dim(d)}x" for d in kind.dims) + kind.dtype
+    width = "" if kind.bits is None else f"{{{print_expr(kind.bits)}}}"
+    return "".join(f"{_dim(d)}x" for d in kind.dims) + kind.dtype + width
 
 
 def print_slice(piece: ast.Slice) -> str:

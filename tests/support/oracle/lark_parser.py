@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lark import Lark
+from lark import Lark, Token
 from lark.exceptions import UnexpectedInput
 
 from archloom.oracle.errors import TaidlError
@@ -125,8 +125,9 @@ def _operand(tree: Any) -> ast.Tensor | ast.Expr:
 
 
 def _type(tree: Any) -> ast.Type:
-    *dims, dtype = tree.children
-    return ast.Type(tuple(map(_expr, dims)), SPELLED.get(str(dtype), str(dtype)))
+    at = next(i for i, child in enumerate(tree.children) if isinstance(child, Token))
+    dtype, bits = str(tree.children[at]), tree.children[at + 1:]
+    return ast.Type(tuple(map(_expr, tree.children[:at])), SPELLED.get(dtype, dtype), _expr(bits[0]) if bits else None)
 
 
 def _slice(tree: Any) -> ast.Slice:
