@@ -74,7 +74,8 @@ class Isa:
     @cached_property
     def digest(self) -> str:
         """A key for caches: the text and the parameters as a hexadecimal SHA-256."""
-        text = self.definition.source or print_isa(self.definition)
+        whole = self.definition
+        text = "".join([*(text for _, text in whole.included), whole.source]) or print_isa(whole)
         return hashlib.sha256(f"{text}\n{self.parameters}".encode()).hexdigest()
 
     @cached_property
@@ -130,7 +131,7 @@ def check(definition: ast.IsaDef, values: Mapping[str, int] | None = None) -> Ma
     try:
         isa = _bound(definition, bind(definition, values or {}), None)
     except TaidlError as error:
-        raise _located(error, definition.source) from None
+        raise _located(error, definition) from None
     # of a buffer that is absent with these parameters the extent is not known
     known = [Buffer(b.name, (MAX_ELEMENTS, *b.shape[1:]), b.dtype) if 0 in b.shape else b for b in isa.buffers]
     buffers = {b.name: b for b in (*known, isa.buffer(HBM))}
@@ -141,15 +142,16 @@ def check(definition: ast.IsaDef, values: Mapping[str, int] | None = None) -> Ma
             checker.check(made.attributes, made.body)
             instructions[i.name] = made
         except TaidlError as error:
-            faults.append(_located(error, definition.source))
+            faults.append(_located(error, definition))
     if faults:
         raise together(faults)
     return instructions
 
 
-def _located(error: TaidlError, source: str) -> TaidlError:
+def _located(error: TaidlError, definition: ast.IsaDef) -> TaidlError:
     """The error with the lines of the text, which evaluation does not know."""
-    return together([TaidlError(fault.message, fault.position, source) for fault in error.faults])
+    return together([TaidlError(fault.message, fault.position, definition.text(fault.position) if fault.position else "")
+                     for fault in error.faults])
 
 
 def instantiate(

@@ -19,11 +19,11 @@ from archloom.oracle.taidl.types import OPEN, PATTERN, element_type
 # the artifact of TAIDL's authors marks what a name is: attribute, state or loop variable
 _SPACE = re.compile(r"(?:\s|#[^\n]*|@[asl]\.(?=[A-Za-z_]))*")
 # where reading goes on after a fault: at the next declaration that begins a line
-_RESTART = re.compile(r"^(?:\[|(?:param|const|def|alias)\b)", re.MULTILINE)
+_RESTART = re.compile(r"^(?:\[|(?:include|param|const|def|alias)\b)", re.MULTILINE)
 _HEADER = re.compile(r"isa\b")
 _WALK = re.compile(r"\+(?:\s|#[^\n]*\n)*\{")
 _ATTRIBUTE = re.compile(r"[A-Za-z_]\w*\s*=(?!=)")
-_DEFINITION = re.compile(r"(?:def|alias)\b")
+_DEFINITION = re.compile(r"(?:def|alias|include)\b")
 _NAME = re.compile(r"[A-Za-z_]")
 _TENSOR = re.compile(r"%([A-Za-z_][\w.]*)")
 _STARTS_STATEMENT = re.compile(r"%[A-Za-z_][\w.]*\s*(?::|->)")
@@ -92,6 +92,8 @@ class _Parser(ExpressionParser):
         s = self.s
         if s.accept("["):
             return self.bracketed()
+        if s.accept("include"):
+            return self.include()
         if s.accept("param"):
             return self.parameter()
         if s.accept("def"):
@@ -100,7 +102,7 @@ class _Parser(ExpressionParser):
             return self.alias()
         constant = s.accept("const")
         position = s.position()
-        name = s.name("a declaration (param, const, def, alias, [buffer] or [instruction], register = value)")
+        name = s.name("a declaration (include, param, const, def, alias, [buffer] or [instruction], register = value)")
         size = None
         if not constant and s.accept("["):
             size = self.inside(self.expr, "]")
@@ -110,6 +112,11 @@ class _Parser(ExpressionParser):
         if constant:
             return ast.Constant(name, value, position=position)
         return ast.RegisterDecl(name, size, value, position=position)
+
+    def include(self) -> ast.Include:
+        position, name = self.s.position(), self.s.name()
+        self.s.accept(";")
+        return ast.Include(name, position=position)
 
     def parameter(self) -> ast.Parameter:
         s, position = self.s, self.s.position()

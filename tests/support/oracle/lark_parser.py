@@ -16,7 +16,8 @@ from archloom.oracle.taidl.operators import attribute_named, named
 from archloom.oracle.taidl.types import SPELLED
 
 GRAMMAR = Path(__file__).parents[3] / "src/archloom/oracle/taidl/grammar.lark"
-KINDS = (ast.Parameter, ast.Constant, ast.BufferDecl, ast.RegisterDecl, ast.Definition, ast.InstructionDecl, ast.Alias)
+KINDS = (ast.Parameter, ast.Constant, ast.BufferDecl, ast.RegisterDecl, ast.Definition, ast.InstructionDecl, ast.Alias,
+         ast.Include)
 
 
 @cache
@@ -42,6 +43,9 @@ class _Declarations:
 
     def build(self, tree: Any) -> Any:
         return getattr(self, tree.data)(*tree.children)
+
+    def include(self, _: Any, name: Any) -> ast.Include:
+        return ast.Include(str(name))
 
     def parameter(self, _: Any, name: Any, *numbers: Any) -> ast.Parameter:
         default, low, high = map(_integer, numbers)
