@@ -194,8 +194,8 @@ def assembly(case: Case, number: int) -> Iterator[str]:
     yield from ["  fadd.s f28, f28, f28"] if is_float(case.mnemonic) else []
     yield from executed(case)
     yield from ("  la x6, out", f"  li x7, {number * result_bytes(case.vlen)}", "  add x6, x6, x7")
-    yield from (f"  vs8r.v v{VD}, (x6)", f"  addi x6, x6, {case.vlen}", f"  sd x{RESULT}, 0(x6)", f"  fsd f{RESULT}, 8(x6)")
-    yield from ("  addi x6, x6, 16", "  la x5, memory", "  call copied")
+    yield from (f"  vs8r.v v{VD}, (x6)", f"  addi x6, x6, {case.vlen}", f"  sd x{RESULT}, 0(x6)")
+    yield from (f"  fsd f{RESULT}, 8(x6)", "  addi x6, x6, 16", "  la x5, memory", "  call copied")
 
 
 def executed(case: Case) -> Iterator[str]:
@@ -231,20 +231,52 @@ def vtype(value: int) -> str:
             f"{'ma' if value >> 7 else 'mu'}")
 
 
+BEGIN = """.option norelax
+.global _start
+.text
+_start:
+"""
+END = """  la x8, out
+  li x9, {size}
+written:
+  li x10, 1
+  mv x11, x8
+  mv x12, x9
+  li x17, 64
+  ecall
+  sub x9, x9, x10
+  add x8, x8, x10
+  bnez x9, written
+  li x10, 0
+  li x17, 93
+  ecall
+copied:
+  li x7, {words}
+again:
+  ld x28, 0(x5)
+  sd x28, 0(x6)
+  addi x5, x5, 8
+  addi x6, x6, 8
+  addi x7, x7, -1
+  bnez x7, again
+  ret
+.bss
+.align 6
+memory: .space {memory}
+out: .space {size}
+.data
+.align 6
+"""
+"""Writes what is at ``out`` and ends; ``copied`` moves a memory from x5 to x6."""
+
+
 def program(vlen: int, cases: Sequence[Case]) -> str:
-    """Writes the results of all cases to its output; ``copied`` moves the memory from x5 to x6."""
-    size = len(cases) * result_bytes(vlen)
-    lines = [".option norelax", ".global _start", ".text", "_start:"]
-    for number, case in enumerate(cases):
-        lines += assembly(case, number)
-    lines += ["  li x10, 1", "  la x11, out", f"  li x12, {size}", "  la x5, out", "  mv x9, x12", "  mv x8, x11",
-              "written:", "  li x10, 1", "  mv x11, x8", "  mv x12, x9", "  li x17, 64", "  ecall", "  sub x9, x9, x10",
-              "  add x8, x8, x10", "  bnez x9, written", "  li x10, 0", "  li x17, 93", "  ecall"]
-    lines += ["copied:", f"  li x7, {memory_bytes(vlen) // 8}", "again:", "  ld x28, 0(x5)", "  sd x28, 0(x6)",
-              "  addi x5, x5, 8", "  addi x6, x6, 8", "  addi x7, x7, -1", "  bnez x7, again", "  ret", ".data", ".align 6"]
-    for name in STATES:
-        lines += [f"{name}_state:", "  .byte " + ",".join(map(str, state_of(name, vlen)))]
-    return "\n".join([*lines, ".bss", ".align 6", f"memory: .space {memory_bytes(vlen)}", f"out: .space {size}", ""])
+    """Writes the results of all cases to its output."""
+    memory = memory_bytes(vlen)
+    lines = [line for number, case in enumerate(cases) for line in assembly(case, number)]
+    states = [f"{name}_state: .byte {','.join(map(str, state_of(name, vlen)))}" for name in STATES]
+    end = END.format(size=len(cases) * result_bytes(vlen), words=memory // 8, memory=memory)
+    return BEGIN + "\n".join([*lines, end, *states, ""])
 
 
 def run(vlen: int, cases: Sequence[Case]) -> list[bytes]:
@@ -264,9 +296,8 @@ def recorded(case: Case, state: bytes, row: bytes) -> dict[str, Any]:
     size = case.vlen // 8
     registers = {VD + i: row[i * size:(i + 1) * size] for i in range(8)}
     memory = row[case.vlen + 16:]
-    first, last = next(((i for i, (a, b) in enumerate(zip(memory, state, strict=True)) if a != b)), 0), 0
-    if memory != state:
-        last = max(i for i, (a, b) in enumerate(zip(memory, state, strict=True)) if a != b) + 1
+    changed = [i for i, (a, b) in enumerate(zip(memory, state, strict=True)) if a != b]
+    first, last = (changed[0], changed[-1] + 1) if changed else (0, 0)
     kept = {k: v for k, v in asdict(case).items() if k not in ("vlen", "attributes")}
     return {**kept, "attributes": dict(case.attributes),
             "v": {n: v.hex() for n, v in registers.items() if v != state[n * size:(n + 1) * size]},

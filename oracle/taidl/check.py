@@ -21,8 +21,8 @@ from archloom.oracle.taidl.operators import OPCODES, fault, word
 from archloom.oracle.taidl.operators.base import Attribute, AttributeValue, types_differ
 from archloom.oracle.taidl.operators.refused import REFUSED
 from archloom.oracle.taidl.printer import print_expr, print_slice
-from archloom.oracle.taidl.types import of_width
 from archloom.oracle.taidl.statements import blocks, statement_expressions, statement_names
+from archloom.oracle.taidl.types import of_width
 
 HBM = "hbm"
 """The global memory, which every ISA has."""
@@ -508,7 +508,8 @@ def check_declarations(isa: ast.IsaDef) -> Iterator[TaidlError]:
                 yield _fault(f"{name!r} appears twice in ({', '.join(given)})", part, isa)
             if name in declared:
                 line = declared[name].position.line
-                yield _fault(f"{what} {name!r} of {_name(part)} has the name of the declaration at line {line}", part, isa)
+                yield _fault(f"{what} {name!r} of {_name(part)} has the name of the declaration at line {line}", part,
+                             isa)
     yield from _alias_faults(isa)
     known = set(declared)
     for definition in isa.definitions:

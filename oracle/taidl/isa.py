@@ -150,8 +150,8 @@ def check(definition: ast.IsaDef, values: Mapping[str, int] | None = None) -> Ma
 
 def _located(error: TaidlError, definition: ast.IsaDef) -> TaidlError:
     """The error with the lines of the text, which evaluation does not know."""
-    return together([TaidlError(fault.message, fault.position, definition.text(fault.position) if fault.position else "")
-                     for fault in error.faults])
+    return together([TaidlError(f.message, f.position, definition.text(f.position) if f.position else None)
+                     for f in error.faults])
 
 
 def instantiate(

@@ -229,8 +229,9 @@ class _Source:
 
     def comments_above(self, node: ast.Node) -> list[str]:
         at, lines = node.position.line - 1, self.around(node)
+        top = self.top if lines is self.lines else 0
         block: list[str] = []
-        while (0 if lines is not self.lines else self.top) < at <= len(lines) and lines[at - 1].lstrip().startswith("#"):
+        while top < at <= len(lines) and lines[at - 1].lstrip().startswith("#"):
             at -= 1
             block.insert(0, lines[at])
         return block

@@ -95,7 +95,7 @@ OPEN = "[iuf]"
 
 @cache
 def of_width(letter: str, bits: int) -> str:
-    """The element type of a letter of :data:`OPEN` and a width: ``i`` and 8 give ``i8``; ValueError if there is none."""
+    """The element type of a letter of :data:`OPEN` and a width, ``i8`` of ``i`` and 8; ValueError if there is none."""
     name = f"{letter}{bits}"
     if name not in TYPES:
         widths = ", ".join(str(t.bits) for t in TYPES.values() if t.name == f"{letter}{t.bits}")

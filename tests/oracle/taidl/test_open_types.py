@@ -53,7 +53,7 @@ def test_a_width_that_no_type_has_is_an_error_of_the_instruction() -> None:
     stream = parse(squares(64, 1))
     for attempt in (lambda: resolve(stream, isa_of(SQUARES)),
                     lambda: run(stream, isa_of(SQUARES), {"x": np.zeros(8, np.int8)})):
-        with pytest.raises(StreamError, match="there is no element type u128: expected one of 2, 4, 8, 16, 32, 64 bits"):
+        with pytest.raises(StreamError, match="no element type u128: expected one of 2, 4, 8, 16, 32, 64 bits"):
             attempt()
 
 
