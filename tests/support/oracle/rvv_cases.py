@@ -39,10 +39,6 @@ class Case:
     def sew(self) -> int:
         return 8 << (self.vtypei >> 3) % 8
 
-    @property
-    def stores(self) -> bool:
-        return self.mnemonic.startswith(("vs", "vss", "vsu", "vso")) and any(k == "vs3" for k, _ in self.attributes)
-
 
 def memory_bytes(vlen: int) -> int:
     """The memory has what the 32 registers have."""
