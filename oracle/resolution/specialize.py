@@ -25,6 +25,7 @@ from archloom.oracle.taidl.evaluate import MAX_REPEATED, float_literal, names, r
 from archloom.oracle.taidl.isa import Instruction, Isa
 from archloom.oracle.taidl.operators import OPCODES, fault, values_of
 from archloom.oracle.taidl.printer import print_expr
+from archloom.oracle.taidl.types import of_width
 from archloom.oracle.variables import Input
 
 Scope: TypeAlias = dict[str, Affine]
@@ -179,7 +180,13 @@ class Execution:
     # tensors
 
     def type(self, kind: ast.Type) -> TensorType:
-        return TensorType(tuple([self.integer(d, "the extent of a tensor") for d in kind.dims]), kind.dtype)
+        shape = tuple([self.integer(d, "the extent of a tensor") for d in kind.dims])
+        if kind.bits is None:
+            return TensorType(shape, kind.dtype)
+        try:
+            return TensorType(shape, of_width(kind.dtype, self.integer(kind.bits, "the width of an element type")))
+        except ValueError as error:
+            raise StreamError(str(error)) from None
 
     def define(self, name: str, kind: TensorType) -> str:
         """A name of its own for each definition of a tensor (a REPEAT defines the same one again and again)."""

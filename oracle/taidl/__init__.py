@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeAlias
 
 from archloom.oracle.errors import TaidlError, suggest
 from archloom.oracle.reading import TEXT_BYTES, read_bytes
@@ -26,6 +27,8 @@ __all__ = [
 
 _ISAS = Path(__file__).parent.parent / "isas"
 _registered: dict[str, Path] = {}
+_Version: TypeAlias = tuple[str, int, int]
+"""A file as it is now: path, time of the last change in ns, bytes."""
 
 
 def available() -> list[str]:
@@ -39,8 +42,7 @@ def register(path: str | Path) -> str:
     TaidlError for a description that does not parse or check, or whose name another file has.
     """
     path = Path(path).resolve()
-    stat = _find(path).stat()
-    name = _read(str(path), stat.st_mtime_ns, stat.st_size)[0].name
+    name = _read(_files(_find(path)))[0].name
     taken = _registered.get(name, _ISAS / f"{name}.taidl")
     if taken != path and taken.is_file():
         raise TaidlError(f"{path}: the name {name!r} is taken by {taken}")
@@ -51,13 +53,11 @@ def register(path: str | Path) -> str:
 def load(name_or_path: str | Path, **parameters: int) -> Isa:
     """The checked ISA of that name, or of a ``.taidl`` file, with the parameters given and defaults for the others.
 
-    Cached by file and parameters. Raises TaidlError for a description that does not parse or check (or is not there)
+    Cached by files and parameters. Raises TaidlError for a description that does not parse or check (or is not there)
     and TargetError for a parameter that is unknown or out of range.
     """
-    path = _find(name_or_path)
-    stat = path.stat()
-    version = (str(path), stat.st_mtime_ns, stat.st_size)
-    return _bound(*version, bind(_read(*version)[0], parameters))
+    files = _files(_find(name_or_path))
+    return _bound(files, bind(_read(files)[0], parameters))
 
 
 def _find(name_or_path: str | Path) -> Path:
@@ -71,19 +71,41 @@ def _find(name_or_path: str | Path) -> Path:
     return path
 
 
-@lru_cache(maxsize=16)
-def _read(path: str, mtime: int, size: int) -> tuple[ast.IsaDef, Mapping[str, Instruction]]:
+def _files(path: Path, known: tuple[_Version, ...] = ()) -> tuple[_Version, ...]:
+    """A file after those that it includes, each once; TaidlError for one that is not there."""
+    stat = path.stat()
+    version = (str(path), stat.st_mtime_ns, stat.st_size)
+    if version in known:
+        return known
+    definition, files = _parsed(version), (*known, version)
+    for include in definition.includes:
+        beside = path.with_name(f"{include.name}.taidl")
+        if not beside.is_file():
+            raise TaidlError(f"there is no file {beside}", include.position, definition.source)
+        files = _files(beside, files)
+    return (*(f for f in files if f != version), version)
+
+
+@lru_cache(maxsize=32)
+def _parsed(version: _Version) -> ast.IsaDef:
+    path = version[0]
     try:
-        text = read_bytes(path, TEXT_BYTES, TaidlError).decode("utf-8-sig")
+        return parse(read_bytes(path, TEXT_BYTES, TaidlError).decode("utf-8-sig"), path)
     except UnicodeDecodeError as error:
         raise TaidlError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
-    definition = parse(text, path)
+
+
+@lru_cache(maxsize=16)
+def _read(files: tuple[_Version, ...]) -> tuple[ast.IsaDef, Mapping[str, Instruction]]:
+    definition, *included = [_parsed(version) for version in reversed(files)]
+    for each in included:
+        definition = definition.after(each)
     return definition, check(definition)
 
 
 @lru_cache(maxsize=64)
-def _bound(path: str, mtime: int, size: int, parameters: tuple[tuple[str, int], ...]) -> Isa:
-    definition, instructions = _read(path, mtime, size)
+def _bound(files: tuple[_Version, ...], parameters: tuple[tuple[str, int], ...]) -> Isa:
+    definition, instructions = _read(files)
     return instantiate(definition, dict(parameters), instructions)
 
 

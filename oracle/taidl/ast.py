@@ -82,10 +82,14 @@ Expr: TypeAlias = Union[Number, Name, Element, Unary, Binary, Call]
 
 
 class Type(Node):
-    """``dims x dtype``; no dims for a scalar."""
+    """``dims x dtype``; no dims for a scalar.
+
+    With ``bits`` the element type is open: ``dtype`` is its letter (``i``, ``u`` or ``f``), ``bits`` how wide it is.
+    """
 
     dims: tuple[Expr, ...]
     dtype: str
+    bits: Expr | None = None
 
 
 class At(Node):
@@ -224,6 +228,12 @@ Statement: TypeAlias = Union[Read, Write, Op, Assign, Let, Assert, If, Repeat, I
 # --- declarations -------------------------------------------------------------------------------------------------
 
 
+class Include(Node):
+    """``include name``: the declarations of ``name.taidl``, beside this file, come before those here."""
+
+    name: str
+
+
 class Parameter(Node):
     """``param name = default in low..high``."""
 
@@ -281,7 +291,11 @@ class Alias(Node):
 
 
 class IsaDef(Node):
-    """A whole description; ``source`` is its text, kept for the carets of errors."""
+    """A whole description; ``source`` is its text, kept for the carets of errors.
+
+    ``included`` has the files, each with its text, whose declarations are among these: ``includes`` are those that are
+    still to be read.
+    """
 
     name: str
     parameters: tuple[Parameter, ...] = ()
@@ -291,14 +305,27 @@ class IsaDef(Node):
     definitions: tuple[Definition, ...] = ()
     instructions: tuple[InstructionDecl, ...] = ()
     aliases: tuple[Alias, ...] = ()
+    includes: tuple[Include, ...] = ()
     source: str = field(default="", compare=False, repr=False)
+    included: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
 
     @staticmethod
     def of(name: str, declarations: Sequence[Node], source: str = "", position: Position = NOWHERE) -> IsaDef:
         """The description of these declarations."""
-        kinds = (Parameter, Constant, BufferDecl, RegisterDecl, Definition, InstructionDecl, Alias)
+        kinds = (Parameter, Constant, BufferDecl, RegisterDecl, Definition, InstructionDecl, Alias, Include)
         groups: list[Any] = [tuple(d for d in declarations if isinstance(d, kind)) for kind in kinds]
         return replace(IsaDef(name, *groups), source=source, position=position)
+
+    def text(self, position: Position) -> str:
+        """The text of the file of that place."""
+        return dict(self.included).get(position.file, self.source)
+
+    def after(self, first: IsaDef) -> IsaDef:
+        """These declarations after those of a description that is included."""
+        names = ("parameters", "constants", "buffers", "registers", "definitions", "instructions", "aliases")
+        joined: dict[str, Any] = {name: getattr(first, name) + getattr(self, name) for name in names}
+        return replace(self, includes=(), included=(*first.included, (first.position.file, first.source),
+                                                    *self.included), **joined)
 
 
 # --- the expressions in nodes -------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.isa import HBM, Isa, check, instantiate
 from archloom.oracle.taidl.operators import OPCODES, attribute_named, named
 from archloom.oracle.taidl.printer import print_expr, print_isa
-from archloom.oracle.taidl.types import element_type
+from archloom.oracle.taidl.types import OPEN, element_type
 
 Integer: TypeAlias = Union["Value", int]
 Typed: TypeAlias = Union[str, Sequence[Any]]
@@ -234,8 +235,13 @@ class Tensor:
 
 
 def type_of(written: Typed) -> ast.Type:
-    """The type that ``(rows, 4, "i8")`` or ``"f32"`` says; TaidlError for an element type that there is not."""
+    """The type that ``(rows, 4, "i8")`` or ``"f32"`` says; TaidlError for an element type that there is not.
+
+    A letter and an expression at the end, ``(rows, "i", width)``, are an element type whose width is open.
+    """
     *dims, dtype = (written,) if isinstance(written, str) else tuple(written)
+    if not isinstance(dtype, str) and dims and isinstance(dims[-1], str) and re.fullmatch(OPEN, dims[-1]):
+        return ast.Type(tuple(expr(d) for d in dims[:-1]), dims[-1], expr(dtype), position=here())
     if not isinstance(dtype, str):
         fail(f"a type ends with the element type, such as 'i8', found {dtype!r}")
     try:

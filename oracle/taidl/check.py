@@ -22,6 +22,7 @@ from archloom.oracle.taidl.operators.base import Attribute, AttributeValue, type
 from archloom.oracle.taidl.operators.refused import REFUSED
 from archloom.oracle.taidl.printer import print_expr, print_slice
 from archloom.oracle.taidl.statements import blocks, statement_expressions, statement_names
+from archloom.oracle.taidl.types import of_width
 
 HBM = "hbm"
 """The global memory, which every ISA has."""
@@ -72,7 +73,7 @@ class BodyChecker:
             raise together(self.faults)
 
     def error(self, message: str, node: ast.Node) -> TaidlError:
-        return TaidlError(message, node.position, self.isa.source)
+        return TaidlError(message, node.position, self.isa.text(node.position))
 
     def block(self, body: Sequence[ast.Statement], scope: _Scope) -> None:
         for statement in body:
@@ -251,7 +252,16 @@ class BodyChecker:
                 raise self.error(f"a dimension must be at least 1, found {extent}", node)
         if math.prod(d for d in shape if isinstance(d, int)) > MAX_ELEMENTS:
             raise self.error(f"{Shaped(shape, kind.dtype)} has more than 2^40 elements", kind)
-        return Shaped(shape, kind.dtype)
+        return Shaped(shape, kind.dtype if kind.bits is None else self.width(kind.dtype, kind.bits))
+
+    def width(self, letter: str, bits: ast.Expr) -> str:
+        """The element type of that width, or its text where the width is not known yet."""
+        self.integers([bits])
+        value = self.dim(canonical(bits, self.known))
+        try:
+            return of_width(letter, value) if isinstance(value, int) else f"{letter}{{{value}}}"
+        except ValueError as error:
+            raise self.error(str(error), bits) from None
 
     def define(self, name: str, kind: Shaped, s: ast.Node, scope: _Scope) -> None:
         if name in scope.tensors:
@@ -477,28 +487,29 @@ def canonical(expr: ast.Expr, known: Mapping[str, int]) -> Affine:
 
 def check_declarations(isa: ast.IsaDef) -> Iterator[TaidlError]:
     """The faults of declarations: names that are there twice, ``def`` blocks that use what they are not given."""
+    for include in isa.includes:
+        yield _fault(f"{include.name}.taidl is not there: what includes others is read from a file", include, isa)
     integers: list[ast.Node] = [*isa.parameters, *isa.constants, *isa.registers]
     for group in (integers, isa.buffers, isa.definitions, isa.instructions):
         seen: dict[str, ast.Node] = {}
         for node in group:
             name = _name(node)
             if name in seen:
-                yield TaidlError(f"{name!r} is already declared at line {seen[name].position.line}", node.position,
-                                 isa.source)
+                yield _fault(f"{name!r} is already declared at line {seen[name].position.line}", node, isa)
             seen[name] = node
     for buffer in isa.buffers:
         if buffer.name == HBM:
-            yield TaidlError("'hbm' is the global memory, which is always there", buffer.position, isa.source)
+            yield _fault("'hbm' is the global memory, which is always there", buffer, isa)
     declared = {_name(n): n for n in integers}
     parts: list[tuple[ast.Node, str, tuple[str, ...]]] = [(i, "attribute", i.attributes) for i in isa.instructions]
     for part, what, given in [*parts, *((d, "parameter", d.parameters) for d in isa.definitions)]:
         for i, name in enumerate(given):
             if name in given[:i]:
-                yield TaidlError(f"{name!r} appears twice in ({', '.join(given)})", part.position, isa.source)
+                yield _fault(f"{name!r} appears twice in ({', '.join(given)})", part, isa)
             if name in declared:
                 line = declared[name].position.line
-                yield TaidlError(f"{what} {name!r} of {_name(part)} has the name of the declaration at line {line}",
-                                 part.position, isa.source)
+                yield _fault(f"{what} {name!r} of {_name(part)} has the name of the declaration at line {line}", part,
+                             isa)
     yield from _alias_faults(isa)
     known = set(declared)
     for definition in isa.definitions:
@@ -523,7 +534,7 @@ def _alias_faults(isa: ast.IsaDef) -> Iterator[TaidlError]:
         elif (alias.name, frozenset(alias.attributes)) in ways:
             fault = f"{written} has the name and the attributes of another way to write {target.name}"
         if fault:
-            yield TaidlError(fault, alias.position, isa.source)
+            yield _fault(fault, alias, isa)
         ways.add((alias.name, frozenset(alias.attributes)))
 
 
@@ -533,13 +544,17 @@ def _closed(
     for statement in body:
         for node in statement_names(statement):
             if node.name not in known:
-                yield TaidlError(f"unknown name {node.name!r} in def {owner.name}{suggest(node.name, sorted(known))}",
-                                 node.position, isa.source)
+                yield _fault(f"unknown name {node.name!r} in def {owner.name}{suggest(node.name, sorted(known))}", node,
+                             isa)
         if isinstance(statement, ast.Let):
             known.add(statement.name)
         for block in blocks(statement):
             inner = {statement.variable} if isinstance(statement, ast.Repeat) else set()
             yield from _closed(block, known | inner, owner, isa)
+
+
+def _fault(message: str, node: ast.Node, isa: ast.IsaDef) -> TaidlError:
+    return TaidlError(message, node.position, isa.text(node.position))
 
 
 def _name(node: ast.Node) -> str:

@@ -177,4 +177,4 @@ class _Inliner:
         return definition
 
     def error(self, message: str, node: ast.Node) -> TaidlError:
-        return TaidlError(message, node.position, self.isa.source)
+        return TaidlError(message, node.position, self.isa.text(node.position))

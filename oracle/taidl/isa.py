@@ -18,6 +18,7 @@ from archloom.oracle.taidl.inline import inline
 from archloom.oracle.taidl.printer import print_isa
 from archloom.oracle.taidl.slices import definite
 from archloom.oracle.taidl.statements import every
+from archloom.oracle.taidl.types import of_width
 
 MAX_REGISTERS = 1 << 16
 """How many elements an array of control registers may have."""
@@ -73,7 +74,8 @@ class Isa:
     @cached_property
     def digest(self) -> str:
         """A key for caches: the text and the parameters as a hexadecimal SHA-256."""
-        text = self.definition.source or print_isa(self.definition)
+        whole = self.definition
+        text = "".join([*(text for _, text in whole.included), whole.source]) or print_isa(whole)
         return hashlib.sha256(f"{text}\n{self.parameters}".encode()).hexdigest()
 
     @cached_property
@@ -129,7 +131,7 @@ def check(definition: ast.IsaDef, values: Mapping[str, int] | None = None) -> Ma
     try:
         isa = _bound(definition, bind(definition, values or {}), None)
     except TaidlError as error:
-        raise _located(error, definition.source) from None
+        raise _located(error, definition) from None
     # of a buffer that is absent with these parameters the extent is not known
     known = [Buffer(b.name, (MAX_ELEMENTS, *b.shape[1:]), b.dtype) if 0 in b.shape else b for b in isa.buffers]
     buffers = {b.name: b for b in (*known, isa.buffer(HBM))}
@@ -140,15 +142,16 @@ def check(definition: ast.IsaDef, values: Mapping[str, int] | None = None) -> Ma
             checker.check(made.attributes, made.body)
             instructions[i.name] = made
         except TaidlError as error:
-            faults.append(_located(error, definition.source))
+            faults.append(_located(error, definition))
     if faults:
         raise together(faults)
     return instructions
 
 
-def _located(error: TaidlError, source: str) -> TaidlError:
+def _located(error: TaidlError, definition: ast.IsaDef) -> TaidlError:
     """The error with the lines of the text, which evaluation does not know."""
-    return together([TaidlError(fault.message, fault.position, source) for fault in error.faults])
+    return together([TaidlError(f.message, f.position, definition.text(f.position) if f.position else None)
+                     for f in error.faults])
 
 
 def instantiate(
@@ -195,7 +198,12 @@ def _buffer(declared: ast.BufferDecl, scope: Mapping[str, int]) -> Buffer:
                          f"{'x'.join(map(str, shape))}", declared.position)
     if len(shape) > MAX_AXES or math.prod(shape) > MAX_ELEMENTS:
         raise TaidlError(f"buffer {declared.name} has more than {MAX_AXES} axes or 2^40 elements", declared.position)
-    return Buffer(declared.name, shape, declared.base.dtype)
+    base = declared.base
+    try:
+        dtype = base.dtype if base.bits is None else of_width(base.dtype, evaluate(base.bits, scope))
+    except ValueError as error:
+        raise TaidlError(f"buffer {declared.name}: {error}", declared.position) from None
+    return Buffer(declared.name, shape, dtype)
 
 
 def _register(declared: ast.RegisterDecl, scope: Mapping[str, int]) -> Register:

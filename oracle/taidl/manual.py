@@ -210,10 +210,15 @@ class _Source:
     def __init__(self, isa: ast.IsaDef) -> None:
         self.isa = isa
         self.lines = isa.source.split("\n") if isa.source else []
+        self.texts = {file: text.split("\n") for file, text in isa.included}
         every = (isa.parameters, isa.constants, isa.buffers, isa.registers, isa.definitions, isa.instructions)
         self.top = next((n for n, line in enumerate(self.lines) if not line.startswith("#")), 0)
         """How many lines the comment at the top of the file has."""
-        self.starts = sorted(node.position.line for group in every for node in group)
+        self.starts = sorted((node.position.file, node.position.line) for group in every for node in group)
+
+    def around(self, node: ast.Node) -> list[str]:
+        """The lines of the file in which a declaration stands."""
+        return self.texts.get(node.position.file, self.lines)
 
     def introduction(self) -> tuple[str, ...]:
         return tuple(_comment(line) for line in self.lines[:self.top])
@@ -223,22 +228,24 @@ class _Source:
         return tuple(_comment(line) for line in self.comments_above(node) if not _SECTION.fullmatch(line.strip()))
 
     def comments_above(self, node: ast.Node) -> list[str]:
-        at = node.position.line - 1
+        at, lines = node.position.line - 1, self.around(node)
+        top = self.top if lines is self.lines else 0
         block: list[str] = []
-        while self.top < at <= len(self.lines) and self.lines[at - 1].lstrip().startswith("#"):
+        while top < at <= len(lines) and lines[at - 1].lstrip().startswith("#"):
             at -= 1
-            block.insert(0, self.lines[at])
+            block.insert(0, lines[at])
         return block
 
     def remark(self, node: ast.Node) -> str:
         """The comment behind a declaration on its line, or the one above it."""
-        line = self.lines[node.position.line - 1] if 0 < node.position.line <= len(self.lines) else ""
+        lines = self.around(node)
+        line = lines[node.position.line - 1] if 0 < node.position.line <= len(lines) else ""
         _, mark, text = line.partition("#")
         return text.strip() if mark else " ".join(t.strip() for t in self.above(node))
 
     def section(self, node: ast.Node) -> str:
         """The heading ``# --- heading ---`` above a declaration."""
-        for line in reversed(self.lines[:max(0, node.position.line - 1)]):
+        for line in reversed(self.around(node)[:max(0, node.position.line - 1)]):
             match = _SECTION.fullmatch(line.strip())
             if match:
                 return match[1]
@@ -246,12 +253,11 @@ class _Source:
 
     def excerpt(self, node: ast.Definition | ast.InstructionDecl) -> str:
         """The text of a declaration as it was written, or, where others share its lines, as it is printed."""
-        first = node.position.line
-        later = [n for n in self.starts if n > first]
-        if not self.lines or self.starts.count(first) > 1:
+        file, first, lines = node.position.file, node.position.line, self.around(node)
+        later = [n for where, n in self.starts if where == file and n > first]
+        if not lines or self.starts.count((file, first)) > 1:
             return self.printed(node)
-        last = (later[0] if later else len(self.lines) + 1) - 1
-        block = self.lines[first - 1:last]
+        block = lines[first - 1:(later[0] if later else len(lines) + 1) - 1]
         while len(block) > 1 and (not block[-1].strip() or block[-1].startswith("#")):
             block.pop()
         return "\n".join(line.rstrip() for line in block)

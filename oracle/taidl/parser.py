@@ -14,22 +14,23 @@ from archloom.oracle.scanner import Scanner
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.expressions import MAX_NESTING, ExpressionParser
 from archloom.oracle.taidl.operators import attribute_named, named
-from archloom.oracle.taidl.types import PATTERN, element_type
+from archloom.oracle.taidl.types import OPEN, PATTERN, element_type
 
 # the artifact of TAIDL's authors marks what a name is: attribute, state or loop variable
 _SPACE = re.compile(r"(?:\s|#[^\n]*|@[asl]\.(?=[A-Za-z_]))*")
 # where reading goes on after a fault: at the next declaration that begins a line
-_RESTART = re.compile(r"^(?:\[|(?:param|const|def|alias)\b)", re.MULTILINE)
+_RESTART = re.compile(r"^(?:\[|(?:include|param|const|def|alias)\b)", re.MULTILINE)
 _HEADER = re.compile(r"isa\b")
 _WALK = re.compile(r"\+(?:\s|#[^\n]*\n)*\{")
 _ATTRIBUTE = re.compile(r"[A-Za-z_]\w*\s*=(?!=)")
-_DEFINITION = re.compile(r"(?:def|alias)\b")
+_DEFINITION = re.compile(r"(?:def|alias|include)\b")
 _NAME = re.compile(r"[A-Za-z_]")
 _TENSOR = re.compile(r"%([A-Za-z_][\w.]*)")
 _STARTS_STATEMENT = re.compile(r"%[A-Za-z_][\w.]*\s*(?::|->)")
 _BUFFER = re.compile(r"\$?([A-Za-z_]\w*)(\[)?")
 _HEAD = re.compile(r"\(\s*((?:[A-Za-z_]\w*\s*(?:,\s*[A-Za-z_]\w*\s*)*)?)\)(?!(?:\s|#[^\n]*\n)*\()")
 _DTYPE = re.compile(PATTERN)
+_OPEN_DTYPE = re.compile(rf"{OPEN}(?=\{{)")
 # HxWxC is three dims: a name in capitals ends before an "x"
 _DIM_NAME = re.compile(r"[A-Z][A-Z0-9_]*(?=x)|[A-Za-z_]\w*")
 _DIM_NUMBER = re.compile(r"([0-9]+)([KM])?")
@@ -91,6 +92,8 @@ class _Parser(ExpressionParser):
         s = self.s
         if s.accept("["):
             return self.bracketed()
+        if s.accept("include"):
+            return self.include()
         if s.accept("param"):
             return self.parameter()
         if s.accept("def"):
@@ -99,7 +102,7 @@ class _Parser(ExpressionParser):
             return self.alias()
         constant = s.accept("const")
         position = s.position()
-        name = s.name("a declaration (param, const, def, alias, [buffer] or [instruction], register = value)")
+        name = s.name("a declaration (include, param, const, def, alias, [buffer] or [instruction], register = value)")
         size = None
         if not constant and s.accept("["):
             size = self.inside(self.expr, "]")
@@ -109,6 +112,11 @@ class _Parser(ExpressionParser):
         if constant:
             return ast.Constant(name, value, position=position)
         return ast.RegisterDecl(name, size, value, position=position)
+
+    def include(self) -> ast.Include:
+        position, name = self.s.position(), self.s.name()
+        self.s.accept(";")
+        return ast.Include(name, position=position)
 
     def parameter(self) -> ast.Parameter:
         s, position = self.s, self.s.position()
@@ -290,6 +298,10 @@ class _Parser(ExpressionParser):
                     return ast.Type(tuple(dims), element_type(dtype).name, position=position)
                 except ValueError as error:
                     self.s.fail(str(error), place)
+            letter = self.s.take(_OPEN_DTYPE)
+            if letter is not None:
+                self.s.need("{")
+                return ast.Type(tuple(dims), letter, self.inside(self.expr, "}"), position=position)
             dims.append(self.dim("a dimension or an element type"))
             if self.s.take(_BY) is None:
                 self.s.expected("'x' and the element type")

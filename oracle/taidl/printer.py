@@ -14,6 +14,7 @@ _UNARY = len(LEVELS)
 def print_isa(isa: ast.IsaDef) -> str:
     """The canonical text of a description."""
     lines = [f"isa {isa.name};", ""]
+    lines += [f"include {i.name};" for i in isa.includes]
     lines += [f"param {p.name} = {p.default} in {p.low}..{p.high};" for p in isa.parameters]
     lines += [f"const {c.name} = {print_expr(c.value)};" for c in isa.constants]
     lines += [f"[{b.name}] ({'x'.join(_dim(d) for d in b.rows)}) ({print_type(b.base)});" for b in isa.buffers]
@@ -34,7 +35,8 @@ def print_expr(expr: ast.Expr) -> str:
 
 def print_type(kind: ast.Type) -> str:
     """``16x{rows}xi8``"""
-    return "".join(f"{_dim(d)}x" for d in kind.dims) + kind.dtype
+    width = "" if kind.bits is None else f"{{{print_expr(kind.bits)}}}"
+    return "".join(f"{_dim(d)}x" for d in kind.dims) + kind.dtype + width
 
 
 def print_slice(piece: ast.Slice) -> str:

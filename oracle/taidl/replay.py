@@ -193,8 +193,7 @@ class _Scan:
         if isinstance(s, (ast.Read, ast.Write)):
             piece = s.source if isinstance(s, ast.Read) else s.target
             if piece.buffer == HBM:
-                dims = s.type.dims if s.type else ()
-                return not any(self.uses(rename(d, bound)) for d in dims) and self.window(piece, bound)
+                return not any(self.uses(rename(e, bound)) for e in ast.parts(s.type)) and self.window(piece, bound)
         if isinstance(s, ast.Repeat):
             return not self.uses(rename(s.count, bound)) and self.block(s.body, bound)
         return not any(self.uses(rename(e, bound)) for e in statement_expressions(s))

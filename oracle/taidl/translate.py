@@ -24,7 +24,7 @@ from archloom.oracle.taidl.operators import OPCODES, fault, values_of, word
 from archloom.oracle.taidl.printer import print_expr, print_slice
 from archloom.oracle.taidl.replay import Place, Tape
 from archloom.oracle.taidl.statements import every
-from archloom.oracle.taidl.types import Array, numpy_dtype, of_numpy
+from archloom.oracle.taidl.types import Array, numpy_dtype, of_numpy, of_width
 
 Tensors: TypeAlias = dict[str, Any]
 Step: TypeAlias = Callable[[Frame, Tensors], None]
@@ -51,8 +51,8 @@ class Translator:
         self.slots = dict(registers)
         self.compiler = Compiler(isa.scope, self.slots)
         self.sizes = {r.name: r.size for r in isa.registers}
-        self.dtypes: dict[str, str] = {}
-        """The element types of the tensors, which do not depend on the path."""
+        self.dtypes: dict[str, str | None] = {}
+        """The element types of the tensors, which do not depend on the path; None where the width is open."""
 
     def slot(self, name: str) -> int:
         """The slot of a local; both branches of an IF share it."""
@@ -128,7 +128,7 @@ class Translator:
         inside.dtypes = dict(self.dtypes)
         for s in every(body):
             if isinstance(s, (ast.Read, ast.Op)):
-                self.dtypes[s.dst] = s.type.dtype
+                self.dtypes[s.dst] = _held(s.type)
             elif isinstance(s, (ast.Let, ast.Repeat)):
                 self.slot(s.name if isinstance(s, ast.Let) else s.variable)
         return cache(lambda: inside.block(body))
@@ -152,14 +152,13 @@ class Translator:
     # --- buffers ---
 
     def read(self, s: ast.Read) -> Step:
-        place, shape, dst = self.window(s.source), self.shape(s.type), s.dst
-        dtype, tape = numpy_dtype(s.type.dtype), self.tape
-        self.dtypes[dst] = s.type.dtype
+        place, declared, dst, tape = self.window(s.source), self.type(s.type), s.dst, self.tape
+        self.dtypes[dst] = _held(s.type)
 
         def step(v: Frame, t: Tensors) -> None:
-            where = place(v)
-            if where.dtype != dtype or where.shape != shape(v):
-                raise Violation(_declared(s, shape(v), s.type.dtype, where))
+            where, kind = place(v), declared(v)
+            if where.dtype != numpy_dtype(kind.dtype) or where.shape != kind.shape:
+                raise Violation(_declared(s, kind, where))
             t[dst] = where.view().copy()
             tape.read(dst, where)
 
@@ -167,17 +166,15 @@ class Translator:
 
     def write(self, s: ast.Write) -> Step:
         place, src, tape = self.window(s.target), s.src, self.tape
-        shape = self.shape(s.type) if s.type else None
-        dtype = numpy_dtype(s.type.dtype) if s.type else None
+        declared = self.type(s.type) if s.type else None
         held = self.dtypes[src]
 
         def step(v: Frame, t: Tensors) -> None:
             where, value = place(v), t[src]
             if where.dtype != value.dtype or where.shape != value.shape:
-                raise Violation(_declared(s, value.shape, held, where))
-            if shape is not None and (value.dtype != dtype or value.shape != shape(v)):
-                raise Violation(f"{s.position}: %{plain(src)} is {TensorType(value.shape, held)}, but is "
-                                f"written as {TensorType(shape(v), s.type.dtype if s.type else '')}")
+                raise Violation(_declared(s, _found(value, held), where))
+            if declared is not None and (_found(value, held) != (kind := declared(v))):
+                raise Violation(f"{s.position}: %{plain(src)} is {_found(value, held)}, but is written as {kind}")
             where.view()[...] = value
             tape.write(src, where)
 
@@ -189,6 +186,13 @@ class Translator:
         if None not in fixed:
             return constant(tuple(fixed))
         return lambda v: tuple([d(v) for d in dims])
+
+    def type(self, kind: ast.Type) -> Callable[[Frame], TensorType]:
+        shape, dtype = self.shape(kind), kind.dtype
+        if kind.bits is None:
+            return lambda v: TensorType(shape(v), dtype)
+        bits = self.compiler.value(kind.bits)
+        return lambda v: TensorType(shape(v), _of_width(dtype, bits(v), kind))
 
     def window(self, piece: ast.Slice) -> Callable[[Frame], Place]:
         """A closure that gives the place that a slice names, its bounds checked."""
@@ -236,19 +240,20 @@ class Translator:
     # --- operators ---
 
     def operation(self, s: ast.Op) -> Step:
-        shape, attributes, opcode = self.shape(s.type), self.attributes(s), OPCODES[s.opcode]
-        kernel, dtype, dst, tape = opcode.kernel, s.type.dtype, s.dst, self.tape
+        declare, attributes, opcode = self.type(s.type), self.attributes(s), OPCODES[s.opcode]
+        kernel, dst, tape = opcode.kernel, s.dst, self.tape
         sources = tuple(o.name for o in s.operands if isinstance(o, ast.Tensor))
-        types = [self.dtypes[name] for name in sources]
-        self.dtypes[dst] = dtype
+        held = [self.dtypes[name] for name in sources]
+        self.dtypes[dst] = _held(s.type)
         regions = any(a.kind == "function" for a in opcode.attributes)
         seen: set[Any] = set()
 
         def step(v: Frame, t: Tensors) -> None:
-            declared = TensorType(shape(v), dtype)
+            declared = declare(v)
             operands = [t[name] for name in sources]
+            types = [d or of_numpy(x.dtype.name) for x, d in zip(operands, held, strict=True)]
             values = {name: f(v) for name, f in attributes}
-            key = None if regions else (declared.shape, *[x.shape for x in operands], *values.values())
+            key = None if regions else (declared, *types, *[x.shape for x in operands], *values.values())
             if key not in seen:
                 given = [TensorType(x.shape, d) for x, d in zip(operands, types, strict=True)]
                 if complaint := fault(s.opcode, declared, given, values):
@@ -362,7 +367,9 @@ class Bound:
 
     def operation(self, s: ast.Op, types: dict[str, Shaped]) -> None:
         sources = tuple(o.name for o in s.operands if isinstance(o, ast.Tensor))
-        kind = TensorType(tuple(evaluate.evaluate(d, self.scope) for d in s.type.dims), s.type.dtype)
+        shape, bits = tuple(evaluate.evaluate(d, self.scope) for d in s.type.dims), s.type.bits
+        width = None if bits is None else evaluate.evaluate(bits, self.scope)
+        kind = TensorType(shape, s.type.dtype if width is None else _of_width(s.type.dtype, width, s))
         opcode = OPCODES[s.opcode]
         values = values_of(s, lambda e: evaluate.evaluate(e, self.scope), self.number,
                            lambda r: Bound(r.name, r, dict(self.scope)))
@@ -384,7 +391,26 @@ class Bound:
 # --- messages -----------------------------------------------------------------------------------------------------
 
 
-def _declared(s: ast.Read | ast.Write, shape: tuple[int, ...], dtype: str, where: Place) -> str:
+def _declared(s: ast.Read | ast.Write, declared: TensorType, where: Place) -> str:
     tensor, piece = (s.dst, s.source) if isinstance(s, ast.Read) else (s.src, s.target)
     found = TensorType(where.shape, of_numpy(where.dtype.name))
-    return f"{s.position}: %{plain(tensor)} is {TensorType(shape, dtype)}, but {plain(print_slice(piece))} is {found}"
+    return f"{s.position}: %{plain(tensor)} is {declared}, but {plain(print_slice(piece))} is {found}"
+
+
+# --- element types whose width is open ----------------------------------------------------------------------------
+
+
+def _held(kind: ast.Type) -> str | None:
+    return kind.dtype if kind.bits is None else None
+
+
+def _found(value: Array, held: str | None) -> TensorType:
+    """The type of a tensor; one whose width was open is known by its array."""
+    return TensorType(value.shape, held or of_numpy(value.dtype.name))
+
+
+def _of_width(letter: str, bits: int, node: ast.Node) -> str:
+    try:
+        return of_width(letter, bits)
+    except ValueError as error:
+        raise Violation(f"{node.position}: {error}") from None

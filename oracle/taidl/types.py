@@ -89,6 +89,25 @@ def element_type(name: str) -> ElementType:
     return ElementType(text, "quant", storage.bits, storage.numpy, scale, zero, storage.name)
 
 
+OPEN = "[iuf]"
+"""A regular expression for the letter of an element type whose width is an expression: ``i{sew}``."""
+
+
+@cache
+def of_width(letter: str, bits: int) -> str:
+    """The element type of a letter of :data:`OPEN` and a width, ``i8`` of ``i`` and 8; ValueError if there is none."""
+    name = f"{letter}{bits}"
+    if name not in TYPES:
+        widths = ", ".join(str(t.bits) for t in TYPES.values() if t.name == f"{letter}{t.bits}")
+        raise ValueError(f"there is no element type {name}: expected one of {widths} bits")
+    return name
+
+
+def is_open(dtype: str) -> bool:
+    """Whether the text of an element type has a width that is not known yet."""
+    return dtype[1:2] == "{"
+
+
 def limits(name: str) -> tuple[int, int]:
     """The smallest and the largest value of an integer type."""
     kind = TYPES[name]

@@ -25,6 +25,7 @@ from archloom.oracle.taidl.operators import (
     transform,
 )
 from archloom.oracle.taidl.operators.base import Attributes, Opcode
+from archloom.oracle.taidl.types import is_open
 
 OPCODES: dict[str, Opcode] = {
     row.name: row
@@ -51,6 +52,8 @@ def attribute_named(opcode: str, name: str) -> str:
 
 def fault(opcode: str, result: Shaped, operands: Sequence[Shaped], attributes: Attributes) -> str | None:
     """What is wrong with the types of ``%x = opcode(operands, attributes)``, to be put after ``%x``, or None."""
+    if any(is_open(t.dtype) for t in (result, *operands)):
+        return None  # judged where the widths are known
     complaint = OPCODES[opcode].rule(result, operands, attributes)
     if complaint is None:
         return None

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, TypeAlias, Union
 
 from archloom.oracle.resolved import Dim, Shaped, TensorType
 from archloom.oracle.taidl.operators import carriers, numbers
-from archloom.oracle.taidl.types import element_type
+from archloom.oracle.taidl.types import element_type, is_open
 
 
 class Region(Protocol):
@@ -113,7 +113,12 @@ def shapes_differ(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
 
 def types_differ(a: Shaped, b: Shaped) -> bool:
     """Whether two types cannot be equal."""
-    return a.dtype != b.dtype or shapes_differ(a.shape, b.shape)
+    return dtypes_differ(a.dtype, b.dtype) or shapes_differ(a.shape, b.shape)
+
+
+def dtypes_differ(a: str, b: str) -> bool:
+    """Whether two element types are known and not equal; of one whose width is open, its letter is known."""
+    return a[:1] != b[:1] if is_open(a) or is_open(b) else a != b
 
 
 def wrong(result: Shaped, shape: Sequence[Dim], dtype: str) -> str | None:

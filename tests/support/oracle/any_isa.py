@@ -83,7 +83,7 @@ class Programs:
     def legal(self, instruction: Instruction) -> dict[str, int] | None:
         """Values with which the instruction is legal now; the registers are as it leaves them."""
         pool = tuple(_pool(self.isa, instruction))
-        values = {name: self.r.choice(SMALL) for name in instruction.attributes}
+        values = {name: self.first() for name in instruction.attributes}
         broken = self.tried(instruction, values)
         for _ in range(ATTEMPTS):
             if broken is None:
@@ -96,6 +96,10 @@ class Programs:
             if then is None or then.reached >= broken.reached or self.r.random() < 0.05:
                 values, broken = changed, then
         return values if broken is None else None
+
+    def first(self) -> int:
+        """Small most often; now and then one whose bits may say several things."""
+        return self.r.choice(SMALL) if self.r.random() < 0.8 else self.r.randrange(1 << self.r.randint(1, 8))
 
     def other(self, value: int, broken: Illegal, pool: tuple[int, ...]) -> int:
         r, kind = self.r, self.r.random()

@@ -87,7 +87,8 @@ def _takes_floats(body: tuple[ast.Statement, ...]) -> bool:
         elif isinstance(s, ast.Op) and s.opcode in ("bitcast_convert", "reshape") and any(
                 isinstance(x, ast.Tensor) and x.name in from_hbm for x in s.operands):
             from_hbm.add(s.dst)
-            if element_type(s.type.dtype).kind == "float":
+            dtype = s.type.dtype if s.type.bits is None else f"{s.type.dtype}32"
+            if element_type(dtype).kind == "float":
                 return True
     return False
 
@@ -97,11 +98,12 @@ def _same(a: np.ndarray, b: np.ndarray, dtype: str) -> np.ndarray:
     same = equal(a, b, dtype)
     if dtype != "i8" or a.size % 4 or same.all():
         return same
-    for kind in (np.float32, np.float16):
-        for shift in range(np.dtype(kind).itemsize):
-            cut = slice(shift, shift + (a.size - shift) // 4 * 4)
+    for kind in (np.float64, np.float32, np.float16):
+        size = np.dtype(kind).itemsize
+        for shift in range(size):
+            cut = slice(shift, shift + (a.size - shift) // size * size)
             nan = np.isnan(a.ravel()[cut].view(kind)) & np.isnan(b.ravel()[cut].view(kind))
-            same.reshape(-1)[cut] |= np.repeat(nan, np.dtype(kind).itemsize)
+            same.reshape(-1)[cut] |= np.repeat(nan, size)
     return same
 
 

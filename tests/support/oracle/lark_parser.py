@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lark import Lark
+from lark import Lark, Token
 from lark.exceptions import UnexpectedInput
 
 from archloom.oracle.errors import TaidlError
@@ -16,7 +16,8 @@ from archloom.oracle.taidl.operators import attribute_named, named
 from archloom.oracle.taidl.types import SPELLED
 
 GRAMMAR = Path(__file__).parents[3] / "src/archloom/oracle/taidl/grammar.lark"
-KINDS = (ast.Parameter, ast.Constant, ast.BufferDecl, ast.RegisterDecl, ast.Definition, ast.InstructionDecl, ast.Alias)
+KINDS = (ast.Parameter, ast.Constant, ast.BufferDecl, ast.RegisterDecl, ast.Definition, ast.InstructionDecl, ast.Alias,
+         ast.Include)
 
 
 @cache
@@ -42,6 +43,9 @@ class _Declarations:
 
     def build(self, tree: Any) -> Any:
         return getattr(self, tree.data)(*tree.children)
+
+    def include(self, _: Any, name: Any) -> ast.Include:
+        return ast.Include(str(name))
 
     def parameter(self, _: Any, name: Any, *numbers: Any) -> ast.Parameter:
         default, low, high = map(_integer, numbers)
@@ -125,8 +129,9 @@ def _operand(tree: Any) -> ast.Tensor | ast.Expr:
 
 
 def _type(tree: Any) -> ast.Type:
-    *dims, dtype = tree.children
-    return ast.Type(tuple(map(_expr, dims)), SPELLED.get(str(dtype), str(dtype)))
+    at = next(i for i, child in enumerate(tree.children) if isinstance(child, Token))
+    dtype, bits = str(tree.children[at]), tree.children[at + 1:]
+    return ast.Type(tuple(map(_expr, tree.children[:at])), SPELLED.get(dtype, dtype), _expr(bits[0]) if bits else None)
 
 
 def _slice(tree: Any) -> ast.Slice:

@@ -55,7 +55,9 @@ axes = st.one_of(
     st.builds(ast.Range, st.none() | expressions, st.none() | expressions, st.none() | expressions),
     st.builds(ast.Walk, expressions, st.lists(st.tuples(expressions, expressions), min_size=1, max_size=3).map(tuple)),
 )
-types = st.builds(ast.Type, st.lists(expressions, max_size=3).map(tuple), st.sampled_from(["i1", "i8", "f32", "bf16"]))
+_dims = st.lists(expressions, max_size=3).map(tuple)
+types = (st.builds(ast.Type, _dims, st.sampled_from(["i1", "i8", "f32", "bf16"]))
+         | st.builds(ast.Type, _dims, st.sampled_from(["i", "u", "f"]), expressions))
 slices = st.builds(ast.Slice, st.sampled_from(["hbm", "spad"]), st.lists(axes, max_size=3).map(tuple))
 tensor_names = st.sampled_from(["In", "Out", "In.bv"])
 leaf_statements = st.one_of(
