@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
-from archloom.acadl_models.timing.result import TimingResult
+from archloom.acadl_models.timing.result import EnergyUse, TimingResult
 from archloom.mapper import disk
 from archloom.mapper.mapping import Mapping
 from archloom.oracle.errors import MappingError
+from archloom.oracle.records import plain
 
 T = TypeVar("T")
 PLANS = "plans"
@@ -35,6 +36,8 @@ class Entry:
     considered: int
     fitting: int
     simulated: int
+    energy: EnergyUse | None = None
+    """None where it is not known, or was not found out."""
 
 
 def key_of(parts: Iterable[str]) -> str:
@@ -184,7 +187,8 @@ def claim(key: str) -> Iterator[None]:
 
 
 def to_json(entry: Entry) -> dict[str, Any]:
-    return vars(entry) | {"mapping": json.loads(entry.mapping.to_json()), "timing": entry.timing.to_json()}
+    return vars(entry) | {"mapping": json.loads(entry.mapping.to_json()), "timing": entry.timing.to_json(),
+                          "energy": plain(entry.energy)}
 
 
 def from_json(body: MappingABC[str, Any]) -> Entry:
@@ -192,4 +196,5 @@ def from_json(body: MappingABC[str, Any]) -> Entry:
     return Entry(
         Mapping.from_json(json.dumps(body["mapping"])), TimingResult.from_json(body["timing"]),
         float(body["estimated_cycles"]), int(body["considered"]), int(body["fitting"]), int(body["simulated"]),
+        None if body["energy"] is None else EnergyUse.from_json(body["energy"]),
     )

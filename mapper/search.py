@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from archloom.acadl_models.timing import Heard, simulate
-from archloom.acadl_models.timing.result import TimingResult
+from archloom.acadl_models.timing import Heard, simulate_bound
+from archloom.acadl_models.timing.result import EnergyUse, TimingResult
 from archloom.mapper import cache
 from archloom.mapper.explore import (
     OBJECTIVES,
@@ -25,11 +25,12 @@ from archloom.mapper.explore import (
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.workload import Workload
 from archloom.oracle.collector import paused
-from archloom.oracle.errors import InputError, MappingError
+from archloom.oracle.errors import GraphError, InputError, MappingError
 from archloom.oracle.nests import size
 from archloom.oracle.pages import Heading, Paragraph, Table, fragment
 
 if TYPE_CHECKING:
+    from archloom.acadl_models.timing.program import Program
     from archloom.mapper.accelerator import Accelerator, Configuration
     from archloom.oracle.stream import Stream
 
@@ -63,7 +64,8 @@ class Plan:
     """A workload with its mapping, its stream (written when it is first asked for) and the simulated timing of that.
 
     ``considered`` candidates were looked at, ``fitting`` of them fit the memories, ``simulated`` of those were
-    simulated; ``estimated_cycles`` is what the cost model said of the one chosen.
+    simulated; ``estimated_cycles`` is what the cost model said of the one chosen; ``energy`` is None where it is not
+    known, or was not found out.
     """
 
     workload: Workload
@@ -74,6 +76,7 @@ class Plan:
     considered: int
     fitting: int
     simulated: int
+    energy: EnergyUse | None = None
 
     @cached_property
     def stream(self) -> "Stream":
@@ -118,7 +121,7 @@ def search(
     mapping, timing = entry.mapping, replace(entry.timing, stream=workload.name)
     return Plan(
         workload, mapping, lambda: configuration.emit(workload, mapping), timing, entry.estimated_cycles,
-        entry.considered, entry.fitting, entry.simulated,
+        entry.considered, entry.fitting, entry.simulated, entry.energy,
     )
 
 
@@ -162,15 +165,13 @@ def _search(
     space = configuration.space(workload)
     estimated, mapping_of = space.ranked()
     effort, few = _Effort(Steps(workload.name, heard), configuration.accelerator.patience), len(space) <= FEW
-    timings: dict[Stream, TimingResult] = {}
+    runs, run_of = _Runs(configuration, effort.steps.hear, not is_time(objective)), dict[Mapping, _Run]()
 
     def attempt(mapping: Mapping, estimate: float) -> Trial[Mapping]:
         stream = configuration.emit(workload, mapping)
-        timing = timings.get(stream)
-        if timing is None:  # different mappings may be written alike
-            timing = timings[stream] = _simulate(stream, configuration, effort.steps.hear)
-        effort.add(stream, timing)
-        return Trial(mapping, estimate, timing)
+        run = run_of[mapping] = runs.of(stream)
+        effort.add(stream, run.timing)
+        return Trial(mapping, estimate, run.timing)
 
     numbers: dict[Mapping, int] = {}
 
@@ -190,41 +191,100 @@ def _search(
         easy = FEW if few else SMALL * top_k
         return (over <= effort.near and tried < top_k + MORE) or (effort.easy() and tried < easy)
 
-    score = _score(workload, configuration, objective)
+    score = _score(configuration, objective, run_of)
     trials = explore(
         candidates(), attempt, top_k=top_k, score=score, variants=variants, enough=effort.spent, further=further)
     if not trials:
         raise MappingError(f"{workload.name}: no mapping is defined for this operator")
     best = min(trials, key=score)  # the first of equals
-    return cache.Entry(best.plan, best.timing, best.estimated_cycles, space.considered, len(space), len(trials))
+    return cache.Entry(best.plan, best.timing, best.estimated_cycles, space.considered, len(space), len(trials),
+                       run_of[best.plan].energy_if_any)
 
 
 def _score(
-    workload: Workload, configuration: "Configuration", objective: Objective
+    configuration: "Configuration", objective: Objective, run_of: "dict[Mapping, _Run]"
 ) -> Callable[[Trial[Mapping]], float]:
     """What the objective says of a trial: of its cycles, and of its energy where the graph states any."""
     if is_time(objective):
         return fewest_cycles
+    from archloom.acadl_models.timing.energy import total_joules
 
-    def joules(trial: Trial[Mapping]) -> float | None:
-        from archloom.acadl_models.timing.energy import energy, total_joules
-        from archloom.acadl_models.timing.machine import bind
-        from archloom.oracle.resolve import resolve
-
-        if not configuration.has_energy:
-            return None
-        stream = resolve(configuration.emit(workload, trial.plan), configuration.isa)
-        return total_joules(energy(bind(configuration.graph, stream), trial.timing), configuration.graph)
-
-    known: dict[Mapping, float] = {}
+    graph, known = configuration.graph, dict[Mapping, float]()
 
     def score(trial: Trial[Mapping]) -> float:
         if trial.plan not in known:
-            seconds = trial.cycles / configuration.graph.clock_hz
-            known[trial.plan] = float(objective(seconds, joules(trial)))
+            energy = run_of[trial.plan].energy
+            joules = None if energy is None else total_joules(energy, graph)
+            known[trial.plan] = float(objective(trial.cycles / graph.clock_hz, joules))
         return known[trial.plan]
 
     return score
+
+
+@dataclass(eq=False)
+class _Run:
+    """A simulation of a stream; the ``program`` is kept as long as its energy may be asked for."""
+
+    timing: TimingResult
+    program: "Program | None"
+
+    @cached_property
+    def energy(self) -> EnergyUse | None:
+        """None where there is no program; GraphError where it is not determined."""
+        from archloom.acadl_models.timing.energy import energy
+
+        found = None if self.program is None else energy(self.program, self.timing).use
+        self.program = None
+        return found
+
+    @property
+    def energy_if_any(self) -> EnergyUse | None:
+        """None, too, where it is not determined: whoever reports it hears why."""
+        try:
+            return self.energy
+        except GraphError:
+            return None
+
+
+@dataclass(eq=False)
+class _Runs:
+    """The simulations of one search, by stream, as different mappings may be written alike.
+
+    A program is dropped, where energies do not decide, as soon as there is a faster one.
+    """
+
+    configuration: "Configuration"
+    heard: Heard
+    energies_decide: bool
+    known: "dict[Stream, _Run]" = field(default_factory=dict)
+    fastest: _Run | None = None
+
+    def of(self, stream: "Stream") -> _Run:
+        """The simulation of a stream, with its energy where that decides."""
+        run = self.known.get(stream)
+        if run is None:
+            run = self.known[stream] = self._new(stream)
+        return run
+
+    def _new(self, stream: "Stream") -> _Run:
+        from archloom.acadl_models.timing.machine import bind
+        from archloom.oracle.resolve import resolve
+
+        program = bind(self.configuration.graph, resolve(stream, self.configuration.isa))
+        run = _Run(simulate_bound(program, heard=self.heard), program if self.configuration.has_energy else None)
+        if self.energies_decide:
+            _ = run.energy
+        elif self.fastest is None or run.timing.cycles < self.fastest.timing.cycles:
+            self._drop(self.fastest)
+            self.fastest = run
+        else:
+            self._drop(run)
+        return run
+
+    @staticmethod
+    def _drop(run: _Run | None) -> None:
+        if run is not None:
+            run.program = None
 
 
 @dataclass
@@ -265,12 +325,6 @@ def _variants(mapping: Mapping) -> Iterator[Mapping]:
         if count:
             changed = tuple((name, count if name == "C" else n) for name, n in mapping.buffers)
             yield replace(mapping, buffers=changed)
-
-
-def _simulate(stream: "Stream", configuration: "Configuration", heard: Heard | None = None) -> "TimingResult":
-    from archloom.oracle.resolve import resolve
-
-    return simulate(configuration.graph, resolve(stream, configuration.isa), heard=heard)
 
 
 def key_of(

@@ -8,9 +8,10 @@ from archloom.acadl_models.timing.result import Heard, TimingResult
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.acadl_models.timing.program import Program
     from archloom.oracle.resolved import ResolvedStream
 
-__all__ = ["Heard", "TimingResult", "simulate"]
+__all__ = ["Heard", "TimingResult", "simulate", "simulate_bound"]
 
 
 def simulate(
@@ -22,10 +23,16 @@ def simulate(
     the result is the same. ``heard`` is told now and then how far a long run is; what it raises ends the run. Raises
     GraphError for a stream that the graph cannot process, a bad latency or a deadlock.
     """
-    from archloom.acadl_models.timing.engine.lowering.program import lower
-    from archloom.acadl_models.timing.engine.run import run
     from archloom.acadl_models.timing.machine import bind
     from archloom.oracle.collector import paused
 
     with paused():
-        return run(lower(bind(graph, resolved)), skip=skip, heard=heard)
+        return simulate_bound(bind(graph, resolved), skip=skip, heard=heard)
+
+
+def simulate_bound(program: Program, *, skip: bool = True, heard: Heard | None = None) -> TimingResult:
+    """What :func:`simulate` says of a stream that is bound to its graph already."""
+    from archloom.acadl_models.timing.engine.lowering.program import lower
+    from archloom.acadl_models.timing.engine.run import run
+
+    return run(lower(program), skip=skip, heard=heard)

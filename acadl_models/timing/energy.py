@@ -29,7 +29,7 @@ from archloom.acadl_models.timing.program import (
     StaticNode,
     word_axes,
 )
-from archloom.acadl_models.timing.result import TimingResult
+from archloom.acadl_models.timing.result import EnergyUse, TimingResult
 from archloom.oracle.accesses import element_bits
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError, InputError
@@ -78,6 +78,12 @@ class Energy:
         """What is known of the whole run, at least."""
         return math.fsum(j for o in self.objects for j in (o.dynamic_joules, o.leakage_joules) if j is not None)
 
+    @property
+    def use(self) -> EnergyUse:
+        """What is kept of it: the totals, and the objects that spend anything."""
+        spent = {o.name: o.joules for o in self.objects if o.joules}
+        return EnergyUse(self.joules, self.dynamic_joules, self.leakage_joules, spent, self.missing)
+
     def of(self, name: str) -> ObjectEnergy:
         """The figures of the object ``name``; KeyError if it is none."""
         for found in self.objects:
@@ -97,7 +103,7 @@ def has_energy(graph: ArchitectureGraph) -> bool:
         getattr(place, figure, None) is not None for place in graph.objects.values() for figure in FIGURES[:4])
 
 
-def total_joules(found: Energy, graph: ArchitectureGraph) -> float:
+def total_joules(found: Energy | EnergyUse, graph: ArchitectureGraph) -> float:
     """The joules of a run for those who compare by them; InputError that lists the figures that are missing."""
     joules = found.joules
     if joules is None:

@@ -269,6 +269,23 @@ class TimingResult:
         return TimingResult(**{**data, **lists})
 
 
+@dataclass(frozen=True)
+class EnergyUse:
+    """Joules of a run, and of each object that spends some; None: not known without the figures that are
+    ``missing``."""
+
+    joules: float | None
+    dynamic_joules: float | None
+    leakage_joules: float | None
+    objects: Mapping[str, float] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "EnergyUse":
+        """What ``data`` holds, a JSON object with the fields of this class; TypeError if it holds none."""
+        return EnergyUse(**{**data, "missing": tuple(data.get("missing", ()))})
+
+
 _PARTS: dict[str, Callable[..., Any]] = {
     "units": UnitTiming, "stages": StageTiming, "storages": StorageTiming, "links": LinkTiming, "loops": LoopTiming,
     "caches": CacheTiming, "drams": DramTiming,

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 from archloom.acadl_models.acadl import Technology
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.energy import energy
 from archloom.acadl_models.timing.engine import run as running
+from archloom.acadl_models.timing.machine import bind
 from archloom.mapper import disk, explore
 from archloom.mapper import search as search_module
 from archloom.mapper.cache import PLANS
@@ -20,6 +23,7 @@ from archloom.mapper.search import KEPT, Plan, search
 from archloom.mapper.space import Table, divisions
 from archloom.mapper.workload import Epilogue, Pool, Workload, add, conv2d, gemm
 from archloom.oracle.errors import InputError, MappingError
+from archloom.oracle.resolve import resolve
 from archloom.uma_targets.eyeriss.target import EYERISS
 from archloom.uma_targets.gemmini.emit import GemminiEmitter
 from archloom.uma_targets.gemmini.emit_conv import ConvEmission
@@ -107,7 +111,7 @@ def test_estimates_rank_like_simulations(name: str) -> None:
     order = np.argsort(estimated, kind="stable")
     picked = order[np.unique(np.linspace(0, len(order) - 1, 16).astype(int))]
     streams = [configuration.emitter.emit(LITTLE[name], mapping_of(int(i))) for i in picked]
-    simulated = [search_module._simulate(stream, configuration).cycles for stream in streams]
+    simulated = [simulate(configuration.graph, resolve(stream, configuration.isa)).cycles for stream in streams]
     ranks = [np.argsort(np.argsort(values, kind="stable")) for values in (estimated[picked], np.array(simulated))]
     assert np.corrcoef(*ranks)[0, 1] > 0.95
 
@@ -210,6 +214,18 @@ def test_energy_is_no_objective_where_nothing_or_not_all_is_known_of_it() -> Non
     no_dram = replace(GEMMINI, make_graph=lambda options: replace(GEMMINI.make_graph(options), technology=beside))
     with pytest.raises(InputError, match="graph 'gemmini': its energy is not known without joules of dram"):
         search(WORKLOADS["one"], no_dram, SMALL, objective="energy")
+
+
+@pytest.mark.parametrize("objective", ["time", slow("energy")])
+@pytest.mark.parametrize("name", often(LITTLE, {"conv"}))
+def test_the_energy_of_a_plan_is_that_of_its_stream(own_cache: Path, name: str, objective: str) -> None:
+    """To the last bit: as it is found, and as it is read from the disk."""
+    plan, configuration = search(LITTLE[name], GEMMINI, SMALL, objective=objective), GEMMINI.configure(SMALL)
+    program = bind(configuration.graph, resolve(plan.stream, configuration.isa))
+    assert plan.energy == energy(program, plan.timing).use
+    assert plan.energy is not None and plan.energy.joules
+    KEPT.forget()
+    assert search(LITTLE[name], GEMMINI, SMALL, objective=objective).energy == plan.energy
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Literal
 
 from archloom.acadl_models.energy import area_of
+from archloom.acadl_models.timing.result import EnergyUse
 from archloom.mapper.accelerator import Configuration
 from archloom.mapper.bounds import least
 from archloom.mapper.search import Plan
@@ -18,7 +19,7 @@ from archloom.tvm_backend.host.conversions import conversions
 from archloom.tvm_backend.host.profile import HostProfile
 from archloom.tvm_backend.report.data import HOST_NOTE, HostLayer, Layer, Report, TargetShare
 from archloom.tvm_backend.report.energy import energy_use, totals_of
-from archloom.tvm_backend.report.uses import EnergyUse, uses_of
+from archloom.tvm_backend.report.uses import uses_of
 from archloom.tvm_backend.targets.choice import Chosen, choose
 from archloom.tvm_backend.version import VERSION
 

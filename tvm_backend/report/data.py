@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias
 
+from archloom.acadl_models.timing.result import EnergyUse
 from archloom.oracle.errors import ArtifactError
 from archloom.oracle.fallbacks import Fallback
 from archloom.oracle.records import plain
 from archloom.tvm_backend.memory import Memory
-from archloom.tvm_backend.report.uses import EnergyUse, LinkUse, LoopUse, StageUse, StorageUse, UnitUse, uses_from_json
+from archloom.tvm_backend.report.uses import LinkUse, LoopUse, StageUse, StorageUse, UnitUse, uses_from_json
 
 SCHEMA = "archloom.report/2"
 """Name and version of the schema: the number changes when a field changes its meaning or disappears."""

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.acadl.graph import per_graph
+from archloom.acadl_models.timing.result import EnergyUse
 from archloom.mapper.accelerator import Configuration
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.search import Plan, plain
 from archloom.mapper.workload import Workload
 from archloom.tvm_backend.report.table import Column, percent, render
-from archloom.tvm_backend.report.uses import EnergyUse
 
 if TYPE_CHECKING:
     from archloom.tvm_backend.report.data import Layer, Report, TargetShare
@@ -34,20 +34,19 @@ def _known(graph: ArchitectureGraph) -> dict[tuple[Workload, TileMapping], Energ
 
 
 def energy_use(plan: Plan, made: Configuration) -> EnergyUse | None:
-    """The energy of a layer, where anything is known of the graph's."""
+    """The energy of a layer, where anything is known of the graph's: what came with its plan, or else that of its
+    stream."""
     from archloom.acadl_models.timing.energy import energy
     from archloom.acadl_models.timing.machine import bind
     from archloom.oracle.resolve import resolve
 
-    if not made.has_energy:
-        return None
+    if plan.energy is not None or not made.has_energy:
+        return plan.energy
     key, known = (plain(plan.workload), plan.mapping), _known(made.graph)
     if key not in known:
         if len(known) >= MOST_KNOWN:
             known.clear()
-        found = energy(bind(made.graph, resolve(plan.stream, made.isa)), plan.timing)
-        known[key] = EnergyUse(found.joules, found.dynamic_joules, found.leakage_joules,
-                               {o.name: o.joules for o in found.objects if o.joules}, found.missing)
+        known[key] = energy(bind(made.graph, resolve(plan.stream, made.isa)), plan.timing).use
     return known[key]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from archloom.acadl_models.timing.result import EnergyUse
 
 if TYPE_CHECKING:
     from archloom.acadl_models.timing.result import PortTiming, TimingResult
@@ -79,18 +81,6 @@ class LoopUse:
 T = TypeVar("T", UnitUse, StageUse, LoopUse)
 
 
-@dataclass(frozen=True)
-class EnergyUse:
-    """Joules of a layer, and of each object that spends some; None: not known without the figures that are
-    ``missing``."""
-
-    joules: float | None
-    dynamic_joules: float | None
-    leakage_joules: float | None
-    objects: Mapping[str, float] = field(default_factory=dict)
-    missing: tuple[str, ...] = ()
-
-
 def uses_of(timing: "TimingResult") -> dict[str, Any]:
     """The fields of a layer that hold objects of this module, but for its energy: units that took instructions, stages
     that instructions entered, storages that served requests, links that carried anything, and all loops, in the order
@@ -127,5 +117,5 @@ def uses_from_json(item: Mapping[str, Any]) -> dict[str, Any]:
     if "loops" in item:
         found["loops"] = tuple(LoopUse(**loop) for loop in item["loops"])
     if item.get("energy") is not None:
-        found["energy"] = EnergyUse(**{**item["energy"], "missing": tuple(item["energy"].get("missing", ()))})
+        found["energy"] = EnergyUse.from_json(item["energy"])
     return found
