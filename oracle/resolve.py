@@ -25,7 +25,14 @@ from typing import TypeAlias
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import SourceError, StreamError
-from archloom.oracle.resolution.numbering import Numbered, NumberedInstr, NumberedLoop, Numbering, Scope
+from archloom.oracle.resolution.numbering import (
+    Numbered,
+    NumberedInstr,
+    NumberedLoop,
+    Numbering,
+    Scope,
+    Texts,
+)
 from archloom.oracle.resolution.proofs import Instance, Place, Split, partition
 from archloom.oracle.resolution.specialize import Branches, Open, Specializer
 from archloom.oracle.resolution.symbolic import Ranges
@@ -41,6 +48,7 @@ MAX_INSTRUCTIONS = 4096
 _MAX_PEELS = 3
 
 ZERO = Affine(0)
+_NONE = frozenset[str]()
 State: TypeAlias = dict[str, Affine]
 
 
@@ -73,12 +81,18 @@ def _specializers(hold: _Hold) -> Callable[[str], Specializer]:
     return cache(lambda mnemonic: Specializer(hold.isa, hold.isa.instructions[mnemonic]))
 
 
+@lru_cache(maxsize=32)
+def _texts(hold: _Hold) -> Texts:
+    return Texts()
+
+
 @lru_cache(maxsize=256)
 def _resolve(stream: Stream, hold: _Hold, max_instructions: int) -> ResolvedStream:
     isa = hold.isa
-    resolver = _Resolver(stream, isa, max_instructions)
+    texts = _texts(hold)
+    resolver = _Resolver(stream, isa, max_instructions, texts)
     state = {k: Affine(v) for k, v in isa.initial_registers().items()}
-    body = resolver.nodes(Numbering(_specializers(hold)).nodes(stream.body, ""), state, Scope())
+    body = resolver.nodes(Numbering(_specializers(hold), texts).nodes(stream.body, ""), state, Scope())
     return ResolvedStream(
         stream.name, stream.isa, isa.parameters, tuple(resolver.buffers.values()), stream.arguments,
         stream.results, stream.hbm_bytes, tuple(body),
@@ -110,8 +124,9 @@ class _Range:
 
 
 class _Resolver:
-    def __init__(self, stream: Stream, isa: Isa, max_instructions: int) -> None:
+    def __init__(self, stream: Stream, isa: Isa, max_instructions: int, texts: Texts) -> None:
         self.stream = stream
+        self.texts = texts
         self.isa = isa
         self.limit = max_instructions
         self.left = max_instructions
@@ -120,6 +135,7 @@ class _Resolver:
         self.reason = ""
         self.fresh = 0
         self.registers = tuple(isa.initial_registers())
+        self.seen: tuple[tuple[Affine, ...], tuple[tuple[str, Affine], ...]] = (), ()
 
     # nodes
 
@@ -162,11 +178,14 @@ class _Resolver:
     def attempt(self, node: NumberedLoop, state: State, scope: Scope, r: _Range, var: str) -> list[ResolvedNode]:
         """One resolved loop for all of ``r``; raises where its body needs to know more."""
         extent = r.count // r.factor
-        entry, _ = self.entry(node, state, scope, r, var, control=False)
-        inner = {**state, **entry}
-        body: list[ResolvedNode] = []
-        for copy in self.copies(node, scope, r, var):
-            body += self.nodes(node.body, inner, copy)
+        found = self.guessed(node, state, scope, r, var)
+        if found is None:
+            entry, _ = self.entry(node, state, scope, r, var, control=False)
+            self.texts.loose[node.text] = frozenset(k for k in node.needed if entry[k] != state[k])
+            inner = {**state, **entry}
+            body = self.body(node, inner, scope, r, var)
+        else:
+            body, inner = found
         last = {var: Affine(extent - 1)}
         for key in node.flow.written:
             value = inner[key].substitute(last)
@@ -174,6 +193,40 @@ class _Resolver:
                 raise _Unknown(var, f"the value of register {key} after it")
             state[key] = value
         return [ResolvedLoop(var, extent, tuple(body))] if body else []
+
+    def body(self, node: NumberedLoop, inner: State, scope: Scope, r: _Range, var: str) -> list[ResolvedNode]:
+        """One iteration from the register values ``inner``, which become those after it."""
+        found: list[ResolvedNode] = []
+        for copy in self.copies(node, scope, r, var):
+            found += self.nodes(node.body, inner, copy)
+        return found
+
+    def guessed(
+        self, node: NumberedLoop, state: State, scope: Scope, r: _Range, var: str
+    ) -> tuple[list[ResolvedNode], State] | None:
+        """One iteration and the registers after it, where those change that did in the last loop of this text.
+
+        Resolving the iteration proves the guess, in place of the passes of :meth:`entry`; None, and nothing has
+        happened, where that may find other values.
+        """
+        loose, first_fresh, saved = self.texts.loose.get(node.text, _NONE), self.fresh, (dict(self.names), self.left)
+        reason, fixed = self.reason, node.needed - loose
+        inner = {**state, **{key: self.unknown(key, var) for key in node.flow.written - fixed}}
+        try:
+            body = self.body(node, inner, scope, r, var)
+        except (_Unknown, Split, StreamError):
+            body = None
+        if body is not None and all(inner[key] == state[key] for key in fixed) and all(
+                self.changed(state[key], inner[key], var, first_fresh) for key in loose & node.needed):
+            return body, inner
+        (self.names, self.left), self.reason = saved, reason
+        return None
+
+    def changed(self, initial: Affine, ending: Affine, var: str, first_fresh: int) -> bool:
+        """Whether a register ends every iteration with a value that :meth:`closed_form` finds no form for."""
+        if self.is_unknown(ending, first_fresh):
+            return False
+        return ending.substitute({var: Affine.variable(var) - 1}).substitute({var: 0}) != initial
 
     def copies(self, node: NumberedLoop, scope: Scope, r: _Range, var: str) -> list[Scope]:
         """The scopes of the bodies in one resolved iteration."""
@@ -238,7 +291,7 @@ class _Resolver:
         """
         extent = r.count // r.factor
         first_fresh = self.fresh
-        needed = node.flow.written & (node.flow.live | (node.flow.written - node.flow.assigned))
+        needed = node.needed
         guess = {key: self.unknown(key, var) for key in node.flow.written - needed}
         if not needed and not control:
             return guess, {}
@@ -380,10 +433,17 @@ class _Resolver:
             raise self.signal(o, scope, place) from None
         except SourceError as error:
             raise error if str(error).startswith(node.path) else place.error(str(error)) from None
-        registers = tuple([(k, v) for k in self.registers if not (v := state[k]).terms or is_known(v)])
+        registers = self.known(state)
         state.update({k: v.substitute(symbols).simplify(scope.bounds) for k, v in effect.updates})
         attributes = tuple((k, values[k]) for k, _ in node.instr.attributes)
         return ResolvedInstr(node.instr.mnemonic, attributes, registers, statements, node.source)
+
+    def known(self, state: State) -> tuple[tuple[str, Affine], ...]:
+        """The registers whose values are known; most instructions find those of the one before."""
+        values = tuple(state.values())
+        if values != self.seen[0]:
+            self.seen = values, tuple([(k, v) for k in self.registers if not (v := state[k]).terms or is_known(v)])
+        return self.seen[1]
 
     def signal(self, o: Open, scope: Scope, place: Place) -> Exception:
         asked = {v for value in (o.quantity, *o.scope.values()) for v in unknowns(value) if v.owner}

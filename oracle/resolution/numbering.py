@@ -32,11 +32,29 @@ class NumberedInstr(_Numbered):
 
 @dataclass(frozen=True, eq=False)
 class NumberedLoop(_Numbered):
+    """``text`` is the same for loops over the same mnemonics in the same nest; ``needed``: registers whose values at the
+    start of an iteration its body, or what follows, may depend on."""
+
     loop: Loop
     body: tuple["Numbered", ...]
+    text: int
+    needed: frozenset[str]
 
 
 Numbered: TypeAlias = Union[NumberedInstr, NumberedLoop]
+
+
+@dataclass
+class Texts:
+    """Numbers of loops' texts; ``loose``: by text, the needed registers that changed in the last loop of that text."""
+
+    numbers: dict[tuple[int | str, ...], int] = field(default_factory=dict)
+    loose: dict[int, frozenset[str]] = field(default_factory=dict)
+
+    def of(self, body: tuple["Numbered", ...]) -> int:
+        """The number of a loop over ``body``."""
+        key = tuple([n.instr.mnemonic if isinstance(n, NumberedInstr) else n.text for n in body])
+        return self.numbers.setdefault(key, len(self.numbers))
 
 
 @dataclass
@@ -44,6 +62,7 @@ class Numbering:
     """Numbers instructions in textual order and notes which registers each loop writes, and which it reads first."""
 
     specializers: Callable[[str], Specializer]
+    texts: Texts = field(default_factory=Texts)
     count: int = 0
 
     def nodes(self, nodes: tuple[Node, ...], path: str) -> tuple[Numbered, ...]:
@@ -67,7 +86,8 @@ class Numbering:
             flow.then(n.flow)
         if not node.extent:
             flow.assigned = set()
-        return NumberedLoop(inner, sum(n.size for n in body), flow, node, body)
+        needed = frozenset(flow.written & (flow.live | (flow.written - flow.assigned)))
+        return NumberedLoop(inner, sum(n.size for n in body), flow, node, body, self.texts.of(body), needed)
 
 
 @dataclass(frozen=True)
