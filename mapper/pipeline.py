@@ -161,6 +161,7 @@ class Rates:
         self.hardware, self.hbm = hardware, hardware.memory("hbm")
         self.known: dict[tuple[Loop, bytes], _Cost] = {}
         self.spent: dict[Issue, tuple[tuple[str, Number], ...]] = {}
+        self.latencies: dict[Issue, Number] = {}
         self.streams = 1 if self.hbm.shared_port else self.hbm.slots
         self.bursts: dict[str, dict[str, Number]] = {}
         """The longest request of each mnemonic at each memory whose port all share: others wait behind it."""
@@ -173,6 +174,11 @@ class Rates:
 
     def latency(self, issue: Issue) -> Number:
         """Cycles from the start of one of the instructions to its end."""
+        if issue not in self.latencies:
+            self.latencies[issue] = self._latency(issue)
+        return self.latencies[issue]
+
+    def _latency(self, issue: Issue) -> Number:
         own = self.hardware.latency_columns(issue.mnemonic, issue.values) + issue.beats
         _, port, width, more = self.hardware.way(issue.mnemonic)
         moved = np.maximum(self._beats(issue, port), self._passing(issue, width))

@@ -23,7 +23,7 @@ def accesses(instr: ResolvedInstr) -> tuple[Access, ...]:
 
     A write that accumulates stands for its read of the old contents as well.
     """
-    touching = list(instr.touching())
+    touching = [s for s in instr.statements if not isinstance(s, Op)]
     targets = {s.src: s.window for s in touching if isinstance(s, Write) and s.kind == "accumulate"}
     swallowed = _old_contents(instr, targets) if targets else ()
     found: list[Access] = []

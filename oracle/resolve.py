@@ -34,7 +34,7 @@ from archloom.oracle.resolution.numbering import (
     Texts,
 )
 from archloom.oracle.resolution.proofs import Instance, Place, Split, partition
-from archloom.oracle.resolution.specialize import Branches, Open, Specializer
+from archloom.oracle.resolution.specialize import Branches, Done, Open, Specializer
 from archloom.oracle.resolution.symbolic import Ranges
 from archloom.oracle.resolved import Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
 from archloom.oracle.stream import Stream
@@ -97,6 +97,19 @@ def _resolve(stream: Stream, hold: _Hold, max_instructions: int) -> ResolvedStre
         stream.name, stream.isa, isa.parameters, tuple(resolver.buffers.values()), stream.arguments,
         stream.results, stream.hbm_bytes, tuple(body),
     )
+
+
+def _ranges(values: tuple[Affine, ...], bounds: Ranges) -> tuple[tuple[int, int], ...]:
+    """The bounds of the variables in some values, in an order that follows from these."""
+    found: list[tuple[int, int]] = []
+    for value in values:
+        if not value.terms:
+            continue
+        if value.is_linear:
+            found += [bounds[atom] for atom, _ in value.terms]  # type: ignore[index]
+        else:
+            found += [bounds[name] for name in sorted(value.variables())]
+    return tuple(found)
 
 
 # --- scopes and signals -------------------------------------------------------------------------------------------
@@ -232,6 +245,8 @@ class _Resolver:
         """The scopes of the bodies in one resolved iteration."""
         n = Affine.variable(var) * r.factor + r.first
         start, step = node.loop.start, node.loop.step
+        if r.factor == 1:
+            return [scope.within(node.loop.var, n * step + start, var, r.count)]
         return [scope.within(node.loop.var, (n + c) * step + start, var, r.count // r.factor) for c in range(r.factor)]
 
     def divided(
@@ -406,9 +421,12 @@ class _Resolver:
     def values(self, node: NumberedInstr, state: State, scope: Scope) -> State:
         values: State = {}
         for k, v in node.instr.attributes:
-            v = v.substitute(scope.replaced)
-            values[k] = v if v.is_linear else v.simplify(scope.bounds)
-        for key in node.specializer.inputs[len(node.specializer.instruction.attributes):]:
+            if v.terms:
+                v = v.substitute(scope.replaced)
+                values[k] = v if v.is_linear else v.simplify(scope.bounds)
+            else:
+                values[k] = v
+        for key in node.specializer.read:
             values[key] = state[key]
         return values
 
@@ -423,8 +441,21 @@ class _Resolver:
             raise
 
     def resolved(self, node: NumberedInstr, state: State, scope: Scope) -> ResolvedInstr:
-        place = Place(node.path, scope.variables, scope.loops, self.stream.hbm_bytes)
         values = self.values(node, state, scope)
+        given = tuple(values.values())
+        done, key = node.specializer.done, (self.stream.hbm_bytes, given, _ranges(given, scope.bounds))
+        found = done.get(key)
+        if found is None:
+            found = done[key] = self.specialized(node, values, scope)
+        statements, updates = found
+        registers = self.known(state)
+        state.update(updates)
+        attributes = tuple([(k, values[k]) for k, _ in node.instr.attributes])
+        return ResolvedInstr(node.instr.mnemonic, attributes, registers, statements, node.source)
+
+    def specialized(self, node: NumberedInstr, values: State, scope: Scope) -> Done:
+        """What an instruction with these values does, proven for every iteration."""
+        place = Place(node.path, scope.variables, scope.loops, self.stream.hbm_bytes)
         try:
             effect, symbols = node.specializer.specialize(values, scope.bounds, place.check)
             instance = Instance(symbols, scope.bounds, place, self.buffers, bool(self.registers))
@@ -433,10 +464,7 @@ class _Resolver:
             raise self.signal(o, scope, place) from None
         except SourceError as error:
             raise error if str(error).startswith(node.path) else place.error(str(error)) from None
-        registers = self.known(state)
-        state.update({k: v.substitute(symbols).simplify(scope.bounds) for k, v in effect.updates})
-        attributes = tuple((k, values[k]) for k, _ in node.instr.attributes)
-        return ResolvedInstr(node.instr.mnemonic, attributes, registers, statements, node.source)
+        return statements, tuple([(k, v.substitute(symbols).simplify(scope.bounds)) for k, v in effect.updates])
 
     def known(self, state: State) -> tuple[tuple[str, Affine], ...]:
         """The registers whose values are known; most instructions find those of the one before."""

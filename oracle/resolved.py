@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, TypeAlias, Union, cast
 
 from archloom.oracle.affine import Affine
@@ -88,6 +89,15 @@ class Window:
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(d.extent for d in self.dims)
+
+    @cached_property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """For each axis the least and the greatest distance from the offset (inclusive)."""
+        found = [[0, 0] for _ in self.offsets]
+        for d in self.dims:
+            last = d.stride * (d.extent - 1)
+            found[d.axis][last > 0] += last
+        return tuple([(low, high) for low, high in found])
 
     def with_offsets(self, form: Callable[[Affine], Affine]) -> "Window":
         return Window(self.buffer, tuple([form(o) for o in self.offsets]), self.dims)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias, Union
 
 from archloom.oracle.affine import Affine
@@ -149,6 +150,18 @@ class Stream:
     hbm_bytes: int
     body: tuple[Node, ...]
     name: str = field(default="stream", compare=True)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Found once: a search asks for it again and again."""
+        return hash((self.isa, self.parameters, self.arguments, self.results, self.hbm_bytes, self.body, self.name))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the hash, which is another one in another process."""
+        return {name: value for name, value in vars(self).items() if name != "_hash"}
 
     def count(self) -> int:
         """Number of instruction instances (dynamic instructions)."""

@@ -119,17 +119,12 @@ def _check_instr(instr: Instr, isa: Isa, place: str, scope: tuple[str, ...]) -> 
     if known is None:
         choices = suggest(instr.mnemonic, list(isa.instructions))
         raise StreamError(f"{place}: ISA {isa.name} has no instruction {instr.mnemonic!r}{choices}")
-    given = [k for k, _ in instr.attributes]
-    for name in given:
-        if name not in known.attributes:
-            choices = suggest(name, list(known.attributes))
-            raise StreamError(f"{place}: unknown attribute {name!r}{choices}")
-        if given.count(name) > 1:
-            raise StreamError(f"{place}: attribute {name!r} is given twice")
-    for name in known.attributes:
-        if name not in given:
-            raise StreamError(f"{place}: attribute {name!r} is missing (expected {', '.join(known.attributes)})")
+    given = tuple([k for k, _ in instr.attributes])
+    if given != known.attributes:
+        _check_names(given, known.attributes, place)
     for name, value in instr.attributes:
+        if not value.terms and -LARGEST < value.constant < LARGEST:
+            continue
         if (number := value.largest) >= LARGEST:
             raise StreamError(f"{place}: attribute {name}: expected numbers below {LARGEST}, found {_shown(number)}")
         for v in sorted(value.variables()):
@@ -137,3 +132,14 @@ def _check_instr(instr: Instr, isa: Isa, place: str, scope: tuple[str, ...]) -> 
                 enclosing = suggest(v, list(scope)) if scope else " (no loop encloses it)"
                 raise StreamError(f"{place}: attribute {name} = {value} names {v!r}, "
                                   f"which is the variable of no enclosing loop{enclosing}")
+
+
+def _check_names(given: tuple[str, ...], expected: tuple[str, ...], place: str) -> None:
+    for name in given:
+        if name not in expected:
+            raise StreamError(f"{place}: unknown attribute {name!r}{suggest(name, list(expected))}")
+        if given.count(name) > 1:
+            raise StreamError(f"{place}: attribute {name!r} is given twice")
+    for name in expected:
+        if name not in given:
+            raise StreamError(f"{place}: attribute {name!r} is missing (expected {', '.join(expected)})")

@@ -46,7 +46,7 @@ def contiguous(values: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
 
 def span(window: Window, axis: int) -> tuple[int, int]:
     """The least and the greatest distance from the window's offset along an axis (inclusive)."""
-    return reach((d.extent, d.stride) for d in window.dims if d.axis == axis)
+    return window.spans[axis]
 
 
 def footprint(window: Window, bounds: Bounds) -> tuple[tuple[int, int], ...]:

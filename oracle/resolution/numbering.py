@@ -32,8 +32,8 @@ class NumberedInstr(_Numbered):
 
 @dataclass(frozen=True, eq=False)
 class NumberedLoop(_Numbered):
-    """``text`` is the same for loops over the same mnemonics in the same nest; ``needed``: registers whose values at the
-    start of an iteration its body, or what follows, may depend on."""
+    """``text`` is the same for loops over the same mnemonics in the same nest; ``needed``: registers whose values at
+    the start of an iteration its body, or what follows, may depend on."""
 
     loop: Loop
     body: tuple["Numbered", ...]

@@ -21,7 +21,7 @@ from archloom.oracle.resolution.specialize import Effect, Judgement, Open
 from archloom.oracle.resolved import Buffer, Op, Read, Statement, Window, Write
 from archloom.oracle.taidl.printer import print_expr
 from archloom.oracle.variables import is_known, unknowns
-from archloom.oracle.windows import footprint, span
+from archloom.oracle.windows import span
 
 GRID_CAP = 1 << 22
 """The largest index grid that is evaluated for one question."""
@@ -83,10 +83,14 @@ class Place:
         at.update({v: int(axes[v].reshape(-1)[i]) for v, i in zip(axes, index, strict=True)})
         return at
 
-    def inside(self, window: Window, buffer: Buffer, bounds: Bounds, verb: str) -> None:
-        """Every element of the window lies in the buffer, in every iteration; StreamError otherwise."""
-        for axis, ((low, high), extent) in enumerate(zip(footprint(window, bounds), buffer.shape, strict=True)):
-            if low < 0 or high >= extent:
+    def inside(
+        self, window: Window, spans: tuple[tuple[int, int], ...], buffer: Buffer, bounds: Bounds, verb: str
+    ) -> None:
+        """Every element of the window, which has these ``spans``, lies in the buffer, in every iteration; StreamError
+        otherwise."""
+        for axis, (offset, (below, above), extent) in enumerate(zip(window.offsets, spans, buffer.shape, strict=True)):
+            low, high = offset.range(bounds) if offset.terms else (offset.constant, offset.constant)
+            if low + below < 0 or high + above >= extent:
                 self._outside(window, buffer, bounds, verb, axis)
 
     def _outside(self, window: Window, buffer: Buffer, bounds: Bounds, verb: str, axis: int) -> None:
@@ -123,7 +127,8 @@ class Instance:
     buffers: Mapping[str, Buffer]
     registers: bool
     expressions: dict[Affine, Affine] = field(default_factory=dict)
-    windows: dict[Window, Window] = field(default_factory=dict)
+    windows: dict[int, Window] = field(default_factory=dict)
+    """By the identity of an effect's window, which is one object where it is read and written."""
 
     def statements(self, effect: Effect) -> tuple[Statement, ...]:
         for judgement in effect.asserts:
@@ -136,7 +141,11 @@ class Instance:
             return e
         value = self.expressions.get(e)
         if value is None:
-            value = e.substitute(self.symbols)
+            (atom, coefficient), *more = e.terms
+            if coefficient == 1 and not more and atom in self.symbols:
+                value = self.symbols[atom] + e.constant  # type: ignore[index]  # nearly all: an address, or beyond it
+            else:
+                value = e.substitute(self.symbols)
             if not value.is_linear:
                 value = value.simplify(self.bounds)
             if self.registers and not is_known(value):
@@ -152,11 +161,11 @@ class Instance:
         return e.constant if e.is_constant else e
 
     def window(self, s: Read | Write) -> Window:
-        window = self.windows.get(s.window)
+        window = self.windows.get(id(s.window))
         if window is None:
-            window = self.windows[s.window] = s.window.with_offsets(self.expression)
+            window = self.windows[id(s.window)] = s.window.with_offsets(self.expression)
             verb = "reads" if isinstance(s, Read) else "writes"
-            self.place.inside(window, self.buffers[window.buffer], self.bounds, verb)
+            self.place.inside(window, s.window.spans, self.buffers[window.buffer], self.bounds, verb)
         return window
 
 

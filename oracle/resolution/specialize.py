@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from archloom.oracle import resolved
 from archloom.oracle.affine import Affine, Bounds
@@ -28,6 +28,7 @@ from archloom.oracle.taidl.printer import print_expr
 from archloom.oracle.variables import Input
 
 Scope: TypeAlias = dict[str, Affine]
+T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -86,6 +87,8 @@ class Execution:
         self.asserts: list[Judgement] = []
         self.tensors: dict[str, tuple[str, TensorType]] = {}
         self.used: dict[str, int] = {}
+        self.windows: dict[Window, Window] = {}
+        """Each once: what is read and written is one object."""
         self.pure = False
         """Whether a region of an operator is executed, in which no number may depend on loops."""
         self.block(instruction.body)
@@ -280,7 +283,8 @@ class Execution:
         for d in dims:
             if d.extent < 1:
                 raise StreamError(f"a window of ${piece.buffer} has the extent {d.extent} on axis {d.axis}")
-        return Window(piece.buffer, tuple(offsets), tuple(dims))
+        made = Window(piece.buffer, tuple(offsets), tuple(dims))
+        return self.windows.setdefault(made, made)
 
     def range(self, e: ast.Range, axis: int, extent: int) -> tuple[Affine, WindowDim]:
         start = self.value(e.start) if e.start is not None else Affine(0)
@@ -400,7 +404,19 @@ leaves open is executed over the actual values.
 _MARKS = (0, 0xFFFFFFFF)
 """Values that ISAs compare addresses with, such as "no address": no widened range mixes one with others."""
 _KEPT = 4096
-"""Effects that are kept for one instruction of an ISA."""
+"""Effects that are kept for one instruction of an ISA, and instances."""
+
+Done: TypeAlias = tuple[tuple[Statement, ...], tuple[tuple[str, Affine], ...]]
+"""The statements of an instance, and the new values of the registers that it writes."""
+
+
+class Kept(dict[tuple[Any, ...], T]):
+    """Forgets everything where it would get too large."""
+
+    def __setitem__(self, key: tuple[Any, ...], value: T) -> None:
+        if len(self) >= _KEPT:
+            self.clear()
+        super().__setitem__(key, value)
 
 
 def _widen(low: int, high: int) -> tuple[int, int]:
@@ -418,13 +434,16 @@ class Specializer:
 
     isa: Isa
     instruction: Instruction
-    kept: dict[tuple[Any, ...], Effect | None] = field(default_factory=dict)
+    kept: Kept[Effect | None] = field(default_factory=Kept)
+    done: Kept[Done] = field(default_factory=Kept)
+    """By the bytes of HBM, the values of the inputs and the ranges of what these depend on, from which all else
+    follows: candidates of one layer have many instances in common."""
 
     def __post_init__(self) -> None:
         registers = {r.name: r.keys for r in self.isa.registers}
         self.flow = flow_of(self.instruction, registers)
-        read = (key for keys in registers.values() for key in keys if key in self.flow.read)
-        self.inputs = (*self.instruction.attributes, *read)
+        self.read = tuple([key for keys in registers.values() for key in keys if key in self.flow.read])
+        self.inputs = (*self.instruction.attributes, *self.read)
         # inputs whose values decide branches or extents: found while specializing, kept for all ISAs of this text
         self.concrete: set[str] = self.instruction.derived.setdefault("concrete", set())
 
@@ -436,8 +455,6 @@ class Specializer:
         Raises :class:`Open` where not even the actual expressions decide a branch or an extent.
         """
         for _ in range(len(self.inputs) + 1):
-            if len(self.kept) >= _KEPT:
-                self.kept.clear()
             key, symbols, ranges = self._key(values, bounds)
             effect = self.kept.get(key)
             if effect is not None:

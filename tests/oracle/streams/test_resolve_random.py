@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
+from archloom.oracle import resolve as resolving
 from archloom.oracle import taidl
+from archloom.oracle.errors import StreamError
 from archloom.oracle.interpreter import run_state, start
 from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import ResolvedStream
@@ -15,7 +18,8 @@ from tests.support.accelerators import gemmini_streams as g
 from tests.support.examples import every, examples
 from tests.support.oracle.resolved_executor import execute
 from tests.support.oracle.strategies import Gemm, gemmini_streams, gemms
-from tests.support.oracle.toy_isa import instructions
+from tests.support.oracle.toy_isa import TOY, instructions
+from tests.support.oracle.toy_isa import stream as toy_stream
 
 
 def check(stream: Stream) -> ResolvedStream:
@@ -66,3 +70,42 @@ def test_sums_in_the_accumulator_are_accumulations() -> None:
     resolved = resolve(stream, taidl.load("gemmini", **dict(stream.parameters)))
     computed = [i for i in instructions(resolved) if i.mnemonic == "compute_preloaded"]
     assert [getattr(i.statements[-1], "kind", None) for i in computed] == ["accumulate"]
+
+
+# --- registers of loops: guessed from the last loop of the same text, and searched for -------------------------------
+
+
+@st.composite
+def bodies(draw: st.DrawFn, variables: tuple[str, ...] = ()) -> str:
+    """Nested loops over instructions of the toy ISA that read, set, count and keep registers."""
+    value = st.sampled_from(("0", "3", *variables, *(f"{v}+1" for v in variables), *(f"{v}%2" for v in variables)))
+    lines = []
+    for kind in draw(st.lists(st.integers(0, 9), min_size=1, max_size=4)):
+        if kind > 7 and len(variables) < 3:
+            variable = "ijk"[len(variables)]
+            inner = draw(bodies((*variables, variable)))
+            lines.append(f"loop {variable} in 0..{draw(st.integers(2, 4))} {{\n{inner}\n}}")
+            continue
+        lines.append((
+            "set v={v}", "step by={n}", "put dram=4*{v}", "rotate dram=4, k={v}", "cycle m=0", "most v={v}",
+            "when c={v}, v=5", "later v={v}", "now", "now")[kind].format(v=draw(value), n=draw(st.integers(-1, 1))))
+    return "\n".join(lines)
+
+
+def outcome(stream: Stream) -> ResolvedStream | str:
+    """What it is resolved to anew, or why not; what the last loops of its texts found is remembered."""
+    try:
+        return resolving._resolve.__wrapped__(stream, resolving._Hold(TOY), 256)
+    except StreamError as error:
+        return str(error)
+
+
+@examples(60, 5000)
+@given(st.lists(bodies(), min_size=1, max_size=3))
+def test_registers_that_are_guessed_are_those_that_are_searched_for(texts: list[str]) -> None:
+    """The guess, whatever was resolved before, changes nothing: loops, names and registers, or the message."""
+    streams = [toy_stream(text) for text in texts]
+    guessed = [outcome(s) for s in (*streams, *streams)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resolving._Resolver, "guessed", lambda *_: None)
+        assert guessed == 2 * [outcome(s) for s in streams]
