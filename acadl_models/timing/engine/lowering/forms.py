@@ -83,6 +83,8 @@ class Shared:
         self._lock = threading.Lock()
         self._forms: dict[tuple[Place, str, tuple[WindowDim, ...]], Form] = {}
         self._ways: dict[tuple[int, int, str, bool], Way] = {}
+        self.latencies: dict[tuple[str, int, Ranges], int] = {}
+        """Latencies of stages and units by expression, least value and the ranges of what it names."""
 
     def __len__(self) -> int:
         return len(self._words)

@@ -51,7 +51,7 @@ class SharedRoutes:
         known = {name: bounds for name, bounds in zip(way.names, ranges) if bounds is not None}
         loops = [StaticLoop(name, range(low, high + 1), ()) for name, (low, high) in known.items()]
         names = {name: Affine(low) if low == high else Affine.variable(name) for name, (low, high) in known.items()}
-        probe = Latencies(Expressions(Tables(), loops), known)
+        probe = _Probe(Expressions(Tables(), loops), known, self.shared.latencies)
         try:
             records, varying = route_records(self.graph, static, names, requests, probe, ())
         except BadLatencyError:  # it may have a value where more is known
@@ -60,6 +60,28 @@ class SharedRoutes:
             return None
         position = self.shared.place(lambda position: linked(records, position))
         return position, len(records) // Route.SIZE, first_record(self.graph, records, position)
+
+
+class _Probe(Latencies):
+    """Latencies of names of which the ranges are known alone; those that these decide are ``decided`` for all streams
+    on a graph, by the expression, its least value and the ranges of its names."""
+
+    def __init__(
+        self, expressions: Expressions, bounds: Bounds, decided: dict[tuple[str, int, Ranges], int]
+    ) -> None:
+        super().__init__(expressions, bounds)
+        self.decided = decided
+
+    def code(
+        self, expression: Expression, names: Names, mnemonic: str, least: int, where: str, around: Sequence[str]
+    ) -> int:
+        key = expression.text, least, tuple([self.bounds.get(name) for name in sorted(expression.names)])
+        value = self.decided.get(key)
+        if value is None:
+            value = super().code(expression, names, mnemonic, least, where, around)
+            if value >= 0:
+                self.decided[key] = value
+        return value
 
 
 def route_records(
