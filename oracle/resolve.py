@@ -7,6 +7,8 @@ variables, and register values flow through the loops without enumerating iterat
   behind; ``r + c`` and ``(r + c) % m`` counted up), each *verified* by one more abstract pass over the body: that is
   an induction over iterations. A register without such a form is left unknown, which does no harm as long as
   nothing reads it before it is assigned.
+- What the last loop over the same mnemonics found is tried before: the body is resolved with it at once, which proves
+  it, and only where it does not hold are there passes of their own.
 - Where an unknown one is read, the first iteration is peeled off and the rest tried again (the value on entry often
   differs from what later iterations see); after a few peels the loop is unrolled.
 - Where a branch or a shape depends on a loop variable, the loop is split where the answer changes, or strip-mined by

@@ -25,6 +25,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, however the script is run:
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
+from archloom.mapper import disk
+from archloom.mapper.cache import PLANS
+from archloom.mapper.parallel import ENVIRONMENT as PROCESSES
 from archloom.mapper.search import search, warm
 from archloom.mapper.workload import Epilogue, Workload, conv2d
 from archloom.uma_targets.gemmini.target import GEMMINI
@@ -113,13 +116,13 @@ def networks(seed: int, count: int) -> dict[str, Any]:
     rng, spent = np.random.default_rng([seed, 1]), list[float]()
     archloom.estimate(onnx_model(4 * (WARM,)), "gemmini", as_int8=True)  # imports what estimates need
     with tempfile.TemporaryDirectory() as cache:
-        os.environ["ARCHLOOM_CACHE_DIR"] = cache
+        os.environ[disk.ENVIRONMENT] = cache
         for number in range(count):
             network = draw(rng)
             start = time.process_time()
             archloom.estimate(onnx_model(network), "gemmini", {"dim": DIMS[number % len(DIMS)]}, as_int8=True)
             spent.append(1e3 * (time.process_time() - start))
-        plans = len(list(Path(cache, "plans").glob("*.json")))
+        plans = next(kind.results for kind in disk.kinds() if kind.name == PLANS)
     return {"new_network_ms": statistics.mean(spent), "worst_network_ms": max(spent), "networks": count,
             "layers_planned": plans}
 
@@ -139,7 +142,7 @@ def _more(parser: argparse.ArgumentParser) -> None:
 
 def main() -> None:
     args = arguments(__doc__ or "", _more, seeded=True)
-    os.environ |= {"ARCHLOOM_CACHE_DIR": "", "ARCHLOOM_PROCESSES": "1"}  # forks have processor time of their own
+    os.environ |= {disk.ENVIRONMENT: "", PROCESSES: "1"}  # forks have processor time of their own
     result: dict[str, Any] = {"machines": list(warmed())}
     if args.layers:
         result |= layers(args.seed, args.layers)
