@@ -26,7 +26,7 @@ from archloom.oracle.errors import StreamError
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Instr, Stream
 from archloom.oracle.taidl.isa import Instruction, Isa
-from tests.support.oracle.rvv_cases import (
+from tests.support.accelerators.rvv_cases import (
     RESULT,
     SCALAR,
     VD,

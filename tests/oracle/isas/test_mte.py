@@ -15,8 +15,8 @@ from archloom.oracle.errors import StreamError
 from archloom.oracle.interpreter import run
 from archloom.oracle.stream import HbmTensor, Instr, Stream
 from archloom.oracle.xla import compile_stream
+from tests.support.accelerators.mte_model import TYPES, Machine, dtype_of, geometry
 from tests.support.examples import examples
-from tests.support.oracle.mte_model import TYPES, Machine, dtype_of, geometry
 
 MEMORY, USED = 1 << 13, 4
 """Bytes of memory, and the registers that programs use; v0 .. v3 begin with the first bytes of memory."""
