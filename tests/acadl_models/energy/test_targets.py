@@ -85,8 +85,10 @@ def _bits(target: str) -> list[str]:
 def test_an_idle_machine_leaks_and_twice_the_work_costs_twice_as_much(target: str) -> None:
     plan, made, _ = planned(target)
     idle, seconds = spent(made, replace(plan.stream, body=()))
+    technology = technology_of(made.graph)
+    assert technology is not None and (idle.clock_joules == 0.0 or not technology.gated)
     assert idle.dynamic_joules == 0.0
-    assert idle.joules == pytest.approx((leakage_of(made.graph)[0] or 0.0) * seconds)
+    assert idle.joules == pytest.approx((leakage_of(made.graph)[0] or 0.0) * seconds + idle.clock_joules)
     once, _ = spent(made, plan.stream)
     twice, _ = spent(made, replace(plan.stream, body=(*plan.stream.body, *plan.stream.body)))
     assert once.dynamic_joules is not None and twice.dynamic_joules is not None
@@ -117,10 +119,12 @@ def test_a_figure_of_ones_own_takes_effect(target: str) -> None:
     before = energy(bind(made.graph, resolved), timing)
     busy = max((entry for entry in before.objects if entry.name in {s.name for s in timing.storages}),
                key=lambda entry: entry.events)
-    own = Overrides(objects={busy.name: {"joules_per_access": 1e-9, "leakage_watts": 2.0, "area_mm2": 3.0}})
+    own = Overrides(objects={busy.name: {
+        "joules_per_access": 1e-9, "joules_per_write": 3e-9, "leakage_watts": 2.0, "area_mm2": 3.0}})
     graph = replace(made.graph, overrides=own)
     after = energy(bind(graph, resolved), timing).of(busy.name)
-    assert after.dynamic_joules == pytest.approx(1e-9 * busy.events)
+    wrote = busy.count("write") + busy.count("fill")
+    assert after.dynamic_joules == pytest.approx(1e-9 * (busy.events - wrote) + 3e-9 * wrote)
     assert after.leakage_joules == pytest.approx(2.0 * timing.seconds)
     assert figures_of(graph)[busy.name].area_mm2 == 3.0 and graph.fingerprint != made.graph.fingerprint
 
