@@ -111,7 +111,7 @@ def _given(graph: ArchitectureGraph, place: ACADLObject) -> dict[str, float]:
 
 def _by_kind(table: Mapping[str, object]) -> dict[str, float]:
     """Attributes that hold numbers, those of energies under the kinds of events that they are for."""
-    known = {name: table[name] for name in FIGURES if isinstance(table.get(name), (int, float))}
+    known = {name: value for name in FIGURES if isinstance(value := table.get(name), (int, float))}
     return {kind: value for name, value in known.items() for kind in ENERGIES.get(name, (name,))}
 
 

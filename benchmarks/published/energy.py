@@ -3,8 +3,8 @@
 Errors in both directions: ours over theirs, less one; ``checked``: whether a second place was found that states theirs.
 Layers of AlexNet run on Eyeriss as the chip ran them; the power of the chip is without DRAM. UltraTrail's power is one
 inference of TC-ResNet8, with weights and input in place, in each 100 ms. TPU v1 streams rows through its whole array;
-where it is idle, it leaks and its clocks run. Of dies, only the parts that graphs have are compared. Why those that miss
-do is said in docs/energy.md.
+where it is idle, it leaks and its clocks run. Of dies, the parts that graphs have are compared. Why those that miss do
+is said in docs/energy.md.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def spent(graph: ArchitectureGraph, stream: ResolvedStream) -> tuple[Energy, flo
 
 
 def on_eyeriss() -> Iterator[Row]:
-    """Power of AlexNet's layers, each over the time that it takes here, their shares in its energy, what they move from
-    and to the global buffer, and area of the core."""
+    """Power of AlexNet's layers, each over the time that it takes here, their shares in its energy, and area of the
+    core."""
     graph, known = eyeriss(), PUBLISHED["eyeriss"]
     isa = taidl.load("eyeriss", **isa_parameters(graph))
     joules, theirs, seconds = dict[str, float](), dict[str, float](), 0.0
@@ -83,8 +83,6 @@ def on_eyeriss() -> Iterator[Row]:
         joules[layer.name], seconds = layer.groups * of_chip, seconds + layer.groups * time
         theirs[layer.name] = known["power_mw"][layer.name] * layer.total_ms
         yield row("eyeriss", f"power of {layer.name}, mW", known["power_mw"][layer.name], 1e3 * of_chip / time)
-        moved = 2 * layer.groups * found.of("glb").events / 1e6
-        yield row("eyeriss", f"global buffer in {layer.name}, MB", layer.buffer_mb, moved)
     yield row("eyeriss", "power of AlexNet, mW", known["total_mw"], 1e3 * sum(joules.values()) / seconds)
     yield row("eyeriss", "area of the core, mm2", known["core_mm2"], _area(graph))
     yield from shares("eyeriss", "energy", theirs, joules)
@@ -100,7 +98,8 @@ def on_tpu() -> Iterator[Row]:
     yield row("tpu_v1", "power of large products, W", known["busy_watts"], of_chip / seconds)
     idle = (found.leakage_joules or 0.0) + found.clock_joules
     yield row("tpu_v1", "idle power, W", known["idle_watts"], idle / seconds)
-    yield from of_parts("tpu_v1", graph, {name: share * known["die_mm2"] for name, share in known["area_share"].items()})
+    parts = {name: share * known["die_mm2"] for name, share in known["area_share"].items()}
+    yield from of_parts("tpu_v1", graph, parts)
 
 
 def of_parts(source: str, graph: ArchitectureGraph, known: Mapping[str, float]) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""What happened is what is charged, on all targets: reads and writes, parts of streams, sizes of memories, objectives."""
+"""What happened is what is charged, on all targets: words, parts of streams, sizes of memories, objectives."""
 
 from __future__ import annotations
 

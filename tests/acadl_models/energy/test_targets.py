@@ -147,6 +147,9 @@ def test_a_file_of_figures_is_an_option_of_every_target(tmp_path: Path) -> None:
     file.write_text('[objects.drum]\njoules_per_access = 0\n')
     with pytest.raises(InputError, match="'drum' is no object of 'gemmini'; did you mean 'dram'"):
         archloom.estimate("gemm(m=16,n=16,k=16)", "gemmini", {"energy": str(file)})
+    file.write_text('[objects."scratchpad*"]\njoules_per_byte = 0\n')
+    with pytest.raises(InputError, match=r"joules_per_byte is no figure of scratchpad\[0\] .*joules_per_access"):
+        archloom.estimate("gemm(m=16,n=16,k=16)", "gemmini", {"energy": str(file)})
     file.write_text('[technology]\nnode_nm = 1\n[objects.dram]\njoules = 0\n')
     with pytest.raises(InputError, match="my.toml: node_nm must be a number from 5 to 180, not 1; .*unknown 'joules'"):
         archloom.estimate("gemm(m=16,n=16,k=16)", "gemmini", {"energy": str(file)})

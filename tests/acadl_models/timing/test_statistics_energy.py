@@ -55,8 +55,8 @@ def with_figures(r: Random, graph: ArchitectureGraph) -> ArchitectureGraph:
 
 def each(place: ACADLObject, way: str) -> int:
     """What a random graph states of a read or a write of an object."""
-    own = getattr(place, f"joules_per_{way}")
-    return getattr(place, "joules_per_access") if own is None else own  # type: ignore[no-any-return]
+    own, other = (getattr(place, f"joules_per_{name}") for name in (way, "access"))
+    return int(other if own is None else own)
 
 
 @examples(10, 500)
