@@ -59,8 +59,12 @@ _LOAD_SCALE_CYCLES = 4
 _LOAD_SCALE_UNITS, _STORE_SCALE_UNITS = 4, 16
 """Multipliers of f32 in the two; one for each column of the default array where the configuration says all."""
 
+_PE_WRITTEN, _PE_HELD = 8 + 20 + 12, 20 + 2 * 32
+"""Bits of a PE's flip-flops (``Mesh.scala``, ``PE.scala``, both dataflows): an activation, a sum and their control pass
+on with every product; what is preloaded passes on, and two registers keep it, the width of an accumulator each."""
 
-_TECHNOLOGY = acadl.Technology(22, devices="lop", dram="DDR3")
+
+_TECHNOLOGY = acadl.Technology(22, devices="lop", dram="DDR3", gated=False)
 
 _PAGE_BYTES = 4096
 """Of virtual memory."""
@@ -223,7 +227,7 @@ def _execute(
     latency = {mnemonic: f"max(0, 2 * dim + {spad_read_cycles - 1} - {r})" for mnemonic, r in rows.items()}
     # ordering against the host is not modelled: a fence or flush costs its issue slot
     others = {"preload", "config_ex", "flush", "fence"}
-    mesh = macs(dim * dim, "i8", "i32", register_bits=8 + 32)
+    mesh = macs(dim * dim, "i8", "i32", _PE_WRITTEN, _PE_HELD)
     return QueuedUnit("execute", fetch, {*rows, *others}, depth=queue, latency={**latency, "*": 1},
                       interval={**interval, "*": 1}, in_flight=in_flight, component=mesh)
 

@@ -41,9 +41,10 @@ def row_memory(
     )
 
 
-def macs(count: int, factor: str, total: str, register_bits: int = 0) -> acadl.Logic:
-    """So many multipliers of ``factor`` with adders of ``total``, types of TAIDL; ``register_bits`` beside each."""
-    return acadl.Logic({f"multiply {factor}": count, f"add {total}": count}, register_bits)
+def macs(count: int, factor: str, total: str, register_bits: int = 0, held_bits: int = 0) -> acadl.Logic:
+    """So many multipliers of ``factor`` with adders of ``total``, types of TAIDL; ``register_bits`` beside each are
+    written with every product, ``held_bits`` are not."""
+    return acadl.Logic({f"multiply {factor}": count, f"add {total}": count}, register_bits, held_bits)
 
 
 class Fetch(acadl.Template):

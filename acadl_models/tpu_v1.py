@@ -16,8 +16,8 @@ How the hardware is modelled:
 * Host memory and weight memory are one address space with a port for each unit: they share no bandwidth.
 
 * **Energy and area**: 28 nm (its table 2) and DDR3. Bytes from and to the host cost what they cost in memory, which
-  stands for the link, too. A multiplier clocks the 8 bits that go on and the 32 bits of a sum. The FIFO shifts a tile
-  by rows.
+  stands for the link, too. A multiplier writes the 8 bits that go on and the 32 bits of a sum, and holds two weights;
+  clocks are not gated (the paper: the schedule left no time to save energy). The FIFO shifts a tile by rows.
 
 Assumed (the paper has no figures): latencies of memory, host link and activation, queues, the instruction supply, the
 supply of the node, and a unit of f32 for each column in the activation unit.
@@ -75,7 +75,7 @@ def tpu_v1(
         incoming = _mover("host_in", fetch, queue, {"read_host_memory", "read_bias"}, 4)
         outgoing = _mover("host_out", fetch, queue, {"write_host_memory"}, 4)
         weights = _mover("weight_fetch", fetch, queue, {"read_weights", "read_weights_strided"}, TILES)
-        matrix = _matrix(fetch, queue, macs(dim * dim, "i8", "i32", register_bits=8 + 32))
+        matrix = _matrix(fetch, queue, macs(dim * dim, "i8", "i32", register_bits=8 + 32, held_bits=2 * 8))
         activation = _activation(fetch, queue, activation_cycles, macs(dim, "f32", "f32"))
         connect(incoming.unit, [memory], link=pcie)
         connect(incoming.unit, writes=[buffer, sums])
@@ -89,7 +89,7 @@ def tpu_v1(
         acadl.architecture(
             "tpu_v1", clock_hz=clock_hz, parameters={"dim": dim},
             buffers={"hbm": memory, "unified_buffer": buffer, "accumulator": sums, "fifo": fifo, "weights": tile},
-            technology=acadl.Technology(28, dram="DDR3"),
+            technology=acadl.Technology(28, dram="DDR3", gated=False),
         )
 
     return acadl.create_ag(build())

@@ -55,11 +55,14 @@ def least(workload: Workload, configuration: "Configuration") -> Least:
 
 
 def _joules(graph: ArchitectureGraph, cycles: int, moved: int) -> float:
-    """Leakage for as long as it takes at least, and the words of HBM that are moved at least."""
+    """Leakage and free-running clocks for as long as it takes at least, and the words of HBM that are moved at least.
+    """
     figures = figures_of(graph)
     leakage = sum(each.leakage_watts or 0.0 for each in figures.values()) * cycles / graph.clock_hz
-    words = moved * min((figures[s.name].joules or 0.0) / _word_bytes(s) for s in _hbm(graph))
-    return (leakage + words) * (1 - ROUNDING)
+    clocks = sum(each.clock_joules for each in figures.values()) * cycles
+    words = moved * min((figures[s.name].of(way) or 0.0) / _word_bytes(s)
+                        for s in _hbm(graph) for way in ("read", "write"))
+    return (leakage + clocks + words) * (1 - ROUNDING)
 
 
 @per_graph

@@ -20,12 +20,16 @@ NODES_NM = (5.0, 180.0)
 @dataclass(frozen=True)
 class Technology:
     """The process of a chip: its node, its supply (None: the node's nominal one), its transistors, and the standard of
-    the memory beside it (a row of ``energy/data/dram.csv``; None: unknown)."""
+    the memory beside it (a row of ``energy/data/dram.csv``; None: unknown).
+
+    ``gated``: the clocks of flip-flops stand still while nothing is written to them; else they cost in every cycle.
+    """
 
     node_nm: float
     volts: float | None = None
     devices: str = "hp"
     dram: str | None = None
+    gated: bool = True
 
     def faults(self) -> list[str]:
         """What is wrong with it, one message each."""
@@ -36,6 +40,8 @@ class Technology:
             faults.append(f"volts must be a number from 0.4 to 2, or None for the node's, not {self.volts!r}")
         if self.devices not in DEVICES:
             faults.append(f"devices must be one of {', '.join(DEVICES)}, not {self.devices!r}")
+        if not isinstance(self.gated, bool):
+            faults.append(f"gated must be true or false, not {self.gated!r}")
         return faults
 
 
@@ -86,13 +92,15 @@ class Wire(Component):
 @dataclass(frozen=True)
 class Logic(Component):
     """Arithmetic: so many units of each kind, as ``{"multiply i8": 256, "add i32": 256}``, for the area and leakage;
-    ``register_bits``: bits of flip-flops that are clocked with every product, once for each of its multiplications.
+    ``register_bits``: bits of flip-flops that are written with every product, once for each of its multiplications;
+    ``held_bits``: further ones beside each multiplier, whose values stay.
 
     What is computed, and so the energy, is what the instructions say.
     """
 
     units: Mapping[str, int] = field(default_factory=dict)
     register_bits: int = 0
+    held_bits: int = 0
 
 
 @dataclass(frozen=True)

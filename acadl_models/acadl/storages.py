@@ -14,14 +14,15 @@ from typing import Any, ClassVar
 from archloom.acadl_models.acadl.base import ACADLObject, count, flag, latency, mapping, range_faults, tuples
 from archloom.acadl_models.acadl.latency import Expression, Latency, parse
 
-_STORED: tuple[str, ...] = ("joules_per_access", *ACADLObject.physical)
+_STORED: tuple[str, ...] = ("joules_per_access", "joules_per_read", "joules_per_write", *ACADLObject.physical)
 
 
 @dataclass(frozen=True, eq=False)
 class RegisterFile(ACADLObject):
     """Registers of ``data_width`` bits each; ``registers`` maps a register's name to its initial value.
 
-    ``joules_per_access`` (*added*): energy of each register that is read or written.
+    ``joules_per_access`` (*added*): energy of each register that is read or written; ``joules_per_read`` and
+    ``joules_per_write`` go before it.
     """
 
     virtual: ClassVar[bool] = False
@@ -30,6 +31,8 @@ class RegisterFile(ACADLObject):
     data_width: int = 32
     registers: Mapping[str, Any] = field(default_factory=dict)
     joules_per_access: float | None = field(default=None, kw_only=True)
+    joules_per_read: float | None = field(default=None, kw_only=True)
+    joules_per_write: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if isinstance(self.registers, Mapping):
@@ -49,7 +52,7 @@ class DataStorage(ACADLObject):
 
     ``read_write_ports``: how many memory access units may be attached. ``port_width``: words in a transaction.
     ``shared_port`` (*added*): the beats of all slots follow one another on one port (a bus). ``joules_per_access``
-    (*added*): energy of each word that is read or written.
+    (*added*): energy of each word that is read or written; ``joules_per_read`` and ``joules_per_write`` go before it.
     """
 
     virtual: ClassVar[bool] = True
@@ -63,6 +66,8 @@ class DataStorage(ACADLObject):
     data: Mapping[int, Any] = field(default_factory=dict)
     shared_port: bool = False
     joules_per_access: float | None = field(default=None, kw_only=True)
+    joules_per_read: float | None = field(default=None, kw_only=True)
+    joules_per_write: float | None = field(default=None, kw_only=True)
 
     def latencies(self) -> dict[str, Expression]:
         return {a: parse(getattr(self, a)) for a in self.latency_attributes}
@@ -119,9 +124,12 @@ class DRAM(MemoryInterface):
 
     ``channels`` (*added*): parts of the shared port, each of which moves its share of ``port_width``: the words from
     ``k * channel_words`` on, so many of them, lie in the channel ``k % channels``.
+
+    ``joules_per_activation`` (*added*): energy of each row that is opened, where the state of the banks is timed.
     """
 
     virtual: ClassVar[bool] = False
+    physical: ClassVar[tuple[str, ...]] = ("joules_per_activation", *_STORED)
 
     bank_address_ranges: Sequence[tuple[int, int]] = ()
     t_RCD: int = 0
@@ -130,6 +138,7 @@ class DRAM(MemoryInterface):
     row_words: int = 0
     channels: int = 1
     channel_words: int = 0
+    joules_per_activation: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         self._set("bank_address_ranges", tuples(self.bank_address_ranges))

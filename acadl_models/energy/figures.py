@@ -1,15 +1,16 @@
 """The figures of a graph's objects: what a user says before what the graph states, and that before the tables.
 
-What is counted of an object: words of a storage, registers of a register file, bytes of a link, instructions of a stage
-and of a fetch unit. Units cost what their instructions compute (:func:`operation_joules`). A figure that nobody states
-and no table has is None; an instruction memory is part of what an instruction costs.
+What is counted of an object: words of a storage that are read and written, rows of a DRAM that are activated, registers
+of a register file, bytes of a link, instructions of a stage and of a fetch unit. Units cost what their instructions
+compute (:func:`operation_joules`). A figure that nobody states and no table has is None; an instruction memory is part
+of what an instruction costs.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
 
@@ -27,7 +28,7 @@ from archloom.acadl_models.acadl.storages import (
 )
 from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryAccessUnit, MemoryAccessUnit
 from archloom.acadl_models.energy import arithmetic, memories, scaling, tables, wires
-from archloom.acadl_models.energy.overrides import FIGURES
+from archloom.acadl_models.energy.overrides import ENERGIES, FIGURES
 from archloom.acadl_models.energy.work import Work
 from archloom.oracle.errors import InputError, suggest
 from archloom.oracle.taidl.types import element_type
@@ -38,14 +39,26 @@ _TAG_BYTES = 4
 
 @dataclass(frozen=True)
 class Figures:
-    """Joules of what is counted of an object (None also for units: by instruction), its leakage and its area."""
+    """Joules of what is counted of an object, by kind of event (None or none for units: by instruction), its leakage,
+    its area, and what its clocks cost in each cycle because they are not gated."""
 
-    joules: float | None = None
+    joules: Mapping[str, float | None] = field(default_factory=dict)
     leakage_watts: float | None = None
     area_mm2: float | None = None
+    clock_joules: float = 0.0
+
+    def of(self, kind: str) -> float | None:
+        """Joules of an event; what fills a line of a cache writes it, what writes one back reads it."""
+        return self.joules.get({"fill": "write", "write_back": "read"}.get(kind, kind))
 
 
-_NOTHING = Figures(0.0, 0.0, 0.0)
+def _accesses(read: float, write: float | None = None, activation: float | None = 0.0) -> Mapping[str, float | None]:
+    """Joules by kind; a write costs as much as a read if nothing is said."""
+    return {"read": read, "write": read if write is None else write, "activation": activation}
+
+
+_KINDS = dict.fromkeys(kind for kinds in ENERGIES.values() for kind in kinds)
+_NOTHING = Figures(dict.fromkeys(_KINDS, 0.0), 0.0, 0.0)
 
 
 def technology_of(graph: ArchitectureGraph) -> Technology | None:
@@ -57,9 +70,7 @@ def technology_of(graph: ArchitectureGraph) -> Technology | None:
 def figures_of(graph: ArchitectureGraph) -> Mapping[str, Figures]:
     """The figures of every object, by name; InputError for overrides of objects that are not there."""
     for pattern in graph.overrides.objects:
-        if not any(fnmatchcase(name, pattern) for name in graph.objects):
-            alike = sorted({re.sub(r"\[\d+\]", "[*]", name) for name in graph.objects})
-            raise InputError(f"energies: {pattern!r} is no object of {graph.name!r}{suggest(pattern, alike)}")
+        _check_pattern(graph, pattern)
     fetching = {graph.instruction_memory(stage)[1].name: stage for stage in graph.fetch_stages}
     widths = [memory.data_width for memory in (graph[name] for name in fetching) if isinstance(memory, DataStorage)]
     technology, bits = technology_of(graph), max(widths, default=0)
@@ -67,29 +78,48 @@ def figures_of(graph: ArchitectureGraph) -> Mapping[str, Figures]:
             for name, place in graph.objects.items()}
 
 
+def _check_pattern(graph: ArchitectureGraph, pattern: str) -> None:
+    matched = [place for name, place in graph.objects.items() if fnmatchcase(name, pattern)]
+    if not matched:
+        alike = sorted({re.sub(r"\[\d+\]", "[*]", name) for name in graph.objects})
+        raise InputError(f"energies: {pattern!r} is no object of {graph.name!r}{suggest(pattern, alike)}")
+    for figure in graph.overrides.objects[pattern]:
+        if not any(hasattr(place, figure) for place in matched):
+            known = [name for name in FIGURES if hasattr(matched[0], name)]
+            raise InputError(f"energies: {figure} is no figure of {matched[0]}, which has {', '.join(known)}")
+
+
 def _stated(graph: ArchitectureGraph, place: ACADLObject, derived: Figures) -> Figures:
-    """What is said of an object, and else what is derived."""
+    """What is said of an object, and else what is derived; words whose energy is said have their rows' in it."""
     given = _given(graph, place)
-    joules = next((given[name] for name in FIGURES[:3] if name in given), derived.joules)
-    return Figures(joules, given.get("leakage_watts", derived.leakage_watts), given.get("area_mm2", derived.area_mm2))
+    if "read" in given or "write" in given:
+        given.setdefault("activation", 0.0)
+    joules = {**derived.joules, **{kind: given[kind] for kind in _KINDS if kind in given}}
+    return Figures(joules, given.get("leakage_watts", derived.leakage_watts), given.get("area_mm2", derived.area_mm2),
+                   derived.clock_joules)
 
 
 def _given(graph: ArchitectureGraph, place: ACADLObject) -> dict[str, float]:
-    """The figures of an object that its attributes and the user give; tables by mnemonic are no single figure."""
-    found = {name: value for name in FIGURES if isinstance(value := getattr(place, name, None), (int, float))}
+    """The figures of an object that its attributes and the user give, energies by kind of event; tables by mnemonic are
+    no single figure."""
+    found = _by_kind({name: getattr(place, name, None) for name in FIGURES})
     for pattern, table in graph.overrides.objects.items():
         if fnmatchcase(place.name, pattern):
-            found = {k: v for k, v in found.items() if not k.startswith("joules") or not any(
-                name.startswith("joules") for name in table)} | dict(table)
+            found |= _by_kind({name: value for name, value in table.items() if hasattr(place, name)})
     return found
+
+
+def _by_kind(table: Mapping[str, object]) -> dict[str, float]:
+    """Attributes that hold numbers, those of energies under the kinds of events that they are for."""
+    known = {name: value for name in FIGURES if isinstance(value := table.get(name), (int, float))}
+    return {kind: value for name, value in known.items() for kind in ENERGIES.get(name, (name,))}
 
 
 def stated_joules(graph: ArchitectureGraph, unit: FunctionalUnit, mnemonic: str) -> float | None:
     """What an operation of ``mnemonic`` costs by the user or the graph; None: it is what the instruction computes."""
     if isinstance(unit.joules_per_operation, Mapping) and not graph.overrides.objects:
         return unit.joules_of(mnemonic)
-    given = _given(graph, unit)
-    return given.get("joules_per_operation", unit.joules_of(mnemonic))
+    return _given(graph, unit).get("operation", unit.joules_of(mnemonic))
 
 
 def work_joules(graph: ArchitectureGraph, unit: FunctionalUnit, work: Work) -> tuple[float | None, list[str]]:
@@ -102,7 +132,7 @@ def work_joules(graph: ArchitectureGraph, unit: FunctionalUnit, work: Work) -> t
     technology, component = technology_of(graph), unit.component
     if technology is not None and isinstance(component, Logic) and component.register_bits:
         products = sum(count for (operation, _), count in work.items() if operation == arithmetic.MULTIPLY)
-        total += products * component.register_bits * _scaled("register_bit", technology)
+        total += products * component.register_bits * memories.flip_flop(technology)
     return total, []
 
 
@@ -160,7 +190,7 @@ def _derived(place: ACADLObject, technology: Technology | None, instruction_bits
     if isinstance(place, Link):
         return _link(component, technology)
     if isinstance(place, InstructionMemoryAccessUnit):
-        return Figures(_scaled("instruction", technology), 0.0, 0.0)
+        return Figures({"instruction": scaling.rate("instruction", technology)}, 0.0, 0.0)
     if isinstance(place, FunctionalUnit):
         return _unit(place, component, technology)
     return _stage(place, technology, instruction_bits)
@@ -169,11 +199,12 @@ def _derived(place: ACADLObject, technology: Technology | None, instruction_bits
 def _off_chip(place: ACADLObject, component: Component | None, technology: Technology) -> Figures:
     standard = component.standard if isinstance(component, OffChip) else technology.dram
     if standard is None or not isinstance(place, DataStorage):
-        return Figures(None, 0.0, 0.0)
-    known = tables.dram_bits()
+        return Figures({}, 0.0, 0.0)
+    known = tables.dram()
     if standard not in known:
         raise InputError(f"{place}: unknown standard of memory {standard!r}{suggest(standard, list(known))}")
-    return Figures(place.data_width * known[standard], 0.0, 0.0)
+    bit, activation = known[standard]
+    return Figures(_accesses(place.data_width * bit, activation=activation), 0.0, 0.0)
 
 
 def _storage(place: DataStorage, component: Component | None, technology: Technology) -> Figures:
@@ -183,8 +214,12 @@ def _storage(place: DataStorage, component: Component | None, technology: Techno
         size = what.size_bytes or _with_tags(place)
     width = what.width_bits or place.data_width * place.port_width
     bank = memories.memory(size / what.banks, width, what.ports, technology)
-    whole = bank.times(what.banks)
-    return Figures(bank.joules * place.data_width / width, whole.watts, whole.area_mm2)
+    return _of_words(bank, place.data_width / width, bank.times(what.banks))
+
+
+def _of_words(access: memories.Cost, part: float, whole: memories.Cost) -> Figures:
+    """Of words that are such a part of an access, in memories that leak and measure so much."""
+    return Figures(_accesses(part * access.read, part * access.write), whole.watts, whole.area_mm2)
 
 
 def _with_tags(cache: SetAssociativeCache) -> int:
@@ -196,23 +231,30 @@ def _register_file(place: RegisterFile, component: Component | None, technology:
     if isinstance(component, Memory):
         size, ports = component.size_bytes or count * width // 8, component.ports
         cost = memories.memory(size, component.width_bits or width, ports, technology)
-        return Figures(cost.joules * width / (component.width_bits or width), cost.watts, cost.area_mm2)
+        return _of_words(cost, width / (component.width_bits or width), cost)
     cost = memories.registers(count, width, technology)
-    return Figures(cost.joules, cost.watts, cost.area_mm2)
+    return Figures(_accesses(cost.read, cost.write), cost.watts, cost.area_mm2,
+                   memories.clock(count * width, technology) if count <= memories.FLIP_FLOPS else 0.0)
 
 
 def _link(component: Component | None, technology: Technology) -> Figures:
     if not isinstance(component, Wire):
-        return Figures(None, 0.0, 0.0)
-    return Figures(8 * wires.bit_joules(component.length_mm, technology), 0.0, 0.0)
+        return Figures({}, 0.0, 0.0)
+    return Figures(_accesses(8 * wires.bit_joules(component.length_mm, technology)), 0.0, 0.0)
 
 
 def _unit(place: FunctionalUnit, component: Component | None, technology: Technology) -> Figures:
     """A unit that accesses memories alone has no arithmetic but what it states."""
     if not isinstance(component, Logic):
-        return Figures(None, 0.0, 0.0) if isinstance(place, MemoryAccessUnit) else Figures()
-    area = _logic_area(tuple(component.units.items()), component.register_bits, technology)
-    return Figures(None, None if area is None else memories.logic_leakage(area, technology), area)
+        return Figures({}, 0.0, 0.0) if isinstance(place, MemoryAccessUnit) else Figures()
+    bits = component.register_bits + component.held_bits
+    area = _logic_area(tuple(component.units.items()), bits, technology)
+    return Figures({}, None if area is None else memories.logic_leakage(area, technology), area,
+                   memories.clock(bits * _multipliers(component.units), technology))
+
+
+def _multipliers(units: Mapping[str, int]) -> int:
+    return sum(count for name, count in units.items() if name.startswith(arithmetic.MULTIPLY))
 
 
 @cache
@@ -220,9 +262,8 @@ def _logic_area(units: tuple[tuple[str, int], ...], register_bits: int, technolo
     areas = [(count, arithmetic.area_mm2(*_named(name), technology)) for name, count in units]
     if any(each is None for _, each in areas):
         return None
-    products = sum(count for name, count in units if name.startswith(arithmetic.MULTIPLY))
     bit = tables.rate("register_bit_area")
-    registers = products * register_bits * scaling.area(bit.value, bit.process, technology)
+    registers = _multipliers(dict(units)) * register_bits * scaling.area(bit.value, bit.process, technology)
     return sum(count * (each or 0.0) for count, each in areas) + registers
 
 
@@ -236,9 +277,5 @@ def _stage(place: ACADLObject, technology: Technology, instruction_bits: int) ->
     assert isinstance(place, PipelineStage)
     depth = place.issue_buffer_size if isinstance(place, InstructionFetchStage) else place.depth
     cost = memories.registers(depth, instruction_bits, technology)
-    return Figures(2 * cost.joules, cost.watts, cost.area_mm2)
-
-
-def _scaled(name: str, technology: Technology) -> float:
-    rate = tables.rate(name)
-    return scaling.energy(rate.value, rate.process, technology)
+    return Figures({"instruction": cost.read + cost.write}, cost.watts, cost.area_mm2,
+                   memories.clock(depth * instruction_bits, technology))

@@ -1,8 +1,8 @@
 """A user's own figures, from a TOML file or a table: they go before those of the graph and of the tables.
 
-``[technology]`` states the process anew. ``[objects."PATTERN"]`` has ``joules_per_access``, ``joules_per_operation``,
-``joules_per_byte``, ``leakage_watts`` and ``area_mm2`` of the objects whose names match (``*`` and ``?`` as in a
-shell; of several patterns the last); ``[operations]`` has joules of scalar operations, as ``"multiply i8" = 0.1e-12``.
+``[technology]`` states the process anew. ``[objects."PATTERN"]`` has the physical attributes of the objects whose names
+match (``*`` and ``?`` as in a shell; of several patterns the last): ``joules_per_access`` and what :data:`FIGURES`
+lists; ``[operations]`` has joules of scalar operations, as ``"multiply i8" = 0.1e-12``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,14 @@ from archloom.acadl_models.acadl.base import figure
 from archloom.acadl_models.acadl.components import Overrides, Technology
 from archloom.oracle.errors import InputError, suggest
 
-FIGURES = ("joules_per_access", "joules_per_operation", "joules_per_byte", "leakage_watts", "area_mm2")
+ENERGIES = {
+    "joules_per_access": ("read", "write"), "joules_per_byte": ("read", "write"), "joules_per_read": ("read",),
+    "joules_per_write": ("write",), "joules_per_activation": ("activation",),
+    "joules_per_operation": ("operation", "instruction"),
+}
+"""The kinds of events that an attribute is for; of two attributes for one kind, the later goes before."""
+
+FIGURES = (*ENERGIES, "leakage_watts", "area_mm2")
 _TABLES = ("technology", "objects", "operations")
 
 

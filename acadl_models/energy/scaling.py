@@ -34,6 +34,12 @@ def energy(joules: float, source: Technology, target: Technology) -> float:
     return joules * _switching(target, target.devices) / _switching(source, target.devices)
 
 
+def rate(name: str, target: Technology) -> float:
+    """Joules of a row of ``rates.csv``, in ``target``."""
+    found = tables.rate(name)
+    return energy(found.value, found.process, target)
+
+
 def area(size: float, source: Technology, target: Technology) -> float:
     """What takes such an area in ``source``, in ``target``."""
     relative = [_between(t.node_nm, lambda row: float(row["area"])) for t in (target, source)]

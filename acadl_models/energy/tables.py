@@ -34,6 +34,22 @@ def sources() -> Mapping[str, Mapping[str, str]]:
     return tomllib.loads(_DATA.joinpath("sources.toml").read_text("utf-8"))
 
 
+TABLES = {"arithmetic": 3, "operations": 1, "memories": 6, "cells": 1, "dram": 1, "rates": 1, "nodes": 1}
+"""The files, and how many columns name a row."""
+
+
+def unchecked() -> list[str]:
+    """The figures that were found stated at no second place, as ``TABLE: ROW[, COLUMN]``;
+    ``sources.toml`` says where those of ``checked`` rows were found."""
+    found = []
+    for table, names in TABLES.items():
+        for row in rows(table):
+            what = f"{table}: {' '.join(list(row.values())[:names])}"
+            found += [what + (f", {column.removesuffix('_checked')}" if "_" in column else "")
+                      for column, value in row.items() if column.endswith("checked") and value != "true"]
+    return found
+
+
 @cache
 def rate(name: str) -> Rate:
     """A row of ``rates.csv``."""
@@ -43,6 +59,8 @@ def rate(name: str) -> Rate:
 
 
 @cache
-def dram_bits() -> Mapping[str, float]:
-    """Joules of a bit by standard of memory."""
-    return {row["standard"]: 1e-12 * float(row["picojoules_per_bit"]) for row in rows("dram")}
+def dram() -> Mapping[str, tuple[float, float | None]]:
+    """Joules of a bit and of the activation of a row, by standard of memory."""
+    return {row["standard"]: (1e-12 * float(row["picojoules_per_bit"]),
+                              1e-12 * float(row["activation_picojoules"]) if row["activation_picojoules"] else None)
+            for row in rows("dram")}

@@ -1,56 +1,69 @@
 """Energy of a run: the figures of the graph's objects times the counts of its simulation, exact, nothing is sampled.
 
-Dynamic energy: of each word of a storage, whether a request moves it or a cache, and each register, of what a unit's
-instructions compute, of each instruction of a stage and each that is fetched, of each byte of a link. Leakage over the
-makespan. Figures are those of :mod:`archloom.acadl_models.energy`. An object that did something, and has no figure for
-it, makes the totals None: ``missing`` says whose figures are not known.
+Dynamic energy: of each word of a storage that a request or a cache reads or writes, each row of a DRAM that is opened,
+each register, of what a unit's instructions compute, of each instruction of a stage and each that is fetched, of each
+byte of a link. Leakage, and clocks that are not gated, over the makespan. Figures are those of
+:mod:`archloom.acadl_models.energy`. An object that did something, and has no figure for it, makes the totals None:
+``missing`` says whose figures are not known.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from archloom.acadl_models.acadl import ArchitectureGraph, FunctionalUnit, InstructionMemoryAccessUnit, RegisterFile
-from archloom.acadl_models.acadl.latency import Expression, LatencyError
+from archloom.acadl_models.acadl.latency import LatencyError
 from archloom.acadl_models.energy.figures import figures_of, stated_joules, technology_of, work_joules
-from archloom.acadl_models.energy.overrides import FIGURES
+from archloom.acadl_models.energy.overrides import ENERGIES
 from archloom.acadl_models.energy.work import work_of
-from archloom.acadl_models.timing.program import (
-    AccessPlan,
-    Program,
-    StaticInstruction,
-    StaticLoop,
-    StaticNode,
-    word_axes,
-)
+from archloom.acadl_models.timing.nests import Nests
+from archloom.acadl_models.timing.program import AccessPlan, Program, StaticInstruction, word_axes
 from archloom.acadl_models.timing.result import EnergyUse, TimingResult
 from archloom.oracle.accesses import element_bits
-from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError, InputError
 
-Array = NDArray[np.int64]
+
+@dataclass(frozen=True)
+class Events:
+    """What happened of one kind, and its joules (None: not known): ``read`` and ``write`` of words, registers or bytes;
+    words that ``fill`` lines of a cache or that it has to ``write_back``; ``activation`` of rows; ``instruction`` of
+    stages and fetch units; ``operation`` of units."""
+
+    kind: str
+    count: int
+    joules: float | None
 
 
 @dataclass(frozen=True)
 class ObjectEnergy:
-    """Joules of one object, None where a figure is missing; ``events``: words, registers, operations, instructions or
-    bytes, whatever its figure is for."""
+    """Joules of one object, None where a figure is missing."""
 
     name: str
-    events: int
-    dynamic_joules: float | None
+    kinds: tuple[Events, ...]
     leakage_joules: float | None
+    clock_joules: float = 0.0
+
+    @property
+    def events(self) -> int:
+        """Of all kinds."""
+        return sum(of.count for of in self.kinds)
+
+    def count(self, kind: str) -> int:
+        """Events of one kind."""
+        return sum(of.count for of in self.kinds if of.kind == kind)
+
+    @property
+    def dynamic_joules(self) -> float | None:
+        return _sum([of.joules for of in self.kinds])
 
     @property
     def joules(self) -> float | None:
-        """Both together."""
-        return _sum([self.dynamic_joules, self.leakage_joules])
+        """All together."""
+        return _sum([self.dynamic_joules, self.leakage_joules, self.clock_joules])
 
 
 @dataclass(frozen=True)
@@ -69,20 +82,39 @@ class Energy:
         return _sum([o.leakage_joules for o in self.objects])
 
     @property
+    def clock_joules(self) -> float:
+        """Of clocks that run while nothing is written."""
+        return math.fsum(o.clock_joules for o in self.objects)
+
+    @property
     def joules(self) -> float | None:
         """The whole run."""
-        return _sum([self.dynamic_joules, self.leakage_joules])
+        return _sum([self.dynamic_joules, self.leakage_joules, self.clock_joules])
 
     @property
     def known_joules(self) -> float:
         """What is known of the whole run, at least."""
-        return math.fsum(j for o in self.objects for j in (o.dynamic_joules, o.leakage_joules) if j is not None)
+        of_events = [of.joules for o in self.objects for of in o.kinds]
+        idle = [joules for o in self.objects for joules in (o.leakage_joules, o.clock_joules)]
+        return math.fsum(joules for joules in of_events + idle if joules is not None)
+
+    def by_kind(self) -> dict[str, float]:
+        """Joules that are known, by kind of event over all objects, and those of ``leakage`` and ``clock``."""
+        found: dict[str, list[float]] = defaultdict(list)
+        for o in self.objects:
+            for of in o.kinds:
+                found[of.kind].append(of.joules or 0.0)
+            found["leakage"].append(o.leakage_joules or 0.0)
+            found["clock"].append(o.clock_joules)
+        sums = {kind: math.fsum(joules) for kind, joules in found.items()}
+        return {kind: joules for kind, joules in sums.items() if joules}
 
     @property
     def use(self) -> EnergyUse:
         """What is kept of it: the totals, and the objects that spend anything."""
         spent = {o.name: o.joules for o in self.objects if o.joules}
-        return EnergyUse(self.joules, self.dynamic_joules, self.leakage_joules, spent, self.missing)
+        return EnergyUse(self.joules, self.dynamic_joules, self.leakage_joules, spent, self.missing, self.clock_joules,
+                         self.by_kind())
 
     def of(self, name: str) -> ObjectEnergy:
         """The figures of the object ``name``; KeyError if it is none."""
@@ -100,7 +132,8 @@ def _sum(parts: "list[float | None]") -> float | None:
 def has_energy(graph: ArchitectureGraph) -> bool:
     """Whether anything is known of the energy of a graph: its technology, or any figure of an object."""
     return technology_of(graph) is not None or bool(graph.overrides.objects) or any(
-        getattr(place, figure, None) is not None for place in graph.objects.values() for figure in FIGURES[:4])
+        getattr(place, figure, None) is not None for place in graph.objects.values()
+        for figure in (*ENERGIES, "leakage_watts"))
 
 
 def total_joules(found: Energy | EnergyUse, graph: ArchitectureGraph) -> float:
@@ -130,6 +163,9 @@ def energy(program: Program, timing: TimingResult) -> Energy:
     return _Accountant(program, timing).energy()
 
 
+_WAYS = ("read", "write")
+
+
 class _Accountant:
     def __init__(self, program: Program, timing: TimingResult) -> None:
         self.program, self.timing = program, timing
@@ -140,55 +176,63 @@ class _Accountant:
         """Operations of units without a figure."""
 
     def energy(self) -> Energy:
-        events, units = self._counts(), self._units()
+        counts, units = self._counts(), self._units()
         found, missing = [], list[str]()
         for name, place in self.graph.objects.items():
             figures = self.figures[name]
             if isinstance(place, FunctionalUnit) and not isinstance(place, InstructionMemoryAccessUnit):
-                count, joules = units.get(name, (0, 0.0))
+                kinds = [Events("operation", *units[name])] if name in units else []
             else:
-                count = events[name]
-                joules = 0.0 if not count else None if figures.joules is None else count * figures.joules
-                missing += [f"joules of {name}"] if joules is None else []
+                kinds = [self._of_kind(name, kind, count) for kind, count in counts[name].items() if count]
+                missing += [f"joules of {name}"] if any(of.joules is None for of in kinds) else []
             leakage = None if figures.leakage_watts is None else figures.leakage_watts * self.timing.seconds
             missing += [f"leakage of {name}"] if leakage is None else []
-            found.append(ObjectEnergy(name, count, joules, leakage))
+            found.append(ObjectEnergy(name, tuple(kinds), leakage, figures.clock_joules * self.timing.cycles))
         return Energy(tuple(found), (*self.unknown, *missing))
 
-    def _counts(self) -> Counter[str]:
-        """Words of storages, registers of register files, bytes of links, instructions of stages and fetch units."""
-        timing = self.timing
-        found: Counter[str] = Counter({s.name: s.words_read + s.words_written for s in timing.storages})
-        found.update({link.name: link.read.bytes + link.write.bytes for link in timing.links})
-        found.update({stage.name: stage.instructions for stage in timing.stages})
+    def _of_kind(self, name: str, kind: str, count: int) -> Events:
+        each = self.figures[name].of(kind)
+        return Events(kind, count, None if each is None else count * each)
+
+    def _counts(self) -> "defaultdict[str, Counter[str]]":
+        """Events by object and kind, but for units."""
+        timing, found = self.timing, defaultdict[str, Counter[str]](Counter)
+        for storage in timing.storages:
+            found[storage.name].update(read=storage.words_read, write=storage.words_written)
+        for link in timing.links:
+            found[link.name].update(read=link.read.bytes, write=link.write.bytes)
+        for stage in timing.stages:
+            found[stage.name]["instruction"] = stage.instructions
+        for dram in timing.drams:
+            found[dram.name]["activation"] = dram.row_misses + dram.row_conflicts
         self._count_lines(found)
         fetcher, _ = self.graph.instruction_memory(self.program.fetch)
-        found[fetcher.name] = timing.instructions
+        found[fetcher.name]["instruction"] = timing.instructions
         files = {name for name, place in self.graph.objects.items()
-                 if isinstance(place, RegisterFile) and self.figures[name].joules != 0}
+                 if isinstance(place, RegisterFile) and any(self.figures[name].of(kind) != 0 for kind in _WAYS)}
         for static in self.program.instructions if files else ():
             for plan in static.plans:
                 self._count_registers(static, plan, files, found)
         return found
 
-    def _count_lines(self, found: Counter[str]) -> None:
+    def _count_lines(self, found: "defaultdict[str, Counter[str]]") -> None:
         """Words that caches move: lines from behind into them and back, and what is written through."""
         for cache, moved in zip(self.graph.caches, self.timing.caches):
             word = cache.data_width // 8
-            written_back = moved.write_backs * cache.cache_line_size
-            found[self.graph.backing(cache).name] += (moved.bytes_from_backing + moved.bytes_to_backing) // word
-            found[cache.name] += (moved.bytes_from_backing + written_back) // word
+            filled, back = moved.bytes_from_backing // word, moved.write_backs * cache.cache_line_size // word
+            found[self.graph.backing(cache).name].update(read=filled, write=moved.bytes_to_backing // word)
+            found[cache.name].update(fill=filled, write_back=back)
 
     # --- register files ----------------------------------------------------------------------------------------
     def _count_registers(
-        self, static: StaticInstruction, plan: AccessPlan, files: "set[str]", found: Counter[str]
+        self, static: StaticInstruction, plan: AccessPlan, files: "set[str]", found: "defaultdict[str, Counter[str]]"
     ) -> None:
         """Registers that an access touches, by register file, of ``files`` alone."""
-        banks = self.graph.buffers[plan.buffer.name]
+        banks, way = self.graph.buffers[plan.buffer.name], _WAYS[not plan.is_read]
         if files.isdisjoint(bank.storage for bank in banks):
             return
         if len(banks) == 1:
-            found[banks[0].storage] += self._registers_of(plan) * self.nests.count(static)
+            found[banks[0].storage][way] += self._registers_of(plan) * self.nests.count(static)
             return
         starts = np.array([bank.start for bank in banks])
         order = np.argsort(starts)
@@ -196,7 +240,7 @@ class _Accountant:
             rows = np.add.outer(np.atleast_1d(plan.word_offset.evaluate(values)), plan.words)
             where = np.searchsorted(starts[order], rows, side="right") - 1
             for k, count in enumerate(np.bincount(where.reshape(-1), minlength=len(banks)).tolist()):
-                found[banks[int(order[k])].storage] += times * count
+                found[banks[int(order[k])].storage][way] += times * count
 
     @staticmethod
     def _registers_of(plan: AccessPlan) -> int:
@@ -278,65 +322,3 @@ def _pool(
         pools.remove(pool)
         names, costs = names | pool[0], pool[1] + costs
     pools.append((names, costs))
-
-
-# --- sums over all instances of an instruction, exact and without walking them ------------------------------------
-CHUNK = 1 << 20
-"""Values that are held at a time."""
-
-
-class Nests:
-    """The loops around each static instruction of a program.
-
-    Only those whose variables a value depends on are spread out, as NumPy arrays; the others multiply.
-    """
-
-    def __init__(self, program: Program) -> None:
-        self.parameters = program.parameters
-        self.loops: dict[int, tuple[StaticLoop, ...]] = {}
-        self._walk(program.body, ())
-
-    def _walk(self, body: tuple[StaticNode, ...], around: tuple[StaticLoop, ...]) -> None:
-        for node in body:
-            if isinstance(node, StaticInstruction):
-                self.loops[node.index] = around
-            else:
-                self._walk(node.body, (*around, node))
-
-    def count(self, static: StaticInstruction) -> int:
-        """How many instances an instruction has."""
-        return math.prod(len(loop.values) for loop in self.loops[static.index])
-
-    def total(self, static: StaticInstruction, expression: Expression) -> int:
-        """The sum of an expression over attributes, registers and parameters, over all instances.
-
-        LatencyError for a value that does not exist or is below 0.
-        """
-        names: dict[str, Affine] = {k: Affine(v) for k, v in self.parameters.items()}
-        names.update(static.node.registers)
-        names.update(static.node.attributes)
-        used = {name: names[name] for name in expression.names}
-        total = 0
-        for values, times in self.spread(static, *used.values()):
-            known = {k: np.asarray(a.evaluate(values), np.int64) for k, a in used.items()}
-            found = expression.evaluate_columns(known)
-            if np.any(found < 0):
-                raise LatencyError(f"is {int(np.min(found))}")
-            size = max((len(v) for v in values.values()), default=1)
-            total += times * int(np.sum(np.broadcast_to(found, size)))
-        return total
-
-    def spread(self, static: StaticInstruction, *expressions: Affine) -> Iterator[tuple[dict[str, Array], int]]:
-        """The combinations of the loop variables that the expressions depend on, and how often each occurs."""
-        variables = frozenset[str]().union(*(e.variables() for e in expressions))
-        loops = self.loops[static.index]
-        inner = [loop for loop in loops if loop.var in variables]
-        times = math.prod(len(loop.values) for loop in loops if loop.var not in variables)
-        size = math.prod(len(loop.values) for loop in inner)
-        for first in range(0, size, CHUNK):
-            rest = np.arange(first, min(first + CHUNK, size), dtype=np.int64)
-            values: dict[str, Array] = {}
-            for loop in reversed(inner):
-                rest, iteration = np.divmod(rest, len(loop.values))
-                values[loop.var] = loop.values.start + loop.values.step * iteration
-            yield values, times

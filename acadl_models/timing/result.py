@@ -272,13 +272,15 @@ class TimingResult:
 @dataclass(frozen=True)
 class EnergyUse:
     """Joules of a run, and of each object that spends some; None: not known without the figures that are
-    ``missing``."""
+    ``missing``. ``clock_joules``: of clocks that are not gated; ``kinds``: joules by kind of event over all objects."""
 
     joules: float | None
     dynamic_joules: float | None
     leakage_joules: float | None
     objects: Mapping[str, float] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
+    clock_joules: float = 0.0
+    kinds: Mapping[str, float] = field(default_factory=dict)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "EnergyUse":

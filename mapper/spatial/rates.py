@@ -95,11 +95,12 @@ class Rates:
 
 
 def _known(graph: "ArchitectureGraph", name: str) -> float:
-    """Joules of a word or a byte of an object; MappingError where they are not known."""
-    joules = figures_of(graph)[name].joules
-    if joules is None:
+    """Joules of a word or a byte of an object, the mean of a read and a write, which these graphs let cost the same;
+    MappingError where they are not known."""
+    read, write = (figures_of(graph)[name].of(way) for way in ("read", "write"))
+    if read is None or write is None:
         raise MappingError(f"graph {graph.name!r}: joules of {name} are not known")
-    return joules
+    return (read + write) / 2
 
 
 def _link(graph: "ArchitectureGraph", mnemonic: str, buffer: str, reads: bool) -> float:

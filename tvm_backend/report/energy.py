@@ -129,7 +129,7 @@ def si(value: float | None, unit: str) -> str:
 
 OBJECTS = (Column("object", limit=44), *(Column(title, "right") for title in ("energy", "share", "area mm²", "share")))
 LAYERS = (Column("layer", limit=36), *(
-    Column(title, "right") for title in ("energy", "share", "dynamic", "leakage", "power", "pJ a MAC")))
+    Column(title, "right") for title in ("energy", "share", "dynamic", "leakage", "clocks", "power", "pJ a MAC")))
 
 
 def object_rows(report: "Report") -> list[list[str]]:
@@ -157,7 +157,8 @@ def layer_rows(report: "Report") -> list[list[str]]:
         watts = None if use.joules is None or not layer.seconds else use.joules / layer.seconds
         each = None if use.joules is None or not layer.macs else 1e12 * use.joules / layer.macs
         rows.append([layer.name, si(use.joules, "J"), _share(use.joules, report.joules), si(use.dynamic_joules, "J"),
-                     si(use.leakage_joules, "J"), si(watts, "W"), "–" if each is None else f"{each:.4g}"])
+                     si(use.leakage_joules, "J"), si(use.clock_joules, "J"), si(watts, "W"),
+                     "–" if each is None else f"{each:.4g}"])
     return rows
 
 

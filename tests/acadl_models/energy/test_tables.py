@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,9 +15,7 @@ from archloom.acadl_models.energy import arithmetic, memories, scaling, tables, 
 from archloom.oracle.errors import InputError
 from tests.support.examples import examples
 
-TABLES = ("arithmetic", "operations", "dram", "rates", "memories", "nodes")
 HORO = Technology(45, 0.9)
-
 
 
 def at(node_nm: float, factor: float, devices: str) -> Technology:
@@ -29,9 +30,19 @@ widths = st.integers(1, 4096)
 
 
 def test_every_figure_names_a_source_and_every_source_is_used() -> None:
-    used = {row["source"] for name in TABLES for row in tables.rows(name)}
+    used = {value for name in tables.TABLES for row in tables.rows(name)
+            for column, value in row.items() if column.endswith("source") and value}
     assert used == set(tables.sources())
-    assert all({"title", "uncertainty"} == set(about) for about in tables.sources().values())
+    assert all({"title", "uncertainty", "found"} == set(about) for about in tables.sources().values())
+
+
+def test_figures_are_checked_or_listed_in_the_documentation() -> None:
+    for name in tables.TABLES:
+        for row in tables.rows(name):
+            assert row["checked"] in ("true", "false")
+            assert row["checked"] == "false" or tables.sources()[row["source"]]["found"], row
+    text = " ".join(Path("docs/energy.md").read_text("utf-8").split())
+    assert all(what in text for what in tables.unchecked())
 
 
 def test_the_nodes_of_technologies_are_those_of_the_table() -> None:
@@ -65,8 +76,8 @@ def test_a_smaller_memory_costs_no_more(
     small = memories.memory(size, width, ports, technology)
     for more in ((int(size * factor), width, ports), (size, int(width * factor), ports), (size, width, ports + 1)):
         large = memories.memory(*more, technology)
-        assert large.joules >= small.joules * (1 - 1e-12) and large.area_mm2 >= small.area_mm2 * (1 - 1e-12)
-        assert large.watts >= small.watts * (1 - 1e-12)
+        for figure in ("read", "write", "watts", "area_mm2"):
+            assert getattr(large, figure) >= getattr(small, figure) * (1 - 1e-12)
 
 
 @examples(40, 500)
@@ -103,10 +114,22 @@ def test_wider_numbers_cost_more(operation: str, kind: str) -> None:
         assert narrow is not None and double is not None and 0 < narrow < double
 
 
-def test_memories_are_near_the_points_that_they_were_not_fitted_to() -> None:
+@pytest.mark.parametrize("way", ["read", "write"])
+def test_memories_are_near_the_points_that_they_were_not_fitted_to(way: str) -> None:
     errors = []
     for row in memories.points("check"):
         process = Technology(float(row["node_nm"]), float(row["volts"]), row["devices"])
         found = memories.memory(int(row["size_bytes"]), int(row["width_bits"]), int(row["ports"]), process)
-        errors.append(abs(found.joules / memories.measured(row, "joules") - 1))
+        errors.append(abs(getattr(found, way) / memories.measured(row, way) - 1))
     assert len(errors) >= 30 and sum(errors) / len(errors) < 0.2 and max(errors) < 0.5
+
+
+@examples(20, 200)
+@given(technologies, st.integers(1, 300), st.integers(1, 512))
+def test_clocks_cost_where_they_are_not_gated(technology: Technology, count: int, width: int) -> None:
+    free = replace(technology, gated=False)
+    gated, running = (memories.registers(count, width, each) for each in (technology, free))
+    assert memories.clock(width, technology) == 0.0 < memories.clock(width, free)
+    if count <= memories.FLIP_FLOPS:  # a bit that is written costs the same, whatever part of it is its clock's
+        assert running.write + memories.clock(width, free) == pytest.approx(gated.write)
+    assert (running.watts, running.area_mm2) == (gated.watts, gated.area_mm2)

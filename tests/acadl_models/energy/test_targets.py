@@ -85,8 +85,10 @@ def _bits(target: str) -> list[str]:
 def test_an_idle_machine_leaks_and_twice_the_work_costs_twice_as_much(target: str) -> None:
     plan, made, _ = planned(target)
     idle, seconds = spent(made, replace(plan.stream, body=()))
+    technology = technology_of(made.graph)
+    assert technology is not None and (idle.clock_joules == 0.0 or not technology.gated)
     assert idle.dynamic_joules == 0.0
-    assert idle.joules == pytest.approx((leakage_of(made.graph)[0] or 0.0) * seconds)
+    assert idle.joules == pytest.approx((leakage_of(made.graph)[0] or 0.0) * seconds + idle.clock_joules)
     once, _ = spent(made, plan.stream)
     twice, _ = spent(made, replace(plan.stream, body=(*plan.stream.body, *plan.stream.body)))
     assert once.dynamic_joules is not None and twice.dynamic_joules is not None
@@ -117,10 +119,12 @@ def test_a_figure_of_ones_own_takes_effect(target: str) -> None:
     before = energy(bind(made.graph, resolved), timing)
     busy = max((entry for entry in before.objects if entry.name in {s.name for s in timing.storages}),
                key=lambda entry: entry.events)
-    own = Overrides(objects={busy.name: {"joules_per_access": 1e-9, "leakage_watts": 2.0, "area_mm2": 3.0}})
+    own = Overrides(objects={busy.name: {
+        "joules_per_access": 1e-9, "joules_per_write": 3e-9, "leakage_watts": 2.0, "area_mm2": 3.0}})
     graph = replace(made.graph, overrides=own)
     after = energy(bind(graph, resolved), timing).of(busy.name)
-    assert after.dynamic_joules == pytest.approx(1e-9 * busy.events)
+    wrote = busy.count("write") + busy.count("fill")
+    assert after.dynamic_joules == pytest.approx(1e-9 * (busy.events - wrote) + 3e-9 * wrote)
     assert after.leakage_joules == pytest.approx(2.0 * timing.seconds)
     assert figures_of(graph)[busy.name].area_mm2 == 3.0 and graph.fingerprint != made.graph.fingerprint
 
@@ -142,6 +146,9 @@ def test_a_file_of_figures_is_an_option_of_every_target(tmp_path: Path) -> None:
     assert own.joules == pytest.approx(16**3 * 1e-9, rel=0.05)
     file.write_text('[objects.drum]\njoules_per_access = 0\n')
     with pytest.raises(InputError, match="'drum' is no object of 'gemmini'; did you mean 'dram'"):
+        archloom.estimate("gemm(m=16,n=16,k=16)", "gemmini", {"energy": str(file)})
+    file.write_text('[objects."scratchpad*"]\njoules_per_byte = 0\n')
+    with pytest.raises(InputError, match=r"joules_per_byte is no figure of scratchpad\[0\] .*joules_per_access"):
         archloom.estimate("gemm(m=16,n=16,k=16)", "gemmini", {"energy": str(file)})
     file.write_text('[technology]\nnode_nm = 1\n[objects.dram]\njoules = 0\n')
     with pytest.raises(InputError, match="my.toml: node_nm must be a number from 5 to 180, not 1; .*unknown 'joules'"):

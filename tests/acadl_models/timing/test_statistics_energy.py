@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import (
+    DRAM,
+    ACADLObject,
     ArchitectureGraph,
     DataStorage,
     FunctionalUnit,
@@ -18,8 +20,9 @@ from archloom.acadl_models.acadl import (
 )
 from archloom.acadl_models.acadl.latency import parse
 from archloom.acadl_models.timing import simulate
-from archloom.acadl_models.timing.energy import Energy, Nests, energy, has_energy, total_joules
+from archloom.acadl_models.timing.energy import Energy, energy, has_energy, total_joules
 from archloom.acadl_models.timing.machine import bind
+from archloom.acadl_models.timing.nests import Nests
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError, InputError
 from archloom.oracle.resolved import ResolvedLoop
@@ -30,6 +33,7 @@ from tests.support.acadl_models.simulators import InstanceLog, simulate_logged
 from tests.support.acadl_models.timing_builders import after, front, instr, stream
 from tests.support.examples import examples, randoms
 
+WAYS = ("read", "write")
 OPERATIONS = (
     1, 3, "rows", "a % 3", "select(a % 2 && rows, rows * (a // 2), cdiv(a, rows))", "max(a, rows, 2) - (a < 3)",
 )
@@ -44,7 +48,15 @@ def with_figures(r: Random, graph: ArchitectureGraph) -> ArchitectureGraph:
             object.__setattr__(place, "joules_per_operation", joules)
         elif isinstance(place, (DataStorage, RegisterFile)):
             object.__setattr__(place, "joules_per_access", r.randint(0, 5))
+            for way in r.sample(WAYS, r.randint(0, 2)):
+                object.__setattr__(place, f"joules_per_{way}", r.randint(0, 5))
     return graph
+
+
+def each(place: ACADLObject, way: str) -> int:
+    """What a random graph states of a read or a write of an object."""
+    own, other = (getattr(place, f"joules_per_{name}") for name in (way, "access"))
+    return int(other if own is None else own)
 
 
 @examples(10, 500)
@@ -68,9 +80,9 @@ def test_energy_is_the_sum_over_instances(r: Random, spread: bool) -> None:
     for entry in found.objects:
         place = graph[entry.name]
         if isinstance(place, RegisterFile) or entry.name in {s.name for s in timing.storages} - {"imem"}:
-            each = place.joules_per_access  # type: ignore[attr-defined]
-            assert entry.events == events[entry.name] or not each
-            assert entry.dynamic_joules == events[entry.name] * each
+            for way in WAYS:
+                assert entry.count(way) == events[f"{entry.name} {way}"] or not any(each(place, w) for w in WAYS)
+            assert entry.dynamic_joules == sum(events[f"{entry.name} {way}"] * each(place, way) for way in WAYS)
 
 
 @examples(8, 500)
@@ -87,13 +99,36 @@ def test_caches_pay_for_each_line_that_moves(r: Random) -> None:
             return
     events, _ = one_by_one(bind(graph, resolved), {entry.number: entry.unit for entry in log})
     for cache in graph.caches:
-        word = cache.data_width // 8
-        # the run is made twice: once for its log
-        events[cache.name] += moved[cache.name] // word // 2
-        events[graph.backing(cache).name] += moved[f"behind {cache.name}"] // word // 2
+        word = 2 * cache.data_width // 8  # the run is made twice: once for its log
+        for kind in ("fill", "write_back"):
+            events[f"{cache.name} {kind}"] += moved[f"{cache.name} {kind}"] // word
+        for way in WAYS:
+            events[f"{graph.backing(cache).name} {way}"] += moved[f"behind {cache.name} {way}"] // word
     for place in graph.storages:
         if place.name in {s.name for s in timing.storages} - {"imem"}:
-            assert found.of(place.name).events == events[place.name]
+            assert {of.kind: of.count for of in found.of(place.name).kinds if of.kind != "activation"} == {
+                kind: count for kind in (*WAYS, "fill", "write_back") if (count := events[f"{place.name} {kind}"])}
+
+
+@examples(8, 300)
+@given(randoms)
+def test_events_are_the_same_with_and_without_skipping_and_rows_count(r: Random) -> None:
+    graph = with_figures(r, random_graph(r, storages_of=random_memories))
+    for place in graph.storages:
+        if isinstance(place, DRAM):
+            object.__setattr__(place, "joules_per_activation", r.randint(0, 5))
+    resolved = random_stream(r, graph, 100)
+    try:
+        timings = [simulate(graph, resolved, skip=skip) for skip in (True, False)]
+        found, stepped = (energy(bind(graph, resolved), timing) for timing in timings)
+    except GraphError:
+        return
+    assert found == stepped
+    for dram in timings[0].drams:
+        rows = dram.row_misses + dram.row_conflicts
+        assert found.of(dram.name).count("activation") == rows
+        each = graph[dram.name].joules_per_activation  # type: ignore[attr-defined]
+        assert sum(of.joules or 0.0 for of in found.of(dram.name).kinds if of.kind == "activation") == rows * each
 
 
 def alu(**unit: object) -> ArchitectureGraph:

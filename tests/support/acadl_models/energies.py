@@ -13,8 +13,8 @@ from archloom.acadl_models.timing.program import AccessPlan, Program
 
 
 def one_by_one(program: Program, units: Mapping[int, str]) -> tuple[Counter[str], Counter[str]]:
-    """Events of each unit, storage, register file and link, and joules of each unit; ``units``: who took which
-    instance, by their numbers in program order."""
+    """Events of each unit, storage, register file and link (``NAME``, and ``NAME read`` or ``NAME write``), and joules
+    of each unit; ``units``: who took which instance, by their numbers in program order."""
     graph = program.graph
     events: Counter[str] = Counter()
     joules: Counter[str] = Counter()
@@ -27,18 +27,20 @@ def one_by_one(program: Program, units: Mapping[int, str]) -> tuple[Counter[str]
         for plan in static.plans:
             for name, amount in _moved(program, plan, unit, values):
                 events[name] += amount
+                events[f"{name} {'read' if plan.is_read else 'write'}"] += amount
     return events, joules
 
 
 @contextmanager
 def moved_lines() -> Iterator[Counter[str]]:
-    """Bytes that caches of the step-by-step simulator read and write in themselves and behind, as they do it."""
+    """Bytes that caches of the step-by-step simulator fill and write back (``NAME fill``), and that they read and write
+    behind them (``behind NAME read``), as they do it."""
     found: Counter[str] = Counter()
     bring, put, pass_on = Cache._bring, Cache._put, Cache._pass_on
     gives_way: list[Cache] = []
 
     def bringing(cache: Cache, line: int) -> None:
-        found.update({cache.name: cache.line_bytes, f"behind {cache.name}": cache.line_bytes})
+        found.update({f"{cache.name} fill": cache.line_bytes, f"behind {cache.name} read": cache.line_bytes})
         bring(cache, line)
 
     def putting(cache: Cache, line: int) -> None:
@@ -47,8 +49,8 @@ def moved_lines() -> Iterator[Counter[str]]:
         gives_way.pop()
 
     def passing(cache: Cache, start: int, stop: int) -> None:
-        found[f"behind {cache.name}"] += stop - start
-        found[cache.name] += (stop - start) * (gives_way[-1:] == [cache])
+        found[f"behind {cache.name} write"] += stop - start
+        found[f"{cache.name} write_back"] += (stop - start) * (gives_way[-1:] == [cache])
         pass_on(cache, start, stop)
 
     with patch.multiple(Cache, _bring=bringing, _put=putting, _pass_on=passing):

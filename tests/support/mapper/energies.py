@@ -112,8 +112,10 @@ def _run(gemm: TileGemm, plan: Plan, graph: ArchitectureGraph) -> tuple[Program,
     events, joules = one_by_one(program, {n: unit.name for n, units in enumerate(takers) for unit in units.values()})
     assert all(len(units) == 1 for units in takers)
     for entry in spent.objects:
-        each = figures_of(graph)[entry.name].joules
-        expected = joules[entry.name] if each is None else events[entry.name] * each
+        figures = figures_of(graph)[entry.name]
+        ways = {way: each for way in ("read", "write") if (each := figures.of(way)) is not None}
+        moved = sum(events[f"{entry.name} {way}"] * each for way, each in ways.items())
+        expected = moved if ways else joules[entry.name]
         if not isinstance(graph[entry.name], (PipelineStage, InstructionMemoryAccessUnit)):
             assert entry.dynamic_joules == pytest.approx(expected), entry
     return program, spent, timing.seconds
