@@ -41,7 +41,7 @@ OUT = Path(__file__).parents[2] / "tests/data/rvv_vectors.json.gz"
 VLENS = (128, 256, 512, 1024)
 CPU = "rv64,v=true,vlen={vlen},elen=64,vext_spec=v1.0,Zfh=true"
 COMPILER = ("riscv64-linux-gnu-gcc", "-march=rv64gcv_zfh", "-nostdlib", "-static", "-xassembler")
-SOURCE = "GNU assembler and qemu-riscv64 of Debian 12, written by benchmarks/published/rvv_vectors.py"
+SOURCE = "GNU assembler and qemu-riscv64 of Debian 12, written by benchmarks/recorders/rvv_vectors.py"
 FRACTIONS = {1: "mf8", 2: "mf4", 4: "mf2", 8: "m1", 16: "m2", 32: "m4", 64: "m8"}
 Draw: TypeAlias = Callable[[random.Random, int], int]
 

@@ -1,0 +1,1 @@
+"""Scripts that record what others find, as data for tests and benchmarks; nothing here is measured."""
