@@ -69,7 +69,9 @@ function frame(width, height, inside, x, y, names) {
   const group = shape("g", { "aria-hidden": true });
   const right = width - inside.right,
     bottom = height - inside.bottom;
-  for (const v of x.ticks(Math.max(3, Math.floor((right - inside.left) / 78)))) {
+  const longest = Math.max(...[x.least, x.most].map((v) => shown(v, names.xUnit).length));
+  const apart = Math.max(78, 10 * longest + 28); // so that labels do not touch: there may be more ticks than asked for
+  for (const v of x.ticks(Math.max(2, Math.floor((right - inside.left) / apart)))) {
     group.append(
       shape("line", { class: "grid", x1: x(v), x2: x(v), y1: inside.top, y2: bottom }),
       shape("text", { x: x(v), y: bottom + 17, "text-anchor": "middle" }, shown(v, names.xUnit)),
