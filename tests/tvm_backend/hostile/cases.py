@@ -122,8 +122,9 @@ def dropout(constants: Sequence[onnx.TensorProto], inputs: Sequence[onnx.ValueIn
     return model([op("Dropout", "x r t")], [ROW, *inputs], OUT, [constant("r", 0.5, np.float32), *constants])
 
 
-def called(recursive: bool = False, depth: int = 1) -> onnx.ModelProto:
-    """Functions of the network's own: one that calls itself, or a chain in which each calls the next one twice."""
+def called(recursive: bool = False, depth: int = 1, given: Sequence[str] = ("x",)) -> onnx.ModelProto:
+    """Functions of the network's own: one that calls itself, or a chain in which each calls the next one twice;
+    ``given``: what the first is called with, which takes one."""
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
     functions = []
     for i in range(depth):
@@ -133,7 +134,7 @@ def called(recursive: bool = False, depth: int = 1) -> onnx.ModelProto:
         functions.append(helper.make_function("own", f"F{i}", ["a"], ["b"], [
             helper.make_node(inner, ["a"], ["t"], "l", domain=domain),
             helper.make_node(inner, ["t"], ["b"], "r", domain=domain)], imports))
-    node = helper.make_node(f"F{depth - 1}", ["x"], ["y"], "call", domain="own")
+    node = helper.make_node(f"F{depth - 1}", given, ["y"], "call", domain="own")
     return model([node], ROW, OUT, domain="own", functions=functions)
 
 
@@ -189,6 +190,7 @@ case("nested branches", lambda: nested(10), "condition that is computed")
 case("long chain", lambda: chain(2000), None)
 case("function", called, None)
 case("recursive function", lambda: called(True), "recursive|Cycle detected")
+case("function with too many operands", lambda: called(given=("x", "x")), "own functions .F0. cannot be written out")
 case("functions that double", lambda: called(depth=30), f"at most {1 << 20} operators, found {1 << 30}")
 case("functions that grow", lambda: helper.make_model(helper.make_graph(
     [op("ConstantOfShape", "s", "c", "grow"), helper.make_node("F0", ["x"], ["h"], domain="own"), op("Neg", "c")],

@@ -29,7 +29,11 @@ def without_functions(model: onnx.ModelProto, also: Iterable[str] = ()) -> onnx.
     from archloom.tvm_backend.ir import compat
 
     if model.functions:
-        model = skeleton.apart(model, onnx.inliner.inline_local_functions)
+        try:
+            model = skeleton.apart(model, onnx.inliner.inline_local_functions)
+        except RuntimeError as error:
+            names = ", ".join(function.name for function in model.functions)
+            raise ModelError(f"the network's own functions ({names}) cannot be written out: {error}") from error
     version = opset_of(model)
     unknown = {(domain, name) for domain, name, _ in compat.unsupported_onnx_operators(model.graph)}
     unknown |= {(node.domain, node.op_type) for node in model.graph.node if node.op_type in also}
