@@ -131,7 +131,14 @@ def _refuse_frames(proto: onnx.ModelProto, label: str) -> None:
 
 
 def _refuse_expansion(proto: onnx.ModelProto, label: str) -> None:
-    """ModelError for functions of the network's own that are too many operators when they are written out."""
+    """ModelError for functions of the network's own that are too many operators when they are written out, or that are
+    called with more operands than they take."""
+    taken = {(f.domain, f.name): len(f.input) for f in proto.functions}
+    for node in (*proto.graph.node, *(n for f in proto.functions for n in f.node)):
+        most = taken.get((node.domain, node.op_type), len(node.input))
+        if len(node.input) > most:
+            raise ModelError(f"{label}: node {node.name!r}: function {node.op_type!r} takes {most} operands, found "
+                             f"{len(node.input)}")
     bodies = {(f.domain, f.name): [(n.domain, n.op_type) for n in f.node] for f in proto.functions}
     sizes: dict[tuple[str, str], int] = {}
     try:
