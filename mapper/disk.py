@@ -21,12 +21,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from archloom.oracle.fallbacks import Fallback
-
-if TYPE_CHECKING:
-    pass
 
 ENVIRONMENT = "ARCHLOOM_CACHE_DIR"
 """Environment variable that names the folder of what is kept; an empty value turns that off."""
@@ -211,7 +208,10 @@ class _File:
         self._db.execute("VACUUM")
 
     def clear(self, kind: str | None) -> None:
-        self._db.execute("DELETE FROM results WHERE ? IN (kind, '*')", (kind or "*",))
+        if kind is None:
+            self._db.execute("DELETE FROM results")
+        else:
+            self._db.execute("DELETE FROM results WHERE kind = ?", (kind,))
         self._db.execute("VACUUM")
 
     def kinds(self) -> list[Kind]:

@@ -47,7 +47,8 @@ NEAR, MORE = 1.003, 4
 
 EASY, SMALL, HOPELESS = 1500, 4, 1.3
 """Where all simulations so far have stepped through fewer instructions, so many times ``top_k`` are tried, but of
-those beyond none whose estimate is so many times the lowest: of 330 random layers of five targets no plan was lost."""
+those beyond none whose estimate is so many times the lowest. The last is a free choice: of 330 random layers of five
+targets, none of which is judged, no plan was lost."""
 
 MOST_OF_FAMILY, FEW = 2, 40
 """Candidates that are simulated of those whose table says that they are alike; where there are but a few, all that do

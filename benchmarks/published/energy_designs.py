@@ -1,8 +1,9 @@
 """The order by energy of random machines like Gemmini, beside what AccelForge finds for them with CACTI and Aladdin.
 
-The recorded energies are of AccelForge's own best mappings (:mod:`benchmarks.record_accelforge`); here each
+The recorded energies are of AccelForge's own best mappings (:mod:`benchmarks.recorders.accelforge_machines`); here each
 machine plans the same product of matrices for the least energy. Both are without leakage, for which the two take other
 transistors, and without instructions, which AccelForge does not have. Kendall's tau says how far the orders agree.
+What is left out, and ``TOP_K``, were set after a first comparison with these machines: the figure is not a blind one.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from archloom.tvm_backend.host.profile import HostProfile, chosen
 from archloom.tvm_backend.page.network import network_view
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.report.build import with_host
-from archloom.tvm_backend.search.evaluate import IN_NUMBERS
+from archloom.tvm_backend.search.evaluate import as_if_int8
 from archloom.tvm_backend.search.store import Row
 from archloom.tvm_backend.sources.source import Source
 from archloom.tvm_backend.targets.choice import choose, named_options
@@ -49,7 +49,6 @@ def _views(candidate: dict[str, Any], profile: HostProfile | None) -> list[dict[
     options = dict(named_options(choose(target, candidate["options"])))
     found, sources = [], list(map(Source.of, candidate["networks"]))
     for network, source in zip(candidate["networks"], sources):
-        as_int8 = candidate["as_int8"] and source.kind not in IN_NUMBERS
-        report = with_host(report_of(source, Request(target, options, as_int8=as_int8)), profile)
-        found.append(network_view(network, report))
+        request = Request(target, options, as_int8=as_if_int8(candidate["as_int8"], source))
+        found.append(network_view(network, with_host(report_of(source, request), profile)))
     return found

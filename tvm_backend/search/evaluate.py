@@ -26,7 +26,7 @@ from archloom.tvm_backend.targets.choice import spelled
 _networks: Memory[Any] = Memory(64)
 """What functions have made, by the content of those."""
 _own: Memory[float] = Memory(4096)
-IN_NUMBERS = frozenset(("name", "operator", "layers"))
+_IN_NUMBERS = frozenset(("name", "operator", "layers"))
 """Kinds of networks that are in the numbers of their target already."""
 
 
@@ -159,12 +159,13 @@ def _mix(context: Context, candidate: Candidate, *, bound: bool = False) -> Mix:
     request = Request(spelled(candidate.target), candidate.resolved, details=PEAK_BYTES in context.names, on_disk=False,
                       bound=bound)
     sources = _sources(candidate)
-    reports = [report_of(s, replace(request, as_int8=_as_int8(candidate, s))) for s in sources]
+    reports = [report_of(s, replace(request, as_int8=as_if_int8(candidate.as_int8, s))) for s in sources]
     return [(with_host(r, context.profile), weight) for r, weight in zip(reports, candidate.counts)]
 
 
-def _as_int8(candidate: Candidate, source: Source) -> bool:
-    return candidate.as_int8 and source.kind not in IN_NUMBERS
+def as_if_int8(asked: bool, source: Source) -> bool:
+    """Whether a network is taken as if it were quantized, where a candidate asks for that."""
+    return asked and source.kind not in _IN_NUMBERS
 
 
 def _sources(candidate: Candidate) -> list[Source]:

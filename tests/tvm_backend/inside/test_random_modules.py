@@ -27,11 +27,13 @@ def check(target: str, options: dict[str, Any], case: RandomModule, form: str) -
     found = inside.raw(inside.compiled(target, case.module, **FORMS[form], **options), *case.inputs)
     assert inside.kinds(found) == inside.kinds(expected)
     inside.same_or_close(inside.arrays(found), inside.arrays(expected), case.apart)
+    if form == "host left to TVM":  # there TVM's own elementary functions stand for XLA's
+        return
     own = inside.by_archloom(target, case.module, *case.inputs, **options)
-    if form == "host":
-        inside.same(inside.arrays(found), own)
-    elif form == "merged":  # XLA's tanh may end in another bit where other operators are fused with it
+    if form == "merged":  # XLA's tanh may end in another bit where other operators are fused with it
         inside.same_or_close(inside.arrays(found), own, case.apart)
+    else:
+        inside.same(inside.arrays(found), own)
 
 
 @pytest.mark.parametrize("target", ["qkv", slow("plasticine"), slow("mesh")])

@@ -4,7 +4,7 @@ Runs in an environment of its own (Python 3.12; ``pip install accelforge hwcompo
 Graphviz), not in this project's. Each machine has DRAM, a scratchpad for operands and an accumulator for results,
 single memories by CACTI, and an array of multipliers and registers by Aladdin, in which weights stay. AccelForge finds
 the mapping of a product of matrices that takes the least energy, with tiles of operands around those of results or
-within them. ``python record_accelforge.py COUNT`` prints the data; energies are without leakage.
+within them. ``python accelforge_machines.py COUNT`` prints the data; energies are without leakage.
 """
 
 from __future__ import annotations
