@@ -3,8 +3,9 @@
 Errors in both directions: ours over theirs, less one; ``checked``: whether a second place was found that states theirs.
 Layers of AlexNet run on Eyeriss as the chip ran them; the power of the chip is without DRAM. UltraTrail's power is one
 inference of TC-ResNet8, with weights and input in place, in each 100 ms. TPU v1 streams rows through its whole array;
-where it is idle, it leaks and its clocks run. Of dies, the parts that graphs have are compared. Why those that miss do
-is said in docs/energy.md.
+where it is idle, it leaks and its clocks run. Of dies, the parts that graphs have are compared. Of Wormhole only the
+limit of a board is published, beside which a product stands that keeps its cores busy. Levels of memory are compared as
+Eyeriss' authors state them, in multiply-accumulates. Why those that miss do is said in docs/energy.md.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, h
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
 from archloom.acadl_models.acadl import ArchitectureGraph, Technology
-from archloom.acadl_models.energy import arithmetic, figures_of, memories, tables
+from archloom.acadl_models.energy import arithmetic, figures_of, memories, tables, wires
 from archloom.acadl_models.energy.figures import area_of
-from archloom.acadl_models.eyeriss import eyeriss, isa_parameters
+from archloom.acadl_models.eyeriss import eyeriss, isa_parameters, mac_of
 from archloom.acadl_models.gemmini import gemmini
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.energy import Energy, energy
@@ -44,7 +45,8 @@ PUBLISHED: dict[str, Any] = json.loads(
     (Path(__file__).resolve().parents[1] / "data" / "energy.json").read_text("utf-8"))
 
 WAYS = ("read", "write")
-MACHINES = ("eyeriss", "tpu_v1", "gemmini", "ultratrail")
+MACHINES = ("eyeriss", "tpu_v1", "gemmini", "ultratrail", "wormhole")
+BUSY = "gemm(m=4096,n=4096,k=4096)"
 
 Row = dict[str, Any]
 
@@ -127,6 +129,25 @@ def on_ultratrail() -> Row:
     return row("ultratrail", "power of TC-ResNet8, uW", known["microwatts"], 1e6 * watts)
 
 
+def on_wormhole() -> Row:
+    """Power of a large product beside the most that a board takes."""
+    import archloom
+
+    report = archloom.estimate(BUSY, "wormhole", host="none")
+    assert report.joules is not None, f"energy is not known of {report.energy_missing}"
+    return row("wormhole", "power of a board, W", PUBLISHED["wormhole"]["watts"], report.joules / report.seconds)
+
+
+def of_levels() -> Iterator[Row]:
+    """Accesses of 16 bits at 65 nm, in multiply-accumulates."""
+    process = Technology(65)
+    levels = {"register file of 512 bytes": memories.memory(512, 16, 1, process).joules,
+              "1.5 mm between PEs": 16 * wires.bit_joules(1.5, process),
+              "buffer of 108 KiB": memories.memory(108 << 10, 16, 1, process).joules}
+    for name, theirs in PUBLISHED["eyeriss2016"]["over_mac"].items():
+        yield row("eyeriss2016", f"{name}, over a multiply-accumulate", theirs, levels[name] / mac_of(process))
+
+
 def of_operations() -> Iterator[Row]:
     """Scalar operations at 7 nm, scaled from the table at 45 nm."""
     for name, theirs in PUBLISHED["jouppi2021"]["picojoules"].items():
@@ -178,7 +199,7 @@ def summary(rows: list[Row], error: str = "error") -> dict[str, float]:
 
 def main() -> None:
     args = arguments(__doc__.splitlines()[0])
-    rows = [*on_eyeriss(), *on_tpu(), *on_gemmini(), on_ultratrail(), *of_operations()]
+    rows = [*on_eyeriss(), *on_tpu(), *on_gemmini(), on_ultratrail(), on_wormhole(), *of_levels(), *of_operations()]
     points = of_memories("published")
     cacti = [entry for entry in points if entry["source"] == "zigzag"]
     rows += [entry for entry in points if entry["source"] != "zigzag"]
