@@ -13,6 +13,9 @@ from typing import ClassVar
 DEVICES = ("hp", "lop", "lstp")
 """Transistors as ITRS names them: of high performance, of low operating power, of low standby power."""
 
+LIBRARIES = ("tables", "hwcomponents")
+"""Where energies and areas of memories and integer arithmetic come from."""
+
 NODES_NM = (5.0, 180.0)
 """The finest and the coarsest node of the tables."""
 
@@ -23,6 +26,7 @@ class Technology:
     the memory beside it (a row of ``energy/data/dram.csv``; None: unknown).
 
     ``gated``: the clocks of flip-flops stand still while nothing is written to them; else they cost in every cycle.
+    ``library``: ``"tables"`` or ``"hwcomponents"``: CACTI and Aladdin's units by that package, if it is installed.
     """
 
     node_nm: float
@@ -30,6 +34,7 @@ class Technology:
     devices: str = "hp"
     dram: str | None = None
     gated: bool = True
+    library: str = "tables"
 
     def faults(self) -> list[str]:
         """What is wrong with it, one message each."""
@@ -42,6 +47,8 @@ class Technology:
             faults.append(f"devices must be one of {', '.join(DEVICES)}, not {self.devices!r}")
         if not isinstance(self.gated, bool):
             faults.append(f"gated must be true or false, not {self.gated!r}")
+        if self.library not in LIBRARIES:
+            faults.append(f"library must be one of {', '.join(LIBRARIES)}, not {self.library!r}")
         return faults
 
 

@@ -6,7 +6,7 @@ import math
 from functools import cache
 
 from archloom.acadl_models.acadl.components import Technology
-from archloom.acadl_models.energy import scaling, tables
+from archloom.acadl_models.energy import hwcomponents, scaling, tables
 from archloom.oracle.taidl.types import element_type
 
 BASE = Technology(45, 0.9)
@@ -19,6 +19,8 @@ ADD, MULTIPLY = "add", "multiply"
 def joules(operation: str, dtype: str, technology: Technology) -> float | None:
     """Of one ``operation`` on numbers of type ``dtype``; None where no table has it."""
     if operation in (ADD, MULTIPLY):
+        if _is_of_hwcomponents(dtype, technology):
+            return _by_hwcomponents(operation, dtype, technology)[0]
         found = _figure(operation, dtype, "picojoules")
         return None if found is None else scaling.energy(1e-12 * found, BASE, technology)
     row = next((row for row in tables.rows("operations") if operation in row["operations"].split()), None)
@@ -43,8 +45,22 @@ def known_joules(operation: str, dtype: str, technology: Technology) -> float:
 
 def area_mm2(operation: str, dtype: str, technology: Technology) -> float | None:
     """Of a unit for one ``operation``, ``add`` or ``multiply``."""
+    if _is_of_hwcomponents(dtype, technology):
+        return _by_hwcomponents(operation, dtype, technology)[1]
     found = _figure(operation, dtype, "square_micrometres")
     return None if found is None else scaling.area(1e-6 * found, BASE, technology)
+
+
+def _is_of_hwcomponents(dtype: str, technology: Technology) -> bool:
+    return technology.library == hwcomponents.NAME and element_type(dtype).kind in ("int", "uint")
+
+
+def _by_hwcomponents(operation: str, dtype: str, technology: Technology) -> tuple[float, float]:
+    """Joules and square millimetres, which it scales to the node itself, and which are scaled to the supply here."""
+    known = Technology(technology.node_nm, devices=technology.devices)
+    joules, area = {ADD: hwcomponents.add, MULTIPLY: hwcomponents.multiply}[operation](
+        element_type(dtype).bits, known.node_nm)
+    return scaling.energy(joules, known, technology), area
 
 
 def _figure(operation: str, dtype: str, column: str) -> float | None:

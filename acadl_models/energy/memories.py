@@ -18,7 +18,7 @@ from functools import cache
 import numpy as np
 
 from archloom.acadl_models.acadl.components import Technology
-from archloom.acadl_models.energy import scaling, tables
+from archloom.acadl_models.energy import hwcomponents, scaling, tables
 
 FINEST_NM, COARSEST_NM = 22.0, 90.0
 """Nodes that CACTI knows."""
@@ -55,6 +55,8 @@ class Cost:
 @cache
 def memory(size_bytes: float, width_bits: int, ports: int, technology: Technology) -> Cost:
     """Of a memory of ``size_bytes`` that reads or writes ``width_bits`` at a time over one of ``ports``."""
+    if technology.library == hwcomponents.NAME:
+        return _by_hwcomponents(size_bytes, width_bits, ports, technology)
     if width_bits > WIDEST:
         parts = -(-width_bits // WIDEST)
         return memory(size_bytes / parts, WIDEST, ports, technology).times(parts)
@@ -64,6 +66,15 @@ def memory(size_bytes: float, width_bits: int, ports: int, technology: Technolog
     volts, scaled = scaling.volts_of(known) ** 2, scaling.energy(1.0, known, technology)
     return Cost(read * volts * scaled, write * volts * scaled, leakage_of_bit(technology) * 8 * size_bytes,
                 area * _cell(technology.node_nm) / (SQUARES * node**2 * 1e-6))
+
+
+def _by_hwcomponents(size_bytes: float, width_bits: int, ports: int, technology: Technology) -> Cost:
+    (finest, coarsest), devices = hwcomponents.CACTI
+    known = Technology(min(max(technology.node_nm, finest), coarsest), devices=devices)
+    read, write, watts, area = hwcomponents.memory(size_bytes, width_bits, ports, known.node_nm)
+    scaled = scaling.energy(1.0, known, technology)
+    return Cost(read * scaled, write * scaled, watts * leakage_of_bit(technology) / leakage_of_bit(known),
+                scaling.area(area, known, technology))
 
 
 @cache
