@@ -23,11 +23,13 @@ def connect(
 
 
 def registers(
-    name: str, data_width: int, count: int, each: str = "", component: acadl.Memory | None = None
+    name: str, data_width: int, count: int, each: str = "", component: acadl.Memory | None = None,
+    physical: int | None = None,
 ) -> acadl.RegisterFile:
-    """So many registers, each named ``each`` (or as the file) and its number."""
+    """So many registers, each named ``each`` (or as the file) and its number; renamed to ``physical`` ones, if any."""
     return acadl.RegisterFile(
-        name, data_width=data_width, registers={f"{each or name}{i}": 0 for i in range(count)}, component=component)
+        name, data_width=data_width, registers={f"{each or name}{i}": 0 for i in range(count)},
+        physical_registers=physical, component=component)
 
 
 def row_memory(

@@ -217,6 +217,9 @@ def _registers(buffer: str, files: Sequence[RegisterFile]) -> tuple[tuple[Bank, 
     if len(widths) > 1:
         found = ", ".join(f"{f.name}: {width} bits" for width, f in widths.items())
         faults.append(f"buffer {buffer!r}: its register files differ in data_width ({found})")
+    if len({f.is_renamed for f in files}) > 1:
+        found = ", ".join(f.name for f in files if f.is_renamed)
+        faults.append(f"buffer {buffer!r}: of its register files only {found} has physical_registers: all or none")
     ends = list(itertools.accumulate(len(f.registers) for f in files))
     return tuple(Bank(f.name, end - len(f.registers), end) for f, end in zip(files, ends)), faults
 

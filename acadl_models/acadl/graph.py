@@ -100,6 +100,10 @@ class ArchitectureGraph:
     def storages(self) -> tuple[DataStorage, ...]:
         return tuple(o for o in self.objects.values() if isinstance(o, DataStorage))
 
+    @cached_property
+    def register_files(self) -> tuple[RegisterFile, ...]:
+        return tuple(o for o in self.objects.values() if isinstance(o, RegisterFile))
+
     def successors(self, stage: PipelineStage) -> list[PipelineStage]:
         """Stages to which ``stage`` forwards, in order of the edges."""
         return list(self._out[EdgeKind.FORWARD].get(stage.name, []))

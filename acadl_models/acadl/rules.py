@@ -237,6 +237,17 @@ def connected_storages(g: Sketch) -> Iterable[str]:
             yield f"{o} is connected to no functional unit: add a READ_DATA or WRITE_DATA edge, or remove it"
 
 
+def renamed(g: Sketch) -> Iterable[str]:
+    """Physical registers are freed when instructions commit: renaming needs a reorder buffer."""
+    fetches = [s for s in g.of(InstructionFetchStage) if s.reorder_entries is None]
+    for file in g.of(RegisterFile):
+        if file.is_renamed and fetches:
+            yield (
+                f"{file}: physical_registers are freed when instructions commit, but {listed(fetches)} has no reorder "
+                "buffer: state reorder_entries"
+            )
+
+
 def storage_access(g: Sketch) -> Iterable[str]:
     """A MemoryAccessUnit that is no instruction fetcher has at least one edge to a data storage."""
     for unit in g.of(MemoryAccessUnit):
@@ -313,6 +324,6 @@ def one_way(g: Sketch) -> Iterable[str]:
 Rule = Callable[[Sketch], Iterable[str]]
 RULES: tuple[Rule, ...] = (
     attributes, unique_names, edges_inside, has_fetch, contained_once, one_instruction_memory, fetch_fits, acyclic,
-    reachable, leads_somewhere, ports_connected, ports, connected_storages, storage_access, caches_backed, cache_words,
-    one_way, links_inside,
+    reachable, leads_somewhere, ports_connected, ports, connected_storages, renamed, storage_access, caches_backed,
+    cache_words, one_way, links_inside,
 )

@@ -41,9 +41,23 @@ class ExecuteStage(PipelineStage):
 
 @dataclass(frozen=True, eq=False)
 class InstructionFetchStage(ExecuteStage):
-    """Fetches instructions into an issue buffer of ``issue_buffer_size`` and issues any of them in a cycle."""
+    """Fetches instructions into an issue buffer of ``issue_buffer_size`` and issues any of them in a cycle.
+
+    ``reorder_entries`` (*added*): entries of a reorder buffer, which an instruction has from its decoding until it
+    commits; None: instructions need none. ``decode_width`` and ``commit_width`` (*added*): how many are decoded and
+    commit in a cycle, in program order; None: any number.
+    """
+
+    _WIDTHS: ClassVar[tuple[str, ...]] = ("decode_width", "commit_width")
 
     issue_buffer_size: int = 1
+    reorder_entries: int | None = None
+    decode_width: int | None = None
+    commit_width: int | None = None
 
     def faults(self) -> list[str]:
-        return super().faults() + count(self, "issue_buffer_size")
+        stated = [a for a in ("reorder_entries", *self._WIDTHS) if getattr(self, a) is not None]
+        faults = [f for a in ("issue_buffer_size", *stated) for f in count(self, a)]
+        if self.reorder_entries is None:
+            faults += [f"{a} is that of a reorder buffer: state reorder_entries" for a in self._WIDTHS if a in stated]
+        return super().faults() + faults

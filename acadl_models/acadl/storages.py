@@ -21,6 +21,7 @@ _STORED: tuple[str, ...] = ("joules_per_access", "joules_per_read", "joules_per_
 class RegisterFile(ACADLObject):
     """Registers of ``data_width`` bits each; ``registers`` maps a register's name to its initial value.
 
+    ``physical_registers`` (*added*): registers are renamed, to one of so many; None: they are what they are called.
     ``joules_per_access`` (*added*): energy of each register that is read or written; ``joules_per_read`` and
     ``joules_per_write`` go before it.
     """
@@ -30,6 +31,7 @@ class RegisterFile(ACADLObject):
 
     data_width: int = 32
     registers: Mapping[str, Any] = field(default_factory=dict)
+    physical_registers: int | None = None
     joules_per_access: float | None = field(default=None, kw_only=True)
     joules_per_read: float | None = field(default=None, kw_only=True)
     joules_per_write: float | None = field(default=None, kw_only=True)
@@ -43,7 +45,14 @@ class RegisterFile(ACADLObject):
         faults = super().faults() + count(self, "data_width")
         if not isinstance(self.registers, Mapping) or not self.registers:
             faults.append(f"registers must map at least one register name to a value, not {self.registers!r}")
+        elif self.physical_registers is not None:
+            faults += count(self, "physical_registers", len(self.registers) + 1)
         return faults
+
+    @property
+    def is_renamed(self) -> bool:
+        """Whether its registers are mapped to physical ones."""
+        return self.physical_registers is not None
 
 
 @dataclass(frozen=True, eq=False)

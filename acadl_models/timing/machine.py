@@ -7,13 +7,13 @@ from it, so that they refuse the same inputs with the same words.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from archloom.acadl_models.acadl import ArchitectureGraph, MemoryInterface, PipelineStage
 from archloom.acadl_models.acadl.graph import per_graph
 from archloom.acadl_models.acadl.latency import Expression, LatencyError
 from archloom.acadl_models.timing.binding import Binder
-from archloom.acadl_models.timing.program import Program
+from archloom.acadl_models.timing.program import Program, StaticInstruction
 from archloom.oracle.errors import GraphError, StreamError
 from archloom.oracle.resolved import ResolvedStream
 
@@ -24,7 +24,7 @@ def bind(graph: ArchitectureGraph, stream: ResolvedStream) -> Program:
     faults = list(untimed(graph))
     if not faults:
         body = binder.bound()
-        faults = binder.listed()
+        faults = binder.listed() or list(_wandering(binder.instructions))
     if faults:
         raise GraphError(graph.name, faults)
     _check_capacity(graph, stream)
@@ -41,6 +41,17 @@ def untimed(graph: ArchitectureGraph) -> Iterator[str]:
     users = [u for u in (*graph.readers(memory), *graph.writers(memory)) if u in graph.functional_units]
     if users:
         yield f"{memory}: fetches that compete with data accesses ({users[0]}) are not simulated; split the memory"
+
+
+def _wandering(instructions: Iterable[StaticInstruction]) -> Iterator[str]:
+    """Accesses of which no instruction could have the numbers of renamed registers in its text."""
+    for static in instructions:
+        for plan in static.plans:
+            if plan.place.renamed and plan.named is None:
+                yield (
+                    f"{static.node.mnemonic} {plan.access.kind}s {plan.buffer.name!r} from {plan.element_offset} on: "
+                    "the place in a renamed register must not depend on loops"
+                )
 
 
 def forwarding_order(graph: ArchitectureGraph) -> tuple[PipelineStage, ...]:

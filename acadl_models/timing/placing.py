@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 from archloom.acadl_models import acadl
@@ -10,6 +11,7 @@ from archloom.acadl_models.acadl.latency import Expression
 from archloom.acadl_models.timing.memories.channels import Interleaving
 from archloom.acadl_models.timing.program import Place, word_axes
 from archloom.acadl_models.timing.routing import request_latencies, routes, routing, unit_latencies
+from archloom.oracle.accesses import element_bits
 from archloom.oracle.resolved import Buffer
 
 _NO_NAMES: frozenset[str] = frozenset()
@@ -75,9 +77,22 @@ def _registers(
     """Registers take no requests; what one unit alone reaches is ordered by its pipeline, and not tracked."""
     if spread and word_axes(buffer, first.data_width) is None:
         return _indivisible(buffer, {first.name: first.data_width})
+    if first.is_renamed:
+        return _renamed(graph, buffer, first)
     files = [file for b in banks if isinstance(file := graph[b.storage], acadl.RegisterFile)]
     shared = any(len({u.name for u in (*graph.readers(file), *graph.writers(file))}) > 1 for file in files)
     return Place(buffer.name, shared, (), first.data_width)
+
+
+def _renamed(graph: acadl.ArchitectureGraph, buffer: Buffer, first: acadl.RegisterFile) -> Place | str:
+    """Its elements, in their order, make up registers, of which there are as many as the files have."""
+    if first.data_width % element_bits(buffer.dtype):
+        return _indivisible(buffer, {first.name: first.data_width})
+    bits = math.prod(buffer.shape) * element_bits(buffer.dtype)
+    if bits > 8 * graph.bytes_of(buffer.name):
+        held = ", ".join(dict.fromkeys(bank.storage for bank in graph.buffers[buffer.name]))
+        return f"buffer {buffer.name!r}, of {-(-bits // first.data_width)} registers, more than {held} has"
+    return Place(buffer.name, False, (), first.data_width, renamed=True)
 
 
 def _served(

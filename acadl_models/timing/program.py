@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from archloom.acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit, InstructionFetchStage
 from archloom.acadl_models.timing.memories.channels import Interleaving
+from archloom.acadl_models.timing.renaming import Named, named
 from archloom.oracle.accesses import element_bits
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedStream
@@ -53,7 +54,7 @@ class Request:
 @dataclass(frozen=True, eq=False)
 class Place:
     """Where the accesses of some units to ``buffer`` go; register files and resets have no ``banks``: they take no
-    requests.
+    requests. ``tracked``: their elements decide about conflicts; ``renamed``: the registers that they name do.
 
     ``banks`` name the storages that serve the requests, with the words of the buffer that each serves: the memories in
     which the buffer lies, or the caches before them over which the units reach them. ``paths`` has, for each bank, the
@@ -69,6 +70,7 @@ class Place:
     paths: tuple[tuple[str, ...], ...] = ()
     bases: tuple[int, ...] = ()
     channels: tuple[Interleaving | None, ...] = ()
+    renamed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +94,11 @@ class AccessPlan:
     def elements(self) -> NDArray[np.int64]:
         """Distinct row-major numbers of the window's elements relative to the first, ascending."""
         return positions(self.access.window.dims, self.buffer.shape, len(self.buffer.shape))
+
+    @cached_property
+    def named(self) -> Named | None:
+        """The renamed registers that it names; None where the place in a register depends on loops."""
+        return named(self.element_offset, self.elements, self.place.data_width // element_bits(self.buffer.dtype))
 
     @cached_property
     def word_offset(self) -> Affine:

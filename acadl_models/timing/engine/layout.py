@@ -26,6 +26,9 @@ class H(Record):
     PROGRAM = constant  # code of the loop nest
     FETCH_WIDTH = FETCH_LATENCY = FETCH_FLIGHTS = ISSUE_SIZE = constant
     IN_ORDER = LATENCY_ADDED = EDGE_ORDER = READS_HOLD = constant  # parameters of the semantics (acadl.semantics)
+    REORDER_ENTRIES = DECODE_WIDTH = COMMIT_WIDTH = constant  # 0 entries: no reorder buffer; widths FOREVER: any
+    FILES = FILE_TABLE = constant  # renamed register files: how many physical registers are free at first
+    NAMES = NAME_TABLE = constant  # their registers: the number of the file of each
     HISTORIES = constant  # loops that may repeat
     DEPTHS = constant  # loops around an instruction at most
     ENDS = constant  # lists of accesses that may conflict
@@ -33,8 +36,9 @@ class H(Record):
     SITES = SITE_COUNTERS = constant  # loops of the stream's text; these and one more for what lies in no loop
     ACCESSES = PLACES = constant  # number of accesses and their records, by order
     TOTAL = constant  # instruction instances in the whole run
-    MAX_ACCESSES = MAX_AXES = MAX_REQUESTS = MAX_LATENCIES = constant  # sizes of the parts of an instance
-    SLOT_SIZE = SLOT_REQUESTS = SLOT_ACCESSES = ACCESS_SIZE = SLOT_LATENCIES = constant  # an instance and its parts
+    MAX_ACCESSES = MAX_AXES = MAX_OPERANDS = MAX_REQUESTS = MAX_LATENCIES = constant  # parts of an instance at most
+    SLOT_SIZE = SLOT_ACCESSES = ACCESS_SIZE = SLOT_OPERANDS = constant  # an instance and its parts
+    SLOT_REQUESTS = SLOT_LATENCIES = constant
     POOL = constant  # instances that fit into the machine at once
     CACHES = CACHE_TABLE = DRAMS = DRAM_TABLE = LINKS = LINK_TABLE = constant
     SPACES = SPACE_TABLE = constant  # address spaces (memories): bits of which their lines and rows are whole parts
@@ -113,9 +117,22 @@ class Instruction(Record):
     LATENCIES = LATENCY_COUNT = constant  # programs of the latencies that vary along loops
     SITE = constant  # the loop of the text around it; their number if there is none
     FIRST = constant  # its record in the stage to which the fetch stage passes it; NONE if there are more than one
+    OPERANDS = OPERAND_COUNT = constant  # OperandSpec records: the renamed registers that it names
     NODES = NODE_COUNT = constant  # NodeSpec records: its accesses that may conflict
     CHECKS = CHECK_COUNT = constant  # CheckSpec records: the lists in which it may meet anything
     PARTS = PART_COUNT = constant  # records of its accesses to storages, reads first
+
+
+class OperandSpec(Record):
+    """Renamed register that an instruction names: OperandKind; its number is the sum ``FIRST`` and ``OTHER``."""
+
+    KIND = FIRST = OTHER = constant
+
+
+class OperandKind(Record):
+    """A register is read, written as a whole, written in part, accumulated into."""
+
+    READ = WRITE = MERGE = ADD = code
 
 
 class NodeSpec(Record):

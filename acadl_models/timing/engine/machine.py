@@ -43,6 +43,7 @@ def new_machine(t: Array, log: int = 0) -> Array:
         cache[state.Cache.LINES], cache[state.Cache.REGISTERS] = line, register
         line += spec[CacheSpec.SETS] * spec[CacheSpec.WAYS]
         register += spec[CacheSpec.REGISTERS]
+    m[m[M.FILES] :][: t[H.FILES]] = t[t[H.FILE_TABLE] :][: t[H.FILES]]
     m[M.ROOM], m[M.WIDE] = t[H.ISSUE_SIZE], t[H.STAGES] > 64
     m[M.LEFT], m[M.FRONT] = t[H.TOTAL], t[H.SITES]
     return _checked(t, m) if PLAIN_MODE else m
@@ -144,7 +145,8 @@ def _slot_words(t: Array) -> list[tuple[str, Kind]]:
     tail = _words_of(state.Tail) + latency * 2 * levels + _words_of(state.WayStep) * steps
     requests = int(t[H.MAX_REQUESTS])
     return [
-        *_words_of(state.Instance), *accesses * int(t[H.MAX_ACCESSES]), *_words_of(state.Request) * requests,
+        *_words_of(state.Instance), *accesses * int(t[H.MAX_ACCESSES]),
+        *_words_of(state.Operand) * int(t[H.MAX_OPERANDS]), *_words_of(state.Request) * requests,
         *latency * int(t[H.MAX_LATENCIES]), *tail * (requests if t[H.TAIL_SIZE] else 0),
     ]  # fmt: skip
 

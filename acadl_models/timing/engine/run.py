@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from archloom.acadl_models.acadl.latency import BAD_DIVISOR
@@ -12,7 +13,19 @@ from archloom.acadl_models.timing.engine.layout import H, Instruction
 from archloom.acadl_models.timing.engine.lowering.memories import stateful_drams
 from archloom.acadl_models.timing.engine.lowering.program import Lowered
 from archloom.acadl_models.timing.engine.machine import alive, held, new_machine, new_memory, records_of
-from archloom.acadl_models.timing.engine.state import Array, Cache, Dram, Link, M, Port, Stage, Status, Store, Unit
+from archloom.acadl_models.timing.engine.state import (
+    Array,
+    Cache,
+    Dram,
+    Link,
+    M,
+    Operand,
+    Port,
+    Stage,
+    Status,
+    Store,
+    Unit,
+)
 from archloom.acadl_models.timing.machine import MOST_LISTED, more_faults
 from archloom.acadl_models.timing.tally import fetch_port
 from archloom.oracle.errors import GraphError
@@ -203,13 +216,31 @@ def _name(lowered: Lowered, m: Array, slot: int) -> str:
 
 def _waits_for(lowered: Lowered, m: Array, slot: int, blockers: dict[int, int]) -> str:
     phase, unit = int(m[slot + state.Instance.PHASE]), int(m[slot + state.Instance.UNIT])
+    if phase == state.Phase.FINISHED:
+        return f"{_name(lowered, m, int(m[M.OLDEST]))} to commit, in {lowered.program.fetch}"
     if unit != NONE:
         steps = "buffered", "waiting", "reading", "processing", "writing"  # by phase
         waiting = phase == state.Phase.WAITING
         what = f"{_name(lowered, m, blockers[unit])} to finish" if waiting else f"{steps[phase]} to end"
         return f"{what}, in {lowered.graph.units[(unit - int(m[M.UNITS])) // Unit.SIZE]}"
+    if m[slot + state.Instance.SEQ] >= m[M.SEQ] - m[M.UNDECODED]:
+        return f"{_missing(lowered, m, slot)}, in {lowered.program.fetch}"
     stage = next((s for k, s in enumerate(lowered.graph.stages) if slot in held(m, k)), lowered.program.fetch)
     number = (int(m[slot + state.Instance.STATIC]) - int(lowered.tables[H.STATIC_TABLE])) // Instruction.SIZE
     routed = lowered.program.instructions[number].routed
     after = [s for s in lowered.program.graph.successors(stage) if s.name in routed]
     return f"room in {' or '.join(map(str, after)) or 'no stage at all'}, in {stage}"
+
+
+def _missing(lowered: Lowered, m: Array, slot: int) -> str:
+    """What an instruction that is not decoded waits for."""
+    oldest = int(m[M.DECODING])
+    if slot != oldest:
+        return f"{_name(lowered, m, oldest)} to be decoded"
+    operands = int(m[slot + state.Instance.STATIC]) + Instruction.OPERAND_COUNT
+    begin = slot + int(lowered.tables[H.SLOT_OPERANDS])
+    taken = Counter(int(m[begin + k * Operand.SIZE + Operand.FILE]) for k in range(int(lowered.tables[operands])))
+    files = [f for f in lowered.program.graph.register_files if f.is_renamed]
+    lacking = [(files[at - int(m[M.FILES])], n) for at, n in taken.items() if at != NONE and n > m[at]]
+    registers = [f"{n} physical registers of {file}" for file, n in lacking]
+    return " and ".join(registers) or "an entry of the reorder buffer"

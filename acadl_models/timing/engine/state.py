@@ -68,9 +68,11 @@ class M(Record):
     ROOM = derived  # free places of the issue buffer: neither taken nor reserved for a fetch under way
     MARKED = shaped  # stages that may take something: a bit for each, or in wide machines how many
     WIDE = constant
-    AGAIN = state  # another fetch may start in the next cycle
+    AGAIN = state  # another fetch may start in the next cycle, or more commit, or are decoded
+    UNDECODED = state  # instances in the issue buffer that are not offered yet
+    DECODING = linked  # the oldest of them
     LEFT = counter  # instances not yet asked for by a fetch
-    ISSUED = derived  # instances in the issue buffer
+    ISSUED = derived  # instances in the issue buffer that are offered
     ISSUED_FIRST = derived  # the oldest of them, where they leave in order
     SEQ = sequence
     FREE = linked  # free slots
@@ -80,7 +82,8 @@ class M(Record):
     FRONT = derived  # the loop of the text with the oldest instruction that is not finished
     FRONT_SINCE = time
     ACTIVE = derived  # first slot never used so far
-    FINISHED = FETCHED = FETCHES = FETCH_BUSY = STARVED = counter  # BUSY: cycles with a fetch under way
+    FINISHED = counter  # or, with a reorder buffer, committed
+    FETCHED = FETCHES = FETCH_BUSY = STARVED = counter  # BUSY: cycles with a fetch under way
     LAST_FETCH = time  # end of the last fetch
     LATEST = time  # of the last completion
     CHANGED = time  # of the last change of anything
@@ -104,7 +107,8 @@ class M(Record):
     # where the parts lie, as PARTS has them
     STAGES = UNITS = STORES = LOOPS = SPENT = ITERATED = CACHES = CACHE_LINES = DRAMS = BANKS = LINKS = constant
     REST = constant  # with the header all before this is kept of the begin of a period
-    FLIGHTS = REGISTERS = VALUES = EVENTS = CLASSES = QUEUES = WHEEL = MARKS = SUMMARY = SLOTS = constant
+    FLIGHTS = REGISTERS = VALUES = EVENTS = CLASSES = FILES = NAMES = QUEUES = constant
+    WHEEL = MARKS = SUMMARY = SLOTS = constant
     FIELDS = STACK = WORK = MOVING = JUDGED = FREED = STEPPING = POSTED = RANGES = constant
     LOW = HIGH = DISTANCES = KNOWN = DISTANCE = constant
     LOG = constant
@@ -243,8 +247,8 @@ class Link(Record):
 
 
 class Instance(Record):
-    """Instance of an instruction; then its accesses, its requests, its latencies that vary and the tails of the
-    requests."""
+    """Instance of an instruction; then its accesses, its operands, its requests, its latencies that vary and the tails
+    of the requests."""
 
     END = until  # of processing (a timer)
     TIMER = linked
@@ -262,7 +266,7 @@ class Instance(Record):
 class Phase(Record):
     """``Instance.PHASE``."""
 
-    BUFFERED = WAITING = READING = PROCESSING = WRITING = code
+    BUFFERED = WAITING = READING = PROCESSING = WRITING = FINISHED = code
 
 
 class Request(Record):
@@ -296,6 +300,22 @@ class Access(Record):
     OLDER = YOUNGER = ENDS = linked
     OWNER = ACCESS = derived
     OFFSETS = place.times(0)
+
+
+class Operand(Record):
+    """Renamed register that an instance names: OperandKind; the Name record; the last instance before that wrote it or
+    accumulated into it, if that was in flight, and its operand; where the free registers of its file are counted, of
+    which it takes one, or NONE."""
+
+    KIND = FILE = state
+    NAME = derived
+    FROM = ENTRY = linked
+
+
+class Name(Record):
+    """Renamed register: the last instance in flight that writes it or accumulates into it, and its operand."""
+
+    OWNER = ENTRY = linked
 
 
 class Tail(Record):
@@ -442,6 +462,8 @@ PARTS: tuple[MachinePart, ...] = (
     MachinePart(M.VALUES, derived, H.VALUES),
     MachinePart(M.EVENTS, scratch, H.LOOPS),
     MachinePart(M.CLASSES, Ends, H.ENDS),
+    MachinePart(M.FILES, derived, H.FILES),  # free physical registers
+    MachinePart(M.NAMES, Name, H.NAMES),
     MachinePart(M.QUEUES, Queue, H.SIGNATURES),
     MachinePart(M.WHEEL, linked, lambda t: WHEEL),
     MachinePart(M.MARKS, shaped, _mark_words),  # in wide machines: a bit for each stage

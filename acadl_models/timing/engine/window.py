@@ -35,6 +35,7 @@ _PHASES: dict[int, tuple[str, ...]] = {
     Phase.READING: (steps.STARTED,),
     Phase.PROCESSING: (steps.STARTED, steps.PROCESSING),
     Phase.WRITING: (steps.STARTED, steps.PROCESSING, steps.WRITING),
+    Phase.FINISHED: (),
 }
 """The steps that an instance in a unit has made, by its phase."""
 

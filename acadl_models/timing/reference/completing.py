@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from archloom.acadl_models.timing import log
 from archloom.acadl_models.timing.reference.fetching import arrive
+from archloom.acadl_models.timing.reference.reordering import commit, decode, retire
 from archloom.acadl_models.timing.reference.requests import end_requests, fill_slots, issue
 from archloom.acadl_models.timing.reference.state import Instance, Machine, State
 
@@ -16,6 +17,8 @@ def complete(m: Machine) -> None:
     for instance in [each for each in m.alive if each.taken_by is not None]:
         _move_on(m, instance)
     arrive(m)
+    commit(m)
+    decode(m)
 
 
 def process(m: Machine, instance: Instance) -> None:
@@ -52,6 +55,6 @@ def _finish(m: Machine, instance: Instance) -> None:
     instance.state = State.FINISHED
     m.note(log.FINISHED, instance.unit.spec.name, instance.number)
     instance.unit.inside.remove(instance)
-    m.alive.remove(instance)
-    m.finished += 1
     m.changed = True
+    if m.fetcher.stage.reorder_entries is None:
+        retire(m, instance)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from archloom.acadl_models.timing.log import FETCH, FETCHED
+from archloom.acadl_models.timing.reference.reordering import name_registers
 from archloom.acadl_models.timing.reference.state import Instance, Machine
 
 
@@ -38,6 +39,7 @@ def _append_next(m: Machine) -> None:
     instance = Instance(f.fetched, static, values, environment)
     for plan in static.plans:
         (instance.reads if plan.is_read else instance.writes).extend(plan.requests(values))
+    name_registers(instance)
     m.note(FETCHED, f.stage.name, f.fetched)
     f.fetched += 1
     f.buffer.append(instance)

@@ -44,7 +44,8 @@ def _best_offer(m: Machine, stage: Stage) -> Offer | None:
 def _offered(m: Machine, sender: PipelineStage) -> list[Offer]:
     if sender is m.program.fetch:
         buffer = m.fetcher.buffer
-        return [(i, buffer) for i in (buffer if m.semantics.issue == "out_of_order" else buffer[:1])]
+        offered = buffer if m.semantics.issue == "out_of_order" else buffer[:1]
+        return [(i, buffer) for i in offered if i.number < m.decoded]
     held = m.stages[sender.name].held
     return [(held[0], held)] if held and held[0].leave <= m.now else []
 
@@ -52,6 +53,8 @@ def _offered(m: Machine, sender: PipelineStage) -> list[Offer]:
 def _issue_next(m: Machine) -> bool:
     """In order: pass on the oldest instruction, which another one hid from its stage when that had its turn."""
     for instance in m.fetcher.buffer[:1]:
+        if instance.number >= m.decoded:
+            break
         after = {s.name for s in m.graph.successors(m.program.fetch)} & instance.static.routed
         for stage in m.forwarding_order:
             if stage.spec.name in after and stage.room(m.now):

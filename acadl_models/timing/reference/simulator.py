@@ -9,6 +9,7 @@ from archloom.acadl_models.timing.reference.accounting import count_cycle, resul
 from archloom.acadl_models.timing.reference.completing import complete
 from archloom.acadl_models.timing.reference.fetching import fetch
 from archloom.acadl_models.timing.reference.forwarding import forward
+from archloom.acadl_models.timing.reference.reordering import what_is_missing
 from archloom.acadl_models.timing.reference.starting import blocker, start
 from archloom.acadl_models.timing.reference.state import Instance, Machine, State
 from archloom.acadl_models.timing.result import TimingResult
@@ -33,10 +34,10 @@ def log_reference(graph: ArchitectureGraph, resolved: ResolvedStream) -> RunLog:
 
 
 def _run(m: Machine) -> TimingResult:
-    while m.finished < m.total:
+    while m.done < m.total:
         m.changed = False
         complete(m)
-        if m.finished == m.total:
+        if m.done == m.total:
             break
         forward(m)
         start(m)
@@ -62,7 +63,7 @@ def _waits_for_time(m: Machine) -> bool:
 
 def deadlock(m: Machine) -> list[str]:
     """What is said about a machine in which nothing can happen any more: what each instruction waits for."""
-    faults = [f"deadlock in cycle {m.now}: {m.total - m.finished} of {m.total} instructions are left"]
+    faults = [f"deadlock in cycle {m.now}: {m.total - m.done} of {m.total} instructions are left"]
     faults += [f"{instance} waits for {_waits_for(m, instance)}" for instance in m.alive[:MOST_LISTED]]
     return faults + more_faults(len(m.alive))
 
@@ -70,9 +71,13 @@ def deadlock(m: Machine) -> list[str]:
 def _waits_for(m: Machine, instance: Instance) -> str:
     if instance.state is State.WAITING:
         return f"{blocker(m, instance)} to finish, in {instance.unit.spec}"
+    if instance.state is State.FINISHED:
+        return f"{m.alive[0]} to commit, in {m.program.fetch}"
     if instance.taken_by is not None:
         return f"{instance.state} to end, in {instance.unit.spec}"
     stage = next((s.spec for s in m.stages.values() if instance in s.held), m.program.fetch)
+    if instance.number >= m.decoded:
+        return f"{what_is_missing(m, instance)}, in {m.program.fetch}"
     if stage is m.program.fetch and m.semantics.issue == "in_order" and instance is not m.fetcher.buffer[0]:
         return f"{m.fetcher.buffer[0]} to be issued, in {stage}"
     after = [s for s in m.graph.successors(stage) if s.name in instance.static.routed]

@@ -10,6 +10,7 @@ import numpy as np
 from archloom.acadl_models.timing.log import STARTED
 from archloom.acadl_models.timing.program import AccessPlan, StaticInstruction
 from archloom.acadl_models.timing.reference.completing import process
+from archloom.acadl_models.timing.reference.reordering import producer
 from archloom.acadl_models.timing.reference.requests import issue
 from archloom.acadl_models.timing.reference.state import Instance, Machine, State, Unit
 
@@ -24,8 +25,8 @@ def start(m: Machine) -> None:
 
 def blocker(m: Machine, instance: Instance) -> Instance | None:
     """The first earlier instruction that ``instance`` has to wait for."""
-    earlier = (other for other in m.alive if other.number < instance.number)
-    return next((other for other in earlier if _holds_back(m, other, instance)), None)
+    earlier = (o for o in m.alive if o.number < instance.number and o.state is not State.FINISHED)
+    return next((other for other in earlier if _holds_back(m, other, instance)), None) or producer(m, instance)
 
 
 def _begin(m: Machine, unit: Unit, instance: Instance) -> None:

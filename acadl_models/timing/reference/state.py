@@ -7,7 +7,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 from archloom.acadl_models.acadl import DataStorage, FunctionalUnit, PipelineStage
 from archloom.acadl_models.acadl.latency import Expression
@@ -30,6 +30,10 @@ class State(StrEnum):
     PROCESSING = "processing"
     WRITING = "writing"
     FINISHED = "finished"
+
+
+Register: TypeAlias = tuple[str, int]
+"""A renamed register: its buffer and its number."""
 
 
 @dataclass(eq=False)
@@ -64,6 +68,8 @@ class Instance:
     leave: int = 0  # when it may leave the stage that buffers it
     taken_by: Unit | None = None
     end: int = 0  # of its processing
+    needs: dict[Register, bool] = field(default_factory=dict)  # whether accumulations since the last write count
+    targets: dict[Register, bool] = field(default_factory=dict)  # whether it writes, and does not accumulate alone
 
     @property
     def mnemonic(self) -> str:
@@ -195,8 +201,9 @@ class Machine:
         self.waiting: defaultdict[str, list[Issued]] = defaultdict(list)  # for registers, by cache
         self.woken: deque[Issued] = deque()  # those that look again in this cycle
         self.fetcher = Fetcher(program)
-        self.alive: list[Instance] = []  # fetched and not finished, in program order
-        self.finished = 0
+        self.alive: list[Instance] = []  # fetched and not done, in program order
+        self.decoded = self.done = 0  # done: finished or, with a reorder buffer, committed
+        self.free = {f.name: (f.physical_registers or 0) - len(f.registers) for f in self.graph.register_files}
         self.tally = Tally(program)
         self.events: list[Event] | None = None
 

@@ -101,6 +101,10 @@ FAULTS: list[tuple[str, Callable[[SimpleNamespace], Any], str]] = [
      r"end \(PipelineStage\) leads to no functional unit"),
     ("storage without users", lambda m: SRAM("alone", address_ranges=[(0, 4)]), r"alone .* is connected to no"),
     ("registers without users", lambda m: RegisterFile("alone", registers={"r": 0}), r"alone .* is connected to no"),
+    ("renaming without a reorder buffer", lambda m: ACADLEdge(_renamed(3), m.fu, READ_DATA),
+     r"renamed .*: physical_registers are freed when instructions commit, but ifs .* state reorder_entries"),
+    ("some registers renamed", lambda m: architecture("x", buffers={"regs": [m.rf, _renamed(3)]}),
+     r"buffer 'regs': of its register files only renamed has physical_registers: all or none"),
     ("access unit without storage", lambda m: ACADLEdge(m.ex, MemoryAccessUnit("idle", to_process={"x"}), CONTAINS),
      r"idle .* reads and writes no DataStorage"),
     ("cache without backing", lambda m: ACADLEdge(SetAssociativeCache("l1"), m.mau, READ_DATA),
@@ -160,6 +164,10 @@ def _second_mau(m: SimpleNamespace) -> None:
     ACADLEdge(unit, m.mem, WRITE_DATA)
 
 
+def _renamed(physical: int) -> RegisterFile:
+    return RegisterFile("renamed", registers={"a": 0, "b": 0}, physical_registers=physical)
+
+
 def _cache_cycle(m: SimpleNamespace) -> None:
     first, second = SetAssociativeCache("l1"), SetAssociativeCache("l2")
     ACADLEdge(first, m.mau, READ_DATA)
@@ -172,7 +180,8 @@ BROKEN_BY = {
     "contained_once": "unit in two stages", "one_instruction_memory": "two instruction memories",
     "fetch_fits": "issue buffer too small", "acyclic": "cycle", "reachable": "unreachable stage",
     "leads_somewhere": "dead end", "ports_connected": "open port", "ports": "too many ports",
-    "connected_storages": "storage without users", "storage_access": "access unit without storage",
+    "connected_storages": "storage without users", "renamed": "renaming without a reorder buffer",
+    "storage_access": "access unit without storage",
     "caches_backed": "cache without backing", "cache_words": "words of a cache", "one_way": "two ways to a memory",
     "links_inside": "link without edges",
 }
@@ -200,6 +209,9 @@ ATTRIBUTES: list[tuple[type[ACADLObject], dict[str, Any], str]] = [
     (ExecuteStage, {"depth": 2}, r"depth must be 1, not 2: only a PipelineStage is a queue"),
     (InstructionFetchStage, {"issue_buffer_size": "8"}, r"issue_buffer_size must be an integer of at least 1, not '8'"),
     (RegisterFile, {"data_width": 0, "registers": {"a": 0}}, r"data_width must be an integer of at least 1, not 0"),
+    (InstructionFetchStage, {"reorder_entries": 0}, r"reorder_entries must be an integer of at least 1, not 0"),
+    (InstructionFetchStage, {"commit_width": 2}, r"commit_width is that of a reorder buffer: state reorder_entries"),
+    (RegisterFile, {"registers": {"a": 0}, "physical_registers": 1}, r"physical_registers must .* at least 2, not 1"),
     (RegisterFile, {"registers": {}}, r"registers must map at least one register name"),
     (FunctionalUnit, {"to_process": "add"}, r"to_process must be a set of mnemonics, not 'add'"),
     (FunctionalUnit, {"to_process": set()}, r"to_process is empty"),

@@ -21,11 +21,13 @@ from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.oracle.resolved import ResolvedStream
 from tests.support.acadl_models.engine_strategies import SEMANTICS, random_graph, random_stream
 from tests.support.acadl_models.memory_strategies import random_memories
+from tests.support.acadl_models.reordering import random_reordering
 from tests.support.acadl_models.simulators import outcome
 
 ROOT = Path(__file__).parents[3]
-SEEDS = (0, 3, 7, 10, 15, 23, 36, 109, 144, 219, 315, 447, 487, 1293, 1355, 1366)
-"""Cases that are stepped, skipped, that deadlock and that are refused; with caches, banks and links, and without."""
+SEEDS = (0, 3, 7, 10, 15, 23, 36, 109, 144, 219, 315, 447, 487, 1293, 1355, 1366, 2002, 2007, 2013, 2024)
+"""Cases that are stepped, skipped, that deadlock and that are refused; with caches, banks and links, and without; those
+from 2000 on with reorder buffers and renamed registers."""
 KINDS = {kind.name for kind in vars(fields).values() if isinstance(kind, fields.Kind)} - {fields.code.name}
 RECORDS = [
     found
@@ -38,6 +40,9 @@ RECORDS = [
 def case(seed: int) -> tuple[ArchitectureGraph, ResolvedStream]:
     """A random graph, every second one with caches, DRAM banks and links, and a stream for it."""
     r = Random(seed % 1000)
+    if seed > 2000:
+        graph = random_reordering(r, random_graph(r))
+        return graph, random_stream(r, graph, 300)
     if seed > 1000:
         graph = random_graph(r)
         return graph, random_stream(r, graph, 900)

@@ -239,6 +239,8 @@ class _StreamMaker:
         self.r = r
         self.rows = rows
         self.buffers = list(graph.buffers)
+        files = {file.name for file in graph.register_files if file.is_renamed}
+        self.renamed = {name for name, banks in graph.buffers.items() if banks[0].storage in files}
         self.loops = 0
         self.counted: dict[str, Affine] = {}
         """What the variable of each loop stands for: not all count from 0 by ones."""
@@ -288,7 +290,10 @@ class _StreamMaker:
         low = (rows - 1) * max(0, -stride)
         row = self.offset(around, self.rows - reach) + low
         column = self.offset(around, COLUMNS - (columns - 1) * across) if r.random() < 0.3 else Affine(0)
-        return Window(r.choice(self.buffers), (row, column), tuple(dims))
+        buffer = r.choice(self.buffers)
+        if buffer in self.renamed:  # loops do not decide where in a register a window begins
+            column = Affine(column.range({x.var: x.bounds for x in around})[0])
+        return Window(buffer, (row, column), tuple(dims))
 
     def offset(self, around: tuple[ResolvedLoop, ...], size: int) -> Affine:
         """An expression with values in ``0 .. size - 1``."""

@@ -134,7 +134,7 @@ class Latencies:
         if not lowered.terms and least <= lowered.constant <= LARGEST:
             return lowered.constant
         try:
-            program = compile_latency(lowered, lambda e: self._place(e, around))
+            program = compile_latency(lowered, lambda e: self.repeating(e, around))
         except LatencyError as error:
             raise BadLatencyError(owner.fault(str(error))) from None
         self.owners.append(owner)
@@ -161,8 +161,8 @@ class Latencies:
             self._constants[key] = value_there
         return value_there
 
-    def _place(self, e: Affine, around: Sequence[str]) -> int:
-        """Position of an expression on which a latency depends."""
+    def repeating(self, e: Affine, around: Sequence[str]) -> int:
+        """Position of an expression that must be the same again in each period, as a latency depends on it."""
         for variable, iterations, shift in self.expressions.moves(e):
             if variable in around:
                 known, never = self.arguments.get(variable, (1, False))

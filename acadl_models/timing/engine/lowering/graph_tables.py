@@ -10,7 +10,7 @@ import numpy as np
 from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.graph import per_graph
 from archloom.acadl_models.acadl.latency import Expression, parse
-from archloom.acadl_models.timing.engine.fields import NONE
+from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.layout import FETCH, H, ReadsHold, StoreKind
 from archloom.acadl_models.timing.engine.lowering.forms import Shared
 from archloom.acadl_models.timing.engine.lowering.memories import MemoryTables, memory_tables
@@ -90,6 +90,8 @@ def graph_tables(graph: acadl.ArchitectureGraph) -> GraphTables:
         H.LATENCY_ADDED: int(semantics.stage_latency == "added"),
         H.EDGE_ORDER: int(semantics.arbitration == "edge_order"),
         H.READS_HOLD: READS_HOLD[semantics.write_after_read],
+        H.REORDER_ENTRIES: fetch.reorder_entries or 0,
+        H.DECODE_WIDTH: fetch.decode_width or FOREVER, H.COMMIT_WIDTH: fetch.commit_width or FOREVER,
         H.STAGE_TABLE: put(records),
         H.UNIT_TABLE: put([
             v for u in units for v in (u.in_flight, int(u.interval is not None), stage_numbers[graph.stage_of(u).name])
@@ -105,11 +107,12 @@ def graph_tables(graph: acadl.ArchitectureGraph) -> GraphTables:
     }  # fmt: skip
     at_once = {"read_latency": parse(1), "write_latency": parse(1)}  # of caches: those of their ways count
     latencies = [m.latencies() if isinstance(m, acadl.MemoryInterface) else at_once for m in storages]
+    held = sum(s.depth for s in stages) + sum(1 + u.in_flight for u in units)
     return GraphTables(
         stages, units, storages, stage_numbers, unit_numbers, {s.name: k for k, s in enumerate(storages)},
         frozenset(s.name for s in graph.successors(fetch)),
         frozenset(stage_numbers[s.name] for s in graph.successors(fetch)), followers,
         tuple(s.latencies()["latency"] for s in stages),
         tuple((each["read_latency"], each["write_latency"]) for each in latencies), header, np.array(words, np.int64),
-        fetch.issue_buffer_size + sum(s.depth for s in stages) + sum(1 + u.in_flight for u in units), memories,
+        fetch.issue_buffer_size + (fetch.reorder_entries or held), memories,
     )

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from archloom.acadl_models.timing.engine.fields import NONE
-from archloom.acadl_models.timing.engine.layout import AccessSpec, Code, H, Instruction, OfferSpec, Route
+from archloom.acadl_models.timing.engine.layout import AccessSpec, Code, H, Instruction, OfferSpec, OperandSpec, Route
 from archloom.acadl_models.timing.engine.lowering import expressions
 from archloom.acadl_models.timing.engine.lowering.accesses import AccessLowering, Entry, access_lists, classify
 from archloom.acadl_models.timing.engine.lowering.expressions import Expressions, Latencies, LatencyOwner
 from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables, graph_tables
 from archloom.acadl_models.timing.engine.lowering.loops import LoopLowering, LoopText
+from archloom.acadl_models.timing.engine.lowering.registers import RegisterLowering
 from archloom.acadl_models.timing.engine.lowering.routes import SharedRoutes, first_record, linked, route_records
 from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
-from archloom.acadl_models.timing.engine.state import Access, Instance, Request
+from archloom.acadl_models.timing.engine.state import Access, Instance, Operand, Request
 from archloom.acadl_models.timing.loops import TOP, LoopSites
 from archloom.acadl_models.timing.machine import fetch_cycles
 from archloom.acadl_models.timing.program import Program, StaticInstruction, StaticLoop, StaticNode, limits
@@ -146,7 +147,12 @@ class _Lowering:
         d[H.MAX_REQUESTS] = max((sum([len(e.form.place.banks) for e in found]) for found in of_static), default=0)
         d[H.ACCESS_SIZE] = Access.OFFSETS + max(1, d[H.MAX_AXES])
         d[H.SLOT_ACCESSES] = Instance.SIZE
-        d[H.SLOT_REQUESTS] = Instance.SIZE + d[H.MAX_ACCESSES] * d[H.ACCESS_SIZE]
+        registers = RegisterLowering(self.program, self.latencies.repeating)
+        operands = list(map(registers.operands, self.statics, self.around))
+        registers.finish(self.tables)
+        d[H.MAX_OPERANDS] = max(map(len, operands), default=0) // OperandSpec.SIZE
+        d[H.SLOT_OPERANDS] = Instance.SIZE + d[H.MAX_ACCESSES] * d[H.ACCESS_SIZE]
+        d[H.SLOT_REQUESTS] = d[H.SLOT_OPERANDS] + d[H.MAX_OPERANDS] * Operand.SIZE
         for k, static in enumerate(self.statics):
             way, varying = routes[k], list[int]()
             if way is None:
@@ -160,7 +166,8 @@ class _Lowering:
             site = home[static.index]
             records += (
                 self.innermost[k], signatures[k], way[0], way[1], len(accesses), len(of_static[k]), put(varying),
-                len(varying), top if site == TOP else site, way[2],
+                len(varying), top if site == TOP else site, way[2], put(operands[k]),
+                len(operands[k]) // OperandSpec.SIZE,
             )  # fmt: skip
             for n, e in enumerate(of_static[k]):
                 accesses += self.accesses.record(e, n, static)

@@ -86,7 +86,7 @@ def settle_unit(m, unit, now):
 @jit
 def note_hunger(t, m, now):
     """The issue buffer has become empty, or instructions have arrived."""
-    hungry = int(m[M.ISSUED] == 0 and m[M.FETCHED] < t[H.TOTAL])
+    hungry = int(m[M.ISSUED] + m[M.UNDECODED] == 0 and m[M.FETCHED] < t[H.TOTAL])
     if hungry != m[M.HUNGRY]:
         settle_hunger(m, now)
         m[M.HUNGRY] = hungry

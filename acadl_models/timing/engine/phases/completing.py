@@ -7,12 +7,13 @@ from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.jit import jit, jit_inline
 from archloom.acadl_models.timing.engine.layout import H, ReadsHold, Route, UnitSpec
 from archloom.acadl_models.timing.engine.phases import agenda
-from archloom.acadl_models.timing.engine.phases.accounting import note_front, note_hunger, note_unit
+from archloom.acadl_models.timing.engine.phases.accounting import note_hunger, note_unit
 from archloom.acadl_models.timing.engine.phases.conflicts import leave_classes
 from archloom.acadl_models.timing.engine.phases.forwarding import arrive, deliver, offer
 from archloom.acadl_models.timing.engine.phases.log import note, note_step
 from archloom.acadl_models.timing.engine.phases.memories import has_steps
 from archloom.acadl_models.timing.engine.phases.program import advance, make_instance
+from archloom.acadl_models.timing.engine.phases.reordering import reorder, retire, wait_for_decoding
 from archloom.acadl_models.timing.engine.phases.requests import end_request, grant_freed, issue, note_look, take_steps
 from archloom.acadl_models.timing.engine.phases.transfers import end_transfer, pass_edge
 from archloom.acadl_models.timing.engine.phases.values import latency_of
@@ -21,9 +22,10 @@ from archloom.acadl_models.timing.engine.state import Flight, Instance, Logged, 
 
 @jit
 def complete(t, m):
-    """What is due now: requests end, instances in units move on, stages offer their heads, a fetch ends."""
+    """What is due now: requests end, instances in units move on, stages offer their heads, a fetch ends; commits and
+    decoding."""
     now = m[M.TIME]
-    m[M.MOVERS] = 0
+    m[M.MOVERS] = m[M.AGAIN] = 0
     m[M.ORIGIN] = m[M.SEQ] - state.MOST_IN_FLIGHT
     timer = agenda.due(m)
     while timer != NONE:
@@ -64,6 +66,8 @@ def complete(t, m):
             k += 1
     if m[M.FETCH_END] == now:
         append_fetched(t, m, now)
+    if t[H.REORDER_ENTRIES] > 0:
+        reorder(t, m, now)
 
 
 @jit
@@ -106,26 +110,15 @@ def write(t, m, slot, now):
 
 @jit_inline
 def finish(t, m, slot, now):
-    """Release the conflicts and the slot of an instance and take it out of its unit."""
+    """Release the conflicts of an instance and take it out of its unit; without a reorder buffer, it is done."""
     note_step(m, Logged.FINISHED, slot)
     leave_classes(t, m, slot, t[H.READS_HOLD] == ReadsHold.UNTIL_FINISH, True)
     if m[slot + Instance.WAITERS] != NONE:
         wake(m, slot)
-    older, younger = m[slot + Instance.OLDER], m[slot + Instance.YOUNGER]
-    if older == NONE:
-        m[M.OLDEST] = younger
-        note_front(t, m, now)
+    if t[H.REORDER_ENTRIES] == 0:
+        retire(t, m, slot, now)
     else:
-        m[older + Instance.YOUNGER] = younger
-    if younger == NONE:
-        m[M.YOUNGEST] = older
-    else:
-        m[younger + Instance.OLDER] = older
-    m[slot + Instance.SEQ] = NONE
-    m[slot + Instance.LINK] = m[M.FREE]
-    m[M.FREE] = slot
-    m[M.FINISHED] += 1
-    m[M.LATEST] = now
+        m[slot + Instance.PHASE] = Phase.FINISHED
     unit = m[slot + Instance.UNIT]
     m[unit + Unit.COUNT] -= 1
     if t[m[unit + Unit.SPEC] + UnitSpec.PIPELINED] == 0 or m[unit + Unit.DOING] == Unit.STORAGE:
@@ -156,7 +149,10 @@ def append_fetched(t, m, now):
         if m[M.STATUS] != state.Status.RUNNING:
             return
         note(m, Logged.FETCHED, NONE, m[slot + Instance.SEQ], 0, 0, 0)
-        arrive(t, m, slot)
+        if t[H.REORDER_ENTRIES] == 0:
+            arrive(t, m, slot)
+        else:
+            wait_for_decoding(m, slot)
         advance(t, m)
     m[M.FETCHED] += count
     m[M.STEPPED] += count

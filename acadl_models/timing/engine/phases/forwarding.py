@@ -125,7 +125,7 @@ def oldest_issued(t, m, number):
         head = m[queue + Queue.HEAD]
         if head != NONE and m[head + Instance.SEQ] < best:
             best, found = m[head + Instance.SEQ], queue
-    if t[H.IN_ORDER] == 1 and best != m[M.SEQ] - m[M.ISSUED]:
+    if t[H.IN_ORDER] == 1 and best != m[M.SEQ] - m[M.ISSUED] - m[M.UNDECODED]:
         return NONE  # an older instruction has not left the issue buffer
     return found
 
@@ -201,7 +201,7 @@ def mark_successors(t, m, stage, static):
 
 @jit
 def arrive(t, m, slot):
-    """A fetched instance enters the issue buffer."""
+    """An instance in the issue buffer is offered from now on."""
     queue = m[M.QUEUES] + t[m[slot + Instance.STATIC] + Instruction.SIGNATURE] * Queue.SIZE
     if m[queue + Queue.HEAD] == NONE:
         m[queue + Queue.HEAD] = slot

@@ -8,6 +8,7 @@ from archloom.acadl_models.timing.engine.jit import jit, jit_inline
 from archloom.acadl_models.timing.engine.layout import AccessSpec, AtomSpec, BufferPart, Code, H, Instruction, LoopSpec
 from archloom.acadl_models.timing.engine.phases.channels import count_beats
 from archloom.acadl_models.timing.engine.phases.conflicts import enter_classes
+from archloom.acadl_models.timing.engine.phases.reordering import name_registers
 from archloom.acadl_models.timing.engine.phases.values import latency_program, stands_for, value_of
 from archloom.acadl_models.timing.engine.state import Instance, Loop, LoopEvent, M, Phase, Request, Status, Store, Tail
 
@@ -120,6 +121,8 @@ def make_instance(t, m):
         m[older + Instance.YOUNGER] = slot
     if t[record + Instruction.NODE_COUNT] > 0:
         enter_classes(t, m, slot, record)
+    if t[record + Instruction.OPERAND_COUNT] > 0:
+        name_registers(t, m, slot, record)
     m[slot + Instance.READS] = m[slot + Instance.REQUESTS] = 0
     make_requests(t, m, slot, record)
     at = slot + t[H.SLOT_LATENCIES]

@@ -10,6 +10,7 @@ from archloom.acadl_models.timing.engine.phases.agenda import oldest_candidate, 
 from archloom.acadl_models.timing.engine.phases.completing import process, wake
 from archloom.acadl_models.timing.engine.phases.conflicts import find_blocker, leave_classes
 from archloom.acadl_models.timing.engine.phases.log import note, note_step
+from archloom.acadl_models.timing.engine.phases.reordering import find_producer
 from archloom.acadl_models.timing.engine.phases.requests import issue
 from archloom.acadl_models.timing.engine.phases.values import latency_of
 from archloom.acadl_models.timing.engine.state import Flight, Instance, Logged, M, Phase, Tag, Unit
@@ -23,6 +24,8 @@ def start(t, m):
         slot = oldest_candidate(m)
         unit = m[slot + Instance.UNIT]
         blocker = find_blocker(t, m, unit)
+        if blocker == NONE and t[H.NAMES] > 0:
+            blocker = find_producer(t, m, slot)
         if blocker != NONE:
             m[unit + Unit.NEXT] = m[blocker + Instance.WAITERS]
             m[blocker + Instance.WAITERS] = unit
@@ -58,7 +61,6 @@ def begin(t, m, unit, slot, now):
 @jit
 def fetch(t, m):
     """Start a fetch if not too many are under way and the issue buffer has room for it."""
-    m[M.AGAIN] = 0
     flights, count = t[H.FETCH_FLIGHTS], min(t[H.FETCH_WIDTH], m[M.LEFT])
     if m[M.FETCHING] == flights or count == 0 or count > m[M.ROOM]:
         return
@@ -80,4 +82,4 @@ def fetch(t, m):
     m[M.FETCHES] += 1
     m[M.CHANGED] = now
     if m[M.FETCHING] < flights:
-        m[M.AGAIN] = int(0 < min(t[H.FETCH_WIDTH], m[M.LEFT]) <= m[M.ROOM])
+        m[M.AGAIN] |= int(0 < min(t[H.FETCH_WIDTH], m[M.LEFT]) <= m[M.ROOM])

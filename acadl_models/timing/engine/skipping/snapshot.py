@@ -11,6 +11,7 @@ from archloom.acadl_models.timing.engine.fields import FOREVER, NONE, places, un
 from archloom.acadl_models.timing.engine.jit import for_each, jit, jit_inline, word
 from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction
 from archloom.acadl_models.timing.engine.phases.agenda import first_mark, next_mark
+from archloom.acadl_models.timing.engine.phases.reordering import is_in_flight
 from archloom.acadl_models.timing.engine.skipping.memories_state import describe_addresses, describe_memories
 from archloom.acadl_models.timing.engine.state import (
     Cache,
@@ -18,6 +19,8 @@ from archloom.acadl_models.timing.engine.state import (
     Group,
     Instance,
     M,
+    Name,
+    Operand,
     Queue,
     Request,
     Stage,
@@ -65,6 +68,8 @@ def describe(t, m, h, base):
         slot = m[slot + Instance.YOUNGER]
     at = describe_places(t, m, h, at)
     at = describe_storages(t, m, h, at)
+    if t[H.NAMES] > 0:
+        at = describe_registers(t, m, h, at)
     if t[H.SPACES] + t[H.LINKS] > 0:
         at = describe_memories(t, m, h, at)
     length = at - base
@@ -100,10 +105,10 @@ def words_in_flight(t, m):
 @jit
 def state_words(t, instances):
     """A bound of the words of a state with so many instances in flight, whatever they are doing."""
-    fixed = 6 + 3 * t[H.FETCH_FLIGHTS] + t[H.SIGNATURES] + 3 * t[H.STAGES] + 4 * t[H.UNITS] + 3 * t[H.STORES]
-    fixed += 2 * t[H.BANKS] + 2 * t[H.LINKS] + t[H.STORES] + t[H.CACHES]
+    fixed = 7 + 3 * t[H.FETCH_FLIGHTS] + t[H.SIGNATURES] + 3 * t[H.STAGES] + 4 * t[H.UNITS] + 3 * t[H.STORES]
+    fixed += 2 * t[H.BANKS] + 2 * t[H.LINKS] + t[H.STORES] + t[H.CACHES] + 2 * t[H.NAMES]
     each = 10 + (9 + 2 * t[H.TAIL_SIZE]) * t[H.MAX_REQUESTS] + t[H.MAX_LATENCIES] + t[H.MAX_ACCESSES] * t[H.MAX_AXES]
-    return fixed + instances * each
+    return fixed + instances * (each + 4 * t[H.MAX_OPERANDS])
 
 
 @jit
@@ -178,11 +183,14 @@ def describe_position(t, m, h, at, now):
 @jit
 def describe_instance(t, m, h, slot, at, now):
     """What an instance is, how far it has come, what it asks for and how long it takes."""
-    if m[slot + Instance.PHASE] < state.Phase.READING:  # it has not started: the other fields say nothing
+    phase = m[slot + Instance.PHASE]
+    if phase < state.Phase.READING or phase == state.Phase.FINISHED:  # the other fields say nothing
         h[at] = m[slot + Instance.STATIC]
-        h[at + 1] = m[slot + Instance.PHASE]
+        h[at + 1] = phase
         h[at + 2] = max(m[slot + Instance.LEAVE] - now, 0)
         at += 3
+        if phase == state.Phase.FINISHED:
+            return at
     else:
         at = instance_untils(m, h, slot, instance_states(m, h, slot, at, now), now)
         h[at] = int(m[m[slot + Instance.UNIT] + Unit.LAST] == m[slot + Instance.SEQ])
@@ -220,6 +228,33 @@ def describe_places(t, m, h, at):
         h[at] = END if waiting == NONE else m[waiting + Instance.ORDINAL]
         at += 1
     return at
+
+
+@jit
+def describe_registers(t, m, h, at):
+    """Who makes what of renamed registers: of all instances in flight, and for those to come."""
+    slot = m[M.OLDEST]
+    while slot != NONE:
+        operand = slot + t[H.SLOT_OPERANDS]
+        for _ in range(t[m[slot + Instance.STATIC] + Instruction.OPERAND_COUNT]):
+            h[at] = m[operand + Operand.KIND]
+            h[at + 1] = m[operand + Operand.FILE]
+            at = describe_source(m, h, m[operand + Operand.FROM], m[operand + Operand.ENTRY], slot, at + 2)
+            operand += Operand.SIZE
+        slot = m[slot + Instance.YOUNGER]
+    for name in range(m[M.NAMES], m[M.NAMES] + t[H.NAMES] * Name.SIZE, Name.SIZE):
+        at = describe_source(m, h, m[name + Name.OWNER], m[name + Name.ENTRY], NONE, at)
+    return at
+
+
+@jit
+def describe_source(m, h, owner, entry, slot, at):
+    """An operand of an instance, which counts if it was in flight before another one, and is still."""
+    h[at] = h[at + 1] = END
+    if owner != NONE and (slot == NONE or is_in_flight(m, owner, slot)):
+        h[at] = m[owner + Instance.ORDINAL]
+        h[at + 1] = entry - owner
+    return at + 2
 
 
 @jit
