@@ -22,6 +22,6 @@ from archloom.uma_targets.kit.target import GemmKit, KitTarget
 
 __all__ = [
     "DOUBLING_HIGH", "HALF_EVEN", "HALF_UP", "TRUNCATED", "Columns", "EmitGemm", "Gemm", "GemmKit", "GraphOptions",
-    "Hardware", "Instr", "Issue", "KitTarget", "Loop", "Nodes", "Option", "Piece", "Requantizer", "Shape", "TileMapping",
-    "Tiling", "ceil_div", "divided", "each", "pieces", "repeat", "square_tiles", "tile_loads",
+    "Hardware", "Instr", "Issue", "KitTarget", "Loop", "Nodes", "Option", "Piece", "Requantizer", "Shape",
+    "TileMapping", "Tiling", "ceil_div", "divided", "each", "pieces", "repeat", "square_tiles", "tile_loads",
 ]

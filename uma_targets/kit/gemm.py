@@ -121,8 +121,10 @@ class GemmEmitter:
     write: EmitGemm
     workspace_bytes: WorkspaceBytes | None = None
     kernels: Mapping[str, Kernel] = field(default_factory=dict)
-    stored: tuple[str, ...] = ("int8",)
-    """types of results that ``write`` stores, beside that of the operands"""
+    sums: bool = False
+    """whether ``write`` stores int32 sums, too"""
+    requantizes: bool = False
+    """whether ``write`` makes bytes as :attr:`Gemm.requantized` says"""
 
     def emit(self, workload: Workload, mapping: TileMapping) -> Stream:
         """The stream; arguments and results are named, shaped and ordered as the workload's tensors."""
@@ -131,8 +133,13 @@ class GemmEmitter:
         memory, parameters = Memory.of(workload), dict(self.isa_parameters)
         addresses = {t.name: t.address for t in memory.tensors}
         batch, m, n, k = sizes_of(workload)
-        if workload.epilogue.out_dtype not in (workload.inputs[0].dtype, *self.stored):
-            raise MappingError(f"{workload.name}: {self.isa} stores no result of {workload.epilogue.out_dtype}")
+        bytes_ = ("int8", "uint8") if self.requantizes else (workload.inputs[0].dtype, "int8")
+        out, made = workload.epilogue.out_dtype, workload.epilogue.requantization is not None
+        if out in bytes_ and made != self.requantizes:
+            raise MappingError(f"{workload.name}: expected a result that is made by "
+                               f"{'multipliers and shifts' if self.requantizes else 'one factor'}")
+        if out not in (*bytes_, *(("int32",) if self.sums else ())):
+            raise MappingError(f"{workload.name}: {self.isa} stores no result of {out}")
         body = repeat("batch", batch, lambda b: self.write(
             gemm_of(workload, addresses, memory.end, b), mapping, parameters))
         more = 0 if self.workspace_bytes is None else self.workspace_bytes(m, n, k, mapping)

@@ -90,8 +90,8 @@ class GemmKit:
             kernels["attention"] = Kernel(partial(attention.stream_of, isa, self.attention), self.attention.space)
 
         def emitter(parameters: Mapping[str, int]) -> GemmEmitter:
-            stored = ("int8", *(("int32",) if self.sums else ()), *(("uint8",) if self.requantizer else ()))
-            return GemmEmitter(isa, tuple(parameters.items()), self.emit, self.workspace_bytes, kernels, stored)
+            return GemmEmitter(isa, tuple(parameters.items()), self.emit, self.workspace_bytes, kernels, self.sums,
+                               self.requantizer is not None)
 
         def space(workload: Workload, hardware: Hardware, options: Options) -> Space:
             if workload.kind in kernels:
@@ -166,6 +166,10 @@ class KitTarget(DescribedTarget):
         self._register_relax_pass(
             UMAPhase.PRE_PARTITIONING, self._prepared if floats else self._gathered, takes_options=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
+
+    @property
+    def by_one_factor(self) -> bool:
+        return self.kit.requantizer is None
 
     @property
     def _refusals(self) -> tuple[rules.Rule, ...]:
