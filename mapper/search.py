@@ -340,9 +340,11 @@ def key_of(
 
 
 def plain(workload: Workload) -> Workload:
-    """The workload without what its plan does not depend on: its name, and the factor of its result."""
-    scale = 1.0 if workload.epilogue.out_dtype == "int32" else 0.5
-    return replace(workload, name="", epilogue=replace(workload.epilogue, scale=scale))
+    """The workload without what its plan does not depend on: its name, and the numbers that make its result of sums."""
+    epilogue = workload.epilogue
+    scale = 1.0 if epilogue.out_dtype == "int32" else 0.5
+    rounding = None if epilogue.requantization is None else epilogue.requantization.plain
+    return replace(workload, name="", epilogue=replace(epilogue, scale=scale, requantization=rounding))
 
 
 @lru_cache(maxsize=4096)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from archloom.mapper.requantization import BYTE_VALUES, Requantization
 from archloom.oracle.affine import Affine
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Epilogue:
     ``y = relu?(saturate_int8(round_half_even(float32(acc) * float32(scale))))``; ``scale`` is a float32 value.
     ``out_dtype`` ``"int32"`` stores the sums as they are (then scale must be 1 and there is no activation).
     Sums of a float operator are stored as they are or after ReLU: ``out_dtype`` is their type, scale is 1.
+    With a ``requantization`` bytes are made by that, of constants of each channel: scale is 1, and there is a bias.
     """
 
     bias: bool
@@ -76,6 +78,7 @@ class Epilogue:
     """of float16 in tiles, one of :data:`archloom.mapper.spatial.epilogue.ACTIVATIONS` beside ReLU, or ``relu6``"""
     residual: bool = False
     """of float16 in tiles: a tensor like the result is added before the activation"""
+    requantization: Requantization | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,9 @@ class Workload:
     ``sweep``  what the vector units of a mesh do with the numbers, rows or columns of a matrix in tiles: tensors as
                ``sweep`` lists them
     ``chain``  two products one after the other on a mesh: tensors as ``chain`` lists them
+
+    With a ``requantization``, ``gemm`` and ``conv2d`` have further inputs behind the bias: multiplier and shift, int32
+    and shaped as the bias, and its table[256], where it has one, of the result's type.
     """
 
     kind: Kind
@@ -189,9 +195,19 @@ def gemm(
         b = Tensor("B", (batch, k, n), dtype, (v["b"], v["k"], v["n"]))
     rows = Tensor("bias", (n,), sums, (v["n"],)) if shared_bias else Tensor(
         "bias", (batch, 1, n), sums, (v["b"], Affine(0), v["n"]))
-    inputs = (a, b) + ((rows,) if epilogue.bias else ())
+    inputs = (a, b, *_finishing(rows, epilogue))
     out = Tensor("C", (batch, m, n), epilogue.out_dtype, (v["b"], v["m"], v["n"]))
     return Workload("gemm", name, dims, inputs, out, epilogue)
+
+
+def _finishing(bias: Tensor, epilogue: Epilogue) -> tuple[Tensor, ...]:
+    """The constants of channels that an epilogue takes, shaped as the bias, and its table."""
+    found: tuple[Tensor, ...] = (bias,) if epilogue.bias else ()
+    if epilogue.requantization is None:
+        return found
+    found += (replace(bias, name="multiplier"), replace(bias, name="shift"))
+    whole = (Tensor("table", (BYTE_VALUES,), epilogue.out_dtype, (Affine(0),)),)
+    return found + (whole if epilogue.requantization.table else ())
 
 
 def _tiled_gemm(
@@ -244,7 +260,7 @@ def conv2d(
     columns = v["ow"] * stride[1] + v["kw"] * dilation[1] - left
     x = Tensor("X", (n, h, w, groups * c), "int8", (v["n"], rows, columns, entering))
     f = Tensor("W", kernel, "int8", place)
-    inputs = (x, f) + ((Tensor("bias", (groups * o,), "int32", (leaving,)),) if epilogue.bias else ())
+    inputs = (x, f, *_finishing(Tensor("bias", (groups * o,), "int32", (leaving,)), epilogue))
     if epilogue.pool is None:
         shape = (n, oh, ow, groups * o)
     else:

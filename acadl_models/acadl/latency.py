@@ -51,11 +51,11 @@ class Expression:
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The value; KeyError for a missing name, LatencyError for a divisor that is not positive."""
-        return int(_Values(values).value(self.root))
+        return int(ArrayValues(values).value(self.root))
 
     def evaluate_columns(self, values: Mapping[str, "int | np.ndarray"]) -> "int | np.ndarray":
         """As :meth:`evaluate`, for each entry of arrays that broadcast together."""
-        found: int | np.ndarray = _Values({n: v for n, v in values.items() if n in self.names}).value(self.root)
+        found: int | np.ndarray = ArrayValues({n: v for n, v in values.items() if n in self.names}).value(self.root)
         return found
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ def key_of(e: ast.Name | ast.Element) -> str:
     return register_key(e.name, e.index.value) if isinstance(e, ast.Element) else e.name  # type: ignore[union-attr,arg-type]
 
 
-class _Values(Evaluation[Any]):
+class ArrayValues(Evaluation[Any]):
     """Over integers and arrays of them; of a choice each entry takes its own branch, the other may have no value."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -138,7 +138,7 @@ class _Values(Evaluation[Any]):
         shape = np.broadcast_shapes(chosen.shape, *(np.shape(v) for v in self.values.values()))
         chosen = np.broadcast_to(chosen, shape)
         found = [
-            _Values({n: np.broadcast_to(v, shape)[where] for n, v in self.values.items()}).value(branch)
+            ArrayValues({n: np.broadcast_to(v, shape)[where] for n, v in self.values.items()}).value(branch)
             for where, branch in ((chosen, then), (~chosen, otherwise))
         ]
         made = np.empty(shape, np.result_type(*found))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from archloom.mapper.requantization import Requantization
 from archloom.mapper.workload import Epilogue, Pool, Workload, add, attention, chain, conv2d, gemm, sweep
 from archloom.oracle.errors import ArtifactError
 
@@ -78,6 +79,9 @@ def from_json(data: Mapping[str, Any]) -> Workload:
         pool = epilogue.pop("pool")
         if pool is not None:
             pool = Pool(pool["size"], pool["stride"], tuple(pool["padding"]))
+        rounding = epilogue.pop("requantization", None)
+        if rounding is not None:
+            rounding = Requantization(**{**rounding, "operand_zeros": tuple(rounding["operand_zeros"])})
         for name in ("stride", "padding", "dilation", "transposed", "grid"):
             if rest.get(name) is not None:
                 rest[name] = tuple(rest[name])
@@ -88,7 +92,7 @@ def from_json(data: Mapping[str, Any]) -> Workload:
             rest = _read_chain(rest)
         if kind == "conv2d" and rest.pop("tile", 0):
             from archloom.mapper.spatial.layers import convolution as make
-        made: Workload = make(epilogue=Epilogue(pool=pool, **epilogue), **rest)
+        made: Workload = make(epilogue=Epilogue(pool=pool, requantization=rounding, **epilogue), **rest)
         return made
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError(f"not a workload: {type(error).__name__}: {error}") from error

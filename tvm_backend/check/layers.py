@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from archloom.tvm_backend.check.tensors import Expected, expected_layers
-from archloom.tvm_backend.check.workload_reference import evaluate
+from archloom.tvm_backend.check.workload_reference import finished, rounding_steps, sums_of
 from archloom.tvm_backend.compiled import Step, Value
 from archloom.tvm_backend.executable import CompiledNetwork
 from archloom.tvm_backend.executors import InterpreterExecutor
@@ -31,7 +31,9 @@ class LayerCheck:
     says that the layer equals both, value and type. In the whole network: ``differing`` is the share of elements that
     are not those of the quantized reference and ``most_steps`` the largest difference in quantization steps (None
     without such a reference), ``snr_db`` the power of the float network's tensor over that of the difference to it, in
-    decibels (None where the float network has no such tensor).
+    decibels (None where the float network has no such tensor). ``rounding_steps``: by how many steps at most a
+    machine's own rounding of the sums differs from that by float32 factors, which is onnxruntime's (None where it has
+    that).
     """
 
     name: str
@@ -43,6 +45,7 @@ class LayerCheck:
     differing: float | None
     most_steps: float | None
     snr_db: float | None
+    rounding_steps: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,17 +72,19 @@ def check_layers(
             progress(f"interpreting {run.step.name}", i, len(runs))
         interpreted = interpreter.run(run.step, run.arguments, progress)
         error, same = _difference(run.output, interpreted)
-        integers, exact = _integers(run)
+        integers, exact, steps = _integers(run)
         yield LayerCheck(
             run.step.name, run.step.op, error, integers, same, same and exact,
-            *_against(run, values[run.step.output], expected.get(run.step.name)))
+            *_against(run, values[run.step.output], expected.get(run.step.name)), steps)
 
 
-def _integers(run: LayerRun) -> tuple[float | None, bool]:
-    """Largest difference to the operator in integers, and whether there is none."""
-    if run.step.workload.inputs[0].dtype != "int8":
-        return None, True
-    return _difference(run.output, evaluate(run.step.workload, {**run.arguments, **run.step.constants}))
+def _integers(run: LayerRun) -> tuple[float | None, bool, float | None]:
+    """Largest difference to the operator in integers, whether there is none, and ``rounding_steps``."""
+    work, tensors = run.step.workload, {**run.arguments, **run.step.constants}
+    if work.inputs[0].dtype != "int8":
+        return None, True, None
+    sums = sums_of(work, tensors)
+    return *_difference(run.output, finished(sums, work, tensors)), rounding_steps(sums, work.epilogue, tensors)
 
 
 def _difference(a: np.ndarray, b: np.ndarray) -> tuple[float, bool]:
@@ -107,6 +112,7 @@ def _against(
     output = unpacked(output, value.layout, value.shape, value.dtype)
     if output.shape != run.step.shape and value.layout == HEADS:  # kept with the heads behind the length
         output = output.transpose(0, 2, 1, 3)
+    output = _in_place(output, next((t.shape for t in (expected.integers, expected.real) if t is not None), ()))
     differing = steps = None
     if expected.integers is not None and expected.integers.size == output.size and output.dtype.kind != "f":
         gap = np.abs(output.astype(np.int64) - expected.integers.reshape(output.shape).astype(np.int64))
@@ -116,6 +122,13 @@ def _against(
         real = expected.real.reshape(output.shape).astype(np.float64)
         decibels = snr_db(real, (output.astype(np.float64) - expected.zero) * expected.scale)
     return differing, steps, decibels
+
+
+def _in_place(output: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The product of a convolution's gathered windows, [images and groups, places, channels], as the image; others as
+    they are."""
+    gathered = output.ndim == 3 and len(shape) == 4 and output.shape[1] == shape[2] * shape[3]
+    return output.transpose(0, 2, 1).reshape(shape) if gathered and output.size == math.prod(shape) else output
 
 
 def snr_db(signal: np.ndarray, approximation: np.ndarray) -> float:

@@ -55,6 +55,10 @@ def _verdict(result: "CheckResult") -> Iterator[str]:
     exact = sum(layer.bit_exact for layer in result.layers)
     yield (f"{result.model} on {result.target}: {result.samples} samples against {result.reference}; {exact} of "
            f"{len(result.layers)} layers are bit-exact")
+    steps = [layer.rounding_steps for layer in result.layers if layer.rounding_steps]
+    if steps:
+        yield (f"{len(steps)} layers are exact by the machine's own rounding, which is up to {max(steps):g} step from "
+               "onnxruntime's: outputs are compared by cosine")
     yield f"first layer that is not as the quantized reference: {result.first_difference or 'none'}"
     yield from (f"FAILED: {failure}" for failure in result.failures)
     if result.passed:

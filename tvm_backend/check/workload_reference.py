@@ -15,7 +15,16 @@ EXACT_IN_FLOAT32 = 1 << 10
 
 def evaluate(workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndarray:
     """The output of a workload of integers for its input tensors by name."""
+    return finished(sums_of(workload, arguments), workload, arguments)
+
+
+def sums_of(workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The int32 sums of a workload of integers, bias included, for its input tensors by name."""
     tensors = {k: np.asarray(v) for k, v in arguments.items()}
+    rounding = workload.epilogue.requantization
+    if rounding is not None and any(rounding.operand_zeros):
+        for tensor, zero in zip(workload.inputs, rounding.operand_zeros, strict=False):
+            tensors[tensor.name] = tensors[tensor.name].astype(np.int16) - np.int16(zero)
     if workload.kind == "gemm":
         sums = _product(tensors["A"], tensors["B"])
     elif workload.kind == "conv2d":
@@ -27,7 +36,25 @@ def evaluate(workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndar
         sums = tensors["A"].astype(np.int64) + tensors["B"]
     if workload.epilogue.bias:
         sums = sums + tensors["bias"]
-    return apply_epilogue(sums.astype(np.int32), workload.epilogue)
+    return sums.astype(np.int32)
+
+
+def finished(sums: np.ndarray, workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndarray:
+    """What the epilogue makes of int32 sums."""
+    rounding = workload.epilogue.requantization
+    if rounding is None:
+        return apply_epilogue(sums, workload.epilogue)
+    found = rounding.apply(sums, arguments["multiplier"], arguments["shift"], arguments.get("table"))
+    return found.astype(workload.output.dtype)
+
+
+def rounding_steps(sums: np.ndarray, epilogue: Epilogue, arguments: Mapping[str, np.ndarray]) -> float | None:
+    """How far a machine's own rounding is from that by float32 factors, before a table; None where it is none."""
+    rounding = epilogue.requantization
+    if rounding is None:
+        return None
+    constants = arguments["multiplier"], arguments["shift"]
+    return float(np.abs(rounding.apply(sums, *constants) - rounding.in_floats(sums, *constants)).max(initial=0))
 
 
 def convolution(
@@ -44,8 +71,8 @@ def convolution(
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A product of matrices of bytes as int64, by BLAS in a type that holds all of its sums exactly."""
-    dtype = np.float32 if a.shape[-1] < EXACT_IN_FLOAT32 else np.float64
+    """A product of matrices of bytes, or of 9 bits, as int64, by BLAS in a type that holds all of its sums exactly."""
+    dtype = np.float32 if a.dtype == np.int8 and a.shape[-1] < EXACT_IN_FLOAT32 else np.float64
     return np.matmul(a.astype(dtype), b.astype(dtype)).astype(np.int64)
 
 

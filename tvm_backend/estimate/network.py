@@ -363,9 +363,10 @@ def _planned(partition: Partition, request: Request, progress: Progress | None) 
 def partition_operator(operator: operators.Operator, chosen: "tuple[Chosen, ...]") -> Partition | None:
     """One operator as a network of one step and no host, made without TVM.
 
-    None where it has to be loaded as a network: for several targets, and for one of floats.
+    None where it has to be loaded as a network: for several targets, for one of floats, and for one whose results are
+    made of more than a factor.
     """
-    if len(chosen) > 1 or not chosen[0].backend.is_quantized:
+    if len(chosen) > 1 or not chosen[0].backend.is_quantized or not chosen[0].backend.by_one_factor:
         return None
     work, target = operators.workload(operator), chosen[0].name
     tensors = [*work.inputs, work.output]

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from archloom.mapper.workload import Epilogue
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import ATTENTION, attention_scale, causal_diagonal
 from archloom.tvm_backend.ir.names import is_made_up
@@ -75,9 +76,9 @@ class QuantizedOp:
     """An operator on integers with what follows it, up to its requantized result.
 
     ``anchor`` is ``nn.conv2d``, ``matmul``, ``add`` or ``nn.attention``; ``shape`` that of its own result, before the
-    stages; ``bias_shape`` that in which the bias is added to it. With ``sums`` the result is int32 as it is added up.
-    Attention has three operands or, with what is added to its scores, four. ``residual``: the last operand is added to
-    the anchor's result before the stages. Pieces without a product have the anchors of
+    stages; ``bias_shape`` that in which the bias is added to it. An ``epilogue`` says what is made of the sums where
+    stages do not. Attention has three operands or, with what is added to its scores, four. ``residual``: the last
+    operand is added to the anchor's result before the stages. Pieces without a product have the anchors of
     :mod:`archloom.tvm_backend.ir.sweeps`.
     """
 
@@ -89,7 +90,7 @@ class QuantizedOp:
     bias: QTensor | None
     stages: tuple[Stage, ...]
     bias_shape: tuple[int, ...] = ()
-    sums: bool = False
+    epilogue: Epilogue | None = None
     residual: bool = False
 
 

@@ -2,7 +2,7 @@
 
 The host gathers the windows of the quantized image; their product with the kernel as a matrix has the convolution's
 bias, activation and requantization, so that a target takes it as any quantized product; its integers go back to the
-image's layout. Groups are a batch of products, each with the bias of its own channels.
+image's layout. Groups are a batch of products, each with the bias of its own channels, and may have a scale each.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Quantized(Gathering):
             except NotQuantized:
                 continue
             if op.anchor == "nn.conv2d" and self.taken(op):
-                self.replaced[chain[-1]] = self._emitted(op, Windows.of(call))
+                self.replaced[chain[-1]] = self._emitted(op, Windows.of(call), chain[-1].name)
                 self.inside.update(chain)
                 return True
         return False
@@ -77,37 +77,47 @@ class _Quantized(Gathering):
             if name != "dequantize":
                 yield list(chain)
 
-    def _emitted(self, op: QuantizedOp, form: Windows) -> Any:
-        """The product, and its result as the image."""
+    def _emitted(self, op: QuantizedOp, form: Windows, name: str) -> Any:
+        """The product, whose integers have the ``name`` of the network's, and its result as the image."""
         data, kernel = op.operands
         assert kernel.array is not None
         n, groups, like = data.shape[0], form.groups, data.var
         rows = self.gathered(self.new(data.var), form, int(data.zero_point.reshape(-1)[0]))
         weights = ir.constant_like(matrices(kernel.array, groups, n), like)
-        value = self.emit("matmul", self._dequantized(rows, data), self._dequantized(weights, kernel), label=op.name)
+        factors = self._dequantized(rows, data), self._of_groups(weights, kernel, op, n)
+        value = self.emit("matmul", *factors, label=op.name)
         if op.bias is not None:
             assert op.bias.array is not None
             bias = op.bias.array.reshape(-1)
             if groups > 1:
                 bias = np.tile(bias.reshape(groups, 1, -1), (n, 1, 1))
             row = ir.constant_like(bias, like)
-            whole = row if op.bias.dtype == "float32" else self._dequantized(row, op.bias)
+            whole = row if op.bias.dtype == "float32" else self._of_groups(row, op.bias, op, n)
             value = self.emit("add", value, whole, label=op.name)
         for stage in op.stages:
-            value = self._stage(value, stage, op.name)
+            value = self._stage(value, stage, name if stage is op.stages[-1] else op.name)
         return self.in_place(value, op.shape)
 
     def _dequantized(self, value: Any, tensor: QTensor) -> Any:
         return self._scaled("dequantize", value, tensor.scale, tensor.zero_point, "float32")
 
+    def _of_groups(self, value: Any, tensor: QTensor, op: QuantizedOp, n: int) -> Any:
+        """Channels by their scales, or of several groups each of n images by the one scale that its channels have."""
+        channels, groups = op.operands[1].shape[0], op.attrs["groups"]
+        if groups == 1 or op.operands[1].scale.size == 1:
+            return self._dequantized(value, tensor)
+        scale, zero = (np.tile(np.broadcast_to(array.reshape(-1), channels)[::channels // groups], n)
+                       for array in (tensor.scale, tensor.zero_point))
+        return self._scaled("dequantize", value, scale, zero, "float32", axis=0)
+
     def _scaled(
-        self, name: str, value: Any, scale: np.ndarray, zero: np.ndarray, dtype: str, label: str = "lv"
+        self, name: str, value: Any, scale: np.ndarray, zero: np.ndarray, dtype: str, label: str = "lv", axis: int = -1
     ) -> Any:
-        """A conversion by one scale and zero point, or by those of the last axis."""
+        """A conversion by one scale and zero point, or by those of an axis, the last one by default."""
         shape = () if scale.size == 1 else (-1,)
         numbers = [ir.constant_like(np.broadcast_to(array, scale.shape).reshape(shape), value)
                    for array in (scale, zero)]
-        return self.emit(name, value, *numbers, axis=len(ir.shape_of(value)) - 1, out_dtype=dtype, label=label)
+        return self.emit(name, value, *numbers, axis=axis % len(ir.shape_of(value)), out_dtype=dtype, label=label)
 
     def _stage(self, value: Any, stage: Stage, label: str) -> Any:
         if stage.kind == "relu":

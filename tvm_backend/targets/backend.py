@@ -173,6 +173,11 @@ class UMABackend(ABC):
         return is_quantized(self.numbers)
 
     @property
+    def by_one_factor(self) -> bool:
+        """Whether a factor is all that it makes bytes of sums by."""
+        return True
+
+    @property
     def vectors(self) -> bool:
         """Whether it has vector instructions on tensors in tiles: it takes element-wise operators, those of rows, and
         products to which a tensor is added, and keeps images beside matrices."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.requantization import Requantization
 from archloom.mapper.tiling import sizes_of
 from archloom.mapper.workload import Workload
 from archloom.oracle.affine import Affine
@@ -20,6 +21,23 @@ LOWEST = -128
 
 
 @dataclass(frozen=True)
+class Requantized:
+    """How bytes are made of sums, and the byte addresses of the first multiplier and shift, int32, one for each column
+    of C, and of the table of 256 bytes, where there is one."""
+
+    by: Requantization
+    multiplier: Affine
+    shift: Affine
+    table: Affine | None
+
+    def multiplier_at(self, n: Affine | int) -> Affine:
+        return self.multiplier + Affine.of(n) * 4
+
+    def shift_at(self, n: Affine | int) -> Affine:
+        return self.shift + Affine.of(n) * 4
+
+
+@dataclass(frozen=True)
 class Gemm:
     """``C[m, n] = epilogue(A[m, k] · B[k, n] + bias[n])``, all dense and row-major in HBM.
 
@@ -27,7 +45,8 @@ class Gemm:
     ``item``, ``sum_item`` and ``out_item`` are bytes of an element of A and B, of the bias (int32 or float32), and of
     C. ``scale`` is the float32 factor from int32 sums to int8 (1 for float): C is
     ``saturate_int8(round_half_even(float32(sum) * scale))``, and then the maximum with 0 if ``relu``. Targets whose kit
-    says so also get products of which C is the sums (:attr:`stores_sums`).
+    says so also get products of which C is the sums (:attr:`stores_sums`). Those of a kit with a requantizer get
+    products of which C is made as ``requantized`` says, and which have a bias.
     """
 
     m: int
@@ -44,6 +63,7 @@ class Gemm:
     scale: float
     workspace: Affine
     """first byte of the memory asked for beside the operands (see :class:`GemmKit`)"""
+    requantized: Requantized | None
 
     @property
     def scale_bits(self) -> int:
@@ -103,6 +123,8 @@ class GemmEmitter:
     kernels: Mapping[str, Kernel] = field(default_factory=dict)
     sums: bool = False
     """whether ``write`` stores int32 sums, too"""
+    requantizes: bool = False
+    """whether ``write`` makes bytes as :attr:`Gemm.requantized` says"""
 
     def emit(self, workload: Workload, mapping: TileMapping) -> Stream:
         """The stream; arguments and results are named, shaped and ordered as the workload's tensors."""
@@ -111,8 +133,13 @@ class GemmEmitter:
         memory, parameters = Memory.of(workload), dict(self.isa_parameters)
         addresses = {t.name: t.address for t in memory.tensors}
         batch, m, n, k = sizes_of(workload)
-        if workload.epilogue.out_dtype not in (workload.inputs[0].dtype, "int8", *(("int32",) if self.sums else ())):
-            raise MappingError(f"{workload.name}: {self.isa} stores no result of {workload.epilogue.out_dtype}")
+        bytes_ = ("int8", "uint8") if self.requantizes else (workload.inputs[0].dtype, "int8")
+        out, made = workload.epilogue.out_dtype, workload.epilogue.requantization is not None
+        if out in bytes_ and made != self.requantizes:
+            raise MappingError(f"{workload.name}: expected a result that is made by "
+                               f"{'multipliers and shifts' if self.requantizes else 'one factor'}")
+        if out not in (*bytes_, *(("int32",) if self.sums else ())):
+            raise MappingError(f"{workload.name}: {self.isa} stores no result of {out}")
         body = repeat("batch", batch, lambda b: self.write(
             gemm_of(workload, addresses, memory.end, b), mapping, parameters))
         more = 0 if self.workspace_bytes is None else self.workspace_bytes(m, n, k, mapping)
@@ -127,9 +154,12 @@ def gemm_of(workload: Workload, addresses: Mapping[str, int], workspace: int, ba
     bias = workload.inputs[2] if workload.epilogue.bias else None
     own = batch * (n * 4) if bias is not None and len(bias.shape) > 1 else Affine(0)  # of each product
     epilogue = workload.epilogue
+    made = None if epilogue.requantization is None else Requantized(
+        epilogue.requantization, own + addresses["multiplier"], own + addresses["shift"],
+        Affine(addresses["table"]) if "table" in addresses else None)
     return Gemm(
         m, n, k, batch * (m * k * item) + addresses[a.name], batch * (k * n * item) + addresses[b.name],
         None if bias is None else own + addresses[bias.name],
         batch * (m * n * out_item) + addresses[workload.output.name],
-        item, 4, out_item, epilogue.relu, epilogue.scale, Affine(workspace),
+        item, 4, out_item, epilogue.relu, epilogue.scale, Affine(workspace), made,
     )

@@ -9,6 +9,8 @@ match the same expression in both.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import or_
 from typing import TypeAlias
 
 from archloom.tvm_backend.ir.patterns import DFPattern, is_const, is_op, wildcard
@@ -39,6 +41,13 @@ def clipped(value: DFPattern) -> DFPattern:
 def activated(value: DFPattern) -> DFPattern:
     """ReLU or clip of ``value``, with or without a quantize-dequantize pair between."""
     return clipped(requantized(value))
+
+
+def curved(value: DFPattern) -> DFPattern:
+    """Another activation of bytes."""
+    inner = is_op("relax.dequantize")(quantized(value), is_const(), is_const())
+    first, *others = (is_op(f"relax.{name}")(inner) for name in ("sigmoid", "tanh", "nn.silu", "nn.gelu"))
+    return reduce(or_, others, first)
 
 
 def pooled(value: DFPattern) -> DFPattern:
@@ -77,6 +86,7 @@ FORMS: Mapping[str, Form] = {
     "plain": quantized,
     "activation": lambda value: quantized(activated(value)),
     "pool": lambda value: pooled(activated(value)),
+    "table": lambda value: quantized(curved(value)),
     "int32": lambda value: is_op("relax.astype")(value),  # integers as int32
     "sums": lambda value: value,  # the result stays float32
 }

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from archloom.mapper import workload as wl
+from archloom.tvm_backend.host.sums import CURVES
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets.backend import Lowered
 from archloom.tvm_backend.targets.layouts import NHWC, ROW_MAJOR
@@ -44,17 +45,21 @@ def pointwise(op: QuantizedOp) -> Lowered:
 
 
 def conv2d(op: QuantizedOp) -> Lowered:
-    """NCHW in the network, channels last in memory; the OIHW kernel becomes [kh, kw, c, o]."""
+    """NCHW in the network, channels last in memory; the OIHW kernel becomes [kh, kw, c, o], that of several groups
+    [g, kh, kw, c, o]."""
     data, kernel = op.operands
-    n, c, h, w = data.shape
-    o, _, kh, kw = kernel.shape
+    n, _, h, w = data.shape
+    o, c, kh, kw = kernel.shape
+    groups = op.attrs["groups"]
     sh, sw = op.attrs["strides"]
+    dh, dw = op.attrs["dilation"]
     top, left, bottom, right = op.attrs["padding"]
     assert kernel.array is not None
     work = wl.conv2d(
-        n, h, w, c, o, kh, kw, stride=(sh, sw), padding=(top, left, bottom, right), epilogue=epilogue(op), name=op.name
-    )
-    constants = {"W": laid_out(kernel.array.transpose(2, 3, 1, 0)), **bias(op)}
+        n, h, w, c, o // groups, kh, kw, stride=(sh, sw), padding=(top, left, bottom, right), dilation=(dh, dw),
+        groups=groups, epilogue=epilogue(op), name=op.name)
+    array = kernel.array.reshape(groups, o // groups, c, kh, kw).transpose(0, 3, 4, 2, 1)
+    constants = {"W": laid_out(array, work.inputs[1].shape), **bias(op)}
     return Lowered(work, label("conv2d", op), (("X", 0),), constants, NHWC)
 
 
@@ -72,8 +77,8 @@ def add(op: QuantizedOp) -> Lowered:
 
 def epilogue(op: QuantizedOp) -> wl.Epilogue:
     """Bias, factor, activation and pooling of the operator; the type of its result."""
-    if op.sums:
-        return wl.Epilogue(op.bias is not None, 1.0, False, "int32")
+    if op.epilogue is not None:
+        return op.epilogue
     if op.operands[0].dtype == "float32":
         return wl.Epilogue(op.bias is not None, 1.0, has_relu(op), "float32")
     return wl.Epilogue(op.bias is not None, requantization_scale(op), has_relu(op), "int8", _pool(op))
@@ -104,4 +109,5 @@ def bias(op: QuantizedOp) -> dict[str, np.ndarray]:
 
 def label(base: str, op: QuantizedOp) -> str:
     fused = {"bias": op.bias is not None, "relu": has_relu(op), "max_pool": pool_stage(op) is not None}
-    return "+".join([base, *(name for name, there in fused.items() if there)])
+    curves = (stage.kind for stage in op.stages if stage.kind in CURVES)
+    return "+".join([base, *(name for name, there in fused.items() if there), *curves])

@@ -12,6 +12,7 @@ from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.options import Option
+from archloom.mapper.requantization import Requantizer
 from archloom.mapper.space import Space
 from archloom.mapper.tiling import Shape, Tiling, space_of, square_tiles
 from archloom.mapper.workload import Workload
@@ -24,7 +25,7 @@ from archloom.tvm_backend.ir.patterns import DFPattern
 from archloom.tvm_backend.passes.attention import as_attention
 from archloom.tvm_backend.passes.products import as_products
 from archloom.tvm_backend.targets.backend import Strategy, UMABackend, UMAPhase
-from archloom.uma_targets.kit import attention, patterns, rules, strategies, sums
+from archloom.uma_targets.kit import attention, patterns, requantized, rules, strategies, sums
 from archloom.uma_targets.kit.attention import AttentionKernel, Kernel
 from archloom.uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
 
@@ -47,7 +48,9 @@ class GemmKit:
     taken, too, by the kernel of ``conv2d``.
     ``bias`` and ``relu`` say what the emission fuses; without them such operators are refused. ``sums``: it also stores
     int32 sums as they are (``Gemm.stores_sums``), of which the host makes the results where one factor is not enough:
-    scales by channel, zero points, uint8, float results. ``patience``: how much more a search simulates
+    scales by channel, zero points, uint8, float results. ``requantizer``: how the machine makes bytes of sums by itself
+    (:mod:`archloom.mapper.requantization`), with scales by channel and zero points, in place of one factor.
+    ``patience``: how much more a search simulates
     (``Accelerator.patience``).
     """
 
@@ -66,6 +69,7 @@ class GemmKit:
     bias: bool = True
     relu: bool = True
     sums: bool = False
+    requantizer: Requantizer | None = None
     workspace_bytes: WorkspaceBytes | None = field(default=None, repr=False)
     attention: AttentionKernel | None = field(default=None, repr=False)
     kernels: Mapping[str, Kernel] = field(default_factory=dict, repr=False)
@@ -86,7 +90,8 @@ class GemmKit:
             kernels["attention"] = Kernel(partial(attention.stream_of, isa, self.attention), self.attention.space)
 
         def emitter(parameters: Mapping[str, int]) -> GemmEmitter:
-            return GemmEmitter(isa, tuple(parameters.items()), self.emit, self.workspace_bytes, kernels, self.sums)
+            return GemmEmitter(isa, tuple(parameters.items()), self.emit, self.workspace_bytes, kernels, self.sums,
+                               self.requantizer is not None)
 
         def space(workload: Workload, hardware: Hardware, options: Options) -> Space:
             if workload.kind in kernels:
@@ -146,24 +151,14 @@ class KitTarget(DescribedTarget):
     def __init__(self) -> None:
         super().__init__()
         floats = not is_quantized(self.kit.numbers)
-        fused = partial(patterns.fused, floats=floats)
-        more = (*(() if self.kit.bias else (rules.no_bias,)), *(() if self.kit.relu else (rules.no_activation,)))
-        matmul, conv2d = (rules.FLOAT_MATMUL, rules.FLOAT_CONV2D) if floats else (rules.INT8_MATMUL, rules.INT8_CONV2D)
-        taken: list[tuple[str, rules.AllOf, Strategy]] = [
-            ("matmul", rules.AllOf("matmul", (*matmul, *more)), strategies.matmul)]
-        if self.kit.windows:
-            conv2d = tuple(rule for rule in conv2d if rule is not rules.pointwise_convolution)
-            windows = rules.AllOf("nn.conv2d", (*conv2d, *more), self.kit.windows)
-            taken.append(("conv2d", windows, strategies.any_conv2d))
-        else:
-            taken.append(("conv2d", rules.AllOf("nn.conv2d", (*conv2d, *more)), strategies.pointwise))
         self._whole: list[rules.AllOf] = []
-        self._products = [rules.AllOf("nn.conv2d", (*rules.INT8_WINDOWS, *more))]
-        for anchor, predicate, strategy in taken:
-            for form in (*(("activation",) if self.kit.relu else ()), "plain"):
-                self._offer(f"{anchor}_{form}", partial(fused, anchor, form), predicate, strategy)
+        self._products: list[rules.AllOf] = []
+        if self.kit.requantizer is not None:
+            self._offer_requantized(self.kit.requantizer)
+        else:
+            self._offer_plain(floats)
         if self.kit.sums:
-            self._offer_sums(() if self.kit.bias else (rules.no_bias,))
+            self._offer_sums()
         if self.kit.attention is not None:
             self._register_pattern("attention", patterns.attention, attention.predicate(
                 self.kit.attention, self._values({})))
@@ -171,6 +166,48 @@ class KitTarget(DescribedTarget):
         self._register_relax_pass(
             UMAPhase.PRE_PARTITIONING, self._prepared if floats else self._gathered, takes_options=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
+
+    @property
+    def by_one_factor(self) -> bool:
+        return self.kit.requantizer is None
+
+    @property
+    def _refusals(self) -> tuple[rules.Rule, ...]:
+        """Rules against what the emission does not fuse."""
+        return (*(() if self.kit.bias else (rules.no_bias,)), *(() if self.kit.relu else (rules.no_activation,)))
+
+    def _offer_plain(self, floats: bool) -> None:
+        """Products of floats, or those that one factor makes bytes of."""
+        more = self._refusals
+        matmul, conv2d = (rules.FLOAT_MATMUL, rules.FLOAT_CONV2D) if floats else (rules.INT8_MATMUL, rules.INT8_CONV2D)
+        self._products.append(rules.AllOf("nn.conv2d", (*rules.INT8_WINDOWS, *more)))
+        self._offer_forms("matmul", rules.AllOf("matmul", (*matmul, *more)), strategies.matmul, floats=floats)
+        if self.kit.windows:
+            conv2d = tuple(rule for rule in conv2d if rule is not rules.pointwise_convolution)
+        self._offer_forms(
+            "conv2d", rules.AllOf("nn.conv2d", (*conv2d, *more), self.kit.windows),
+            strategies.any_conv2d if self.kit.windows else strategies.pointwise, floats=floats)
+
+    def _offer_requantized(self, machine: Requantizer) -> None:
+        """Products, and convolutions where there is a kernel, whose results the machine makes by itself."""
+        ruled, tables = requantized.rules_of(machine), ("table",) if machine.tables else ()
+        conv2d: tuple[rules.Rule, ...] = (*ruled, rules.constant_kernel) if self.kit.windows else (
+            *ruled, rules.plain_convolution, rules.pointwise_convolution)
+        self._products.append(rules.AllOf("nn.conv2d", (
+            *requantized.rules_of(machine, gathered=True), rules.constant_kernel, sums.scales_of_groups)))
+        whole = strategies.any_conv2d if self.kit.windows else strategies.pointwise
+        self._offer_forms("matmul", rules.AllOf("matmul", (*ruled, rules.plain_matmul)),
+                          requantized.by_machine(machine, strategies.matmul), tables)
+        self._offer_forms("conv2d", rules.AllOf("nn.conv2d", conv2d, self.kit.windows),
+                          requantized.by_machine(machine, whole), tables)
+
+    def _offer_forms(
+        self, anchor: str, predicate: rules.AllOf, strategy: Strategy, more: tuple[str, ...] = (), *,
+        floats: bool = False,
+    ) -> None:
+        """Take an operator in its forms where a predicate allows."""
+        for form in (*more, *(("activation",) if self.kit.relu else ()), "plain"):
+            self._offer(f"{anchor}_{form}", partial(patterns.fused, anchor, form, floats=floats), predicate, strategy)
 
     def _offer(self, name: str, pattern: "Callable[[], DFPattern]", predicate: rules.AllOf, strategy: Strategy) -> None:
         """Take what a pattern matches and a predicate allows."""
@@ -183,8 +220,9 @@ class KitTarget(DescribedTarget):
         """Quantized convolutions as products of matrices, but for those that are taken as they are."""
         return rules.gathered(module, self._products, self._whole, self._values(options))
 
-    def _offer_sums(self, more: tuple[rules.Rule, ...]) -> None:
+    def _offer_sums(self) -> None:
         """Products of which the host makes the results from their sums, and convolutions that are products."""
+        more = () if self.kit.bias else (rules.no_bias,)
         pointwise = (*sums.SUMS_CONV2D, rules.plain_convolution, rules.pointwise_convolution, *more)
         as_it_is = rules.AllOf("nn.conv2d", pointwise)
         self._whole.append(as_it_is)

@@ -20,7 +20,7 @@ def gemm_stream(
     placed = place((name, dims, "float32", dims[0] * dims[1] * WORD_BYTES) for name, dims in shapes)
     a, b, c = (Affine(t.address) for t in placed)
     sizes = WORD_BYTES, WORD_BYTES, WORD_BYTES
-    body = Tiled(m, n, k, a, b, None, c, *sizes, False, 1.0, Affine(0), tiling, machine).nodes()
+    body = Tiled(m, n, k, a, b, None, c, *sizes, False, 1.0, Affine(0), None, tiling, machine).nodes()
     end = align(placed[2].address + m * n * WORD_BYTES)
     return Stream(
         "plasticine", tuple(sorted(parameters.items())), tuple(placed[:2]), (placed[2],), end, tuple(body), name)
