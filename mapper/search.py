@@ -345,6 +345,6 @@ def plain(workload: Workload) -> Workload:
     return replace(workload, name="", epilogue=replace(workload.epilogue, scale=scale))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _text(workload: Workload) -> str:
     return repr(workload)
