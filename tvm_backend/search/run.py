@@ -28,6 +28,7 @@ from archloom.tvm_backend.search.samplers import Sampler, Told
 from archloom.tvm_backend.search.space import Space
 from archloom.tvm_backend.search.spent import Spent
 from archloom.tvm_backend.search.store import Row, State, Store
+from archloom.tvm_backend.search.study import Study
 from archloom.tvm_backend.search.trials import Trial
 from archloom.tvm_backend.search.workers import Workers
 
@@ -68,7 +69,8 @@ def _magnitude(value: float) -> float:
 
 @dataclass(eq=False)
 class Run:
-    """``trials`` of ``space``, or all that the sampler has; ``use_bounds``: leave out what bounds rule out."""
+    """``trials`` of ``space``, or all that the sampler has; ``use_bounds``: leave out what bounds rule out; ``study``:
+    is told of each candidate that is done, too."""
 
     space: Space
     aims: Aims
@@ -79,6 +81,7 @@ class Run:
     trials: int | None = None
     use_bounds: bool = True
     progress: Progress | None = None
+    study: Study | None = None
     spent: Spent = field(default_factory=Spent)
 
     def __post_init__(self) -> None:
@@ -165,6 +168,9 @@ class Run:
         told = Told(self._turned(row.values), violations) if is_known else None
         with self.spent.at("sampler"):
             self.sampler.tell(trial, told)
+        if self.study is not None:
+            with self.spent.at("study"):
+                self.study.add(trial, row)
 
     def _turned(self, values: Sequence[float | None]) -> tuple[float, ...]:
         """Values as users know them so that less is better."""
