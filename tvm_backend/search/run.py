@@ -187,12 +187,14 @@ class Run:
                 find = evaluate.bounds_of if bound else evaluate.figures_of
                 future = self.workers.ask(find, self.context, question)
             else:
-                future = self.workers.ask(evaluate.answer, self._packed_context, packed(question), bound)
+                away = evaluate.unpacked_bounds if bound else evaluate.unpacked_figures
+                future = self.workers.ask(away, self._packed_context, packed(question))
         asked[future] = entry
 
     def _measure(self) -> None:
         """Begin with the most promising candidates, once the bounds of all that were asked for are known."""
-        while self._ready and not self._bounding and len(self._measuring) < self.workers.count:
+        most = self.workers.count * self.workers.batch(evaluate.unpacked_figures)
+        while self._ready and not self._bounding and len(self._measuring) < most:
             entry = heapq.heappop(self._ready)
             if self.use_bounds and self._is_ruled_out(entry):
                 self._finish(entry, self._row(entry, "bounded", entry.least, entry.least_violations, entry.found))
@@ -204,6 +206,7 @@ class Run:
 
     def _settle(self) -> None:
         """Wait for an answer, and take up all that are there."""
+        self.workers.send()
         waiting = {**self._bounding, **self._measuring}
         if not waiting:
             return

@@ -77,7 +77,14 @@ class TableWorkers:
             future: Future[Any] = Future()
             future.set_result(self._answer(arguments[1].candidate, function is evaluate.bounds_of))
             return future
-        return self._threads.submit(self._answer, pickle.loads(arguments[1]).candidate, arguments[2])
+        return self._threads.submit(
+            self._answer, pickle.loads(arguments[1]).candidate, function is evaluate.unpacked_bounds)
+
+    def send(self) -> None:
+        pass
+
+    def batch(self, function: Callable[..., Any]) -> int:
+        return 1
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
