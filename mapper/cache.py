@@ -110,7 +110,7 @@ def store_plan(key: str, body: Any) -> None:
 class Kept(Generic[T]):
     """What searches have found, by key: in the process, and on disk, where other processes find it, too."""
 
-    def __init__(self, most: int = 4096) -> None:
+    def __init__(self, most: int = 1024) -> None:
         self.most = most
         self._known: dict[str, T] = {}
 

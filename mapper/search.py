@@ -347,6 +347,6 @@ def plain(workload: Workload) -> Workload:
     return replace(workload, name="", epilogue=replace(epilogue, scale=scale, requantization=rounding))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _text(workload: Workload) -> str:
     return repr(workload)

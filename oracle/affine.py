@@ -44,7 +44,7 @@ Atom: TypeAlias = Union[str, Div, Mod]
 Term: TypeAlias = tuple[Atom, int]
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=1 << 13)
 def _text_key(atom: Div | Mod) -> str:
     return _atom_text(atom)
 
@@ -381,10 +381,10 @@ def _simplified(atom: Div | Mod, bounds: Bounds) -> Affine:
 
 
 _known: dict[tuple[Atom, tuple[tuple[int, int] | None, ...]], Affine] = {}
-_MOST_KNOWN = 1 << 16
+_MOST_KNOWN = 1 << 13
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=1 << 13)
 def _names(atom: Div | Mod) -> tuple[str, ...]:
     return tuple(sorted(atom.numerator.variables()))
 

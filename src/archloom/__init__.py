@@ -270,7 +270,8 @@ def estimate_many(
 def search(
     space: Any, *, trials: int | None = None, objectives: Any = "seconds", constraints: Any = (), sampler: Any = None,
     seed: int = 0, workers: int = 1, cluster: str | None = None, output: "str | Path | None" = None,
-    host: str | None = None, inputs: Any = None, labels: Any = None, bounds: bool = True, quiet: bool = False,
+    host: str | None = None, inputs: Any = None, labels: Any = None, bounds: bool = True, study: Any = None,
+    quiet: bool = False,
 ) -> "SearchResult":
     """Search networks and hardware together.
 
@@ -289,6 +290,8 @@ def search(
 
     ``output``: a folder that keeps all that was found. The same call goes on where one ended, however it did;
     :func:`read_search` reads it, also while the search is at work. A candidate that fails is kept with its error.
+    ``study``: a study of Optuna's, or a storage for one (``sqlite:///study.db``, the file of a journal), that is told
+    of all candidates, too, for its dashboard.
     """
     from archloom.tvm_backend.host.profile import chosen
     from archloom.tvm_backend.search.searching import search as search_space
@@ -296,7 +299,7 @@ def search(
     with bar(quiet=quiet) as progress:
         return search_space(space, trials=trials, objectives=objectives, constraints=constraints, sampler=sampler,
                             seed=seed, workers=workers, cluster=cluster, output=output, profile=chosen(host),
-                            inputs=inputs, labels=labels, bounds=bounds, progress=progress)
+                            inputs=inputs, labels=labels, bounds=bounds, study=study, progress=progress)
 
 
 def sweep(

@@ -52,6 +52,9 @@ def _add_common(parser: argparse.ArgumentParser, sampler: str | None) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the sampler (default 0)")
     parser.add_argument("--workers", "-j", type=int, default=1, metavar="N", help="processes (default 1)")
     parser.add_argument("--cluster", metavar="tcp://HOST:PORT", help="a Dask scheduler whose workers are used instead")
+    parser.add_argument("--study", metavar="URL",
+                        help="a storage of Optuna's (sqlite:///study.db, or the file of a journal) that is told of all "
+                             "candidates, too, for its dashboard; the study has the name of the --output")
     parser.add_argument("--host", metavar="NAME", help="whose time host layers are estimated by, or none")
     parser.add_argument("--no-bounds", action="store_true",
                         help="measure candidates, too, whose bounds show that they are on no front")
@@ -90,7 +93,7 @@ def _run(search: Any, space: Any, args: argparse.Namespace) -> Outcome:
             result = search(
                 space, trials=args.trials, objectives=args.objective, constraints=args.constraint,
                 sampler=args.sampler, seed=args.seed, workers=args.workers, cluster=args.cluster, output=args.output,
-                profile=chosen(args.host), bounds=not args.no_bounds, progress=progress)
+                profile=chosen(args.host), bounds=not args.no_bounds, study=args.study, progress=progress)
     except KeyboardInterrupt:
         if args.output is None or not (args.output / FILE).exists():
             raise

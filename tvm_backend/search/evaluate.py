@@ -81,14 +81,23 @@ def _context(data: bytes) -> Context:
     return found
 
 
-def answer(context: bytes, question: bytes, bound: bool) -> Answer:
-    """:func:`bounds_of` or :func:`figures_of` of what was packed."""
+def unpacked_bounds(context: bytes, question: bytes) -> Answer:
+    """:func:`bounds_of` of what was packed."""
+    return _unpacked(bounds_of, context, question)
+
+
+def unpacked_figures(context: bytes, question: bytes) -> Answer:
+    """:func:`figures_of` of what was packed."""
+    return _unpacked(figures_of, context, question)
+
+
+def _unpacked(find: Callable[[Context, Question], Answer], context: bytes, question: bytes) -> Answer:
     try:
         about = _context(context)
         asked = pickle.loads(question)  # noqa: S301  # what this very search has packed
     except Exception as error:  # whatever a user's modules raise where they are imported
         return Answer(error=f"a worker cannot read the candidate: {told(error)}")
-    return (bounds_of if bound else figures_of)(about, asked)
+    return find(about, asked)
 
 
 def bounds_of(context: Context, question: Question) -> Answer:

@@ -28,6 +28,7 @@ from archloom.tvm_backend.search.samplers import Sampler, Told
 from archloom.tvm_backend.search.space import Space
 from archloom.tvm_backend.search.spent import Spent
 from archloom.tvm_backend.search.store import Row, State, Store
+from archloom.tvm_backend.search.study import Study
 from archloom.tvm_backend.search.trials import Trial
 from archloom.tvm_backend.search.workers import Workers
 
@@ -68,7 +69,8 @@ def _magnitude(value: float) -> float:
 
 @dataclass(eq=False)
 class Run:
-    """``trials`` of ``space``, or all that the sampler has; ``use_bounds``: leave out what bounds rule out."""
+    """``trials`` of ``space``, or all that the sampler has; ``use_bounds``: leave out what bounds rule out; ``study``:
+    is told of each candidate that is done, too."""
 
     space: Space
     aims: Aims
@@ -79,6 +81,7 @@ class Run:
     trials: int | None = None
     use_bounds: bool = True
     progress: Progress | None = None
+    study: Study | None = None
     spent: Spent = field(default_factory=Spent)
 
     def __post_init__(self) -> None:
@@ -165,6 +168,9 @@ class Run:
         told = Told(self._turned(row.values), violations) if is_known else None
         with self.spent.at("sampler"):
             self.sampler.tell(trial, told)
+        if self.study is not None:
+            with self.spent.at("study"):
+                self.study.add(trial, row)
 
     def _turned(self, values: Sequence[float | None]) -> tuple[float, ...]:
         """Values as users know them so that less is better."""
@@ -181,12 +187,14 @@ class Run:
                 find = evaluate.bounds_of if bound else evaluate.figures_of
                 future = self.workers.ask(find, self.context, question)
             else:
-                future = self.workers.ask(evaluate.answer, self._packed_context, packed(question), bound)
+                away = evaluate.unpacked_bounds if bound else evaluate.unpacked_figures
+                future = self.workers.ask(away, self._packed_context, packed(question))
         asked[future] = entry
 
     def _measure(self) -> None:
         """Begin with the most promising candidates, once the bounds of all that were asked for are known."""
-        while self._ready and not self._bounding and len(self._measuring) < self.workers.count:
+        most = self.workers.count * self.workers.batch(evaluate.unpacked_figures)
+        while self._ready and not self._bounding and len(self._measuring) < most:
             entry = heapq.heappop(self._ready)
             if self.use_bounds and self._is_ruled_out(entry):
                 self._finish(entry, self._row(entry, "bounded", entry.least, entry.least_violations, entry.found))
@@ -198,6 +206,7 @@ class Run:
 
     def _settle(self) -> None:
         """Wait for an answer, and take up all that are there."""
+        self.workers.send()
         waiting = {**self._bounding, **self._measuring}
         if not waiting:
             return

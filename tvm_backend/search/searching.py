@@ -22,14 +22,18 @@ from archloom.tvm_backend.search.run import Run
 from archloom.tvm_backend.search.samplers.choice import sampler as sampler_of
 from archloom.tvm_backend.search.space import space_of
 from archloom.tvm_backend.search.store import FILE, Store
+from archloom.tvm_backend.search.study import Study
 from archloom.tvm_backend.search.workers import workers as workers_of
+
+STUDY = "archloom"
+"""What a study is called of a search that has no folder."""
 
 
 def search(
     space: Any, *, trials: int | None = None, objectives: Any = "seconds", constraints: Any = (), sampler: Any = None,
     seed: int = 0, workers: int = 1, cluster: str | None = None, output: str | Path | None = None,
     profile: HostProfile | None = None, inputs: Any = None, labels: Any = None, bounds: bool = True,
-    progress: Progress | None = None,
+    study: Any = None, progress: Progress | None = None,
 ) -> SearchResult:
     """Look for the best candidates of a space; see :func:`archloom.search`."""
     if trials is not None and trials < 1:
@@ -41,7 +45,8 @@ def search(
     chosen = sampler_of(sampler, where, wanted, seed, trials)
     folder = None if output is None else Path(output)
     with _kept(folder, _definition(wanted, context)) as store, workers_of(workers, cluster) as at_work:
-        run = Run(where, wanted, chosen, store, at_work, context, trials, bounds, progress)
+        seen = None if study is None else Study(study, STUDY if folder is None else folder.absolute().name, wanted)
+        run = Run(where, wanted, chosen, store, at_work, context, trials, bounds, progress, seen)
         run.go()
         return result_of(store, folder, sampler=chosen.name, spent=run.spent)
 

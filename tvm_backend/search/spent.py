@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-Part: TypeAlias = Literal["sampler", "bounds", "measuring"]
+Part: TypeAlias = Literal["sampler", "bounds", "measuring", "study"]
 
 
 @dataclass
 class Spent:
     """Candidates that were found in the store, and those that this run did; ``seconds``: for which it was at the
-    sampler, and waited for bounds and for measurements."""
+    sampler, waited for bounds and for measurements, and wrote to a study, if there is one."""
 
     known: int = 0
     measured: int = 0
@@ -33,7 +33,7 @@ class Spent:
         try:
             yield
         finally:
-            self.seconds[part] += time.monotonic() - start
+            self.seconds[part] = self.seconds.get(part, 0.0) + time.monotonic() - start
 
     @property
     def waits_for_sampler(self) -> bool:

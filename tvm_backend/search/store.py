@@ -200,8 +200,13 @@ def _unpacked(found: tuple[Any, ...]) -> Row:
                took)
 
 
+def plain(data: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of ``data``: NumPy's numbers as numbers, what JSON has no form for as text."""
+    kept: dict[str, Any] = json.loads(_json(data))
+    return kept
+
+
 def _json(data: dict[str, Any]) -> str:
-    """NumPy's numbers as numbers, what JSON has no form for as text."""
     return json.dumps(data, default=lambda value: value.item() if hasattr(value, "item") else str(value))
 
 

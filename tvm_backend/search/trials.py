@@ -71,6 +71,7 @@ class DecidedTrial:
     def __init__(self, decide: Decide) -> None:
         self._decide = decide
         self.params: dict[str, Any] = {}
+        self.domains: dict[str, Domain] = {}
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
         return self._value(Domain(name, tuple(choices)), len(choices) > 0)
@@ -89,6 +90,7 @@ class DecidedTrial:
                              f"found {domain}")
         if domain.name not in self.params:
             self.params[domain.name] = self._decide(domain)
+            self.domains[domain.name] = domain
         return self.params[domain.name]
 
 

@@ -7,8 +7,9 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
-from archloom.oracle.errors import ArchloomError, InputError
-from archloom.tvm_backend.estimate.many import Pool, WorkerEnded, shared_cache
+from archloom.oracle.errors import InputError
+from archloom.tvm_backend.estimate.many import Pool, shared_cache
+from archloom.tvm_backend.search.cluster import Cluster, connected
 
 T = TypeVar("T")
 
@@ -16,15 +17,33 @@ T = TypeVar("T")
 class Workers(Protocol):
     """``count`` questions are answered at a time; ``here``: by this process, which waits for itself."""
 
-    count: int
     here: bool
+
+    @property
+    def count(self) -> int: ...
 
     def ask(self, function: Callable[..., T], *arguments: Any) -> "Future[T]":
         """What a function of a module gives; :class:`~archloom.tvm_backend.estimate.many.WorkerEnded` if the process
-        that was at it ended."""
+        that was at it ended. It may be handed out with others, no later than :meth:`send` is called."""
+
+    def send(self) -> None:
+        """Hand out what was asked."""
+
+    def batch(self, function: Callable[..., Any]) -> int:
+        """How many questions of a kind are handed out together."""
 
 
-class Here:
+class _Single:
+    """Questions are handed out one by one."""
+
+    def send(self) -> None:
+        pass
+
+    def batch(self, function: Callable[..., Any]) -> int:
+        return 1
+
+
+class Here(_Single):
     """This process: what is asked is found at once."""
 
     count, here = 1, True
@@ -35,7 +54,7 @@ class Here:
         return future
 
 
-class Processes:
+class Processes(_Single):
     """Processes on this machine, each with one thread; what they find of kernels they share on disk."""
 
     here = False
@@ -47,56 +66,16 @@ class Processes:
         return self._pool.ask(function, *arguments)
 
 
-class Cluster:
-    """The workers of a Dask cluster."""
-
-    here = False
-
-    def __init__(self, client: Any, address: str) -> None:
-        self._client, self._address = client, address
-        self.count = max(1, sum(client.nthreads().values()))
-
-    def ask(self, function: Callable[..., T], *arguments: Any) -> "Future[T]":
-        found: Future[T] = Future()
-        found.set_running_or_notify_cancel()
-        asked = self._client.submit(function, *arguments, pure=False)
-
-        def ended(done: Any) -> None:
-            if done.status == "finished":
-                found.set_result(done.result())
-                return
-            error = done.exception() if done.status == "error" else done.status
-            kind = WorkerEnded if type(error).__name__ == "KilledWorker" else ArchloomError
-            found.set_exception(kind(f"cluster {self._address}: a candidate was given up: {error}"))
-
-        asked.add_done_callback(ended)
-        return found
-
-
 @contextmanager
 def workers(count: int, cluster: str | None = None) -> Iterator[Workers]:
     """``count`` processes (1: this one), or the cluster whose scheduler has the address."""
     if count < 1:
         raise InputError(f"workers: expected at least 1, found {count}")
     if cluster is not None:
-        with _client(cluster) as client:
+        with connected(cluster) as client:
             yield Cluster(client, cluster)
     elif count == 1:
         yield Here()
     else:
         with shared_cache() as folder, Pool(folder, count) as pool:
             yield Processes(pool, count)
-
-
-@contextmanager
-def _client(address: str) -> Iterator[Any]:
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise InputError("Dask is not installed: pip install 'archloom[cluster]'") from error
-    try:
-        client = Client(address, timeout="10s")
-    except (OSError, ValueError) as error:
-        raise InputError(f"cluster {address}: no Dask scheduler answers: {error}") from error
-    with client:
-        yield client

@@ -20,6 +20,7 @@ from archloom.tvm_backend.search.samplers.choice import sampler as sampler_of
 from archloom.tvm_backend.search.space import space_of
 from archloom.tvm_backend.search.spent import Spent
 from archloom.tvm_backend.search.store import Row, Store
+from archloom.tvm_backend.search.study import Study
 
 AIMS = aims("seconds,area_mm2,max:utilization")
 OPTIONS = ("rs_ld", "rs_st")
@@ -76,7 +77,14 @@ class TableWorkers:
             future: Future[Any] = Future()
             future.set_result(self._answer(arguments[1].candidate, function is evaluate.bounds_of))
             return future
-        return self._threads.submit(self._answer, pickle.loads(arguments[1]).candidate, arguments[2])
+        return self._threads.submit(
+            self._answer, pickle.loads(arguments[1]).candidate, function is evaluate.unpacked_bounds)
+
+    def send(self) -> None:
+        pass
+
+    def batch(self, function: Callable[..., Any]) -> int:
+        return 1
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
@@ -94,12 +102,13 @@ class TableWorkers:
 
 def run(
     table: Table, store: Store, workers: TableWorkers, *, sampler: Any = "grid", trials: int | None = None,
-    seed: int = 0, bounds: bool = True, wanted: Aims = AIMS,
+    seed: int = 0, bounds: bool = True, wanted: Aims = AIMS, study: Study | None = None,
 ) -> Spent:
     """Search the table to the end."""
     where = space_of(space(table))
     chosen = sampler_of(sampler, where, wanted, seed, trials)
-    found = Run(where, wanted, chosen, store, workers, Context(None, wanted.names), trials, bounds)  # type: ignore[arg-type]
+    found = Run(where, wanted, chosen, store, workers, Context(None, wanted.names), trials, bounds,  # type: ignore[arg-type]
+                study=study)
     found.go()
     return found.spent
 
