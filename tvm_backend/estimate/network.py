@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import onnx
-from onnx import helper, version_converter
+from onnx import helper
 
 from archloom.mapper.accelerator import ENERGY
 from archloom.mapper.explore import GivenUp
@@ -33,7 +33,7 @@ from archloom.tvm_backend.compile import placed, plan_steps, planned, require_ma
 from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
 from archloom.tvm_backend.estimate import segments
 from archloom.tvm_backend.estimate.segments import Chain, Undivided
-from archloom.tvm_backend.frontends.onnx.editor import opset_of
+from archloom.tvm_backend.frontends.onnx.editor import renewed
 from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.guard import Stumbled, without_weights
 from archloom.tvm_backend.frontends.onnx.load import load_skeleton
@@ -53,9 +53,6 @@ from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.choice import Chosen, choose, names_of
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 from archloom.tvm_backend.targets.live_ranges import bytes_of
-
-LEAST_OPERATOR_SET = 13
-"""Of ONNX: the first that quantizes by channels; older networks are converted."""
 
 _reports: cache.Memory[Report] = cache.Memory()
 _of_models: "WeakKeyDictionary[Model, dict[str, Report]]" = WeakKeyDictionary()
@@ -279,9 +276,15 @@ class OnnxNetwork:
                             "targets of this package")
         try:
             wanted = replace(self.request, bound=False)  # is partitioned alike
-            return segments.partitioned(parse(self.skeleton), wanted.chosen(), wanted.text(), self.title)
+            return segments.partitioned(self._proto(), wanted.chosen(), wanted.text(), self.title)
         except NoSkeleton as error:
             raise Undivided(str(error)) from error
+
+    def _proto(self) -> onnx.ModelProto:
+        try:
+            return renewed(parse(self.skeleton))
+        except ModelError as error:
+            raise Unsupported(str(error)) from error
 
     @paused()
     def of_chain(self, chain: "Chain", progress: Progress | None = None) -> Report:
@@ -296,7 +299,7 @@ class OnnxNetwork:
 
     def as_whole(self, progress: Progress | None = None) -> Report:
         """The report of a network that is looked at as a whole; Unsupported for one that only TVM reads."""
-        proto = parse(self.skeleton)
+        proto = self._proto()
         if self.request.as_int8:
             with without_weights():
                 proto = quantized_form(proto)
@@ -334,9 +337,7 @@ def _imported(source: Source, request: Request, progress: Progress | None, reaso
 def _as_int8(given: "Path | onnx.ModelProto") -> "onnx.ModelProto":
     """The quantized form of a whole network, with zeros for the weights that it leaves out: TVM demands some."""
     proto = read_onnx(given) if isinstance(given, Path) else given
-    if opset_of(proto) < LEAST_OPERATOR_SET:
-        proto = version_converter.convert_version(proto, LEAST_OPERATOR_SET)
-    form = quantized_form(proto)
+    form = quantized_form(renewed(proto))
     for tensor in form.graph.initializer:
         if tensor.name.endswith("_quantized") and not tensor.raw_data:
             itemsize = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)).itemsize

@@ -30,7 +30,7 @@ def heavy(expr: Any) -> bool:
 
 
 def _plain_attributes(name: str, call: ir.Call) -> bool:
-    if name in ("nn.avg_pool2d", "nn.avg_pool3d"):
+    if name.startswith("nn.avg_pool"):
         return not ir.attr(call, "ceil_mode")
     if name == "gather_nd":
         return int(ir.attr(call, "batch_dims")) == 0

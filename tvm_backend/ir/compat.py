@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.tvm_backend.ir.conversion import NAMED_OPERATORS, clip_bounds, rename
+from archloom.tvm_backend.ir.conversion import NAMED_OPERATORS, clip_bounds, padding, rename
 from archloom.tvm_backend.ir.nodes import Kind, OpenType, ShapeType, TensorType, TupleType, Type
 
 _torch = sys.modules.get("torch")
@@ -339,7 +339,7 @@ def from_onnx(model: Any) -> IRModule:
     class Importer(ONNXGraphImporter):  # type: ignore[misc]
         def _convert_operator(self, name: str, inputs: Any, attrs: Any, opset: int) -> Any:
             node = str(attrs.get("tvm_custom", {}).get("name") or name)
-            result = _clip(inputs, attrs) if name == "Clip" else None
+            result = OWN[name](inputs, attrs) if name in OWN else None
             try:
                 if result is None:
                     convert = converters[name].get_converter(opset)
@@ -382,6 +382,26 @@ def _clip(inputs: Any, attrs: Mapping[str, Any]) -> relax.Expr | None:
     bounds = clip_bounds(inputs, attrs, str(ty.dtype), lambda bound: float(const_value(bound).reshape(())) if (
         kind(bound) == "constant" and const_value(bound).size == 1) else None)
     return None if bounds is None else relax.op.clip(inputs[0], *bounds)
+
+
+def _pad(inputs: Any, attrs: Mapping[str, Any]) -> relax.Expr | None:
+    """``Pad`` as one operator (TVM's converter makes a function of it that only TVM runs); None by widths that are
+    computed."""
+    ty = inputs[0].ty
+    if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
+        return None
+    found = padding(inputs, attrs, len(ty.shape), lambda given: (
+        const_value(given) if kind(given) == "constant" else None))
+    if found is None:
+        return None
+    kept, x = found.slices([int(extent) for extent in ty.shape]), inputs[0]
+    if kept is not None:
+        x = relax.op.strided_slice(x, *kept)
+    return relax.op.nn.pad(x, found.widths, **found.attrs)
+
+
+OWN: Mapping[str, Callable[[Any, Mapping[str, Any]], relax.Expr | None]] = {"Clip": _clip, "Pad": _pad}
+"""ONNX operators that are imported otherwise than by TVM's converters; None leaves one to these."""
 
 
 def relax_op(name: str) -> Callable[..., relax.Expr]:

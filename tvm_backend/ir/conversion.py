@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,53 @@ def clip_bounds(
             return None
         bounds.append(float(number))
     return bounds
+
+
+PAD_MODES = {"constant": "constant", "reflect": "reflect", "edge": "replicate", "wrap": "circular"}
+"""ONNX's ways of padding by Relax's names."""
+
+
+@dataclass(frozen=True)
+class Padding:
+    """What ``Pad`` does along each axis: numbers left out at its two ends, then numbers added there, as ``nn.pad`` has
+    them (``attrs``: mode and value)."""
+
+    left_out: tuple[tuple[int, int], ...]
+    added: tuple[tuple[int, int], ...]
+    attrs: Mapping[str, Any]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """As ``nn.pad`` takes them: before and after, axis by axis."""
+        return tuple(width for pair in self.added for width in pair)
+
+    def slices(self, shape: Sequence[int]) -> tuple[tuple[int, ...], ...] | None:
+        """Axes, begins, ends and steps of what is kept of a tensor; None where all of it is."""
+        cut = [axis for axis, pair in enumerate(self.left_out) if any(pair)]
+        return (tuple(cut), tuple(self.left_out[axis][0] for axis in cut),
+                tuple(shape[axis] - self.left_out[axis][1] for axis in cut), (1,) * len(cut)) if cut else None
+
+
+def padding(
+    inputs: Sequence[Any], attrs: Mapping[str, Any], rank: int, numbers: Callable[[Any], np.ndarray | None]
+) -> Padding | None:
+    """``Pad`` of a tensor of ``rank`` axes, whose numbers are inputs or, before operator set 11, attributes; None where
+    they are computed, or are none that a double holds."""
+    given = [inputs[i] if len(inputs) > i else None for i in range(1, 4)]
+    defaults = (attrs.get("pads"), attrs.get("value", 0.0), range(rank))
+    pads, value, axes = (None if found is None else np.asarray(found).reshape(-1) for found in (
+        default if name is None else numbers(name) for name, default in zip(given, defaults, strict=True)))
+    mode = attrs.get("mode", b"constant")
+    if pads is None or value is None or axes is None or len(pads) != 2 * len(axes) or len(value) != 1:
+        return None
+    if float(value[0]) != value[0]:
+        return None
+    widths = [(0, 0)] * rank
+    for i, axis in enumerate(axes.tolist()):
+        widths[axis] = (int(pads[i]), int(pads[i + len(axes)]))
+    left_out, added = (tuple((max(sign * low, 0), max(sign * high, 0)) for low, high in widths) for sign in (-1, 1))
+    name = mode.decode() if isinstance(mode, bytes) else mode
+    return Padding(left_out, added, {"pad_mode": PAD_MODES[name], "pad_value": float(value[0])})
 
 
 def blank(shape: Sequence[int], dtype: Any) -> np.ndarray:

@@ -159,9 +159,8 @@ OPERATORS: Mapping[str, Operator] = {
     "nn.conv2d_transpose": Operator(xla="conv_transpose", heavy=True),
     "nn.attention": Operator(infer.attention, xla="attention", heavy=True),
     "nn.attention_bias": Operator(infer.attention, xla="attention", heavy=True),
-    "nn.max_pool2d": Operator(infer.pool, xla="max_pool", **_HEAVY),
-    "nn.avg_pool2d": Operator(infer.pool, xla="avg_pool", **_HEAVY),
-    "nn.avg_pool3d": Operator(xla="avg_pool", heavy=True),
+    **{f"nn.{kind}_pool{rank}d": Operator(infer.pool, xla=f"{kind}_pool", **_HEAVY)
+       for kind in ("max", "avg") for rank in (1, 2, 3)},
     "nn.adaptive_avg_pool2d": Operator(xla="adaptive_average", heavy=True, rows=True),
     "image.resize2d": Operator(infer.resize, xla="resize", heavy=True, cost="move"),
     # shapes

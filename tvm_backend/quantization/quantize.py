@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import onnx
-from onnx import numpy_helper, version_converter
+from onnx import numpy_helper
 
 from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.frontends.onnx import rewrites
-from archloom.tvm_backend.frontends.onnx.editor import Editor, inputs_of, known_shapes, opset_of, read_counts, rewrite
+from archloom.tvm_backend.frontends.onnx.editor import Editor, inputs_of, known_shapes, read_counts, renewed, rewrite
 from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
 from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
@@ -52,6 +52,7 @@ BEFORE_FOLDING: tuple[Step, ...] = (
     frames_first,  # recurrent layers of one layout, which is the one that can be written out ...
     frame_by_frame,  # ... as products, which the steps below bring into form
     rewrites.sums_to_additions,  # additions may be quantized, sums of several may not
+    rewrites.padded_windows,  # which onnxruntime would do while it folds
     rewrites.plain_convolutions,  # the reshapes and slices around them take the scale of what they pass on
     rewrites.products_of_matrices,  # vectors first: the steps below look at the last two axes
     rewrites.constants_second,  # before batches, which leave a single matrix alone only where it is the second operand
@@ -120,8 +121,7 @@ def prepare(model: onnx.ModelProto | str | Path) -> onnx.ModelProto:
     if any(node.op_type in ("QuantizeLinear", "QLinearConv", "QLinearMatMul") for node in proto.graph.node):
         raise ModelError(f"{label}: expected a float network to quantize, found one that is already quantized")
     try:
-        if opset_of(proto) < 13:
-            proto = version_converter.convert_version(proto, 13)
+        proto = renewed(proto)
         with tempfile.TemporaryDirectory(prefix="archloom-quantize-") as folder, _quiet():
             source, path = Path(folder) / "float.onnx", Path(folder) / "prepared.onnx"
             onnx.save(applied(BEFORE_FOLDING, without_functions(proto, HIDING_PRODUCTS)), source)

@@ -20,7 +20,7 @@ OPERATORS = (
     "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "DepthToSpace",
 )
 """Operators whose tensors become int8."""
-KEEP_INPUT_SCALE = frozenset({"MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"})
+KEEP_INPUT_SCALE = frozenset({"AveragePool", "MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"})
 """Their result has the scale of their input, where that is quantized; else they stay as they are."""
 ACTIVATIONS = frozenset({"Relu", "Clip"})
 FLOAT = 1

@@ -109,10 +109,9 @@ LIGHT = ("bert_base",)
 """Gathers, masks, normalizations."""
 
 
-@pytest.mark.parametrize("name", often(
-    (n for n in catalogue.BY_NAME if n != "alexnet_lrn"), LIGHT))
+@pytest.mark.parametrize("name", often(catalogue.BY_NAME, LIGHT))
 def test_the_catalogue(name: str) -> None:
-    """Quantized on Gemmini, as it is on a target of floats; alexnet_lrn pads in three dimensions."""
+    """Quantized on Gemmini, as it is on a target of floats."""
     built = catalogue.build(catalogue.tiny(name))
     proto = named_networks.float_onnx(built)
     assert_same(proto, "oma", *(() if name == "gpt2_decode" else FLOATS))  # names of equal products

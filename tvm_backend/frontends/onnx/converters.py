@@ -11,7 +11,7 @@ import numpy as np
 
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir import nodes
-from archloom.tvm_backend.ir.conversion import blank, clip_bounds, is_blank
+from archloom.tvm_backend.ir.conversion import blank, clip_bounds, is_blank, padding
 from archloom.tvm_backend.ir.operators import type_of_call
 
 
@@ -39,6 +39,8 @@ class Node:
 
 
 Converter: TypeAlias = Callable[[Node], Any]
+LAYOUTS: Mapping[int, str] = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+"""Of tensors of rows, images and volumes, by the number of their axes behind the channels."""
 
 
 def call(op: str, *args: Any, **attrs: Any) -> nodes.Call:
@@ -110,7 +112,7 @@ def _conv(node: Node) -> Any:
     n = len(typed(data).shape) - 2
     if n not in (1, 2) or node.text("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
         raise nodes.Unsupported("a convolution of this rank or padding")
-    layout = "NCW" if n == 1 else "NCHW"
+    layout = LAYOUTS[n]
     result = call(
         f"nn.conv{n}d", data, kernel, strides=attrs.get("strides", (1,) * n), padding=attrs.get("pads", (0,) * (2 * n)),
         dilation=attrs.get("dilations", (1,) * n), groups=attrs.get("group", 1), data_layout=layout,
@@ -123,19 +125,34 @@ def _conv(node: Node) -> Any:
 
 
 def _pool(op: str) -> Converter:
+    """Of rows, images or volumes."""
+
     def convert(node: Node) -> Any:
         attrs = node.attrs
-        kernel = attrs.get("kernel_shape", ())
-        if len(kernel) != 2 or node.text("auto_pad", "NOTSET") != "NOTSET" or attrs.get("storage_order"):
+        n = len(attrs.get("kernel_shape", ()))
+        if n not in LAYOUTS or node.text("auto_pad", "NOTSET") != "NOTSET" or attrs.get("storage_order"):
             raise nodes.Unsupported("a pooling of this rank or padding")
         return call(
-            op, node.inputs[0], pool_size=kernel, strides=attrs.get("strides", (1, 1)),
-            padding=attrs.get("pads", (0,) * 4), dilation=attrs.get("dilations", (1, 1)),
+            f"{op}{n}d", node.inputs[0], pool_size=attrs["kernel_shape"], strides=attrs.get("strides", (1,) * n),
+            padding=attrs.get("pads", (0,) * (2 * n)), dilation=attrs.get("dilations", (1,) * n),
             ceil_mode=bool(attrs.get("ceil_mode", 0)), count_include_pad=bool(attrs.get("count_include_pad", 0)),
-            layout="NCHW", out_layout="NCHW",
+            layout=LAYOUTS[n], out_layout=LAYOUTS[n],
         )
 
     return convert
+
+
+def _pad(node: Node) -> Any:
+    x = node.inputs[0]
+    shape = typed(x).shape
+    found = padding(node.inputs, node.attrs, len(shape), lambda given: given.value if isinstance(
+        given, nodes.Constant) else np.asarray(given.values) if isinstance(given, nodes.Shape) else None)
+    if found is None:
+        raise nodes.Unsupported("Pad by widths that are not constant")
+    kept = found.slices(shape)
+    if kept is not None:
+        x = call("strided_slice", x, *kept, assume_inbound=False)
+    return call("nn.pad", x, pad_width=found.widths, **found.attrs)
 
 
 def _gemm(node: Node) -> Any:
@@ -442,6 +459,14 @@ def _expand(node: Node) -> Any:
     return call("broadcast_to", data, nodes.Shape(shape))
 
 
+def _constant(node: Node) -> Any:
+    from onnx import numpy_helper
+
+    if "value" not in node.attrs:
+        raise nodes.Unsupported("a constant that is no tensor")
+    return nodes.Constant(numpy_helper.to_array(node.attrs["value"]))
+
+
 def _constant_of_shape(node: Node) -> Any:
     from onnx import numpy_helper
 
@@ -498,7 +523,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "GatherND": _gather_nd, "Expand": _expand,
     "ConstantOfShape": _constant_of_shape, "DepthToSpace": _depth_to_space, "Resize": _resize,
     "QuantizeLinear": _quantization("quantize"), "DequantizeLinear": _quantization("dequantize"), "Conv": _conv,
-    "MaxPool": _pool("nn.max_pool2d"), "AveragePool": _pool("nn.avg_pool2d"),
+    "MaxPool": _pool("nn.max_pool"), "AveragePool": _pool("nn.avg_pool"), "Pad": _pad,
     "GlobalAveragePool": lambda node: call(
         "mean", node.inputs[0], axis=tuple(range(2, len(typed(node.inputs[0]).shape))), keepdims=True),
     "Trilu": _trilu, "Gemm": _gemm,
@@ -521,4 +546,5 @@ CONVERTERS: Mapping[str, Converter] = {
     "InstanceNormalization": _instance_norm, "BatchNormalization": _batch_norm, "CumSum": _cumsum,
     "ReduceMean": _reduction("mean", 18), "ReduceSum": _reduction("sum", 13), "ReduceMax": _reduction("max", 18),
     "Identity": lambda node: node.inputs[0],
+    "Constant": _constant,
 }

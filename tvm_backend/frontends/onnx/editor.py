@@ -15,8 +15,9 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper, numpy_helper, version_converter
 
+from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx import skeleton
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, is_blank, is_weight
 from archloom.tvm_backend.ir.conversion import blank
@@ -26,6 +27,8 @@ Message = TypeVar("Message", onnx.ModelProto, onnx.NodeProto)
 Rule: TypeAlias = "Callable[[onnx.NodeProto, Editor], bool]"
 """Writes what takes the place of a node, True; or writes nothing and leaves the node as it is, False."""
 OWN_DOMAINS = ("", "ai.onnx")
+LEAST_OPERATOR_SET = 13
+"""Of ONNX: the first that quantizes by channels; older networks are converted."""
 MOST_BLANK = 1 << 28
 """Elements of a weight that was left out whose new shape is worked out; larger ones are read."""
 
@@ -73,6 +76,18 @@ def copied(message: Message) -> Message:
 def opset_of(model: onnx.ModelProto) -> int:
     """The version of ONNX's operator set."""
     return next((o.version for o in model.opset_import if o.domain in OWN_DOMAINS), 1)
+
+
+def renewed(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The network in :data:`LEAST_OPERATOR_SET`, if it is older; ModelError where ONNX cannot convert it."""
+    version = opset_of(model)
+    if version >= LEAST_OPERATOR_SET:
+        return model
+    try:
+        return skeleton.apart(model, lambda bare: version_converter.convert_version(bare, LEAST_OPERATOR_SET))
+    except RuntimeError as error:
+        raise ModelError(f"network: expected operator set {LEAST_OPERATOR_SET} or newer, found {version}, which cannot "
+                         f"be converted: {' '.join(str(error).split())[:300]}") from error
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:

@@ -16,14 +16,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, version_converter
+from onnx import helper
 
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx import editor as edit
-from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, Editor, Rule, attributes_of, opset_of
+from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, Editor, Rule, attributes_of
 
-OPSET = 13
-"""The first in which scales may go by channels."""
 INTEGER_PRODUCTS = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
 INT32 = 6
 """of ``onnx.TensorProto``"""
@@ -38,8 +36,7 @@ def to_qdq(model: onnx.ModelProto) -> onnx.ModelProto:
     kept = [o for o in model.opset_import if o.domain in domains]
     del model.opset_import[:]
     model.opset_import.extend(kept)
-    own = any(o.domain in OWN_DOMAINS for o in kept)
-    return version_converter.convert_version(model, OPSET) if own and opset_of(model) < OPSET else model
+    return edit.renewed(model) if any(o.domain in OWN_DOMAINS for o in kept) else model
 
 
 def _operands(node: onnx.NodeProto, labels: str, editor: Editor, axis: int | None = None) -> list[str]:

@@ -13,7 +13,7 @@ from archloom.oracle.errors import InputError, ModelError, suggest
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.frontends.onnx import guard, rewrites
 from archloom.tvm_backend.frontends.onnx import skeleton as bare
-from archloom.tvm_backend.frontends.onnx.editor import copied, has_operators, inputs_of
+from archloom.tvm_backend.frontends.onnx.editor import copied, has_operators, inputs_of, renewed
 from archloom.tvm_backend.frontends.onnx.files import check_onnx, read_onnx
 from archloom.tvm_backend.frontends.onnx.importer import from_onnx
 from archloom.tvm_backend.ir.nodes import Unsupported
@@ -103,15 +103,18 @@ def read_skeleton(
     guard.refuse_faults(proto, label)
     try:
         with guard.without_weights():
-            proto, fallbacks = rewritten(plain_operators(proto), label)
+            proto, fallbacks = rewritten(plain_operators(renewed(proto)), label)
     except ModelError as error:  # TVM's way says it of the whole network
         raise Unsupported(str(error)) from error
     return from_onnx(proto), proto, fallbacks
 
 
 def plain_operators(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """The network with additions for sums and with convolutions of images alone."""
-    return rewrites.plain_convolutions(rewrites.sums_to_additions(proto))
+    """The network with additions for sums, means for normalization over channels, and convolutions of images alone."""
+    for rewrite in (rewrites.sums_to_additions, rewrites.without_dropout, rewrites.normalization_over_channels,
+                    rewrites.plain_convolutions):
+        proto = rewrite(proto)
+    return proto
 
 
 def rewritten(proto: onnx.ModelProto, label: str) -> tuple[onnx.ModelProto, Fallbacks]:

@@ -16,6 +16,7 @@ import onnx
 
 from archloom.tvm_backend.frontends.onnx import editor as edit
 from archloom.tvm_backend.frontends.onnx.editor import Editor, attributes_of, rewriting, with_attributes
+from archloom.tvm_backend.ir.conversion import padding
 from archloom.tvm_backend.ir.windows import Phases, by_phases, dilated
 
 LAST = np.iinfo(np.int64).max
@@ -65,6 +66,71 @@ def sums_to_additions(node: onnx.NodeProto, editor: Editor) -> bool:
         else:
             total = editor.node("Add", [total, operand], f"{result}.{position - 1}",
                                 f"{node.name or result}.{position - 1}")
+    return True
+
+
+def padded_windows(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Take ``Pad`` by zeros into the convolution or the mean of windows that alone reads it, where shapes are known."""
+    if not edit.has_operators(model, frozenset({"Pad"})):
+        return model
+    editor, readers = Editor(model), edit.read_counts(model)
+    pads = {node.output[0]: node for node in model.graph.node if node.op_type == "Pad" and readers[node.output[0]] == 1}
+    joined = {node.output[0]: found for node in model.graph.node
+              if node.input and node.input[0] in pads and (found := _padded(node, pads[node.input[0]], editor))}
+    taken = {node.input[0] for node in model.graph.node if node.output[0] in joined}
+    for node in model.graph.node:
+        if node.output[0] in joined:
+            editor.write(joined[node.output[0]])
+        elif node.output[0] not in taken:
+            editor.keep(node)
+    return editor.done()
+
+
+def _padded(node: onnx.NodeProto, pad: onnx.NodeProto, editor: Editor) -> onnx.NodeProto | None:
+    """A convolution or mean of windows that does what ``pad`` does before it; None where it cannot."""
+    given, shape = attributes_of(node), editor.inferred.get(pad.input[0], ())
+    zeros = padding([name or None for name in pad.input], attributes_of(pad), len(shape), lambda name: (
+        editor.value(name) if name in editor.constants else None))
+    own = given.get("pads", [0] * 2 * max(len(shape) - 2, 0))
+    means = node.op_type == "AveragePool" and not given.get("ceil_mode", 0) and (
+        given.get("count_include_pad", 0) or not any(own))
+    if not (node.op_type == "Conv" or means) or given.get("auto_pad", b"NOTSET") != b"NOTSET" or zeros is None or (
+            zeros.attrs != {"pad_mode": "constant", "pad_value": 0.0} or zeros.slices(shape)
+            or any(map(any, zeros.added[:2]))):
+        return None
+    before, after = zip(*zeros.added[2:], strict=True)
+    also = {"count_include_pad": 1} if means else {}
+    found = with_attributes(node, pads=[a + b for a, b in zip(own, (*before, *after), strict=True)], **also)
+    found.input[0] = pad.input[0]
+    return found
+
+
+@rewriting("LRN")
+def normalization_over_channels(node: onnx.NodeProto, editor: Editor) -> bool:
+    """Write ``LRN`` of any rank by means over neighbouring channels, as images whose rows are channels."""
+    shape = editor.inferred.get(node.input[0])
+    if shape is None:
+        return False
+    given, x, name = attributes_of(node), node.input[0], node.output[0]
+    size, dtype = given["size"], onnx.helper.tensor_dtype_to_np_dtype(editor.infos[x].type.tensor_type.elem_type)
+    squares = editor.node("Mul", [x, x], f"{name}.squares")
+    rows = editor.reshaped(squares, f"{name}.rows", (shape[0], 1, shape[1], math.prod(shape[2:])))
+    means = editor.node("AveragePool", [rows], f"{name}.means", kernel_shape=[size, 1], count_include_pad=1,
+                        pads=[(size - 1) // 2, 0, size // 2, 0])
+    total = editor.reshaped(means, f"{name}.mean", shape)
+    for operator, key, default in (("Mul", "alpha", 1e-4), ("Add", "bias", 1.0), ("Pow", "beta", 0.75)):
+        number = editor.constant(f"{name}.{key}", np.array(given.get(key, default), dtype))
+        total = editor.node(operator, [total, number], f"{name}.by_{key}")
+    editor.node("Div", [x, total], name, node.name)
+    return True
+
+
+@rewriting("Dropout")
+def without_dropout(node: onnx.NodeProto, editor: Editor) -> bool:
+    """Leave out ``Dropout`` that leaves nothing out: networks that are trained are refused."""
+    if len(node.output) > 1 and edit.read_counts(editor.model)[node.output[1]]:
+        return False
+    editor.node("Identity", node.input[:1], node.output[0], node.name)
     return True
 
 
