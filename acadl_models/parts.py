@@ -53,11 +53,18 @@ class Fetch(acadl.Template):
     """Fetches ``width`` instructions at a time, in ``latency`` cycles, into an issue buffer of ``entries``.
 
     ``stands_for``: what hands out instructions in the machine, where no such buffer is built; it costs no energy here.
+    ``reorder``: entries of the reorder buffer, how many are decoded and how many commit a cycle, where there is one.
     """
 
-    def __init__(self, name: str, entries: int, width: int = 1, latency: int = 1, stands_for: str = "") -> None:
+    def __init__(
+        self, name: str, entries: int, width: int = 1, latency: int = 1, stands_for: str = "",
+        reorder: tuple[int | None, int | None, int | None] = (None, None, None),
+    ) -> None:
         component = acadl.Included(stands_for) if stands_for else None
-        self.stage = acadl.InstructionFetchStage("stage", issue_buffer_size=entries, component=component)
+        reordered, decoded, committed = reorder
+        self.stage = acadl.InstructionFetchStage(
+            "stage", issue_buffer_size=entries, reorder_entries=reordered, decode_width=decoded, commit_width=committed,
+            component=component)
         self.unit = acadl.InstructionMemoryAccessUnit("unit", latency=0, component=component)
         self.memory = acadl.SRAM(
             "memory", data_width=128, port_width=width, read_latency=latency, address_ranges=[(0, 1 << 32)]

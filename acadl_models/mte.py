@@ -1,0 +1,256 @@
+"""A vector core with the Matrix Tile Extension as an architecture graph, and the architectures that it is compared
+with.
+
+An out-of-order core: instructions come in order, are decoded with physical registers and an entry of the reorder
+buffer, wait before the units, and commit in order. Vector units compute ``lane_bits`` a cycle each; products of tiles
+are taken by a systolic array, which takes a row of A a cycle, or by the vector units as one vector multiply-add for
+each column of A. A result is there after ``static_cycles`` and the cycles for which the unit is busy (Table VII's
+dynamic latency).
+
+Sources: Tables IV to VII and section V of de Limas Santana et al., "A Flexible Instruction Set Architecture for
+Efficient GEMMs" (2025). What it does not state, and is chosen here: two loads and a store of 64 bytes a cycle between
+registers and the first cache and lines of 64 bytes in it, as the core has that the paper takes the rest from (Sapphire
+Rapids); scalar units and the entries of queues, so that they do not decide; 20 static cycles for all vector
+instructions, as for multiply-add; scalar registers that never run out. Each unit takes its queue in order. The
+bandwidth of memory is lines on their way at a time. Stores write when they are processed.
+
+Energy and area: 5 nm as in the paper; HBM2 stands for its memory, whose kind is not stated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from archloom.acadl_models import acadl, riscv_v
+from archloom.acadl_models.acadl.semantics import Semantics
+from archloom.acadl_models.acadl.units import UnitLatency
+from archloom.acadl_models.options import Clock, Size, Word, problems_of, refuse
+from archloom.acadl_models.parts import Fetch, connect, macs, registers
+
+PORT_BYTES = LINE_BYTES = 64
+
+CONFIGURATION = frozenset({"tssm", "tssn", "tssk", "csrwi_tpolicy", "csrwi_bfloat", "csrr_rlenb"})
+PRODUCTS = frozenset({"tmul", "twmul", "tfmul", "tfwmul"})
+MASKS = frozenset({"tvmaska", "tvmaskb", "tvmaskc", "tvmaskbt"})
+TILES = {"a": ("tm", "tk", "sewi"), "b": ("tk", "tn", "sewi"), "c": ("tm", "tn", "sewo"), "bt": ("tn", "tk", "sewi")}
+"""Rows, columns and bits of an element of a tile in memory."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A row of Table VII; a tile is one row (``rlen`` as ``vlen``) where there are no instructions for tiles.
+
+    ``static_cycles``: of a product of tiles. ``arrays``: systolic ones; without any the vector units multiply tiles.
+    """
+
+    vlen: int = 8192
+    rlen: int = 512
+    registers: int = 32
+    physical: int = 40
+    static_cycles: int = 36
+    vector_units: int = 4
+    arrays: int = 0
+
+
+ARCHITECTURES: Mapping[str, Architecture] = {
+    "vector1kb": Architecture(rlen=8192, static_cycles=20),
+    "vector2kb": Architecture(vlen=16384, rlen=16384, static_cycles=20),
+    "sifive_int": Architecture(rlen=2048, static_cycles=28),
+    "mte8s": Architecture(registers=8, physical=24, vector_units=2, arrays=1),
+    "mte32s": Architecture(vector_units=2, arrays=1),
+    "mte32v": Architecture(),
+}
+
+
+def mte(
+    *,
+    architecture: Annotated[str, Word(tuple(ARCHITECTURES), "the figures that are not given")] = "mte32s",
+    vlen: Annotated[int | None, Size(64, 1 << 16, "vector register, a power of two", "bits")] = None,
+    rlen: Annotated[int | None, Size(64, 1 << 16, "row of a tile, a power of two, at most vlen", "bits")] = None,
+    registers: Annotated[int | None, Size(8, 32, "vector registers of a program")] = None,
+    physical: Annotated[int | None, Size(9, 1 << 12, "vector registers to which they are renamed")] = None,
+    static_cycles: Annotated[int | None, Size(0, 1000, "of a product of tiles beside those it is computed")] = None,
+    vector_units: Annotated[int | None, Size(1, 16, "vector units")] = None,
+    arrays: Annotated[int | None, Size(0, 16, "systolic arrays; without any the vector units multiply tiles")] = None,
+    lane_bits: Annotated[int, Size(64, 1 << 16, "that a vector unit computes a cycle", "bits")] = 2048,
+    vector_cycles: Annotated[int, Size(0, 1000, "of a vector instruction beside those it is computed")] = 20,
+    reorder_entries: Annotated[int, Size(1, 1 << 14, "instructions between decoding and commit")] = 512,
+    width: Annotated[int, Size(1, 64, "instructions fetched, decoded and committed a cycle")] = 6,
+    queue: Annotated[int, Size(1, 1024, "instructions that wait before units of a kind")] = 64,
+    load_ports: Annotated[int, Size(1, 8, "loads of 64 bytes a cycle")] = 2,
+    l1_kib: Annotated[int, Size(1, 1 << 16, "first cache", "KiB")] = 48,
+    l1_ways: Annotated[int, Size(1, 64, "lines of a set of the first cache")] = 8,
+    l1_cycles: Annotated[int, Size(1, 1000, "look-up in the first cache", "cycles")] = 4,
+    l1_misses: Annotated[int, Size(1, 1024, "miss-status registers of the first cache")] = 10,
+    l2_kib: Annotated[int, Size(1, 1 << 20, "second cache", "KiB")] = 2048,
+    l2_ways: Annotated[int, Size(1, 64, "lines of a set of the second cache")] = 8,
+    l2_line: Annotated[int, Size(64, 4096, "line of the second cache, a multiple of 64", "bytes", multiple=64)] = 128,
+    l2_cycles: Annotated[int, Size(1, 1000, "look-up in the second cache", "cycles")] = 26,
+    l2_misses: Annotated[int, Size(1, 1 << 14, "miss-status registers of the second cache")] = 256,
+    memory_mbps: Annotated[int, Size(1, 10**8, "bandwidth of memory", "MB/s")] = 191_250,
+    memory_ns: Annotated[int, Size(1, 10**6, "latency of memory", "ns")] = 110,
+    memory_gib: Annotated[int, Size(1, 1 << 20, "memory", "GiB")] = 16,
+    clock_hz: Annotated[float, Clock("clock of the core")] = 2e9,
+) -> acadl.ArchitectureGraph:
+    """One core. Raises TargetError that lists every option out of range."""
+    chosen = _checked(locals())
+    memory_cycles = max(1, round(memory_ns * 1e-9 * clock_hz))
+    lines = max(1, round(memory_mbps * 1e6 * memory_ns * 1e-9 / l2_line))
+
+    @acadl.generate
+    def build() -> None:
+        memory = acadl.DRAM(
+            "memory", data_width=8, port_width=l2_line, max_concurrent_requests=lines, read_write_ports=1,
+            read_latency=memory_cycles, write_latency=memory_cycles, address_ranges=[(0, memory_gib << 30)])
+        l2 = _cache("l2", l2_kib, l2_ways, l2_line, l2_cycles, memory_cycles, l2_misses, l1_misses, 1)
+        l1 = _cache("l1", l1_kib, l1_ways, LINE_BYTES, l1_cycles, l1_cycles, l1_misses, 2 * queue, load_ports + 1)
+        acadl.ACADLEdge(l2, memory, acadl.BACKED_BY)
+        acadl.ACADLEdge(l1, l2, acadl.BACKED_BY)
+        v = _registers("v", chosen.vlen, chosen.registers, chosen.physical)
+        x, f = (_registers(name, 64, 32, 32 + reorder_entries) for name in "xf")
+        fetch = Fetch("fetch", 2 * queue, width, reorder=(reorder_entries, width, width))
+        vectors = [_vector_unit(i, chosen, lane_bits, vector_cycles) for i in range(chosen.vector_units)]
+        arrays = [_array(i, chosen) for i in range(chosen.arrays)]
+        loads, store = [_load_port(i) for i in range(load_ports)], _store_port()
+        scalars = [_scalar_unit(i) for i in range(width)]
+        _issue(fetch, queue, vector=vectors, array=arrays, load=loads, store=[store], scalar=scalars)
+        for unit in vectors:
+            connect(unit, [v, x, f], [v, x, f])
+        for unit in arrays:
+            connect(unit, [v], [v])
+        for unit in loads:
+            connect(unit, [l1, v], [v, x, f])
+        connect(store, [v, x, f], [l1])
+        for unit in scalars:
+            connect(unit, [x, f], [x, f])
+        acadl.architecture(
+            "mte", clock_hz=clock_hz, buffers={"hbm": memory, "v": v, "x": x, "f": f},
+            parameters={"vlen": chosen.vlen, "rlen": chosen.rlen, "registers": chosen.registers},
+            semantics=Semantics(write_after_read="started"), technology=acadl.Technology(5, dram="HBM2"))
+
+    return acadl.create_ag(build())
+
+
+def macs_per_cycle(graph: acadl.ArchitectureGraph) -> int:
+    """Products of float32 that the arrays, or without any the vector units, begin a cycle at most."""
+    def multipliers(kind: str) -> int:
+        made_of = [unit.component for unit in graph.functional_units if unit.name.startswith(f"{kind}[")]
+        return sum(each.units["multiply f32"] for each in made_of if isinstance(each, acadl.Logic))
+
+    return multipliers("array") or multipliers("vector")
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+def _registers(name: str, bits: int, count: int, physical: int) -> acadl.RegisterFile:
+    return registers(name, bits, count, component=acadl.Memory(width_bits=bits, ports=2), physical=physical)
+
+
+def _vector_unit(number: int, chosen: Architecture, lane_bits: int, static: int) -> acadl.FunctionalUnit:
+    """It computes vectors, and tiles where there is no array: a step for each column of A, of all rows."""
+    busy = {"*": f"max(1, cdiv(vl * sew, {lane_bits}))"} | dict.fromkeys(sorted(MASKS), "1")
+    latency: dict[str, str | int] = {name: f"{static} + {cycles}" for name, cycles in busy.items()}
+    processed = riscv_v.VECTOR | MASKS
+    if not chosen.arrays:
+        processed |= PRODUCTS
+        steps = f"tk * cdiv(tm * {chosen.rlen}, {lane_bits})"
+        busy |= dict.fromkeys(sorted(PRODUCTS), steps)
+        latency |= dict.fromkeys(sorted(PRODUCTS), f"{chosen.static_cycles} + {steps}")
+    return acadl.FunctionalUnit(
+        f"vector[{number}]", to_process=processed, latency=latency, interval=busy,
+        in_flight=1 + max(static, chosen.static_cycles), component=macs(lane_bits // 32, "f32", "f32"))
+
+
+def _array(number: int, chosen: Architecture) -> acadl.FunctionalUnit:
+    """It takes a row of A a cycle."""
+    columns, rows = chosen.rlen // 32, chosen.vlen // chosen.rlen
+    return acadl.FunctionalUnit(
+        f"array[{number}]", to_process=PRODUCTS, latency=f"{chosen.static_cycles} + tm", interval="tm",
+        in_flight=1 + chosen.static_cycles, component=macs(columns * min(rows, columns), "f32", "f32"))
+
+
+def _rows(what: str, *, turned: bool = False) -> str:
+    """Cycles in which a tile passes a port: its rows in memory (its columns, where these are rows), piece by piece."""
+    rows, columns, bits = TILES[what]
+    if turned:
+        rows, columns = columns, rows
+    return f"{rows} * cdiv({columns} * {bits}, {8 * PORT_BYTES})"
+
+
+def _passing(tiles: dict[str, str], contiguous: frozenset[str], spread: frozenset[str]) -> UnitLatency:
+    """Cycles for which instructions keep a port: vectors in pieces, strided and indexed ones an element at a time."""
+    pieces = f"max(1, cdiv(vl * sew, {8 * PORT_BYTES}))"
+    return {**tiles, **dict.fromkeys(sorted(contiguous), pieces), **dict.fromkeys(sorted(spread), "max(1, vl)"), "*": 1}
+
+
+def _load_port(number: int) -> acadl.MemoryAccessUnit:
+    tiles = {f"tl{what}": _rows(what) for what in TILES} | {f"ttl{what}": _rows(what, turned=True) for what in TILES}
+    return acadl.MemoryAccessUnit(
+        f"load[{number}]", latency=1, in_flight=64,
+        interval=_passing(tiles, riscv_v.CONTIGUOUS_LOADS, riscv_v.SPREAD_LOADS),
+        to_process=riscv_v.CONTIGUOUS_LOADS | riscv_v.SPREAD_LOADS | riscv_v.SCALAR_LOADS | set(tiles))
+
+
+def _store_port() -> acadl.MemoryAccessUnit:
+    tiles = {"tsc": _rows("c"), "ttsc": _rows("c", turned=True)}
+    return acadl.MemoryAccessUnit(
+        "store", latency=1, in_flight=64,
+        interval=_passing(tiles, riscv_v.CONTIGUOUS_STORES, riscv_v.SPREAD_STORES),
+        to_process=riscv_v.CONTIGUOUS_STORES | riscv_v.SPREAD_STORES | riscv_v.SCALAR_STORES | set(tiles))
+
+
+def _scalar_unit(number: int) -> acadl.FunctionalUnit:
+    return acadl.FunctionalUnit(
+        f"scalar[{number}]", to_process=riscv_v.CONFIGURATION | CONFIGURATION, latency=1,
+        component=acadl.Logic({"add i32": 2}))
+
+
+def _issue(fetch: Fetch, depth: int, **units: Sequence[acadl.FunctionalUnit]) -> None:
+    """Before units of a kind so many instructions wait, for whichever is free."""
+    for name, mine in units.items():
+        if mine:
+            waiting = acadl.PipelineStage(f"{name}.queue", latency=1, depth=depth)
+            acadl.ACADLEdge(fetch.stage, waiting, acadl.FORWARD)
+        for number, unit in enumerate(mine):
+            stage = acadl.ExecuteStage(f"{name}.stage[{number}]", latency=1)
+            acadl.ACADLEdge(waiting, stage, acadl.FORWARD)
+            acadl.ACADLEdge(stage, unit, acadl.CONTAINS)
+
+
+def _cache(
+    name: str, kib: int, ways: int, line: int, hit: int, miss: int, misses: int, requests: int, ports: int
+) -> acadl.SetAssociativeCache:
+    return acadl.SetAssociativeCache(
+        name, data_width=8, port_width=PORT_BYTES, sets=(kib << 10) // (ways * line), ways=ways, cache_line_size=line,
+        hit_latency=hit, miss_latency=miss, miss_registers=misses, max_concurrent_requests=requests,
+        read_write_ports=ports)
+
+
+# --- options ---------------------------------------------------------------------------------------------------------
+def _checked(options: Mapping[str, Any]) -> Architecture:
+    """The architecture with what is given in place of its figures; TargetError for what cannot be."""
+    problems = problems_of(mte, options)
+    given = {name: options[name] for name in asdict(Architecture()) if options[name] is not None}
+    if problems:
+        refuse("mte", problems)
+    base = asdict(ARCHITECTURES[options["architecture"]])
+    if "vlen" in given and base["rlen"] == base["vlen"]:
+        base["rlen"] = given["vlen"]  # of a core without tiles
+    chosen = Architecture(**{**base, **given})
+    for name in ("vlen", "rlen"):
+        bits = getattr(chosen, name)
+        if bits & (bits - 1):
+            problems.append(f"{name} must be a power of two, not {bits}")
+    if chosen.rlen > chosen.vlen:
+        problems.append(f"rlen ({chosen.rlen}) must be at most vlen ({chosen.vlen})")
+    if chosen.physical <= chosen.registers:
+        problems.append(f"physical ({chosen.physical}) must be more than registers ({chosen.registers})")
+    problems += [f"width ({options['width']}) instructions must find room in two queues of queue ({options['queue']})"
+                 for _ in range(options["width"] > 2 * options["queue"])]
+    for level, line in (("l1", LINE_BYTES), ("l2", options["l2_line"])):
+        kib, ways = options[f"{level}_kib"], options[f"{level}_ways"]
+        if (kib << 10) % (ways * line):
+            problems.append(f"{level}_kib ({kib}) must be whole sets of {level}_ways ({ways}) lines of {line} bytes")
+    refuse("mte", problems)
+    return chosen

@@ -1,0 +1,138 @@
+"""The vector core with tiles: what its graph says, and products of all architectures, on registers of other sizes."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.mte import ARCHITECTURES, macs_per_cycle, mte
+from archloom.acadl_models.timing import TimingResult, simulate
+from archloom.acadl_models.timing.reference import simulate_reference
+from archloom.mapper.mapping import Mapping
+from archloom.mapper.workload import Epilogue, Workload, gemm
+from archloom.oracle import interpreter, taidl
+from archloom.oracle.errors import MappingError, TargetError
+from archloom.oracle.nests import walk
+from archloom.oracle.resolve import resolve
+from archloom.oracle.stream import Instr, Stream
+from archloom.oracle.xla import compile_stream
+from archloom.uma_targets.kit.gemm import GemmEmitter
+from archloom.uma_targets.mte import Machine, emit
+from tests.support.examples import examples, randoms, slow
+
+
+def workload(m: int, n: int, k: int, bias: bool = True, relu: bool = True) -> Workload:
+    return gemm(m, n, k, epilogue=Epilogue(bias, 1.0, relu, "float32"), dtype="float32")
+
+
+def stream_of(machine: Machine, work: Workload, m: int, n: int, k: int) -> Stream:
+    """A product in blocks of so many rows and columns, for blocks of K."""
+    parameters = tuple(vars(machine).items())
+    return GemmEmitter("mte", parameters, emit).emit(work, Mapping("gemm", "", (("m", m), ("n", n), ("k", k))))
+
+
+MACHINES = [Machine(512, 128, 32), Machine(512, 128, 8), Machine(1024, 512, 32), Machine(512, 512, 32)]
+"""4 x 4 tiles of 4, few of them, 2 x 16 of 2, and vectors of 16."""
+
+
+# --- the core --------------------------------------------------------------------------------------------------------
+def test_all_instructions_are_processed() -> None:
+    graph = mte()
+    processed = {name for unit in graph.functional_units for name in unit.to_process}
+    assert processed == set(taidl.load("mte", **graph.parameters).instructions)
+
+
+def products(graph: ArchitectureGraph, count: int) -> int:
+    """Cycles of so many products of whole tiles into registers of their own, or into one."""
+    machine = Machine(**graph.parameters)
+    sizes = [Instr.make(f"tss{d}", rd=0, request=1 << 12, ttypeio=2) for d in "mnk"]
+    into = [Instr.make("tfmul", vd=k, vs1=6, vs2=7) for k in range(count)]
+    return simulate(graph, resolve(Stream("mte", tuple(vars(machine).items()), (), (), 64, (*sizes, *into)),
+                                   taidl.load("mte", **graph.parameters))).cycles
+
+
+@pytest.mark.parametrize(("architecture", "dynamic", "static"), [
+    ("mte8s", 16, 36), ("mte32s", 16, 36), ("mte32v", 64, 36), ("sifive_int", 16, 28)])
+def test_products_take_what_table_vii_says(architecture: str, dynamic: int, static: int) -> None:
+    graph = mte(architecture=architecture)
+    one = products(graph, 1)
+    units = ARCHITECTURES[architecture].arrays or ARCHITECTURES[architecture].vector_units
+    assert products(graph, units + 1) == one + dynamic
+    assert products(mte(architecture=architecture, static_cycles=0), 1) == one - static
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_all_have_one_peak(architecture: str) -> None:
+    assert macs_per_cycle(mte(architecture=architecture)) == 256
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"vlen": 3000}, "vlen must be a power of two, not 3000"),
+    ({"rlen": 16384}, r"rlen \(16384\) must be at most vlen \(8192\)"),
+    ({"architecture": "mte"}, "architecture must be one of vector1kb, "),
+    ({"physical": 32}, r"physical \(32\) must be more than registers \(32\)"),
+    ({"registers": 4}, "registers must be an integer from 8 to 32, not 4"),
+    ({"l1_ways": 7}, r"l1_kib \(48\) must be whole sets of l1_ways \(7\) lines of 64 bytes"),
+])
+def test_figures_that_cannot_be(options: dict[str, object], message: str) -> None:
+    with pytest.raises(TargetError, match=message):
+        mte(**options)  # type: ignore[arg-type]
+
+
+# --- products --------------------------------------------------------------------------------------------------------
+@examples(8, 300)
+@given(randoms)
+def test_products_of_any_size_and_blocks(r: Random) -> None:
+    machine = r.choice(MACHINES)
+    work = workload(r.randint(1, 11), r.randint(1, 21), r.randint(1, 13), r.random() < 0.5, r.random() < 0.5)
+    tall, wide = r.randint(1, 3), r.randint(1, 2)
+    k = r.choice((16, machine.deep, 2 * machine.deep))
+    try:
+        stream = stream_of(machine, work, tall * machine.rows, wide * machine.columns, k)
+    except MappingError:
+        assert machine.used(tall, wide) > machine.registers
+        return
+    rng = np.random.default_rng(r.getrandbits(32))
+    inputs = {t.name: rng.standard_normal(t.shape).astype(np.float32) for t in work.inputs}
+    made = interpreter.run(stream, taidl.load("mte", **vars(machine)), inputs)["C"]
+    a, b, *bias = (inputs[t.name].astype(np.float64) for t in work.inputs)
+    sums = a @ b + (bias[0] if bias else 0)
+    np.testing.assert_allclose(made, np.maximum(sums, 0) if work.epilogue.relu else sums, atol=1e-4)
+
+
+@pytest.mark.parametrize("machine", [MACHINES[0], *map(slow, MACHINES[1:])])
+def test_the_oracle_equals_the_interpreter(machine: Machine) -> None:
+    stream = stream_of(machine, workload(7, 18, 9), machine.rows, machine.columns, 16)
+    isa = taidl.load("mte", **vars(machine))
+    rng = np.random.default_rng(0)
+    inputs = {t.name: rng.standard_normal(t.shape).astype(np.float32) for t in stream.arguments}
+    expected = interpreter.run(stream, isa, inputs)["C"]
+    np.testing.assert_array_equal(np.asarray(compile_stream(stream, isa)(*inputs.values())[0]), expected)
+
+
+@pytest.mark.parametrize("architecture", ["mte8s", "mte32v", slow("vector1kb")])
+def test_both_simulators_agree(architecture: str) -> None:
+    graph = mte(architecture=architecture)
+    machine = Machine(**graph.parameters)
+    stream = stream_of(machine, workload(6, 20, 20), machine.rows, machine.columns, 20)
+    text = resolve(stream, taidl.load("mte", **graph.parameters))
+    found = simulate(graph, text)
+    assert isinstance(found, TimingResult) and found == simulate_reference(graph, text)
+
+
+def test_tiles_of_a_stay_for_a_step() -> None:
+    """A step of a block of 3 x 2 tiles of C loads 3 tiles of A and 2 of B for 6 products."""
+    machine = Machine(8192, 512, 32)
+    stream = stream_of(machine, workload(96, 64, 160, False, False), 48, 32, 160)
+    found: Counter[str] = Counter()
+    for instr, around in walk(resolve(stream, taidl.load("mte", **vars(machine))).body):
+        found[instr.mnemonic] += math.prod(loop.extent for loop in around)
+    blocks, steps = 2 * 2, 10
+    assert found["tfmul"] == 6 * blocks * steps and found["tla"] == 3 * blocks * steps
+    assert found["tlb"] == 2 * blocks * steps and found["tsc"] == 6 * blocks

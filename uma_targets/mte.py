@@ -1,0 +1,279 @@
+"""The UMA target ``mte``: products of float32 on a vector core with tiles in its registers, or with vectors alone.
+
+*Tiles* (Algorithm 1 of the paper, without alpha and beta). A block of C stays in registers over all of a block of K:
+tiles of A are loaded once for a step of K, those of B one after the other, each multiplied with all of A. Whole tiles
+and what is left at the edges are blocks apart, so that sizes are set once for a block, and for K where they change. C
+starts from the bias (loaded with rows 0 bytes apart) or zeros, in later blocks of K from what is there.
+
+*Vectors* (tiles of one row). A row of B is loaded and multiplied with a number of each row of A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from archloom.acadl_models.mte import macs_per_cycle, mte
+from archloom.mapper.lines import Cache
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import Instr, Node
+from archloom.uma_targets import kit
+from archloom.uma_targets.kit import Gemm, Issue, Loop, Nodes, Piece, Tiling, ceil_div, each, pieces, repeat
+
+GRAPH = kit.GraphOptions(mte)
+
+BITS = 32
+F32, E32M1 = 2, 2 << 3
+"""Types of tiles (``ttypeio``) and of vectors (``vtypei``)."""
+
+SCRATCH, ZERO = 5, 0
+"""Of ``x``, for constants; of ``f``: rows of A stand behind it."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """``count`` blocks along an axis from the element ``first`` on, each of ``tiles`` tiles of ``size`` elements."""
+
+    first: int
+    count: int
+    tiles: int
+    size: int
+
+    @property
+    def span(self) -> int:
+        """Elements of a block."""
+        return self.tiles * self.size
+
+
+def runs(extent: int, tile: int, tiles: int) -> list[Run]:
+    """Blocks of so many whole tiles, then one of what is left of them, then the tile at the edge."""
+    whole, rest = divmod(extent, tile)
+    found = [Run(p.first * tiles * tile, p.count, p.size, tile) for p in pieces(whole, tiles)] if whole else []
+    return found + ([Run(whole * tile, 1, 1, rest)] if rest else [])
+
+
+def emit(gemm: Gemm, mapping: kit.TileMapping, parameters: Mapping[str, int]) -> Nodes:
+    """The instructions of one product."""
+    machine = Machine(**parameters)
+    return (Tiles if machine.rows > 1 else Vectors)(gemm, mapping, machine).body()
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Sizes of registers, and what they are of float32."""
+
+    vlen: int
+    rlen: int
+    registers: int
+
+    @property
+    def rows(self) -> int:
+        """Of a tile; 1 where there are vectors alone."""
+        return self.vlen // self.rlen
+
+    @property
+    def columns(self) -> int:
+        return self.rlen // BITS
+
+    @property
+    def deep(self) -> int:
+        """Of K in a step."""
+        return min(self.rows, self.columns)
+
+    def used(self, tall: Any, wide: Any) -> Any:
+        """Vector registers of a block of C, of the tiles of A that stay for a step, and of B."""
+        return tall * wide + 1 + (tall if self.rows > 1 else 0)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Writes the instructions of one product, block after block; the kinds of cores say what a block is."""
+
+    gemm: Gemm
+    mapping: kit.TileMapping
+    machine: Machine
+
+    @property
+    def tall(self) -> int:
+        """Tiles of a block along M."""
+        return self.mapping.size("m") // self.machine.rows
+
+    @property
+    def wide(self) -> int:
+        return self.mapping.size("n") // self.machine.columns
+
+    def body(self) -> Nodes:
+        if self.machine.used(self.tall, self.wide) > self.machine.registers or not self.tall or not self.wide:
+            raise MappingError(f"{self.mapping}: needs {self.machine.used(self.tall, self.wide)} registers, of "
+                               f"{self.machine.registers}")
+        blocks = pieces(self.gemm.k, self.mapping.size("k"), peel_first=True, peel_last=self.gemm.relu)
+        return [*self._constants(), *each("kb", blocks, self._block_of_k)]
+
+    def _constants(self) -> Iterator[Node]:
+        if self.gemm.relu:
+            yield Instr.make("li", rd=SCRATCH, value=0)
+            yield Instr.make("fmv_w_x", rd=ZERO, rs1=SCRATCH)
+        if self.machine.rows > 1:
+            yield _lanes(self.machine.vlen // BITS)
+
+    def _block_of_k(self, number: Affine, depth: Piece) -> Nodes:
+        k0 = number * self.mapping.size("k")
+        return [node for across in runs(self.gemm.n, self.machine.columns, self.wide)
+                for node in repeat("nb", across.count, lambda j, across=across: [  # type: ignore[misc]
+                    node for down in runs(self.gemm.m, self.machine.rows, self.tall)
+                    for node in repeat("mb", down.count, lambda i, down=down: self._block(  # type: ignore[misc]
+                        i * down.span + down.first, down, j * across.span + across.first, across, k0, depth))])]
+
+    def _block(self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, depth: Piece) -> Iterator[Node]:
+        """A block of C, for a block of K."""
+        tiles = [(a * across.tiles + b, m + a * down.size, n + b * across.size)
+                 for a in range(down.tiles) for b in range(across.tiles)]
+        yield from self._sizes(down, across)
+        for register, row, column in tiles:
+            yield self._begin(register, row, column, depth)
+        yield from self._sums(m, down, n, across, k, depth)
+        if self.gemm.relu and depth.is_last:
+            yield from (Instr.make("vfmax_vf", vd=r, vs2=r, rs1=ZERO, vm=1) for r, _, _ in tiles)
+        for register, row, column in tiles:
+            yield self._end(register, row, column)
+
+    def _begin(self, register: int, row: Affine, column: Affine, depth: Piece) -> Node:
+        """A tile of C before the first step."""
+        if not depth.is_first:
+            return self._load_c(register, self.gemm.c_at(row, column), self.gemm.strides[2])
+        if self.gemm.bias is None:
+            return Instr.make("vmv_v_i", vd=register, imm=0)
+        return self._load_c(register, self.gemm.bias_at(column), 0)
+
+    def _sizes(self, down: Run, across: Run) -> Iterator[Node]:
+        raise NotImplementedError
+
+    def _load_c(self, register: int, address: Affine, stride: int) -> Node:
+        raise NotImplementedError
+
+    def _sums(self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, depth: Piece) -> Nodes:
+        raise NotImplementedError
+
+    def _end(self, register: int, row: Affine, column: Affine) -> Node:
+        raise NotImplementedError
+
+
+class Tiles(Blocks):
+    """By instructions for tiles."""
+
+    def _sizes(self, down: Run, across: Run) -> Iterator[Node]:
+        yield Instr.make("tssm", rd=0, request=down.size, ttypeio=F32)
+        yield Instr.make("tssn", rd=0, request=across.size, ttypeio=F32)
+
+    def _load_c(self, register: int, address: Affine, stride: int) -> Node:
+        return Instr.make("tlc", vd=register, dram=address, stride=stride)
+
+    def _end(self, register: int, row: Affine, column: Affine) -> Node:
+        return Instr.make("tsc", vd=register, dram=self.gemm.c_at(row, column), stride=self.gemm.strides[2])
+
+    def _sums(self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, depth: Piece) -> Nodes:
+        first = down.tiles * across.tiles
+        last = first + down.tiles
+
+        def step(at: Affine) -> Iterator[Node]:
+            for a in range(down.tiles):
+                yield Instr.make("tla", vd=first + a, dram=self.gemm.a_at(m + a * down.size, at),
+                                 stride=self.gemm.strides[0])
+            for b in range(across.tiles):
+                yield Instr.make("tlb", vd=last, dram=self.gemm.b_at(at, n + b * across.size),
+                                 stride=self.gemm.strides[1])
+                for a in range(down.tiles):
+                    yield Instr.make("tfmul", vd=a * across.tiles + b, vs1=first + a, vs2=last)
+
+        deep = self.machine.deep
+        nodes: Nodes = []
+        for run in pieces(depth.size, deep):
+            nodes.append(Instr.make("tssk", rd=0, request=run.size, ttypeio=F32))
+            nodes += repeat("kt", run.count, lambda i, run=run: step(k + (i + run.first) * deep))  # type: ignore[misc]
+        return nodes
+
+
+class Vectors(Blocks):
+    """By vector instructions: a tile is a part of a row."""
+
+    def _sizes(self, down: Run, across: Run) -> Iterator[Node]:
+        yield _lanes(across.size)
+
+    def _load_c(self, register: int, address: Affine, stride: int) -> Node:
+        return Instr.make("vle32_v", vd=register, dram=address, vm=1)
+
+    def _end(self, register: int, row: Affine, column: Affine) -> Node:
+        return Instr.make("vse32_v", vs3=register, dram=self.gemm.c_at(row, column), vm=1)
+
+    def _sums(self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, depth: Piece) -> Nodes:
+        last = down.tiles * across.tiles
+
+        def step(i: Affine) -> Iterator[Node]:
+            for a in range(down.tiles):
+                yield Instr.make("flw", rd=1 + a, dram=self.gemm.a_at(m + a, k + i))
+            for b in range(across.tiles):
+                yield Instr.make("vle32_v", vd=last, dram=self.gemm.b_at(k + i, n + b * across.size), vm=1)
+                for a in range(down.tiles):
+                    yield Instr.make("vfmacc_vf", vd=a * across.tiles + b, rs1=1 + a, vs2=last, vm=1)
+
+        return repeat("kt", depth.size, step)
+
+
+def _lanes(count: int) -> Instr:
+    return Instr.make("vsetvli", rd=0, avl=count, vtypei=E32M1)
+
+
+# --- the space of mappings -------------------------------------------------------------------------------------------
+DEPTHS = (256, 1024)
+"""Blocks of K to choose from, beside all of it."""
+
+
+def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
+    """Blocks of C that fit into registers; all of K at once or in blocks."""
+    machine = Machine(**GRAPH.graph(options).parameters)
+
+    def multiples(extent: int, tile: int) -> list[int]:
+        return [tile * count for count in range(1, min(machine.registers, -(-extent // tile)) + 1)]
+
+    return Tiling(
+        {"m": multiples(shape.m, machine.rows), "n": multiples(shape.n, machine.columns),
+         "k": [shape.k, *(k for k in DEPTHS if k < shape.k)]},
+        demand={"registers": lambda c: machine.used(c["m"] // machine.rows, c["n"] // machine.columns)},
+        room={"registers": machine.registers}, loops=lambda c: _loops(shape, c, machine, hardware),
+        help="more registers")
+
+
+def _loops(shape: kit.Shape, c: kit.Columns, machine: Machine, hardware: kit.Hardware) -> Loop:
+    """Blocks of K, of C in them; steps of K, whose products wait for those of the step before; all lines come from the
+    first cache. Sizes are those of whole tiles."""
+    tall, wide = c["m"] // machine.rows, c["n"] // machine.columns
+    blocks = ceil_div(shape.m, c["m"]) * ceil_div(shape.n, c["n"])
+    values = {"tm": machine.rows, "tn": machine.columns, "tk": machine.deep, "sewi": BITS, "sewo": BITS,
+              "vl": machine.columns, "sew": BITS}
+    near = cache.hit_cycles if (cache := Cache.of(hardware)) else 0
+
+    def issue(name: str, times: Any, beats: int = 0) -> Issue:
+        return Issue(name, times, values=values, beats=beats)
+
+    tiles = machine.rows > 1
+    product, a, b, load, store = (
+        ("tfmul", "tla", "tlb", "tlc", "tsc") if tiles else ("vfmacc_vf", "flw", "vle32_v", "vle32_v", "vse32_v"))
+    lines = near + (machine.rows if tiles else machine.vlen // 512)
+    loads = (issue(a, tall, lines if tiles else near), issue(b, wide, lines))
+    step = Loop(ceil_div(c["k"], machine.deep), (issue(product, tall * wide),), first=loads, slots=2,
+                rings=(((issue(product, 1),), 1),))
+    again = (c["k"] < shape.k) | bool(shape.bias)
+    block = Loop(blocks, (step,), first=(issue(load, tall * wide * again, lines),),
+                 last=(issue(store, tall * wide, lines),), slots=1)
+    return Loop(ceil_div(shape.k, c["k"]), (block,))
+
+
+class Mte(kit.KitTarget):
+    """Products of float32 by tiles, or by vectors."""
+
+    kit = kit.GemmKit(
+        name="mte", isa="mte", graph=GRAPH.graph, options=GRAPH.options(), emit=emit, tiling=_tiling,
+        description="a vector core whose registers hold tiles of matrices, and those it is compared with (MTE)",
+        macs_per_cycle=macs_per_cycle, numbers="float32")
