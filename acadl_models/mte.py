@@ -223,7 +223,7 @@ def _cache(
 ) -> acadl.SetAssociativeCache:
     return acadl.SetAssociativeCache(
         name, data_width=8, port_width=PORT_BYTES, sets=(kib << 10) // (ways * line), ways=ways, cache_line_size=line,
-        hit_latency=hit, miss_latency=miss, miss_registers=misses, max_concurrent_requests=requests,
+        hit_latency=hit, miss_latency=miss, miss_registers=misses, line_requests=True, max_concurrent_requests=requests,
         read_write_ports=ports)
 
 

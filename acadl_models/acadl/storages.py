@@ -225,6 +225,7 @@ class CacheInterface(DataStorage):
 
     ``cache_line_size`` is in bytes. ``seed`` (*added*) starts the generator of the policy ``RANDOM``.
     ``miss_registers`` (*added*): how many lines may be on their way to the cache at once; None: as many as are missed.
+    ``line_requests`` (*added*): an access makes a request for each line that it touches, and not one for all.
     """
 
     virtual: ClassVar[bool] = True
@@ -238,10 +239,11 @@ class CacheInterface(DataStorage):
     replacement_policy: ReplacementPolicy = ReplacementPolicy.LRU
     seed: int = 0
     miss_registers: int | None = None
+    line_requests: bool = False
 
     def faults(self) -> list[str]:
         faults = super().faults() + count(self, "cache_line_size") + count(self, "seed", 0)
-        faults += flag(self, "write_allocate") + flag(self, "write_back")
+        faults += flag(self, "write_allocate") + flag(self, "write_back") + flag(self, "line_requests")
         faults += count(self, "miss_registers") if self.miss_registers is not None else []
         if not isinstance(self.replacement_policy, ReplacementPolicy):
             valid = ", ".join(f"ReplacementPolicy.{p.name}" for p in ReplacementPolicy)

@@ -56,7 +56,14 @@ def places(
         Interleaving(s.channels, s.channel_words, s.port_width)
         if isinstance(s, acadl.DRAM) and s.is_interleaved else None for s in served
     )
-    return Place(buffer.name, True, found, served[0].data_width, ports, paths, bases, channels)
+    lines = tuple(_own_lines(s) for s in served)
+    return Place(buffer.name, True, found, served[0].data_width, ports, paths, bases, channels, lines)
+
+
+def _own_lines(storage: acadl.DataStorage) -> int:
+    """Words of a line of a cache where each line has a request of its own; else 0."""
+    asked = isinstance(storage, acadl.CacheInterface) and storage.line_requests
+    return storage.cache_line_size * 8 // storage.data_width if asked else 0  # type: ignore[attr-defined]
 
 
 def _resets(graph: acadl.ArchitectureGraph, name: str) -> bool:

@@ -59,7 +59,8 @@ class Place:
     ``banks`` name the storages that serve the requests, with the words of the buffer that each serves: the memories in
     which the buffer lies, or the caches before them over which the units reach them. ``paths`` has, for each bank, the
     storages from the one that serves to the memory; ``bases``, what makes a row of the buffer an address in it;
-    ``channels``, how the words of one that serves are dealt out, or None.
+    ``channels``, how the words of one that serves are dealt out, or None; ``lines``, the words of a line where each has
+    a request of its own, else 0.
     """
 
     buffer: str
@@ -70,6 +71,7 @@ class Place:
     paths: tuple[tuple[str, ...], ...] = ()
     bases: tuple[int, ...] = ()
     channels: tuple[Interleaving | None, ...] = ()
+    lines: tuple[int, ...] = ()
     renamed: bool = False
 
 
@@ -114,21 +116,28 @@ class AccessPlan:
         return positions(self.access.window.dims, self.buffer.shape, axes)
 
     def requests(self, values: Mapping[str, int]) -> list[Request]:
-        """The requests of the instance at these loop values, by ascending rows."""
+        """The requests of the instance at these loop values, by ascending rows and lines."""
         place = self.place
         if not place.banks:
             return []
         words = self.words + self.word_offset.evaluate(values)
         found = []
-        for bank, port_width, base, channels in zip(place.banks, place.port_widths, place.bases, place.channels):
-            inside = words[(words >= bank.start) & (words < (bank.stop or 0))]
-            if len(inside):
-                runs = contiguous(inside + base)
-                whole = sum(-(-count // port_width) for _, count in runs)
-                beats = whole if channels is None else max(channels.beats(runs))
-                size = -(-len(inside) * place.data_width // 8)
-                found.append(Request(bank.storage, self.is_read, len(inside), beats, size, runs))
+        each = zip(place.banks, place.port_widths, place.bases, place.channels, place.lines, strict=True)
+        for bank, port_width, base, channels, line in each:
+            inside = words[(words >= bank.start) & (words < (bank.stop or 0))] + base
+            for part in _by_lines(inside, line) if line else [inside]:
+                if len(part):
+                    runs = contiguous(part)
+                    whole = sum(-(-count // port_width) for _, count in runs)
+                    beats = whole if channels is None else max(channels.beats(runs))
+                    size = -(-len(part) * place.data_width // 8)
+                    found.append(Request(bank.storage, self.is_read, len(part), beats, size, runs))
         return found
+
+
+def _by_lines(addresses: NDArray[np.int64], line: int) -> list[NDArray[np.int64]]:
+    """Ascending addresses, apart by lines of so many words."""
+    return np.split(addresses, np.flatnonzero(np.diff(addresses // line)) + 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -198,9 +198,10 @@ class BufferPart(Record):
     addresses of the words; ``WAY``: the caches on the way: how many, then for each its number and the latencies of a
     hit and of a miss; NONE without any. ``SPACE``: number of the memory, if caches, banks or channels must know its
     addresses, or NONE. ``LANES``: the beats of a whole access on each channel, from the one on in which it begins at
-    its first word; NONE without channels."""
+    its first word; NONE without channels. ``LINE``: words of a line of a cache where each has a request of its own, or
+    0."""
 
-    STORE = FIRST = END = BEATS = BYTES = RATE = LATENCY = BASE = WAY = SPACE = LANES = constant
+    STORE = FIRST = END = BEATS = BYTES = RATE = LATENCY = BASE = WAY = SPACE = LANES = LINE = constant
 
 
 class LatencySpec(Record):

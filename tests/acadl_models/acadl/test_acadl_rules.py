@@ -231,6 +231,7 @@ ATTRIBUTES: list[tuple[type[ACADLObject], dict[str, Any], str]] = [
     (SetAssociativeCache, {"ways": 0}, r"ways must be an integer of at least 1, not 0"),
     (SetAssociativeCache, {"write_back": "yes"}, r"write_back must be True or False, not 'yes'"),
     (SetAssociativeCache, {"replacement_policy": "lru"}, r"replacement_policy must be one of ReplacementPolicy\.LRU"),
+    (SetAssociativeCache, {"line_requests": 1}, r"line_requests must be True or False, not 1"),
     (SetAssociativeCache, {"miss_registers": 0}, r"miss_registers must be an integer of at least 1, not 0"),
     (SRAM, {"address_ranges": [(0, 8)], "joules_per_access": "1pJ"}, r"joules_per_access must be a number"),
 ]

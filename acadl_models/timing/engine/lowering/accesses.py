@@ -183,7 +183,7 @@ class AccessLowering:
         def code(storage: DataStorage, attribute: str) -> int:
             """A latency of a storage for the requests: cycles, or ``-1 - position`` of a program."""
             size = Affine(-(-count * storage.data_width // 8))
-            known = names | {"words": Affine(count), "bytes": size} if len(form.place.banks) == 1 else names
+            known = names | {"words": Affine(count), "bytes": size} if form.requests == 1 else names
             expression, where = storage.latencies()[attribute], f"{storage}: {attribute}"
             return self.latencies.code(expression, known, static.node.mnemonic, 1, where, e.loops)
 

@@ -18,7 +18,7 @@ import numpy as np
 from archloom.acadl_models.acadl import FunctionalUnit
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.layout import AccessKind, AccessSpec, H
-from archloom.acadl_models.timing.engine.lowering.patterns import Pattern, beats, pattern, patterns, runs, words
+from archloom.acadl_models.timing.engine.lowering.patterns import Pattern, beats, pattern, patterns, pieces, runs, words
 from archloom.acadl_models.timing.engine.lowering.tables import Array
 from archloom.acadl_models.timing.program import AccessPlan, Place, word_axes
 from archloom.oracle.resolved import Buffer, WindowDim
@@ -54,6 +54,8 @@ class Form:
     def __post_init__(self) -> None:
         self.spans = tuple(s.span for s in self.patterns)
         self.is_moved = any(s.origin for s in self.patterns)
+        self.requests = sum(pieces(self.word_shape, line) if line else 1 for line in self.place.lines)
+        """That an access makes at most."""
         self.is_spread = len(self.place.banks) > 1
         """Over several banks."""
         self.is_open = self.template[AccessSpec.STORES] == NONE and len(self.place.banks) > 0
@@ -192,7 +194,7 @@ def bank_records(
     """
     records: list[int] = []
     size = -(-words(word_shape) * place.data_width // 8)
-    for bank, path, base, channels in zip(place.banks, place.paths, place.bases, place.channels):
+    for bank, path, base, channels, line in zip(place.banks, place.paths, place.bases, place.channels, place.lines):
         number, lanes = graph.storage_numbers[bank.storage], NONE
         if channels is None:
             moves = beats(word_shape, graph.storages[number].port_width)
@@ -201,7 +203,7 @@ def bank_records(
             lanes, moves = put(on_each), max(on_each)
         records += [
             number, bank.start, bank.stop or 0, moves, size, size // moves,
-            latency(bank.storage), base, way(path), graph.memories.spaces.get(path[-1], NONE), lanes,
+            latency(bank.storage), base, way(path), graph.memories.spaces.get(path[-1], NONE), lanes, line,
         ]  # fmt: skip
     return records
 

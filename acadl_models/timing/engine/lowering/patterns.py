@@ -83,3 +83,9 @@ def words(pattern: Pattern) -> int:
 def beats(pattern: Pattern, port_width: int) -> int:
     """Transactions of at most ``port_width`` words for all runs."""
     return sum(-(-n // port_width) for _, n in runs(pattern))
+
+
+@lru_cache(maxsize=8192)
+def pieces(pattern: Pattern, line: int) -> int:
+    """Lines of so many words that all runs touch at most, wherever they lie."""
+    return sum((n + line - 2) // line + 1 for _, n in runs(pattern))

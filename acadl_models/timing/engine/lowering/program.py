@@ -144,7 +144,7 @@ class _Lowering:
         accesses: list[int] = []
         d[H.MAX_LATENCIES] = 0
         d[H.MAX_ACCESSES] = max(map(len, of_static), default=0)
-        d[H.MAX_REQUESTS] = max((sum([len(e.form.place.banks) for e in found]) for found in of_static), default=0)
+        d[H.MAX_REQUESTS] = max((sum([e.form.requests for e in found]) for found in of_static), default=0)
         d[H.ACCESS_SIZE] = Access.OFFSETS + max(1, d[H.MAX_AXES])
         d[H.SLOT_ACCESSES] = Instance.SIZE
         registers = RegisterLowering(self.program, self.latencies.repeating)

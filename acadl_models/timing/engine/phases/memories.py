@@ -172,10 +172,11 @@ def next_whole_line(t, m, record, step):
 
 @jit
 def part(t, m, tail, run):
-    """The bytes of a run of a request that lie in its storage."""
+    """The bytes of a run of an access that a request is for, and that lie in its storage."""
     bank, access = m[tail + Tail.BUFFER_PART], m[tail + Tail.ACCESS]
-    first = m[tail + Tail.FIRST] + t[t[access + AccessSpec.RUNS] + 2 * run]
-    last = first + t[t[access + AccessSpec.RUNS] + 2 * run + 1]
+    first = t[t[access + AccessSpec.RUNS] + 2 * run]
+    last = min(first + t[t[access + AccessSpec.RUNS] + 2 * run + 1], m[tail + Tail.HIGH]) + m[tail + Tail.FIRST]
+    first = max(first, m[tail + Tail.LOW]) + m[tail + Tail.FIRST]
     size = t[access + AccessSpec.DATA_WIDTH] // 8
     first, last = max(first, t[bank + BufferPart.FIRST]), min(last, t[bank + BufferPart.END])
     return (first + t[bank + BufferPart.BASE]) * size, (last + t[bank + BufferPart.BASE]) * size

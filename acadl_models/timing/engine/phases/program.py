@@ -177,6 +177,9 @@ def split_request(t, m, slot, access, first):
         if low <= first and last <= high:
             add_whole(t, m, slot, access, bank)
             return
+        if t[bank + BufferPart.LINE] > 0:
+            add_lines(t, m, slot, access, bank)
+            continue
         port = t[t[H.STORE_TABLE] + t[bank + BufferPart.STORE] * layout.StoreSpec.SIZE + layout.StoreSpec.PORT]
         words = beats = 0
         run = t[access + AccessSpec.RUNS]
@@ -193,12 +196,50 @@ def split_request(t, m, slot, access, first):
 
 @jit_inline
 def add_whole(t, m, slot, access, bank):
-    """The request of an access that lies in one bank."""
+    """The request of an access that lies in one bank, or one for each line."""
+    if t[bank + BufferPart.LINE] > 0:
+        add_lines(t, m, slot, access, bank)
+        return
     words = t[access + AccessSpec.WORDS]
     add_request(
         t, m, slot, access, bank, words, t[bank + BufferPart.BEATS], t[bank + BufferPart.BYTES],
         t[bank + BufferPart.RATE],
     )
+
+
+@jit
+def add_lines(t, m, slot, access, bank):
+    """Requests of an access to a cache, one for each line, as far as it lies in a bank."""
+    size, base = t[bank + BufferPart.LINE], t[bank + BufferPart.BASE]
+    port = t[t[H.STORE_TABLE] + t[bank + BufferPart.STORE] * layout.StoreSpec.SIZE + layout.StoreSpec.PORT]
+    first = value_of(t, m, t[access + AccessSpec.PLACE])
+    line, words, beats = NONE, 0, 0
+    run = t[access + AccessSpec.RUNS]
+    for _ in range(t[access + AccessSpec.RUN_COUNT]):
+        word = max(first + t[run], t[bank + BufferPart.FIRST])
+        end = min(first + t[run] + t[run + 1], t[bank + BufferPart.END])
+        while word < end:
+            if (word + base) // size != line:
+                add_line(t, m, slot, access, bank, first, line, words, beats)
+                line, words, beats = (word + base) // size, 0, 0
+            stop = min(end, (line + 1) * size - base)
+            words += stop - word
+            beats += -(-(stop - word) // port)
+            word = stop
+        run += 2
+    add_line(t, m, slot, access, bank, first, line, words, beats)
+
+
+@jit
+def add_line(t, m, slot, access, bank, first, line, words, beats):
+    """The request of an access for a line, of so many words; for none without words."""
+    if words == 0:
+        return
+    number, size = m[slot + Instance.REQUESTS], -(-words * t[access + AccessSpec.DATA_WIDTH] // 8)
+    add_request(t, m, slot, access, bank, words, beats, size, size // beats)
+    tail = slot + t[H.SLOT_TAILS] + number * t[H.TAIL_SIZE]
+    m[tail + Tail.LOW] = line * t[bank + BufferPart.LINE] - t[bank + BufferPart.BASE] - first
+    m[tail + Tail.HIGH] = m[tail + Tail.LOW] + t[bank + BufferPart.LINE]
 
 
 @jit_inline
@@ -240,6 +281,7 @@ def make_tail(t, m, slot, number, access, bank, words, size):
     tail = slot + t[H.SLOT_TAILS] + number * t[H.TAIL_SIZE]
     m[tail + Tail.BUFFER_PART], m[tail + Tail.ACCESS] = bank, access
     m[tail + Tail.FIRST] = 0 if t[access + AccessSpec.PLACE] == NONE else value_of(t, m, t[access + AccessSpec.PLACE])
+    m[tail + Tail.LOW], m[tail + Tail.HIGH] = 0, t[access + AccessSpec.SPAN]
     m[tail + Tail.ORDER] = m[tail + Tail.DEPTH] = 0
     if t[bank + BufferPart.LANES] != NONE:
         count_beats(t, m, slot + t[H.SLOT_REQUESTS] + number * Request.SIZE, tail)

@@ -30,7 +30,8 @@ def describe_steps(t, m, h, request, at):
     depth = m[tail + Tail.DEPTH]
     h[at] = depth
     h[at + 1] = m[M.GRANTS] - m[tail + Tail.ORDER] if depth > 0 else 0
-    at += 2
+    h[at + 2], h[at + 3] = m[tail + Tail.LOW], m[tail + Tail.HIGH]
+    at += 4
     for k in range(2 * t[H.LEVELS]):
         h[at] = m[tail + Tail.LATENCIES + k]
         at += 1
