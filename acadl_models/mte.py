@@ -8,11 +8,13 @@ each column of A. A result is there after ``static_cycles`` and the cycles for w
 dynamic latency).
 
 Sources: Tables IV to VII and section V of de Limas Santana et al., "A Flexible Instruction Set Architecture for
-Efficient GEMMs" (2025). What it does not state, and is chosen here: two loads and a store of 64 bytes a cycle between
-registers and the first cache and lines of 64 bytes in it, as the core has that the paper takes the rest from (Sapphire
-Rapids); scalar units and the entries of queues, so that they do not decide; 20 static cycles for all vector
-instructions, as for multiply-add; scalar registers that never run out. Each unit takes its queue in order. The
-bandwidth of memory is lines on their way at a time. Stores write when they are processed.
+Efficient GEMMs" (2025). What it does not state, and is chosen here: vectors and tiles pass by the first cache, as in
+the vector core that its own is said to resemble (NEC's SX-Aurora), whose vector units read the last cache, and since
+ten misses of the first could bring them 20 bytes a cycle; two loads and a store of 64 bytes a cycle, and lines of 64
+bytes in the first cache, as the core has that the paper takes the rest from (Sapphire Rapids); scalar units, ports and
+the entries of queues, so that they do not decide; 20 static cycles for all vector instructions, as for multiply-add;
+scalar registers that never run out. Each unit takes its queue in order. The bandwidth of memory is lines on their way
+at a time. Stores write when they are processed.
 
 Energy and area: 5 nm as in the paper; HBM2 stands for its memory, whose kind is not stated.
 """
@@ -80,6 +82,7 @@ def mte(
     width: Annotated[int, Size(1, 64, "instructions fetched, decoded and committed a cycle")] = 6,
     queue: Annotated[int, Size(1, 1024, "instructions that wait before units of a kind")] = 64,
     load_ports: Annotated[int, Size(1, 8, "loads of 64 bytes a cycle")] = 2,
+    vectors_from: Annotated[str, Word(("l1", "l2"), "the cache that vectors and tiles are loaded from")] = "l2",
     l1_kib: Annotated[int, Size(1, 1 << 16, "first cache", "KiB")] = 48,
     l1_ways: Annotated[int, Size(1, 64, "lines of a set of the first cache")] = 8,
     l1_cycles: Annotated[int, Size(1, 1000, "look-up in the first cache", "cycles")] = 4,
@@ -104,8 +107,8 @@ def mte(
         memory = acadl.DRAM(
             "memory", data_width=8, port_width=l2_line, max_concurrent_requests=lines, read_write_ports=1,
             read_latency=memory_cycles, write_latency=memory_cycles, address_ranges=[(0, memory_gib << 30)])
-        l2 = _cache("l2", l2_kib, l2_ways, l2_line, l2_cycles, memory_cycles, l2_misses, l1_misses, 1)
-        l1 = _cache("l1", l1_kib, l1_ways, LINE_BYTES, l1_cycles, l1_cycles, l1_misses, 2 * queue, load_ports + 1)
+        l2 = _cache("l2", l2_kib, l2_ways, l2_line, l2_cycles, memory_cycles, l2_misses, l2_misses, load_ports + 1)
+        l1 = _cache("l1", l1_kib, l1_ways, LINE_BYTES, l1_cycles, l1_cycles, l1_misses, 2 * queue, 2 * load_ports + 2)
         acadl.ACADLEdge(l2, memory, acadl.BACKED_BY)
         acadl.ACADLEdge(l1, l2, acadl.BACKED_BY)
         v = _registers("v", chosen.vlen, chosen.registers, chosen.physical)
@@ -113,16 +116,21 @@ def mte(
         fetch = Fetch("fetch", 2 * queue, width, reorder=(reorder_entries, width, width))
         vectors = [_vector_unit(i, chosen, lane_bits, vector_cycles) for i in range(chosen.vector_units)]
         arrays = [_array(i, chosen) for i in range(chosen.arrays)]
-        loads, store = [_load_port(i) for i in range(load_ports)], _store_port()
+        loads, numbers = [_load_port(i) for i in range(load_ports)], [_scalar_load(i) for i in range(load_ports)]
+        near, store, scalar_store = l1 if vectors_from == "l1" else l2, _store_port(), _scalar_store()
         scalars = [_scalar_unit(i) for i in range(width)]
-        _issue(fetch, queue, vector=vectors, array=arrays, load=loads, store=[store], scalar=scalars)
+        _issue(fetch, queue, vector=vectors, array=arrays, load=loads, store=[store], scalar=scalars,
+               scalar_load=numbers, scalar_store=[scalar_store])
         for unit in vectors:
             connect(unit, [v, x, f], [v, x, f])
         for unit in arrays:
             connect(unit, [v], [v])
         for unit in loads:
-            connect(unit, [l1, v], [v, x, f])
-        connect(store, [v, x, f], [l1])
+            connect(unit, [near, v], [v])
+        for unit in numbers:
+            connect(unit, [l1], [x, f])
+        connect(store, [v], [near])
+        connect(scalar_store, [x, f], [l1])
         for unit in scalars:
             connect(unit, [x, f], [x, f])
         acadl.architecture(
@@ -181,7 +189,7 @@ def _rows(what: str, *, turned: bool = False) -> str:
 def _passing(tiles: dict[str, str], contiguous: frozenset[str], spread: frozenset[str]) -> UnitLatency:
     """Cycles for which instructions keep a port: vectors in pieces, strided and indexed ones an element at a time."""
     pieces = f"max(1, cdiv(vl * sew, {8 * PORT_BYTES}))"
-    return {**tiles, **dict.fromkeys(sorted(contiguous), pieces), **dict.fromkeys(sorted(spread), "max(1, vl)"), "*": 1}
+    return {**tiles, **dict.fromkeys(sorted(contiguous), pieces), **dict.fromkeys(sorted(spread), "max(1, vl)")}
 
 
 def _load_port(number: int) -> acadl.MemoryAccessUnit:
@@ -189,7 +197,7 @@ def _load_port(number: int) -> acadl.MemoryAccessUnit:
     return acadl.MemoryAccessUnit(
         f"load[{number}]", latency=1, in_flight=64,
         interval=_passing(tiles, riscv_v.CONTIGUOUS_LOADS, riscv_v.SPREAD_LOADS),
-        to_process=riscv_v.CONTIGUOUS_LOADS | riscv_v.SPREAD_LOADS | riscv_v.SCALAR_LOADS | set(tiles))
+        to_process=riscv_v.CONTIGUOUS_LOADS | riscv_v.SPREAD_LOADS | set(tiles))
 
 
 def _store_port() -> acadl.MemoryAccessUnit:
@@ -197,7 +205,17 @@ def _store_port() -> acadl.MemoryAccessUnit:
     return acadl.MemoryAccessUnit(
         "store", latency=1, in_flight=64,
         interval=_passing(tiles, riscv_v.CONTIGUOUS_STORES, riscv_v.SPREAD_STORES),
-        to_process=riscv_v.CONTIGUOUS_STORES | riscv_v.SPREAD_STORES | riscv_v.SCALAR_STORES | set(tiles))
+        to_process=riscv_v.CONTIGUOUS_STORES | riscv_v.SPREAD_STORES | set(tiles))
+
+
+def _scalar_load(number: int) -> acadl.MemoryAccessUnit:
+    return acadl.MemoryAccessUnit(
+        f"scalar_load[{number}]", latency=1, interval=1, in_flight=64, to_process=riscv_v.SCALAR_LOADS)
+
+
+def _scalar_store() -> acadl.MemoryAccessUnit:
+    return acadl.MemoryAccessUnit(
+        "scalar_store", latency=1, interval=1, in_flight=64, to_process=riscv_v.SCALAR_STORES)
 
 
 def _scalar_unit(number: int) -> acadl.FunctionalUnit:
