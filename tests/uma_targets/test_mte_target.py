@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import given
 
+import archloom
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.mte import ARCHITECTURES, macs_per_cycle, mte
 from archloom.acadl_models.timing import TimingResult, simulate
@@ -136,3 +138,12 @@ def test_tiles_of_a_stay_for_a_step() -> None:
     blocks, steps = 2 * 2, 10
     assert found["tfmul"] == 6 * blocks * steps and found["tla"] == 3 * blocks * steps
     assert found["tlb"] == 2 * blocks * steps and found["tsc"] == 6 * blocks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_page_has_what_is_estimated(architecture: str) -> None:
+    (layer,) = archloom.estimate("gemm(m=512,n=512,k=512)", "mte", {"architecture": architecture}).accelerator_layers
+    share = 512**3 / macs_per_cycle(mte(architecture=architecture)) / layer.cycles
+    page = (Path(__file__).parents[2] / "docs" / "mte.md").read_text()
+    assert f"| `{architecture}` | {layer.cycles:,} | {layer.instructions:,} | {share:.1%} |".replace("%", " %") in page
