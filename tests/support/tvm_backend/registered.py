@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from archloom.tvm_backend.targets import registry
 
 
 @contextmanager
 def forgotten_after() -> Iterator[None]:
-    """Targets that are registered or forgotten within are known again as they were before."""
-    before = dict(registry._loaded)
+    """Targets that are registered or forgotten within are known again as they were before, and files that are run."""
+    tables: tuple[dict[Any, Any], ...] = (registry._loaded, registry._ran)
+    before = [dict(table) for table in tables]
     try:
         yield
     finally:
-        registry._loaded.clear()
-        registry._loaded.update(before)
+        for table, known in zip(tables, before, strict=True):
+            table.clear()
+            table.update(known)
 
 
 def forget(name: str) -> None:
