@@ -119,6 +119,15 @@ class Isa:
             raise StreamError(f"ISA {self.name} has no instruction {mnemonic!r}{choices}") from None
 
 
+    def ordered(self, mnemonic: str, attributes: tuple[str, ...]) -> tuple[str, ...]:
+        """The attributes of an instruction in the ISA's order; StreamError unless they are those that are given."""
+        expected = self.instruction(mnemonic).attributes
+        if attributes != expected and sorted(attributes) != sorted(expected):
+            raise StreamError(f"{mnemonic}: expected the attributes ({', '.join(expected)}), found "
+                              f"({', '.join(attributes)})")
+        return expected
+
+
 def check(definition: ast.IsaDef, values: Mapping[str, int] | None = None) -> Mapping[str, Instruction]:
     """Check a description with these parameters, defaults for the others; its instructions, every ``def`` in place.
 
