@@ -174,7 +174,7 @@ def target_in(given: str) -> str:
     file, colon, name = given.rpartition(":") if not given.endswith(".py") else (given, "", "")
     registered = run_file(Path(file)).targets
     if colon and name not in registered:
-        raise TargetError(f"{file}: it registers no target {name!r}{suggest(name, registered)}")
+        raise TargetError(f"{file}: it registers no target {name!r}{suggest(name, list(registered))}")
     if not colon and len(registered) != 1:
         raise TargetError(f"{file}: expected a file that registers one target (Mine().register()), found "
                           f"{' and '.join(f'{file}:{name}' for name in registered) or 'none'}")
