@@ -33,7 +33,7 @@ def accesses(instr: ResolvedInstr) -> tuple[Access, ...]:
     for number, s in enumerate(instr.statements):
         if isinstance(s, Op) or (isinstance(s, Read) and s.dst in swallowed):
             continue
-        kind: Kind = "read" if isinstance(s, Read) else "accumulate" if number in adding else "write"
+        kind: Kind = "read" if isinstance(s, Read) else "accumulate" if number in adding else s.kind
         same = windows.setdefault((s.window.buffer, kind), [])
         if s.window not in same:
             same.append(s.window)
@@ -69,9 +69,9 @@ def _summands(
     rest = [(total, True)]
     while rest:
         name, plus = rest.pop()
-        at, s = made[name]
-        if uses[name] != 1:
+        if name not in made or uses[name] != 1:
             continue
+        at, s = made[name]
         if isinstance(s, Op):
             rest += [(s.operands[i], plus == sign) for i, sign in TERMS.get(s.opcode, ())][::-1]
         elif plus:
