@@ -19,7 +19,7 @@ from archloom.mapper.options import Option, OptionValue, resolve_options
 from archloom.mapper.space import Space
 from archloom.mapper.workload import Workload
 from archloom.oracle import taidl
-from archloom.oracle.stream import Stream
+from archloom.oracle.stream import Stream, emitted_for
 from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.user_code import in_user_code
 
@@ -180,7 +180,7 @@ class Configuration:
 
     def emit(self, workload: "Workload", mapping: "TileMapping") -> "Stream":
         """The instructions of a mapped workload; MappingError if the mapping does not fit."""
-        with self._emitting(workload, f"the instructions of {mapping}"):
+        with self._emitting(workload, f"the instructions of {mapping}"), emitted_for(self.isa):
             return self.emitter.emit(workload, mapping)
 
     def space(self, workload: "Workload") -> "Space":

@@ -5,11 +5,14 @@ Timing derives dependences, requests and bytes from these; nothing about them is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, TypeAlias
 
-from archloom.oracle.resolved import Access, Op, Read, ResolvedInstr, Window, Write
+from archloom.oracle.resolved import Access, Op, Read, ResolvedInstr, Statement, Window, Write
 from archloom.oracle.taidl.types import element_type
+
+Kind: TypeAlias = Literal["read", "write", "accumulate"]
 
 
 def element_bits(dtype: str) -> int:
@@ -23,18 +26,14 @@ def accesses(instr: ResolvedInstr) -> tuple[Access, ...]:
 
     A write that accumulates stands for its read of the old contents as well.
     """
-    touching = [s for s in instr.statements if not isinstance(s, Op)]
-    targets = {s.src: s.window for s in touching if isinstance(s, Write) and s.kind == "accumulate"}
-    swallowed = _old_contents(instr, targets) if targets else ()
+    adding = accumulations(instr.statements)
+    swallowed = set(adding.values())
     found: list[Access] = []
     windows: dict[tuple[str, str], list[Window]] = {}
-    for s in touching:
-        if isinstance(s, Write):
-            kind: Literal["read", "write", "accumulate"] = s.kind
-        elif s.dst not in swallowed:
-            kind = "read"
-        else:
+    for number, s in enumerate(instr.statements):
+        if isinstance(s, Op) or (isinstance(s, Read) and s.dst in swallowed):
             continue
+        kind: Kind = "read" if isinstance(s, Read) else "accumulate" if number in adding else s.kind
         same = windows.setdefault((s.window.buffer, kind), [])
         if s.window not in same:
             same.append(s.window)
@@ -42,12 +41,48 @@ def accesses(instr: ResolvedInstr) -> tuple[Access, ...]:
     return tuple(found)
 
 
-def _old_contents(instr: ResolvedInstr, targets: Mapping[str, Window]) -> set[str]:
-    """The tensors that hold what accumulating writes add to; ``targets`` are these writes, by what they write."""
-    reads = {s.dst: s.window for s in instr.statements if isinstance(s, Read)}
-    old: set[str] = set()
-    for s in instr.statements:
-        if isinstance(s, Op) and s.dst in targets:
-            # one operand is the old contents, even where both were read from the window
-            old.add(next(o for o in s.operands if reads.get(o) == targets[s.dst]))
-    return old
+def accumulations(statements: Sequence[Statement]) -> dict[int, str]:
+    """The writes of ``old + x`` to the window that ``old`` was read from, by number, each with ``old``.
+
+    What counts is the equation, however it is written; ``old`` and what it is added up to go nowhere else.
+    """
+    uses = Counter(name for s in statements for name in _read_by(s))
+    made = {s.dst: (i, s) for i, s in enumerate(statements) if not isinstance(s, Write)}
+    found = {}
+    for number, s in enumerate(statements):
+        if isinstance(s, Write):
+            for at, old in _summands(s.src, uses, made):
+                if old.window == s.window and not _written(statements[at:number], s.window.buffer):
+                    found[number] = old.dst
+                    break
+    return found
+
+
+def _read_by(s: Statement) -> tuple[str, ...]:
+    return s.operands if isinstance(s, Op) else (s.src,) if isinstance(s, Write) else ()
+
+
+def _summands(
+    total: str, uses: Mapping[str, int], made: Mapping[str, tuple[int, Read | Op]]
+) -> Iterator[tuple[int, Read]]:
+    """What is read to be a summand of ``total``, with its number among the statements."""
+    rest = [(total, True)]
+    while rest:
+        name, plus = rest.pop()
+        if name not in made or uses[name] != 1:
+            continue
+        at, s = made[name]
+        if isinstance(s, Op):
+            rest += [(s.operands[i], plus == sign) for i, sign in TERMS.get(s.opcode, ())][::-1]
+        elif plus:
+            yield at, s
+
+
+def _written(statements: Sequence[Statement], buffer: str) -> bool:
+    return any(isinstance(s, Write) and s.window.buffer == buffer for s in statements)
+
+
+TERMS: Mapping[str, tuple[tuple[int, bool], ...]] = {
+    "add": ((0, True), (1, True)), "subtract": ((0, True), (1, False)), "negate": ((0, False),), "fma": ((2, True),),
+    "copy": ((0, True),), "reshape": ((0, True),)}
+"""The operands that are terms of a sum, by operator, and whether they are added; elements keep their order."""

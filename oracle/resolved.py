@@ -114,7 +114,8 @@ class Read:
 
 @dataclass(frozen=True)
 class Write:
-    """``%src -> window``; ``kind`` is ``"accumulate"`` where the value is the old contents plus something."""
+    """``%src -> window``; ``kind`` is ``"accumulate"`` where the value is one ``add`` to the old contents, of which
+    raising makes sums (timing goes by the equation: :func:`archloom.oracle.accesses.accumulations`)."""
 
     src: str
     window: Window

@@ -6,10 +6,12 @@ the reference interpreter ever enumerates them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeAlias, Union
+from typing import Any, Protocol, TypeAlias, Union
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import InputError, StreamError
@@ -64,6 +66,25 @@ def check_array(callee: str, tensor: HbmTensor, value: Any) -> None:
         raise InputError(f"argument {tensor.name} of {callee} must be {tensor.type}, found {shown(shape, dtype)}")
 
 
+class Ordering(Protocol):
+    """An ISA, as far as instructions need one to be made."""
+
+    def ordered(self, mnemonic: str, attributes: tuple[str, ...]) -> tuple[str, ...]: ...
+
+
+_emitted_for: ContextVar[Ordering | None] = ContextVar("emitted_for", default=None)
+
+
+@contextmanager
+def emitted_for(isa: Ordering) -> Iterator[None]:
+    """Instructions that are made within are those of an ISA: StreamError, where they are made, for others."""
+    token = _emitted_for.set(isa)
+    try:
+        yield
+    finally:
+        _emitted_for.reset(token)
+
+
 @dataclass(frozen=True)
 class Instr:
     """One instruction: attributes are expressions over the variables of the enclosing loops, in the ISA's order."""
@@ -73,7 +94,10 @@ class Instr:
 
     @staticmethod
     def make(mnemonic: str, **attributes: Affine | int) -> "Instr":
-        return Instr(mnemonic, tuple((k, Affine.of(v)) for k, v in attributes.items()))
+        """With attributes in any order where an ISA is being emitted for (:func:`emitted_for`)."""
+        isa = _emitted_for.get()
+        names = attributes if isa is None else isa.ordered(mnemonic, tuple(attributes))
+        return Instr(mnemonic, tuple((k, Affine.of(attributes[k])) for k in names))
 
     def __getitem__(self, name: str) -> Affine:
         for key, value in self.attributes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import site
 import sysconfig
@@ -9,7 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from archloom.oracle.errors import ArchloomError, TargetError
+from archloom.oracle.errors import ArchloomError, StreamError, TargetError
 
 _PATHS = sysconfig.get_paths()
 _LIBRARIES = tuple(os.path.realpath(path) + os.sep for path in {
@@ -27,6 +28,13 @@ def place_of(error: BaseException) -> str | None:
         if not name.startswith("archloom.") and _is_users(frame.f_code.co_filename):
             found = _shown(frame.f_code.co_filename, line)
     return found
+
+
+def line_of(place: str) -> str:
+    """The line of Python at a place, below a message."""
+    file, _, line = place.rpartition(":")
+    text = linecache.getline(file, int(line)).strip()
+    return f"\n    {text}" if text else ""
 
 
 def _is_users(file: str) -> bool:
@@ -47,14 +55,18 @@ def told(error: BaseException) -> str:
 
 @contextmanager
 def in_user_code(what: Callable[[], str]) -> Iterator[None]:
-    """Around a call of what a user may have written: its exceptions as TargetErrors that say where, and what it was
-    about. Ours, and those of our own code, go on as they are."""
+    """Around a call of what a user may have written: its exceptions as TargetErrors, and instructions that the ISA does
+    not have as StreamErrors, that say where, what it was about, and show the line. Other errors of ours, and those of
+    our own code, go on as they are."""
     try:
         yield
-    except ArchloomError:
-        raise
+    except ArchloomError as error:
+        place = place_of(error) if isinstance(error, StreamError) else None
+        if place is None:
+            raise
+        raise StreamError(f"{place}: {what()}: {error}{line_of(place)}") from error
     except Exception as error:
         place = place_of(error)
         if place is None:
             raise
-        raise TargetError(f"{place}: {what()}: {told(error)}") from error
+        raise TargetError(f"{place}: {what()}: {told(error)}{line_of(place)}") from error

@@ -3,7 +3,8 @@
 The language (section 3 of the ACADL paper leaves it open) is that of TAIDL's integer expressions
 (:mod:`archloom.oracle.taidl.expressions`) without the operators on bits: integers, names (``rows``, ``ld_stride[1]``),
 ``+ - * // %`` with a divisor above 0, comparisons (1 or 0), ``&& || !``, ``select(c, a, b)``, of which only the branch
-that is chosen is evaluated, ``min``, ``max`` and ``cdiv(a, b)`` (division rounded up). A text is parsed once.
+that is chosen is evaluated, ``min``, ``max`` and ``cdiv(a, b)`` (division rounded up). ``let n = rows * cols;`` before
+it names a part, which stands wherever the name does. A text is parsed once.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from typing import Any, TypeAlias, Union
 
 import numpy as np
 
-from archloom.oracle.errors import TaidlError
+from archloom.oracle.errors import Position, TaidlError
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import COMPARISONS, INTEGER_OPERATORS, Evaluation, names, operands, register_key
 from archloom.oracle.taidl.expressions import parse_expression
+from archloom.oracle.taidl.inline import rename
 
 Latency: TypeAlias = Union[int, str]
 
@@ -27,9 +29,13 @@ LARGEST = 1 << 40
 """The largest number in a latency: 18 minutes at 1 GHz, beyond what any instruction takes. Sums of many of them fit
 into the 64 bits of the timing engine."""
 
+MOST_NAMES = 1000
+"""How many names a latency may have with its ``let`` parts in place."""
+
 BAD_DIVISOR = "divides by a number that is not positive"
 FALSE, TRUE = ast.Number(0), ast.Number(1)
 
+_LET = re.compile(r"\s*let\s+([A-Za-z_]\w*)\s*=([^=;][^;]*);")
 _PYTHON = re.compile(r"\b(if|else|and|or|not)\b")
 
 
@@ -72,7 +78,7 @@ def parse(latency: Latency) -> Expression:
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> Expression:
     try:
-        root = parse_expression(text)
+        root = _root(text)
         _check(root)
     except TaidlError as error:
         assert error.position is not None
@@ -81,6 +87,31 @@ def _parse(text: str) -> Expression:
             hint = "; write select(c, a, b) for 'a if c else b', and && || ! for 'and', 'or', 'not'"
         raise LatencyError(f"bad latency {text!r}, column {error.position.column}: {error.message}{hint}") from None
     return Expression(text, root, frozenset(map(key_of, names(root))))
+
+
+def _root(text: str) -> ast.Expr:
+    """The expression of a text, with what it names by ``let`` in place."""
+    known: dict[str, ast.Expr] = {}
+    sizes: dict[str, int] = {}
+    start = 0
+    while found := _LET.match(text, start):
+        part = _part(text, found.start(2), found.end(2), sizes)
+        known[found[1]], sizes[found[1]] = rename(part, known), _size(part, sizes)
+        start = found.end()
+    return rename(_part(text, start, len(text), sizes), known)
+
+
+def _part(text: str, start: int, end: int, sizes: Mapping[str, int]) -> ast.Expr:
+    """The expression between two places of a text, at its columns; TaidlError where it is too long written out."""
+    part = parse_expression(" " * start + text[start:end])
+    if _size(part, sizes) > MOST_NAMES:
+        raise TaidlError(f"it has more than {MOST_NAMES} names, written out", Position("", 1, start + 1))
+    return part
+
+
+def _size(part: ast.Expr, sizes: Mapping[str, int]) -> int:
+    """Names of an expression, with what they stand for."""
+    return sum(sizes.get(n.name, 1) for n in names(part))
 
 
 def _check(e: ast.Expr) -> None:

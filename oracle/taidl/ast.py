@@ -235,12 +235,13 @@ class Include(Node):
 
 
 class Parameter(Node):
-    """``param name = default in low..high``."""
+    """``param name = default in low..high where condition``: a condition over it and the parameters before it."""
 
     name: str
     default: int
     low: int
     high: int
+    condition: Expr | None = None
 
 
 class Constant(Node):

@@ -264,11 +264,14 @@ class Builder:
         self.name = name
         self._declarations: list[ast.Node] = []
 
-    def param(self, name: str, default: int, low: int, high: int) -> Value:
-        """``param name = default in low..high``"""
+    def param(
+        self, name: str, default: int, low: int, high: int, where: "Callable[[Value], Value] | None" = None
+    ) -> Value:
+        """``param name = default in low..high``, and ``where`` gives a condition of it."""
         if not low <= default <= high:
             fail(f"parameter {name} has the default {default}, outside of its range {low}..{high}")
-        self._declarations.append(ast.Parameter(name, default, low, high, position=here()))
+        condition = None if where is None else expr(where(Value(ast.Name(name))))
+        self._declarations.append(ast.Parameter(name, default, low, high, condition, position=here()))
         return Value(ast.Name(name))
 
     def const(self, name: str, value: Integer) -> Value:

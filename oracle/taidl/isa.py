@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.check import HBM, MAX_AXES, MAX_ELEMENTS, BodyChecker, check_declarations
 from archloom.oracle.taidl.evaluate import evaluate, register_key
 from archloom.oracle.taidl.inline import inline
-from archloom.oracle.taidl.printer import print_isa
+from archloom.oracle.taidl.printer import print_expr, print_isa
 from archloom.oracle.taidl.slices import definite
 from archloom.oracle.taidl.statements import every
 from archloom.oracle.taidl.types import of_width
@@ -117,6 +117,15 @@ class Isa:
         except KeyError:
             choices = suggest(mnemonic, list(self.instructions))
             raise StreamError(f"ISA {self.name} has no instruction {mnemonic!r}{choices}") from None
+
+
+    def ordered(self, mnemonic: str, attributes: tuple[str, ...]) -> tuple[str, ...]:
+        """The attributes of an instruction in the ISA's order; StreamError unless they are those that are given."""
+        expected = self.instruction(mnemonic).attributes
+        if attributes != expected and sorted(attributes) != sorted(expected):
+            raise StreamError(f"{mnemonic}: expected the attributes ({', '.join(expected)}), found "
+                              f"({', '.join(attributes)})")
+        return expected
 
 
 def check(definition: ast.IsaDef, values: Mapping[str, int] | None = None) -> Mapping[str, Instruction]:
@@ -232,4 +241,18 @@ def bind(definition: ast.IsaDef, values: Mapping[str, int]) -> tuple[tuple[str, 
         if not p.low <= value <= p.high:
             raise TargetError(f"parameter {p.name} {whose} must be in {p.low}..{p.high}, found {value}")
         bound.append((p.name, value))
+        if p.condition is not None:
+            _keep(p, p.condition, bound, p.name in values, whose)
     return tuple(bound)
+
+
+def _keep(
+    p: ast.Parameter, condition: ast.Expr, bound: Sequence[tuple[str, int]], given: bool, whose: str
+) -> None:
+    """TargetError unless a parameter keeps its condition; TaidlError where the default does not, or it is none."""
+    kept = evaluate(condition, dict(bound))
+    if not isinstance(kept, bool):
+        raise TaidlError(f"parameter {p.name}: expected a condition, found {print_expr(condition)}", p.position)
+    if not kept:
+        told = f"parameter {p.name} {whose} must keep {print_expr(condition)}, found {bound[-1][1]}"
+        raise TargetError(told) if given else TaidlError(told, p.position)

@@ -15,7 +15,7 @@ from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import names
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.isa import Isa
-from archloom.oracle.taidl.printer import print_expr, print_isa, print_slice, print_type
+from archloom.oracle.taidl.printer import print_expr, print_isa, print_range, print_slice, print_type
 from archloom.oracle.taidl.statements import statement_expressions
 from archloom.oracle.taidl.types import element_type
 
@@ -91,7 +91,7 @@ class Manual:
 def manual(isa: Isa) -> Manual:
     d, text = isa.definition, _Source(isa.definition)
     scope, initial = isa.scope, {r.name: r for r in isa.registers}
-    parameters = tuple(Value(p.name, str(scope[p.name]), f"{p.low}..{p.high}", text.remark(p)) for p in d.parameters)
+    parameters = tuple(Value(p.name, str(scope[p.name]), print_range(p), text.remark(p)) for p in d.parameters)
     constants = tuple(Value(c.name, _number(scope[c.name]), "" if isinstance(c.value, ast.Number)
                             else print_expr(c.value), text.remark(c)) for c in d.constants)
     registers = []

@@ -129,8 +129,9 @@ class _Parser(ExpressionParser):
         high = s.integer()
         if not low <= default <= high:
             s.fail(f"parameter {name} has the default {default}, outside of its range {low}..{high}", position)
+        condition = self.expr() if s.accept("where") else None
         s.accept(";")
-        return ast.Parameter(name, default, low, high, position=position)
+        return ast.Parameter(name, default, low, high, condition, position=position)
 
     def bracketed(self) -> ast.BufferDecl | ast.InstructionDecl:
         s, position = self.s, self.s.position()

@@ -15,7 +15,7 @@ def print_isa(isa: ast.IsaDef) -> str:
     """The canonical text of a description."""
     lines = [f"isa {isa.name};", ""]
     lines += [f"include {i.name};" for i in isa.includes]
-    lines += [f"param {p.name} = {p.default} in {p.low}..{p.high};" for p in isa.parameters]
+    lines += [f"param {p.name} = {p.default} in {print_range(p)};" for p in isa.parameters]
     lines += [f"const {c.name} = {print_expr(c.value)};" for c in isa.constants]
     lines += [f"[{b.name}] ({'x'.join(_dim(d) for d in b.rows)}) ({print_type(b.base)});" for b in isa.buffers]
     for r in isa.registers:
@@ -26,6 +26,11 @@ def print_isa(isa: ast.IsaDef) -> str:
         lines += ["", f"[{instruction.name}]({', '.join(instruction.attributes)}) {{", *_block(instruction.body), "}"]
     lines += [f"alias {a.name}({', '.join(a.attributes)}) = {a.instruction};" for a in isa.aliases]
     return "\n".join(lines) + "\n"
+
+
+def print_range(p: ast.Parameter) -> str:
+    """``4..64 where dim % 4 == 0``"""
+    return f"{p.low}..{p.high}" + ("" if p.condition is None else f" where {print_expr(p.condition)}")
 
 
 def print_expr(expr: ast.Expr) -> str:

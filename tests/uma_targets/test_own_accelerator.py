@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from archloom.oracle.errors import TargetError
 from archloom.tvm_backend.targets import registry
+from archloom.tvm_backend.targets.choice import names_of
 from tests.support.pages import files
 from tests.support.tutorial import PAGE, write_tiles
+from tests.support.tvm_backend.registered import forgotten_after
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,6 +52,44 @@ def test_files_that_register_no_target(tmp_path: Path) -> None:
                               cwd=tmp_path, capture_output=True, text=True, check=False,
                               env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
         assert done.returncode == 2 and done.stderr.strip() == f"archloom: {message}"
+
+
+MORE = """
+from dataclasses import replace
+from tiles import Tiles
+
+class Wide(Tiles):
+    kit = replace(Tiles.kit, name="wide")
+
+class Narrow(Tiles):
+    kit = replace(Tiles.kit, name="narrow")
+
+Wide().register()
+Narrow().register()
+"""
+
+
+@pytest.mark.parametrize("first", ["tiles.py", "more.py:wide"])
+def test_several_targets_in_a_file_that_imports_another(tmp_path: Path, first: str) -> None:
+    write_tiles(tmp_path)
+    (tmp_path / "more.py").write_text(MORE, encoding="utf-8")
+    more = tmp_path / "more.py"
+    with forgotten_after():
+        names_of(str(tmp_path / first))
+        assert names_of(f"{more}:wide,{more}:narrow,{tmp_path / 'tiles.py'}") == ("wide", "narrow", "tiles")
+        with pytest.raises(TargetError, match=r"found .*more\.py:narrow and .*more\.py:wide"):
+            names_of(str(more))
+        with pytest.raises(TargetError, match=r"it registers no target 'wider'; did you mean 'wide'\?"):
+            names_of(f"{more}:wider")
+    sys.modules.pop("tiles", None)  # where the other file has imported it
+
+
+def test_streams_and_listings_know_ones_own_targets(tmp_path: Path) -> None:
+    write_tiles(tmp_path)
+    command = [sys.executable, "-m", "archloom"]
+    run([*command, "compile", "gemm(m=5,n=3,k=9)", "-t", "tiles.py", "-o", "a.loom"], tmp_path)
+    assert "isa tiles" in run([*command, "asm", "a.loom", "-t", "tiles.py"], tmp_path)
+    assert "tiles: an engine of tiles for float32" in run([*command, "targets", "tiles.py"], tmp_path)
 
 
 @pytest.mark.slow

@@ -19,6 +19,8 @@ from archloom.tvm_backend.artifact.files import is_artifact
 from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.files import write_file
 from archloom.tvm_backend.report.table import Column, count, render
+from archloom.tvm_backend.targets import registry
+from archloom.tvm_backend.targets.choice import names_of
 
 TEXT_KINDS = {".asm": "text", ".txt": "text", ".loom": "text", "": "text"}
 BINARY_KINDS = {".bin": "binary", ".loom": "binary", "": "binary"}
@@ -30,6 +32,8 @@ def register(subparsers: Any) -> None:
         "FILE is assembly text, its binary form, or an artifact (with --layer if it has several).")
     parser.add_argument("file", type=Path, metavar="FILE")
     parser.add_argument("--layer", metavar="NAME", help="the layer of an artifact whose stream is meant")
+    parser.add_argument("--target", "-t", metavar="TARGET",
+                        help="the target whose ISA it is, such as mine.py, if that is not named by ARCHLOOM_TARGETS")
     parser.add_argument("--explain", action="store_true",
                         help="what the stream consists of and what the oracle makes of it, instead of its text")
     parser.add_argument("--binary", action="store_true", help="write the binary form (needs --output)")
@@ -43,6 +47,7 @@ def run(args: argparse.Namespace) -> Outcome:
     if args.output is not None:
         arguments.suffix_of(args.output, BINARY_KINDS if args.binary else TEXT_KINDS)
     stream = read_stream(args.file, args.layer)
+    make_known(stream.isa, args.target)
     isa = None if args.no_check else checked(stream)
     data = {**summary(stream), "text": to_text(stream)}
     text = data["text"]
@@ -73,6 +78,15 @@ def read_stream(path: Path, layer: str | None) -> Stream:
         return assembly.parse(blob.decode(), str(path))
     except UnicodeDecodeError as error:
         raise StreamError(f"{path}: neither assembly text nor a binary stream: {error}") from error
+
+
+def make_known(isa: str, target: str | None) -> None:
+    """Make the ISA of a target of one's own known: that of ``target``, or those that the environment names."""
+    if target is None and isa in taidl.available():
+        return
+    registry.run_own()
+    for name in registry.names_loaded() if target is None else names_of(target):
+        _ = registry.get(name).accelerator
 
 
 def checked(stream: Stream) -> "Isa":

@@ -18,7 +18,7 @@ from archloom.tvm_backend.files import write_file
 from archloom.tvm_backend.report.table import Column, render
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.targets.backend import UMABackend
-from archloom.tvm_backend.targets.choice import choose
+from archloom.tvm_backend.targets.choice import choose, names_of
 from archloom.tvm_backend.targets.registry import info, targets
 
 if TYPE_CHECKING:
@@ -32,7 +32,10 @@ DETAILS = (
 
 
 def register(subparsers: Any) -> None:
-    arguments.command(subparsers, "targets", run_targets, "list the accelerators and their options")
+    listed = arguments.command(
+        subparsers, "targets", run_targets, "list the accelerators and their options",
+        "Those of your own are listed, too, where their files are given, or named by ARCHLOOM_TARGETS.")
+    listed.add_argument("file", nargs="*", type=Path, metavar="FILE.py", help="a file that registers targets")
     describe = arguments.command(
         subparsers, "describe", run_describe, "show an accelerator's options, structure and instructions", DETAILS)
     completion.completed_by(describe.add_argument("target", metavar="TARGET"), completion.targets)
@@ -48,6 +51,9 @@ def register(subparsers: Any) -> None:
 
 
 def run_targets(args: argparse.Namespace) -> Outcome:
+    registry.run_own()
+    for file in args.file:
+        registry.run_file(file)
     found = targets()
     return Outcome("\n".join(map(str, found)), {"targets": [target.to_json() for target in found]})
 
@@ -73,7 +79,8 @@ def run_describe(args: argparse.Namespace) -> Outcome:
         if options:
             raise InputError("--option: a graph of your own has no options; change the file")
         return _graph_outcome(graph_of(path, ran.values), args)
-    return _target_outcome(args.target, options, args)
+    (name,) = names_of([args.target])
+    return _target_outcome(name, options, args)
 
 
 def run_networks(args: argparse.Namespace) -> Outcome:

@@ -60,6 +60,13 @@ def as_sums(op: QuantizedOp, *, fold: bool = True) -> QuantizedOp:
                    epilogue=Epilogue(bias is not None, 1.0, False, "int32"))
 
 
+def no_bias(op: QuantizedOp) -> QTensor:
+    """A bias of zeros, for each of a batch where these have scales of their own."""
+    each = unit(op).shape[:-1] if has_scales_of_batch(op) else ()
+    zeros = np.zeros((*each, channels(op)), np.int32)
+    return QTensor(zeros.shape, "int32", unit(op).reshape(-1), np.zeros((), np.int32), None, zeros)
+
+
 def _as_int8(tensor: QTensor) -> QTensor:
     if tensor.dtype == "int8":
         return tensor

@@ -62,7 +62,7 @@ class Chosen:
 def names_of(target: "str | Sequence[str]") -> tuple[str, ...]:
     """The names of a choice, in order; TargetError where it is empty, or names a target twice.
 
-    A Python file stands for the target that it registers.
+    A Python file stands for the target that it registers, ``FILE.py:NAME`` for one of several.
     """
     names: list[Any] = [target]
     if isinstance(target, Sequence):
@@ -76,7 +76,7 @@ def names_of(target: "str | Sequence[str]") -> tuple[str, ...]:
     twice = [name for i, name in enumerate(stripped) if name in stripped[:i]]
     if twice:
         raise TargetError(f"target {twice[0]!r} is named twice in {','.join(stripped)!r}")
-    return tuple(registry.target_in(name) if name.endswith(".py") else name for name in stripped)
+    return tuple(registry.target_in(name) if registry.is_file(name) else name for name in stripped)
 
 
 def spelled(target: "str | Sequence[str]") -> str:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from archloom.mapper.options import Option
@@ -76,8 +76,7 @@ def get(name: str) -> "UMABackend":
     """The target of that name. Raises :class:`~archloom.oracle.errors.TargetError` for an unknown or broken one."""
     with _lock:
         if name not in _loaded and name not in BUILT_IN and name not in _offered():
-            for file in filter(None, os.environ.get(ENVIRONMENT, "").split(os.pathsep)):
-                run_file(Path(file))
+            run_own()
         if name not in _loaded:
             add(_instantiate(name))
         return _loaded[name]
@@ -170,35 +169,71 @@ class _Fresh(SourceFileLoader):
 _ran: dict[Path, Ran] = {}
 
 
-def target_in(file: str) -> str:
-    """The name of the target that a file registers; TargetError unless it is one."""
+def target_in(given: str) -> str:
+    """The name of the target that a file registers, or one of several as ``FILE.py:NAME``; TargetError where it is not
+    one."""
+    file, colon, name = given.rpartition(":") if not given.endswith(".py") else (given, "", "")
     registered = run_file(Path(file)).targets
-    if len(registered) != 1:
+    if colon and name not in registered:
+        raise TargetError(f"{file}: it registers no target {name!r}{suggest(name, list(registered))}")
+    if not colon and len(registered) != 1:
         raise TargetError(f"{file}: expected a file that registers one target (Mine().register()), found "
-                          f"{', '.join(registered) or 'none'}")
-    return registered[0]
+                          f"{' and '.join(f'{file}:{name}' for name in registered) or 'none'}")
+    return name or registered[0]
+
+
+def is_file(given: str) -> bool:
+    """Whether a target is given as ``FILE.py`` or ``FILE.py:NAME``."""
+    return given.rpartition(".py")[2][:1] in ("", ":") and ".py" in given
+
+
+def run_own() -> None:
+    """Run the files that the environment names."""
+    for file in filter(None, os.environ.get(ENVIRONMENT, "").split(os.pathsep)):
+        run_file(Path(file))
 
 
 def run_file(file: Path) -> Ran:
-    """Run a file, once. TargetError with file and line for what its code raises, but for archloom's own errors."""
+    """Run a file, once; it may import others beside it. TargetError with file and line for what its code raises, but
+    for archloom's own errors."""
     path = file.resolve()
     if path not in _ran:
         if not path.is_file():
             raise TargetError(f"{file}: no such file")
         before = set(names_loaded())
-        name = f"archloom_target_{path.stem}"
-        spec = importlib.util.spec_from_file_location(name, path, loader=_Fresh(name, str(path)))
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # dataclasses look for their module
-        try:
-            spec.loader.exec_module(module)
-        except ArchloomError:
-            raise
-        except (Exception, SystemExit) as error:  # the user's own code may fail in any way
-            raise TargetError(f"{place_of(error) or file}: {told(error)}") from error
-        _ran[path] = Ran(tuple(sorted(set(names_loaded()) - before)), vars(module))
+        module = _imported(path) or _executed(path, file)
+        # of what is new, what other files that it imports have registered is theirs
+        own = {name for name, backend in _loaded.items() if type(backend).__module__ == module.__name__}
+        _ran[path] = Ran(tuple(sorted(own or set(names_loaded()) - before)), vars(module))
     return _ran[path]
+
+
+def _imported(path: Path) -> ModuleType | None:
+    """The module of a file that another one has imported."""
+    module = sys.modules.get(path.stem)
+    there = module is not None and getattr(module, "__file__", None) == str(path)
+    return module if there and not isinstance(getattr(module, "__loader__", None), _Fresh) else None
+
+
+def _executed(path: Path, file: Path) -> ModuleType:
+    """The module of a file, run with its folder as the first that it imports from."""
+    free = path.stem.isidentifier() and path.stem not in sys.modules and importlib.util.find_spec(path.stem) is None
+    name = path.stem if free else f"archloom_target_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Fresh(name, str(path)))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look for their module, others import it
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[name]
+        if isinstance(error, ArchloomError) or not isinstance(error, (Exception, SystemExit)):
+            raise
+        raise TargetError(f"{place_of(error) or file}: {told(error)}") from error  # the user's code may fail in any way
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
 
 
 # listings -------------------------------------------------------------------------------------------------------------

@@ -11,17 +11,8 @@ import numpy as np
 from archloom.mapper.requantization import Requantization, Requantizer
 from archloom.mapper.workload import Epilogue
 from archloom.oracle.errors import TargetError
-from archloom.tvm_backend.host.sums import (
-    as_sums,
-    channels,
-    finishing,
-    has_scales_of_batch,
-    merged,
-    unit,
-    zero_point,
-    zeros_left,
-)
-from archloom.tvm_backend.ir.match import QTensor, QuantizedOp
+from archloom.tvm_backend.host import sums as numbers
+from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets.backend import Lowered, Strategy
 from archloom.uma_targets.kit.rules import Rule
 from archloom.uma_targets.kit.strategies import label
@@ -41,19 +32,19 @@ def rules_of(machine: Requantizer, *, gathered: bool = False) -> tuple[Rule, ...
 
     def without_table(op: QuantizedOp) -> str | None:
         """Nothing but a ReLU or clip follows, quantized as what it bounds: there are no tables."""
-        kinds = [stage.kind for stage in merged(op.stages)]
+        kinds = [stage.kind for stage in numbers.merged(op.stages)]
         return None if machine.tables or len(kinds) <= 2 else f"{kinds[2]} of bytes follows it"
 
     def zeros_in_bias(op: QuantizedOp) -> str | None:
         """Zero points of the operands are part of the bias: those of constants are 0, or the machine subtracts them."""
-        if machine.operand_zeros or (gathered and not zero_point(op.operands[1])):
+        if machine.operand_zeros or (gathered and not numbers.zero_point(op.operands[1])):
             return None
-        left = [name for name, left in zeros_left(op).items() if left is not None and np.any(left)]
+        left = [name for name, left in numbers.zeros_left(op).items() if left is not None and np.any(left)]
         return f"zero points add what is no part of the bias ({', '.join(left)})" if left else None
 
     def within_reach(op: QuantizedOp) -> str | None:
         """The factors from sums to the result are positive and finite, and multipliers and shifts reach them."""
-        scale = finishing(op).scale
+        scale = numbers.finishing(op).scale
         if not np.all((scale > 0) & np.isfinite(scale)):
             return f"a factor from sums to the result is {scale.min() if scale.min() <= 0 else scale.max():g}"
         try:
@@ -72,21 +63,15 @@ def by_machine(machine: Requantizer, strategy: Strategy) -> Strategy:
 
 
 def _lowered(machine: Requantizer, strategy: Strategy, op: QuantizedOp) -> Lowered:
-    plain, stage = as_sums(op, fold=not machine.operand_zeros), finishing(op)
-    first, second = (zero_point(t) if machine.operand_zeros else 0 for t in op.operands)
+    plain, stage = numbers.as_sums(op, fold=not machine.operand_zeros), numbers.finishing(op)
+    first, second = (numbers.zero_point(t) if machine.operand_zeros else 0 for t in op.operands)
     asked = Requantization(machine.formula, stage.zero_point, stage.low, stage.high, stage.table is not None,
                            (first, second))
-    found = strategy(replace(plain, bias=plain.bias or _zeros(plain),
+    found = strategy(replace(plain, bias=plain.bias or numbers.no_bias(plain),
                              epilogue=Epilogue(True, 1.0, False, stage.dtype, requantization=asked)))
     shape = next(t.shape for t in found.workload.inputs if t.name == "multiplier")
-    numbers = (np.ascontiguousarray(np.broadcast_to(c, shape)) for c in machine.constants(stage.scale))
-    constants = {**found.constants, **dict(zip(("multiplier", "shift"), numbers))}
+    arrays = (np.ascontiguousarray(np.broadcast_to(c, shape)) for c in machine.constants(stage.scale))
+    constants = {**found.constants, **dict(zip(("multiplier", "shift"), arrays))}
     if stage.table is not None:  # by the bits of a byte, no more by its place in the range
         constants["table"] = np.roll(stage.table, int(np.iinfo(stage.between).min))
     return replace(found, op=label(found.op.partition("+")[0], op), constants=constants)
-
-
-def _zeros(op: QuantizedOp) -> QTensor:
-    """A bias of zeros, for each of a batch where these have scales of their own."""
-    zeros = np.zeros((*(unit(op).shape[:-1] if has_scales_of_batch(op) else ()), channels(op)), np.int32)
-    return QTensor(zeros.shape, "int32", unit(op), np.zeros((), np.int32), None, zeros)

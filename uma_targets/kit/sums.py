@@ -13,16 +13,7 @@ from functools import partial
 import numpy as np
 
 from archloom.mapper.options import OptionValue
-from archloom.tvm_backend.host.sums import (
-    BOUNDS,
-    CURVES,
-    as_sums,
-    channels,
-    has_scales_of_batch,
-    output_stage,
-    unit,
-    zero_point,
-)
+from archloom.tvm_backend.host import sums as numbers
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets.backend import Lowered, UMABackend
 from archloom.uma_targets.kit.patterns import fused
@@ -55,17 +46,17 @@ def scales_of_channels(op: QuantizedOp) -> str | None:
     """The second operand has one scale, or is constant with one for each output channel, or for each of a batch, and
     one zero point."""
     weights = op.operands[1]
-    if weights.scale.size != 1 and not has_scales_of_batch(op):
+    if weights.scale.size != 1 and not numbers.has_scales_of_batch(op):
         axis = 0 if op.anchor == "nn.conv2d" else len(weights.shape) - 1
         found = weights.axis % len(weights.shape)
         if op.anchor == "matmul" and weights.permutation is not None:
             found = weights.permutation.index(found)
-        if not weights.is_constant or found != axis or weights.scale.size != channels(op):
+        if not weights.is_constant or found != axis or weights.scale.size != numbers.channels(op):
             return (f"operand 1 has {weights.scale.size} scales along axis {weights.axis}, not one for each output "
                     "channel")
     if np.unique(weights.zero_point).size > 1:
         return "operand 1 has zero points of several values"
-    if op.anchor == "nn.conv2d" and zero_point(weights):
+    if op.anchor == "nn.conv2d" and numbers.zero_point(weights):
         return f"the kernel has zero point {int(weights.zero_point.reshape(-1)[0])}"
     return None
 
@@ -88,7 +79,7 @@ def bias_of_sums(op: QuantizedOp) -> str | None:
         return "a float32 bias is added to integers" if whole else along_channels(op)
     if np.any(op.bias.zero_point):
         return "the bias has a zero point"
-    if not np.allclose(op.bias.scale.reshape(-1), unit(op).reshape(-1), rtol=1e-6, atol=0):
+    if not np.allclose(op.bias.scale.reshape(-1), numbers.unit(op).reshape(-1), rtol=1e-6, atol=0):
         return "the bias is not in units of the sums"
     return along_channels(op)
 
@@ -96,14 +87,14 @@ def bias_of_sums(op: QuantizedOp) -> str | None:
 def finished_by_host(op: QuantizedOp) -> str | None:
     """The result is float32, int32 as it is, or quantized to bytes with one scale before or after a ReLU or clip, or
     before another activation."""
-    kinds = ["activation" if s.kind in BOUNDS or (i == 2 and s.kind in CURVES) else s.kind
+    kinds = ["activation" if s.kind in numbers.BOUNDS or (i == 2 and s.kind in numbers.CURVES) else s.kind
              for i, s in enumerate(op.stages)]
     if kinds not in FINISHED:
         return f"{', '.join(s.kind for s in op.stages)} follow it"
     for stage in op.stages:
         if stage.scale is not None and stage.scale.size != 1:
             return "the result has one scale per channel"
-        if stage.kind == "convert" and (stage.dtype != "int32" or np.any(unit(op) != 1)):
+        if stage.kind == "convert" and (stage.dtype != "int32" or np.any(numbers.unit(op) != 1)):
             return f"the result is converted to {stage.dtype} from numbers that are not whole"
         if stage.kind == "quantize" and stage.dtype not in BYTES:
             return f"the result is quantized to {stage.dtype}"
@@ -128,8 +119,8 @@ def offer(target: UMABackend, anchor: str, predicate: AllOf, strategy: Strategy)
 def with_sums(strategy: Strategy) -> Strategy:
     """The strategy whose workload stores the sums, with what the host makes of them."""
     def lowered(op: QuantizedOp, options: Mapping[str, OptionValue]) -> Lowered:
-        plain = as_sums(op)
+        plain = numbers.as_sums(op)
         found = strategy(plain, options)
-        return replace(found, op=f"{found.op}+int32", output_stage=output_stage(op))
+        return replace(found, op=f"{found.op}+int32", output_stage=numbers.output_stage(op))
 
     return lowered

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl.latency import LatencyError, parse
@@ -155,3 +155,34 @@ def test_messages(text: object, message: str) -> None:
 def test_missing_name() -> None:
     with pytest.raises(KeyError, match="rows"):
         parse("rows + 1").evaluate({})
+
+
+@given(expressions(), expressions(), expressions(), st.fixed_dictionaries({name: st.integers(0, 9) for name in NAMES}))
+def test_let_names_parts(first: Pair, second: Pair, whole: Pair, values: dict[str, int]) -> None:
+    """``rows`` and ``dim`` of the whole are what is named; the second part may use the first one."""
+    text = f"let rows = {first[0]};let dim = {second[0]}; {whole[0]}"
+
+    def named() -> int:
+        rows = first[1](values)
+        return whole[1]({**values, "rows": rows, "dim": second[1]({**values, "rows": rows})})
+
+    used = {**values, "rows": 0, "dim": 0}
+    assume(meaning(first[1], values) is not None)
+    assume(meaning(second[1], {**values, "rows": first[1](values)}) is not None)
+    try:
+        expected: int | None = named()
+    except ZeroDivisionError:
+        expected = None
+    if expected is not None and 0 <= abs(expected) < 1 << 40:
+        assert parse(text).evaluate(values) == expected
+        assert parse(text).names <= set(used)
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("let n = rows +; n", r"column 15: expected a value"), ("let n = rows; n +", "column 18: expected a value"),
+    (f"let a = rows;{''.join('let a = a + a;' for _ in range(60))} a", "more than 1000 names, written out"),
+    ("let n == 3; n", "column 5: "), ("let n = rows", "column 5: "),
+])
+def test_let_that_is_none(text: str, message: str) -> None:
+    with pytest.raises(LatencyError, match=message):
+        parse(text)

@@ -18,7 +18,8 @@ from tests.support.oracle.taidl_trees import TPU, printed, statements
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted([*ROOT.glob("src/archloom/oracle/isas/*.taidl"), *ROOT.glob("tests/data/taidl*/*.taidl")])
-SAMPLE = """isa s; include base ; param p = 2 in 1..4; const K = p * 2 const L = 0x1F & ( 3 << 1 )
+SAMPLE = """isa s; include base ; param p = 2 in 1..4 where p > 1 && p % 2 == 0 ;
+const K = p * 2 const L = 0x1F & ( 3 << 1 )
 [ ram ] ( 8 x p ) ( p x i8 ) [ one ] ( ) ( f32 ) r = 0 ; t[ 3 ] = K ;
 def f ( %X , n ) { let m = n - 1 ; %Y : { m } x 4 x i8 = pad ( %X , low = { 0 , 1 } , kind = max , value = - 1 ) }
 [ go ] ( a , b ) {
@@ -80,5 +81,6 @@ def test_the_page_names_every_rule_word() -> None:
     """The words and signs of the grammar all appear in docs/taidl.md."""
     page = (ROOT / "docs" / "taidl.md").read_text()
     words = set(re.findall(r'"([a-zA-Z]{2,})"', lark_parser.GRAMMAR.read_text()))
-    assert words == {"isa", "in", "include", "param", "const", "def", "alias", "let", "assert", "IF", "ELSE", "REPEAT"}
+    assert words == {
+        "isa", "in", "where", "include", "param", "const", "def", "alias", "let", "assert", "IF", "ELSE", "REPEAT"}
     assert all(f'"{word}"' in page for word in words)

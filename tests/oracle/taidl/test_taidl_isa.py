@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from archloom.oracle import taidl
-from archloom.oracle.errors import StreamError
+from archloom.oracle.errors import StreamError, TaidlError, TargetError
 from archloom.oracle.resolved import Buffer
 from archloom.oracle.taidl import ast
+from archloom.oracle.taidl.builder import Builder
 from archloom.oracle.taidl.inline import inline
+from archloom.oracle.taidl.isa import check, instantiate
 from archloom.oracle.taidl.parser import parse
 from archloom.oracle.taidl.printer import print_isa
 from tests.support.oracle.taidl_trees import printed
@@ -129,3 +131,40 @@ def test_buffers_without_rows_are_absent(tmp_path: Path) -> None:
     without, some = taidl.load(path), taidl.load(path, n=3)
     assert [b.name for b in without.buffers] == ["here"] and list(without.instructions) == ["one"]
     assert some.buffer("there").shape == (6, 2) and list(some.instructions) == ["one", "two"]
+
+
+CONDITION = "isa t;\nparam dim = {default} in 2..64 where {condition};\n[b] (8) (dim x i8);\n"
+
+
+def conditioned(condition: str, default: int = 16) -> ast.IsaDef:
+    return parse(CONDITION.format(condition=condition, default=default))
+
+
+@pytest.mark.parametrize(("condition", "kept"), [
+    ("dim & (dim - 1) == 0", {2, 4, 8, 16, 32, 64}), ("dim % 16 == 0", {16, 32, 48, 64}),
+    ("dim > 10 && dim < 20", set(range(11, 20)))])
+def test_parameters_keep_their_conditions(condition: str, kept: set[int]) -> None:
+    definition = conditioned(condition)
+    assert parse(print_isa(definition)) == definition
+    for value in range(2, 65):
+        if value in kept:
+            assert dict(instantiate(definition, {"dim": value}).parameters) == {"dim": value}
+        else:
+            with pytest.raises(TargetError, match=f"parameter dim of ISA t must keep .*, found {value}"):
+                instantiate(definition, {"dim": value})
+
+
+def test_conditions_of_parameters_that_are_none() -> None:
+    for condition, default, message in (
+        ("dim % 16 == 0", 8, "parameter dim of ISA t must keep dim % 16 == 0, found 8"),
+        ("dim - 1", 16, "parameter dim: expected a condition, found dim - 1"), ("dom == 1", 16, "unknown name 'dom'"),
+    ):
+        with pytest.raises(TaidlError, match=message):
+            check(conditioned(condition, default))
+
+
+def test_a_program_states_conditions_of_parameters() -> None:
+    built = Builder("t")
+    dim = built.param("dim", 16, 2, 64, where=lambda dim: dim % 16 == 0)
+    built.buffer("b", (8,), (dim, "i8"))
+    assert built.definition() == conditioned("dim % 16 == 0")

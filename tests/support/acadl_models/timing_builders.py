@@ -64,7 +64,8 @@ def instr(
         kind = TensorType(w.shape, "i8")
         statements += [
             Read(f"%a{i}", w, kind),
-            Op(f"%s{i}", "add", (f"%a{i}", f"%a{i}"), (), kind),
+            Op(f"%x{i}", "constant", (), (("value", Affine(1)),), kind),
+            Op(f"%s{i}", "add", (f"%a{i}", f"%x{i}"), (), kind),
             Write(f"%s{i}", w, kind, "accumulate"),
         ]
     pairs = tuple((k, Affine.of(v)) for k, v in (attributes or {}).items())

@@ -48,10 +48,10 @@ class _Declarations:
         return ast.Include(str(name))
 
     def parameter(self, _: Any, name: Any, *numbers: Any) -> ast.Parameter:
-        default, low, high = map(_integer, numbers)
+        default, low, high = map(_integer, numbers[:3])
         if not low <= default <= high:
             raise TaidlError("the default is out of range")
-        return ast.Parameter(str(name), default, low, high)
+        return ast.Parameter(str(name), default, low, high, *map(_expr, numbers[3:]))
 
     def constant(self, _: Any, name: Any, value: Any) -> ast.Constant:
         return ast.Constant(str(name), _expr(value))

@@ -32,6 +32,8 @@ FILES = {
     "graph.py": TARGET.format(name="graph", graph="return options['size']", emit="return []", numbers="int8"),
     "emit.py": TARGET.format(name="emit", graph="return gemmini(dim=options['dim'])", emit="return gemm.rows",
                              numbers="int8"),
+    "instr.py": TARGET.format(name="instr", graph="return gemmini(dim=options['dim'])",
+                              emit="return [Instr.make('mvin', rows=1)]", numbers="int8"),
     "int4.py": TARGET.format(name="int4", graph="return gemmini(dim=options['dim'])", emit="return []", numbers="int4"),
     "syntax.py": "x = 1\ndef graph(:\n", "raises.py": "def f():\n    return 1 / 0\nf()\n", "empty.py": "x = 1\n",
     "isa.taidl": "isa x;\n[spad] (4) (16xi8);\n[go](a) { %A:1x16xi8 <- $spat[a]; }", "none.taidl": "",
@@ -71,7 +73,9 @@ WRONG = [
     (f"estimate {GEMM} -t missing.py", r"missing\.py: no such file"),
     (f"estimate {GEMM} -t graph.py", r"graph\.py:6: target 'mine_graph', its graph at dim=8: KeyError: 'size'"),
     (f"estimate {GEMM} -t emit.py", r"emit\.py:8: target 'mine_emit', gemm \(gemm .*\), the instructions of .*: "
-                                    "AttributeError: .*'rows'"),
+                                    r"AttributeError: .*'rows'\n    return gemm\.rows"),
+    (f"estimate {GEMM} -t instr.py", r"instr\.py:8: target 'mine_instr', gemm .*: mvin: expected the attributes "
+                                     r"\(dram, .*\), found \(rows\)\n    return \[Instr\.make\('mvin', rows=1\)\]"),
     (f"estimate {GEMM} -t int4.py", "'mine_int4': numbers: expected one of int8, float32, float16, found 'int4'"),
     (f"estimate {GEMM} -t syntax.py", r"syntax\.py:2: SyntaxError: "),
     (f"estimate {GEMM} -t raises.py", r"raises\.py:2: ZeroDivisionError: division by zero"),

@@ -1,0 +1,116 @@
+"""An engine of outer products of one's own: vectors, square tiles of sums, and a rounding in two steps.
+
+Everything is a matrix product, convolutions included; zero points are part of the bias. Four tiles beside each other
+take the columns of C, so that a vector of A meets four of B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from archloom.acadl_models import acadl
+from archloom.acadl_models.options import Clock, Size, check
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, registers, row_memory
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Node
+from archloom.uma_targets import kit
+from archloom.uma_targets.kit import Gemm, Instr, Nodes, Piece, TileMapping, each, pieces
+
+TILES, DEEP, STEPS, VECTORS = 4, 4, 16, 64
+TWICE = "((sum * multiplier + (1 << 30) >> 31) + (1 << max(shift - 31, 0) >> 1)) >> max(shift - 31, 0)"
+
+
+def outer(
+    *,
+    lanes: Annotated[int, Size(2, 64, "elements of a vector, rows and columns of a tile")] = 16,
+    memory_cycles: Annotated[int, Size(1, 10_000, "latency of memory", "cycles")] = 20,
+    clock_hz: Annotated[float, Clock("clock of the engine")] = 2e9,
+) -> acadl.ArchitectureGraph:
+    """Loads of A, of B, outer products and stores side by side. TargetError that lists every option out of range."""
+    check(outer, locals())
+
+    @acadl.generate
+    def build() -> None:
+        memory = acadl.DRAM("memory", data_width=8, port_width=TILES * lanes, max_concurrent_requests=16,
+                            read_write_ports=4, read_latency=memory_cycles, write_latency=memory_cycles,
+                            address_ranges=[(0, 1 << 32)])
+        z, scale = registers("z", 8 * DEEP * lanes, VECTORS), registers("scale", 64 * lanes, 2 * TILES)
+        tile = row_memory("tile", 32 * lanes * lanes, TILES, requests=8, ports=6)
+        fetch = Fetch("fetch", entries=32, width=4)
+        for name, interval, reads, writes in (
+            ("rows", {"load_rows": 1}, [memory], [z]),
+            ("columns", {"load_columns": 1, "start": 1, "clear": 1, "load_scale": 1}, [memory], [z, tile, scale]),
+            ("products", {"outer": 1}, [z, tile], [tile]),
+            ("output", {"store": "rows", "store_sums": "rows"}, [tile, scale], [memory]),
+        ):
+            queued = QueuedUnit(name, fetch, set(interval), depth=16, latency=1, interval=dict(interval), in_flight=8)
+            connect(queued.unit, reads, writes)
+        acadl.architecture("outer", clock_hz=clock_hz, parameters={"lanes": lanes},
+                           buffers={"hbm": memory, "z": z, "tile": tile, "scale": scale})
+
+    return acadl.create_ag(build())
+
+
+def emit(gemm: Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:
+    """A row of tiles at a time, all of k."""
+    lanes = parameters["lanes"]
+    return each("i", pieces(gemm.m, lanes), lambda i, rows: each(
+        "j", pieces(gemm.n, TILES * lanes), lambda j, cols: list(row_of_tiles(gemm, lanes, i, rows, j, cols))))
+
+
+def row_of_tiles(gemm: Gemm, lanes: int, i: Affine, rows: Piece, j: Affine, cols: Piece) -> Iterator[Node]:
+    """As many tiles of C as there are."""
+    first, at = i * lanes, j * (TILES * lanes)
+    a, b, _ = gemm.strides
+    yield from each("t", pieces(cols.size, lanes), lambda t, wide: begin(gemm, t, at + t * lanes, wide.size))
+    yield from each("k", pieces(gemm.k, STEPS * DEEP), lambda k, deep: [
+        Instr.make("load_rows", dram=gemm.a_at(first, k * (STEPS * DEEP)), z=k % 2 * STEPS, rows=rows.size,
+                   deep=deep.size, stride=a),
+        *each("s", pieces(deep.size, DEEP), lambda s, part: [
+            Instr.make("load_columns", dram=gemm.b_at(k * (STEPS * DEEP) + s * DEEP, at), z=s % 8 * TILES + 2 * STEPS,
+                       deep=part.size, cols=cols.size, stride=b),
+            *each("u", pieces(cols.size, lanes), lambda u, wide: [Instr.make(
+                "outer", tile=u, a=k % 2 * STEPS + s, b=s % 8 * TILES + u + 2 * STEPS)])])])
+    yield from each("w", pieces(cols.size, lanes), lambda w, wide: [
+        store(gemm, w, gemm.c_at(first, at + w * lanes), rows.size, wide.size)])
+
+
+def begin(gemm: Gemm, tile: Affine, column: Affine, cols: int) -> Nodes:
+    """The bias of a tile's columns, or zeros, and what makes bytes of their sums."""
+    made = gemm.requantized
+    start = Instr.make("clear", tile=tile) if gemm.bias is None else Instr.make(
+        "start", dram=gemm.bias_at(column), tile=tile, cols=cols)
+    return [start] if made is None else [start, Instr.make(
+        "load_scale", multiplier=made.multiplier_at(column), shift=made.shift_at(column), slot=tile, cols=cols)]
+
+
+def store(gemm: Gemm, tile: Affine, dram: Affine, rows: int, cols: int) -> Instr:
+    """A tile as bytes, or as it is."""
+    made, shape = gemm.requantized, {"rows": rows, "cols": cols, "stride": gemm.strides[2]}
+    if made is None:
+        return Instr.make("store_sums", dram=dram, tile=tile, **shape)
+    return Instr.make("store", dram=dram, tile=tile, slot=tile, **shape, zero=made.by.zero_point, low=made.by.low,
+                      high=made.by.high)
+
+
+def tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> kit.Tiling:
+    """There is nothing to choose."""
+    return kit.Tiling({"m": [options["lanes"]], "n": [TILES * options["lanes"]], "k": [shape.k]})
+
+
+GRAPH = kit.GraphOptions(outer)
+
+
+class Outer(kit.KitTarget):
+    """An engine of outer products."""
+
+    kit = kit.GemmKit(
+        name="outer", description="outer products into square tiles, a rounding in two steps, int8",
+        isa=Path(__file__).with_suffix(".taidl"), options=GRAPH.options(), graph=GRAPH.graph, emit=emit, tiling=tiling,
+        macs_per_cycle=lambda graph: int(graph.parameters["lanes"]) ** 2 * DEEP,
+        requantizer=kit.Requantizer(TWICE, shifts=(31, 62)), sums=True)
+
+
+Outer().register()
