@@ -96,21 +96,21 @@ class _Ways:
 def _ways(graph: ArchitectureGraph) -> _Ways:
     if graph.caches:  # through which units reach it
         return _Ways(bytes_per_cycle(graph), bytes_per_cycle(graph), 0, 0)
-    latencies = [_latency(graph, s, name) for name in ("read_latency", "write_latency") for s in _hbm(graph)]
-    count = len(latencies) // 2
-    return _Ways(_over(graph, READ_DATA), _over(graph, WRITE_DATA), min(latencies[:count]), min(latencies[count:]))
+    (read, first), (written, last) = (_over(graph, kind) for kind in (READ_DATA, WRITE_DATA))
+    return _Ways(read, written, first, last)
 
 
-def _over(graph: ArchitectureGraph, kind: EdgeKind) -> float:
-    """What passes in a cycle: no more than each link takes, or the memory where there is none."""
-    links: dict[str, float] = {}
+def _over(graph: ArchitectureGraph, kind: EdgeKind) -> tuple[float, int]:
+    """What passes in a cycle, no more than each link takes, or the memory where there is none; and the shortest
+    latency of memory and link."""
+    name, links, latencies = "read_latency" if kind is READ_DATA else "write_latency", dict[str, float](), list[int]()
     for storage in _hbm(graph):
         for unit in graph.readers(storage) if kind is READ_DATA else graph.writers(storage):
             link = graph.link(storage, unit, kind)
-            if link is None:
-                return bytes_per_cycle(graph)
-            links[link.name] = link.bandwidth
-    return min(sum(links.values()), bytes_per_cycle(graph)) if links else bytes_per_cycle(graph)
+            links["" if link is None else link.name] = bytes_per_cycle(graph) if link is None else link.bandwidth
+            latencies.append(_latency(graph, storage, name) + (0 if link is None else link.latency))
+    most = bytes_per_cycle(graph)
+    return (min(sum(links.values()), most) if links else most), min(latencies, default=0)
 
 
 def _latency(graph: ArchitectureGraph, storage: DataStorage, name: str) -> int:
