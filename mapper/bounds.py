@@ -1,8 +1,9 @@
 """What a workload costs at least on a machine, whatever its mapping: nothing is mapped and nothing simulated.
 
-A machine does so many multiply-accumulates in a cycle at most, and its memory moves so many bytes. What a workload
-cannot do without is each product that does not meet padding, each byte of an operand that one of them reads, and each
-byte of the result; where operands lie in tiles, bytes of matrix products alone are counted.
+A machine does so many multiply-accumulates in a cycle at most, and its memory moves so many bytes, the first of them
+after its latency. What a workload cannot do without is each product that does not meet padding, each byte of an operand
+that one of them reads, and each byte of the result; where operands lie in tiles, bytes of matrix products alone are
+counted. Matrices that are much larger than what is on chip have to be moved more than once (:func:`exchanged`).
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from archloom.acadl_models.acadl import ArchitectureGraph, DataStorage
+from archloom.acadl_models.acadl import DRAM, READ_DATA, WRITE_DATA, ArchitectureGraph, DataStorage, EdgeKind
+from archloom.acadl_models.acadl.components import Logic
 from archloom.acadl_models.acadl.graph import per_graph
+from archloom.acadl_models.acadl.units import MemoryAccessUnit
 from archloom.acadl_models.energy import figures_of
+from archloom.acadl_models.energy.figures import multiplication_joules
 from archloom.mapper.workload import Pool, Workload
+from archloom.oracle.taidl.types import TYPES
 
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Configuration
@@ -47,22 +52,72 @@ class Least:
 def least(workload: Workload, configuration: "Configuration") -> Least:
     """The bound of a workload on a machine."""
     graph, needed = configuration.graph, needs(workload)
-    peak = configuration.accelerator.macs_per_cycle(graph)
     # what a cache holds at the end need not have been written
-    moved = needed.read + (0 if graph.caches else needed.written)
-    cycles = max(math.ceil(needed.macs / peak), math.ceil(moved / bytes_per_cycle(graph)))
-    return Least(cycles, _joules(graph, cycles, moved) if configuration.has_energy else None)
+    moved = max(needed.read + (0 if graph.caches else needed.written), exchanged(workload, graph))
+    ways, peak = _ways(graph), configuration.accelerator.macs_per_cycle(graph)
+    first, last = ways.first if needed.read else 0, ways.last if needed.written else 0
+    cycles = max(
+        first + math.ceil(needed.macs / peak) + last,  # what is multiplied is read before, and the sums written after
+        first + math.ceil(needed.read / ways.read) + last,  # so is what follows from the operand that is read last
+        first + math.ceil(moved / bytes_per_cycle(graph)),
+        0 if graph.caches else math.ceil(needed.written / ways.written),
+        0 if configuration.planner else math.ceil(configuration.space(workload).least() * (1 - ROUNDING)))
+    return Least(cycles, _joules(graph, workload, cycles, moved) if configuration.has_energy else None)
 
 
-def _joules(graph: ArchitectureGraph, cycles: int, moved: int) -> float:
-    """Leakage and free-running clocks for as long as it takes at least, and the words of HBM that are moved at least.
-    """
+def _joules(graph: ArchitectureGraph, workload: Workload, cycles: int, moved: int) -> float:
+    """Leakage and free-running clocks for as long as it takes at least, the words of HBM that are moved at least, and
+    the multiplications."""
     figures = figures_of(graph)
     leakage = sum(each.leakage_watts or 0.0 for each in figures.values()) * cycles / graph.clock_hz
     clocks = sum(each.clock_joules for each in figures.values()) * cycles
     words = moved * min((figures[s.name].of(way) or 0.0) / _word_bytes(s)
                         for s in _hbm(graph) for way in ("read", "write"))
-    return (leakage + clocks + words) * (1 - ROUNDING)
+    each = 0.0 if workload.tile else multiplication_joules(graph, _element(workload))
+    products = needs(workload).macs * each
+    return (leakage + clocks + words + products) * (1 - ROUNDING)
+
+
+# what a machine can ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Ways:
+    """Bytes that all units together read from HBM, and write to it, in a cycle; cycles before the ``first`` word that
+    is read moves, and before the ``last`` one that is written does (0 where that is not known)."""
+
+    read: float
+    written: float
+    first: int
+    last: int
+
+
+@per_graph
+def _ways(graph: ArchitectureGraph) -> _Ways:
+    if graph.caches:  # through which units reach it
+        return _Ways(bytes_per_cycle(graph), bytes_per_cycle(graph), 0, 0)
+    (read, first), (written, last) = (_over(graph, kind) for kind in (READ_DATA, WRITE_DATA))
+    return _Ways(read, written, first, last)
+
+
+def _over(graph: ArchitectureGraph, kind: EdgeKind) -> tuple[float, int]:
+    """What passes in a cycle, no more than each link takes, or the memory where there is none; and the shortest
+    latency of memory and link."""
+    name, links, latencies = "read_latency" if kind is READ_DATA else "write_latency", dict[str, float](), list[int]()
+    for storage in _hbm(graph):
+        for unit in graph.readers(storage) if kind is READ_DATA else graph.writers(storage):
+            link = graph.link(storage, unit, kind)
+            links["" if link is None else link.name] = bytes_per_cycle(graph) if link is None else link.bandwidth
+            latencies.append(_latency(graph, storage, name) + (0 if link is None else link.latency))
+    most = bytes_per_cycle(graph)
+    return (min(sum(links.values()), most) if links else most), min(latencies, default=0)
+
+
+def _latency(graph: ArchitectureGraph, storage: DataStorage, name: str) -> int:
+    """Of an access to a memory, where it does not depend on which, nor on the state of its banks."""
+    found = getattr(storage, name)
+    timed_by_state = isinstance(storage, DRAM) and storage.has_bank_state
+    return found if isinstance(found, int) and not timed_by_state else 0
 
 
 @per_graph
@@ -79,6 +134,39 @@ def _hbm(graph: ArchitectureGraph) -> list[DataStorage]:
 
 def _word_bytes(storage: DataStorage) -> float:
     return storage.data_width / 8
+
+
+# what must be moved again ---------------------------------------------------------------------------------------------
+
+
+def exchanged(workload: Workload, graph: ArchitectureGraph) -> int:
+    """Bytes that a product of matrices exchanges with HBM at least, as no more than ``S`` bytes stay on chip.
+
+    Between two moments at which 4 S bytes have passed, products meet operands of which S bytes were there and what was
+    read, and sums of which S bytes stay and what was written: of ``a``, ``b`` and ``c`` such elements at most
+    ``sqrt(a b c)`` products (Loomis and Whitney), which is most, ``sqrt(8 S^3 / w)``, where two thirds of the 6 S bytes
+    are operands; ``w`` is the product of the three sizes of an element. So all products take
+    ``products sqrt(2 w / S) - 4 S`` bytes (after Hong and Kung). 0 for other operators, and where what is read from HBM
+    may be multiplied before it is kept anywhere.
+    """
+    if workload.kind != "gemm" or workload.tile or not _keeps_before_use(graph, _element(workload)):
+        return 0
+    room = sum(graph.bytes_of(buffer) for buffer in graph.buffers if buffer != "hbm")
+    sizes = math.prod(tensor.item_bytes for tensor in (*workload.inputs[:2], workload.output))
+    return max(0, math.floor(workload.macs * math.sqrt(2 * sizes / room) - 4 * room)) if room else 0
+
+
+def _element(workload: Workload) -> str:
+    """The operands' type, as descriptions call it."""
+    return next(t.name for t in TYPES.values() if t.numpy == workload.inputs[0].dtype)
+
+
+def _keeps_before_use(graph: ArchitectureGraph, dtype: str) -> bool:
+    """Whether no unit that reaches HBM multiplies numbers of a type."""
+    return not graph.caches and all(
+        (isinstance(unit.component, Logic) and f"multiply {dtype}" not in unit.component.units)
+        or (isinstance(unit, MemoryAccessUnit) and unit.component is None)
+        for storage in _hbm(graph) for unit in (*graph.readers(storage), *graph.writers(storage)))
 
 
 # what a workload needs ------------------------------------------------------------------------------------------------

@@ -157,6 +157,16 @@ def operation_joules(graph: ArchitectureGraph, operation: str, dtype: str) -> fl
     return arithmetic.joules(operation, dtype, technology)
 
 
+@per_graph
+def multiplication_joules(graph: ArchitectureGraph, dtype: str) -> float:
+    """What each multiplication of numbers of a type costs at least, in whichever unit; 0 where that is not known, or
+    said by somebody."""
+    if graph.overrides.objects or any(unit.joules_per_operation is not None for unit in graph.functional_units):
+        return 0.0
+    built = {_as_built(unit, arithmetic.MULTIPLY, dtype) for unit in graph.functional_units}
+    return min((operation_joules(graph, arithmetic.MULTIPLY, kind) or 0.0 for kind in built), default=0.0)
+
+
 def area_of(graph: ArchitectureGraph) -> tuple[float | None, list[str]]:
     """The area of all objects in square millimetres, None where one is missing; and the objects that are."""
     return _total(graph, "area_mm2")

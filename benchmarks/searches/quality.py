@@ -78,7 +78,8 @@ class _Trace:
 
 # together -------------------------------------------------------------------------------------------------------------
 
-EPOCHS, ACCURATE = 3, 0.95
+EPOCHS, ACCURATE = 6, 0.95
+"""The fixed network, too, is right in 95.5 % of the samples."""
 FIXED_NETWORK = (((16, 3), (16, 3)), ((32, 3), (32, 3)))
 FIXED_MACHINE = {"dim": 16, "scratchpad_kib": 64, "dma_bus_bits": 128}
 MACHINES: Mapping[str, Sequence[int]] = {

@@ -6,8 +6,9 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from archloom.mapper.bounds import needs
+from archloom.mapper.bounds import exchanged, needs
 from archloom.mapper.workload import Epilogue, Workload, conv2d, gemm
+from archloom.uma_targets.gemmini.target import GEMMINI
 from tests.support.examples import examples
 from tests.support.mapper.numpy_workload import evaluate
 
@@ -50,3 +51,13 @@ def test_a_convolution_needs_what_its_definition_touches(workload: Workload) -> 
 def test_a_product_needs_all_of_its_matrices() -> None:
     found = needs(gemm(3, 4, 5, epilogue=SUMS))
     assert (found.macs, found.read, found.written) == (60, 15 + 20, 4 * 12)
+
+
+def test_matrices_beyond_what_is_on_chip_are_moved_again() -> None:
+    """By hand: 64 KiB of scratchpad and as much of an accumulator, 4 KiB of sums in the array, and statistics."""
+    graph = GEMMINI.graph({"scratchpad_kib": 64, "accumulator_kib": 64, "dim": 32})
+    room = (64 << 10) + (64 << 10) + 4096 + 6 * 4 * 4
+    large = exchanged(gemm(2048, 2048, 2048, epilogue=SUMS), graph)
+    assert large == int(2048**3 * (2 * 1 * 1 * 4 / room) ** 0.5 - 4 * room)
+    assert large > 4 * 2048**2 and exchanged(gemm(64, 64, 64, epilogue=SUMS), graph) == 0
+    assert exchanged(conv2d(1, 64, 64, 64, 64, 3, 3, epilogue=SUMS), graph) == 0

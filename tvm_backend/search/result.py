@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from archloom.tvm_backend.report.table import WARNING, Column, count, duration, render
-from archloom.tvm_backend.search.front import Front
 from archloom.tvm_backend.search.objectives import objective
 from archloom.tvm_backend.search.spent import Spent
 from archloom.tvm_backend.search.store import FILE, Row, State, Store
@@ -125,9 +124,7 @@ def result_of(
 ) -> SearchResult:
     """What is in a store, at the moment."""
     aims = [objective(text) for text in store.definition["objectives"]]
-    front = Front(len(aims))
-    for key, values in store.points():
-        front.add(key, [o.sign * value for o, value in zip(aims, values)])
+    front = store.front([o.sign for o in aims])
     rows = [row for key in front.names if (row := store.get(str(key))) is not None]
     rows.sort(key=lambda row: [o.sign * (value or 0.0) for o, value in zip(aims, row.values)])
     return SearchResult(

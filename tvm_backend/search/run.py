@@ -22,7 +22,6 @@ from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.search import evaluate
 from archloom.tvm_backend.search.candidate import Candidate
 from archloom.tvm_backend.search.evaluate import Answer, Context, Question, packed
-from archloom.tvm_backend.search.front import Front
 from archloom.tvm_backend.search.objectives import Aims, Missing
 from archloom.tvm_backend.search.samplers import Sampler, Told
 from archloom.tvm_backend.search.space import Space
@@ -85,9 +84,7 @@ class Run:
     spent: Spent = field(default_factory=Spent)
 
     def __post_init__(self) -> None:
-        self.front = Front(len(self.aims.objectives))
-        for key, values in self.store.points():
-            self.front.add(key, self._turned(values))
+        self.front = self.store.front([o.sign for o in self.aims.objectives])
         self._packed_context = b"" if self.workers.here else packed(self.context)
         self._asked = 0
         self._open: dict[str, _Entry] = {}

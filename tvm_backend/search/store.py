@@ -7,6 +7,7 @@ ends.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -15,10 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
+
 from archloom.oracle.errors import ArtifactError, InputError
+from archloom.tvm_backend.search.front import Front
 
 FILE = "search.sqlite"
 SCHEMA = "archloom.search/1"
+AT_A_TIME = 50_000
+"""Points that are looked at together."""
 State: TypeAlias = Literal["measured", "bounded", "failed"]
 
 
@@ -138,6 +144,15 @@ class Store:
                     f"SELECT key, violations, {columns} FROM candidates WHERE state = 'measured' ORDER BY id"):
                 if violations == "[]" or all(v is None or v <= 0 for v in json.loads(violations)):
                     yield key.hex(), tuple(values)
+
+    def front(self, signs: Sequence[int]) -> Front:
+        """Of the points, by their keys; ``signs``: by what the values of each objective are multiplied so that less is
+        better."""
+        found, points = Front(len(signs)), self.points()
+        while batch := list(itertools.islice(points, AT_A_TIME)):
+            keys, values = zip(*batch)
+            found.extend(keys, np.multiply(values, signs))
+        return found
 
     def counts(self) -> dict[State, int]:
         """How many candidates are done, and how."""

@@ -8,11 +8,13 @@ does not read the study.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from archloom.oracle.errors import InputError
+from archloom.oracle.user_code import told
 from archloom.tvm_backend.search.objectives import Aims
 from archloom.tvm_backend.search.samplers import missing
 from archloom.tvm_backend.search.store import Row, State, plain
@@ -35,7 +37,8 @@ class Study:
             raise missing("Optuna") from error
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._constraints = tuple(map(str, aims.constraints))
-        ways = ["maximize" if o.maximize else "minimize" for o in aims.objectives]
+        ways: list[Literal["maximize", "minimize"]] = [
+            "maximize" if o.maximize else "minimize" for o in aims.objectives]
         self.label = f"study {name!r} of {given}"
         with self._told():
             self._study = given if isinstance(given, optuna.Study) else optuna.create_study(
@@ -56,31 +59,28 @@ class Study:
         with self._told():
             domains = _distributions(trial)
             self._study.add_trial(optuna.trial.create_trial(
-                state=optuna.trial.TrialState[_STATES[row.state]], values=list(row.values) if measured else None,
+                state=optuna.trial.TrialState[_STATES[row.state]], values=_numbers(row.values) if measured else None,
                 params={name: _choice(value) for name, value in trial.params.items()}, distributions=domains,
                 user_attrs=_attributes(row),
-                constraints=dict(zip(self._constraints, map(float, row.violations))) if measured else None))
+                constraints=dict(zip(self._constraints, _numbers(row.violations))) if measured else None))
         self._known.add(row.key)
 
-    def _told(self) -> "_Told":
-        return _Told(self.label)
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Whatever storages raise, as what cannot be written; nothing is said of what is experimental."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                yield
+            except InputError:
+                raise
+            except Exception as error:
+                raise InputError(f"{self.label}: {told(error)}") from error
 
 
-class _Told(warnings.catch_warnings):
-    """Whatever storages raise, as what cannot be written; nothing is said of what is experimental."""
-
-    def __init__(self, label: str) -> None:
-        super().__init__()
-        self._label = label
-
-    def __enter__(self) -> None:
-        super().__enter__()
-        warnings.simplefilter("ignore")
-
-    def __exit__(self, kind: Any, error: Any, *rest: Any) -> None:
-        super().__exit__(kind, error, *rest)
-        if isinstance(error, Exception) and not isinstance(error, InputError):
-            raise InputError(f"{self._label}: {str(error).splitlines()[0]}") from error
+def _numbers(values: Sequence[float | None]) -> list[float]:
+    """Those of a candidate that was measured are all known."""
+    return [value for value in values if value is not None]
 
 
 def _storage(given: Any) -> Any:

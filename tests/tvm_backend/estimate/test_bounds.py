@@ -23,9 +23,26 @@ operators = st.one_of(
               st.integers(5, 9), extents, st.sampled_from((1, 3, 5)), st.integers(0, 2), st.integers(1, 3)))
 
 
-def check_bounds(given_model: object, target: str) -> None:
+@st.composite
+def machines(draw: st.DrawFn) -> tuple[str, dict[str, object]]:
+    """A target, one of its sizes halved or doubled, where it is one that has such."""
+    target = draw(st.sampled_from(sorted(BUILT_IN)))
+    options = dict(SIZES.get(target, {}))
+    sizes = {o.name: o.default for o in choose(target, options)[0].backend.accelerator.options
+             if isinstance(o.default, int) and not isinstance(o.default, bool) and o.default > 1}
+    name = draw(st.sampled_from([None, *sorted(sizes.keys() - options.keys())]))
+    if name is not None:
+        options[name] = draw(st.sampled_from((sizes[name] // 2, 2 * sizes[name])))
+    try:
+        choose(target, options)[0].backend.accelerator.configure(options)
+    except archloom.ArchloomError:
+        assume(False)
+    return target, options
+
+
+def check_bounds(given_model: object, machine: tuple[str, dict[str, object]]) -> None:
     """Of each layer, planned with little effort: a bound is one of any plan."""
-    options = SIZES.get(target, {})
+    target, options = machine
     chosen = choose(target, options)
     partition = partition_model(Source.of(given_model).load_for(target), target, options)
     try:
@@ -43,15 +60,15 @@ def check_bounds(given_model: object, target: str) -> None:
 
 
 @examples(5, 400)
-@given(operators, st.sampled_from(sorted(BUILT_IN)))
-def test_of_operators(text: str, target: str) -> None:
+@given(operators, machines())
+def test_of_operators(text: str, machine: tuple[str, dict[str, object]]) -> None:
     try:
-        check_bounds(text, target)
+        check_bounds(text, machine)
     except archloom.ModelError:  # the target has no such operator
         assume(False)
 
 
 @examples(4, 200)
-@given(modules() | quantized_modules(), st.sampled_from(sorted(BUILT_IN)))
-def test_of_networks(case: RandomModule, target: str) -> None:
-    check_bounds(case.module, target)
+@given(modules() | quantized_modules(), machines())
+def test_of_networks(case: RandomModule, machine: tuple[str, dict[str, object]]) -> None:
+    check_bounds(case.module, machine)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from archloom.tvm_backend.search.front import Front
 from tests.support.examples import examples
 
-points = st.integers(1, 3).flatmap(
+points = st.integers(1, 4).flatmap(
     lambda size: st.lists(st.tuples(*[st.integers(0, 4)] * size), min_size=1, max_size=12))
 
 
@@ -30,6 +30,20 @@ def test_it_has_what_no_other_dominates(given_points: list[tuple[int, ...]]) -> 
     assert [tuple(p) for p in front.points] == [given_points[i] for i in front.names]
     for point in product(range(5), repeat=len(given_points[0])):
         assert front.dominates(point) == any(below(other, point) for other in given_points)
+
+
+@examples(200, 5000)
+@given(points, st.lists(st.integers(0, 12), max_size=3))
+def test_many_points_together_are_as_one_by_one(given_points: list[tuple[int, ...]], cuts: list[int]) -> None:
+    alone, together = Front(len(given_points[0])), Front(len(given_points[0]))
+    for i, point in enumerate(given_points):
+        alone.add(i, point)
+    edges = sorted([0, *(min(cut, len(given_points)) for cut in cuts), len(given_points)])
+    for first, last in pairwise(edges):
+        together.extend(range(first, last), given_points[first:last])
+    assert sorted(map(int, alone.names)) == sorted(map(int, together.names))
+    assert [tuple(p) for p in together.points] == [given_points[int(i)] for i in together.names]
+    assert (alone.worst == together.worst).all()
 
 
 @examples(200, 5000)
