@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Literal
 
 from archloom.acadl_models.energy import area_of
@@ -138,7 +139,9 @@ def with_host(report: Report, profile: "HostProfile | None") -> Report:
     """A report of the accelerator only with the estimated time of its host layers; as it is for no host."""
     if profile is None:
         return report
-    layers = tuple(layer if layer.where != "host" else _timed(layer, profile) for layer in report.layers)
+    timed = cache(lambda note, *layer: _timed(profile, note, *layer))  # most of a network's are alike
+    layers = tuple(layer if layer.where != "host" else replace(layer, **timed(
+        layer.note, layer.op, layer.shape, layer.macs)) for layer in report.layers)
     scope = f"accelerator simulated; host layers estimated by the roofline of host {profile.name!r}"
     # calling a network that does nothing takes as long as an operator with nothing to do
     least = 0.0 if report.accelerator_layers else profile.overhead_s
@@ -154,7 +157,9 @@ def with_host_layers(report: Report, layers: tuple[Layer, ...], scope: str, leas
         cycles=report.accelerator_cycles + math.ceil(host * report.clock_hz))
 
 
-def _timed(layer: Layer, profile: "HostProfile") -> Layer:
-    note = f"runs on the host; seconds are an estimate for host {profile.name!r}"
-    reason = (layer.note or "").removeprefix(HOST_NOTE)
-    return replace(layer, seconds=profile.seconds(layer.op, layer.shape, layer.macs), note=note + reason)
+def _timed(
+    profile: "HostProfile", note: str | None, op: str, shape: tuple[int, ...], macs: int
+) -> dict[str, float | str | None]:
+    """What an operator of the host has more where its time is estimated, by the names of a layer's fields."""
+    estimated = f"runs on the host; seconds are an estimate for host {profile.name!r}"
+    return {"seconds": profile.seconds(op, shape, macs), "note": estimated + (note or "").removeprefix(HOST_NOTE)}
