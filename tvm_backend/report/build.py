@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 from archloom.acadl_models.energy import area_of
-from archloom.acadl_models.timing.result import EnergyUse
+from archloom.acadl_models.timing.result import EnergyUse, TimingResult
 from archloom.mapper.accelerator import Configuration
 from archloom.mapper.bounds import least
 from archloom.mapper.search import Plan
@@ -40,8 +40,9 @@ def build(
     """
     made = _configured(chosen)
     peaks = {c.name: c.backend.accelerator.macs_per_cycle(made[c.name].graph) for c in chosen}
+    uses = _Uses() if details else None
     layers = [
-        _accelerated(step, region, plans[step.name], peaks[region.target], made[region.target], details)
+        _accelerated(step, region, plans[step.name], peaks[region.target], made[region.target], uses)
         for region in partition.regions for step in region.steps
     ]
     exact = all(plans[step.name].timing.exact for step in partition.steps())
@@ -115,8 +116,21 @@ def _share(target: "Chosen", layers: Sequence[Layer], peak: int, made: "Configur
     )
 
 
+class _Uses:
+    """What units and memories did, once for all layers of one plan: their timings have the same parts."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, dict[str, Any]] = {}
+
+    def of(self, timing: "TimingResult") -> dict[str, Any]:
+        key = id(timing.units)  # the plans keep them
+        if key not in self._known:
+            self._known[key] = uses_of(timing)
+        return self._known[key]
+
+
 def _accelerated(
-    step: Step, region: Region, plan: "Plan", peak: int, made: "Configuration", details: bool,
+    step: Step, region: Region, plan: "Plan", peak: int, made: "Configuration", uses: _Uses | None,
 ) -> Layer:
     timing, main = plan.timing, {bank.storage for bank in made.graph.buffers.get(HBM, ())}
     moved = {s.name: s.bytes_read + s.bytes_written for s in timing.storages}
@@ -126,7 +140,7 @@ def _accelerated(
         instructions=timing.instructions, bytes=moved,
         mapping=str(plan.mapping), region=region.symbol, target=region.target, energy=energy_use(plan, made),
         note=step.choice or None, offchip_bytes=sum(size for name, size in moved.items() if name in main),
-        **(uses_of(timing) if details else {}),
+        **({} if uses is None else uses.of(timing)),
     )
 
 

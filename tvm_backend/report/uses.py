@@ -78,6 +78,9 @@ class LoopUse:
     cycles: int
 
 
+USES = ("units", "stages", "storages", "links", "loops", "energy")
+"""The fields of a layer that hold objects of this module, and its energy."""
+
 T = TypeVar("T", UnitUse, StageUse, LoopUse)
 
 
