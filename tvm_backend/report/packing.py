@@ -1,7 +1,7 @@
-"""Reports as they are kept on disk: the fields of layers in rows, and what units and memories did once for equal layers.
+"""Reports as they are kept on disk: fields of layers in rows, and what units and memories did once for equal layers.
 
 A decoder has thousands of layers and a dozen different ones: so it is read and written several times faster than in
-public schema.
+the public schema.
 """
 
 from __future__ import annotations
