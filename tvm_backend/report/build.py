@@ -173,7 +173,7 @@ def with_host_layers(report: Report, layers: tuple[Layer, ...], scope: str, leas
 
 def _timed(
     profile: "HostProfile", note: str | None, op: str, shape: tuple[int, ...], macs: int
-) -> dict[str, float | str | None]:
+) -> dict[str, Any]:
     """What an operator of the host has more where its time is estimated, by the names of a layer's fields."""
     estimated = f"runs on the host; seconds are an estimate for host {profile.name!r}"
     return {"seconds": profile.seconds(op, shape, macs), "note": estimated + (note or "").removeprefix(HOST_NOTE)}
