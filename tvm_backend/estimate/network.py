@@ -283,7 +283,8 @@ class OnnxNetwork:
 
     def _proto(self) -> onnx.ModelProto:
         try:
-            return renewed(parse(self.skeleton))
+            with without_weights():
+                return renewed(parse(self.skeleton))
         except ModelError as error:
             raise Unsupported(str(error)) from error
 
