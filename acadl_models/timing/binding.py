@@ -10,7 +10,7 @@ import numpy as np
 
 from archloom.acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit
 from archloom.acadl_models.acadl.graph import per_graph
-from archloom.acadl_models.timing.instances import Table, TooMany, rows, tell_apart
+from archloom.acadl_models.timing.instances import Rows, Table, TooMany, rows, tell_apart
 from archloom.acadl_models.timing.placing import latencies, places, unknown_names
 from archloom.acadl_models.timing.program import AccessPlan, Place, StaticInstruction, StaticLoop, StaticNode, limits
 from archloom.acadl_models.timing.routing import Used, routes, routing, uniform
@@ -55,10 +55,12 @@ def _known_forms(graph: ArchitectureGraph, buffers: tuple[Buffer, ...]) -> dict[
 
 @dataclass(frozen=True, eq=False)
 class _Site:
-    """An instruction of the stream: its accesses, and who takes which instance."""
+    """An instruction of the stream: its accesses, the words of those that several banks may hold, and who takes which
+    instance."""
 
     node: ResolvedInstr
     accesses: tuple[Access, ...]
+    words: tuple[Rows | None, ...]
     table: Table
 
 
@@ -139,10 +141,10 @@ class Binder:
 
     def _static(
         self, node: ResolvedInstr, touched: Sequence[Access], takers: Takers, why: str,
-        bounds: Mapping[str, tuple[int, int]] | None = None, fixed: tuple[tuple[str, Affine], ...] = (),
+        banks: tuple["tuple[Bank, ...] | None", ...] | None = None, fixed: tuple[tuple[str, Affine], ...] = (),
     ) -> StaticInstruction:
-        """The instruction with its plans; with ``bounds``, an access to one bank alone names only that."""
-        form = self._form(node, touched, takers, bounds)
+        """The instruction with its plans; with ``banks``, an access to one bank alone names only that."""
+        form = self._form(node, touched, takers, banks)
         plans = tuple([
             AccessPlan(access, self.buffers[access.window.buffer], place)
             for access, place in zip(touched, form.places) if isinstance(place, Place)
@@ -170,9 +172,8 @@ class Binder:
 
     def _form(
         self, node: ResolvedInstr, touched: Sequence[Access], takers: Takers,
-        bounds: Mapping[str, tuple[int, int]] | None,
+        banks: tuple["tuple[Bank, ...] | None", ...] | None,
     ) -> _Form:
-        banks = None if bounds is None else tuple([self._bank(access, bounds) for access in touched])
         key = node.mnemonic, id(takers), banks, *[(a.window.buffer, a.kind) for a in touched]
         known = self.forms if banks is None else self.forms_of_copies
         form = known.get(key)
@@ -197,12 +198,6 @@ class Binder:
             expression.names - also for _, expression, also in latencies(self.graph, mnemonic, stages, storages)
         ))
         return _Form(takers, found, routes(self.graph, stages), storages, needed)
-
-    def _bank(self, access: Access, bounds: Mapping[str, tuple[int, int]]) -> tuple[Bank, ...] | None:
-        """The bank in which the access always lies, if there is one."""
-        place = rows(self.graph, access, self.buffers[access.window.buffer])
-        touched = () if place is None else place.touched(bounds)
-        return touched if len(touched) == 1 else None
 
     def _note_faults(self, node: ResolvedInstr, touched: Sequence[Access], form: _Form, why: str) -> None:
         for access, place in zip(touched, form.places):
@@ -233,7 +228,8 @@ class Binder:
                 table, faults = self._tell_apart(node, touched, around)
             for fault in faults:
                 self._fault(fault)
-            found.append(_Site(node, touched, table))
+            words = tuple([rows(self.graph, access, self.buffers[access.window.buffer]) for access in touched])
+            found.append(_Site(node, touched, words, table))
         return tuple(found)
 
     def _tell_apart(
@@ -269,7 +265,9 @@ class Binder:
             touched = tuple([
                 Access(a.window.with_offsets(known), a.kind) for a in touched
             ])
-        return self._static(node, touched, takers, "", bounds, tuple(known.values.items()))
+        held = [() if words is None else words.touched(bounds, known(words.first)) for words in site.words]
+        banks = tuple([found if len(found) == 1 else None for found in held])
+        return self._static(node, touched, takers, "", banks, tuple(known.values.items()))
 
     def _loop(
         self, nest: _Nest, known: Substitution, indices: dict[str, int], bounds: dict[str, tuple[int, int]]

@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,12 +55,17 @@ class Rows:
     banks: tuple[Bank, ...]
     starts: tuple[int, ...]
 
-    def touched(self, bounds: Bounds) -> tuple[Bank, ...]:
-        """The banks from the one of the smallest to the one of the largest word, over all loop values."""
-        low, high = self.first.range(bounds)
-        first = bisect_right(self.starts, low + int(self.words[0])) - 1
-        last = bisect_right(self.starts, high + int(self.words[-1])) - 1
-        return self.banks[max(first, 0) : max(last, 0) + 1]
+    def touched(self, bounds: Bounds, first: Affine | None = None) -> tuple[Bank, ...]:
+        """The banks from the one of the smallest to the one of the largest word, over all loop values; ``first``: the
+        first word in one instance."""
+        low, high = (self.first if first is None else first).range(bounds)
+        begin = bisect_right(self.starts, low + self._ends[0]) - 1
+        last = bisect_right(self.starts, high + self._ends[1]) - 1
+        return self.banks[max(begin, 0) : max(last, 0) + 1]
+
+    @cached_property
+    def _ends(self) -> tuple[int, int]:
+        return int(self.words[0]), int(self.words[-1])
 
     def deciding(self, bounds: Bounds) -> Affine:
         """The first word as far as it decides which banks are touched: of many loops, often a few.

@@ -184,15 +184,22 @@ def _page(args: argparse.Namespace) -> Outcome:
 
 
 def _report_outcome(report: "Report | ReportTable", args: argparse.Namespace) -> Outcome:
-    data, as_csv = report.to_json(), _is_csv(args)
-    text = _memory(report, args) if args.memory else str(report)
-    text = "\n\n".join([text, *(energy_tables(report) if args.energy else ())])
-    if as_csv:
-        text = to_csv(report) if isinstance(report, Report) else report.to_csv()
-    if args.output is None:
-        return Outcome(text, data)
-    write_file(args.output, (text if as_csv else json.dumps(data, indent=1)).encode())
-    return Outcome(f"written to {args.output}", data)
+    """What is asked for alone: of a network of thousands of layers each form takes a second."""
+    memory = _memory(report, args) if args.memory else None
+    data = report.to_json() if args.json else {}
+    if args.output is not None:
+        written = _csv(report) if _is_csv(args) else json.dumps(data or report.to_json(), indent=1)
+        write_file(args.output, written.encode())
+        return Outcome(f"written to {args.output}", data)
+    if args.json:
+        return Outcome("", data)
+    if _is_csv(args):
+        return Outcome(_csv(report))
+    return Outcome("\n\n".join([memory or str(report), *(energy_tables(report) if args.energy else ())]))
+
+
+def _csv(report: "Report | ReportTable") -> str:
+    return to_csv(report) if isinstance(report, Report) else report.to_csv()
 
 
 def _memory(report: "Report | ReportTable", args: argparse.Namespace) -> str:

@@ -46,6 +46,7 @@ from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.quantization.quantized_form import quantized_form
 from archloom.tvm_backend.report.build import build, build_bound
 from archloom.tvm_backend.report.data import Report
+from archloom.tvm_backend.report.packing import packed, unpacked
 from archloom.tvm_backend.sources import named_networks, operators
 from archloom.tvm_backend.sources.operator_network import onnx_skeleton
 from archloom.tvm_backend.sources.source import Source
@@ -282,7 +283,8 @@ class OnnxNetwork:
 
     def _proto(self) -> onnx.ModelProto:
         try:
-            return renewed(parse(self.skeleton))
+            with without_weights():
+                return renewed(parse(self.skeleton))
         except ModelError as error:
             raise Unsupported(str(error)) from error
 
@@ -313,10 +315,10 @@ def _kept(key: str | None, request: Request, make: Callable[[], Report]) -> Repo
         return make() if report is None else report
     if request.on_disk:
         with suppress(ArtifactError):  # not there, or damaged
-            report = Report.from_json(cache.load("reports", key))
+            report = unpacked(cache.load("reports", key))
     if report is None:
         report = make()
-        if request.on_disk and (failure := cache.store("reports", key, report.to_json())) is not None:
+        if request.on_disk and (failure := cache.store("reports", key, packed(report))) is not None:
             report = replace(report, fallbacks=(*report.fallbacks, failure))
     _reports.put(key, report)
     return report

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 from archloom.acadl_models.energy import area_of
-from archloom.acadl_models.timing.result import EnergyUse
+from archloom.acadl_models.timing.result import EnergyUse, TimingResult
 from archloom.mapper.accelerator import Configuration
 from archloom.mapper.bounds import least
 from archloom.mapper.search import Plan
@@ -39,8 +40,9 @@ def build(
     """
     made = _configured(chosen)
     peaks = {c.name: c.backend.accelerator.macs_per_cycle(made[c.name].graph) for c in chosen}
+    uses = _Uses() if details else None
     layers = [
-        _accelerated(step, region, plans[step.name], peaks[region.target], made[region.target], details)
+        _accelerated(step, region, plans[step.name], peaks[region.target], made[region.target], uses)
         for region in partition.regions for step in region.steps
     ]
     exact = all(plans[step.name].timing.exact for step in partition.steps())
@@ -114,8 +116,21 @@ def _share(target: "Chosen", layers: Sequence[Layer], peak: int, made: "Configur
     )
 
 
+class _Uses:
+    """What units and memories did, once for all layers of one plan: their timings have the same parts."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, dict[str, Any]] = {}
+
+    def of(self, timing: "TimingResult") -> dict[str, Any]:
+        key = id(timing.units)  # the plans keep them
+        if key not in self._known:
+            self._known[key] = uses_of(timing)
+        return self._known[key]
+
+
 def _accelerated(
-    step: Step, region: Region, plan: "Plan", peak: int, made: "Configuration", details: bool,
+    step: Step, region: Region, plan: "Plan", peak: int, made: "Configuration", uses: _Uses | None,
 ) -> Layer:
     timing, main = plan.timing, {bank.storage for bank in made.graph.buffers.get(HBM, ())}
     moved = {s.name: s.bytes_read + s.bytes_written for s in timing.storages}
@@ -125,7 +140,7 @@ def _accelerated(
         instructions=timing.instructions, bytes=moved,
         mapping=str(plan.mapping), region=region.symbol, target=region.target, energy=energy_use(plan, made),
         note=step.choice or None, offchip_bytes=sum(size for name, size in moved.items() if name in main),
-        **(uses_of(timing) if details else {}),
+        **({} if uses is None else uses.of(timing)),
     )
 
 
@@ -138,7 +153,9 @@ def with_host(report: Report, profile: "HostProfile | None") -> Report:
     """A report of the accelerator only with the estimated time of its host layers; as it is for no host."""
     if profile is None:
         return report
-    layers = tuple(layer if layer.where != "host" else _timed(layer, profile) for layer in report.layers)
+    timed = cache(lambda note, *layer: _timed(profile, note, *layer))  # most of a network's are alike
+    layers = tuple(layer if layer.where != "host" else replace(layer, **timed(
+        layer.note, layer.op, layer.shape, layer.macs)) for layer in report.layers)
     scope = f"accelerator simulated; host layers estimated by the roofline of host {profile.name!r}"
     # calling a network that does nothing takes as long as an operator with nothing to do
     least = 0.0 if report.accelerator_layers else profile.overhead_s
@@ -154,7 +171,9 @@ def with_host_layers(report: Report, layers: tuple[Layer, ...], scope: str, leas
         cycles=report.accelerator_cycles + math.ceil(host * report.clock_hz))
 
 
-def _timed(layer: Layer, profile: "HostProfile") -> Layer:
-    note = f"runs on the host; seconds are an estimate for host {profile.name!r}"
-    reason = (layer.note or "").removeprefix(HOST_NOTE)
-    return replace(layer, seconds=profile.seconds(layer.op, layer.shape, layer.macs), note=note + reason)
+def _timed(
+    profile: "HostProfile", note: str | None, op: str, shape: tuple[int, ...], macs: int
+) -> dict[str, Any]:
+    """What an operator of the host has more where its time is estimated, by the names of a layer's fields."""
+    estimated = f"runs on the host; seconds are an estimate for host {profile.name!r}"
+    return {"seconds": profile.seconds(op, shape, macs), "note": estimated + (note or "").removeprefix(HOST_NOTE)}

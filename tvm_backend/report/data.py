@@ -199,8 +199,10 @@ class Report:
             raise ArtifactError(f"{origin}: not a complete report of schema {SCHEMA!r}: {error}") from error
 
 
+_FIELDS = frozenset(f.name for f in fields(Layer))
+
+
 def _layer(item: Mapping[str, Any]) -> Layer:
-    known = {f.name for f in fields(Layer)}
-    if unknown := set(item) - known:
+    if unknown := item.keys() - _FIELDS:
         raise TypeError(f"a layer has unknown fields {', '.join(sorted(unknown))}")
     return Layer(**{**item, "shape": tuple(item["shape"]), **uses_from_json(item)})

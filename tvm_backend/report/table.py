@@ -33,7 +33,8 @@ def render(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
 
 def _cut(text: str, limit: int) -> str:
     """On one line, at most so long; blanks in front, which indent, stay."""
-    text = text[:len(text) - len(text.lstrip(" "))] + " ".join(text.split())
+    if not text.isprintable() or "  " in text or text[-1:] == " ":
+        text = text[:len(text) - len(text.lstrip(" "))] + " ".join(text.split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

@@ -78,6 +78,9 @@ class LoopUse:
     cycles: int
 
 
+USES = ("units", "stages", "storages", "links", "loops", "energy")
+"""The fields of a layer that hold objects of this module, and its energy."""
+
 T = TypeVar("T", UnitUse, StageUse, LoopUse)
 
 
@@ -111,7 +114,7 @@ def uses_from_json(item: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     kinds: dict[str, Any] = {"units": UnitUse, "stages": StageUse, "storages": StorageUse, "links": LinkUse}
     for name, kind in kinds.items():
-        if name in item:
+        if item.get(name):
             found[name] = {key: kind(**{k: PortUse(**v) if k in ("read", "write") else v for k, v in use.items()})
                            for key, use in item[name].items()}
     if "loops" in item:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import archloom
 from archloom.models import zoo
+from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.compile import partition_model
 from archloom.tvm_backend.frontends.onnx import skeleton
 from archloom.tvm_backend.frontends.onnx.editor import LEAST_OPERATOR_SET, attributes_of, opset_of, renewed
@@ -108,6 +109,27 @@ def test_padding_goes_into_the_window_behind_it(op: str, value: float, widths: l
     x = {"x": np.random.default_rng(0).standard_normal((1, 2, 5, 6)).astype(np.float32)}
     expected, found = (onnxruntime.InferenceSession(m.SerializeToString()).run(None, x)[0] for m in (model, joined))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(("input", "output", "x", "LRN", "Pad", "Split"))),
+                min_size=1, max_size=3))
+@examples(30, 300)
+def test_networks_of_old_operator_sets_are_converted_or_refused(faults: list[tuple[int, str]]) -> None:
+    net = Net()
+    x = net.conv(net.input("x", 1, 2, 6, 6), "first", 2, 3)
+    model = net.model(net.node("Relu", [net.node("MaxPool", [x], "pool", kernel_shape=[2, 2])], "y"), opset=9)
+    for place, fault in faults:
+        node = model.graph.node[place]
+        if fault in ("input", "output"):
+            del getattr(node, fault)[:1]
+        elif fault == "x":
+            node.input.append("absent")
+        else:
+            node.op_type = fault
+    try:
+        assert opset_of(renewed(model)) == LEAST_OPERATOR_SET
+    except ModelError as error:
+        assert "found 9, which cannot be converted" in str(error)
 
 
 @pytest.mark.parametrize("name", often(zoo.names(), ("light_squeezenet",)))

@@ -91,6 +91,9 @@ CASES: list[Case] = [
     ("nn.avg_pool2d", op("nn.avg_pool2d", pool_size=(3, 3), strides=(2, 2), padding=(1, 1, 1, 1)), [IMAGE]),
     ("nn.avg_pool2d", op("nn.avg_pool2d", pool_size=(2, 3), padding=(1, 1, 0, 1), count_include_pad=True), [IMAGE]),
     ("nn.avg_pool3d", op("nn.avg_pool3d", pool_size=(3, 1, 2), padding=(1, 0, 0, 1, 0, 1)), [real(1, 2, 5, 4, 4)]),
+    *[(f"nn.{kind}_pool1d", op(f"nn.{kind}_pool1d", pool_size=3, strides=2, padding=(1, 0)), [real(2, 3, 9)])
+      for kind in ("max", "avg")],
+    ("nn.max_pool3d", op("nn.max_pool3d", pool_size=(2, 1, 3), padding=(1, 0, 1, 0, 0, 1)), [real(1, 2, 5, 4, 4)]),
     ("nn.adaptive_avg_pool2d", op("nn.adaptive_avg_pool2d", output_size=(1, 1)), [IMAGE]),
     ("nn.adaptive_avg_pool2d", op("nn.adaptive_avg_pool2d", output_size=(3, 2)), [IMAGE]),
     ("nn.attention", op("nn.attention"), [real(2, 4, 3, 8), real(2, 6, 3, 8), real(2, 6, 3, 8)]),
@@ -119,7 +122,8 @@ CASES: list[Case] = [
     ("repeat", op("repeat", repeats=2, axis=1), [real(3, 4)]), ("tile", op("tile", repeats=(2, 3)), [real(3, 4)]),
     ("tril", op("tril", k=1), [real(4, 5)]), ("triu", op("triu", k=-1), [real(4, 5)]),
     ("nn.pad", op("nn.pad", pad_width=[0, 0, 0, 0, 1, 2, 3, 0], pad_value=1.5), [IMAGE]),
-    ("nn.pad", op("nn.pad", pad_width=[0, 0, 0, 0, 1, 2, 3, 0], pad_mode="reflect"), [IMAGE]),
+    *[("nn.pad", op("nn.pad", pad_width=[0, 0, 0, 0, 1, 2, 3, 0], pad_mode=mode), [IMAGE])
+      for mode in ("reflect", "replicate", "circular")],
     ("quantize", lambda x, s, z: compat.relax_op("quantize")(x, s, z, axis=1, out_dtype="int8"),
      [IMAGE, SCALES, np.array([0, 3, -9], np.int8)]),
     ("quantize", lambda x, s, z: compat.relax_op("quantize")(x, s, z, axis=1, out_dtype="uint8"),

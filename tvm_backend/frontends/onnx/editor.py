@@ -29,6 +29,8 @@ Rule: TypeAlias = "Callable[[onnx.NodeProto, Editor], bool]"
 OWN_DOMAINS = ("", "ai.onnx")
 LEAST_OPERATOR_SET = 13
 """Of ONNX: the first that quantizes by channels; older networks are converted."""
+UNCONVERTED = (version_converter.ConvertError, onnx.shape_inference.InferenceError, RuntimeError, ValueError)
+"""What ONNX raises where it cannot convert a network."""
 MOST_BLANK = 1 << 28
 """Elements of a weight that was left out whose new shape is worked out; larger ones are read."""
 
@@ -85,7 +87,7 @@ def renewed(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
     try:
         return skeleton.apart(model, lambda bare: version_converter.convert_version(bare, LEAST_OPERATOR_SET))
-    except RuntimeError as error:
+    except UNCONVERTED as error:
         raise ModelError(f"network: expected operator set {LEAST_OPERATOR_SET} or newer, found {version}, which cannot "
                          f"be converted: {' '.join(str(error).split())[:300]}") from error
 

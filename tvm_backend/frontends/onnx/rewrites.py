@@ -99,7 +99,7 @@ def _padded(node: onnx.NodeProto, pad: onnx.NodeProto, editor: Editor) -> onnx.N
             or any(map(any, zeros.added[:2]))):
         return None
     before, after = zip(*zeros.added[2:], strict=True)
-    also = {"count_include_pad": 1} if means else {}
+    also: dict[str, Any] = {"count_include_pad": 1} if means else {}
     found = with_attributes(node, pads=[a + b for a, b in zip(own, (*before, *after), strict=True)], **also)
     found.input[0] = pad.input[0]
     return found
