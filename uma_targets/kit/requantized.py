@@ -74,4 +74,5 @@ def _lowered(machine: Requantizer, strategy: Strategy, op: QuantizedOp) -> Lower
     constants = {**found.constants, **dict(zip(("multiplier", "shift"), arrays))}
     if stage.table is not None:  # by the bits of a byte, no more by its place in the range
         constants["table"] = np.roll(stage.table, int(np.iinfo(stage.between).min))
-    return replace(found, op=label(found.op.partition("+")[0], op), constants=constants)
+    curves = (stage.kind for stage in op.stages if stage.kind in numbers.CURVES)
+    return replace(found, op="+".join((label(found.op.partition("+")[0], op), *curves)), constants=constants)

@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from archloom.mapper import workload as wl
-from archloom.tvm_backend.host.sums import CURVES
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets.backend import Lowered
 from archloom.tvm_backend.targets.layouts import NHWC, ROW_MAJOR
@@ -109,5 +108,4 @@ def bias(op: QuantizedOp) -> dict[str, np.ndarray]:
 
 def label(base: str, op: QuantizedOp) -> str:
     fused = {"bias": op.bias is not None, "relu": has_relu(op), "max_pool": pool_stage(op) is not None}
-    curves = (stage.kind for stage in op.stages if stage.kind in CURVES)
-    return "+".join([base, *(name for name, there in fused.items() if there), *curves])
+    return "+".join([base, *(name for name, there in fused.items() if there)])
