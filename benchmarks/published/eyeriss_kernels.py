@@ -51,7 +51,7 @@ def gemm_stream(
     out = VALUE_BYTES * machine.psum_words
     placed = _place([("A", (m, k), "int16"), ("B", (k, n), "int16"), ("C", (m, n), f"int{8 * out}")])
     a, b, c = (Affine(t.address) for t in placed)
-    product = Gemm(m, n, k, a, b, None, c, VALUE_BYTES, out, out, False, 1.0, Affine(0))
+    product = Gemm(m, n, k, a, b, None, c, VALUE_BYTES, out, out, False, 1.0, Affine(0), None)
     chosen = mapping or row_stationary(products(name, (m, n, k), machine).first()[0])
     return _stream(name, parameters, placed, 0, product_nodes(product, chosen, machine, scaled=False))
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Literal
 
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.energy import area_of
 from archloom.acadl_models.timing.result import EnergyUse, TimingResult
 from archloom.mapper.accelerator import Configuration
@@ -132,8 +133,10 @@ class _Uses:
 def _accelerated(
     step: Step, region: Region, plan: "Plan", peak: int, made: "Configuration", uses: _Uses | None,
 ) -> Layer:
-    timing, main = plan.timing, {bank.storage for bank in made.graph.buffers.get(HBM, ())}
-    moved = {s.name: s.bytes_read + s.bytes_written for s in timing.storages}
+    timing, graph = plan.timing, made.graph
+    banks = {bank.storage for bank in graph.buffers.get(HBM, ())}
+    main = {graph.path(storage)[-1].name for storage in graph.storages if storage.name in banks}
+    moved = _moved(timing, graph)
     return Layer(
         name=step.name, op=step.op, where="accelerator", shape=step.shape, macs=step.macs, cycles=timing.cycles,
         seconds=timing.seconds, utilization=step.macs / (timing.cycles * peak) if timing.cycles else None,
@@ -142,6 +145,14 @@ def _accelerated(
         note=step.choice or None, offchip_bytes=sum(size for name, size in moved.items() if name in main),
         **({} if uses is None else uses.of(timing)),
     )
+
+
+def _moved(timing: "TimingResult", graph: ArchitectureGraph) -> dict[str, int]:
+    """Bytes that each storage read and wrote: for instructions, and for caches that it is behind."""
+    moved = {s.name: s.bytes_read + s.bytes_written for s in timing.storages}
+    for place, lines in zip(graph.caches, timing.caches, strict=True):
+        moved[graph.backing(place).name] += lines.bytes_from_backing + lines.bytes_to_backing
+    return moved
 
 
 def _hosted(op: HostOp) -> Layer:

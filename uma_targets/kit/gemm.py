@@ -63,7 +63,7 @@ class Gemm:
     scale: float
     workspace: Affine
     """first byte of the memory asked for beside the operands (see :class:`GemmKit`)"""
-    requantized: Requantized | None = None
+    requantized: Requantized | None
 
     @property
     def scale_bits(self) -> int:

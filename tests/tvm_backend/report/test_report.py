@@ -6,10 +6,13 @@ import json
 
 import pytest
 
+import archloom
 from archloom.oracle.errors import ArtifactError
 from archloom.tvm_backend.report.data import SCHEMA, HostLayer, Layer, Report, UnitUse
 from archloom.tvm_backend.report.table import Column, duration, render
 from archloom.tvm_backend.report.text import full_text, to_csv
+from archloom.tvm_backend.targets import registry
+from tests.support.examples import often
 
 REPORT = Report(
     model="net", source="onnx", target="gemmini", options={"dim": 16}, clock_hz=1e9, cycles=2000, seconds=2e-6,
@@ -74,3 +77,10 @@ def test_table_aligns_and_cuts() -> None:
 ])
 def test_duration(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize("target", often(registry.names(), ("gemmini", "amx", "mte")))
+def test_operands_come_from_the_main_memory(target: str) -> None:
+    """Behind caches, too: each element is read at least once."""
+    layer, = archloom.estimate("gemm(m=64,n=64,k=64)", target, host="none").accelerator_layers
+    assert layer.offchip_bytes is not None and layer.offchip_bytes >= 2 * 64 * 64
