@@ -60,8 +60,7 @@ def least(workload: Workload, configuration: "Configuration") -> Least:
         first + math.ceil(needed.macs / peak) + last,  # what is multiplied is read before, and the sums written after
         first + math.ceil(needed.read / ways.read) + last,  # so is what follows from the operand that is read last
         first + math.ceil(moved / bytes_per_cycle(graph)),
-        0 if graph.caches else math.ceil(needed.written / ways.written),
-        0 if configuration.planner else math.ceil(configuration.space(workload).least() * (1 - ROUNDING)))
+        0 if graph.caches else math.ceil(needed.written / ways.written))
     return Least(cycles, _joules(graph, workload, cycles, moved) if configuration.has_energy else None)
 
 

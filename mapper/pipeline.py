@@ -184,14 +184,6 @@ class Rates:
         moved = np.maximum(self._beats(issue, port), self._passing(issue, width))
         return own + np.where(moved > 0, self.hbm.read_latency_cycles + more + moved, 0)
 
-    def unrounded_latency(self, issue: Issue) -> Number:
-        """No more than that of instructions whose sizes are those of a mean one."""
-        own = self.hardware.latency_columns(issue.mnemonic, issue.values) + issue.beats
-        _, port, width, more = self.hardware.way(issue.mnemonic)
-        moved = issue.pieces * np.asarray(issue.moves) / min(port, width)
-        waits = 0 if self.hardware.caches else self.hbm.read_latency_cycles + more + moved - 1
-        return own + np.where(moved > 0, waits, 0)
-
     def tail(self, issue: Issue) -> np.ndarray:
         """Cycles from when the unit takes the next instruction until one has ended."""
         latency, interval = self.latency(issue), self.hardware.interval_columns(issue.mnemonic, issue.values)
@@ -307,56 +299,6 @@ def cycles(nest: Loop, hardware: Hardware) -> np.ndarray:
     """Estimated cycles of every candidate."""
     found = _cost(nest, Rates(hardware, nest), True)
     return np.asarray(found.time + found.fill, float)
-
-
-def occupied(nest: Loop, hardware: Hardware) -> np.ndarray:
-    """Cycles that no candidate takes fewer than: for so long the unit, the link, the memory or the fetch stage with
-    most to do is busy with what the loops issue, if nothing ever waits; or, of what comes first in a loop, as many as
-    one of its ``slots`` places has take one after the other.
-
-    What stands alone is not counted, as it may stand elsewhere, too, and nothing is rounded, as sizes are those of mean
-    tiles: intervals that are convex in them are no longer than the mean ones. Of a link a mnemonic is counted by
-    itself: what is read over it may pass beside what is written.
-    """
-    total: dict[str, Number] = {}
-    _occupy(nest, 1, hardware, total)
-    rates = Rates(hardware)
-    for loop, times in _loops(nest, 1):
-        for issue in loop.first:
-            turns = times * np.minimum(issue.times, 1) / loop.slots
-            total[""] = np.maximum(total.get("", 0), turns * rates.unrounded_latency(issue))
-    found: np.ndarray = reduce(np.maximum, total.values(), np.zeros(1))
-    return found
-
-
-def _loops(loop: Loop, times: Number) -> Iterator[tuple[Loop, Number]]:
-    """All loops with their iterations in all."""
-    times = times * loop.times
-    yield loop, times
-    for part in loop.body:
-        if isinstance(part, Loop):
-            yield from _loops(part, times)
-
-
-def _occupy(loop: Loop, times: Number, hardware: Hardware, total: dict[str, Number]) -> None:
-    times = times * loop.times
-    for part in (*loop.body, *loop.first, *loop.last):
-        if isinstance(part, Loop):
-            _occupy(part, times, hardware, total)
-        else:
-            _add(total, ((name, times * spent) for name, spent in _least_of(part, hardware)))
-
-
-def _least_of(issue: Issue, hardware: Hardware) -> Iterator[tuple[str, Number]]:
-    unit, hbm = hardware.unit(issue.mnemonic), hardware.memory("hbm")
-    every = sum(issue.mnemonic in other.mnemonics for other in hardware.units)
-    yield "fetches", issue.times / hardware.fetched_per_cycle
-    yield unit.name, issue.times * hardware.interval_columns(issue.mnemonic, issue.values) / every
-    link, port, width, _ = hardware.way(issue.mnemonic)
-    moved = 0 if hardware.caches else issue.times * issue.pieces * np.asarray(issue.moves)
-    if link:
-        yield f"{link} {issue.mnemonic}", moved / (width * every)
-    yield "hbm", moved / (port * (1 if hbm.shared_port else hbm.slots))
 
 
 def places(latency: Number, work: np.ndarray) -> np.ndarray:

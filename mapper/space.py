@@ -25,8 +25,7 @@ class Table:
 
     ``needs``: what each candidate needs of each memory, which are named as in "3 rows of the scratchpad". ``steps``:
     columns whose next smaller and larger values are tried, too, where a candidate turns out to be the best. ``family``:
-    of candidates that agree in these columns few are tried (None: it is not asked). ``least``: cycles that no candidate
-    takes fewer than, where that is known.
+    of candidates that agree in these columns few are tried (None: it is not asked).
     """
 
     columns: Columns
@@ -35,7 +34,6 @@ class Table:
     mapping: Callable[[Columns, int], Mapping]
     steps: tuple[str, ...] = ()
     family: tuple[str, ...] | None = None
-    least: Callable[[Columns], np.ndarray] | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -94,10 +92,6 @@ class Space:
         estimated, mapping_of = self.ranked()
         best = int(np.argmin(estimated))
         return mapping_of(best), float(estimated[best])
-
-    def least(self) -> float:
-        """Cycles that no candidate takes fewer than; 0 where that is not known of some."""
-        return min((0.0 if t.least is None else float(np.min(t.least(t.columns))) for t in self.tables), default=0.0)
 
     def ranked(self) -> tuple[np.ndarray, Callable[[int], Mapping]]:
         """Estimated cycles of all candidates, and the mapping of candidate ``i``."""

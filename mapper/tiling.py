@@ -14,7 +14,7 @@ import numpy as np
 
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
-from archloom.mapper.pipeline import Loop, cycles, occupied
+from archloom.mapper.pipeline import Loop, cycles
 from archloom.mapper.reuse import ceil_div
 from archloom.mapper.space import Columns, Space, SpaceBuilder, Table, product
 from archloom.mapper.workload import Workload
@@ -104,12 +104,9 @@ def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: Hardwar
 
     builder = SpaceBuilder(workload.name, tiling.room, tiling.help)
     needs = {name: np.broadcast_to(demand(columns), columns["m"].shape) for name, demand in tiling.demand.items()}
-    def least(c: Columns) -> np.ndarray:
-        return np.zeros(1) if tiling.loops is None else shape.batch * occupied(tiling.loops(c), hardware)
-
     steps = tuple(d for d in "knm" if len(tiling.sizes[d]) > 1)
     family = tuple(d for d in steps if d != "m")
-    builder.add(Table(columns, needs, estimate, mapping, steps, family or None, least))
+    builder.add(Table(columns, needs, estimate, mapping, steps, family or None))
     return builder.build()
 
 

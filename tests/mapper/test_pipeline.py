@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl.latency import parse
 from archloom.mapper.lines import Cache, misses
-from archloom.mapper.pipeline import CLOSE, Issue, Loop, cycles, occupied
+from archloom.mapper.pipeline import CLOSE, Issue, Loop, cycles
 from archloom.mapper.search import search
 from archloom.mapper.tiling import Shape
 from archloom.mapper.workload import Epilogue, gemm
@@ -82,22 +82,6 @@ def test_no_nest_is_faster_than_all_its_instructions_are_fetched(nest: Loop, rat
     """Whatever stands in which loop, whatever comes first, and however many instructions the graph fetches a cycle."""
     hardware = replace(Qkv.kit.accelerator.hardware(), fetched_per_cycle=rate)
     assert float(cycles(nest, hardware)) >= issued(nest) / rate * (1 - 1e-9)
-
-
-@examples(40, 500)
-@given(NESTS)
-def test_no_nest_is_estimated_at_less_than_what_is_busy(nest: Loop) -> None:
-    hardware = Qkv.kit.accelerator.hardware()
-    assert float(cycles(nest, hardware)) >= float(occupied(nest, hardware)[0]) * (1 - 1e-9) > 0
-
-
-def test_what_is_busy_by_hand() -> None:
-    """Qkv's loads of 16 rows take their unit 16 cycles, its products 16; from request to last word a load takes 66."""
-    load, product = Issue("load", moves=64, pieces=16, values=LOAD), Issue("gemm")
-    hardware = Qkv.kit.accelerator.hardware()
-    for slots, expected in ((1, 3 * 5 * 66), (2, 3 * 5 * 33), (4, 3 * 5 * 2 * 16)):
-        nest = Loop(3, (Loop(5, (product,), first=(load, load), slots=slots),), alone=(product,), last=(product,))
-        assert occupied(nest, hardware) == [expected]
 
 
 def test_what_stands_alone_adds_its_latency_and_inner_loops_follow_each_other() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from archloom.mapper import space as tables
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import LEVELS, Mapping
-from archloom.mapper.pipeline import cycles, occupied, places
+from archloom.mapper.pipeline import cycles, places
 from archloom.mapper.reuse import ceil_div, conv_residency, gemm_residency
 from archloom.mapper.space import HOIST, INTERLEAVE, STREAM, Columns, Space, SpaceBuilder, Table
 from archloom.mapper.workload import Workload
@@ -93,7 +93,7 @@ def _add_gemms(builder: SpaceBuilder, workload: Workload, hardware: Hardware, fl
     builder.add(Table(
         columns, {SPAD: np.asarray(spad), ACC: np.asarray(r.c_rows * columns["slots_c"])},
         lambda c: cycles(gemm_loops(p, c, flow, hardware), hardware), lambda c, i: _gemm_mapping(c, i, flow),
-        family=("mb", "nb", "kb"), least=lambda c: occupied(gemm_loops(p, c, flow, hardware), hardware),
+        family=("mb", "nb", "kb"),
     ))
 
 
