@@ -264,8 +264,9 @@ def _checked(options: Mapping[str, Any]) -> Architecture:
         problems.append(f"rlen ({chosen.rlen}) must be at most vlen ({chosen.vlen})")
     if chosen.physical <= chosen.registers:
         problems.append(f"physical ({chosen.physical}) must be more than registers ({chosen.registers})")
-    problems += [f"width ({options['width']}) instructions must find room in two queues of queue ({options['queue']})"
-                 for _ in range(options["width"] > 2 * options["queue"])]
+    if options["width"] > 2 * options["queue"]:
+        problems.append(
+            f"width ({options['width']}) instructions must find room in two queues of queue ({options['queue']})")
     for level, line in (("l1", LINE_BYTES), ("l2", options["l2_line"])):
         kib, ways = options[f"{level}_kib"], options[f"{level}_ways"]
         if (kib << 10) % (ways * line):

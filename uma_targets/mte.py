@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from archloom.acadl_models.mte import macs_per_cycle, mte
+from archloom.acadl_models.mte import PORT_BYTES, macs_per_cycle, mte
 from archloom.mapper.lines import Cache
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
@@ -227,7 +227,7 @@ def _lanes(count: int) -> Instr:
 
 # --- the space of mappings -------------------------------------------------------------------------------------------
 DEPTHS = (256, 1024)
-"""Blocks of K to choose from, beside all of it."""
+"""Blocks of K to choose from, beside all of it: a free choice."""
 
 
 def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
@@ -260,7 +260,7 @@ def _loops(shape: kit.Shape, c: kit.Columns, machine: Machine, hardware: kit.Har
     tiles = machine.rows > 1
     product, a, b, load, store = (
         ("tfmul", "tla", "tlb", "tlc", "tsc") if tiles else ("vfmacc_vf", "flw", "vle32_v", "vle32_v", "vse32_v"))
-    lines = near + (machine.rows if tiles else machine.vlen // 512)
+    lines = near + (machine.rows if tiles else machine.vlen // (8 * PORT_BYTES))
     loads = (issue(a, tall, lines if tiles else near), issue(b, wide, lines))
     step = Loop(ceil_div(c["k"], machine.deep), (issue(product, tall * wide),), first=loads, slots=2,
                 rings=(((issue(product, 1),), 1),))

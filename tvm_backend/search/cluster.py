@@ -19,7 +19,8 @@ from archloom.oracle.errors import ArchloomError, InputError
 from archloom.tvm_backend.estimate.many import WorkerEnded
 
 BATCH_SECONDS = 0.5
-"""Of work in a task: so long a worker waits for none, and so much is lost with it."""
+"""Of work in a task: so long a worker waits for none, and so much is lost with it. This and the next two are free
+choices."""
 MOST = 256
 """Questions of a batch."""
 LATELY = 0.3
