@@ -27,7 +27,7 @@ from typing import ClassVar, NoReturn
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import StreamError, suggest
-from archloom.oracle.scanner import MAX_DIGITS, Climbing, Scanner
+from archloom.oracle.scanner import Climbing, Scanner
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Parallel, Stream
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
@@ -152,10 +152,9 @@ class _Parser(Climbing[Affine]):
 
     def integer(self, what: str) -> int:
         sign = -1 if self.s.accept("-") else 1
-        at, text = self.s.at, self.take(_NUMBER, what)
-        if len(text) > MAX_DIGITS:
-            self.fail(f"expected a number of at most {MAX_DIGITS} digits, found {len(text)}", at)
-        return sign * int(text, 0)
+        if not self.s.matches(_NUMBER):
+            self.s.expected(what)
+        return sign * self.s.whole(_NUMBER)
 
     def end_line(self) -> None:
         if not (self.s.done or self.s.sees("\n")):

@@ -141,8 +141,8 @@ class Scanner:
             self.fail(f"the number {self.short(text)} has {len(text)} digits, more than {MAX_DIGITS}")
         self.at = match.end()
         self._skip()
-        if text.startswith("0x"):
-            return int(text, 0)
+        if text[:2] in ("0x", "0X"):
+            return int(text, 16)
         return int(text[:-1]) * _SUFFIX[text[-1]] if text[-1] in _SUFFIX else int(text)
 
     def integer(self) -> int:

@@ -6,13 +6,12 @@
 import gc
 import os
 import sys
-import typing
-from functools import cache
 from pathlib import Path
 
 from hypothesis import settings
 
 from tests.support.examples import THOROUGH
+from tests.support.torch_tables import keep_tables_of_torch
 
 os.environ.setdefault("ARCHLOOM_CACHE_DIR", str(Path(__file__).parent.parent / "build" / "test-cache"))
 
@@ -29,16 +28,4 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     if "torch" in sys.modules:
-        _keep_tables_of_torch()
-
-
-def _keep_tables_of_torch() -> None:
-    """For each export to ONNX torch reads its 500 translations of operators again, for each decomposition it asks 58
-    times which operators there are and makes 3,000 types of functions: most of the time of a small network."""
-    import torch._ops
-    from torch._export import utils
-    from torch.onnx._internal.exporter._registration import ONNXRegistry
-
-    torch._ops.Callable = typing.Callable  # typing keeps the types that are made of it
-    utils._materialize_cpp_cia_ops = cache(utils._materialize_cpp_cia_ops)
-    ONNXRegistry.from_torchlib = staticmethod(cache(ONNXRegistry.from_torchlib))
+        keep_tables_of_torch()

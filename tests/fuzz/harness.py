@@ -1,4 +1,4 @@
-"""Runs inputs that nobody means well with, each in a process of its own with limits, and counts what comes of them.
+"""Runs inputs that nobody means well with in processes with limits, many in turn, and counts what comes of them.
 
 ``python -m tests.fuzz.harness [--seconds S] [--inputs N] [--seed N] [--kinds a,b] [--keep FOLDER]`` prints the counts
 as JSON; ``--faults N`` tries so many faults of the system as well (:mod:`tests.fuzz.faults`). The same seed makes the
@@ -19,7 +19,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from random import Random
@@ -27,11 +28,15 @@ from typing import Any
 
 import numpy as np
 
+from archloom.oracle.taidl import available, load
 from tests.fuzz.inputs import KERNEL, KINDS, NUMBERS, Input
-from tests.support.limited import Outcome, limited
+from tests.support.limited import Outcome, in_turn, limited
+from tests.support.torch_tables import keep_tables_of_torch
 
 BAD = ("traceback", "abort", "hang", "over_memory", "wrong")
 WORDS = "words.json"
+TOGETHER = 256
+"""Inputs that one process takes in turn, unless one ends it: to fork for each takes longer than most inputs."""
 NOTHING_RAN = "so nothing was checked"
 """A check that ends with 1 for this found nothing wrong: it is as good as a refusal."""
 
@@ -69,14 +74,18 @@ def _numbers(seed: int) -> int:
 
 def tried(made: Input, folder: Path) -> Outcome:
     """What comes of an input, in a folder of its own."""
-    for name, content in made.files.items():
-        (folder / name).write_bytes(content)
+    return limited(_work(made, folder))
 
+
+def _work(made: Input, folder: Path) -> Callable[[], int]:
     def work() -> int:
+        folder.mkdir(exist_ok=True)
+        for name, content in made.files.items():
+            (folder / name).write_bytes(content)
         os.chdir(folder)
         return perform(made.words)
 
-    return limited(work)
+    return work
 
 
 def made(kind: str, seed: int, number: int) -> Input:
@@ -87,13 +96,15 @@ def made(kind: str, seed: int, number: int) -> Input:
 def run(kinds: list[str], seed: int, seconds: float, most: int) -> Iterator[tuple[str, int, Input, Outcome]]:
     """Inputs of all kinds in turn until the time or the number is up, with what came of them."""
     end = time.monotonic() + seconds
-    for number in range(most):
+    for first in range(0, most, TOGETHER):
         if time.monotonic() > end:
             return
-        kind = kinds[number % len(kinds)]
-        found = made(kind, seed, number)
+        numbers = range(first, min(first + TOGETHER, most))
+        inputs = [(kind := kinds[number % len(kinds)], number, made(kind, seed, number)) for number in numbers]
         with tempfile.TemporaryDirectory(prefix="archloom-fuzz-") as folder:
-            yield kind, number, found, tried(found, Path(folder))
+            works = [_work(found, Path(folder) / str(number)) for _, number, found in inputs]
+            for (kind, number, found), outcome in zip(inputs, in_turn(works), strict=True):
+                yield kind, number, found, outcome
 
 
 def keep(found: Input, folder: Path) -> Path:
@@ -124,6 +135,11 @@ def prepared() -> None:
                  "torch.export.pt2_archive._package", "torch._decomp.decompositions"):
         import_module(name)
     import_module("archloom.acadl_models.timing.engine").warmup()
+    cli = import_module("archloom.tvm_backend.cli")
+    cli.build_parser = cache(cli.build_parser)
+    keep_tables_of_torch()
+    for name in available():
+        load(name)
     gc.collect()
     gc.freeze()
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import select
 import signal
-import time
+import sys
+import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 MEMORY, SECONDS, UNEXPECTED = 4 << 30, 60, 99
 OVER_MEMORY = "needs more memory than there is"
@@ -42,46 +45,80 @@ class Outcome:
 
 def limited(work: Callable[[], object], *, memory: int = MEMORY, seconds: int = SECONDS) -> Outcome:
     """``work`` in a child that may take ``memory`` bytes more than this process, and so many seconds of a processor."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reader)
-        _run(work, writer, memory, seconds)
-    os.close(writer)
-    printed, late = _read(reader, time.monotonic() + seconds + GRACE_SECONDS)
-    if late:
-        os.kill(child, signal.SIGKILL)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return Outcome(-signal.SIGALRM if late else status, printed.decode(errors="replace"))
+    return next(in_turn([work], memory=memory, seconds=seconds))
 
 
-def _run(work: Callable[[], object], writer: int, memory: int, seconds: int) -> None:
-    os.dup2(writer, 2)
+def in_turn(
+    works: Sequence[Callable[[], object]], *, memory: int = MEMORY, seconds: int = SECONDS
+) -> Iterator[Outcome]:
+    """What comes of each work. One child does them in turn; where one ends it, another goes on with those after it.
+
+    What a work may take is counted from where the one before it ended.
+    """
+    done = 0
+    while done < len(works):
+        for outcome in _by_one_child(works[done:], memory, seconds):
+            done += 1
+            yield outcome
+
+
+def _by_one_child(works: Sequence[Callable[[], object]], memory: int, seconds: int) -> Iterator[Outcome]:
+    """Outcomes until the child ends: of all works, or up to the one that ended it."""
+    with tempfile.TemporaryFile() as log:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reader)
+            _do(works, writer, log.fileno(), memory, seconds)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            for _ in works:
+                late = not select.select([pipe], [], [], seconds + GRACE_SECONDS)[0]
+                if late:
+                    os.kill(child, signal.SIGKILL)
+                if line := b"" if late else pipe.readline():
+                    yield Outcome(**json.loads(line))
+                    continue
+                status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                log.seek(0)
+                yield Outcome(-signal.SIGALRM if late else status, log.read().decode(errors="replace"))
+                return
+        os.waitpid(child, 0)
+
+
+def _do(works: Sequence[Callable[[], object]], writer: int, log: int, memory: int, seconds: int) -> NoReturn:
+    """Write a line for each work, and what it prints to ``log``."""
+    os.dup2(log, 2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    for work in works:
+        os.ftruncate(log, 0)
+        os.lseek(log, 0, os.SEEK_SET)
+        _limit(memory, seconds)
+        status = _status(work)
+        sys.stderr.flush()
+        size = os.lseek(log, 0, os.SEEK_CUR)
+        printed = os.pread(log, size, 0).decode(errors="replace")
+        os.write(writer, json.dumps({"status": status, "printed": printed}).encode() + b"\n")
+    os._exit(0)
+
+
+def _limit(memory: int, seconds: int) -> None:
     held = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     spent = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-    resource.setrlimit(resource.RLIMIT_AS, (held + memory,) * 2)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(spent) + seconds,) * 2)
+    for kind, most in (resource.RLIMIT_AS, held + memory), (resource.RLIMIT_CPU, int(spent) + seconds):
+        resource.setrlimit(kind, (most, resource.getrlimit(kind)[1]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _status(work: Callable[[], object]) -> int:
     try:
         status = work()
     except SystemExit as error:
         status = error.code
     except MemoryError:
         os.write(2, OVER_MEMORY.encode())
-        status = 2
+        return 2
     except BaseException:
         os.write(2, b"\nunexpected " + traceback.format_exc().encode(errors="replace"))
-        status = UNEXPECTED
-    os._exit(status if isinstance(status, int) else UNEXPECTED)
-
-
-def _read(reader: int, deadline: float) -> tuple[bytes, bool]:
-    """All that is written, and whether the writer is still there when time is up."""
-    parts = []
-    with os.fdopen(reader, "rb", buffering=0) as pipe:
-        while select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            if not (part := pipe.read(1 << 16)):
-                return b"".join(parts), False
-            parts.append(part)
-    return b"".join(parts), True
+        return UNEXPECTED
+    return status if isinstance(status, int) else UNEXPECTED

@@ -99,10 +99,10 @@ def _key(program: Mapping[str, Any], files: Mapping[str, bytes]) -> str:
 
 def _check(plan: HostPlan) -> None:
     """Every call reads what is there, and gives its program what that takes."""
-    known = {*range(plan.inputs), *plan.fixed}
+    inputs, known = range(plan.inputs), set(plan.fixed)  # of inputs there may be as many as an integer can say
     numbers = range(len(plan.constants))
     for call in plan.calls:
-        if not known.issuperset(call.inputs) or any(n not in numbers for n in call.constants):
+        if not all(n in inputs or n in known for n in call.inputs) or any(n not in numbers for n in call.constants):
             raise ArtifactError("a call of the host part reads a tensor that is not there")
         if call.program is not None:
             taken = [(plan.constants[n].shape, str(plan.constants[n].dtype)) for n in call.constants]
@@ -113,7 +113,8 @@ def _check(plan: HostPlan) -> None:
                 raise ArtifactError(f"program {call.program} of the host part is called with other constants than it "
                                     "takes")
         known.update(call.outputs)
-    if not known.issuperset(plan.outputs) or any(n not in numbers for n in plan.fixed.values()):
+    outputs = all(n in inputs or n in known for n in plan.outputs)
+    if not outputs or any(n not in numbers for n in plan.fixed.values()):
         raise ArtifactError("a result of the host part is not there")
 
 

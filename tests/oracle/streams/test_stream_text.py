@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from archloom.oracle.assembly import parse, to_text
 from archloom.oracle.errors import StreamError
@@ -47,6 +48,11 @@ def test_round_trip(stream: Stream) -> None:
     text = to_text(stream)
     assert parse(text) == stream
     assert to_text(parse(text)) == text
+
+
+@given(st.integers(0, 1 << 70), st.sampled_from(["{}", "0{}", "000{}", "0x{:x}", "0X{:X}"]))
+def test_numbers_are_read_as_they_may_be_written(value: int, spelling: str) -> None:
+    assert parse(f".isa g\n.hbm 64\nmvin a=-{spelling.format(value)}\n").body == (Instr.make("mvin", a=-value),)
 
 
 HEAD = ".isa g\n.hbm 64\n"
