@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from archloom.oracle.records import plain
+from archloom.oracle.typed import typed
 
 Heard: TypeAlias = Callable[[int, int, int], None]
 """Hears how far a run is: instructions that were stepped through, that are finished, and of how many."""
@@ -264,9 +265,9 @@ class TimingResult:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "TimingResult":
-        """The result that ``data`` holds; KeyError or TypeError if it holds none."""
-        lists = {name: tuple(_part(kind, item) for item in data[name]) for name, kind in _PARTS.items()}
-        return TimingResult(**{**data, **lists})
+        """The result that ``data`` holds; TypeError if it holds none."""
+        found: TimingResult = typed(data, TimingResult)
+        return found
 
 
 @dataclass(frozen=True)
@@ -285,19 +286,8 @@ class EnergyUse:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "EnergyUse":
         """What ``data`` holds, a JSON object with the fields of this class; TypeError if it holds none."""
-        return EnergyUse(**{**data, "missing": tuple(data.get("missing", ()))})
-
-
-_PARTS: dict[str, Callable[..., Any]] = {
-    "units": UnitTiming, "stages": StageTiming, "storages": StorageTiming, "links": LinkTiming, "loops": LoopTiming,
-    "caches": CacheTiming, "drams": DramTiming,
-}
-"""The classes in the lists of a result."""
-
-
-def _part(kind: Callable[..., Any], item: Mapping[str, Any]) -> Any:
-    values = {k: PortTiming(**v) if k in ("read", "write") else tuple(v) if k == "path" else v for k, v in item.items()}
-    return kind(**values)
+        found: EnergyUse = typed(data, EnergyUse)
+        return found
 
 
 T = TypeVar("T", UnitTiming, StageTiming, StorageTiming, LinkTiming, LoopTiming, CacheTiming, DramTiming)

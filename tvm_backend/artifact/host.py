@@ -12,8 +12,9 @@ import numpy as np
 
 from archloom.oracle.errors import ArtifactError
 from archloom.oracle.fallbacks import Fallback
+from archloom.oracle.typed import typed
 from archloom.tvm_backend.compiled import HostPart
-from archloom.tvm_backend.host.plan import HostCall, HostPlan, HostProgram
+from archloom.tvm_backend.host.plan import HostCall, HostPlan, HostProgram, Signature
 from archloom.tvm_backend.programs import Named, Stored
 
 HOST, HOST_CONSTANTS, RELAX, PROGRAMS = "host.json", "host.safetensors", "relax.json", "programs.json"
@@ -77,17 +78,14 @@ def read_host(files: Mapping[str, bytes], own: bool) -> tuple[str | None, HostPl
     types = data.get("dtypes", {})
     programs = tuple(
         HostProgram(str(p["key"]) if own else _key(p, files),
-                    tuple((_whole(shape), str(dtype)) for shape, dtype in p["arguments"]),
-                    exported=files[str(p["file"])])
+                    typed(p["arguments"], Signature), exported=files[str(p["file"])])
         for p in data["programs"])
-    calls = tuple(
-        HostCall(c["program"], str(c["region"]), _whole(c["constants"]), _whole(c["inputs"]), _whole(c["outputs"]))
-        for c in data["calls"])
+    calls = typed([{**call, "symbol": call["region"]} for call in data["calls"]], tuple[HostCall, ...])
     plan = HostPlan(
-        int(data["inputs"]), _whole(data["outputs"]), calls, programs,
+        typed(data["inputs"], int), typed(data["outputs"], tuple[int, ...]), calls, programs,
         tuple(found[str(i)].view(np.dtype(types[str(i)])) if str(i) in types else found[str(i)]
-              for i in range(int(data["constants"]))),
-        {int(slot): int(number) for slot, number in data["fixed"]})
+              for i in range(typed(data["constants"], int))),
+        dict(typed(data["fixed"], tuple[tuple[int, int], ...])))
     _check(plan)
     return None, plan
 
@@ -133,15 +131,12 @@ def read_programs(files: Mapping[str, bytes], own: bool) -> "Stored | None":
     if not own:
         return Stored("", {}, {}, own=False)
     data = json.loads(files[PROGRAMS])
-    programs = {str(key): Named(str(name), _whole(bits), tuple(Fallback(**f) for of in noted for f in of))
+    programs = {key: Named(typed(name, str), typed(bits, tuple[int, ...]),
+                           tuple(f for of in noted for f in typed(of, tuple[Fallback, ...])))
                 for key, (name, bits, *noted) in data["streams"].items()}
-    programs |= {str(key): Named(str(name)) for key, name in data["host"].items()}
+    programs |= {key: Named(name) for key, name in typed(data["host"], dict[str, str]).items()}
     return Stored(str(data["platform"]), programs,
                   {found.name: files[f"{CODE}/{found.name}.bin"] for found in programs.values()})
-
-
-def _whole(values: Any) -> tuple[int, ...]:
-    return tuple(int(v) for v in values)
 
 
 def as_json(value: Any) -> bytes:

@@ -18,6 +18,7 @@ from archloom.mapper.workload import Workload
 from archloom.oracle.binary import decode, encode
 from archloom.oracle.errors import ArchloomError, ArtifactError, MappingError
 from archloom.oracle.stream import Stream
+from archloom.oracle.typed import typed
 from archloom.tvm_backend import compiled as classes
 from archloom.tvm_backend.artifact import files as artifact_files
 from archloom.tvm_backend.artifact import host as artifact_host
@@ -31,6 +32,7 @@ from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.targets.layouts import Layout, layout_of
 
 NETWORK, PLANS, CONSTANTS, REPORT = "network.json", "plans.json", "constants.safetensors", "report.json"
+NAMES, SPECS = tuple[str, ...], tuple[classes.TensorSpec, ...]
 STAGE = "finish."
 """What the names of a step's constants begin with that its output stage on the host reads."""
 
@@ -152,41 +154,37 @@ def _value(name: str, value: Value | View, edges: tuple[str, ...]) -> dict[str, 
 def _partition(
     data: Mapping[str, Any], constants: Mapping[str, np.ndarray], module: str | None, plan: "HostPlan | None"
 ) -> Partition:
-    ops = (classes.HostOp(**{**op, "shape": tuple(op["shape"]), "refused": _refused(op)}) for op in data["host"])
-    host = classes.HostPart(module, tuple(ops), planned=lambda: plan)
+    host = classes.HostPart(module, typed(data["host"], tuple[classes.HostOp, ...]), planned=lambda: plan)
     regions = tuple(Region(
-        r["symbol"], r["target"], tuple(Value(v["name"], *_laid_out(v)) for v in r["values"]), tuple(r["inputs"]),
-        tuple(r["outputs"]), tuple(_read_step(step, constants) for step in r["steps"])) for r in data["regions"])
-    return Partition(data["name"], data["source"], data["target"], dict(data["options"]), _specs(data["inputs"]),
-                     _specs(data["outputs"]), regions, host)
-
-
-def _specs(items: list[Mapping[str, Any]]) -> tuple[classes.TensorSpec, ...]:
-    return tuple(classes.TensorSpec(item["name"], tuple(item["shape"]), item["dtype"]) for item in items)
+        typed(r["symbol"], str), typed(r["target"], str), tuple(Value(v["name"], *_laid_out(v)) for v in r["values"]),
+        typed(r["inputs"], NAMES), typed(r["outputs"], NAMES),
+        tuple(_read_step(step, constants) for step in r["steps"])) for r in data["regions"])
+    name, source, target = typed([data["name"], data["source"], data["target"]], tuple[str, str, str])
+    return Partition(name, source, target, dict(data["options"]), typed(data["inputs"], SPECS),
+                     typed(data["outputs"], SPECS), regions, host)
 
 
 def _laid_out(data: Mapping[str, Any]) -> tuple[tuple[int, ...], str, Layout, tuple[str, ...]]:
     """Shape, type, layout and edges of a value or a view."""
-    layout = layout_of(data["layout"], tuple(data.get("form", ())))
-    return tuple(data["shape"]), data["dtype"], layout, tuple(data.get("beyond", ()))
+    layout = layout_of(typed(data["layout"], str), typed(data.get("form", ()), tuple[int, ...]))
+    return (typed(data["shape"], tuple[int, ...]), typed(data["dtype"], str), layout,
+            typed(data.get("beyond", ()), NAMES))
 
 
 def _read_step(data: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> Step:
     name = data["name"]
     own = {argument: constants[f"{name}/{argument}"] for argument in data["constants"]}
-    inputs = tuple((argument, value) for argument, value in data["inputs"])
+    inputs = typed(data["inputs"], tuple[tuple[str, str], ...])
     stage = None
     if data.get("finish") is not None:
         arrays: dict[str, Any] = {array: constants[f"{name}/{STAGE}{array}"] for array in ARRAYS
                                   if f"{name}/{STAGE}{array}" in constants}
         stage = OutputStage(**data["finish"], **arrays)
-    return Step(name, data["op"], workload_json.from_json(data["workload"]), inputs, data["output"],
-                tuple(data["shape"]), own, _refused(data), output_stage=stage, choice=data.get("choice", ""),
+    op, output, choice = typed([data["op"], data["output"], data.get("choice", "")], tuple[str, str, str])
+    return Step(name, op, workload_json.from_json(data["workload"]), inputs, output,
+                typed(data["shape"], tuple[int, ...]), own, typed(data.get("refused", ()), tuple[classes.Refused, ...]),
+                output_stage=stage, choice=choice,
                 views={argument: View(*_laid_out(view)) for argument, view in data.get("views", {}).items()})
-
-
-def _refused(item: Mapping[str, Any]) -> tuple[classes.Refused, ...]:
-    return tuple(classes.Refused(**answer) for answer in item.get("refused", ()))
 
 
 # Plans ------------------------------------------------------------------------------------------------------------

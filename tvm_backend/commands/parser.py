@@ -28,6 +28,12 @@ class Parser(argparse.ArgumentParser):
             command.error(f"unknown argument {word!r}{suggest(word, flags) if word.startswith('-') else ''}")
         return found
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """As argparse does it, which makes an empty list of ``--option=--``."""
+        if action.option_strings and arg_strings == ["--"]:
+            raise argparse.ArgumentError(action, "expected a value, found '--'")
+        return super()._get_values(action, arg_strings)  # type: ignore[misc]
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """As argparse does it, which lists all choices and says of none that it is near."""
         if action.choices is not None and value not in action.choices:

@@ -16,8 +16,9 @@ from archloom.acadl_models.timing.result import EnergyUse
 from archloom.oracle.errors import ArtifactError
 from archloom.oracle.fallbacks import Fallback
 from archloom.oracle.records import plain
+from archloom.oracle.typed import typed
 from archloom.tvm_backend.memory import Memory
-from archloom.tvm_backend.report.uses import LinkUse, LoopUse, StageUse, StorageUse, UnitUse, uses_from_json
+from archloom.tvm_backend.report.uses import LinkUse, LoopUse, StageUse, StorageUse, UnitUse
 
 SCHEMA = "archloom.report/2"
 """Name and version of the schema: the number changes when a field changes its meaning or disappears."""
@@ -188,21 +189,16 @@ class Report:
         if schema != SCHEMA:
             raise ArtifactError(f"{origin}: expected a report of schema {SCHEMA!r}, found {schema!r}")
         try:
-            layers = tuple(_layer(item) for item in data["layers"])
-            host = tuple(HostLayer(**item) for item in data["host"])
-            targets = tuple(TargetShare(**item) for item in data.get("targets", ()))
-            fallbacks = tuple(Fallback(**item) for item in data.get("fallbacks", ()))
             memory = None if data.get("memory") is None else Memory.from_json(data["memory"])
-            return Report(**{**data, "layers": layers, "host": host, "targets": targets, "fallbacks": fallbacks,
-                             "memory": memory, "energy_missing": tuple(data.get("energy_missing", ()))})
+            _only_fields(data, Report)
+            for item in data["layers"]:
+                _only_fields(item, Layer)
+            found: Report = typed({**data, "memory": None}, Report)
+            return replace(found, memory=memory)
         except (KeyError, TypeError, AttributeError) as error:
             raise ArtifactError(f"{origin}: not a complete report of schema {SCHEMA!r}: {error}") from error
 
 
-_FIELDS = frozenset(f.name for f in fields(Layer))
-
-
-def _layer(item: Mapping[str, Any]) -> Layer:
-    if unknown := item.keys() - _FIELDS:
-        raise TypeError(f"a layer has unknown fields {', '.join(sorted(unknown))}")
-    return Layer(**{**item, "shape": tuple(item["shape"]), **uses_from_json(item)})
+def _only_fields(item: Mapping[str, Any], kind: type[Report] | type[Layer]) -> None:
+    if unknown := item.keys() - {f.name for f in fields(kind)}:
+        raise TypeError(f"a {kind.__name__.lower()} has unknown fields {', '.join(sorted(unknown))}")

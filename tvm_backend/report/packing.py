@@ -7,14 +7,16 @@ the public schema.
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, get_type_hints
 
 from archloom.oracle.errors import ArtifactError
 from archloom.oracle.records import plain
+from archloom.oracle.typed import typed
 from archloom.tvm_backend.report.data import HostLayer, Json, Layer, Report
-from archloom.tvm_backend.report.uses import USES, uses_from_json
+from archloom.tvm_backend.report.uses import USES
 
 ROW = tuple(f.name for f in fields(Layer) if f.name not in USES)
+_TYPES = get_type_hints(Layer)
 HOST_ROW = tuple(f.name for f in fields(HostLayer))
 NOTHING = -1
 """In place of a number of uses: a layer that nothing is said of."""
@@ -39,7 +41,7 @@ def packed(report: Report) -> Json:
 def unpacked(data: Any, origin: str = "report") -> Report:
     """The report that :func:`packed` wrote; :class:`ArtifactError` naming ``origin`` for anything else."""
     try:
-        uses = [uses_from_json(item) for item in data["uses"]]
+        uses = [{name: typed(value, _TYPES[name]) for name, value in item.items()} for item in data["uses"]]
         layers = tuple([_layer(row, {} if row[-1] == NOTHING else uses[row[-1]]) for row in data["rows"]])
         host = tuple([HostLayer(**dict(zip(HOST_ROW, row, strict=True))) for row in data["host"]])
         return replace(Report.from_json(data["report"], origin), layers=layers, host=host)

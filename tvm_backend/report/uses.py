@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from archloom.acadl_models.timing.result import EnergyUse
 
 if TYPE_CHECKING:
     from archloom.acadl_models.timing.result import PortTiming, TimingResult
@@ -107,18 +104,3 @@ def _use(kind: type[T], timing: object) -> T:
 
 def _port(port: "PortTiming", cycles: int) -> PortUse:
     return PortUse(port.bytes, port.mean_bytes_per_cycle(cycles), port.peak_bytes_per_cycle, port.peak_share(cycles))
-
-
-def uses_from_json(item: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a layer that hold objects of this module; those that are not there are left out."""
-    found: dict[str, Any] = {}
-    kinds: dict[str, Any] = {"units": UnitUse, "stages": StageUse, "storages": StorageUse, "links": LinkUse}
-    for name, kind in kinds.items():
-        if item.get(name):
-            found[name] = {key: kind(**{k: PortUse(**v) if k in ("read", "write") else v for k, v in use.items()})
-                           for key, use in item[name].items()}
-    if "loops" in item:
-        found["loops"] = tuple(LoopUse(**loop) for loop in item["loops"])
-    if item.get("energy") is not None:
-        found["energy"] = EnergyUse.from_json(item["energy"])
-    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from pathlib import Path
 
@@ -127,3 +128,15 @@ def test_wrong_input(
 
 def test_there_are_forty_of_them() -> None:
     assert len({line for line, _ in WRONG}) >= 40
+
+
+def test_two_dashes_are_no_value_of_any_option(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = cli.build_parser()
+    (commands,) = [a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    options = [(name, action.option_strings[0]) for name, command in commands.items() for action in command._actions
+               if action.option_strings and action.nargs != 0]
+    assert len(options) > 50
+    for command, flag in options:
+        with pytest.raises(SystemExit):
+            parser.parse_args([command, *((f"{flag}=--",) if flag.startswith("--") else (f"{flag}--",))])
+        assert "expected a value, found '--'" in capsys.readouterr().err, (command, flag)
