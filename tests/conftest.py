@@ -8,6 +8,7 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 from tests.support.examples import THOROUGH
@@ -21,6 +22,18 @@ gc.set_threshold(200_000, 100, 100)
 settings.register_profile("quick", deadline=None)
 settings.register_profile(THOROUGH, deadline=None, print_blob=True)
 settings.load_profile("quick")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test that is marked ``first_case`` only that is quick."""
+    seen = set()
+    for item in items:
+        if item.get_closest_marker("first_case"):
+            name = item.nodeid.partition("[")[0]
+            if name in seen:
+                item.add_marker(pytest.mark.slow)
+            seen.add(name)
 
 
 def pytest_collection_finish() -> None:

@@ -19,6 +19,7 @@ def modules() -> list[house.Module]:
     return house.modules(ROOT)
 
 
+@pytest.mark.slow
 def test_no_modules_import_each_other_in_circles(modules: list[house.Module]) -> None:
     """But for the planners of many cores, which a planner for all will replace."""
     assert [group for group in house.circles(modules) if not any(".spatial." in name for name in group)] == []

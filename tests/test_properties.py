@@ -18,6 +18,7 @@ FAST = {"energy": ("mesh", "triple_ring"), "streams": ("oma", "qkv"), "simulator
 CASES = [(name, target) for name, each in PROPERTIES.items() for target in each.targets]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("name", "target"), [case if case[1] in FAST[case[0]] else slow(*case) for case in CASES])
 @examples(1, 40)
 @given(randoms)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
-from archloom.oracle.records import plain
-from archloom.oracle.typed import typed
+from archloom.oracle.records import plain, typed
 
 Heard: TypeAlias = Callable[[int, int, int], None]
 """Hears how far a run is: instructions that were stepped through, that are finished, and of how many."""

@@ -68,6 +68,7 @@ def first_weights(dim: int) -> tuple[Node, ...]:
     return config_ex(WS), place, take
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("dim", "rows", "expected"), [(16, 16, 16), (16, 7, 7), (16, 6, 6), (8, 8, 8), (4, 4, 4), (32, 32, 32), (12, 9, 9)]
 )
@@ -80,11 +81,13 @@ def test_a_product_feeds_at_least_four_rows() -> None:
     assert per_iteration(graph, first_weights(16), *product(16, 1)) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [16, 3])
 def test_new_weights_feed_the_whole_array(rows: int) -> None:
     assert per_iteration(gemmini(), (config_ex(WS),), *product(16, rows, weights=8192)) == 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [8, 16])
 def test_output_stationary_products_feed_the_whole_array(dim: int) -> None:
     pair = product(dim, dim - 1, streamed=64 * dim)
@@ -115,6 +118,7 @@ def test_one_product() -> None:
     assert result.storage("accumulator[0]").bytes_written == 1024
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("dim", "rows", "cols"), every(2, [
     (16, 16, 64), (16, 16, 16), (8, 8, 64), (32, 32, 64), (16, 16, 40)]))
 def test_loads_sustain_the_bus(dim: int, rows: int, cols: int) -> None:
@@ -125,12 +129,14 @@ def test_loads_sustain_the_bus(dim: int, rows: int, cols: int) -> None:
     assert per_iteration(graph, (config_ld(128, dim),), load) == pytest.approx(beats, rel=0.03)
 
 
+@pytest.mark.slow
 def test_the_reservation_station_bounds_small_loads() -> None:
     # eight at once, each 100 + 16 cycles to its last byte, 4 to scale, 16 to write
     load = Instr.make("mvin", dram=64 + 4096 * I, local=I % 32 * 16, cols=16, rows=16)
     assert per_iteration(gemmini(), (config_ld(128, 16),), load, count=64) == pytest.approx(136 / 8, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [64, slow(128), 256])
 def test_a_wider_bus_moves_more(bits: int) -> None:
     load = Instr.make("mvin", dram=64 + 4096 * I, local=I % 16 * 64, cols=64, rows=16)
@@ -144,6 +150,7 @@ def test_stores_sustain_the_bus() -> None:
     assert per_iteration(graph, (config_st(16),), store) == pytest.approx(16, rel=0.03)
 
 
+@pytest.mark.slow
 def test_pooling_reads_every_window() -> None:
     pooled = config_st(16, pool_size=2, pool_stride=2, pool_out_dim=4, porows=4, pocols=4, orows=8, ocols=8)
     store = Instr.make("mvout", dram=64 + 256 * I, local=ACC, cols=16, rows=1)
@@ -151,6 +158,7 @@ def test_pooling_reads_every_window() -> None:
     assert per_iteration(graph, (pooled,), store) == pytest.approx(4 * 4 * 2 * 2, rel=0.03)
 
 
+@pytest.mark.slow
 def test_a_single_ported_bank_serves_one_row_a_cycle() -> None:
     pair = product(16, 16, weights=256)  # A and the weights in one bank
     assert per_iteration(gemmini(), (config_ex(WS),), *pair) == 16
@@ -199,6 +207,7 @@ def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
         gemmini(**options)
 
 
+@pytest.mark.slow
 def test_a_row_s_statistics_take_a_pass_over_it_each_and_no_bus() -> None:
     """Sums, then squares, then the row goes out: three passes, each after the one whose result it takes."""
     graph = gemmini(dim=16)

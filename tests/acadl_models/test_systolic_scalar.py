@@ -58,6 +58,7 @@ def test_every_pe_for_itself_takes_the_cycles_of_the_array_as_one_unit(design: D
         assert cycles == one_unit
 
 
+@pytest.mark.slow
 @examples(8, 125)
 @given(designs, problems)
 def test_the_fast_engine_equals_the_step_by_step_simulator(design: Design, problem: Problem) -> None:
@@ -67,6 +68,7 @@ def test_the_fast_engine_equals_the_step_by_step_simulator(design: Design, probl
     assert simulate(made.graph, stream, skip=False) == simulate(made.graph, stream) == stepped
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("design", "problem"), [
     (Design(8, 8, "ws", "scalar"), Problem(41, 16, 19)),
     (Design(8, 6, "os", "scalar"), Problem(17, 13, 40)),

@@ -28,6 +28,7 @@ problems = st.builds(Problem, st.integers(1, 13), st.integers(1, 13), st.integer
 quiet = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.slow
 def test_every_recorded_layer_of_scale_sim_takes_its_cycles_and_reads_its_elements() -> None:
     for design, problem, cycles, ifmap, weights in scale_sim_rows():
         found = machine(design).run(problem)
@@ -41,6 +42,7 @@ def test_every_recorded_convolution_of_equeue_takes_its_cycles() -> None:
         assert machine(design).run(problem).cycles == cycles, (design, problem)
 
 
+@pytest.mark.slow
 @quiet
 @given(designs, problems)
 def test_any_product_takes_the_cycles_of_the_closed_forms(design: Design, problem: Problem) -> None:
@@ -54,6 +56,7 @@ def test_large_products_too(design: Design, problem: Problem) -> None:
     assert machine(roomy).run(problem).cycles == expected(design, problem)
 
 
+@pytest.mark.slow
 @quiet
 @given(designs, problems)
 def test_the_memories_move_what_the_dataflow_says(design: Design, problem: Problem) -> None:
@@ -69,6 +72,7 @@ def test_the_memories_move_what_the_dataflow_says(design: Design, problem: Probl
     assert (found.ifmap_reads, found.filter_reads, found.ofmap_writes) == (*reads, writes)
 
 
+@pytest.mark.slow
 @examples(10, 125)
 @given(st.integers(1, 5), st.integers(2, 5), st.sampled_from(DATAFLOWS), st.lists(problems, min_size=1, max_size=6))
 def test_a_network_takes_the_cycles_of_its_layers(
@@ -92,6 +96,7 @@ def test_the_step_by_step_simulator_gives_the_same(design: Design, problem: Prob
     assert simulate_reference(made.graph, stream) == made.run(problem).timing
 
 
+@pytest.mark.slow
 @quiet
 @given(
     st.builds(Design, st.integers(1, 4), st.integers(1, 4), st.sampled_from(DATAFLOWS), st.sampled_from(LEVELS),
@@ -107,6 +112,7 @@ def test_both_levels_compute_products_bit_for_bit(design: Design, problem: Probl
     np.testing.assert_array_equal(found, a.astype(np.int32) @ b.astype(np.int32))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("dataflow", DATAFLOWS)
 def test_the_compiled_oracle_computes_the_same_product(dataflow: str, level: str) -> None:

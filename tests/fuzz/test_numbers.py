@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ def test_what_is_stated_is_what_onnxruntime_computes(kind: str, odd: float, mask
         assert contradicts(wrong, [outcome], largest(proto, False), False) or outcome.open.all()
 
 
+@pytest.mark.slow
 @given(rng=randoms)
 @examples(1, 400)
 def test_machines_do_what_is_stated(rng: Random) -> None:

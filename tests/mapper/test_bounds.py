@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -38,6 +39,7 @@ def touched(workload: Workload, which: int) -> int:
     return found
 
 
+@pytest.mark.slow
 @examples(40, 1000)
 @given(convolutions())
 def test_a_convolution_needs_what_its_definition_touches(workload: Workload) -> None:

@@ -137,6 +137,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_writers_that_are_killed_leave_whole_results(own_folder: Path) -> None:
     keys = ("a", "b", "c")
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, *keys], stdout=subprocess.PIPE) for _ in range(3)]

@@ -27,6 +27,7 @@ def test_gemm_equals_numpy(dataflow: str) -> None:
     run()
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("pooled", [False, True])
 @pytest.mark.parametrize("dataflow", ["ws", "os"])
 @pytest.mark.parametrize("packing", ["channels", "kernel_row"])

@@ -66,6 +66,7 @@ def test_a_process_that_is_killed_takes_nothing_along(monkeypatch: pytest.Monkey
     assert all(p.timing.cycles > 0 for p in plans)
 
 
+@pytest.mark.slow
 def test_errors_are_left_to_the_search_of_the_plan() -> None:
     parallel.look_ahead(wanted([TOO_MANY, *WORKS]))
     with pytest.raises(Exception, match="too_large"):

@@ -49,6 +49,7 @@ def test_a_killed_process_leaves_a_journal_that_the_next_goes_on_with(tmp_path: 
     assert states.count("COMPLETE") == finished + 1 and "RUNNING" not in states
 
 
+@pytest.mark.slow
 def test_its_cycles_are_those_of_a_full_compilation() -> None:
     choice = Choice((((4, 3),), ((8, 1), (8, 3))))
     data = nas_digits.digits()

@@ -24,6 +24,7 @@ def compiled() -> CompiledModel:
     return compile_model(load(MODEL), "gemmini", {"dim": 8})
 
 
+@pytest.mark.slow
 def test_oracle_and_interpreter_equal_onnxruntime(compiled: CompiledModel) -> None:
     exe = CompiledNetwork(compiled)
     x = samples(MODEL, 1, seed=5)[0]

@@ -70,6 +70,7 @@ def test_estimate_of_an_operator_is_that_of_its_network() -> None:
     assert direct.layers[0].mapping == through.layers[0].mapping
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["net.loom", "net.zip"])
 def test_saved_and_loaded_is_the_same(network: CompiledNetwork, tmp_path: Path, name: str) -> None:
     network.save(tmp_path / name)
@@ -83,6 +84,7 @@ def test_saved_and_loaded_is_the_same(network: CompiledNetwork, tmp_path: Path, 
     assert (loaded.save(tmp_path / f"again.{name}")).exists()
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("file", "change"), [
     ("network.json", {"regions": [{}]}), ("network.json", {"inputs": 3}), ("plans.json", {"stem": {}}),
     ("report.json", {"schema": "x"}), ("network.json", {"options": 7}),
@@ -111,6 +113,7 @@ def test_check_passes_and_measures_accuracy(proto: onnx.ModelProto) -> None:
     assert json.loads(json.dumps(result.to_json()))["passed"] is True
 
 
+@pytest.mark.slow
 def test_check_finds_a_wrong_stream(proto: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch) -> None:
     """One layer runs on the oracle with its result off by one: the check must name it and the output."""
     from archloom.tvm_backend.executors import XlaExecutor

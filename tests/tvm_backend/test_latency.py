@@ -15,6 +15,7 @@ from tests.support.tvm_backend.random_modules import RandomModule, modules, quan
 from tests.support.tvm_backend.small_networks import float_cnn, int8_cnn
 
 
+@pytest.mark.slow
 @examples(8, 200)
 @given(modules() | quantized_modules(), st.sampled_from(sorted(registry.BUILT_IN)))
 def test_it_is_at_least_that_of_each_part(case: RandomModule, target: str) -> None:

@@ -128,6 +128,7 @@ def test_a_loader_exports_a_module_on_one_sample() -> None:
 # many models ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_modules_are_taken_as_if_quantized_loaded_or_not() -> None:
     from archloom.tvm_backend.frontends.torch.export import to_onnx
 

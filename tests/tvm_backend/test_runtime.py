@@ -88,6 +88,7 @@ def test_threads_take_turns(exe: CompiledNetwork, image: dict[str, np.ndarray]) 
     assert len(results) == 12 and all(np.array_equal(r, expected) for r in results)
 
 
+@pytest.mark.slow
 def test_host_part_survives_as_text(exe: CompiledNetwork, image: dict[str, np.ndarray]) -> None:
     part = exe.compiled.host
     regions = {region.symbol: region for region in exe.compiled.regions}

@@ -61,6 +61,7 @@ def filters(draw: st.DrawFn) -> Fir:
                ahead=draw(st.integers(0, 2)))
 
 
+@pytest.mark.slow
 @given(filters(), st.integers(0, 1 << 30))
 @examples(16, 200)
 def test_random_filters_of_all_values_equal_numpy(f, seed):
@@ -70,6 +71,7 @@ def test_random_filters_of_all_values_equal_numpy(f, seed):
     assert np.array_equal(got, chain(f, x, c))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_the_study_computes_the_complex_convolution(case):
     f, stream = case.filter, case.stream()
@@ -80,6 +82,7 @@ def test_the_study_computes_the_complex_convolution(case):
     assert np.array_equal(got[:, 0], want.real) and np.array_equal(got[:, 1], want.imag)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("f", [Fir(8, 9, 2, shift=3), Fir(4, 6, 2, cascade=True)], ids=["streams", "cascade"])
 def test_the_oracle_equals_the_interpreter(f):
     p = parameters(f.cores)
@@ -92,6 +95,7 @@ def test_the_oracle_equals_the_interpreter(f):
 # --- timing ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("case", "cycles", "warm_up"), [
     (CASES[0], 2048, 0), (CASES[1], 143, 15), (CASES[2], 588, 79), (CASES[3], 538, 26),
 ], ids=lambda v: getattr(v, "name", None))
@@ -103,6 +107,7 @@ def test_cycles_of_the_paper(case, cycles, warm_up):
     assert simulate(graph, resolved).cycles == found.makespan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", every(2, CASES, single=True), ids=lambda c: c.name)
 def test_the_reference_simulator_agrees_on_a_shorter_signal(case):
     short = replace(case, filter=replace(case.filter, outputs=36))
@@ -115,6 +120,7 @@ def test_the_reference_simulator_agrees_on_the_whole_signal(case):
     assert measure(case) == measure(case, log_reference)
 
 
+@pytest.mark.slow
 @given(filters(), st.sampled_from([0, 8, 32, 64, 128]), st.sampled_from([1, 3]), st.integers(1, 3))
 @examples(5, 120)
 def test_engine_equals_reference(f, stream_bits, memory_latency, fifo):
@@ -152,6 +158,7 @@ def test_four_cores_do_not_stall_once_warm():
     assert [op.start for op in operations(case).cores[3]] == list(range(26, 26 + 64))
 
 
+@pytest.mark.slow
 def test_wider_streams_take_less_time_down_to_what_the_cores_need():
     cycles = []
     for bits in (16, 32, 64, 128):

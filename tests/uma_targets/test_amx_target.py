@@ -21,6 +21,7 @@ def product(m: int, n: int, k: int) -> Stream:
     return GemmEmitter("amx", (), emit, Amx.kit.workspace_bytes).emit(workload, mapping)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [
     (20, 20, 70), *map(slow, [(1, 40, 5), (16, 16, 64), (16, 20, 64), (16, 16, 50)])])
 def test_edges_are_raised(size: tuple[int, int, int]) -> None:

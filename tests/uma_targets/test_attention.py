@@ -130,6 +130,7 @@ def test_attention_is_one_operator(name: str) -> None:
 RUN = ["additive mask"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", often(FORMS, RUN))
 def test_networks_equal_torch(name: str) -> None:
     module, inputs = network(name)
@@ -140,6 +141,7 @@ def test_networks_equal_torch(name: str) -> None:
     assert np.abs(found - expected).max() <= 1e-3 * np.abs(expected).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [
     "causal", *map(slow, ("scaled after", "boolean mask", "grouped heads"))])
 def test_onnx_networks_bring_it_too(name: str) -> None:
@@ -174,6 +176,7 @@ def test_what_does_not_fit_equals_torch() -> None:
         np.testing.assert_allclose(compiled(*inputs), module(*inputs), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_scores_that_others_read_stay_apart() -> None:
     class Both(nn.Module):
         def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -212,6 +215,7 @@ def reference(work: Workload, tensors: dict[str, np.ndarray]) -> np.ndarray:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sizes", "turns", "slots"), [
     slow((1, 2, 5, 7, 5, 3, True), 1, 4), slow((1, 1, 1, 1, 1, 1, False), 2, 2), slow((1, 1, 3, 1, 9, 2, True), 1, 16),
     slow((2, 3, 7, 11, 5, 3, True), 1, 4), slow((1, 2, 9, 13, 4, 8, False), 2, 8),

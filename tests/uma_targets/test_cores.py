@@ -62,6 +62,7 @@ class Products(nn.Module):
                 self.matrix @ a)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["mesh", slow("triple_ring")])
 def test_layers_stay_in_tiles_between_each_other(target: str) -> None:
     network, x = mlp(), torch.randn(5, 48)
@@ -119,6 +120,7 @@ def test_convolutions_that_read_the_same_image_lay_it_out_for_themselves() -> No
         assert np.abs(found - expected.detach().numpy()).max() < TOLERANCE * float(expected.detach().abs().max())
 
 
+@pytest.mark.slow
 def test_products_with_either_side_transposed() -> None:
     network = Products().eval()
     a, b = torch.randn(3, 20, 40), torch.randn(3, 20, 40)
@@ -256,6 +258,7 @@ class FeedForward(nn.Module):
         return (result, hidden) if self.shown else result
 
 
+@pytest.mark.slow
 def test_two_products_are_one_layer_where_that_is_faster(tmp_path: Path) -> None:
     network, x = FeedForward().eval(), torch.randn(2, 30, 256)
     compiled = archloom.compile(network, "mesh", {"x": 2, "y": 2}, example_inputs=x)
@@ -279,6 +282,7 @@ def test_two_products_are_one_layer_where_that_is_faster(tmp_path: Path) -> None
     np.testing.assert_array_equal(interpreted, found)
 
 
+@pytest.mark.slow
 def test_products_of_rows_meet_what_follows_them_under_another_shape() -> None:
     class Rows(nn.Module):
         """As GPT-2's linear layers are: of all rows of a batch."""
@@ -298,6 +302,7 @@ def test_products_of_rows_meet_what_follows_them_under_another_shape() -> None:
     close(compiled(x), network(x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("l1_bytes", "why"), [
     slow(320_000, r"as one they do not fit, .* needs 30 tiles of operands in a core, which holds 12"),
     (360_000, r"as one they would take [\d,]+")], ids=["does not fit", "slower"])

@@ -54,6 +54,7 @@ def test_inferred_mappings_are_the_ones_that_published_facts_leave(layer: Layer)
             assert buffer_mb(layer, int(other)) != pytest.approx(layer.buffer_mb, rel=0.25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network, number", [
     ("AlexNet", 2), slow("AlexNet", 4), slow("VGG-16", 10)])
 def test_layers_take_the_time_that_was_measured(network: str, number: int) -> None:

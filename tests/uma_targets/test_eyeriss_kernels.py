@@ -54,6 +54,7 @@ def interpreted(stream: Stream, isa: Isa) -> tuple[dict[str, np.ndarray], np.nda
     return given_arguments, run(stream, isa, given_arguments, poison=3)[stream.results[0].name]
 
 
+@pytest.mark.slow
 @examples(6, 200)
 @given(machines(), shapes(), st.booleans(), st.booleans(), st.sampled_from((0, 0, 5)))
 def test_convolutions_equal_numpy(
@@ -66,6 +67,7 @@ def test_convolutions_equal_numpy(
     np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.slow
 @examples(10, 150)
 @given(machines(), SIZES, SIZES, SIZES)
 def test_products_equal_numpy(machine: tuple[Machine, Isa], m: int, n: int, k: int) -> None:
@@ -75,6 +77,7 @@ def test_products_equal_numpy(machine: tuple[Machine, Isa], m: int, n: int, k: i
     np.testing.assert_array_equal(result, (a @ b).astype(result.dtype))
 
 
+@pytest.mark.slow
 @examples(10, 150)
 @given(machines(), shapes(), st.data())
 def test_any_mapping_that_fits_is_right(machine: tuple[Machine, Isa], shape: Shape, data: st.DataObject) -> None:
@@ -90,6 +93,7 @@ def test_any_mapping_that_fits_is_right(machine: tuple[Machine, Isa], shape: Sha
     np.testing.assert_array_equal(result, convolution(given_arguments, shape, result.dtype))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("bits", "fraction"), [(16, 0), (32, 0), (16, 6)])
 def test_oracle_equals_interpreter(bits: int, fraction: int) -> None:
     made, isa = machine_of(rows=3, cols=4, glb_kib=8, psum_bits=bits)
@@ -100,6 +104,7 @@ def test_oracle_equals_interpreter(bits: int, fraction: int) -> None:
     np.testing.assert_array_equal(np.asarray(found["Y"] if isinstance(found, dict) else found[0]), result)
 
 
+@pytest.mark.slow
 def test_product_is_raised_to_one_contraction() -> None:
     """All channels in one pass: sums go up the columns, and nothing is carried through the global buffer."""
     made, isa = machine_of()

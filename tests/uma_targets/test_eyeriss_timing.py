@@ -49,12 +49,14 @@ def test_graph_and_isa_fit() -> None:
         assert misfits(graph, taidl.load("eyeriss", **isa_parameters(graph))) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=4, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 20))
 def test_simulators_agree_and_never_beat_the_array(m: int, n: int, k: int) -> None:
     assert timed(stream_of(m, n, k, SMALL), SMALL).cycles >= m * n * k / 12
 
 
+@pytest.mark.slow
 def test_convolution_on_both_simulators() -> None:
     graph = eyeriss(**SMALL)  # type: ignore[arg-type]
     isa = taidl.load("eyeriss", **isa_parameters(graph))

@@ -44,6 +44,7 @@ put16 dram=320, sp=16, rows=8, cols=8, stride=16
 """As in the paper's fourth listing; the compute unit of complex 1 works on the scratchpad of its neighbour 0."""
 
 
+@pytest.mark.slow
 def test_a_fused_product_from_scratchpad_to_scratchpad() -> None:
     stream, isa = parse(FUSED), taidl.load("gamma", complexes=2)
     rng = np.random.default_rng(0)

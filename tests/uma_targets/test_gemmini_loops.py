@@ -75,6 +75,7 @@ def test_pooling_and_additions() -> None:
     same(resadd_stream(20, 70, MACHINE), lambda A, B: (A.astype(int) + B).clip(0, 127), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"page_cycles": 30, "least_rows": 16}])
 def test_both_simulators_agree(changes: dict[str, int]) -> None:
     graph = gemmini(**{**RTL, "loop_entries": 64, **changes})  # type: ignore[arg-type]

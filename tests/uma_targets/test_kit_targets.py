@@ -94,6 +94,7 @@ def beside(array: np.ndarray) -> np.ndarray:
     return array.swapaxes(2, 3).reshape(batch, high * rows, wide * columns)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("target", "shape"), every(3, product(TARGETS, SHAPES)), ids=str)
 def test_products_of_any_size(target: str, shape: tuple[int, int, int, int]) -> None:
     workload = workload_of(target, shape, bias=shape[2] > 1, relu=shape[0] == 1)
@@ -113,6 +114,7 @@ def test_products_of_any_size(target: str, shape: tuple[int, int, int, int]) -> 
         np.testing.assert_array_equal(beside(np.asarray(oracle(*inputs.values())[0])), found)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("shape", SHAPES[1:], ids=str)
 @pytest.mark.parametrize("target", [name for name in PRODUCTS_ONLY if registry.BUILT_IN.get(name)
                                     and registry.get(name).kit.sums])

@@ -44,6 +44,7 @@ MACHINES = [Machine(512, 128, 32), Machine(512, 128, 8), Machine(1024, 512, 32),
 
 
 # --- the core --------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
 def test_all_instructions_are_processed() -> None:
     graph = mte()
     processed = {name for unit in graph.functional_units for name in unit.to_process}
@@ -108,6 +109,7 @@ def test_products_of_any_size_and_blocks(r: Random) -> None:
     np.testing.assert_allclose(made, np.maximum(sums, 0) if work.epilogue.relu else sums, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", [MACHINES[0], *map(slow, MACHINES[1:])])
 def test_the_oracle_equals_the_interpreter(machine: Machine) -> None:
     stream = stream_of(machine, workload(7, 18, 9), machine.rows, machine.columns, 16)
@@ -118,6 +120,7 @@ def test_the_oracle_equals_the_interpreter(machine: Machine) -> None:
     np.testing.assert_array_equal(np.asarray(compile_stream(stream, isa)(*inputs.values())[0]), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["mte8s", "mte32v", slow("vector1kb")])
 def test_both_simulators_agree(architecture: str) -> None:
     graph = mte(architecture=architecture)

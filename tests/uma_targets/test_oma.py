@@ -88,6 +88,7 @@ def test_the_order_of_execution_changes_the_misses() -> None:
     assert found["columns first"][1] < found["rows first"][1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["mnk", "knm"])
 def test_engine_and_step_by_step_simulator_agree(order: str) -> None:
     workload = gemm(3, 5, 4, epilogue=Epilogue(True, 0.01, True, "int8"))

@@ -34,12 +34,14 @@ def test_the_user_writes_fewer_than_a_hundred_lines() -> None:
     assert f"in {len(lines)} lines of one's own" in PAGE.read_text(encoding="utf-8").replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_the_file_is_described(tmp_path: Path) -> None:
     write_tiles(tmp_path)
     text = run([sys.executable, "-m", "archloom", "describe", "tiles.py", "-O", "dim=16"], tmp_path)
     assert "tiles: an engine of tiles for float32" in text and "load_x" in text and "rows and columns of a tile" in text
 
 
+@pytest.mark.slow
 def test_files_that_register_no_target(tmp_path: Path) -> None:
     for name, text, message in (
         ("none.py", "x = 1\n", "none.py: expected a file that registers one target (Mine().register()), found none"),
@@ -84,6 +86,7 @@ def test_several_targets_in_a_file_that_imports_another(tmp_path: Path, first: s
     sys.modules.pop("tiles", None)  # where the other file has imported it
 
 
+@pytest.mark.slow
 def test_streams_and_listings_know_ones_own_targets(tmp_path: Path) -> None:
     write_tiles(tmp_path)
     command = [sys.executable, "-m", "archloom"]
@@ -104,6 +107,7 @@ def test_a_file_is_read_as_it_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
 
 
+@pytest.mark.slow
 def test_an_artifact_of_the_target_runs_where_its_file_is_named(tmp_path: Path) -> None:
     import numpy as np
 

@@ -36,6 +36,7 @@ def test_a_machine_is_short_and_near_its_peak(path: Path) -> None:
     assert 1 <= over_bound(path) <= 1.25 and len(LAYERS) == 2
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("path", MACHINES, ids=lambda p: p.stem)
 @pytest.mark.parametrize("form", every(2, FORMS), ids=str)
 def test_convolutions_of_any_form(path: Path, form: dict[str, Any]) -> None:

@@ -59,6 +59,7 @@ def some_tiling(m: int, n: int, k: int, isa: Isa) -> Tiling:
     return tiling_of(m, n, blocks_that_fit(m, n, k, machine)[-1], machine)
 
 
+@pytest.mark.slow
 @examples(12, 200)
 @given(isas(), SIZES, SIZES, SIZES)
 def test_products_equal_numpy(isa: Isa, m: int, n: int, k: int) -> None:
@@ -74,6 +75,7 @@ def test_any_tiling_that_fits_is_right(isa: Isa, m: int, n: int, k: int, data: s
     check_product(gemm_stream(m, n, k, dict(isa.parameters), tiling), isa)
 
 
+@pytest.mark.slow
 def test_random_floats_are_close_and_the_oracle_rounds_as_the_interpreter() -> None:
     isa = isa_of(rows=2, cols=4, lanes=4, pmu_kib=1)
     stream = gemm_stream(13, 17, 29, dict(isa.parameters), some_tiling(13, 17, 29, isa))
@@ -84,6 +86,7 @@ def test_random_floats_are_close_and_the_oracle_rounds_as_the_interpreter() -> N
     np.testing.assert_allclose(result, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @examples(12, 200)
 @given(isas(), SIZES, SIZES, SIZES, st.data())
 def test_any_tiling_is_raised(isa: Isa, m: int, n: int, k: int, data: st.DataObject) -> None:
@@ -93,6 +96,7 @@ def test_any_tiling_is_raised(isa: Isa, m: int, n: int, k: int, data: st.DataObj
     assert oracle.raised, oracle.report.explanation
 
 
+@pytest.mark.slow
 @examples(2, 40)
 @given(isas(), SIZES, SIZES, SIZES)
 @example(isa_of(rows=2, cols=4, lanes=4, pmu_kib=1), 9, 10, 11)
@@ -122,6 +126,7 @@ def patterns(body: tuple[Instr, ...], isa: Isa, x: np.ndarray, rows: int, words:
     return result
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("op", "function"), [(ADD, np.add), (MULTIPLY, np.multiply), (MAXIMUM, np.maximum)])
 def test_map(op: int, function: np.ufunc) -> None:
     x = np.random.default_rng(1).standard_normal((8, 4)).astype(np.float32)
@@ -129,6 +134,7 @@ def test_map(op: int, function: np.ufunc) -> None:
     np.testing.assert_array_equal(patterns(body, isa_of(rows=1, cols=2, lanes=4), x, 4, 4), function(x[:4], x[4:]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("op", "function"), [(ADD, np.add), (MAXIMUM, np.maximum)])
 def test_folds(op: int, function: np.ufunc) -> None:
     x = np.random.default_rng(1).integers(-9, 9, (6, 4)).astype(np.float32)

@@ -53,6 +53,7 @@ def test_the_default_is_the_published_array() -> None:
     assert graph.bytes_of("pmu") == 16 << 20
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(st.integers(1, 17), st.integers(1, 17), st.integers(1, 24))
 def test_simulators_agree_and_never_beat_the_lanes(m: int, n: int, k: int) -> None:

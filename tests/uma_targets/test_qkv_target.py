@@ -29,6 +29,7 @@ def product(m: int, n: int, k: int, bias: bool, block: int, flow: str) -> Stream
     return GemmEmitter("qkv", tuple(PARAMETERS.items()), emit).emit(workload, mapping)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("flow", FLOWS)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("block", [4, 16, 24])
@@ -44,6 +45,7 @@ def test_products_by_blocks(block: int, bias: bool, flow: str) -> None:
         np.testing.assert_array_equal(oracle.view(np.uint32), found.view(np.uint32))
 
 
+@pytest.mark.slow
 def test_the_engine_equals_the_simulator_that_steps() -> None:
     graph = qkv(**PARAMETERS)
     isa = taidl.load("qkv", **PARAMETERS)

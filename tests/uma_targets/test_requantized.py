@@ -141,6 +141,7 @@ SCHEMES = [Scheme(), Scheme(per_channel=True), Scheme(symmetric=False), Scheme(p
 CASES = [(name, scheme, zeros) for scheme in SCHEMES for name in ROUNDINGS for zeros in (False, True)]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("name", "scheme", "zeros"), every(3, CASES), ids=str)
 def test_networks_are_offloaded_in_whole(name: str, scheme: Scheme, zeros: bool) -> None:
     result = checked(rounder(name, operand_zeros=zeros), network(4), scheme)

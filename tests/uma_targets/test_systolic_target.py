@@ -24,6 +24,7 @@ SMALL = {"left_kib": 1, "top_kib": 1, "out_kib": 1}
 sizes = st.integers(1, 19)
 
 
+@pytest.mark.slow
 @examples(15, 250)
 @given(st.sampled_from(DATAFLOWS), st.sampled_from(CONVENTIONS), st.integers(1, 5), st.integers(1, 5),
        st.tuples(sizes, sizes, sizes), st.tuples(*[st.integers(1, 9)] * 3), st.booleans(), st.booleans())  # fmt: skip

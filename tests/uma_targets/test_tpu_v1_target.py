@@ -35,6 +35,7 @@ def test_sizes_are_the_papers() -> None:
         assert link.bandwidth * graph.clock_hz / 2**30 == pytest.approx({"ddr3": 30, "pcie": 14}[link.name], rel=0.03)
 
 
+@pytest.mark.slow
 def test_the_engine_equals_the_simulator_that_steps() -> None:
     graph = tpu_v1(**SMALL)
     for kernel in (by_hand(20, 9, 17, 4, acc_rows=64, ub_rows=256), mlp(7, (9, 13, 6), (1.0, 1.0), 4, acc_rows=64,
@@ -63,6 +64,7 @@ def _random(workload: object, seed: int) -> dict[str, np.ndarray]:
     return {t.name: rng.integers(-128, 128, t.shape).astype(t.dtype) for t in workload.inputs}  # type: ignore[attr-defined]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("rows", [1, slow(5), 20, slow(64)])
 @pytest.mark.parametrize("bias", [False, True])
 def test_blocks_of_rows_and_columns(rows: int, bias: bool) -> None:
@@ -121,6 +123,7 @@ def convolved(workload: Workload, x: np.ndarray, w: np.ndarray, bias: np.ndarray
     return scaled.clip(0 if workload.epilogue.relu else -128, 127)
 
 
+@pytest.mark.slow
 @examples(2, 200)
 @given(convolutions(), st.integers(0, 1 << 16))
 def test_every_mapping_of_a_convolution_computes_it(workload: Workload, seed: int) -> None:
@@ -160,6 +163,7 @@ def test_a_chain_of_convolutions_by_hand() -> None:
     np.testing.assert_array_equal(kernel.interpret(x, w), cnn_reference(x, w, scales))
 
 
+@pytest.mark.slow
 def test_convolutions_of_networks_are_taken_where_an_image_fits() -> None:
     """Through the whole way, bit for bit as onnxruntime; an image that does not fit is a product of its windows."""
     for side, op in ((4, "conv2d"), (30, "dense")):

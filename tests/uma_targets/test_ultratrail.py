@@ -89,10 +89,12 @@ def test_random_networks_equal_numpy(channels, positions, blocks, classes, dim):
     check(network("net", channels, positions, blocks, classes), dim, xla=False)
 
 
+@pytest.mark.slow
 def test_a_residual_network_equals_numpy_on_the_oracle():
     check(network("net", 3, 5, [Block(((5, 3, True),), 2, True)], 3), 4, xla=True)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 9), st.integers(3, 17), st.lists(block, min_size=1, max_size=2), st.integers(1, 9))
 @examples(5, 100)
 def test_engine_equals_reference(channels, positions, blocks, classes):
@@ -111,11 +113,13 @@ def test_cycles_of_the_published_networks(entry):
         assert cycles == entry.cycles
 
 
+@pytest.mark.slow
 def test_cycles_equal_those_of_the_reference_simulator():
     entry = next(e for e in dsd22.NETWORKS if e.network.name == "kws_lp")
     assert dsd22.simulate_cycles(entry, simulator=simulate_reference) == entry.cycles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", [e for e in dsd22.NETWORKS if e.network.name in ("kws_lp", "vad_lp")],
                          ids=lambda e: e.network.name)
 def test_published_networks_equal_numpy(entry):
@@ -146,6 +150,7 @@ def test_options_out_of_range_are_listed_at_once():
         ultratrail(dim=1, features=0, bus_bits=12)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("shape", [(1, 1, 1), (13, 11, 17), (24, 16, 40)], ids=str)
 def test_engine_equals_reference_on_products(shape):
     accelerator, options = UltraTrail.kit.accelerator, {"dim": 4, "features": 16, "weights": 16, "sums": 16}
@@ -184,6 +189,7 @@ def temporal_network(across: bool, channels: int = 6, made: int = 5, positions: 
     return quantize(model, [{"x": rng.standard_normal(shape_in).astype(np.float32)} for _ in range(3)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("across", [slow(False), True])
 def test_temporal_convolutions_of_a_network_are_offloaded_and_equal_onnxruntime(across):
     model = archloom.load(temporal_network(across))
@@ -195,6 +201,7 @@ def test_temporal_convolutions_of_a_network_are_offloaded_and_equal_onnxruntime(
     assert result.outputs[0].max_error_in_steps == 0
 
 
+@pytest.mark.slow
 @given(st.integers(1, 2), st.integers(1, 13), st.integers(1, 9), st.integers(1, 9), st.integers(1, 5),
        st.integers(1, 3), st.integers(0, 4), st.integers(0, 4), st.booleans(), st.data())
 @examples(8, 150)

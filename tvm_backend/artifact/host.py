@@ -12,7 +12,7 @@ import numpy as np
 
 from archloom.oracle.errors import ArtifactError
 from archloom.oracle.fallbacks import Fallback
-from archloom.oracle.typed import typed
+from archloom.oracle.records import typed
 from archloom.tvm_backend.compiled import HostPart
 from archloom.tvm_backend.host.plan import HostCall, HostPlan, HostProgram, Signature
 from archloom.tvm_backend.programs import Named, Stored

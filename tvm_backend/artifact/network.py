@@ -17,8 +17,8 @@ from archloom.mapper.search import Plan
 from archloom.mapper.workload import Workload
 from archloom.oracle.binary import decode, encode
 from archloom.oracle.errors import ArchloomError, ArtifactError, MappingError
+from archloom.oracle.records import typed
 from archloom.oracle.stream import Stream
-from archloom.oracle.typed import typed
 from archloom.tvm_backend import compiled as classes
 from archloom.tvm_backend.artifact import files as artifact_files
 from archloom.tvm_backend.artifact import host as artifact_host

@@ -9,8 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from archloom.oracle.errors import InputError, suggest
 from archloom.tvm_backend import datasets, samples
 from archloom.tvm_backend.commands import completion
@@ -176,12 +174,14 @@ def load_model(args: argparse.Namespace) -> "Model":
     if args.calibrate is None:
         return found.load_for(args.target)
     from archloom.tvm_backend.frontends.onnx.files import read_onnx
+    from archloom.tvm_backend.frontends.onnx.guard import refuse_faults
     from archloom.tvm_backend.frontends.onnx.load import load_proto, with_static_inputs
     from archloom.tvm_backend.quantization.quantize import quantize
 
     path = Path(args.model)
     floats = with_static_inputs(read_onnx(path), str(path), shapes(args.input_shape))
-    proto = quantize(floats, _batches(_inputs(floats), args.calibrate), how)
+    refuse_faults(floats, str(path))
+    proto = quantize(floats, _batches(_inputs(floats, str(path)), args.calibrate), how)
     return replace(load_proto(proto, path.stem), floats=floats)
 
 
@@ -197,14 +197,13 @@ def _batches(inputs: list[TensorSpec], spec: str) -> list[samples.Batch]:
     return samples.batches(datasets.training(word, inputs, int(number or _DATA_SET_SAMPLES)).inputs, inputs, spec)
 
 
-def _inputs(proto: "onnx.ModelProto") -> list[TensorSpec]:
-    from onnx import helper
-
+def _inputs(proto: "onnx.ModelProto", label: str) -> list[TensorSpec]:
+    from archloom.tvm_backend.frontends.onnx.dynamic import dtype_of
     from archloom.tvm_backend.frontends.onnx.editor import inputs_of
 
     kinds = {info.name: info.type.tensor_type for info in inputs_of(proto.graph)}
     return [TensorSpec(name, tuple(d.dim_value for d in kind.shape.dim),
-                       np.dtype(helper.tensor_dtype_to_np_dtype(kind.elem_type)).name) for name, kind in kinds.items()]
+                       dtype_of(kind.elem_type, f"{label}: input {name!r}")) for name, kind in kinds.items()]
 
 
 def scheme(args: argparse.Namespace) -> "Scheme":

@@ -95,15 +95,15 @@ def quantize(
     progress("quantizing", 0, 0)
     _share_scales(prepared, ranges, scheme.symmetric)
     floats = float_additions(prepared)
-    quantizer = QDQQuantizer(
-        prepared, scheme.per_channel, False, QuantType.QInt8, QuantType.QInt8, ranges, [],
-        [n.name for n in prepared.graph.node if n.op_type == "Add" and n.output[0] in floats], list(OPERATORS),
-        # a ReLU may only be dropped where the range begins with 0, and ranges are shared
-        {"QDQKeepRemovableActivations": True, "ActivationSymmetric": scheme.symmetric, "WeightSymmetric": True,
-         "QDQDisableWeightAdjustForInt32Bias": False,
-         "OpTypesToExcludeOutputQuantization": ["MatMul", "Gemm"] if scheme.float_results else []},
-    )
     try:
+        quantizer = QDQQuantizer(
+            prepared, scheme.per_channel, False, QuantType.QInt8, QuantType.QInt8, ranges, [],
+            [n.name for n in prepared.graph.node if n.op_type == "Add" and n.output[0] in floats], list(OPERATORS),
+            # a ReLU may only be dropped where the range begins with 0, and ranges are shared
+            {"QDQKeepRemovableActivations": True, "ActivationSymmetric": scheme.symmetric, "WeightSymmetric": True,
+             "QDQDisableWeightAdjustForInt32Bias": False,
+             "OpTypesToExcludeOutputQuantization": ["MatMul", "Gemm"] if scheme.float_results else []},
+        )
         with _quiet():
             quantizer.quantize_model()
             quantizer.model.topological_sort()

@@ -15,8 +15,7 @@ from typing import Any, Literal, TypeAlias
 from archloom.acadl_models.timing.result import EnergyUse
 from archloom.oracle.errors import ArtifactError
 from archloom.oracle.fallbacks import Fallback
-from archloom.oracle.records import plain
-from archloom.oracle.typed import typed
+from archloom.oracle.records import plain, typed
 from archloom.tvm_backend.memory import Memory
 from archloom.tvm_backend.report.uses import LinkUse, LoopUse, StageUse, StorageUse, UnitUse
 

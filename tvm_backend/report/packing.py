@@ -10,8 +10,7 @@ from dataclasses import fields, replace
 from typing import Any, get_type_hints
 
 from archloom.oracle.errors import ArtifactError
-from archloom.oracle.records import plain
-from archloom.oracle.typed import typed
+from archloom.oracle.records import plain, typed
 from archloom.tvm_backend.report.data import HostLayer, Json, Layer, Report
 from archloom.tvm_backend.report.uses import USES
 

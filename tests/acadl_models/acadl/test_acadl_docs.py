@@ -17,6 +17,7 @@ from tests.support import pages
 PAGE = pages.DOCS / "acadl.md"
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_page_run(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -45,6 +46,7 @@ def _texts(svg: str) -> list[str]:
     return sorted(node.text or "" for node in ElementTree.fromstring(svg.encode()).iter() if node.tag.endswith("}text"))
 
 
+@pytest.mark.slow
 def test_the_language_imports_nothing_heavy() -> None:
     code = (
         "import sys, archloom.acadl_models.acadl, archloom.acadl_models.gemmini\n"

@@ -82,6 +82,7 @@ def meaning(f: Meaning, values: dict[str, int]) -> int | None:
         return None
 
 
+@pytest.mark.slow
 @given(expressions(), st.lists(st.tuples(*[st.integers(0, 30)] * 3), min_size=1, max_size=5))
 def test_expressions_mean_what_python_means(pair: Pair, points: list[tuple[int, ...]]) -> None:
     text, f = pair
@@ -157,6 +158,7 @@ def test_missing_name() -> None:
         parse("rows + 1").evaluate({})
 
 
+@pytest.mark.slow
 @given(expressions(), expressions(), expressions(), st.fixed_dictionaries({name: st.integers(0, 9) for name in NAMES}))
 def test_let_names_parts(first: Pair, second: Pair, whole: Pair, values: dict[str, int]) -> None:
     """``rows`` and ``dim`` of the whole are what is named; the second part may use the first one."""

@@ -64,6 +64,7 @@ def attempt(build: Any) -> None:
         assert error.faults and all(isinstance(fault, str) and fault for fault in error.faults)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(CLASSES), st.dictionaries(st.sampled_from(ATTRIBUTES), st.sampled_from(JUNK), max_size=4))
 def test_objects(cls: type[Any], attributes: dict[str, Any]) -> None:
     attempt(lambda: cls(**({"name": "it"} | attributes)))
@@ -83,6 +84,7 @@ ENDS = st.integers(0, 10) | st.sampled_from(JUNK)
 KINDS = st.sampled_from([CONTAINS, FORWARD, READ_DATA, WRITE_DATA, BACKED_BY, "CONTAINS", None])
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(ENDS, ENDS, KINDS, ENDS | st.none(), st.booleans()), max_size=12))
 def test_edges(edges: list[tuple[Any, Any, Any, Any, bool]]) -> None:
     def build() -> None:

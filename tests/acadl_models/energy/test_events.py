@@ -51,6 +51,7 @@ def test_each_word_that_is_read_or_written_costs(target: str, way: str) -> None:
     assert dynamic(after) - dynamic(before) == pytest.approx(1e-9 * words)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_part_of_the_work_costs_no_more(target: str) -> None:
     plan, made, _ = planned(target)
@@ -72,6 +73,7 @@ def test_events_and_energies_are_the_same_with_and_without_skipping(target: str)
     assert skipped == stepped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target, small, large", [
     ("gemmini", {"scratchpad_kib": 64}, {"scratchpad_kib": 512}),
     ("gemmini", {"accumulator_kib": 16}, {"accumulator_kib": 128}),
@@ -91,6 +93,7 @@ def test_the_same_plan_moves_the_same_and_costs_more_in_a_larger_memory(
     assert (fits.leakage_joules or 0.0) / at_few.seconds < (roomy.leakage_joules or 0.0) / at_many.seconds
 
 
+@pytest.mark.slow
 @examples(3, 30)
 @given(st.integers(1, 12), st.integers(1, 12))
 def test_a_smaller_cache_never_brings_fewer_lines_for_the_same_plan(one: int, other: int) -> None:

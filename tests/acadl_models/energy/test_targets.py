@@ -81,6 +81,7 @@ def _bits(target: str) -> list[str]:
     return [str(32 * 16 * float(row["picojoules_per_bit"])) for row in tables.rows("dram")]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("target", TARGETS)
 def test_an_idle_machine_leaks_and_twice_the_work_costs_twice_as_much(target: str) -> None:
     plan, made, _ = planned(target)

@@ -142,6 +142,7 @@ def planned(target: str) -> tuple[ArchitectureGraph, Isa, Stream, int]:
     return accelerator.graph({}), accelerator.isa(), plan.stream, plan.timing.cycles
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("target", TARGETS)
 @examples(3, 100)
 @given(random=randoms)

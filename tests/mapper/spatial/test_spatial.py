@@ -79,6 +79,7 @@ def product(gemm: TileGemm) -> tuple[dict[str, np.ndarray], np.ndarray]:
     return {"A": a.astype(np.float16), "B": b.astype(np.float16)}, np.einsum("ikab,kjbc->ijac", a, b)
 
 
+@pytest.mark.slow
 @examples(8, 150)
 @given(st.data(), st.sampled_from(MESHES), *[st.integers(1, 7)] * 2, st.integers(1, 6))
 def test_every_plan_that_fits_gives_the_product(
@@ -127,6 +128,7 @@ def test_candidates_of_the_space_fit(size: tuple[int, int], m: int, n: int, k: i
         check(gemm, found.plan(i), machine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "gemm"), [((1, 2), TileGemm(3, 3, 2)), slow((2, 2), TileGemm(2, 4, 2))])
 def test_the_search_is_within_a_hundredth_of_the_best_of_all(size: tuple[int, int], gemm: TileGemm) -> None:
     graph = mesh(*size, 4, 16)
@@ -137,6 +139,7 @@ def test_the_search_is_within_a_hundredth_of_the_best_of_all(size: tuple[int, in
     assert search(gemm, graph).best.cycles <= 1.01 * exhaustive
 
 
+@pytest.mark.slow
 def test_spatial_reuse_pays() -> None:
     graph, gemm = wormhole(rows=4, columns=2), TileGemm(16, 16, 8)
     alone = search(gemm, graph, rules=Rules(("none",), ("none",))).best

@@ -164,6 +164,7 @@ def test_cores_that_do_alike_are_one_part(
     assert len(found) <= len(turns(attention, plan))
 
 
+@pytest.mark.slow
 def test_a_long_causal_sequence_has_a_short_text() -> None:
     """Written out is what differs: the step of each core in which its last keys end."""
     attention, machine = Attention(8, 16384, 16384, 64, 1, 0), Machine.of(wormhole())
@@ -173,6 +174,7 @@ def test_a_long_causal_sequence_has_a_short_text() -> None:
     assert stream.count() > 200_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("queries", "size"), [(1 << 15, (8, 8)), slow(15_000, (1, 2))])
 def test_blocks_of_a_longer_one_end_together(queries: int, size: tuple[int, int]) -> None:
     """As few as can be, so that little is done beyond what is seen."""
@@ -186,6 +188,7 @@ def test_blocks_of_a_longer_one_end_together(queries: int, size: tuple[int, int]
     assert tiles * (tiles + 1) // 2 <= done < 1.03 * tiles * (tiles + 1) // 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("attention", "plan"), every(3, [
     (Attention(2, 64, 70, 32), AttentionPlan((1, 2), (1, 1), (1, 2), ("row", "stream"))),
     (Attention(1, 50, 90, 16, 2, 20, True), AttentionPlan((1, 2), (1, 1), (1, 2), ("none", "stream"))),
@@ -202,6 +205,7 @@ def test_the_oracle_runs_all_cores_and_equals_the_interpreter(attention: Attenti
     np.testing.assert_allclose(result, expected(attention, *given_tensors), atol=2e-3)
 
 
+@pytest.mark.slow
 def test_the_engine_equals_the_step_by_step_simulator() -> None:
     graph, attention = mesh(1, 2), Attention(2, 64, 96, 32)
     plan = AttentionPlan((1, 1), (1, 1), (1, 2), ("row", "keep"))
@@ -209,6 +213,7 @@ def test_the_engine_equals_the_step_by_step_simulator() -> None:
     assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
 
 
+@pytest.mark.slow
 def test_sharing_and_keeping_keys_pays_where_blocks_of_queries_are_small() -> None:
     graph, attention = wormhole(rows=2, columns=4), Attention.of(2, 4, 256, 32)
     machine = Machine.of(graph)
@@ -230,6 +235,7 @@ def test_candidates_fit_and_are_costed(attention: Attention) -> None:
         check(attention, found.plan(i), machine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", every(2, [
     Attention.of(1, 8, 512, 32), Attention.of(1, 8, 512, 32, 4, causal=True), Attention.of(2, 16, 1, 32, 4, keys=900),
 ]))
@@ -239,6 +245,7 @@ def test_the_cost_model_ranks_plans_as_the_simulation_does(attention: Attention)
     assert np.corrcoef(first, second)[0, 1] >= 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("machine", "attention"), every(4, [
     ("square", Attention.of(1, 32, 1, 128, 8, keys=4096)), ("small cores", Attention.of(1, 8, 384, 64, 2)),
     ("small cores", Attention.of(1, 32, 1, 128, 8, keys=4096)), ("rings", Attention.of(1, 8, 384, 64, 2, causal=True)),
@@ -263,6 +270,7 @@ def sampled(attention: Attention, graph: ArchitectureGraph, count: int) -> tuple
     return estimated[chosen], np.array(real)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "attention"), [
     ((2, 2), Attention.of(1, 8, 1, 64, 2, keys=300)), ((1, 2), Attention.of(1, 2, 96, 32, 1, causal=True)),
 ])

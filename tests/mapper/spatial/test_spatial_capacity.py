@@ -55,6 +55,7 @@ def test_what_fits_exactly_passes() -> None:
     assert {p.buffer: p.size for p in parts(GRAPH).values()} == {"l1": 8, "acc": 4, "stat": 8}
 
 
+@pytest.mark.slow
 def test_plans_of_attention_fit() -> None:
     graph = wormhole(rows=2, columns=2, sums=16, stats=16, l1_bytes=2048 * (2 * 16 + 32 + 1))
     attention = Attention.of(1, 2, 96, 64)

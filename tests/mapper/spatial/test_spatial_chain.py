@@ -98,12 +98,14 @@ def check_numbers(data: st.DataObject, size: tuple[int, int], chain: Chain) -> N
     np.testing.assert_allclose(result, expected(chain, arrays), atol=4e-3, rtol=2e-3)
 
 
+@pytest.mark.slow
 @examples(4, 300)
 @given(st.data(), st.tuples(st.integers(1, 4), st.integers(1, 4)), chains())
 def test_every_plan_that_fits_gives_the_chain(data: st.DataObject, size: tuple[int, int], chain: Chain) -> None:
     check_numbers(data, size, chain)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("chain", "plan"), [
     (Chain(60, 40, 100, 70), ChainPlan((1, 2, 1, 1), (1, 1), (1, 2), ("none", "stream"), True)),
     (Chain(100, 40, 60, 30, "relu"), ChainPlan((2, 1, 1, 2), (1, 1), (2, 1), ("row", "keep"), False)),
@@ -120,6 +122,7 @@ def test_the_oracle_runs_all_cores_and_equals_the_interpreter(chain: Chain, plan
     np.testing.assert_allclose(result, expected(chain, arrays), atol=4e-3, rtol=2e-3)
 
 
+@pytest.mark.slow
 def test_the_engine_equals_the_step_by_step_simulator() -> None:
     graph, chain = mesh(1, 2), Chain(60, 40, 100, 70)
     plan = ChainPlan((1, 2, 1, 1), (1, 1), (1, 2), ("none", "stream"), True)
@@ -147,6 +150,7 @@ def test_the_block_in_the_middle_is_not_stored() -> None:
     assert stream.hbm_bytes == 64 + 2048 * (8 + 16 + 16 + 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chain", [slow(Chain(512, 256, 1024, 256)), Chain(64, 256, 512, 128, "relu")])
 def test_the_cost_model_ranks_plans_as_the_simulation_does(chain: Chain) -> None:
     graph = wormhole(rows=2, columns=2)
@@ -171,6 +175,7 @@ def test_the_search_finds_the_best_of_all_plans() -> None:
     assert search_workload(chain, graph).best.cycles <= 1.01 * min(every)
 
 
+@pytest.mark.slow
 def test_a_chain_takes_less_time_than_its_two_products() -> None:
     graph, chain = wormhole(rows=2, columns=4), Chain(512, 256, 1024, 256)
     best = search_workload(chain, graph, top_k=2).best

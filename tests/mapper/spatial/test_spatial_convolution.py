@@ -83,6 +83,7 @@ def gives_the_convolution(data: st.DataObject, size: tuple[int, int], work: Conv
     np.testing.assert_array_equal(work.unpack(result), expected(work, arrays))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", [
     Convolution(1, 6, 5, 33, 20, (2, 3), padding=(1, 1, 0, 1), epilogue=Epilogue(True, True, "relu")),
     Convolution(1, 6, 6, 40, 40, (2, 2), (2, 2), (0, 0, 1, 1), groups=40),
@@ -98,6 +99,7 @@ def test_the_oracle_runs_convolutions(work: Convolution) -> None:
     np.testing.assert_array_equal(result, expected(work, arrays))
 
 
+@pytest.mark.slow
 def test_the_engine_equals_the_step_by_step_simulator() -> None:
     graph, work = mesh(2, 2), Convolution(1, 8, 8, 64, 33, (3, 3), padding=(1, 1, 1, 1))
     plan = search_workload(work, graph, top_k=1).best.plan
@@ -105,6 +107,7 @@ def test_the_engine_equals_the_step_by_step_simulator() -> None:
     assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
 
 
+@pytest.mark.slow
 @examples(4, 80)
 @given(st.data(), st.sampled_from(((1, 1), (2, 2))), st.integers(1, 3))
 def test_channels_are_dealt_out_to_cores(data: st.DataObject, stride: tuple[int, int], kernel: int) -> None:
@@ -139,6 +142,7 @@ def test_phases_of_few_channels_are_channels() -> None:
     assert Convolution(1, 224, 224, 3, 64, (7, 7), (2, 2), (3, 3, 3, 3)).gemm.k == 16
 
 
+@pytest.mark.slow
 def test_the_cost_model_ranks_as_the_simulator_does() -> None:
     graph = wormhole(rows=2, columns=4)
     work, machine = Convolution(1, 14, 14, 64, 64, (3, 3), padding=(1, 1, 1, 1)), Machine.of(graph)
@@ -193,6 +197,7 @@ def stores_on_a_grid(data: st.DataObject, size: tuple[int, int], work: Convoluti
     np.testing.assert_array_equal(work.place_tiles(found), result)
 
 
+@pytest.mark.slow
 def test_a_result_on_a_grid_is_the_image_of_the_next() -> None:
     grid, graph, random = (7, 6, 1), mesh(2, 1), np.random.default_rng(0)
     first = Convolution(1, 6, 5, 8, 40, (3, 3), padding=(1, 1, 1, 1), grid=grid)

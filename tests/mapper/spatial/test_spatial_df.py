@@ -85,6 +85,7 @@ def test_the_printing_errors_of_the_triple_ring() -> None:
 
 
 
+@pytest.mark.slow
 def test_a_view_is_written_and_read_and_makes_the_same_machine() -> None:
     graph = wormhole(rows=2, columns=4)
     view = described(graph)
@@ -117,6 +118,7 @@ MACHINES: dict[str, Callable[[], ArchitectureGraph]] = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", every(6, MACHINES))
 def test_graphs_are_described_and_built_again(name: str) -> None:
     """The same graph, in every figure but those of energy, which Wormhole has and the dialect has not."""
@@ -127,6 +129,7 @@ def test_graphs_are_described_and_built_again(name: str) -> None:
     assert again.fingerprint == graph.fingerprint or graph.name == "wormhole"
 
 
+@pytest.mark.slow
 @examples(2, 80)
 @given(st.data())
 def test_what_is_built_from_text_is_described_by_it(data: st.DataObject) -> None:
@@ -154,6 +157,7 @@ def test_what_is_built_from_text_is_described_by_it(data: st.DataObject) -> None
     assert text == str(described(graph))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [
     listing(), "\n".join(RINGS).replace("%memories", "%L1").replace("mod 8", "mod 32").replace("16384", "128").replace(
         "throughput = 128}\n%x", "throughput = 1}\n%x")], ids=["listings 7 and 8", "listing 9"])
@@ -164,6 +168,7 @@ def test_what_the_listings_say_is_a_fixed_point(text: str) -> None:
     assert str(described(again)) == written and again.fingerprint == built.fingerprint
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", every(2, names()))
 def test_every_target_has_a_view(name: str) -> None:
     accelerator = get(name).accelerator
@@ -175,6 +180,7 @@ def test_every_target_has_a_view(name: str) -> None:
     assert any(cores.units for cores in view.items if isinstance(cores, Cores))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("name", "unit"), [
     ("gemmini", "%execute = df.mat {shape = [16, 16, 16], throughput = 15}"),
     ("gamma", "%matMulFu = df.mat {shape = [1, 8, 8], throughput = 1}"),
@@ -424,6 +430,7 @@ def test_damaged_texts_are_refused_with_an_error_of_archloom(random: Random, rat
         assert 10 < len(str(error)) < 1000
 
 
+@pytest.mark.slow
 def test_long_texts_are_read_in_time_and_long_words_are_cut() -> None:
     text = "\n".join(f"%d{i} = df.spatial_dim 2" for i in range(20_000))
     assert len(read(text).items) == 20_000

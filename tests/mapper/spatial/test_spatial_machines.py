@@ -49,6 +49,7 @@ def product() -> tuple[dict[str, np.ndarray], np.ndarray]:
     return {"A": a.astype(np.float16), "B": b.astype(np.float16)}, np.einsum("ikab,kjbc->ijac", a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", often(SMALL, {"channels"}))
 def test_the_plan_that_is_found_gives_the_product(name: str) -> None:
     graph = SMALL[name]()
@@ -61,6 +62,7 @@ def test_the_plan_that_is_found_gives_the_product(name: str) -> None:
     assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles == found.cycles
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_every_pattern_works_on_the_triple_ring(pattern: str) -> None:
     """A is shared by all cores, B by none."""
@@ -78,6 +80,7 @@ def test_every_pattern_works_on_the_triple_ring(pattern: str) -> None:
     assert simulated(stream, graph).cycles > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("a", "b"), [("row", "column"), slow("wave", "none"), slow("down", "none")])
 def test_semaphores_keep_the_cores_of_the_triple_ring_apart(a: str, b: str) -> None:
     graph = triple_ring(columns=3, sums=8, stats=16, l1_bytes=1 << 19, semaphores=99, **QUICK)  # type: ignore[arg-type]
@@ -131,6 +134,7 @@ def test_a_machine_is_read_off_its_graph() -> None:
     assert (small.vector_cycles, small.port_bytes, small.port_cores) == (16 * 3, 0, 1)
 
 
+@pytest.mark.slow
 def test_a_slow_port_of_l1_is_what_limits() -> None:
     gemm = TileGemm(8, 8, 8)
     wide, narrow = (search(gemm, mesh(2, 2, l1_bytes_per_cycle=n, launch_cycles=1)).best for n in (0, 4))
@@ -138,6 +142,7 @@ def test_a_slow_port_of_l1_is_what_limits() -> None:
     assert abs(narrow.estimated_cycles / narrow.cycles - 1) < 0.25
 
 
+@pytest.mark.slow
 def test_the_memories_of_the_triple_ring_work_at_once() -> None:
     """Every tensor lies in all of them: where memory limits, so many of them take a part of the time."""
     plan = Plan((4, 4, 4), (2, 1, 1), (1, 4, 1), "rows", "mn", ("row", "stream"), ("column", "stream"))
@@ -161,6 +166,7 @@ def test_options_out_of_range_are_all_named() -> None:
         triple_ring(l1_bytes=1 << 18)
 
 
+@pytest.mark.slow
 def test_the_cost_model_ranks_plans_of_the_triple_ring_as_the_simulation_does() -> None:
     graph, gemm = triple_ring(columns=4), TileGemm(16, 16, 8)
     machine = Machine.of(graph)

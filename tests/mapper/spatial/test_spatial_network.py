@@ -65,6 +65,7 @@ CASES = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", CASES)
 def test_tiles_arrive(name: str) -> None:
     instruction, copies = CASES[name]
@@ -78,6 +79,7 @@ def test_tiles_arrive(name: str) -> None:
         np.testing.assert_array_equal(np.asarray(oracle(x)[0]), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", every(6, CASES))
 def test_the_simulation_is_exact_and_counts_the_ways(name: str) -> None:
     base = simulated(moved()[0], GRAPH).cycles

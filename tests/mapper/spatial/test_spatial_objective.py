@@ -80,12 +80,14 @@ def energies(work: AnyWork, samples: int, chip: ArchitectureGraph | None = None)
     return expected[chosen], np.array([measured_joules(s, chip, simulated(s, chip)) for s in streams])
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", every(6, EXACT))
 def test_estimated_energies_are_those_that_are_measured(name: str) -> None:
     expected, real = energies(EXACT[name], 5)
     np.testing.assert_allclose(expected, real, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", [GEMM, slow(CONVOLUTION), slow(Attention(2, 300, 300, 32, 2, 10))], ids=str)
 def test_estimated_energies_rank_plans_as_measured_ones_do(work: AnyWork) -> None:
     expected, real = energies(work, 10)
@@ -94,6 +96,7 @@ def test_estimated_energies_rank_plans_as_measured_ones_do(work: AnyWork) -> Non
     np.testing.assert_allclose(expected, real, rtol=5e-3)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("work", [
     Product(3, 96, 96, 64), Attention.of(1, 4, 96, 64), Chain(96, 64, 128, 64), CONVOLUTION, Rows(96, 200, "softmax"),
 ], ids=lambda work: type(work).__name__)
@@ -110,6 +113,7 @@ MACHINES: dict[str, Callable[[], ArchitectureGraph]] = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("tiles", [(5, 6, 7), (3, 4, 5), (7, 3, 11), (2, 9, 6)])
 def test_what_is_chosen_by_time_is_no_slower_than_what_is_chosen_otherwise(tiles: tuple[int, int, int]) -> None:
     """But for what a search of five simulated candidates may lose (docs/wormhole.md)."""
@@ -118,6 +122,7 @@ def test_what_is_chosen_by_time_is_no_slower_than_what_is_chosen_otherwise(tiles
     assert fast.cycles <= 1.01 * other.cycles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", every(3, MACHINES))
 def test_energies_of_every_machine_are_near_those_that_are_measured(name: str) -> None:
     chip = MACHINES[name]()
@@ -133,6 +138,7 @@ def seconds(time: float, energy: float) -> float:
     return time
 
 
+@pytest.mark.slow
 def test_each_objective_gets_the_least_of_its_own() -> None:
     fast, frugal, both = (search(GEMM, graph(), objective=name).best for name in ("time", "energy", "edp"))
     assert fast.joules is None and frugal.joules is not None and both.joules is not None
@@ -141,6 +147,7 @@ def test_each_objective_gets_the_least_of_its_own() -> None:
     assert both.score == pytest.approx(both.timing.seconds * both.joules)
 
 
+@pytest.mark.slow
 def test_a_function_of_seconds_and_joules_is_an_objective() -> None:
     slow = search(GEMM, graph(), objective=lambda seconds, joules: -seconds).best
     assert slow.cycles > search(GEMM, graph()).best.cycles
@@ -242,6 +249,7 @@ def test_bad_input_is_told(arguments: list[str], message: str, capsys: pytest.Ca
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_layers_of_networks_are_planned_by_the_objective() -> None:
     target = Wormhole.kit.accelerator
     options = {"rows": 2, "columns": 2}

@@ -30,6 +30,7 @@ FEW = {"reduction over cores": 4, "ragged": 2}
 the reduction that is added up over cores."""
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", PLANS)
 def test_plans_become_few_operations(name: str) -> None:
     graph = mesh(2, 4, 9, 40)
@@ -40,6 +41,7 @@ def test_plans_become_few_operations(name: str) -> None:
     assert all("256x256" in o for o in operations), operations
 
 
+@pytest.mark.slow
 def test_all_cores_add_in_the_order_of_the_machine() -> None:
     """Real numbers whose sums nearly cancel: every sum is f32 step by step, then over the cores that share a block."""
     graph = mesh(2, 4, 9, 40)

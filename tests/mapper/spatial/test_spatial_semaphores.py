@@ -68,6 +68,7 @@ def test_waits_alone_keep_cores_apart(case: Case, seed: int) -> None:
     holds(case, seed)
 
 
+@pytest.mark.slow
 @examples(3, 40)
 @given(cases(2, side=2, semaphores=WITH))
 def test_simulation_is_exact(case: Case) -> None:
@@ -122,6 +123,7 @@ def results(name: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     return arguments, run(stream, isa_of(mesh(2, 2, 9, 40)), arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", every(12, WORKLOADS))
 def test_semaphores_change_no_result_and_little_time(name: str) -> None:
     graph = mesh(2, 2, 9, 40, WITH)
@@ -160,6 +162,7 @@ def test_plans_with_zeros_or_unknown_words_are_refused(name: str) -> None:
             emitted(work, other, Machine.of(mesh(2, 2, 9, 40)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["batch", slow("columns"), slow("chain")])
 def test_the_oracle_has_the_same_bits_with_and_without(name: str) -> None:
     with_them, without = mesh(2, 2, 9, 40, WITH), mesh(2, 2, 9, 40)
@@ -171,6 +174,7 @@ def test_the_oracle_has_the_same_bits_with_and_without(name: str) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_the_oracle_and_the_graph_take_semaphores(plan: Plan) -> None:
     """Counters vanish in the oracle; in the simulation they cost little."""
@@ -190,6 +194,7 @@ def rejected(stream: Stream, machine: Machine, body: list[Instr], match: str) ->
         check_handshakes(replace(stream, body=tuple(body)), machine, "plan P")
 
 
+@pytest.mark.slow
 @examples(8, 150)
 @given(st.sampled_from(sorted(WORKLOADS)), st.integers(0, 1 << 20))
 def test_no_signal_can_be_left_out(name: str, which: int) -> None:
@@ -209,6 +214,7 @@ def test_no_signal_can_be_left_out(name: str, which: int) -> None:
         check_handshakes(replace(stream, body=tuple(body)), machine, "plan P")
 
 
+@pytest.mark.slow
 @examples(4, 120)
 @given(st.sampled_from(sorted(WORKLOADS)), st.integers(0, 1 << 20), st.booleans())
 def test_programs_that_pass_run_in_any_order(name: str, which: int, twice: bool) -> None:
@@ -229,6 +235,7 @@ def test_programs_that_pass_run_in_any_order(name: str, which: int, twice: bool)
         np.testing.assert_array_equal(found[key], value)
 
 
+@pytest.mark.slow
 @examples(4, 120)
 @given(st.sampled_from(sorted(WORKLOADS)), st.integers(0, 1 << 20))
 def test_no_wait_can_come_twice(name: str, which: int) -> None:
@@ -239,6 +246,7 @@ def test_no_wait_can_come_twice(name: str, which: int) -> None:
     rejected(stream, machine, body, "plan P: deadlock: the .* queue of core.* waits for signal")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_the_graph_has_the_queues_that_instructions_mean(name: str) -> None:
     """What the units' edges say is what attributes mean, to the executor of these tests."""
@@ -269,6 +277,7 @@ def test_what_no_unit_does_has_no_queue() -> None:
         machine.queues.queue_of("forward", None, np.array([1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", [mesh(2, 3, 9, 40, WITH), triple_ring(columns=3, semaphores=WITH)])
 def test_both_queues_reach_their_semaphore(graph: ArchitectureGraph) -> None:
     """Or there is none: who reads and writes memory signals in its own core alone."""
@@ -301,6 +310,7 @@ def thrown(machine: Machine, turns: int) -> Stream:
     return Stream("wormhole", machine.isa_parameters, (x,), (y,), 2 * turns * cores * TILE_BYTES, body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", [mesh(2, 3, 9, 40, WITH), triple_ring(
     columns=3, sums=8, stats=16, l1_bytes=1 << 17, launch_cycles=10, dram_latency_cycles=20, semaphores=WITH)])
 def test_tiles_go_to_any_core_in_programs_with_semaphores(graph: ArchitectureGraph) -> None:

@@ -99,6 +99,7 @@ def compare(case: Tiny, most: int) -> None:
             assert cycles_of(case, plan) >= LEAST[rule] * best, (case, rule, str(plan), best)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [
     Tiny("quick", 1, 2, (2, 2, 2)), slow(Tiny("wormhole", 1, 3, (3, 1, 2))), slow(Tiny("no torus", 2, 2, (1, 2, 2))),
     slow(Tiny("narrow ports", 1, 1, (3, 2, 2))), slow(Tiny("quick", 1, 4, (1, 3, 4))),
@@ -118,12 +119,14 @@ def test_what_rules_leave_out_is_hardly_better(case: Tiny) -> None:
     compare(case, 60)
 
 
+@pytest.mark.slow
 def test_every_rule_leaves_something_out() -> None:
     cases = (Tiny("quick", 2, 2, (3, 2, 1), 2, 16), Tiny("quick", 1, 2, (4, 4, 4), 4, 9))
     found = [left_out(case.gemm, Machine.of(case.graph)) for case in cases]
     assert all(any(f[rule] for f in found) for rule in RULES)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("rows", "columns", "tiles", "spread"), [
     (4, 4, (3, 3, 8), (4, 4, 1)),  # nine cores with a tile each, and not four with four, or sixteen that share sums
     (1, 4, (1, 3, 4), (1, 4, 1)),

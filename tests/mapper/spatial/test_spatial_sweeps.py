@@ -94,6 +94,7 @@ def test_every_plan_reduces_rows_and_columns(
         np.testing.assert_allclose(ran(data, size, work, arrays), expected, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.slow
 @examples(3, 100)
 @given(st.data(), st.sampled_from(MESHES), st.integers(1, 200), st.integers(1, 400),
        st.sampled_from(("softmax", "layer_norm", "rms_norm")))
@@ -121,6 +122,7 @@ WORKS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", [slow(WORKS[1]), WORKS[2], slow(WORKS[3])])
 def test_the_oracle_runs_sweeps(work: Sweep) -> None:
     graph = mesh(2, 2)
@@ -132,6 +134,7 @@ def test_the_oracle_runs_sweeps(work: Sweep) -> None:
     np.testing.assert_allclose(result, run(stream, isa_of(graph), given_operands)["Z"], rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", WORKS[:4:2])
 def test_the_engine_equals_the_step_by_step_simulator(work: Sweep) -> None:
     graph = mesh(2, 2)
@@ -169,6 +172,7 @@ def test_the_model_counts_the_passes_of_the_stream(
     assert worked(emitted(work, plan, machine).body) == int(counted[0]) * (m if kind[0] == "rows" else 1) + once
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("work", [
     Elementwise(1024, 2048, (Operation("add", "tensor"),)), Columns(4096, 1024, "sum"), Rows(4096, 384, "max"),
 ])
@@ -182,6 +186,7 @@ def test_what_memory_limits_takes_what_memory_takes(work: Sweep) -> None:
     assert bound <= found.best.cycles < 1.2 * bound
 
 
+@pytest.mark.slow
 def test_the_cost_model_ranks_as_the_simulator_does() -> None:
     graph, work = wormhole(rows=2, columns=4), Elementwise(900, 1000, (Operation("gelu"),))
     machine = Machine.of(graph)

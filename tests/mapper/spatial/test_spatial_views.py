@@ -177,6 +177,7 @@ BASES = [
 ]
 
 
+@pytest.mark.slow
 @examples(8, 100)
 @given(st.integers(0, len(BASES) - 1), st.randoms(use_true_random=False))
 def test_damaged_graphs_have_a_view_or_a_reason(number: int, random: Random) -> None:

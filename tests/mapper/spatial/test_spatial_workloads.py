@@ -57,6 +57,7 @@ EPILOGUES = st.builds(Epilogue, st.booleans(), st.booleans(), st.sampled_from((N
 PRODUCTS = st.builds(Product, st.integers(1, 7), *[st.integers(1, 150)] * 3, *[st.booleans()] * 3, EPILOGUES)
 
 
+@pytest.mark.slow
 @examples(3, 500)
 @given(st.data(), st.sampled_from(MESHES), PRODUCTS)
 def test_every_plan_of_a_batch_gives_the_products(data: st.DataObject, size: tuple[int, int], work: Product) -> None:
@@ -75,6 +76,7 @@ def gives_the_products(data: st.DataObject, size: tuple[int, int], work: Product
         np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", [
     Product(3, 40, 40, 33, transposed_b=True, epilogue=Epilogue(True, True, "silu")),
     Product(2, 33, 64, 70, transposed_a=True),
@@ -88,6 +90,7 @@ def test_the_oracle_runs_all_products(work: Product) -> None:
     np.testing.assert_allclose(result, product(work, arrays), rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_the_engine_equals_the_step_by_step_simulator() -> None:
     graph, work = mesh(2, 2), Product(3, 64, 40, 64, epilogue=Epilogue(True, True, "gelu"))
     plan = search_workload(work, graph, top_k=1).best.plan
@@ -95,6 +98,7 @@ def test_the_engine_equals_the_step_by_step_simulator() -> None:
     assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", ["mesh", "triple_ring"])
 @pytest.mark.parametrize("work", every(2, [
     Product(5, 70, 40, 64, transposed_b=True, epilogue=Epilogue(True, True, "relu")),
@@ -119,6 +123,7 @@ def test_other_machines_run_them_as_wormhole_does(name: str, work: AnyWork) -> N
         np.testing.assert_array_equal(arrays.unpack(value), arrays.unpack(expected[label]))
 
 
+@pytest.mark.slow
 def test_products_of_a_batch_run_at_the_same_time() -> None:
     """Two on a part each take less than twice as long as one on all cores, and far less than one after the other."""
     graph = wormhole(rows=2, columns=4)
@@ -128,6 +133,7 @@ def test_products_of_a_batch_run_at_the_same_time() -> None:
     assert eight.best.cycles - launch < 5 * (one.best.cycles - launch)
 
 
+@pytest.mark.slow
 def test_the_search_is_near_the_best_of_all() -> None:
     graph, work = mesh(2, 2), Product(3, 64, 64, 32)
     found, machine = parted_space(work, Machine.of(graph)), Machine.of(graph)

@@ -68,6 +68,7 @@ def assert_same(mnemonic: str, found: np.ndarray, want: np.ndarray) -> None:
     np.testing.assert_array_equal(found, want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("special", [True, slow(False)])
 @pytest.mark.parametrize(("m", "k", "n"), [(3, 16, 5), (16, 2, 1), slow(16, 16, 16), slow(1, 1, 1)])
 def test_products_equal_intels_pseudocode(m: int, k: int, n: int, special: bool) -> None:
@@ -89,6 +90,7 @@ def test_every_shape_of_tiles(m: int, k: int, n: int, seed: int, mnemonic: str, 
     assert_same(mnemonic, found[mnemonic], expected(m, k, n, values, mnemonic))
 
 
+@pytest.mark.slow
 def test_loops_of_instructions_give_the_same() -> None:
     stream, values = products(7, 5, 3), operands(7, 5, 3, 4, True)
     found = run(stream, AMX, values)

@@ -53,6 +53,7 @@ def assert_lanes(found: np.ndarray, want: list[int]) -> None:
     np.testing.assert_array_equal(np.where(both, 0, x.view(np.uint32)), np.where(both, 0, y.view(np.uint32)))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("mnemonic", every(2, sorted(LANES)))
 def test_arithmetic(mnemonic: str) -> None:
     result = HbmTensor("out", 256, (16,), "float32")
@@ -108,6 +109,7 @@ def test_words_become_floats() -> None:
     np.testing.assert_array_equal(np.asarray(compile_stream(stream, AMX)(*values.values())[0]), want)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("mask", [0xFFFF, 0x0, 0x8421])
 def test_words_saturate_to_unsigned_bytes_under_a_mask(mask: int) -> None:
     body: list[Node] = [make("kmovw", dst=1, value=mask), make("vpmovusdb_m", dram=128, src=1, mask=1)]
@@ -134,6 +136,7 @@ def test_moves() -> None:
     np.testing.assert_array_equal(np.asarray(compile_stream(stream, AMX)(*values.values())[0]), want)
 
 
+@pytest.mark.slow
 def test_integers_and_masked_loads() -> None:
     body: list[Node] = [
         make("kmovw", dst=1, value=0x1F), make("kmovw", dst=2, value=0x8005),
@@ -155,6 +158,7 @@ def test_integers_and_masked_loads() -> None:
     np.testing.assert_array_equal(np.asarray(found), np.array(want, np.uint32))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("mask", [0xFFFF, 0x7F, 0x8421])
 def test_words_saturate_to_signed_bytes(mask: int) -> None:
     body: list[Node] = [make("kmovw", dst=3, value=mask), make("vpmovsdb_m", dram=128, src=1, mask=3)]

@@ -91,6 +91,7 @@ def magnitudes(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarra
     return np.where(random.random(shape) < 0.1, random.choice([-(2**31), 2**31 - 1, 0, -1], shape), x).astype(np.int32)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("rows", "cols", "dim", "wide"), every(2, SHAPES))
 def test_softmax(rows: int, cols: int, dim: int, wide: int) -> None:
     random = np.random.default_rng(rows * cols * dim)
@@ -102,6 +103,7 @@ def test_softmax(rows: int, cols: int, dim: int, wide: int) -> None:
     assert np.abs(y / 127 - powers / powers.sum(1, keepdims=True)).max() < 0.01
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("rows", "cols", "dim", "wide"), every(2, SHAPES))
 def test_layer_norm(rows: int, cols: int, dim: int, wide: int) -> None:
     random = np.random.default_rng(rows * cols * dim)
@@ -113,12 +115,14 @@ def test_layer_norm(rows: int, cols: int, dim: int, wide: int) -> None:
         assert np.abs(y / 21 - exact).max() < 1.01
 
 
+@pytest.mark.slow
 def test_layer_norm_of_equal_elements() -> None:
     """A variance of 0 counts as 1."""
     x = np.full((2, 9), -77, np.int32)
     np.testing.assert_array_equal(rows_of(LAYERNORM, x, 4, 64.0, ibert.Constants()), np.zeros((2, 9)))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("rows", "cols", "dim", "wide"), every(3, SHAPES[2:]))
 @pytest.mark.parametrize("unit", [0.1, 0.02])
 def test_gelu(rows: int, cols: int, dim: int, wide: int, unit: float) -> None:
@@ -133,6 +137,7 @@ def test_gelu(rows: int, cols: int, dim: int, wide: int, unit: float) -> None:
     assert np.abs(y * 0.05 - exact).max() < 0.05 / 2 + 0.02 + unit
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("act", [LAYERNORM, IGELU, 4])
 @given(seed=st.integers(0, 2**32 - 1))
 @examples(1, 30)
@@ -186,6 +191,7 @@ def program(random: np.random.Generator, dim: int, length: int) -> list[Instr]:
     return body
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [4, 5])
 @given(seed=st.integers(0, 2**32 - 1))
 @examples(5, 150)
@@ -208,6 +214,7 @@ def test_commands_in_any_order_equal_the_model(dim: int, seed: int) -> None:
     np.testing.assert_array_equal(machine.buffers["acc"], model.acc)
 
 
+@pytest.mark.slow
 def test_two_rows_take_turns() -> None:
     """Statistics of two rows at a time, as Gemmini's own software gathers them to keep the pipeline busy."""
     x = np.random.default_rng(0).integers(-3000, 3000, (2, 8)).astype(np.int32)

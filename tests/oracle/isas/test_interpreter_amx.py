@@ -27,6 +27,7 @@ def kernel(product: str, **operands: int) -> Stream:
     return Stream("amx", (), arguments, (HbmTensor("c", 2048, (16, 16), "int32"),), 3072, body, "matmul")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("product", ["tdpbusd", "tdpbusd_by_repeat"])
 def test_tdpbusd_multiplies_unsigned_by_signed_in_groups_of_four(product: str) -> None:
     rng = np.random.default_rng(1)

@@ -162,12 +162,14 @@ def check(case: tuple[int, int, list[Step], np.ndarray], raised: bool) -> None:
         assert same(got, want, bits), [str(s.instruction) for s in program]
 
 
+@pytest.mark.slow
 @given(programs(16))
 @examples(40, 2000)
 def test_programs_leave_what_numpy_leaves(case: tuple[int, int, list[Step], np.ndarray]) -> None:
     check(case, raised=False)
 
 
+@pytest.mark.slow
 @given(programs(10))
 @examples(3, 200)
 def test_the_raised_oracle_leaves_the_same(case: tuple[int, int, list[Step], np.ndarray]) -> None:

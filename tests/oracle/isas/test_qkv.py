@@ -31,6 +31,7 @@ SIZES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sizes", "more"), every(3, SIZES), ids=str)
 def test_attention_equals_numpy_and_the_interpreter(sizes: tuple[int, int, int, int], more: dict[str, int]) -> None:
     kernel = attention(*sizes, **more)
@@ -42,6 +43,7 @@ def _depth(nodes: tuple[Node, ...]) -> int:
     return max((1 + _depth(node.body) for node in nodes if isinstance(node, Loop)), default=0)
 
 
+@pytest.mark.slow
 def test_loops_stay_loops() -> None:
     small, large = attention(32, 64, 32, heads=2), attention(512, 512, 64, heads=8)
     assert large.stream.count() > 100 * small.stream.count()
@@ -51,6 +53,7 @@ def test_loops_stay_loops() -> None:
     np.testing.assert_allclose(middle.run(*arrays), attention_reference(*arrays), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @examples(2, 40)
 @given(st.integers(2, 5), st.integers(1, 11), st.sampled_from([1.0, 0.25, 30.0]), st.integers(0, 99))
 def test_softmax_scales_masks_and_adds_up_to_one(dim: int, keys: int, scale: float, seed: int) -> None:

@@ -75,6 +75,7 @@ def compare(vlen: int, chosen: slice, raised: bool) -> None:
     assert not wrong, "\n".join(map(str, wrong))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("vlen", LENGTHS)
 def test_every_recorded_case_leaves_what_qemu_left(vlen: int) -> None:
     compare(vlen, slice(None), raised=False)

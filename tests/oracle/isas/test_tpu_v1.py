@@ -120,6 +120,7 @@ def test_a_fifo_that_runs_over_after_many_iterations_is_found() -> None:
     assert "read_weights: assert(occupancy < TILES) is violated" in fails(leak)
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 5), st.integers(0, 1), st.integers(0, 99))
 def test_strided_tiles_biases_and_kept_weights(rows: int, cols: int, height: int, function: int, seed: int) -> None:
@@ -151,6 +152,7 @@ SIZES = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("dim", "m", "n", "k", "sizes"), every(2, SIZES), ids=str)
 def test_products_by_hand(dim: int, m: int, n: int, k: int, sizes: dict[str, int]) -> None:
     kernel = gemm(m, n, k, dim, scale=1 / 64, relu=bool(m % 2), **sizes)
@@ -158,6 +160,7 @@ def test_products_by_hand(dim: int, m: int, n: int, k: int, sizes: dict[str, int
     np.testing.assert_array_equal(same(kernel, a, packed(b, dim)), gemm_reference(a, b, 1 / 64, bool(m % 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [slow(0), 1, slow(3)])
 def test_chains_of_layers_by_hand(ahead: int) -> None:
     widths, scales = (9, 13, 30, 3), (1 / 64, 1 / 100, 1 / 32)
@@ -168,6 +171,7 @@ def test_chains_of_layers_by_hand(ahead: int) -> None:
     np.testing.assert_array_equal(found, mlp_reference(x, weights, scales))
 
 
+@pytest.mark.slow
 def test_a_convolution_with_pooling_is_raised() -> None:
     kernel = conv_pool(7, 9, 3, 4, scale=1 / 64)
     x, w = values(0, 7, 9, 4), values(1, 3, 3, 4, 4)

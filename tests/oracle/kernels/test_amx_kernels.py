@@ -32,6 +32,7 @@ def test_instructions_are_those_of_the_paper(name: str) -> None:
             "vmulps": 24, "vmaxps_m": 12, "tdpbusd": 16, "tileloadd": 16}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", sorted(KERNELS))
 @pytest.mark.parametrize("blocks", [3, slow(1), slow(2), slow(7)])
 def test_oracles_agree_bit_for_bit(name: str, blocks: int) -> None:
@@ -69,6 +70,7 @@ FEW = {"sgemm_avx": 3}
 """Chains by kernel, if there is more than one: vectors of three places, with factors of their own."""
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", sorted(KERNELS))
 def test_no_loop_over_the_instructions_is_left(name: str) -> None:
     report = compile_stream(KERNELS[name](8), taidl.load("amx")).report
@@ -77,6 +79,7 @@ def test_no_loop_over_the_instructions_is_left(name: str) -> None:
     assert len(products) == FEW.get(name, 1), str(report)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", sorted(KERNELS))
 @pytest.mark.parametrize("seed", [slow(0), 1])
 def test_compiled_ahead_of_time_every_bit_is_the_same(name: str, seed: int) -> None:
@@ -98,6 +101,7 @@ def test_compiled_ahead_of_time_every_bit_is_the_same(name: str, seed: int) -> N
         np.testing.assert_array_equal(x, want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [0, slow(1), 2, slow(5)])
 def test_negative_zeros_onto_registers_that_were_never_written(times: int) -> None:
     a = isa("amx")

@@ -75,6 +75,7 @@ def test_exo_kernels_run_the_paper_s_instructions(size: tuple[int, int, int]) ->
     assert found["config_ld"] == 3 and found["config_st"] == 1
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("dataflow", ["OS", "WS"])
 @pytest.mark.parametrize(("dim", "tiles"), every(3, [
     (4, 1), (5, 3), (16, 1), (16, 9), (64, 2), (100, 2), (256, 1)]))
@@ -101,6 +102,7 @@ def test_tiled_matmul_at_dim_1024() -> None:
     np.testing.assert_array_equal(raised(kernel, given), np.clip(wide, -128, 127).astype(np.int8))
 
 
+@pytest.mark.slow
 @examples(2, 80)
 @given(st.integers(1, 70), st.integers(1, 140), st.integers(1, 140), st.sampled_from([4, 12, 16, 32]),
        st.sampled_from(["int8", "int32"]), st.booleans())
@@ -114,6 +116,7 @@ def test_exo_matmul_of_any_size(
     np.testing.assert_array_equal(kernel.run(*given), want)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("size", [(1, 1, 1), (17, 65, 64), (64, 64, 129)])
 def test_exo_matmul_at_the_edges(size: tuple[int, int, int]) -> None:
     kernel = exo_matmul(*size)
@@ -122,6 +125,7 @@ def test_exo_matmul_at_the_edges(size: tuple[int, int, int]) -> None:
     np.testing.assert_array_equal(raised(kernel, given), exo_reference(*given))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(784, 1024, 256), (512, 512, 512)])
 def test_exo_kernels_are_one_product(size: tuple[int, int, int]) -> None:
     kernel = exo_matmul(*size)

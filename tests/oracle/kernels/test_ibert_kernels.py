@@ -37,6 +37,7 @@ def by_the_paper(size: Size, x: np.ndarray, *weights: np.ndarray) -> np.ndarray:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s.sequence}x{s.width}x{s.inner}_h{s.heads}_dim{s.dim}")
 def test_encoder(size: Size) -> None:
     import jax
@@ -75,6 +76,7 @@ def operations(size: Size) -> dict[str, tuple[str, ...]]:
     return {name: k.report.results[0].operations for name, k in Encoder(size).kernels.items()}
 
 
+@pytest.mark.slow
 def test_what_is_raised_does_not_grow_with_the_number_of_tiles() -> None:
     """A kernel is as many operations at full size, on an array of 16 as of 256: one contraction, one window each."""
     whole = Size(layers=1)
@@ -102,6 +104,7 @@ def test_instructions_of_the_paper_s_encoder() -> None:
                                       + streams["norm"].count())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [slow(4), 8, slow(16)])
 def test_heads_by_themselves(dim: int) -> None:
     """Scores and shares of full-range queries, keys and values."""
@@ -126,6 +129,7 @@ def test_constants_of_the_functions_are_the_paper_s() -> None:
     assert s.gelu_constants == {"b": erf.b, "c": erf.c}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "cols"), [slow(1, 1), (9, 17), slow(33, 8)])
 def test_gelu_and_norm_by_themselves(rows: int, cols: int) -> None:
     random = np.random.default_rng(rows)

@@ -61,6 +61,7 @@ def test_unrolled_loops_are_raised_as_loops_are() -> None:
     assert np.array_equal(flat.run(*given), matmul_reference(*given))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [24, slow(48)])
 def test_unrolled_products_with_two_buffers_in_turn_are_raised(size: int) -> None:
     work = gemm(size, size, size, epilogue=Epilogue(bias=False, scale=0.013, relu=False, out_dtype="int8"))
@@ -332,6 +333,7 @@ def test_types_that_jax_lacks_are_refused() -> None:
     assert wide.interpret(np.zeros(2, np.int64)) == ()
 
 
+@pytest.mark.slow
 def test_options_of_the_oracle(tmp_path: Path) -> None:
     gemmini = isa("gemmini", dim=4)
     plain = tiled_matmul(4, 3)
@@ -384,6 +386,7 @@ def test_results_come_in_order_and_several_as_a_tuple() -> None:
     assert copy([]).run(x) == () == copy([])(jax.numpy.asarray(x))
 
 
+@pytest.mark.slow
 def test_floats_have_no_derivative(tmp_path: Path) -> None:
     machine = floats(tmp_path)
 

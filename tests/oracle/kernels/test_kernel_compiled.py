@@ -61,6 +61,7 @@ def test_compiling_tells_times_and_cost() -> None:
         compiled.run()
 
 
+@pytest.mark.slow
 def test_a_loaded_kernel_computes_the_same(matmul: Kernel, blob: bytes, tmp_path: Path) -> None:
     (tmp_path / "matmul.kernel").write_bytes(blob)
     given = arguments(matmul)
@@ -74,6 +75,7 @@ def test_a_loaded_kernel_computes_the_same(matmul: Kernel, blob: bytes, tmp_path
         loaded(given[0].astype(np.int16), *given[1:])
 
 
+@pytest.mark.slow
 def test_bit_patterns_are_part_of_what_is_loaded() -> None:
     gemmini = archloom.isa("gemmini", dim=4)
 
@@ -91,6 +93,7 @@ def test_bit_patterns_are_part_of_what_is_loaded() -> None:
     assert np.array_equal(halved.run(x), want) and np.array_equal(halved.batch(1).run(x[None])[0], want)
 
 
+@pytest.mark.slow
 def test_a_loaded_kernel_needs_no_isa(tmp_path: Path) -> None:
     kernel = float_kernel(tmp_path)
     given = arguments(kernel)
@@ -179,6 +182,7 @@ def test_custom_calls(language: str, tmp_path: Path) -> None:
             kernel.compile().serialize()
 
 
+@pytest.mark.slow
 def test_a_batch_equals_single_runs_bit_for_bit(matmul: Kernel, tmp_path: Path) -> None:
     for kernel in (matmul, float_kernel(tmp_path)):
         given = arguments(kernel, batch=7)
@@ -200,6 +204,7 @@ def test_batches_that_are_none(matmul: Kernel) -> None:
         gemmini.kernel(size=0)(lambda: None).batch(2).run()
 
 
+@pytest.mark.slow
 def test_kernels_run_over_several_devices() -> None:
     code = """
 import jax

@@ -74,6 +74,7 @@ def expected(a: np.ndarray, b: np.ndarray, tiles: tuple[int, ...] = (2, 1, 0)) -
     return "\n".join([*lines, "done"]) + "\n"
 
 
+@pytest.mark.slow
 def test_points_print_in_program_order(kernels: tuple[Kernel, Kernel], capsys: pytest.CaptureFixture[str]) -> None:
     _, kernel = kernels
     given = arguments(kernel)
@@ -82,6 +83,7 @@ def test_points_print_in_program_order(kernels: tuple[Kernel, Kernel], capsys: p
         assert capsys.readouterr().out == expected(*given)
 
 
+@pytest.mark.slow
 def test_points_print_where_the_kernel_is_traced(
     kernels: tuple[Kernel, Kernel], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -121,6 +123,7 @@ def test_points_change_neither_results_nor_the_stream(kernels: tuple[Kernel, Ker
     assert kernel.compile().serialize() == plain.compile().serialize()
 
 
+@pytest.mark.slow
 def test_points_work_raised_and_as_loops() -> None:
     kernel = matmul(True, (0, 3, 1))
     assert kernel.debugged is not None
@@ -156,6 +159,7 @@ def test_points_show_floats_and_masks(tmp_path: Path, capsys: pytest.CaptureFixt
             f"rows: {np.array2string(x, prefix='rows: ')}\nmode: 0\n")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("dtype, shown", [
     ("i1", "[ True False  True  True]"), ("i4", "[1 0 -1 3]"), ("u16", "[1 0 0 3]"), ("i32", "[ 1  0 -1  3]"),
     ("f4e2m1fn", "[ 1.  0. -1.  3.]"), ("f8e4m3fn", "[1 0 -1 3]"), ("bf16", "[1 0 -1 3]"),

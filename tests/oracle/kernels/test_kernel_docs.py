@@ -15,6 +15,7 @@ import archloom
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.slow
 def test_the_kernel_of_what_works_runs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import io
 
 import numpy as np
+import pytest
 from hypothesis import Phase, assume, given, reject
 from hypothesis import strategies as st
 
@@ -73,6 +74,7 @@ def test_calls_unrolled_or_not_equal_the_interpreter(stream: Stream, seed: int) 
     check(stream, seed)
 
 
+@pytest.mark.slow
 @examples(2, 40, phases=UNSHRUNK)
 @given(gemmini_streams(), st.integers(0, 99))
 def test_debug_points_change_nothing(stream: Stream, seed: int) -> None:

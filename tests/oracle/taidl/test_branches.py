@@ -68,6 +68,7 @@ def instructions(nodes: tuple[ResolvedNode, ...]) -> int:
     return sum(1 if isinstance(n, ResolvedInstr) else instructions(n.body) for n in nodes)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("rows", [1, 2, 9])
 def test_a_row_s_first_tile_is_peeled_and_the_rows_stay_a_loop(rows: int) -> None:
     """Registers of other rows' statistics, which no branch changes, do not keep the rows from being a loop."""

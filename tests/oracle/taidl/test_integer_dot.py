@@ -28,6 +28,7 @@ def test_bytes_are_widened_where_the_options_are_not_ours(
     assert (compiler_options() == WITHOUT_TRITON) == (backend == "gpu")
 
 
+@pytest.mark.slow
 def test_products_equal_numpy() -> None:
     """On any device, whether the options are ours or not."""
     rng = np.random.default_rng(0)

@@ -42,6 +42,7 @@ def squares(bits: int, count: int) -> str:
             f"width bits={bits}\nkeep row=1\nsquares dst=512, src=0, count={count}\n")
 
 
+@pytest.mark.slow
 @given(st.sampled_from([8, 16]), st.integers(1, 9), st.integers(0, 1 << 32))
 def test_a_width_is_what_the_register_says(bits: int, count: int, seed: int) -> None:
     x = np.random.default_rng(seed).integers(0, 1 << bits, count).astype(f"uint{bits}")

@@ -208,6 +208,7 @@ def test_integers_are_rounded_once(target: str) -> None:
         assert float(b) == expected or (math.isinf(b) and abs(expected) > {"f16": 65504, "f8e5m2": 57344}[target])
 
 
+@pytest.mark.slow
 def test_reduce_precision_is_that_of_xla() -> None:
     from jax import lax
 
@@ -254,6 +255,7 @@ def test_quantized_addition_is_that_of_stablehlo() -> None:
 # --- what XLA would rewrite ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("body", [
     "%p:300xf32 = multiply(%x, %a); %y:300xf32 = multiply(%p, %b);",
     "%p:300xf32 = add(%x, %a); %y:300xf32 = add(%p, %b);",
@@ -285,6 +287,7 @@ def test_xla_rewrites_nothing(body: str) -> None:
 ROUNDED = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("dtype", every(6, [t.name for t in TYPES.values() if t.kind == "float" and t.bits < 64]))
 def test_zeros_of_constants_have_the_signs_of_those_at_run_time(dtype: str) -> None:
     import jax

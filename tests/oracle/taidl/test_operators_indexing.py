@@ -31,6 +31,7 @@ def whole(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(low, 10, shape).astype(numpy_dtype(dtype))
 
 
+@pytest.mark.slow
 @given(st.data())
 @examples(4, 80)
 def test_dynamic_slices(data: st.DataObject) -> None:
@@ -52,6 +53,7 @@ def test_dynamic_slices(data: st.DataObject) -> None:
     np.testing.assert_array_equal(put, lax.dynamic_update_slice(x, update, clamped))
 
 
+@pytest.mark.slow
 @given(st.data())
 @examples(6, 120)
 def test_gather_is_that_of_xla(data: st.DataObject) -> None:
@@ -104,6 +106,7 @@ def test_scatter_is_that_of_xla(data: st.DataObject) -> None:
     np.testing.assert_array_equal(both(case, [x, indices, updates]), expected)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("dtype", every(2, ["i8", "u4", "f32", "bf16", "f8e4m3fn", "i1"]))
 @pytest.mark.parametrize("descending", [0, 1])
 def test_sort_is_stable_and_carries_the_others(dtype: str, descending: int) -> None:
@@ -127,6 +130,7 @@ def test_sort_by_two_keys() -> None:
     assert both(case, [a, b]).tolist() == expected
 
 
+@pytest.mark.slow
 @given(st.data())
 @examples(6, 120)
 def test_convolution_is_that_of_xla(data: st.DataObject) -> None:
@@ -161,6 +165,7 @@ def test_convolution_is_that_of_xla(data: st.DataObject) -> None:
     np.testing.assert_array_equal(both(case, [x, w]), expected.astype(numpy_dtype(total)))
 
 
+@pytest.mark.slow
 @given(st.data())
 @examples(6, 120)
 def test_reduce_window_is_that_of_xla(data: st.DataObject) -> None:
@@ -192,6 +197,7 @@ def test_reduce_window_is_that_of_xla(data: st.DataObject) -> None:
     np.testing.assert_array_equal(both(case, [x]), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", every(4, ["i8", "u2", "f32", "i32", "bf16", "f8e5m2", "i1", "f4e2m1fn"]))
 def test_reductions(dtype: str) -> None:
     """Every kind, of all elements; sums and products of floats in their order."""
@@ -213,6 +219,7 @@ def test_float_sums_keep_their_order() -> None:
     assert both(case, [y]) == total
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("left", "right", "result"), [
     ("i8", "i8", "i32"), ("u8", "i8", "i32"), ("u8", "u8", "u32"), ("i4", "u4", "i16"), ("i4", "i4", "i4"),
     ("f8e4m3fn", "f8e5m2", "f32"), ("bf16", "bf16", "f32"), ("bf16", "bf16", "bf16"), ("f16", "f16", "f16"),

@@ -123,6 +123,7 @@ CUSTOM = """
 CUSTOM_STREAM = ".isa t\n.hbm 64\n.arg X float32[4] @0\n.result Y float32[4] @16\napply in=0, out=16\n"
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("given", ["numpy", "jax", "both"])
 def test_custom_calls(given: str) -> None:
     def twist(x: Any) -> Any:
@@ -163,6 +164,7 @@ def test_tensors_of_every_width_lie_packed_in_hbm(name: str) -> None:
     assert to_bytes(x).size == size
 
 
+@pytest.mark.slow
 def test_the_first_of_two_nibbles_is_the_lower() -> None:
     isa = isa_of("""
 [split](out) {
@@ -183,6 +185,7 @@ def test_the_first_of_two_nibbles_is_the_lower() -> None:
     assert found.tolist() == [13, 2, 1, 0, 1, 1, 0, 1, 0, 0, 0x2D, 0x2D]
 
 
+@pytest.mark.slow
 def test_vectors_of_bits_mask_a_word() -> None:
     """As the paper's mask registers: 32 bits in an i32, the first in the lowest."""
     isa = isa_of("""
@@ -207,6 +210,7 @@ def test_vectors_of_bits_mask_a_word() -> None:
     assert found["N"].tolist() == [word.bit_count()]
 
 
+@pytest.mark.slow
 def test_quantized_numbers() -> None:
     isa = isa_of("""
 [q](2)(8 x !quant.uniform<i8:f32, 0.5:-3>);
@@ -234,6 +238,7 @@ def test_quantized_numbers() -> None:
     assert found.tolist() == expected
 
 
+@pytest.mark.slow
 def test_64_bits_within_a_stream() -> None:
     isa = isa_of("""
 [m](4)(4 x i64);

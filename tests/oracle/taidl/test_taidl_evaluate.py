@@ -64,6 +64,7 @@ def arithmetic(children: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.E
     )
 
 
+@pytest.mark.slow
 @given(st.recursive(operand, arithmetic, max_leaves=12))
 @examples(100, 1000)
 def test_closures_equal_evaluation_for_any_knowledge(tree: ast.Expr) -> None:

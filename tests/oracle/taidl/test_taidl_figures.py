@@ -130,6 +130,7 @@ def test_figure_8_reads_the_whole_fifo_of_a_unit(version: str, units: int) -> No
     np.testing.assert_array_equal(both(through, x), x[::-1])
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("c", "h", "w"), [(8, 64, 16), (4, 3, 4), (8, 1, 4)])
 def test_figure_9_switches_layouts(c: int, h: int, w: int) -> None:
     mlu, size = figure("9"), c * h * w
@@ -187,6 +188,7 @@ def test_figure_11_equals_the_product_of_its_bytes() -> None:
         np.testing.assert_array_equal(both(accumulated, a, b, c), c + a.astype(np.int32) @ quads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [1, slow(32), 77, slow(511)])
 def test_figure_12_rotates_a_register_as_bits(by: int) -> None:
     avx = figure("12")
@@ -298,6 +300,7 @@ def sliced(tmp_path: Path, kind: str, piece: str, run: Callable[..., Any] = both
     return found
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("kind", "piece", "numpy"), [
     ("1x4xi8", "3", np.s_[3:4]),
     ("3x4xi8", "2", np.s_[2:5]),                       # as long as the type says
@@ -313,6 +316,7 @@ def test_slices_are_as_in_numpy(tmp_path: Path, kind: str, piece: str, numpy: An
     np.testing.assert_array_equal(sliced(tmp_path, kind, piece), np.arange(32).reshape(8, 4)[numpy])
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("kind", "piece", "numpy"), [
     ("8x4xi8", "::-1", np.s_[::-1]),
     ("4x4xi8", "::-2", np.s_[::-2]),
@@ -327,6 +331,7 @@ def part(text: int | None) -> str:
     return "" if text is None else str(text)
 
 
+@pytest.mark.slow
 @given(st.none() | st.integers(-8, 7), st.none() | st.integers(-8, 8), st.none() | st.integers(-4, 4).filter(bool))
 @examples(16, 200)
 def test_random_slices_are_as_in_numpy(tmp_path: Path, start: int | None, stop: int | None, step: int | None) -> None:

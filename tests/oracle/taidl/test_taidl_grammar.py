@@ -40,17 +40,20 @@ def outcome(parser: object, text: str) -> ast.IsaDef | None:
         return None
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("text", [SAMPLE, TPU, TPU.replace("isa tpu", ""), *(p.read_text() for p in FILES)])
 def test_whole_descriptions(text: str) -> None:
     assert parse(text) == lark_parser.parse(text)
 
 
+@pytest.mark.slow
 @given(st.lists(statements, max_size=3).map(tuple))
 @examples(21, 300)
 def test_random_statements(tree: tuple[ast.Statement, ...]) -> None:
     assert parse(printed(tree)) == lark_parser.parse(printed(tree))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(["drop", "swap", "copy", "insert"]), st.integers(0, len(TOKENS) - 1),
                           st.integers(0, len(TOKENS) - 1)), min_size=1, max_size=3))
 @examples(105, 1500)

@@ -114,6 +114,7 @@ def test_gemmini_is_free_of_calls_after_loading() -> None:
         assert not any(isinstance(s, ast.Invoke) for s in statements(instruction.body))
 
 
+@pytest.mark.slow
 def test_the_language_loads_without_frameworks() -> None:
     code = ("import sys; from archloom.oracle import taidl; taidl.load('gemmini'); "
             "print([m for m in ('jax', 'tvm', 'torch', 'lark', 'ml_dtypes') if m in sys.modules])")

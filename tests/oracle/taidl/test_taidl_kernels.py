@@ -163,6 +163,7 @@ def test_choices() -> None:
 
 # --- against XLA --------------------------------------------------------------------------------------------------
 
+@pytest.mark.slow
 @given(st.integers(1, 4), st.integers(1, 4), st.data())
 @examples(15, 150)
 def test_pad_equals_xla(rows: int, cols: int, data: st.DataObject) -> None:

@@ -118,6 +118,7 @@ def test_markdown_tables_have_equal_rows_and_text_is_escaped() -> None:
     assert "[`load(dram, row, rows, which)`](#load)" in page and '<a id="load"></a>' in page
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", taidl.available())
 def test_every_isa_has_a_manual_with_each_instruction_once(name: str) -> None:
     m = manual(taidl.load(name))

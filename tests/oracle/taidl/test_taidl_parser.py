@@ -143,12 +143,14 @@ def test_printed_expressions_parse_to_the_same_tree(tree: ast.Expr) -> None:
     assert expr(print_expr(tree)) == tree
 
 
+@pytest.mark.slow
 @given(st.lists(statements, max_size=4).map(tuple))
 @examples(30, 500)
 def test_printed_statements_parse_to_the_same_tree(tree: tuple[ast.Statement, ...]) -> None:
     assert parse(printed(tree)).instructions[0].body == tree
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("text", [TPU, *(p.read_text() for p in sorted((taidl._ISAS).glob("*.taidl")))])
 def test_printed_descriptions_parse_to_the_same_tree(text: str) -> None:
     tree = parse(text)

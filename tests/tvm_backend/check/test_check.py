@@ -85,6 +85,7 @@ def test_trained_networks_by_name(name: str, least: float, capsys: pytest.Captur
     assert all(layer["bit_exact"] and layer["differing"] == 0 for layer in result["layers"])
 
 
+@pytest.mark.slow
 def test_the_first_layer_that_parts_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A layer that is off by one on the accelerator spoils what follows, and only it is not bit-exact."""
     right = XlaExecutor.run
@@ -102,6 +103,7 @@ def test_the_first_layer_that_parts_is_named(monkeypatch: pytest.MonkeyPatch) ->
     assert by_name["stem"].differing == 0 and by_name["a"].most_steps == 1 and (by_name["b"].differing or 0) > 0
 
 
+@pytest.mark.slow
 def test_outputs_that_fused_kernels_round_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are right if they are what onnxruntime computes operator by operator."""
     right = network._onnx_reference
@@ -128,6 +130,7 @@ def test_a_stream_that_computes_another_function_is_found(monkeypatch: pytest.Mo
     assert any("differs from its operator in integers" in failure for failure in result.failures)
 
 
+@pytest.mark.slow
 def test_noise_grows_with_the_step_of_quantization() -> None:
     """The fewer of the int8 range a network uses, the lower the ratio of signal to noise: 6 dB for each bit."""
     net = Net()
@@ -155,6 +158,7 @@ def test_layers_of_too_many_instructions_are_refused_before_anything_runs(monkey
     assert check(model, "gemmini", OPTIONS, count=1, most_instructions=found).passed
 
 
+@pytest.mark.slow
 def test_without_a_float_network_its_own_floats_are_taken() -> None:
     model = quantized(residual_cnn())
     result = check(archloom.load(model), "gemmini", OPTIONS, count=1)

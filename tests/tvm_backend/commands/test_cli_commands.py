@@ -80,6 +80,7 @@ def test_describe_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert cli.main(["describe", "gemmini", "--svg", str(tmp_path / "none" / "x.svg")]) == 2
 
 
+@pytest.mark.slow
 def test_compile(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = _json(capsys, "compile", str(folder / "net.onnx"), *DIM, "-o", str(folder / "zipped.zip"))
     assert data["offloaded"] == ["stem", "branch", "add", "down", "logits"]

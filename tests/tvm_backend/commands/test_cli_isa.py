@@ -43,6 +43,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert mvin["attributes"] == ["dram", "local", "cols", "rows"] and set(mvin["writes"]) == {"spad", "acc"}
 
 
+@pytest.mark.slow
 def test_describe_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     path = str(Path(__file__).parents[3] / "src/archloom/oracle/isas/gemmini.taidl")
     assert main(["isa", path, "--json"]) == 0

@@ -50,6 +50,7 @@ def _parsers() -> list[argparse.ArgumentParser]:
     return list(commands.choices.values())
 
 
+@pytest.mark.slow
 def test_a_shell_is_answered(tmp_path: Path) -> None:
     pytest.importorskip("argcomplete")
     asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "answer"), "COMP_POINT": "12",

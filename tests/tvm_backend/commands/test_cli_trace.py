@@ -33,6 +33,7 @@ def layers(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[dict[str, A
     return [layer for layer in found if layer["where"] == "accelerator"]
 
 
+@pytest.mark.slow
 def test_a_window_of_a_layer_of_an_artifact(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     layer = layers(folder, capsys)[0]
     target = folder / "layer.json.gz"
@@ -68,6 +69,7 @@ def test_a_window_may_end_after_any_run(tmp_path: Path, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out)["to"] < 10_000
 
 
+@pytest.mark.slow
 def test_an_operator_of_a_target_of_floats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = (GEMM, "-t", "plasticine")
     assert cli.main(["estimate", *words, "--json"]) == 0

@@ -32,6 +32,7 @@ def test_no_flag_is_described_that_is_not_there() -> None:
     assert set(re.findall(r"`(--[a-z0-9-]+)", text)) <= known
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_commands_are_ones_that_archloom_takes(page: Path) -> None:
     parser = cli.build_parser()

@@ -68,6 +68,7 @@ def test_an_onnx_network_names_what_is_open(file: Path) -> None:
     assert static.name == "net" and model.at({"batch": 2}, n=3).inputs == static.inputs
 
 
+@pytest.mark.slow
 @given(st.integers(1, 3), st.integers(1, 9))
 @examples(3, 30)
 def test_results_are_those_of_the_static_network(network: Any, file: Path, batch: int, n: int) -> None:
@@ -217,6 +218,7 @@ class Nested(nn.Module):
         return x * 2 + more["k"].sum()
 
 
+@pytest.mark.slow
 def test_dimensions_that_follow_from_others() -> None:
     n = Dim("n", min=2, max=50)
     program = torch.export.export(Nested(), (torch.randn(8, 3),), {"more": {"k": torch.randn(5)}}, dynamic_shapes={
@@ -230,6 +232,7 @@ def test_dimensions_that_follow_from_others() -> None:
         archloom.compile(model)(x, k), Nested()(x, more={"k": k}).numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_modules_are_exported_with_dynamic_shapes() -> None:
     module, x = nn.Linear(3, 2), torch.randn(4, 3)
     model = archloom.load(module, x, dynamic=True, dynamic_shapes=({0: Dim("rows", max=9)},))

@@ -42,6 +42,7 @@ def network(kernel: int = 3) -> onnx.ModelProto:
     return nas_space.onnx_model(Architecture(16, 0.25, (((kernel, 3),),), SMALL), seed=0)
 
 
+@pytest.mark.slow
 def test_the_same_cycles_as_a_full_compilation() -> None:
     model = quantize(network(), [np.random.default_rng(0).standard_normal((1, 3, 16, 16), np.float32)])
     compiled = of_compiled(compile_model(archloom.load(model), "gemmini", DIM))
@@ -50,6 +51,7 @@ def test_the_same_cycles_as_a_full_compilation() -> None:
     assert layers(estimated) == layers(compiled)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("make", [network, float_cnn, residual_cnn])
 def test_as_int8_has_the_layers_and_cycles_of_the_quantized_network(make: Any) -> None:
     model = make()
@@ -74,6 +76,7 @@ def test_asked_again_the_report_is_at_hand(tmp_path: Path, monkeypatch: pytest.M
     assert archloom.estimate(tmp_path / "net.onnx", options=DIM) == first  # from the disk
 
 
+@pytest.mark.slow
 def test_another_option_or_shape_is_another_estimate() -> None:
     cycles = {archloom.estimate(int8_cnn(), options={"dim": d}).cycles for d in (4, 8)}
     assert len(cycles) == 2
@@ -106,6 +109,7 @@ def test_a_batch_of_float_networks_gives_what_single_estimates_give(tmp_path: Pa
             (la.name, la.cycles, la.mapping) for la in single.layers]
 
 
+@pytest.mark.slow
 def test_a_workload_without_a_mapping_in_a_batch() -> None:
     small = {"dim": 8, "scratchpad_kib": 1, "accumulator_kib": 1}
     wide = nas_space.onnx_model(Architecture(16, 0.25, (((31, 3),),), SMALL))
@@ -144,6 +148,7 @@ def test_what_only_tvm_can_read_takes_its_way() -> None:
     assert isinstance(other, Report) and other.cycles == report.cycles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["frontends.onnx.importer._Importer._node", "frontends.onnx.editor.rewrite"])
 def test_a_fault_of_a_program_is_told_as_one(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(*_: object) -> None:

@@ -84,6 +84,7 @@ def residual(first: int = 8, name: str = "b") -> onnx.ModelProto:
     return graph.model(block(graph, x, (first, 4), "f"), (1, 4, 16, 16))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [pooled, residual, slow(float_cnn)])
 @pytest.mark.parametrize("details", [slow(False), True])
 def test_the_report_is_that_of_the_whole_network(make: Callable[[], onnx.ModelProto], details: bool) -> None:
@@ -91,6 +92,7 @@ def test_the_report_is_that_of_the_whole_network(make: Callable[[], onnx.ModelPr
     assert found == whole and whole.cycles > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [slow("eyeriss"), slow("tpu_v1"), "gamma"])
 def test_targets_that_leave_convolutions_or_sums_to_the_host(target: str) -> None:
     found, whole = both(pooled(), request_of(target))
@@ -142,6 +144,7 @@ def colliding() -> onnx.ModelProto:
     return model
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("make", "reason"), [
     (shared_weights, "shares a weight"), (colliding, "called as another operator"),
     (residual_cnn, "no tensor at which it may be cut")])

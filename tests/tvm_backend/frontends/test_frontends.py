@@ -71,6 +71,7 @@ def test_random_bytes(tmp_path: Path, seed: int) -> None:
         load(path)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("seed", range(24))
 def test_flipped_bytes_never_end_the_process(tmp_path: Path, seed: int) -> None:
     """A damaged file is refused or imported (a weight may have changed); nothing else happens."""

@@ -100,6 +100,7 @@ def test_transposed_convolution_on_gemmini() -> None:
     offloaded(transposed((1, 4, 5, 6), (4, 3, 2, 2), strides=[2, 2]), (1, 4, 5, 6))
 
 
+@pytest.mark.slow
 def test_transposed_convolution_of_unequal_strides_and_of_a_row_on_gemmini() -> None:
     offloaded(transposed((1, 4, 5, 6), (4, 3, 2, 3), strides=[1, 3]), (1, 4, 5, 6))
     offloaded(transposed((1, 4, 6), (4, 3, 4), strides=[2], pads=[1, 1]), (1, 4, 6))

@@ -42,6 +42,7 @@ def test_functions_of_the_network() -> None:
     assert split(quantized(model))[0].offloaded_macs_share == 1
 
 
+@pytest.mark.slow
 def test_products_of_attention_are_quantized() -> None:
     net = Net()
     inputs = [net.input(name, 1, length, 16) for name, length in (("q", 4), ("k", 5), ("v", 5))]

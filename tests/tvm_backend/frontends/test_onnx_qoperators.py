@@ -32,6 +32,7 @@ def in_operator_form(model: onnx.ModelProto, folder: Path, per_channel: bool) ->
     return onnx.load(folder / "int8.onnx")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_channel", [False, True])
 def test_a_network_that_onnxruntime_quantized(tmp_path: Path, per_channel: bool) -> None:
     model = in_operator_form(residual_cnn(), tmp_path, per_channel)

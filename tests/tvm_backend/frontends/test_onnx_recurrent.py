@@ -50,6 +50,7 @@ def same(model: onnx.ModelProto) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("state", [False, True])
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("kind", list(GATES))
@@ -125,6 +126,7 @@ def test_what_is_not_written_out_is_named(attributes: dict[str, Any]) -> None:
         load(model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [slow("LSTM"), "GRU"])
 def test_all_products_are_offloaded(kind: str) -> None:
     model = layer(kind)

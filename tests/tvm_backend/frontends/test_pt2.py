@@ -75,6 +75,7 @@ def saved(module: nn.Module, path: Path, *inputs: torch.Tensor, **options: Any) 
     return path
 
 
+@pytest.mark.slow
 def test_a_float_program(tmp_path: Path) -> None:
     module, x = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3)), torch.randn(2, 6)
     model = archloom.load(saved(module, tmp_path / "mlp.pt2", x))
@@ -94,6 +95,7 @@ def test_a_quantized_program_keeps_its_integers(tmp_path: Path) -> None:
     np.testing.assert_allclose(next(iter(found.values())), module(x).detach().numpy(), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("terms", [slow(64), 1100])
 def test_products_of_bytes_are_exact_however_long(terms: int) -> None:
     module, x = Dynamic(terms).eval(), torch.randn(20, terms)
@@ -119,6 +121,7 @@ def rewritten(source: Path, target: Path, change: Any, compression: int = zipfil
     return target
 
 
+@pytest.mark.slow
 def test_nothing_of_a_file_is_executed(tmp_path: Path) -> None:
     """Sample inputs are pickled; what unpickling them would do is not done."""
     plain = saved(nn.Linear(3, 2), tmp_path / "linear.pt2", torch.randn(1, 3))

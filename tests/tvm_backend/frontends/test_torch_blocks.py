@@ -86,6 +86,7 @@ def assert_estimated_as_whole(module: nn.Module, *inputs: torch.Tensor) -> None:
         assert found == layers()
 
 
+@pytest.mark.slow
 @given(stacks())
 @examples(1, 30)
 def test_stacks_are_estimated_as_quantized_wholes(stack: Stack) -> None:
@@ -99,6 +100,7 @@ def test_decoders_are_estimated_as_quantized_wholes() -> None:
     assert_estimated_as_whole(module, torch.zeros(1, 6, dtype=torch.int64))
 
 
+@pytest.mark.slow
 @given(stacks())
 @examples(1, 30)
 def test_stacks_are_imported_as_wholes(stack: Stack) -> None:
@@ -115,6 +117,7 @@ def test_decoders_are_imported_as_wholes(step: bool) -> None:
     assert_as_whole(module, tokens, *([cache, cache] if step else []))
 
 
+@pytest.mark.slow
 def test_a_block_is_gone_through_once() -> None:
     calls: list[int] = []
 
@@ -130,6 +133,7 @@ def test_a_block_is_gone_through_once() -> None:
     assert len(calls) < 6
 
 
+@pytest.mark.slow
 def test_attributes_that_nobody_reads_do_not_tell_blocks_apart() -> None:
     class Numbered(Layer):
         def __init__(self, number: int, shift: float) -> None:
@@ -147,6 +151,7 @@ def test_attributes_that_nobody_reads_do_not_tell_blocks_apart() -> None:
     assert_as_whole(module, torch.zeros(2, 8))
 
 
+@pytest.mark.slow
 def test_what_else_is_asked_of_blocks_keeps_their_tensors() -> None:
     class Tied(nn.Sequential):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -173,6 +178,7 @@ def test_a_module_that_shapes_alone_do_not_run_is_exported_whole_and_reported() 
         assert len(report.accelerator_layers) == 3 and "Checked: it cannot be run" in str(report)
 
 
+@pytest.mark.slow
 def test_what_gives_no_tensors_or_takes_more_is_gone_through() -> None:
     class Growing(Layer):
         def forward(self, x: torch.Tensor, kept: list[torch.Tensor]) -> Any:  # type: ignore[override]

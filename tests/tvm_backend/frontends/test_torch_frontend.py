@@ -60,6 +60,7 @@ def test_residual_network() -> None:
     assert model.source == "torch" and model.inputs[0].shape == (1, 3, 32, 32) and model.onnx is None
 
 
+@pytest.mark.slow
 def test_transformer_block_keeps_its_attention_whole() -> None:
     torch.manual_seed(0)
     model = same(Block(), torch.randn(2, 5, 16))
@@ -122,6 +123,7 @@ def test_operators_without_a_converter() -> None:
             np.testing.assert_allclose(np.asarray(found), expected.numpy(), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
 def test_element_types_stay(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
@@ -133,6 +135,7 @@ def test_element_types_stay(dtype: torch.dtype) -> None:
         np.testing.assert_allclose(np.asarray(found), module(x).numpy(), rtol=1e-2 if dtype == torch.float16 else 1e-9)
 
 
+@pytest.mark.slow
 def test_places_from_the_end_and_integers_that_become_floats() -> None:
     x = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))
     model = load(Places(), example_inputs=x)
@@ -141,6 +144,7 @@ def test_places_from_the_end_and_integers_that_become_floats() -> None:
         np.testing.assert_allclose(found, expected.numpy(), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [nn.LSTM, slow(nn.GRU), slow(nn.RNN)])
 def test_recurrent_layers(kind: type[nn.Module]) -> None:
     class Last(nn.Module):
@@ -159,12 +163,14 @@ def test_recurrent_layers(kind: type[nn.Module]) -> None:
         np.testing.assert_allclose(found, module(x).numpy(), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_exported_program() -> None:
     module, x = nn.Sequential(nn.Linear(6, 4), nn.ReLU()).eval(), torch.randn(3, 6)
     model = load(torch.export.export(module, (x,)))
     np.testing.assert_allclose(executable(model)(x), module(x).detach().numpy(), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_quantized_module_equals_onnxruntime() -> None:
     module = seeded(classic.ResNet((1, 1), 4, 8, 10))
     rng = np.random.default_rng(0)

@@ -28,6 +28,7 @@ FORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
+@pytest.mark.slow
 def test_places() -> None:
     all_same(FORMS, random(2, 3, 5, 4))
 
@@ -37,6 +38,7 @@ def test_a_mask_as_index_is_refused() -> None:
         load(Of([lambda x: x[x.reshape(-1)[:4] > 0]]), example_inputs=random(4, 2))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("key", every(2, [(1, 1, 6, 8), (2, 4, 6, 8), (2, 1, 6, 8), (6, 8), (4, 6, 8)], single=True))
 def test_attention_whose_keys_are_shared_by_heads(key: tuple[int, ...]) -> None:
     def attention(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
@@ -46,6 +48,7 @@ def test_attention_whose_keys_are_shared_by_heads(key: tuple[int, ...]) -> None:
     assert split(model, registry.get("qkv"))[0].offloaded_macs_share == 1
 
 
+@pytest.mark.slow
 def test_attention_without_heads() -> None:
     def attention(q: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask > 0)
@@ -62,6 +65,7 @@ def test_broadcast_products(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     assert split(model, registry.get("qkv"))[0].offloaded_macs_share == 1
 
 
+@pytest.mark.slow
 def test_parts_without_elements_are_left_out() -> None:
     def turned(x: torch.Tensor) -> torch.Tensor:
         first, rest = x[..., :4], x[..., 4:]

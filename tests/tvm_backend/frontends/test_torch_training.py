@@ -26,6 +26,7 @@ def program(module: nn.Module, training: bool) -> torch.export.ExportedProgram:
     return torch.export.export(module.train(training), inputs)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", TRAINED)
 def test_training_mode(name: str) -> None:
     torch.manual_seed(0)

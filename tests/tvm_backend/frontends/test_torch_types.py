@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +32,7 @@ NUMERIC: dict[str, Operator] = {
 """What it refuses of bool."""
 
 
+@pytest.mark.slow
 @given(first=st.sampled_from(list(NUMBERS)), second=st.sampled_from(list(SECOND)), single=st.booleans())
 @examples(3, 60)
 def test_types_are_promoted(first: torch.dtype, second: torch.dtype | type, single: bool) -> None:

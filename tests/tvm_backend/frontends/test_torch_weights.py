@@ -38,6 +38,7 @@ def module_of(widths: list[int], after: list[str], tied: bool) -> nn.Module:
     return nn.Sequential(*layers).eval()
 
 
+@pytest.mark.slow
 @given(stacks(), st.sampled_from(("plasticine", "qkv", "gemmini")))
 @examples(2, 40)
 def test_estimates_are_those_with_weights(stack: tuple[list[int], list[str], bool], target: str) -> None:

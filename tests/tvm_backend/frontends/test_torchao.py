@@ -78,6 +78,7 @@ def result(model: Any) -> Any:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "unsigned"), [(as_module, True), slow(as_module, False), slow(as_file, True)])
 def test_dynamic_int8_keeps_its_integers(
     form: Any, unsigned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -135,6 +136,7 @@ def quantized(module: nn.Module, x: torch.Tensor, kind: str) -> Any:
         return quantize_pt2e.convert_pt2e(prepared)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, network, form", [
     ("x86", Cnn, as_program), slow("xnnpack channels", Block, as_file), slow("xnnpack tensor", Cnn, as_file),
     slow("x86 dynamic", Block, as_file), slow("x86", Block, as_module), slow("xnnpack dynamic", Block, as_program),

@@ -15,6 +15,7 @@ from archloom.tvm_backend.targets.layouts import BATCH, TILES, layout_of
 SMALL = {"x": 1, "y": 1}
 
 
+@pytest.mark.slow
 def test_borders_of_regions_are_timed() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(48, 70), nn.ReLU(), nn.Linear(70, 40)).eval()

@@ -27,6 +27,7 @@ def between_bytes(op: str, shape: tuple[int, ...], scale: float, **attributes: o
     return net.model(net.node("DequantizeLinear", [y, s, z], "dy"))
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("scale", [0.0371, 0.1234567])
 @pytest.mark.parametrize("attributes", [
     {"kernel_shape": [2, 2], "strides": [2, 2]}, {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]},
@@ -40,6 +41,7 @@ def test_average_pooling(scale: float, attributes: dict[str, object]) -> None:
     np.testing.assert_array_equal(executable(model)(x), expected)
 
 
+@pytest.mark.slow
 @given(old=st.tuples(*[st.integers(1, 9)] * 2), new=st.tuples(*[st.integers(1, 17)] * 2),
        place=st.sampled_from(("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")),
        mode=st.sampled_from(("linear", "nearest")), scale=st.floats(0.01, 1))
@@ -78,6 +80,7 @@ def test_quantization_divides_as_ieee_does() -> None:
     np.testing.assert_array_equal(executable(model)(data), run(integer_session(model), data)["d.out"])
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("kind", "zero"), [(np.int8, 0), (np.int8, 5), (np.uint8, 128)])
 def test_what_is_no_number_becomes_the_least(kind: type, zero: int) -> None:
     """As onnxruntime's kernels have it; infinities saturate."""

@@ -59,6 +59,7 @@ def depthwise(seed: int = 0) -> Net:
     return net
 
 
+@pytest.mark.slow
 def test_depthwise_convolutions() -> None:
     model = quantized(depthwise().model("shrink.out"))
     part, _, _ = split(model)
@@ -67,6 +68,7 @@ def test_depthwise_convolutions() -> None:
     agree(model)
 
 
+@pytest.mark.slow
 def test_scales_per_channel() -> None:
     net = depthwise()
     model = net.model("shrink.out")
@@ -75,6 +77,7 @@ def test_scales_per_channel() -> None:
     agree(per_channel)
 
 
+@pytest.mark.slow
 def test_many_channels_need_int32() -> None:
     net = Net()
     y = net.conv(net.input("x", 1, 2048, 3, 3), "conv", 2048, 8, 1, dilations=[1, 1], group=1)
@@ -103,6 +106,7 @@ def test_unsigned_activations_with_zero_points(tmp_path: object, dense: bool) ->
     agree(result)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("shape", [(9, 1), (9, 9), (1, 9), (9,), (1,)])
 def test_biases_of_any_shape_of_a_square_product(shape: tuple[int, ...]) -> None:
     """Nine values down the rows are not nine values along the channels."""

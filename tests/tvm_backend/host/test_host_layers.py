@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional
@@ -45,6 +46,7 @@ def test_layers_equal_torch() -> None:
         np.testing.assert_allclose(np.asarray(y), reference.numpy(), rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.slow
 def test_empty_tensors_are_left_out_of_a_concatenation() -> None:
     """As torch does; TVM 0.27 refuses them."""
     class Growing(nn.Module):

@@ -146,6 +146,7 @@ def function(make: Callable[..., Any], arrays: list[Any]) -> compat.relax.Functi
     return compat.make_function(params, [compat.bind(y, call)], fields)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("name", "make", "arrays"), every(5, CASES), ids=[f"{i}-{c[0]}" for i, c in enumerate(CASES)])
 def test_xla_equals_tvm(name: str, make: Callable[..., Any], arrays: list[Any]) -> None:
     found = function(make, arrays)

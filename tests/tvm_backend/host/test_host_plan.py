@@ -35,6 +35,7 @@ def deep(layers: int = 3) -> onnx.ModelProto:
     return net.model(x, opset=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", [residual_cnn, attention])
 def test_xla_alone_gives_what_it_gives_with_tvm(network: object, monkeypatch: pytest.MonkeyPatch) -> None:
     model = quantized(network())  # type: ignore[operator]
@@ -133,6 +134,7 @@ def test_another_user_compiles_what_an_artifact_holds(
     assert "it is not signed with this user's key" in [f.why for f in loaded.fallbacks]
 
 
+@pytest.mark.slow
 def test_caches_keep_programs(
     model: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +161,7 @@ def test_a_cache_that_cannot_be_written_is_told(
         "(every process computes again what it would have found there)"]
 
 
+@pytest.mark.slow
 def test_damaged_programs_are_compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = quantized(deep())
     monkeypatch.setenv(disk.ENVIRONMENT, str(tmp_path))
@@ -171,6 +174,7 @@ def test_damaged_programs_are_compiled_anew(tmp_path: Path, monkeypatch: pytest.
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("call", "field", "value", "message"), [
     (0, "inputs", [77], "reads a tensor that is not there"), (0, "program", 9, "names program 9"),
     (0, "constants", [], "called with other constants"), (0, "constants", [99], "reads a tensor that is not there"),

@@ -46,6 +46,7 @@ def test_layouts_are_moves_and_profiles_may_have_further_rates() -> None:
     assert former.seconds("to_windows", (1000, 1000), 0) == HOST.seconds("to_windows", (1000, 1000), 0)
 
 
+@pytest.mark.slow
 def test_a_report_with_a_host_keeps_what_the_accelerator_does() -> None:
     save(HOST)
     plain = archloom.estimate(int8_cnn(), options=DIM, host="none")

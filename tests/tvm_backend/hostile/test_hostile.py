@@ -45,6 +45,7 @@ def judge(name: str, found: dict[str, Any], message: str | None) -> None:
     assert re.search(message, said[0]), said[0]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("name", list(CASES)[::12])
 def test_every_twelfth(name: str) -> None:
     judge(name, outcomes("12", "compile", "--coverage")[name], CASES[name][1])
@@ -56,6 +57,7 @@ def test_all(name: str) -> None:
     judge(name, outcomes("1", "compile", "--coverage")[name], CASES[name][1])
 
 
+@pytest.mark.slow
 def test_weights_of_two_gigabytes_are_not_read_for_an_estimate(tmp_path: Path) -> None:
     """The file of the weights is a hole: reading it would take 2 GiB, and the limit leaves room for less."""
     import onnx

@@ -97,6 +97,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
     return executable
 
 
+@pytest.mark.slow
 def test_errors_of_regions_are_what_they_are(failing: Any) -> None:
     machine = relax.VirtualMachine(failing, tvm.cpu())
     for _ in range(2):
@@ -133,6 +134,7 @@ def test_errors_of_another_kind_keep_their_kind(monkeypatch: pytest.MonkeyPatch)
         inside.run(executable, X)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("given", "error", "message"), [
     ([inside.floats(4, 9)], RuntimeError, r"\(9 vs. 8\).*param=x, annotation=R.Tensor\(\(4, 8\)"),
     ([X.astype(np.float64)], ValueError, "expect Tensor with dtype float32 but get float64"),
@@ -143,6 +145,7 @@ def test_inputs_that_do_not_fit_are_refused_by_tvm(given: list[Any], error: type
         inside.run(inside.compiled("qkv", inside.mlp()), *given)
 
 
+@pytest.mark.slow
 def test_regions_are_called_with_all_their_tensors() -> None:
     """As by whoever takes a region's function out of an executable."""
     ready = inside.generated(archloom.tvm.partition_for("qkv", inside.mlp()))

@@ -26,6 +26,7 @@ def clean_registry() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", often(sorted(BUILT_IN), {"gemmini"}))
 def test_every_target_is_a_backend(target: str) -> None:
     module = inside.matching(target)
@@ -57,6 +58,7 @@ def named(name: str) -> VanillaInt8:
     return type("Named", (VanillaInt8,), {"target_name": name})()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [slow("own_target"), "own-target"])
 def test_a_target_that_registers_when_tvm_is_there_already(name: str, clean_registry: None) -> None:
     module = inside.built({"x": [(1, 3, 8, 8)]}, small_conv)
@@ -93,6 +95,7 @@ def mixed(builder: Any, x: Any) -> Any:
     return inside.dense(builder, inside.requantized(builder, y), 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("targets", "codegens"), [
     ("gemmini,qkv", {"gemmini": 1, "qkv": 1}), slow(["qkv", "gemmini"], {"qkv": 2}), slow("qkv", {"qkv": 2}),
 ])
@@ -106,6 +109,7 @@ def test_several_targets_in_order_of_preference(targets: Any, codegens: dict[str
     inside.same(found, inside.by_archloom(targets, module, X))
 
 
+@pytest.mark.slow
 def test_one_target_after_the_other() -> None:
     """The first leaves operators in main; the second gets regions of names that are free."""
     module = inside.built({"x": [(4, 8)]}, mixed)
@@ -147,6 +151,7 @@ def test_what_is_left_can_stay_with_tvm(way: str) -> None:
     np.testing.assert_array_equal(found, expected)  # TVM's own tanh in both
 
 
+@pytest.mark.slow
 def test_parameters_are_bound_by_name() -> None:
     module = inside.built({"x": [(4, 8)], "w": [(8, 4)]}, lambda b, x, w: b.emit(op.matmul(x, w)))
     w = inside.floats(8, 4, seed=1)
@@ -171,6 +176,7 @@ def test_parameters_that_do_not_fit_are_refused(params: dict[str, Any], message:
             partition("qkv", module, params)
 
 
+@pytest.mark.slow
 def test_every_function_that_can_be_called_from_outside() -> None:
     module = inside.mlp(3, "other", inside.mlp(0, "main", relax.BlockBuilder())).get()
     partitioned = archloom.tvm.partition_for("qkv", module)

@@ -205,6 +205,7 @@ def near(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], bound: flo
         np.testing.assert_allclose(x, y, rtol=0, atol=bound * max(1e-30, float(np.abs(y).max(initial=0))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name if name in FAST else slow(name) for name in CASES])
 def test_modules_of_importers(name: str) -> None:
     case = CASES[name]
@@ -220,6 +221,7 @@ def test_modules_of_importers(name: str) -> None:
     inside.same(inside.arrays(found), inside.by_archloom(case.target, same, *inputs, **case.options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["qkv", slow("mesh")])
 def test_parameters_of_relax_modules_are_bound_by_name(target: str) -> None:
     module, (x, *weights) = of_relax(RelaxMlp(), 4, 16)

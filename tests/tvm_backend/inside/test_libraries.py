@@ -63,6 +63,7 @@ def test_libraries_run_in_a_new_process(tmp_path: Path) -> None:
     in_a_new_process(RUN, tmp_path)
 
 
+@pytest.mark.slow
 def test_libraries_run_beside_each_other_here(tmp_path: Path) -> None:
     files = [saved(tmp_path, f"n{seed}", "qkv", inside.mlp(seed)) for seed in (1, 2)]
     machines = [relax.VirtualMachine(tvm.runtime.load_module(str(f)), tvm.cpu()) for f in files]
@@ -72,6 +73,7 @@ def test_libraries_run_beside_each_other_here(tmp_path: Path) -> None:
             np.testing.assert_array_equal(found, np.load(file.with_suffix(".npy")))
 
 
+@pytest.mark.slow
 def test_a_library_is_opened_as_what_it_is(tmp_path: Path) -> None:
     module = inside.quantized_mlp()
     library = archloom.load_compiled(saved(tmp_path, "net", "gemmini", module, dim=8))
@@ -122,6 +124,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "_kept", {})
 
 
+@pytest.mark.slow
 def test_libraries_are_read_from_their_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [saved(tmp_path, f"n{seed}", "gemmini", inside.quantized_mlp(seed)) for seed in (1, 2)]
     monkeypatch.setattr(running, "_kept", {})
@@ -139,6 +142,7 @@ def damaged(file: Path, where: str) -> None:
     file.write_bytes(bytes(data))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", [slow("head"), "middle", slow("directory"), "end"])
 def test_damaged_libraries(tmp_path: Path, where: str, forgetful: None) -> None:
     file = saved(tmp_path, "net", "gemmini", inside.quantized_mlp())
@@ -173,6 +177,7 @@ def test_what_is_no_library(tmp_path: Path, content: bytes | None, message: str)
         archloom.load_compiled(file)
 
 
+@pytest.mark.slow
 def test_libraries_without_anything_of_archloom(tmp_path: Path) -> None:
     executable = tvm.compile(inside.mlp(), target="llvm")
     executable.export_library(str(tmp_path / "plain.so"))

@@ -34,6 +34,7 @@ def shifted(array: np.ndarray, by: int) -> np.ndarray:
     return found
 
 
+@pytest.mark.slow
 def test_arrays_of_numpy_are_taken_as_they_are(executable: Any, expected: Any) -> None:
     inside.same(inside.arrays(relax.VirtualMachine(executable, tvm.cpu())["main"](X)), expected)
 
@@ -95,6 +96,7 @@ def test_results_are_no_input_but_where_tvm_hands_one_on() -> None:
     assert aliases == [[True, False, False]] * 2
 
 
+@pytest.mark.slow
 def test_tensors_that_a_caller_only_shows(executable: Any) -> None:
     """As compiled functions of TIR hand over buffers: tensors that the callee does not own."""
     from tvm.script import tirx

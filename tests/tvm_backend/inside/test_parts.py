@@ -72,6 +72,7 @@ def test_a_tuple_never_crosses_the_border_of_a_region() -> None:
         inside.same(inside.run(inside.compiled("qkv", module, merge=merge), x), inside.by_archloom("qkv", module, x))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("merge", [False, slow(True)])
 def test_regions_of_open_extents_are_those_of_static_ones(merge: bool) -> None:
     executable = inside.compiled("qkv", opened(), merge=merge)

@@ -44,6 +44,7 @@ def check(executable: Any, module: Any) -> None:
     inside.same(inside.run(executable, X), inside.alone(module, X))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", often(HARMLESS + ("LambdaLift",), FAST))
 def test_passes_before(name: str) -> None:
     module = inside.quantized_mlp()
@@ -68,6 +69,7 @@ def test_modules_that_are_lowered_are_refused_with_what_to_run_earlier(name: str
             run(module)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", often(HARMLESS, FAST))
 def test_passes_between_partitioning_and_code_generation(name: str) -> None:
     module = inside.quantized_mlp()
@@ -96,6 +98,7 @@ def test_functions_of_the_host_that_are_legalized_are_refused() -> None:
         inside.generated(between)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", [slow(True), False])
 @pytest.mark.parametrize("name", often([n for n in OWN if n not in NOT_AFTER], {"FuseTIR"}))
 def test_passes_after_offloading(name: str, host: bool) -> None:
@@ -107,6 +110,7 @@ def test_passes_after_offloading(name: str, host: bool) -> None:
     check(tvm.compile(ready, target="llvm"), module)
 
 
+@pytest.mark.slow
 def test_offloading_is_a_pass_among_others() -> None:
     module = inside.quantized_mlp()
     steps = [passes.CanonicalizeBindings(), archloom.tvm.Offload("gemmini", dim=8, host=False), passes.LegalizeOps(),
@@ -158,6 +162,7 @@ def test_pipelines_by_name(target: str) -> None:
     check(tvm.compile(module, target="llvm", relax_pipeline=f"archloom_{target}"), module)
 
 
+@pytest.mark.slow
 def test_pipelines_take_options() -> None:
     module = inside.quantized_mlp()
     pipeline = relax.get_pipeline("archloom_gemmini", dim=8)

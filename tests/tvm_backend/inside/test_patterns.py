@@ -53,6 +53,7 @@ def residual(builder: Any, x: Any) -> Any:
     return builder.emit(relax.op.nn.max_pool2d(z, pool_size=[2, 2], strides=[2, 2]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("merged", [False, slow(True)])
 @pytest.mark.parametrize("target", often(sorted(BUILT_IN), {"gemmini"}))
 def test_by_hand(target: str, merged: bool) -> None:

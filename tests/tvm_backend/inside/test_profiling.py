@@ -24,6 +24,7 @@ def executable() -> Any:
     return inside.compiled("gemmini", inside.quantized_mlp())
 
 
+@pytest.mark.slow
 def test_instruments_see_each_region_by_its_name(executable: Any) -> None:
     seen: list[tuple[str, bool]] = []
     machine = relax.VirtualMachine(executable, tvm.cpu())
@@ -73,6 +74,7 @@ def test_reports_measure_what_tvm_runs() -> None:
     assert "tanh" in host.name and host.seconds is not None and host.seconds > 0
 
 
+@pytest.mark.slow
 def test_reports_of_several_entries() -> None:
     module = inside.mlp(3, "other", inside.mlp(0, "main", relax.BlockBuilder())).get()
     executable = inside.compiled("qkv", module)

@@ -36,6 +36,7 @@ def check(target: str, options: dict[str, Any], case: RandomModule, form: str) -
         inside.same(inside.arrays(found), own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["qkv", slow("plasticine"), slow("mesh")])
 def test_modules_of_floats(target: str) -> None:
     numbers, options = FLOATS[target]
@@ -48,6 +49,7 @@ def test_modules_of_floats(target: str) -> None:
     run()
 
 
+@pytest.mark.slow
 @examples(1, 400)
 @given(quantized_modules(), forms)
 def test_quantized_modules(case: RandomModule, form: str) -> None:

@@ -48,6 +48,7 @@ RESULTS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("host", [True, slow(False)])
 @pytest.mark.parametrize("form", every(8, RESULTS))
 def test_results(form: str, host: bool) -> None:
@@ -73,6 +74,7 @@ INPUTS: dict[str, tuple[dict[str, Any], Callable[..., Any], list[Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", [True, slow(False)])
 @pytest.mark.parametrize("form", every(3, INPUTS))
 def test_inputs(form: str, host: bool) -> None:
@@ -86,6 +88,7 @@ def test_inputs(form: str, host: bool) -> None:
 TYPES = [np.float16, ml_dtypes.bfloat16, np.float64, np.int64, np.int32, np.int8, np.uint8, np.bool_]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", every(6, TYPES))
 @pytest.mark.parametrize("host", [True, slow(False)])
 def test_types(dtype: Any, host: bool) -> None:

@@ -37,6 +37,7 @@ def image(builder: Any, x: Any) -> Any:
     return inside.requantized(builder, builder.emit(op.nn.conv2d(inside.requantized(builder, x), w, padding=1)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [slow("abc"), "cab", slow("bca")])
 def test_arguments_come_in_the_order_of_the_call(order: str) -> None:
     """#12410, #12447: the parameters of the cached function and of the call were in another order."""
@@ -130,6 +131,7 @@ def test_equal_convolutions_have_one_program() -> None:
     assert len({replace(plan.stream, name="") for plan in network.compiled.plans.values()}) == 1
 
 
+@pytest.mark.slow
 def test_quantized_networks_are_taken() -> None:
     """#16359: support for quantized operators never landed."""
     partitioned = archloom.tvm.partition_for("gemmini", inside.quantized_mlp())

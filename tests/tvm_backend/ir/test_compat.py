@@ -40,6 +40,7 @@ def test_nothing_else_imports_tvm() -> None:
     assert [name for name in found if not name.startswith("tvm_backend/inside/")] == ["tvm_backend/ir/compat.py"]
 
 
+@pytest.mark.slow
 def test_importing_it_does_not_import_torch_or_jax() -> None:
     code = "import sys, archloom.tvm_backend.ir.compat; print(sorted({'torch', 'jax'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PACKAGE.parent,

@@ -70,6 +70,7 @@ def architectures(draw: st.DrawFn) -> Architecture:
     return Architecture(draw(st.sampled_from(SMALL.images)), draw(st.sampled_from(SMALL.multipliers)), choices, SMALL)
 
 
+@pytest.mark.slow
 @given(architectures())
 @examples(2, 40, phases=[Phase.generate])
 def test_random_networks_of_the_search_space(architecture: Architecture) -> None:
@@ -78,6 +79,7 @@ def test_random_networks_of_the_search_space(architecture: Architecture) -> None
     assert_same(quantize(model, random_images(1, architecture.image)[:, None]), "gemmini", "tpu_v1")
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("make", [
     float_cnn, int8_cnn, residual_cnn, lambda: digits_onnx.onnx_model(digits.DigitsNet(8)),
     lambda: resnet_onnx.onnx_model(resnet_onnx.tiny()),
@@ -118,6 +120,7 @@ def test_the_catalogue(name: str) -> None:
     assert_same(quantize(proto, built.samples(1)), *TARGETS)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("text", [
     "gemm(m=3,n=5,k=7,bias=1,relu=1)", "gemm(m=3,n=5,k=7,batch=2,bias=1)", "add(size=12,relu=1)",
     "conv2d(c=3,h=9,w=8,o=5,k=3,stride=2,pad=1,bias=1,relu=1,pool=2,pool_stride=2)",

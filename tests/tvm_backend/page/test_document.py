@@ -32,7 +32,7 @@ from archloom.tvm_backend.search.store import Row
 from tests.support.examples import examples
 from tests.support.tvm_backend.pages import NASTY, data_of, made_search, values_of
 
-NETWORK = "mobilenet_v2(image=32)"
+NETWORK = "resnet18(image=32)"
 plain = st.none() | st.booleans() | st.integers(-10**9, 10**9) | st.floats(allow_nan=False) | st.text(max_size=5)
 
 
@@ -82,6 +82,7 @@ def test_nothing_is_loaded(report: Report) -> None:
     assert set(re.findall(r"https?://[^\s\"'`]*", html)) == {"http://www.w3.org/2000/svg"}
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(max_size=5), st.lists(plain, max_size=5), max_size=4))
 def test_data_is_packed_as_it_is(data: dict[str, Any]) -> None:
     assert packed(data) == packed(data)
@@ -93,6 +94,7 @@ def test_data_is_packed_as_it_is(data: dict[str, Any]) -> None:
 # searches -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(st.lists(plain, max_size=30))
 def test_columns_keep_their_values(values: list[Any]) -> None:
     found = values_of(column("param", "x", values))
@@ -196,6 +198,7 @@ def test_a_page_of_20_000_candidates_is_small(tmp_path: Path) -> None:
 # the command ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_reports_are_read_as_they_were_written(
     report: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

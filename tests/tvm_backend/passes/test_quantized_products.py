@@ -57,6 +57,7 @@ def convolutions(draw: st.DrawFn) -> tuple[onnx.ModelProto, Scheme, int]:
     return quantize(graph.model(y, shape), [{"x": normal(*image)}], scheme), scheme, groups
 
 
+@pytest.mark.slow
 @examples(10, 200)
 @given(convolutions(), st.sampled_from((("systolic_array", {"rows": 4, "columns": 4}), ("amx", {}), ("oma", {}),
                                          ("eyeriss", {}))))
@@ -84,6 +85,7 @@ def separable() -> onnx.ModelProto:
     return quantized(graph, graph.add(point, stem, "sum"), (1, 8, 5, 5), (1, 3, 9, 9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", often(TARGETS, ("amx", "tpu_v1")))
 def test_all_products_of_a_network_are_offloaded(target: str) -> None:
     report = archloom.estimate(separable(), target)

@@ -28,6 +28,7 @@ class Scaled(nn.Module):
         return (scaled, y) if self.shown else scaled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bias", "shown"), [slow(True, False), (False, True), slow(False, False), slow(True, True)])
 def test_a_factor_goes_into_the_weights_where_nothing_else_reads_the_layer(bias: bool, shown: bool) -> None:
     network, x = Scaled(bias, shown).eval(), torch.randn(2, 5, 16)
@@ -39,6 +40,7 @@ def test_a_factor_goes_into_the_weights_where_nothing_else_reads_the_layer(bias:
         assert np.abs(one - other.detach().numpy()).max() < 3e-3 * float(other.detach().abs().max())
 
 
+@pytest.mark.slow
 def test_a_tensor_is_no_factor() -> None:
     class Gated(nn.Module):
         def __init__(self) -> None:

@@ -27,6 +27,7 @@ def feed_forward(residual: bool) -> Net:
     return net
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("residual", [False, True])
 def test_dense_layers_on_sequences_make_one_region(residual: bool) -> None:
     model = quantized(feed_forward(residual).model("head.out"))
@@ -82,6 +83,7 @@ def test_results_have_their_shapes() -> None:
     np.testing.assert_array_equal(relu, np.maximum(x.reshape(2, 12), 0))
 
 
+@pytest.mark.slow
 def test_transposes_of_bytes_stay_bytes() -> None:
     net = Net(3)
     a = net.node("MatMul", [net.input("a", 2, 5, 8), net.weight("w", 8, 8)], "keys")

@@ -43,6 +43,7 @@ def conv(net: Net, relu: bool = True, **attributes: Any) -> onnx.ModelProto:
 SCHEMES = [Scheme(per_channel=True), Scheme(symmetric=False), Scheme(per_channel=True, symmetric=False)]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("scheme", [slow(SCHEMES[0]), SCHEMES[2]], ids=["per channel", "both"])
 @pytest.mark.parametrize("attributes", every(2, [
     {"pads": [1, 1, 1, 1]}, {"pads": [0, 2, 1, 3], "strides": [2, 1]}, {"pads": [2, 2, 2, 2], "dilations": [2, 2]},
@@ -55,6 +56,7 @@ def test_convolutions(scheme: Scheme, attributes: dict[str, Any]) -> None:
     assert op.endswith("+int32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", [*map(slow, SCHEMES[:2]), SCHEMES[2]], ids=["per channel", "zero points", "both"])
 def test_a_residual_network(scheme: Scheme) -> None:
     """Convolutions of both kinds beside each other, pooling and additions."""
@@ -62,6 +64,7 @@ def test_a_residual_network(scheme: Scheme) -> None:
     equal(quantize(floats, samples(floats, 6), scheme), atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "symmetric"), [
     ("minmax", True), slow("percentile", False), ("entropy", True),
     slow("minmax", False), slow("percentile", True), slow("entropy", False)])
@@ -77,6 +80,7 @@ def test_ways_of_calibration(method: Any, symmetric: bool) -> None:
     assert float(scale) < widest / 3 if method != "minmax" else float(scale) == pytest.approx(widest, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", [*map(slow, SCHEMES[:2]), SCHEMES[2]], ids=["per channel", "zero points", "both"])
 def test_products(scheme: Scheme) -> None:
     net = Net(6)
@@ -88,6 +92,7 @@ def test_products(scheme: Scheme) -> None:
     assert all(op.endswith("+int32") for op in ops) or scheme.symmetric
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", [
     slow(Scheme(float_results=True)), Scheme("minmax", True, False, float_results=True)])
 def test_float_results(scheme: Scheme) -> None:
@@ -99,6 +104,7 @@ def test_float_results(scheme: Scheme) -> None:
     assert all(op.endswith("+int32") for op in ops)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "weights"), [
     (QuantFormat.QDQ, QuantType.QInt8), (QuantFormat.QOperator, QuantType.QUInt8),
     slow(QuantFormat.QDQ, QuantType.QUInt8), slow(QuantFormat.QOperator, QuantType.QInt8)])

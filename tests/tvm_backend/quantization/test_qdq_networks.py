@@ -23,6 +23,7 @@ def agree(model: onnx.ModelProto, count: int = 3) -> ReferenceExecutor:
     return executor
 
 
+@pytest.mark.slow
 def test_residual_cnn_equals_onnxruntime() -> None:
     model = quantized(residual_cnn())
     part, _, _ = split(model)
@@ -34,6 +35,7 @@ def test_residual_cnn_equals_onnxruntime() -> None:
     assert agree(model).steps[:5] == ["stem", "a", "b", "add", "logits"]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("attributes", [
     {"strides": [2, 2], "pads": [1, 1, 1, 1]}, {"strides": [1, 2], "pads": [0, 1, 2, 3]}, {"pads": [2, 2, 2, 2]},
     {"strides": [3, 1]}, {"auto_pad": "SAME_UPPER", "strides": [2, 2]},
@@ -76,6 +78,7 @@ def test_dense_without_transposition_and_batched_matmul() -> None:
     agree(model)
 
 
+@pytest.mark.slow
 def test_shared_activation_feeds_two_convolutions_and_an_addition() -> None:
     net = Net(7)
     x = net.node("Relu", [net.conv(net.input("x", 1, 3, 8, 8), "stem", 3, 8, pads=[1] * 4)], "relu")
@@ -88,6 +91,7 @@ def test_shared_activation_feeds_two_convolutions_and_an_addition() -> None:
     agree(model)
 
 
+@pytest.mark.slow
 def test_region_split_by_a_host_operator_stays_convex() -> None:
     """One branch leaves to the host and comes back: the addition must wait for it, in a second region."""
     net = Net(8)
@@ -103,6 +107,7 @@ def test_region_split_by_a_host_operator_stays_convex() -> None:
     agree(model, 1)
 
 
+@pytest.mark.slow
 def test_several_inputs_and_outputs_by_name() -> None:
     net = Net(9)
     a, b = net.input("a", 1, 3, 5, 5), net.input("b", 1, 3, 5, 5)
@@ -115,6 +120,7 @@ def test_several_inputs_and_outputs_by_name() -> None:
         exe.run({"a": x["a"]}, executor=ReferenceExecutor())
 
 
+@pytest.mark.slow
 def test_two_networks_do_not_see_each_other() -> None:
     first, second = quantized(residual_cnn(12)), quantized(residual_cnn(16))
     exes = [executable(m) for m in (first, second)]

@@ -33,6 +33,7 @@ def test_inputs_of_an_addition_share_a_scale() -> None:
     assert found["add.out"] == found["add_relu.out"]
 
 
+@pytest.mark.slow
 @examples(8, 100)
 @given(st.lists(st.floats(0.05, 20), min_size=2, max_size=4))
 def test_a_shared_scale_covers_all_that_share_it(gains: list[float]) -> None:
@@ -65,6 +66,7 @@ def widest(model: onnx.ModelProto, names: list[str], data: list[dict[str, np.nda
     return dict(zip(names, map(max, zip(*found)), strict=True))
 
 
+@pytest.mark.slow
 @examples(12, 100)
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans(), st.booleans()), min_size=1, max_size=3))
 def test_an_addition_is_quantized_where_its_operands_have_one_shape(cuts: list[tuple[bool, ...]]) -> None:

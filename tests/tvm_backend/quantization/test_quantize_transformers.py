@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import pytest
 
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.frontends.onnx.rewrites import biased_products
@@ -20,6 +21,7 @@ from tests.support.tvm_backend.networks import (
 from tests.support.tvm_backend.reference import ReferenceExecutor
 
 
+@pytest.mark.slow
 def test_masks_and_sums_that_are_normalized_stay_in_floats() -> None:
     prepared = prepare(attention())
     assert sorted(float_additions(prepared)) == ["masked.out", "sum.out"]

@@ -63,6 +63,7 @@ def counted(flow: Flow, layers: frozenset[int]) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @given(flows())
 @examples(300, 5000)
 def test_bytes_are_those_of_a_count_layer_by_layer(case: tuple[Flow, int, frozenset[int]]) -> None:

@@ -59,6 +59,7 @@ def drawn(r: Random) -> Affine:
     return value
 
 
+@pytest.mark.slow
 @examples(200, 20000)
 @given(randoms)
 def test_a_window_touches_what_its_elements_are(r: Random) -> None:
@@ -109,6 +110,7 @@ def nodes_of(nodes: Sequence[ResolvedNode]) -> Iterator[Sequence[ResolvedNode]]:
             yield from nodes_of(node.body)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("target", every(3, sorted(BUILT_IN)))
 def test_lines_have_the_bytes_of_their_instructions(target: str) -> None:
     chosen = choose(target, CORES.get(target, {}))

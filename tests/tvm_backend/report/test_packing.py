@@ -41,6 +41,7 @@ def reports(draw: st.DrawFn) -> Report:
     return replace(EMPTY, layers=layers, host=host)
 
 
+@pytest.mark.slow
 @given(reports())
 @examples(20, 300)
 def test_what_is_kept_is_the_report(report: Report) -> None:

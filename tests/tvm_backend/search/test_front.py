@@ -19,6 +19,7 @@ def below(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     return all(x <= y for x, y in zip(a, b)) and a != b
 
 
+@pytest.mark.slow
 @examples(200, 5000)
 @given(points)
 def test_it_has_what_no_other_dominates(given_points: list[tuple[int, ...]]) -> None:
@@ -32,6 +33,7 @@ def test_it_has_what_no_other_dominates(given_points: list[tuple[int, ...]]) -> 
         assert front.dominates(point) == any(below(other, point) for other in given_points)
 
 
+@pytest.mark.slow
 @examples(200, 5000)
 @given(points, st.lists(st.integers(0, 12), max_size=3))
 def test_many_points_together_are_as_one_by_one(given_points: list[tuple[int, ...]], cuts: list[int]) -> None:
@@ -46,6 +48,7 @@ def test_many_points_together_are_as_one_by_one(given_points: list[tuple[int, ..
     assert (alone.worst == together.worst).all()
 
 
+@pytest.mark.slow
 @examples(200, 5000)
 @given(points)
 def test_the_hypervolume_is_the_share_of_cells(given_points: list[tuple[int, ...]]) -> None:

@@ -54,6 +54,7 @@ def test_a_figure_that_is_not_known_is_named() -> None:
 numbers = st.floats(-9, 9)
 
 
+@pytest.mark.slow
 @examples(200, 5000)
 @given(numbers, st.floats(0, 3), st.floats(0, 3), st.booleans(), numbers)
 def test_bounds_of_figures_are_bounds_of_values(

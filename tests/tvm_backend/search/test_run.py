@@ -36,6 +36,7 @@ def tables(draw: st.DrawFn) -> Table:
     return {(row, column): draw(costs) for row, count in enumerate(columns) for column in range(count)}
 
 
+@pytest.mark.slow
 @examples(40, 2000)
 @given(tables(), st.sampled_from((1, 2, 5)))
 def test_the_front_is_that_of_measuring_everything(table: Table, count: int) -> None:
@@ -47,6 +48,7 @@ def test_the_front_is_that_of_measuring_everything(table: Table, count: int) -> 
     assert store.counts()["failed"] <= sum(cost.error is not None for cost in table.values())
 
 
+@pytest.mark.slow
 @examples(30, 1000)
 @given(tables())
 def test_bounds_that_are_tight_leave_the_front_to_be_measured(table: Table) -> None:
@@ -89,6 +91,7 @@ def _killed(table: Table, path: Path, sampler: str, trials: int | None, after: i
 TABLE = {(row, column): Cost(9 - row + column, row + 1, row + column + 1) for row in range(4) for column in range(4)}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("sampler", ["tpe", "nsga2", "qmc", "random", "pymoo", slow("gp")])
 def test_every_sampler_searches_and_its_seed_decides(sampler: str) -> None:
     found = []

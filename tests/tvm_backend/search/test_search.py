@@ -52,6 +52,7 @@ def codesign(trial: Any) -> archloom.Candidate:
     return archloom.Candidate(partial(gemm, width), "gemmini", {"dim": dim}, {"score": partial(score, width)})
 
 
+@pytest.mark.slow
 def test_a_sweep_finds_what_estimates_say(own_cache: None) -> None:
     found = archloom.sweep(NETWORKS, "gemmini", OPTIONS, weights=[1, 3], objectives="cycles,max:utilization")
     every = {(d, k): [archloom.estimate(n, "gemmini", {"dim": d, "scratchpad_kib": k}) for n in NETWORKS]
@@ -65,6 +66,7 @@ def test_a_sweep_finds_what_estimates_say(own_cache: None) -> None:
     assert sum(found.counts.values()) == len(points) == len(list(found.rows())) and not found.counts["failed"]
 
 
+@pytest.mark.slow
 def test_networks_and_machines_together(own_cache: None) -> None:
     found = archloom.search(codesign, sampler="grid", objectives="seconds,max:score", constraints="score>=0.5")
     assert found.counts["failed"] == 2 and {row.params["dim"] for row in found.front} <= {4, 8}
@@ -79,12 +81,14 @@ def widths(widest: int, trial: Any) -> archloom.Candidate:
     return archloom.Candidate(partial(gemm, trial.suggest_int("width", 1, widest)), "oma")
 
 
+@pytest.mark.slow
 def test_a_partial_of_a_function_is_a_space_for_processes_too(own_cache: None) -> None:
     alone, together = (archloom.search(partial(widths, 3), sampler="grid", objectives="cycles", workers=workers)
                        for workers in (1, 2))
     assert kept(list(alone.front)) == kept(list(together.front)) and alone.counts["failed"] == 0
 
 
+@pytest.mark.slow
 def test_processes_find_the_same_and_plan_each_layer_once(
     own_cache: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +114,7 @@ def latency(report: Any) -> float:
     return float(report.cycles) / report.clock_hz
 
 
+@pytest.mark.slow
 def test_a_function_of_reports_is_an_objective(own_cache: None) -> None:
     found = archloom.sweep(NETWORKS[0], "gemmini", {"dim": [4, 8]}, objectives=[latency, "cycles"])
     assert all(row.values[0] == row.values[1] / 1e9 for row in found.front if row.values[1])
@@ -190,6 +195,7 @@ def test_a_command_that_is_killed_goes_on(tmp_path: Path) -> None:
         assert kept(list(read(tmp_path / folder).front)) == kept(list(read(tmp_path / "whole").front))
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_finds_the_same(own_cache: None) -> None:
     import distributed
 
@@ -203,6 +209,7 @@ def test_a_dask_cluster_finds_the_same(own_cache: None) -> None:
         archloom.sweep(NETWORKS, "gemmini", OPTIONS, cluster="tcp://127.0.0.1:1")
 
 
+@pytest.mark.slow
 def test_the_example_sweeps(own_cache: None, tmp_path: Path) -> None:
     found = sweep_gemmini.sweep(tmp_path / "sweep", mix={NETWORKS[0]: 2.0, NETWORKS[1]: 1.0},
                                 options={"dim": (4, 8), "scratchpad_kib": (64,), "dma_bus_bits": (64, 128)})
@@ -241,8 +248,9 @@ def test_what_is_known_without_a_simulation_rules_candidates_out(own_cache: None
     assert refused.counts == {"measured": 0, "bounded": 1, "failed": 0} and not refused.front
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("network, as_int8", [
-    ("resnet18(image=32)", False), ("gemm(m=33,n=9,k=17)", False), ("conv2d(h=8,w=8,c=4,o=4,k=3)", False),
+    ("conv2d(h=8,w=8,c=4,o=4,k=3)", False), ("gemm(m=33,n=9,k=17)", False), ("resnet18(image=32)", False),
     ("onnx", False), ("float", True)])
 def test_bounds_simulate_nothing_and_are_below_what_is_simulated(
     own_cache: None, network: str, as_int8: bool, monkeypatch: pytest.MonkeyPatch

@@ -37,6 +37,7 @@ def rows(draw: st.DrawFn) -> list[Row]:
         draw(st.floats(0, 9))) for key in keys for state in [draw(st.sampled_from(("measured", "bounded", "failed")))]]
 
 
+@pytest.mark.slow
 @examples(20, 2000)
 @given(rows())
 def test_rows_come_back_as_they_were(given_rows: list[Row]) -> None:

@@ -27,6 +27,7 @@ def places(trials: list[Any]) -> set[tuple[int, int]]:
     return {(trial.params["row"], trial.params["column"]) for trial in trials}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("kind", ["sqlite", "journal"])
 @pytest.mark.parametrize("sampler", ["grid", "tpe"])
 def test_optuna_loads_what_was_searched(tmp_path: Path, kind: str, sampler: str) -> None:
@@ -49,6 +50,7 @@ def test_optuna_loads_what_was_searched(tmp_path: Path, kind: str, sampler: str)
         assert places(study.best_trials) == front_of(TABLE)
 
 
+@pytest.mark.slow
 def test_constraints_are_optunas(tmp_path: Path) -> None:
     wanted = aims("seconds", "area_mm2<=2")
     url, store = f"sqlite:///{tmp_path}/study.db", Store.create(None, definition(wanted))
@@ -57,6 +59,7 @@ def test_constraints_are_optunas(tmp_path: Path) -> None:
     assert study.best_trial.params["row"] == 1 and math.isclose(study.best_value, 8)
 
 
+@pytest.mark.slow
 def test_kinds_of_parameters(tmp_path: Path) -> None:
     """What a space asks for is what the study has, also of choices that Optuna's storages cannot hold."""
     def space(trial: Any) -> archloom.Candidate:

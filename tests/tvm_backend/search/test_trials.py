@@ -34,6 +34,7 @@ def leaves(tree: Tree) -> Iterator[tuple[int, ...]]:
         yield from ((i, *rest) for rest in leaves(inner))
 
 
+@pytest.mark.slow
 @examples(100, 3000)
 @given(trees)
 def test_every_combination_comes_once(tree: Tree) -> None:

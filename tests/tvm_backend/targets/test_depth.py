@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -66,6 +67,7 @@ def frames(most: int) -> Iterator[None]:
         sys.setrecursionlimit(usual)
 
 
+@pytest.mark.slow
 @given(kinds=st.lists(st.sampled_from(sorted(LINKS)), min_size=1, max_size=3),
        target=st.sampled_from(("gemmini", "plasticine", "qkv", "wormhole")))
 @examples(2, 100)

@@ -139,6 +139,7 @@ def test_reasons_reach_the_host_part() -> None:
     assert "the kernel is not constant" in reasons(net, conv)["computed"]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("c", "o", "form", "op", "blocks"), [
     (24, 24, {"group": 24, "pads": [1] * 4}, "depthwise_conv2d", 12),
     slow(5, 10, {"group": 5, "strides": [2, 2], "pads": [1] * 4}, "depthwise_conv2d", 5),

@@ -32,6 +32,7 @@ def numbers(*shape: int) -> np.ndarray:
     return np.random.default_rng(sum(shape)).integers(-99, 99, shape).astype(np.float32)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("layout", SHAPES, ids=lambda layout: layout.name)
 def test_there_and_back(layout: Layout) -> None:
     x = numbers(*SHAPES[layout])

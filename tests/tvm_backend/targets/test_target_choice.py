@@ -52,6 +52,7 @@ def test_each_operator_goes_to_the_first_target_that_takes_it(network: Any) -> N
     assert "archloom.quantize" in answer.needs
 
 
+@pytest.mark.slow
 def test_a_network_of_two_targets_runs_and_equals_its_interpreters(network: Any) -> None:
     (batch,) = samples(mixed(), 1)
     found = network.run(batch)

@@ -48,6 +48,7 @@ def test_conv2d(tmp_path: Path, network: Path) -> None:
     assert (tmp_path / "out.loom" / "manifest.json").exists()
 
 
+@pytest.mark.slow
 def test_invalid_extensions(tmp_path: Path, network: Path) -> None:
     (tmp_path / "invalid_ext.py").write_text("class NoTarget:\n    pass\n")
     package(tmp_path, "invalid_ext", "invalid_ext:NoTarget")

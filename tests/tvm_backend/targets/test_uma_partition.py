@@ -87,6 +87,7 @@ def test_the_pattern_table_is_there_when_the_target_is_registered() -> None:
         p.name for p in registry.get("gemmini").patterns]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(("network", "table", "composites", "regions"), [
     ("resnet", "gemmini", 20 + 8 + 1, 2),  # all up to the average are one region, the last layer another
     slow("resnet", "qkv", 20 + 1, 18),  # the host gathers windows before each; three shortcuts lie beside another one
@@ -120,6 +121,7 @@ def test_two_targets_with_the_same_table_share_nothing() -> None:
     assert codegens.count("first") == 1 and "second" not in codegens
 
 
+@pytest.mark.slow
 @examples(3, 60)
 @given(st.data())
 def test_results_within_patterns_that_are_read_elsewhere_too_are_made(data: st.DataObject) -> None:

@@ -43,6 +43,7 @@ def test_a_weight_that_is_no_constant_stays_on_the_host(conv2d_module: Any) -> N
     assert conv.taken_by is None and conv.refused[0].reason == "it has no form that vanilla_accelerator takes"
 
 
+@pytest.mark.slow
 def test_passes_patterns_and_predicates_of_the_target_decide() -> None:
     """Of two quantized convolutions the one of stride 1 is taken; its pass runs before."""
     net = Net()

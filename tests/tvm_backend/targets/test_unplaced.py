@@ -34,6 +34,7 @@ def estimated(target: str, options: dict[str, Any], **more: Any) -> archloom.Rep
     return archloom.estimate(network(**more), target, options)
 
 
+@pytest.mark.slow
 def test_the_host_has_what_does_not_fit() -> None:
     report = estimated("tpu_v1", SMALL)
     assert [layer.name for layer in report.accelerator_layers] == ["first", "last"]

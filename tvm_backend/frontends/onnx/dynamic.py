@@ -31,11 +31,12 @@ def open_shapes(proto: onnx.ModelProto, label: str) -> OpenShapes:
         kind = info.type.tensor_type
         dims = tuple(dim.dim_value if dim.dim_value > 0 else _extent(dim.dim_param or f"{info.name}.{axis}", alone)
                      for axis, dim in enumerate(kind.shape.dim))
-        inputs.append(OpenInput(info.name, _dtype(kind.elem_type, f"{label}: input {info.name!r}"), dims))
+        inputs.append(OpenInput(info.name, dtype_of(kind.elem_type, f"{label}: input {info.name!r}"), dims))
     return OpenShapes(label, tuple(inputs), symbols_of(inputs))
 
 
-def _dtype(number: int, where: str) -> str:
+def dtype_of(number: int, where: str) -> str:
+    """The NumPy name of an element type by its number; ModelError naming ``where`` for a number that is none."""
     try:
         return np.dtype(helper.tensor_dtype_to_np_dtype(number)).name
     except KeyError as error:
