@@ -66,6 +66,10 @@ class Places:
     dx: int
 
 
+MOST_PLACES = 1024
+"""Places of a filter: those of common networks are at most 32 x 32, and programs of more are too long."""
+
+
 @dataclass(frozen=True, order=True)
 class Convolution(Contraction):
     """``batch`` images of ``height x width`` pixels and ``channels``, by ``kernel`` (rows, columns) to ``outputs``.
@@ -103,7 +107,9 @@ class Convolution(Contraction):
                 f"a filter of {self.kernel[0]} x {self.kernel[1]} with dilation {self.dilation[0]} x "
                 f"{self.dilation[1]} is larger than the padded image of {self.height + top + bottom} x "
                 f"{self.width + left + right}")
-
+        if (places := self.kernel[0] * self.kernel[1]) > MOST_PLACES:
+            raise MappingError(f"a filter of {self.kernel[0]} x {self.kernel[1]} has {places} places, each of which "
+                               f"programs state by itself: expected at most {MOST_PLACES}")
         if self.grid is not None:
             self._check_grid(self.grid)
 

@@ -119,6 +119,10 @@ class ConvolutionEmitter(PartedEmitter):
         """All steps of the reduction."""
         return tuple(self._runs())
 
+    @cached_property
+    def run_at(self) -> dict[int, Run]:
+        return {run.first: run for run in self.runs}
+
     def _runs(self) -> Iterator[Run]:
         image, first, bk = self.work, 0, self.plan.block[2]
         plane, line, blocks = image.plane * TILE_BYTES, image.line * PIXEL, self.channels
@@ -175,7 +179,7 @@ class ConvolutionEmitter(PartedEmitter):
         gemm, image, at = self.gemm, self.work, first[0]
         part = self.index(place, 2)
         k = first[1] - part * self.depth
-        run = next(run for run in self.runs if run.first == k.constant)
+        run = self.run_at[k.constant]
         if loop == 1:
             return self.filter(place.problem * gemm.k, at, k, part, run, size[0])
         phases = max(p.phase for p in image.phases) + 1
