@@ -139,6 +139,12 @@ class Hardware:
         expression = unit.interval_of(mnemonic) or unit.latency_of(mnemonic)
         return expression.evaluate_columns({**self._graph.parameters, **values})
 
+    def first_latency_columns(self, mnemonic: str, values: Mapping[str, Any]) -> Any:
+        """Cycles to the first result of ``mnemonic``; None where its unit stores and forwards."""
+        unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
+        first = unit.first_latency_of(mnemonic)
+        return None if first is None else first.evaluate_columns({**self._graph.parameters, **values})
+
     def latency_columns(self, mnemonic: str, values: Mapping[str, Any]) -> Any:
         """Cycles of processing of ``mnemonic`` for columns of attributes, without its reads and writes."""
         unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]

@@ -179,10 +179,14 @@ class Rates:
         return self.latencies[issue]
 
     def _latency(self, issue: Issue) -> Number:
-        own = self.hardware.latency_columns(issue.mnemonic, issue.values) + issue.beats
+        own = self.hardware.latency_columns(issue.mnemonic, issue.values)
+        first = self.hardware.first_latency_columns(issue.mnemonic, issue.values)
         _, port, width, more = self.hardware.way(issue.mnemonic)
         moved = np.maximum(self._beats(issue, port), self._passing(issue, width))
-        return own + np.where(moved > 0, self.hbm.read_latency_cycles + more + moved, 0)
+        away = np.where(moved > 0, self.hbm.read_latency_cycles + more, 0)
+        if first is not None:  # it moves and works at a time
+            return away + np.maximum(own, first + np.maximum(moved, issue.beats))
+        return own + issue.beats + away + moved
 
     def tail(self, issue: Issue) -> np.ndarray:
         """Cycles from when the unit takes the next instruction until one has ended."""

@@ -197,6 +197,7 @@ def _lines(name: str, obj: ACADLObject) -> list[str]:
     numbers = []
     for label, attributes in (("latency", ("latency",)), ("latencies", ("read_latency", "write_latency")),
                               ("hit/miss", ("hit_latency", "miss_latency")), ("interval", ("interval",)),
+                              ("first", ("first_latency",)),
                               ("depth", ("depth",)), ("issue buffer", ("issue_buffer_size",)),
                               ("bytes/cycle", ("bandwidth",)), ("channels", ("channels",))):
         values = [shown[a] for a in attributes if a in shown]

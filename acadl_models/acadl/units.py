@@ -18,11 +18,16 @@ class FunctionalUnit(ACADLObject):
     """Processes the instructions whose mnemonic is in ``to_process``, each for ``latency`` cycles.
 
     *Added*: ``interval``, cycles from one start to the next, and ``in_flight``, how many instructions it processes at
-    the same time. Without ``interval`` the unit takes the next instruction when it has finished the last. An
-    instruction costs ``joules_per_operation`` (*added*) for each of its ``operations`` (*added*, by default 1).
+    the same time. Without ``interval`` the unit takes the next instruction when it has finished the last.
+
+    *Added*: ``first_latency``, cycles from the first words that are read to the first result. A unit that has one
+    streams: it reads, works and writes at a time, and ``latency`` is what all of its work takes if nothing holds it up.
+    A table of them may leave mnemonics out: what these read is stored, and forwarded in whole, as without one.
+
+    An instruction costs ``joules_per_operation`` (*added*) for each of its ``operations`` (*added*, by default 1).
     ``extent`` (*added*) says what array a unit stands for, as ``(256, 256)``: drawings and listings show it.
-    ``latency``, ``interval``, ``operations`` and ``joules_per_operation`` may be mappings with an entry for each
-    mnemonic (or for ``"*"``, all others).
+    ``latency``, ``interval``, ``first_latency``, ``operations`` and ``joules_per_operation`` may be mappings with an
+    entry for each mnemonic (or for ``"*"``, all others).
     """
 
     virtual: ClassVar[bool] = False
@@ -31,6 +36,7 @@ class FunctionalUnit(ACADLObject):
     latency: UnitLatency = 1
     interval: UnitLatency | None = None
     in_flight: int = 1
+    first_latency: UnitLatency | None = field(default=None, kw_only=True)
     operations: UnitLatency = field(default=1, kw_only=True)
     joules_per_operation: float | Mapping[str, float] | None = field(default=None, kw_only=True)
     extent: tuple[int, ...] = field(default=(), kw_only=True)
@@ -49,6 +55,19 @@ class FunctionalUnit(ACADLObject):
         """The interval after ``mnemonic``; None: until it is finished."""
         return None if self.interval is None else parse(_of(self.interval, mnemonic))
 
+    def first_latency_of(self, mnemonic: str) -> Expression | None:
+        """Cycles to the first result of ``mnemonic``; None where it is stored and forwarded."""
+        first = self.first_latency
+        if isinstance(first, Mapping) and not first.keys() & {mnemonic, "*"}:
+            return None
+        return None if first is None else parse(_of(first, mnemonic))
+
+    def cycles_of(self, mnemonic: str) -> dict[str, Expression]:
+        """What decides how long ``mnemonic`` takes, by attribute."""
+        found = {"latency": self.latency_of(mnemonic), "interval": self.interval_of(mnemonic),
+                 "first_latency": self.first_latency_of(mnemonic)}
+        return {attribute: expression for attribute, expression in found.items() if expression is not None}
+
     def operations_of(self, mnemonic: str) -> Expression:
         """How many operations an instruction ``mnemonic`` counts for."""
         return parse(_of(self.operations, mnemonic))
@@ -62,7 +81,7 @@ class FunctionalUnit(ACADLObject):
 
     def latencies(self) -> dict[str, Expression]:
         found: dict[str, Expression] = {}
-        for attribute in ("latency", "interval"):
+        for attribute in ("latency", "interval", "first_latency"):
             value = getattr(self, attribute)
             if isinstance(value, Mapping):
                 found |= {f"{attribute}[{key}]": parse(v) for key, v in value.items()}
@@ -78,6 +97,8 @@ class FunctionalUnit(ACADLObject):
             faults.append("to_process is empty: the unit would never work")
         faults += self._table_faults("latency", self.latency, 0)
         faults += self._table_faults("operations", self.operations, 0)
+        if self.first_latency is not None:
+            faults += self._table_faults("first_latency", self.first_latency, 0, complete=False)
         faults += self._energy_faults()
         if not isinstance(self.extent, tuple) or not all(type(n) is int and n > 0 for n in self.extent):
             faults.append(f"extent must be a tuple of integers of at least 1, not {self.extent!r}")
@@ -87,11 +108,11 @@ class FunctionalUnit(ACADLObject):
             faults.append(f"in_flight is {self.in_flight!r} but there is no interval: state the interval, too")
         return faults
 
-    def _table_faults(self, attribute: str, value: object, least: int) -> list[str]:
+    def _table_faults(self, attribute: str, value: object, least: int, *, complete: bool = True) -> list[str]:
         if not isinstance(value, Mapping):
             return latency(attribute, value, least)
         faults = [f for key, v in value.items() for f in latency(f"{attribute}[{key}]", v, least)]
-        missing = sorted(self.to_process - set(value)) if "*" not in value else []
+        missing = sorted(self.to_process - set(value)) if complete and "*" not in value else []
         if missing:
             faults.append(f"{attribute} has no entry for {', '.join(missing)} (nor for '*')")
         return faults + self._unknown(attribute, value)

@@ -165,11 +165,9 @@ def routes(graph: acadl.ArchitectureGraph, stages: tuple[str, ...]) -> frozenset
 
 def unit_latencies(unit: acadl.FunctionalUnit, mnemonic: str) -> Iterator[tuple[str, Expression]]:
     """The latencies of a unit for a mnemonic, and how many operations it counts for."""
-    yield f"{unit}: latency", unit.latency_of(mnemonic)
+    for attribute, expression in unit.cycles_of(mnemonic).items():
+        yield f"{unit}: {attribute}", expression
     yield f"{unit}: operations", unit.operations_of(mnemonic)
-    interval = unit.interval_of(mnemonic)
-    if interval is not None:
-        yield f"{unit}: interval", interval
 
 
 def request_latencies(

@@ -63,7 +63,7 @@ def share(rate: int, parts: int) -> int | float:
 
 def _facts(unit: "acadl.FunctionalUnit") -> tuple[object, ...]:
     """What is equal in units that are alike."""
-    each = [(name, str(unit.latency_of(name)), str(unit.interval_of(name))) for name in sorted(unit.to_process)]
+    each = [(name, str(unit.cycles_of(name))) for name in sorted(unit.to_process)]
     return (*each, unit.in_flight)
 
 

@@ -88,9 +88,9 @@ class SignatureSpec(Record):
 class Route(Record):
     """An instruction in a stage: its record in the next stage, or NONE if there is no next one or more than one; the
     unit that takes it or NONE, the latency of the stage, those of the unit. A latency is cycles, or below zero ``-1 -``
-    its number among those that vary along loops."""
+    its number among those that vary along loops. ``FIRST``: FOREVER where the unit stores and forwards."""
 
-    NEXT = STAGE = UNIT = HELD = LATENCY = INTERVAL = constant
+    NEXT = STAGE = UNIT = HELD = LATENCY = INTERVAL = FIRST = constant
 
 
 class StoreSpec(Record):

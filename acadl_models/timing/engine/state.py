@@ -257,6 +257,8 @@ class Instance(Record):
     LEAVE = until
     LINK = OLDER = YOUNGER = linked
     UNIT = state
+    FIRST = until  # where it streams: when its first result is there at the earliest; END says so of the last
+    OPEN = derived  # the same: its reads whose end is not known
     ROUTE = derived  # its Route record in the stage where it is; in the issue buffer see phases.program.before_routes
     WAITERS = linked  # units whose instances wait for this one, linked by Unit.NEXT
     READS = REQUESTS = derived

@@ -131,19 +131,15 @@ class _Watcher:
             unit = self.units[(int(m[slot + Instance.UNIT]) - int(m[M.UNITS])) // state.Unit.SIZE]
             for step in _PHASES[phase]:
                 yield Event(self.begin, step, unit, number)
-            yield from self._requests(m, slot, phase)
+            yield from self._requests(m, slot)
 
-    def _requests(self, m: Array, slot: int, phase: int) -> Iterator[Event]:
+    def _requests(self, m: Array, slot: int) -> Iterator[Event]:
         """The requests of an instance that wait for a slot or have one."""
-        reads, count = int(m[slot + Instance.READS]), int(m[slot + Instance.REQUESTS])
-        under_way = (
-            range(reads) if phase == Phase.READING else range(reads, count) if phase == Phase.WRITING else range(0)
-        )
-        for k in under_way:
+        for k in range(int(m[slot + Instance.REQUESTS])):
             request = slot + int(self.t[H.SLOT_REQUESTS]) + k * Request.SIZE
             finish = int(m[request + Request.FINISH])
             if finish < self.begin:
-                continue  # it has ended
+                continue  # it has ended, or is not issued
             store = self.stores[(int(m[request + Request.STORE]) - int(m[M.STORES])) // state.Store.SIZE]
             what = (
                 int(m[request + Request.BYTES]), int(m[request + Request.BEATS]), bool(m[request + Request.IS_READ])

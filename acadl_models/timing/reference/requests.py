@@ -11,6 +11,7 @@ from archloom.acadl_models.timing.memories.cache import Cache, Wait
 from archloom.acadl_models.timing.memories.serving import Pause
 from archloom.acadl_models.timing.program import Request
 from archloom.acadl_models.timing.reference.state import NEVER, Instance, Issued, Machine, Storage
+from archloom.acadl_models.timing.reference.streaming import note_end
 
 
 def end_requests(m: Machine) -> None:
@@ -124,6 +125,7 @@ def _passage(m: Machine, storage: Storage, issued: Issued, link: Link | None) ->
     alone = m.semantics.cache_miss_end == "after_miss" and request.storage in m.memories.caches
     m.tally.transfer(request.storage, request.is_read, finish, request.beats, request.bytes, alone)
     issued.looks_on = False
+    note_end(m, issued, finish, link)
     yield finish
 
 

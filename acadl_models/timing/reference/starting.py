@@ -13,6 +13,7 @@ from archloom.acadl_models.timing.reference.completing import process
 from archloom.acadl_models.timing.reference.reordering import producer
 from archloom.acadl_models.timing.reference.requests import issue
 from archloom.acadl_models.timing.reference.state import Instance, Machine, State, Unit
+from archloom.acadl_models.timing.reference.streaming import flow, streamed
 
 
 def start(m: Machine) -> None:
@@ -36,12 +37,16 @@ def _begin(m: Machine, unit: Unit, instance: Instance) -> None:
     interval = unit.spec.interval_of(instance.mnemonic)
     if interval is not None:
         unit.ready_from = m.now + m.latency(f"{unit.spec}: interval", interval, instance, 1)
-    instance.state = State.READING
+    instance.state, instance.stream = State.READING, streamed(m, instance)
     m.note(STARTED, unit.spec.name, instance.number)
     issue(m, instance, instance.reads)
     m.changed = True
-    if not instance.reads:
+    if instance.reads:
+        return
+    if instance.stream is None:
         process(m, instance)
+    else:
+        flow(m, instance, instance.stream)
 
 
 def _holds_back(m: Machine, earlier: Instance, later: Instance) -> bool:

@@ -54,6 +54,16 @@ class Issued:
 
 
 @dataclass(eq=False)
+class Stream:
+    """What an instruction takes that streams, and of its reads of which the end is known, by number: when their first
+    word is there, and when they end."""
+
+    latency: int
+    first_latency: int
+    reads: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
 class Instance:
     """An instruction instance from its fetch on; ``environment`` has what latencies may name."""
 
@@ -67,7 +77,8 @@ class Instance:
     state: State = State.BUFFERED
     leave: int = 0  # when it may leave the stage that buffers it
     taken_by: Unit | None = None
-    end: int = 0  # of its processing
+    end: int = 0  # of its processing; where it streams, when its writes are issued
+    stream: Stream | None = None  # where its unit streams it, from its start on
     needs: dict[Register, bool] = field(default_factory=dict)  # whether accumulations since the last write count
     targets: dict[Register, bool] = field(default_factory=dict)  # whether it writes, and does not accumulate alone
 

@@ -213,7 +213,7 @@ def test_a_window_is_the_part_of_the_whole_log(r: Random) -> None:
 def test_random_streams_are_skipped_stepped_and_deadlock() -> None:
     """The properties are not empty."""
     found = []
-    for seed in range(100):
+    for seed in range(200):
         r = Random(seed)
         graph = random_reordering(r, random_graph(r))
         found.append(outcome(simulate, graph, random_stream(r, graph, r.choice(MOST))))

@@ -28,6 +28,7 @@ from archloom.acadl_models.acadl import (
     generate,
 )
 from archloom.acadl_models.acadl.semantics import CHOICES
+from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import (
     Buffer,
@@ -78,13 +79,13 @@ def random_semantics(r: Random, names: Collection[str]) -> Semantics:
 
 def random_graph(
     r: Random, *, semantics: Collection[str] = (), spread: bool = False, storages_of: StorageMaker | None = None,
-    latency_of: Latency | None = None,
+    latency_of: Latency | None = None, streaming: bool = True,
 ) -> ArchitectureGraph:
     """Fetch stage, trees of pipeline stages that end in execute stages with units, storages with and without banks.
 
     ``semantics`` names the parameters that get random values. With ``spread``, registers lie in several files, and
     units reach some of the files and banks; one unit for each mnemonic reaches all. ``storages_of`` makes other
-    storages and the edges to them, ``latency_of`` other latencies of units.
+    storages and the edges to them, ``latency_of`` other latencies of units; with ``streaming`` some units stream.
     """
     latency_of = latency_of or often_used_latency
 
@@ -115,7 +116,7 @@ def random_graph(
                 if k == count - 1 and u == 0:
                     mine |= set(MNEMONICS) - used
                 _unit(r, f"unit{k}{u}", mine, stage, storages, spread and not mine - used, connect, latency_of,
-                      resets)
+                      resets, streaming)
                 used |= mine
         for stage in senders[1:]:
             if not any(s is not None for s in _after(stage)):
@@ -196,7 +197,7 @@ def _expression(r: Random, depth: int) -> str:
 
 def _unit(
     r: Random, name: str, mnemonics: set[str], stage: ExecuteStage, storages: Sequence[Storage], partial: bool,
-    connect: Connect, latency_of: Latency, resets: bool,
+    connect: Connect, latency_of: Latency, resets: bool, streaming: bool,
 ) -> None:
     latency = latency_of(r)
     interval = r.choice((None, None, 1, 2, "1 + a % 3", 4))
@@ -206,13 +207,24 @@ def _unit(
     more = {"resets": True} if memory and resets else {}
     if not memory and latency == 0:
         latency = 1
-    unit = kind(name, to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight, **more)
+    unit = kind(name, to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight,
+                first_latency=_first_latency(r, mnemonics) if streaming else None, **more)
     ACADLEdge(stage, unit, CONTAINS)
     for storage in storages:
         if partial and storage is not storages[0] and r.random() < 0.4:
             continue
         if memory or isinstance(storage, RegisterFile):
             connect(storage, unit)
+
+
+def _first_latency(r: Random, mnemonics: set[str]) -> UnitLatency | None:
+    """None for a unit that stores and forwards, or what it takes to the first result, of some mnemonics or of all."""
+    if r.random() < 0.6:
+        return None
+    if r.random() < 0.5:
+        return r.choice((0, 1, 2, 5, "a % 3", "rows"))
+    some = r.sample(sorted(mnemonics), r.randint(1, len(mnemonics)))
+    return {mnemonic: r.choice((0, 1, "a % 3")) for mnemonic in some}
 
 
 def connect_both_ways(storage: Storage, unit: FunctionalUnit) -> None:

@@ -136,8 +136,7 @@ class Shared:
             if name in graph.stage_numbers:
                 found |= graph.stage_latencies[graph.stage_numbers[name]].names
         for unit in takers.values():
-            rate = unit.interval_of(mnemonic)
-            found |= unit.latency_of(mnemonic).names | (frozenset() if rate is None else rate.names)
+            found = found.union(*(expression.names for expression in unit.cycles_of(mnemonic).values()))
         return tuple(sorted(found))
 
     # --- forms -------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from archloom.acadl_models.acadl.latency import Expression
-from archloom.acadl_models.timing.engine.fields import NONE
+from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.layout import H, Route
 from archloom.acadl_models.timing.engine.lowering.expressions import BadLatencyError, Expressions, Latencies
 from archloom.acadl_models.timing.engine.lowering.forms import Ranges, Shared, Way
@@ -109,15 +109,17 @@ def route_records(
         stage = graph.stages[number]
         unit = static.takers.get(stage.name)
         held = latency = interval = 1
+        first = FOREVER
         if unit is None or graph.header[H.LATENCY_ADDED]:
             held = code(graph.stage_latencies[number], 1, f"{stage}: latency")
         if unit is not None:
             latency = code(unit.latency_of(mnemonic), 0 if requests else 1, f"{unit}: latency")
-            rate = unit.interval_of(mnemonic)
+            rate, start = unit.interval_of(mnemonic), unit.first_latency_of(mnemonic)
             interval = 1 if rate is None else code(rate, 1, f"{unit}: interval")
+            first = FOREVER if start is None else code(start, 0, f"{unit}: first_latency")
         next_record = _only(graph.followers[number], numbers)
         taker = NONE if unit is None else graph.unit_numbers[unit.name]
-        records += [next_record, number, taker, held, latency, interval]
+        records += [next_record, number, taker, held, latency, interval, first]
     return records, varying
 
 

@@ -103,7 +103,7 @@ def write(t, m, slot, now):
         finish(t, m, slot, now)
         return
     m[slot + Instance.PHASE] = Phase.WRITING
-    m[slot + Instance.PENDING] = requests - reads
+    m[slot + Instance.PENDING] += requests - reads  # of reads there are some left where it streams
     if issue(t, m, slot, reads, requests, now) > 0:
         note_unit(t, m, m[slot + Instance.UNIT], now)
 

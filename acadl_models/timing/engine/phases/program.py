@@ -106,7 +106,7 @@ def make_instance(t, m):
     m[slot + Instance.STATIC] = record
     m[slot + Instance.PHASE] = Phase.BUFFERED
     m[slot + Instance.PENDING] = 0
-    m[slot + Instance.END] = 0
+    m[slot + Instance.END] = m[slot + Instance.FIRST] = m[slot + Instance.OPEN] = 0
     m[slot + Instance.LEAVE] = 0
     m[slot + Instance.LINK] = NONE
     m[slot + Instance.UNIT] = NONE

@@ -13,9 +13,10 @@ from archloom.acadl_models.timing.engine.phases.links import is_exclusive, link_
 from archloom.acadl_models.timing.engine.phases.log import note_carried, note_request
 from archloom.acadl_models.timing.engine.phases.refills import next_woken
 from archloom.acadl_models.timing.engine.phases.slots import free_slot, has_slot, is_refill, queue
+from archloom.acadl_models.timing.engine.phases.streaming import note_end
 from archloom.acadl_models.timing.engine.phases.transfers import begin_transfer
 from archloom.acadl_models.timing.engine.phases.values import fail, stands_for
-from archloom.acadl_models.timing.engine.state import Instance, Logged, M, Request, Store, Tag, Tail, Unit
+from archloom.acadl_models.timing.engine.state import Instance, Logged, M, Phase, Request, Store, Tag, Tail, Unit
 
 
 @jit
@@ -24,7 +25,7 @@ def end_request(m, request):
     free_slot(m, m[request + Request.STORE])
     slot = m[request + Request.OWNER]
     m[slot + Instance.PENDING] -= 1
-    if m[slot + Instance.PENDING] == 0:
+    if m[slot + Instance.PENDING] == 0 and m[slot + Instance.PHASE] != Phase.PROCESSING:
         note_mover(m, slot)
 
 
@@ -78,6 +79,8 @@ def grant(t, m, store, request, now):
             m[store + Store.PORT_FREE] = first + m[request + Request.BEATS]
         schedule(m, request, Tag.REQUEST, first + m[request + Request.BEATS] - 1)
         begin_transfer(t, m, request, now)
+        if m[m[request + Request.OWNER] + Instance.OPEN] > 0:
+            note_end(t, m, request, now)
         return
     grant_general(t, m, store, request, now)
 
@@ -120,10 +123,12 @@ def carry(t, m, store, request, ready, now):
     finish = arrival(t, m, store, request, ready)
     if finish > now:
         schedule(m, request, Tag.REQUEST, finish)
-        begin_transfer(t, m, request, now)
-    else:  # a miss that ends without the latency of a hit
+    else:
         m[request + Request.FINISH] = now
-        begin_transfer(t, m, request, now)
+    begin_transfer(t, m, request, now)
+    if m[m[request + Request.OWNER] + Instance.OPEN] > 0:
+        note_end(t, m, request, now)
+    if finish == now:  # a miss that ends without the latency of a hit
         end_request(m, request)
 
 

@@ -12,6 +12,7 @@ from archloom.acadl_models.timing.engine.phases.conflicts import find_blocker, l
 from archloom.acadl_models.timing.engine.phases.log import note, note_step
 from archloom.acadl_models.timing.engine.phases.reordering import find_producer
 from archloom.acadl_models.timing.engine.phases.requests import issue
+from archloom.acadl_models.timing.engine.phases.streaming import begin_stream, streams
 from archloom.acadl_models.timing.engine.phases.values import latency_of
 from archloom.acadl_models.timing.engine.state import Flight, Instance, Logged, M, Phase, Tag, Unit
 
@@ -49,9 +50,11 @@ def begin(t, m, unit, slot, now):
     if is_pipelined:
         schedule(m, unit, Tag.UNIT, now + latency_of(t, m, slot, t[m[slot + Instance.ROUTE] + Route.INTERVAL]))
     reads = m[slot + Instance.READS]
-    if reads == 0:
+    if streams(t, m, slot):
+        begin_stream(t, m, slot, now)
+    elif reads == 0:
         process(t, m, slot, now)
-    else:
+    if reads > 0:
         m[slot + Instance.PHASE] = Phase.READING
         m[slot + Instance.PENDING] = reads
         m[unit + Unit.UNGRANTED] = issue(t, m, slot, 0, reads, now)
