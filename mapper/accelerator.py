@@ -16,6 +16,7 @@ from archloom.mapper.explore import Objective
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.options import Option, OptionValue, resolve_options
+from archloom.mapper.places import check_places, placed
 from archloom.mapper.space import Space
 from archloom.mapper.workload import Workload
 from archloom.oracle import taidl
@@ -180,13 +181,16 @@ class Configuration:
 
     def emit(self, workload: "Workload", mapping: "TileMapping") -> "Stream":
         """The instructions of a mapped workload; MappingError if the mapping does not fit."""
+        workload = placed(workload, self.graph)
         with self._emitting(workload, f"the instructions of {mapping}"), emitted_for(self.isa):
-            return self.emitter.emit(workload, mapping)
+            stream = self.emitter.emit(workload, mapping)
+        check_places(workload, stream)
+        return stream
 
     def space(self, workload: "Workload") -> "Space":
         """The mappings that ``workload`` may have."""
         with self._emitting(workload, "its mappings"):
-            return self.accelerator.make_space(workload, self.hardware, self.options)
+            return self.accelerator.make_space(placed(workload, self.graph), self.hardware, self.options)
 
     def _emitting(self, workload: "Workload", what: str) -> "AbstractContextManager[None]":
         return in_user_code(lambda: f"target {self.accelerator.name!r}, {workload.title}, {what}")

@@ -23,6 +23,7 @@ from archloom.mapper.explore import (
     ranked,
 )
 from archloom.mapper.mapping import Mapping
+from archloom.mapper.places import placed
 from archloom.mapper.workload import Workload
 from archloom.oracle.collector import paused
 from archloom.oracle.errors import GraphError, InputError, MappingError
@@ -145,23 +146,12 @@ def warm(configuration: "Configuration") -> None:
     warmup()
 
 
-def _require_memory(workload: Workload, configuration: "Configuration") -> None:
-    """MappingError where the tensors alone need more than the memory holds: no space of mappings is worth listing."""
-    needed = sum(t.size_bytes for t in (*workload.inputs, workload.output))
-    room = configuration.graph.bytes_of("hbm")
-    if needed > room:
-        raise MappingError(
-            f"{workload.name}: its tensors need {needed} bytes of HBM, but that of graph {configuration.graph.name!r} "
-            f"holds {room}"
-        )
-
-
 @paused()
 def _search(
     workload: Workload, configuration: "Configuration", top_k: int, objective: Objective = OBJECTIVES["time"],
     heard: Heard | None = None,
 ) -> cache.Entry:
-    _require_memory(workload, configuration)
+    placed(workload, configuration.graph)  # no space of mappings is worth listing where tensors have no room
     if configuration.planner is not None:
         return configuration.planner.find(workload, top_k, objective, heard)
     space = configuration.space(workload)

@@ -50,6 +50,19 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Place:
+    """The bytes ``first .. end - 1`` of HBM, which lie in ``memory``."""
+
+    memory: str
+    first: int
+    end: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.first
+
+
+@dataclass(frozen=True)
 class Pool:
     """Max-pooling after the activation: square window, same stride both ways, zero padding on each side."""
 
@@ -127,6 +140,10 @@ class Workload:
     chain: "Chain | None" = None
     grid: tuple[int, int, int] | None = None
     """on which the tensors of a ``conv2d`` in tiles lie (:mod:`archloom.mapper.spatial.arrays`), if they do"""
+    constants: tuple[str, ...] = ()
+    """the inputs whose values are known when the network is compiled"""
+    places: tuple[tuple[str, Place], ...] = ()
+    """where tensors must lie, by name; none: anywhere (:mod:`archloom.mapper.places`)"""
 
     @property
     def title(self) -> str:

@@ -88,9 +88,16 @@ class DataStorage(ACADLObject):
         return faults + [f for a in self.latency_attributes for f in latency(a, getattr(self, a), 1)]
 
 
+ROLES = ("weights", "tables", "activations")
+"""What tensors of HBM are: constants, tables of functions among them, and what is computed."""
+
+
 @dataclass(frozen=True, eq=False)
 class MemoryInterface(DataStorage):
-    """Virtual: latencies of a transaction, and ``address_ranges``: half-open ranges of word addresses held here."""
+    """Virtual: latencies of a transaction, and ``address_ranges``: half-open ranges of word addresses held here.
+
+    ``roles`` (*added*): of the memories of HBM, which of the :data:`ROLES` of tensors lie in this one.
+    """
 
     virtual: ClassVar[bool] = True
     latency_attributes: ClassVar[tuple[str, ...]] = ("read_latency", "write_latency")
@@ -98,6 +105,7 @@ class MemoryInterface(DataStorage):
     read_latency: Latency = 1
     write_latency: Latency = 1
     address_ranges: Sequence[tuple[int, int]] = ()
+    roles: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         self._set("address_ranges", tuples(self.address_ranges))
@@ -114,7 +122,10 @@ class MemoryInterface(DataStorage):
         return self.words * self.data_width // 8
 
     def faults(self) -> list[str]:
-        return super().faults() + range_faults("address_ranges", self.address_ranges, True)
+        faults = super().faults() + range_faults("address_ranges", self.address_ranges, True)
+        if not isinstance(self.roles, tuple) or not set(self.roles) <= set(ROLES):
+            faults.append(f"roles must be a tuple of {', '.join(map(repr, ROLES))}, not {self.roles!r}")
+        return faults
 
 
 @dataclass(frozen=True, eq=False)

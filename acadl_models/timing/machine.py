@@ -73,8 +73,9 @@ def forwarding_order(graph: ArchitectureGraph) -> tuple[PipelineStage, ...]:
 def _check_capacity(graph: ArchitectureGraph, stream: ResolvedStream) -> None:
     banks = graph.buffers.get("hbm", ())
     if banks and stream.hbm_bytes > graph.bytes_of("hbm"):
+        held = ", ".join(dict.fromkeys(bank.storage for bank in banks))
         raise StreamError(
-            f"stream {stream.name!r} needs {stream.hbm_bytes} bytes of HBM, but {banks[0].storage} of graph "
+            f"stream {stream.name!r} needs {stream.hbm_bytes} bytes of HBM, but {held} of graph "
             f"{graph.name!r} holds {graph.bytes_of('hbm')}"
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from archloom.mapper.requantization import Requantization
@@ -14,7 +14,7 @@ from archloom.oracle.errors import ArtifactError
 def to_json(workload: Workload) -> dict[str, Any]:
     """A JSON object from which :func:`from_json` makes the equal workload."""
     data = {"kind": workload.kind, "name": workload.name, "epilogue": asdict(workload.epilogue),
-            **_ARGUMENTS[workload.kind](workload)}
+            **_ARGUMENTS[workload.kind](workload), "constants": workload.constants}
     if from_json(data) != workload:
         raise ArtifactError(f"workload {workload.name!r} is not of a form that artifacts can hold: {workload}")
     return data
@@ -76,6 +76,7 @@ def from_json(data: Mapping[str, Any]) -> Workload:
     try:
         rest = dict(data)
         kind, epilogue = rest.pop("kind"), dict(rest.pop("epilogue"))
+        constants = tuple(rest.pop("constants", ()))
         pool = epilogue.pop("pool")
         if pool is not None:
             pool = Pool(pool["size"], pool["stride"], tuple(pool["padding"]))
@@ -93,6 +94,6 @@ def from_json(data: Mapping[str, Any]) -> Workload:
         if kind == "conv2d" and rest.pop("tile", 0):
             from archloom.mapper.spatial.layers import convolution as make
         made: Workload = make(epilogue=Epilogue(pool=pool, requantization=rounding, **epilogue), **rest)
-        return made
+        return replace(made, constants=constants)
     except (KeyError, TypeError, ValueError) as error:
         raise ArtifactError(f"not a workload: {type(error).__name__}: {error}") from error

@@ -207,8 +207,9 @@ class _RegionLowering:
         answers = self.before.answers(binding.var.name, reading.function)
         self.lies_in[binding.var] = value.name
         self.values[value.name] = value
+        workload = replace(lowered.workload, name=name, constants=tuple(lowered.constants))
         self.steps.append(Step(
-            name, lowered.op, replace(lowered.workload, name=name), tuple(inputs.items()), value.name, shape,
+            name, lowered.op, workload, tuple(inputs.items()), value.name, shape,
             lowered.constants, answers, self.before.positions[number], views, lowered.output_stage, reading.choice))
         for argument, operand in inputs.items():
             layout = views[argument].layout if argument in views else value.layout

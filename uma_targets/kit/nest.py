@@ -9,15 +9,13 @@ from typing import TypeAlias
 
 import numpy as np
 
+from archloom.mapper.memory import Memory as Memory
+from archloom.mapper.memory import place as place
 from archloom.mapper.reuse import ceil_div as ceil_div
-from archloom.mapper.workload import Workload
 from archloom.oracle.affine import Affine
-from archloom.oracle.stream import HbmTensor, Loop, Node, Stream
+from archloom.oracle.stream import Loop, Node
 
 Nodes: TypeAlias = list[Node]
-
-ALIGNMENT_BYTES = 64
-
 
 @dataclass(frozen=True)
 class Piece:
@@ -66,56 +64,6 @@ def each(var: str, runs: Iterable[Piece], body: Callable[[Affine, Piece], Iterab
     return nodes
 
 
-def place(tensors: Iterable[tuple[str, tuple[int, ...], str, int]], *, guard_bytes: int = 0) -> list[HbmTensor]:
-    """Addresses for (name, shape, dtype, bytes) one after the other, aligned, none at address 0.
-
-    ``guard_bytes`` stay free in front of the first tensor.
-    """
-    address = align(max(1, guard_bytes))
-    placed = []
-    for name, shape, dtype, size in tensors:
-        placed.append(HbmTensor(name, address, shape, dtype))
-        address = align(address + size)
-    return placed
-
-
 def float_bits(value: float) -> int:
     """The bits of ``value`` as a float32, as an attribute of an instruction holds it."""
     return int(np.float32(value).view(np.uint32))
-
-
-def align(address: int) -> int:
-    """The next multiple of the alignment."""
-    return ceil_div(address, ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Where the tensors of a workload lie in HBM: arguments, then the result."""
-
-    workload: Workload
-    tensors: tuple[HbmTensor, ...]
-
-    @staticmethod
-    def of(workload: Workload, guard_bytes: int = 0) -> "Memory":
-        """One after the other; ``guard_bytes`` stay free in front of the first."""
-        tensors = (*workload.inputs, workload.output)
-        return Memory(workload, tuple(
-            place(((t.name, t.shape, t.dtype, t.size_bytes) for t in tensors), guard_bytes=guard_bytes)))
-
-    @property
-    def by_name(self) -> dict[str, HbmTensor]:
-        return {t.name: t for t in self.tensors}
-
-    @property
-    def end(self) -> int:
-        """The first aligned address behind the result."""
-        return align(self.tensors[-1].address + self.workload.output.size_bytes)
-
-    def stream(
-        self, isa: str, parameters: tuple[tuple[str, int], ...], body: Iterable[Node], more_bytes: int = 0
-    ) -> Stream:
-        """The stream of ``body``, with ``more_bytes`` of HBM behind the result."""
-        *arguments, result = self.tensors
-        return Stream(isa, parameters, tuple(arguments), (result,), align(self.end + more_bytes), tuple(body),
-                      self.workload.name)
