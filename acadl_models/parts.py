@@ -80,13 +80,15 @@ class QueuedUnit(acadl.Template):
         self, name: str, fetch: Fetch, mnemonics: set[str], *, depth: int, latency: UnitLatency,
         interval: UnitLatency | None, in_flight: int, operations: UnitLatency = 1,
         joules_per_operation: float | dict[str, float] | None = None, resets: bool = False,
-        component: acadl.Logic | None = None,
+        component: acadl.Logic | None = None, first_latency: UnitLatency | None = None,
+        extent: tuple[int, ...] = (),
     ) -> None:
         self.queue = acadl.PipelineStage("queue", latency=1, depth=depth)
         self.stage = acadl.ExecuteStage("stage", latency=1)
         self.unit = acadl.MemoryAccessUnit(
             "unit", to_process=mnemonics, latency=latency, interval=interval, in_flight=in_flight,
             operations=operations, joules_per_operation=joules_per_operation, resets=resets, component=component,
+            first_latency=first_latency, extent=extent,
         )
         acadl.ACADLEdge(fetch.stage, self.queue, acadl.FORWARD)
         acadl.ACADLEdge(self.queue, self.stage, acadl.FORWARD)

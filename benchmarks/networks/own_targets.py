@@ -4,11 +4,16 @@ A machine is a ``.taidl`` and a ``.py`` file; ``lines`` counts those that are no
 layer gives what the machine's own formula makes of its operator in integers, to the last bit, and that is within a step
 of onnxruntime's rounding. ``over_bound`` is the cycles of the worse of a product of 512 x 512 x 512 and a 3 x 3
 convolution of 64 channels, over those that the machine's peak needs for its multiply-accumulates.
+
+``vela``: cycles of ``blocks`` with 128 and 256 multipliers beside those that Arm's Vela states of an Ethos-U55 for the
+layers of ``benchmarks/data/vela.json`` (``benchmarks/recorders/vela_layers.py``). The error of a layer is its cycles
+over Vela's, or Vela's over them, less 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
     from archloom.tvm_backend.model import Model
 
 FOLDER = ROOT / "examples" / "targets"
+DATA = ROOT / "benchmarks" / "data" / "vela.json"
 NETWORKS = "resnet18,mobilenet_v2,bert_base,unet,lstm_keywords"
 SCHEMES = {"tensor": Scheme(), "channel": Scheme(per_channel=True),
            "asymmetric": Scheme(per_channel=True, symmetric=False)}
@@ -74,9 +80,32 @@ def over_bound(path: Path) -> float:
     return max(r.accelerator_cycles * r.peak_macs_per_cycle / r.macs for r in reports)
 
 
+def text_of(layer: dict[str, Any]) -> str:
+    """A recorded layer as an operator: SAME padding of an odd kernel is as much on each side, as far as it is read."""
+    if layer["kind"] == "dense":
+        return f"gemm(m=1,n={layer['outputs']},k={layer['channels']},bias=1)"
+    group = layer["channels"] if layer["kind"] == "depthwise" else 1
+    return (f"conv2d(c={layer['channels']},h={layer['image']},w={layer['image']},o={layer['outputs']},"
+            f"k={layer['kernel']},stride={layer['stride']},pad={layer['kernel'] // 2},group={group},bias=1)")
+
+
+def vela(layers: list[dict[str, Any]], machine: Path) -> dict[str, Any]:
+    """Cycles by Vela and of the machine, and how far apart they are."""
+    rows: list[dict[str, Any]] = []
+    for layer in layers:
+        for multipliers, stated in layer["cycles"].items():
+            report = archloom.estimate(text_of(layer), target=str(machine), options={"multipliers": int(multipliers)})
+            rows.append({"layer": text_of(layer), "multipliers": int(multipliers), "vela": stated["all"],
+                         "ours": report.accelerator_cycles})
+            print(rows[-1], flush=True)
+    errors = [max(row["ours"] / row["vela"], row["vela"] / row["ours"]) - 1 for row in rows]
+    return {"vela": rows, "vela_mean_error": float(np.mean(errors)), "vela_worst_error": max(errors)}
+
+
 def _more(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", default=NETWORKS, metavar="NAME,...", help=f"networks (default: {NETWORKS})")
     parser.add_argument("--target", action="append", help="only this file's name without its ending; repeatable")
+    parser.add_argument("--layers", default=str(DATA), metavar="FILE", help="what Vela says of which layers")
 
 
 def main() -> None:
@@ -98,7 +127,8 @@ def main() -> None:
         "equal_share": sum(row["equal"] for row in every) / len(every), "networks_run": len(every),
         "most_lines": max(t["lines"] for t in targets),
         "least_offloaded_macs": min(t["offloaded_macs"] for t in targets),
-        "worst_over_bound": max(t["over_bound"] for t in targets), "targets": targets})
+        "worst_over_bound": max(t["over_bound"] for t in targets), "targets": targets,
+        **vela(json.loads(Path(args.layers).read_text())["layers"], FOLDER / "blocks.py")})
 
 
 if __name__ == "__main__":
