@@ -85,7 +85,7 @@ def text_of(layer: dict[str, Any]) -> str:
     if layer["kind"] == "dense":
         return f"gemm(m=1,n={layer['outputs']},k={layer['channels']},bias=1)"
     group = layer["channels"] if layer["kind"] == "depthwise" else 1
-    return (f"conv2d(c={layer['channels']},h={layer['image']},w={layer['image']},o={layer['outputs']},"
+    return (f"Conv(c={layer['channels']},h={layer['image']},w={layer['image']},o={layer['outputs']},"
             f"k={layer['kernel']},stride={layer['stride']},pad={layer['kernel'] // 2},group={group},bias=1)")
 
 
@@ -94,7 +94,7 @@ def vela(layers: list[dict[str, Any]], machine: Path) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for layer in layers:
         for multipliers, stated in layer["cycles"].items():
-            report = archloom.estimate(text_of(layer), target=str(machine), options={"multipliers": int(multipliers)})
+            report = archloom.estimate(text_of(layer), str(machine), {"multipliers": int(multipliers)})
             rows.append({"layer": text_of(layer), "multipliers": int(multipliers), "vela": stated["all"],
                          "ours": report.accelerator_cycles})
             print(rows[-1], flush=True)
