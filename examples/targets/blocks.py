@@ -30,8 +30,7 @@ from archloom.uma_targets.kit.convolution import Convolution
 from archloom.uma_targets.kit.nest import Memory
 from archloom.uma_targets.kit.spans import Span
 
-MOST, ROOMS = 64, ("image_rows", "sum_rows")
-"""Channels of a row at most; what blocks need of the buffers."""
+MOST, ROOMS = 64, ("image_rows", "sum_rows")  # channels of a row at most; what blocks need of the buffers
 
 
 def blocks(
@@ -72,8 +71,9 @@ def blocks(
             ("array", {"mac": pixels, "mac_each": pixels}, [image, tile, sums], [sums]),
             ("output", {"output": f"cdiv(rows * cols, {2 * lines})"}, [sums, channel], [sram]),
         ):
-            unit = QueuedUnit(name, fetch, set(cycles), depth=32, latency=dict(cycles), interval=dict(cycles),
-                              in_flight=2, first_latency=1, extent=(lines, 2, 8, 8) if name == "array" else ()).unit
+            unit = QueuedUnit(name, fetch, set(cycles), depth=1024 if name == "mover" else 32, latency=dict(cycles),
+                              interval=dict(cycles), in_flight=2, first_latency=1,
+                              extent=(lines, 2, 8, 8) if name == "array" else ()).unit
             connect(unit, reads, writes)
         acadl.architecture("blocks", clock_hz=clock_hz,
                            parameters={"dim": dim, "image_rows": image_rows, "sum_rows": sum_rows}, buffers={
@@ -105,8 +105,7 @@ class Layer:
     def cycles(self, lines: np.ndarray) -> np.ndarray:
         """About those of the array, in blocks of so many lines."""
         products = self.column_bytes // self.dim * ceil_div(self.of.out[2], 8)
-        found: np.ndarray = products * ceil_div(self.of.out[0], lines) * np.maximum(8, lines * self.of.out[1] / 4) / 8
-        return found
+        return np.asarray(products * ceil_div(self.of.out[0], lines) * np.maximum(8, lines * self.of.out[1] / 4) / 8)
 
     def demand(self, lines: int) -> dict[str, int]:
         return {"image_rows": self.rows(lines), "sum_rows": lines * self.of.out[1]}
@@ -133,34 +132,34 @@ class Emission:
 
     def nodes(self) -> Nodes:
         """An image, column by column, while the weights come."""
-        g, blocks_ = self.g, self.g.spans(self.lines)
-        columns = pieces(g.out[2], self.layer.dim)
-        once = blocks_[0].size == g.out[0] and not g.depthwise  # the whole image is there
+        blocks_, columns = self.g.spans(self.lines), pieces(self.g.out[2], self.layer.dim)
+        once = blocks_[0].size == self.g.out[0] and not self.g.depthwise  # the whole image is there
         loads = self._load(blocks_[0], Affine(0), Affine(0), Affine(0), 0) if once else []
-        return [*loads, *each("o", columns, lambda o, cut: [self._copy(o, cut.size)]), *each(
+        return [*loads, *each("o", columns, lambda o, cut: self._copy(o, cut.size)), *each(
             "o", columns, lambda o, cut: self._column(blocks_, o, cut.size, once))]
 
-    def _kept(self, o: Affine) -> Affine:
-        return self.at["room"] + o * self.layer.column_bytes
-
-    def _copy(self, o: Affine, cols: int) -> Node:
-        """The weights of ``cols`` channels to where they are fast to read."""
-        g, dim, taps = self.g, self.layer.dim, self.g.taps[0] * self.g.taps[1]
-        rows, width, stride = (1, cols * taps, dim * taps) if g.depthwise else (taps * g.size[2], cols, g.out[2])
-        return Instr.make("copy", source=self.at["W"] + o * (stride if g.depthwise else dim), target=self._kept(o),
-                          rows=rows, cols=width, stride=stride)
+    def _copy(self, o: Affine, cols: int) -> Nodes:
+        """The weights of ``cols`` channels, tile by tile, to where they are fast to read."""
+        dim, taps, kept = self.layer.dim, self.g.taps[0] * self.g.taps[1], self.at["room"] + o * self.layer.column_bytes
+        rows, width, stride, each_o = (1, cols * taps, 0, dim * taps) if self.g.depthwise else (
+            taps * self.g.size[2], cols, self.g.out[2], dim)
+        return each("r", pieces(rows, dim), lambda r, cut: [Instr.make(
+            "copy", source=self.at["W"] + r * (dim * stride) + o * each_o, target=kept + r * (dim * width),
+            rows=cut.size, cols=width, stride=stride)])
 
     def _column(self, blocks_: Iterable[Span], o: Affine, cols: int, once: bool) -> Nodes:
         """The results of ``cols`` channels, block by block."""
         words = {name: self.at[name] + o * (4 * self.layer.dim) for name in ("bias", "multiplier", "shift")}
         nodes: Nodes = [Instr.make("channels", **words, slot=o % 2, cols=cols)]
+        turn = o * sum(span.count for span in blocks_)
         for span in blocks_:
-            def block(i: Affine, span: Span = span) -> Nodes:
-                first, base = i * span.size + span.first, i % self.turns("image_rows") * self.layer.rows(self.lines)
-                loads = [] if once else self._load(span, first, base, o, cols)
-                return [*loads, *self._results(span, first, base, o, cols, o if once else i)]
+            def block(i: Affine, span: Span = span, turn: Affine = turn) -> Nodes:
+                first = i * span.size + span.first
+                base = (turn + i) % self.turns("image_rows") * (0 if once else self.layer.rows(self.lines))
+                return [*([] if once else self._load(span, first, base, o, cols)),
+                        *self._results(span, first, base, o, cols, turn + i)]
 
-            nodes += repeat("block", span.count, block)
+            nodes, turn = nodes + repeat("block", span.count, block), turn + span.count
         return nodes
 
     def _load(self, span: Span, first: Affine, base: Affine, o: Affine, cols: int) -> Nodes:
@@ -192,6 +191,7 @@ class Emission:
     def _tap(self, span: Span, acc: Affine, base: Affine, r: Affine, s: Affine, o: Affine, cols: int, starts: bool,
              ends: bool) -> Nodes:
         g, tap, panels = self.g, r * self.g.taps[1] + s, self.layer.panels
+        kept = self.at["room"] + o * self.layer.column_bytes
         taps, zero = g.taps[0] * g.taps[1], self.by.operand_zeros[1]
         corner = base + r * (g.dilation[0] * g.wide) + s * g.dilation[1]
 
@@ -203,9 +203,9 @@ class Emission:
                                steps=steps(1 if g.depthwise else rows, taps, ends), add=int(add))]
 
         if g.depthwise:
-            return pair("mac_each", Affine(0), self._kept(o) + tap, tap, not starts, (cols, 1, taps))
+            return pair("mac_each", Affine(0), kept + tap, tap, not starts, (cols, 1, taps))
         return each("k", pieces(g.size[2], self.layer.dim, peel_first=starts), lambda k, deep: pair(
-            "mac", k, self._kept(o) + (tap * g.size[2] + k * self.layer.dim) * cols, tap * panels + k,
+            "mac", k, kept + (tap * g.size[2] + k * self.layer.dim) * cols, tap * panels + k,
             not (starts and deep.is_first), (deep.size, cols, cols)))
 
 
@@ -218,17 +218,13 @@ def steps(deep: int, taps: int, ends: bool) -> int:
     return shared * (1 + (-taps % 4 if ends else 0))
 
 
-def of_product(m: int, n: int, k: int, dim: int) -> Layer:
-    return Layer(Convolution.of_product(m, n, k, 16), dim)
-
-
 def emit(gemm: Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:
     """A product of matrices."""
     made = gemm.requantized
     assert made is not None and gemm.bias is not None
     at = {"X": gemm.a, "W": gemm.b, "bias": gemm.bias, "multiplier": made.multiplier, "shift": made.shift, "Y": gemm.c,
           "room": gemm.workspace}
-    layer = of_product(gemm.m, gemm.n, gemm.k, parameters["dim"])
+    layer = Layer(Convolution.of_product(gemm.m, gemm.n, gemm.k, 16), parameters["dim"])
     return Emission(layer, at, made.by, ceil_div(mapping.size("m"), layer.of.size[1]), parameters).nodes()
 
 
@@ -260,7 +256,7 @@ def space(w: Workload, hardware: kit.Hardware, options: Mapping[str, Any]) -> Sp
 
 def tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> kit.Tiling:
     """Blocks of rows, of whole lines."""
-    layer = of_product(shape.m, shape.n, shape.k, options["dim"])
+    layer = Layer(Convolution.of_product(shape.m, shape.n, shape.k, 16), options["dim"])
     high, wide, _ = layer.of.size
     lines = divided(high, 1, max(1, min(options["sum_rows"], options["image_rows"] // layer.panels) // wide), limit=12)
     return kit.Tiling({"m": [wide * n for n in lines], "n": [options["dim"]], "k": [shape.k]},
