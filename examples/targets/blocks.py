@@ -19,6 +19,7 @@ from archloom.acadl_models.options import Clock, Size, check
 from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, registers, row_memory
 from archloom.mapper.requantization import Requantization
 from archloom.mapper.space import Space, SpaceBuilder, Table
+from archloom.mapper.spans import Span
 from archloom.mapper.workload import Workload
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Node, Stream
@@ -28,7 +29,6 @@ from archloom.uma_targets.kit import Gemm, Instr, Nodes, TileMapping, ceil_div, 
 from archloom.uma_targets.kit.attention import Kernel
 from archloom.uma_targets.kit.convolution import Convolution
 from archloom.uma_targets.kit.nest import Memory
-from archloom.uma_targets.kit.spans import Span
 
 MOST, ROOMS = 64, ("image_rows", "sum_rows")  # channels of a row at most; what blocks need of the buffers
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archloom.uma_targets.kit.spans import diagonals, groups, kinds, spans
+from archloom.mapper.spans import diagonals, groups, kinds, spans
 
 SMALL = st.integers(1, 12)
 

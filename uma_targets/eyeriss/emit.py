@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from archloom.mapper.spans import Diagonals, Group, Span, diagonals, groups, spans
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr
 from archloom.uma_targets.eyeriss.plan import Bounds, RowStationary, check, taps
 from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Output, Problem, image
 from archloom.uma_targets.kit.gemm import LOWEST, Gemm
 from archloom.uma_targets.kit.nest import Nodes, Piece, each, pieces, repeat
-from archloom.uma_targets.kit.spans import Diagonals, Group, Span, diagonals, groups, spans
 
 ISA = "eyeriss"
 Body: TypeAlias = Callable[[Affine, Affine, Affine], Nodes]

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.pipeline import Issue, Loop, Number, Rates
 from archloom.mapper.reuse import ceil_div
+from archloom.mapper.spans import kinds
 from archloom.uma_targets.eyeriss.plan import Machine, taps
 from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Shape
-from archloom.uma_targets.kit.spans import kinds
 
 Columns: TypeAlias = dict[str, NDArray[np.int64]]
 

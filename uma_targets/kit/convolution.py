@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from archloom.mapper.spans import Span, spans
 from archloom.mapper.workload import Workload
 from archloom.tvm_backend.ir.match import QuantizedOp
-from archloom.uma_targets.kit.spans import Span, spans
 
 Pair = tuple[int, int]
 

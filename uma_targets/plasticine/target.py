@@ -16,10 +16,10 @@ import numpy as np
 from archloom.acadl_models.plasticine import isa_parameters, plasticine
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.pipeline import Number
+from archloom.mapper.spans import Group, groups, kinds
 from archloom.oracle.affine import Affine
 from archloom.uma_targets import kit
 from archloom.uma_targets.kit import Gemm, Instr, Issue, Loop, Nodes, repeat
-from archloom.uma_targets.kit.spans import Group, groups, kinds
 from archloom.uma_targets.plasticine import plan
 from archloom.uma_targets.plasticine.plan import WORD_BYTES, Column, Machine, Tiling
 
