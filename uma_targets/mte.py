@@ -82,9 +82,9 @@ class Machine:
         """Of K in a step."""
         return min(self.rows, self.columns)
 
-    def used(self, tall: Any, wide: Any) -> Any:
+    def used(self, tall: Any, wide: Any, held: Any) -> Any:
         """Vector registers of a block of C, of the tiles of A that stay for a step, and of B."""
-        return tall * wide + 1 + (tall if self.rows > 1 else 0)
+        return tall * wide + held + (tall if self.rows > 1 else 0)
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ class Blocks:
         return self.mapping.size("n") // self.machine.columns
 
     def body(self) -> Nodes:
-        if self.machine.used(self.tall, self.wide) > self.machine.registers or not self.tall or not self.wide:
-            raise MappingError(f"{self.mapping}: needs {self.machine.used(self.tall, self.wide)} registers, of "
-                               f"{self.machine.registers}")
+        needs, room = self.machine.used(self.tall, self.wide, self.mapping.slots("B")), self.machine.registers
+        if needs > room or not self.tall or not self.wide:
+            raise MappingError(f"{self.mapping}: needs {needs} registers, of {room}")
         blocks = pieces(self.gemm.k, self.mapping.size("k"), peel_first=True, peel_last=self.gemm.relu)
         return [*self._constants(), *each("kb", blocks, self._block_of_k)]
 
@@ -154,6 +154,39 @@ class Blocks:
         raise NotImplementedError
 
     def _sums(self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, depth: Piece) -> Nodes:
+        deep, steps = self.machine.deep, max(1, self.mapping.slots("B") // self.wide)
+        nodes: Nodes = []
+        for run in pieces(depth.size, deep):
+            if self.machine.rows > 1:
+                nodes.append(Instr.make("tssk", rd=0, request=run.size, ttypeio=F32))
+            nodes += each("kt", pieces(run.count, steps), lambda i, p, run=run: self._steps(  # type: ignore[misc]
+                m, down, n, across, k + (i * steps + run.first) * deep, p.size))
+        return nodes
+
+    def _steps(self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, steps: int) -> Iterator[Node]:
+        """Steps of K: as many tiles of B as are held are loaded, then multiplied with those of A, and so on."""
+        held = self.mapping.slots("B")
+        pairs = [(step, b) for step in range(steps) for b in range(across.tiles)]
+        a0 = down.tiles * across.tiles if self.machine.rows > 1 else 1
+        b0 = down.tiles * (across.tiles + (self.machine.rows > 1))
+        for at in range(0, len(pairs), held):
+            group = pairs[at:at + held]
+            for number, (step, b) in enumerate(group):
+                yield self._load_b(b0 + number, self.gemm.b_at(k + step * self.machine.deep, n + b * across.size))
+            for number, (step, b) in enumerate(group):
+                if b == 0:
+                    for a in range(down.tiles):
+                        yield self._load_a(a0 + a, self.gemm.a_at(m + a * down.size, k + step * self.machine.deep))
+                for a in range(down.tiles):
+                    yield self._product(a * across.tiles + b, a0 + a, b0 + number)
+
+    def _load_a(self, register: int, address: Affine) -> Node:
+        raise NotImplementedError
+
+    def _load_b(self, register: int, address: Affine) -> Node:
+        raise NotImplementedError
+
+    def _product(self, c: int, a: int, b: int) -> Node:
         raise NotImplementedError
 
     def _end(self, register: int, row: Affine, column: Affine) -> Node:
@@ -173,26 +206,14 @@ class Tiles(Blocks):
     def _end(self, register: int, row: Affine, column: Affine) -> Node:
         return Instr.make("tsc", vd=register, dram=self.gemm.c_at(row, column), stride=self.gemm.strides[2])
 
-    def _sums(self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, depth: Piece) -> Nodes:
-        first = down.tiles * across.tiles
-        last = first + down.tiles
+    def _load_a(self, register: int, address: Affine) -> Node:
+        return Instr.make("tla", vd=register, dram=address, stride=self.gemm.strides[0])
 
-        def step(at: Affine) -> Iterator[Node]:
-            for a in range(down.tiles):
-                yield Instr.make("tla", vd=first + a, dram=self.gemm.a_at(m + a * down.size, at),
-                                 stride=self.gemm.strides[0])
-            for b in range(across.tiles):
-                yield Instr.make("tlb", vd=last, dram=self.gemm.b_at(at, n + b * across.size),
-                                 stride=self.gemm.strides[1])
-                for a in range(down.tiles):
-                    yield Instr.make("tfmul", vd=a * across.tiles + b, vs1=first + a, vs2=last)
+    def _load_b(self, register: int, address: Affine) -> Node:
+        return Instr.make("tlb", vd=register, dram=address, stride=self.gemm.strides[1])
 
-        deep = self.machine.deep
-        nodes: Nodes = []
-        for run in pieces(depth.size, deep):
-            nodes.append(Instr.make("tssk", rd=0, request=run.size, ttypeio=F32))
-            nodes += repeat("kt", run.count, lambda i, run=run: step(k + (i + run.first) * deep))  # type: ignore[misc]
-        return nodes
+    def _product(self, c: int, a: int, b: int) -> Node:
+        return Instr.make("tfmul", vd=c, vs1=a, vs2=b)
 
 
 class Vectors(Blocks):
@@ -207,18 +228,14 @@ class Vectors(Blocks):
     def _end(self, register: int, row: Affine, column: Affine) -> Node:
         return Instr.make("vse32_v", vs3=register, dram=self.gemm.c_at(row, column), vm=1)
 
-    def _sums(self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, depth: Piece) -> Nodes:
-        last = down.tiles * across.tiles
+    def _load_a(self, register: int, address: Affine) -> Node:
+        return Instr.make("flw", rd=register, dram=address)
 
-        def step(i: Affine) -> Iterator[Node]:
-            for a in range(down.tiles):
-                yield Instr.make("flw", rd=1 + a, dram=self.gemm.a_at(m + a, k + i))
-            for b in range(across.tiles):
-                yield Instr.make("vle32_v", vd=last, dram=self.gemm.b_at(k + i, n + b * across.size), vm=1)
-                for a in range(down.tiles):
-                    yield Instr.make("vfmacc_vf", vd=a * across.tiles + b, rs1=1 + a, vs2=last, vm=1)
+    def _load_b(self, register: int, address: Affine) -> Node:
+        return Instr.make("vle32_v", vd=register, dram=address, vm=1)
 
-        return repeat("kt", depth.size, step)
+    def _product(self, c: int, a: int, b: int) -> Node:
+        return Instr.make("vfmacc_vf", vd=c, rs1=a, vs2=b, vm=1)
 
 
 def _lanes(count: int) -> Instr:
@@ -229,9 +246,12 @@ def _lanes(count: int) -> Instr:
 DEPTHS = (256, 1024)
 """Blocks of K to choose from, beside all of it: a free choice."""
 
+HELD = (1, 2, 4, 8)
+"""Tiles of B that are loaded one after the other, to choose from: a free choice."""
+
 
 def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
-    """Blocks of C that fit into registers; all of K at once or in blocks."""
+    """Blocks of C that fit into registers beside tiles of A and B; all of K at once or in blocks."""
     machine = Machine(**GRAPH.graph(options).parameters)
 
     def multiples(extent: int, tile: int) -> list[int]:
@@ -240,15 +260,15 @@ def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]
     return Tiling(
         {"m": multiples(shape.m, machine.rows), "n": multiples(shape.n, machine.columns),
          "k": [shape.k, *(k for k in DEPTHS if k < shape.k)]},
-        demand={"registers": lambda c: machine.used(c["m"] // machine.rows, c["n"] // machine.columns)},
-        room={"registers": machine.registers}, loops=lambda c: _loops(shape, c, machine, hardware),
-        help="more registers")
+        demand={"registers": lambda c: machine.used(c["m"] // machine.rows, c["n"] // machine.columns, c["B"])},
+        room={"registers": machine.registers}, buffers={"B": HELD},
+        loops=lambda c: _loops(shape, c, machine, hardware), help="more registers")
 
 
 def _loops(shape: kit.Shape, c: kit.Columns, machine: Machine, hardware: kit.Hardware) -> Loop:
-    """Blocks of K, of C in them; steps of K, whose products wait for those of the step before; all lines come from the
-    first cache. Sizes are those of whole tiles."""
-    tall, wide = c["m"] // machine.rows, c["n"] // machine.columns
+    """Blocks of K, of C in them; groups of tiles of B, and products with them, each of which waits for the one before
+    it into the same tile; all lines come from the first cache. Sizes are those of whole tiles."""
+    tall, wide, held = c["m"] // machine.rows, c["n"] // machine.columns, c["B"]
     blocks = ceil_div(shape.m, c["m"]) * ceil_div(shape.n, c["n"])
     values = {"tm": machine.rows, "tn": machine.columns, "tk": machine.deep, "sewi": BITS, "sewo": BITS,
               "vl": machine.columns, "sew": BITS}
@@ -261,11 +281,11 @@ def _loops(shape: kit.Shape, c: kit.Columns, machine: Machine, hardware: kit.Har
     product, a, b, load, store = (
         ("tfmul", "tla", "tlb", "tlc", "tsc") if tiles else ("vfmacc_vf", "flw", "vle32_v", "vle32_v", "vse32_v"))
     lines = near + (machine.rows if tiles else machine.vlen // (8 * PORT_BYTES))
-    loads = (issue(a, tall, lines if tiles else near), issue(b, wide, lines))
-    step = Loop(ceil_div(c["k"], machine.deep), (issue(product, tall * wide),), first=loads, slots=2,
-                rings=(((issue(product, 1),), 1),))
+    loads = (issue(a, tall * held / wide, lines if tiles else near), issue(b, held, lines))
+    group = Loop(ceil_div(c["k"], machine.deep) * wide / held, (issue(product, tall * held),), first=loads, slots=2,
+                 rings=(((issue(product, 1),), 1),))
     again = (c["k"] < shape.k) | bool(shape.bias)
-    block = Loop(blocks, (step,), first=(issue(load, tall * wide * again, lines),),
+    block = Loop(blocks, (group,), first=(issue(load, tall * wide * again, lines),),
                  last=(issue(store, tall * wide, lines),), slots=1)
     return Loop(ceil_div(shape.k, c["k"]), (block,))
 
