@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from archloom.acadl_models.mte import PORT_BYTES, macs_per_cycle, mte
 from archloom.mapper.lines import Cache
@@ -27,6 +27,8 @@ GRAPH = kit.GraphOptions(mte)
 BITS = 32
 F32, E32M1 = 2, 2 << 3
 """Types of tiles (``ttypeio``) and of vectors (``vtypei``)."""
+
+Taps: TypeAlias = tuple[tuple[int, int], ...]
 
 SCRATCH, ZERO = 5, 0
 """Of ``x``, for constants; of ``f``: rows of A stand behind it."""
@@ -56,8 +58,13 @@ def runs(extent: int, tile: int, tiles: int) -> list[Run]:
 
 def emit(gemm: Gemm, mapping: kit.TileMapping, parameters: Mapping[str, int]) -> Nodes:
     """The instructions of one product."""
-    machine = Machine(**parameters)
-    return (Tiles if machine.rows > 1 else Vectors)(gemm, mapping, machine).body()
+    return blocks(gemm, mapping, Machine(**parameters))
+
+
+def blocks(gemm: Gemm, mapping: kit.TileMapping, machine: "Machine", taps: Taps = ((0, 0),)) -> Nodes:
+    """The instructions of a sum of products, with A and B so many bytes behind those of ``gemm``: of a convolution,
+    one for each place of its window."""
+    return (Tiles if machine.rows > 1 else Vectors)(gemm, mapping, machine, taps).body()
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,7 @@ class Blocks:
     gemm: Gemm
     mapping: kit.TileMapping
     machine: Machine
+    taps: Taps
 
     @property
     def tall(self) -> int:
@@ -159,11 +167,14 @@ class Blocks:
         for run in pieces(depth.size, deep):
             if self.machine.rows > 1:
                 nodes.append(Instr.make("tssk", rd=0, request=run.size, ttypeio=F32))
-            nodes += each("kt", pieces(run.count, steps), lambda i, p, run=run: self._steps(  # type: ignore[misc]
-                m, down, n, across, k + (i * steps + run.first) * deep, p.size))
+            for tap in self.taps:
+                nodes += each("kt", pieces(run.count, steps), lambda i, p, run=run, tap=tap: (  # type: ignore[misc]
+                    self._steps(m, down, n, across, k + (i * steps + run.first) * deep, p.size, tap)))
         return nodes
 
-    def _steps(self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, steps: int) -> Iterator[Node]:
+    def _steps(
+        self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, steps: int, tap: tuple[int, int],
+    ) -> Iterator[Node]:
         """Steps of K: as many tiles of B as are held are loaded, then multiplied with those of A, and so on."""
         held = self.mapping.slots("B")
         pairs = [(step, b) for step in range(steps) for b in range(across.tiles)]
@@ -172,11 +183,13 @@ class Blocks:
         for at in range(0, len(pairs), held):
             group = pairs[at:at + held]
             for number, (step, b) in enumerate(group):
-                yield self._load_b(b0 + number, self.gemm.b_at(k + step * self.machine.deep, n + b * across.size))
+                at_b = self.gemm.b_at(k + step * self.machine.deep, n + b * across.size) + tap[1]
+                yield self._load_b(b0 + number, at_b)
             for number, (step, b) in enumerate(group):
                 if b == 0:
                     for a in range(down.tiles):
-                        yield self._load_a(a0 + a, self.gemm.a_at(m + a * down.size, k + step * self.machine.deep))
+                        at_a = self.gemm.a_at(m + a * down.size, k + step * self.machine.deep) + tap[0]
+                        yield self._load_a(a0 + a, at_a)
                 for a in range(down.tiles):
                     yield self._product(a * across.tiles + b, a0 + a, b0 + number)
 
