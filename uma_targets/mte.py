@@ -10,9 +10,11 @@ starts from the bias (loaded with rows 0 bytes apart) or zeros, in later blocks 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
+
+import numpy as np
 
 from archloom.acadl_models.mte import PORT_BYTES, macs_per_cycle, mte
 from archloom.mapper.lines import Cache
@@ -27,8 +29,6 @@ GRAPH = kit.GraphOptions(mte)
 BITS = 32
 F32, E32M1 = 2, 2 << 3
 """Types of tiles (``ttypeio``) and of vectors (``vtypei``)."""
-
-Taps: TypeAlias = tuple[tuple[int, int], ...]
 
 SCRATCH, ZERO = 5, 0
 """Of ``x``, for constants; of ``f``: rows of A stand behind it."""
@@ -61,10 +61,10 @@ def emit(gemm: Gemm, mapping: kit.TileMapping, parameters: Mapping[str, int]) ->
     return blocks(gemm, mapping, Machine(**parameters))
 
 
-def blocks(gemm: Gemm, mapping: kit.TileMapping, machine: "Machine", taps: Taps = ((0, 0),)) -> Nodes:
-    """The instructions of a sum of products, with A and B so many bytes behind those of ``gemm``: of a convolution,
-    one for each place of its window."""
-    return (Tiles if machine.rows > 1 else Vectors)(gemm, mapping, machine, taps).body()
+def blocks(gemm: Gemm, mapping: kit.TileMapping, machine: "Machine", taps: "Sequence[Taps]" = ()) -> Nodes:
+    """The instructions of a sum of products (by default of one), whose A and B lie behind those of ``gemm``: of a
+    convolution, one for each place of its window."""
+    return (Tiles if machine.rows > 1 else Vectors)(gemm, mapping, machine, tuple(taps) or (Taps(0, 0),)).body()
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,33 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class Taps:
+    """Bytes by which A and B of products lie behind the first: ``a`` and ``b``, and so much more in each iteration of
+    ``loops`` (how many, bytes of A, bytes of B), outermost first."""
+
+    a: int
+    b: int
+    loops: tuple[tuple[int, int, int], ...] = ()
+
+    def nodes(self, body: Callable[[Affine, Affine], Nodes]) -> Nodes:
+        """``body`` of the bytes, for each of the products."""
+        def nest(number: int, a: Affine, b: Affine) -> Nodes:
+            if number == len(self.loops):
+                return body(a, b)
+            count, down, across = self.loops[number]
+            return repeat(f"tap{number}", count, lambda i: nest(number + 1, a + i * down, b + i * across))
+
+        return nest(0, Affine(self.a), Affine(self.b))
+
+
+@dataclass(frozen=True)
 class Blocks:
     """Writes the instructions of one product, block after block; the kinds of cores say what a block is."""
 
     gemm: Gemm
     mapping: kit.TileMapping
     machine: Machine
-    taps: Taps
+    taps: tuple[Taps, ...]
 
     @property
     def tall(self) -> int:
@@ -167,15 +187,17 @@ class Blocks:
         for run in pieces(depth.size, deep):
             if self.machine.rows > 1:
                 nodes.append(Instr.make("tssk", rd=0, request=run.size, ttypeio=F32))
-            for tap in self.taps:
-                nodes += each("kt", pieces(run.count, steps), lambda i, p, run=run, tap=tap: (  # type: ignore[misc]
-                    self._steps(m, down, n, across, k + (i * steps + run.first) * deep, p.size, tap)))
+            for taps in self.taps:
+                nodes += taps.nodes(lambda a, b, run=run: each(  # type: ignore[misc]
+                    "kt", pieces(run.count, steps), lambda i, p: self._steps(
+                        m, down, n, across, k + (i * steps + run.first) * deep, p.size, a, b)))
         return nodes
 
     def _steps(
-        self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, steps: int, tap: tuple[int, int],
+        self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, steps: int, a1: Affine, b1: Affine,
     ) -> Iterator[Node]:
-        """Steps of K: as many tiles of B as are held are loaded, then multiplied with those of A, and so on."""
+        """Steps of K: as many tiles of B as are held are loaded, then multiplied with those of A, and so on. Both lie
+        so many bytes behind."""
         held = self.mapping.slots("B")
         pairs = [(step, b) for step in range(steps) for b in range(across.tiles)]
         a0 = down.tiles * across.tiles if self.machine.rows > 1 else 1
@@ -183,12 +205,12 @@ class Blocks:
         for at in range(0, len(pairs), held):
             group = pairs[at:at + held]
             for number, (step, b) in enumerate(group):
-                at_b = self.gemm.b_at(k + step * self.machine.deep, n + b * across.size) + tap[1]
+                at_b = self.gemm.b_at(k + step * self.machine.deep, n + b * across.size) + b1
                 yield self._load_b(b0 + number, at_b)
             for number, (step, b) in enumerate(group):
                 if b == 0:
                     for a in range(down.tiles):
-                        at_a = self.gemm.a_at(m + a * down.size, k + step * self.machine.deep) + tap[0]
+                        at_a = self.gemm.a_at(m + a * down.size, k + step * self.machine.deep) + a1
                         yield self._load_a(a0 + a, at_a)
                 for a in range(down.tiles):
                     yield self._product(a * across.tiles + b, a0 + a, b0 + number)
@@ -280,27 +302,41 @@ def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]
 
 def _loops(shape: kit.Shape, c: kit.Columns, machine: Machine, hardware: kit.Hardware) -> Loop:
     """Blocks of K, of C in them; groups of tiles of B, and products with them, each of which waits for the one before
-    it into the same tile; all lines come from the first cache. Sizes are those of whole tiles."""
+    it into the same tile. Sizes are those of whole tiles."""
     tall, wide, held = c["m"] // machine.rows, c["n"] // machine.columns, c["B"]
     blocks = ceil_div(shape.m, c["m"]) * ceil_div(shape.n, c["n"])
     values = {"tm": machine.rows, "tn": machine.columns, "tk": machine.deep, "sewi": BITS, "sewo": BITS,
               "vl": machine.columns, "sew": BITS}
-    near = cache.hit_cycles if (cache := Cache.of(hardware)) else 0
+    near, of_a, of_b = _waits(shape, c, hardware)
 
-    def issue(name: str, times: Any, beats: int = 0) -> Issue:
+    def issue(name: str, times: Any, beats: Any = 0) -> Issue:
         return Issue(name, times, values=values, beats=beats)
 
     tiles = machine.rows > 1
     product, a, b, load, store = (
         ("tfmul", "tla", "tlb", "tlc", "tsc") if tiles else ("vfmacc_vf", "flw", "vle32_v", "vle32_v", "vse32_v"))
-    lines = near + (machine.rows if tiles else machine.vlen // (8 * PORT_BYTES))
-    loads = (issue(a, tall * held / wide, lines if tiles else near), issue(b, held, lines))
+    lines = machine.rows if tiles else machine.vlen // (8 * PORT_BYTES)
+    loads = (issue(a, tall * held / wide, of_a + lines * tiles), issue(b, held, of_b + lines))
     group = Loop(ceil_div(c["k"], machine.deep) * wide / held, (issue(product, tall * held),), first=loads, slots=2,
                  rings=(((issue(product, 1),), 1),))
     again = (c["k"] < shape.k) | bool(shape.bias)
-    block = Loop(blocks, (group,), first=(issue(load, tall * wide * again, lines),),
-                 last=(issue(store, tall * wide, lines),), slots=1)
+    block = Loop(blocks, (group,), first=(issue(load, tall * wide * again, near + lines),),
+                 last=(issue(store, tall * wide, near + lines),), slots=1)
     return Loop(ceil_div(shape.k, c["k"]), (block,))
+
+
+def _waits(shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware) -> tuple[int, Any, Any]:
+    """Cycles until a line is there: of the cache, and in the mean of A and of B. Columns of B for a block come from
+    memory once for all blocks of rows where they leave half of the cache to others, all of A once for all columns where
+    there is room for both."""
+    cache = Cache.of(hardware)
+    if cache is None:
+        return 0, 0, 0
+    room, item = cache.lines * cache.line_bytes, BITS // 8
+    b, a = c["k"] * c["n"] * item, c["k"] * shape.m * item
+    far_b = np.where(2 * b <= room, 1 / ceil_div(shape.m, c["m"]), 1)
+    far_a = np.where(a + b <= room, 1 / ceil_div(shape.n, c["n"]), 1)
+    return cache.hit_cycles, cache.hit_cycles + far_a * cache.miss_cycles, cache.hit_cycles + far_b * cache.miss_cycles
 
 
 class Mte(kit.KitTarget):

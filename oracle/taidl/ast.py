@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import Any, TypeAlias, TypeVar, Union, dataclass_transform
 
 from archloom.oracle.errors import Position
@@ -345,18 +346,30 @@ def parts(value: object) -> Iterator[Expr]:
         for part in value:
             yield from parts(part)
     elif isinstance(value, _AROUND):
-        for f in fields(value):
-            yield from parts(getattr(value, f.name))
+        for name in field_names(type(value)):
+            yield from parts(getattr(value, name))
 
 
 def with_parts(node: N, form: Callable[[Expr], Expr]) -> N:
-    """The node with ``form`` of each of the :func:`parts` of its fields."""
-    return replace(node, **{f.name: _with_parts(getattr(node, f.name), form) for f in fields(node)})
+    """The node with ``form`` of each of the :func:`parts` of its fields; itself where that changes none."""
+    changed = {}
+    for name in field_names(type(node)):
+        value = getattr(node, name)
+        if (made := _with_parts(value, form)) is not value:
+            changed[name] = made
+    return replace(node, **changed) if changed else node
+
+
+@cache
+def field_names(kind: type[Node]) -> tuple[str, ...]:
+    """The fields of a kind of nodes; that they are looked up once is what loading large descriptions takes less."""
+    return tuple(f.name for f in fields(kind))
 
 
 def _with_parts(value: Any, form: Callable[[Expr], Expr]) -> Any:
     if isinstance(value, tuple):
-        return tuple(_with_parts(part, form) for part in value)
+        made = tuple(_with_parts(part, form) for part in value)
+        return made if any(new is not old for new, old in zip(made, value, strict=True)) else value
     if isinstance(value, _EXPRESSIONS):
         return form(value)
     return with_parts(value, form) if isinstance(value, _AROUND) else value
