@@ -2,8 +2,8 @@
 
 A convolution is run directly, as section V-B describes it: M is the minibatch, N output and K input channels. Images
 lie as [row, column, image, channel], so that results lie as the next layer reads them, with the padding around them;
-where a convolution has a stride, columns are sorted by their remainder. One row of the result is a product of all its
-pixels for each place of the window.
+where a convolution has a stride, columns are sorted by their remainder. A block of C is of one pixel; a row of pixels
+has its products one after the other.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ class Convolution:
 
     @property
     def workload(self) -> Workload:
-        """The product that a row of the result is, by which it is mapped."""
-        return _gemm(self.columns * self.images, self.channels, math.prod(self.window) * self.inputs)
+        """The product that a pixel of the result is, by which it is mapped: M is the minibatch alone."""
+        return _gemm(self.images, self.channels, math.prod(self.window) * self.inputs)
 
     @property
     def pixels(self) -> int:

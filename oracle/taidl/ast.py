@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
-from typing import Any, TypeAlias, TypeVar, Union, dataclass_transform
+from typing import Any, ClassVar, TypeAlias, TypeVar, Union, dataclass_transform
 
 from archloom.oracle.errors import Position
 
@@ -20,10 +19,13 @@ NOWHERE = Position("<built>", 0, 0)
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class _Frozen:
-    """Base of classes that are frozen dataclasses."""
+    """Base of classes that are frozen dataclasses; ``field_names`` are looked up once for each, as large descriptions
+    ask for them a hundred thousand times."""
+
+    field_names: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True)(cls)
+        cls.field_names = tuple(f.name for f in fields(dataclass(frozen=True)(cls)))
 
 
 class Node(_Frozen):
@@ -346,24 +348,18 @@ def parts(value: object) -> Iterator[Expr]:
         for part in value:
             yield from parts(part)
     elif isinstance(value, _AROUND):
-        for name in field_names(type(value)):
+        for name in value.field_names:
             yield from parts(getattr(value, name))
 
 
 def with_parts(node: N, form: Callable[[Expr], Expr]) -> N:
     """The node with ``form`` of each of the :func:`parts` of its fields; itself where that changes none."""
     changed = {}
-    for name in field_names(type(node)):
+    for name in node.field_names:
         value = getattr(node, name)
         if (made := _with_parts(value, form)) is not value:
             changed[name] = made
     return replace(node, **changed) if changed else node
-
-
-@cache
-def field_names(kind: type[Node]) -> tuple[str, ...]:
-    """The fields of a kind of nodes; that they are looked up once is what loading large descriptions takes less."""
-    return tuple(f.name for f in fields(kind))
 
 
 def _with_parts(value: Any, form: Callable[[Expr], Expr]) -> Any:
