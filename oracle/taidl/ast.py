@@ -25,7 +25,8 @@ class _Frozen:
     field_names: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(cls) -> None:
-        cls.field_names = tuple(f.name for f in fields(dataclass(frozen=True)(cls)))
+        made: Any = dataclass(frozen=True)(cls)
+        cls.field_names = tuple(f.name for f in fields(made))
 
 
 class Node(_Frozen):
