@@ -40,9 +40,6 @@ COUNTED = riscv_v.VECTOR | riscv_v.CONTIGUOUS_LOADS | riscv_v.CONTIGUOUS_STORES 
     f"{kind}{what}" for what in TILES for kind in ("tl", "ttl")} | {"tsc", "ttsc"}
 """What is counted as vector and matrix instructions: not those that set sizes, nor scalar ones."""
 
-STAY = 1 << 20
-"""Bytes of weights, half of the second cache, that are taken to stay in it; a free choice."""
-
 ITEM = 4
 
 
@@ -57,9 +54,6 @@ class Cost:
     def further(self, other: "Cost", times: float) -> "Cost":
         """This and ``times`` what ``other`` has more."""
         return Cost(*(a + times * (b - a) for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
-
-    def times(self, count: int) -> "Cost":
-        return Cost(*(count * value for value in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -182,18 +176,16 @@ class Convolution:
         return self.stream(mapping, Machine(**configuration.graph.parameters), self.rows, self.columns * self.images)
 
     def cost(self, configuration: Configuration, mapping: TileMapping, *, exact: bool = False) -> Cost:
-        """That of all of it. One block of rows of C is simulated, and one more, of the next row of the result, or of
-        the same row where weights do not stay in the second cache: then a row is like any other."""
+        """That of all of it. Of one and two rows of the result one and two blocks of C are simulated: what the second
+        row and the second block take more, and the second block of the second row, all others take."""
         machine, m, span = Machine(**configuration.graph.parameters), self.columns * self.images, mapping.size("m")
-        weights = math.prod(self.window) * self.inputs * self.channels * ITEM
-        few, by_rows = min(m, span), self.rows > 1 and (weights <= STAY or m <= span)
-        if exact or self.rows * m <= 2 * few:
+        if exact or m <= span or self.rows * m <= 4 * span:
             return _cost(self.whole(configuration, mapping), configuration)
-        one, two = (_cost(self.stream(mapping, machine, *size), configuration)
-                    for size in ((1, few), (2, few) if by_rows else (1, min(m, 2 * few))))
-        if by_rows:
-            return one.further(two, self.rows * m / few - 1)
-        return one.further(two, (m - few) / (min(m, 2 * few) - few)).times(self.rows)
+        of = {(y, x): _cost(self.stream(mapping, machine, y, min(m, x * span)), configuration)
+              for y in range(1, min(2, self.rows) + 1) for x in (1, 2)}
+        more = (m - span) / (min(m, 2 * span) - span)
+        first = of[1, 1].further(of[1, 2], more)
+        return first if self.rows == 1 else first.further(of[2, 1].further(of[2, 2], more), self.rows - 1)
 
 
 Case: TypeAlias = Product | Convolution
