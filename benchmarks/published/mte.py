@@ -2,7 +2,7 @@
 
 Ratios have errors of ours over the paper's, less one; efficiencies and shares have points. The means that it prints of
 Table IX are not means of its rows, so that rows are compared; by other sets of convolutions that fit its description
-they are counted, too. Energies are without memory, as in figure 10. ``--only N`` takes every Nth workload.
+they are counted, too. Energies are without memory, as in figure 10.
 """
 
 from __future__ import annotations
@@ -127,11 +127,11 @@ def energy(cases: Sequence[Case], results: Results) -> dict[str, Row]:
     return made
 
 
-def spread(cases: Sequence[Case], only: int) -> dict[str, dict[str, list[float]]]:
+def spread() -> dict[str, dict[str, list[float]]]:
     """Table IX, smallest and largest, over all sets of convolutions that fit what the paper says of its own."""
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for which in SETS:
-        mine = [*products(), *convolutions(which)][::only]
+        mine = [*products(), *convolutions(which)]
         counts = {name: [instructions_of(case, name) for case in mine] for name in NAMES.values()}
         for of, numbers in members(mine).items():
             for name in NAMES.values():
@@ -156,12 +156,11 @@ def errors(rows: Iterable[Row]) -> list[float]:
 
 
 def more(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--only", type=int, default=1, help="every Nth workload (default: all)")
     parser.add_argument("--processes", type=int, default=2, help="that simulate (default: 2)")
 
 
 def main(args: argparse.Namespace) -> None:
-    of_products, of_convolutions = products()[::args.only], convolutions("work75")[::args.only]
+    of_products, of_convolutions = products(), convolutions("work75")
     first = measured(of_products, args.processes)
     start = time.perf_counter()
     second = measured(of_convolutions, args.processes)
@@ -181,7 +180,7 @@ def main(args: argparse.Namespace) -> None:
              "energy_vi": errors(each for name, each in tables["energy"].items() if name.startswith("VI"))}
     speed = {name: math.fsum(math.log(found.cycles) for found in results[name]) for name in NAMES.values()}
     finish(args, {
-        "instructions": counts, **tables, "spread": spread(cases, args.only),
+        "instructions": counts, **tables, "spread": spread(),
         "worst": {name: max(values) for name, values in found.items()},
         "mean": {name: statistics.mean(values) for name, values in found.items()},
         "same_order": sorted(speed, key=lambda name: -speed[name]) == list(NAMES.values()), "seconds": seconds,

@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -234,7 +234,7 @@ def _counts(body: Sequence[Any]) -> Counter[str]:
     return found
 
 
-@lru_cache
+@cache
 def configuration_of(architecture: str) -> Configuration:
     return Mte.kit.accelerator.configure({"architecture": architecture})
 
@@ -249,6 +249,7 @@ def measure(case: Case, architecture: str) -> Found:
                  counted(case.whole(configuration, mapping).body), str(mapping))
 
 
+@cache
 def instructions_of(case: Case, architecture: str) -> int:
     """Vector and matrix instructions by the mapping that the cost model ranks first."""
     configuration = configuration_of(architecture)
