@@ -1,20 +1,22 @@
 """A vector core with the Matrix Tile Extension as an architecture graph, and the architectures that it is compared
 with.
 
-An out-of-order core: instructions come in order, are decoded with physical registers and an entry of the reorder
-buffer, wait before the units, and commit in order. Vector units compute ``lane_bits`` a cycle each; products of tiles
-are taken by a systolic array, which takes a row of A a cycle, or by the vector units as one vector multiply-add for
-each column of A. A result is there after ``static_cycles`` and the cycles for which the unit is busy (Table VII's
-dynamic latency).
+An out-of-order core: instructions come in order through a front end, get physical registers and an entry of the reorder
+buffer at its end, wait before the units, and commit in order. Vector units compute ``lane_bits`` a cycle each; products
+of tiles are taken by a systolic array, which takes a row of A a cycle, or by the vector units as one vector
+multiply-add for each column of A. A result is there when the unit is done with it (Table VII's dynamic latency). The
+static latency is that of the front end, "paid after decode and before reserving compute resources" (section V-E): since
+it is in order, all instructions of a program pass it in the time of the slowest.
 
 Sources: Tables IV to VII and section V of de Limas Santana et al., "A Flexible Instruction Set Architecture for
 Efficient GEMMs" (2025). What it does not state, and is chosen here: vectors and tiles pass by the first cache, as in
 the vector core that its own is said to resemble (NEC's SX-Aurora), whose vector units read the last cache, and since
 ten misses of the first could bring them 20 bytes a cycle; two loads and a store of 64 bytes a cycle, and lines of 64
 bytes in the first cache, as the core has that the paper takes the rest from (Sapphire Rapids); scalar units, ports and
-the entries of queues, so that they do not decide; 20 static cycles for all vector instructions, as for multiply-add;
-scalar registers that never run out. Each unit takes its queue in order. The bandwidth of memory is lines on their way
-at a time. Stores write when they are processed.
+the entries of queues, so that they do not decide; that physical registers are among the resources that are taken
+behind the static latency (taken before it, 8 free ones would let a vector instruction of 4 cycles begin every third
+cycle at best, and Figure 7 has more); scalar registers that never run out. Each unit takes its queue in order. The
+bandwidth of memory is lines on their way at a time. Stores write when they are processed.
 
 Energy and area: 5 nm as in the paper; HBM2 stands for its memory, whose kind is not stated.
 """
@@ -44,7 +46,8 @@ TILES = {"a": ("tm", "tk", "sewi"), "b": ("tk", "tn", "sewi"), "c": ("tm", "tn",
 class Architecture:
     """A row of Table VII; a tile is one row (``rlen`` as ``vlen``) where there are no instructions for tiles.
 
-    ``static_cycles``: of a product of tiles. ``arrays``: systolic ones; without any the vector units multiply tiles.
+    ``static_cycles``: of a product, through the front end. ``arrays``: systolic ones; without any the vector units
+    multiply tiles.
     """
 
     vlen: int = 8192
@@ -73,11 +76,10 @@ def mte(
     rlen: Annotated[int | None, Size(64, 1 << 16, "row of a tile, a power of two, at most vlen", "bits")] = None,
     registers: Annotated[int | None, Size(8, 32, "vector registers of a program")] = None,
     physical: Annotated[int | None, Size(9, 1 << 12, "vector registers to which they are renamed")] = None,
-    static_cycles: Annotated[int | None, Size(0, 1000, "of a product of tiles beside those it is computed")] = None,
+    static_cycles: Annotated[int | None, Size(0, 1000, "through the front end")] = None,
     vector_units: Annotated[int | None, Size(1, 16, "vector units")] = None,
     arrays: Annotated[int | None, Size(0, 16, "systolic arrays; without any the vector units multiply tiles")] = None,
     lane_bits: Annotated[int, Size(64, 1 << 16, "that a vector unit computes a cycle", "bits")] = 2048,
-    vector_cycles: Annotated[int, Size(0, 1000, "of a vector instruction beside those it is computed")] = 20,
     reorder_entries: Annotated[int, Size(1, 1 << 14, "instructions between decoding and commit")] = 512,
     width: Annotated[int, Size(1, 64, "instructions fetched, decoded and committed a cycle")] = 6,
     queue: Annotated[int, Size(1, 1024, "instructions that wait before units of a kind")] = 64,
@@ -113,8 +115,9 @@ def mte(
         acadl.ACADLEdge(l1, l2, acadl.BACKED_BY)
         v = _registers("v", chosen.vlen, chosen.registers, chosen.physical)
         x, f = (_registers(name, 64, 32, 32 + reorder_entries) for name in "xf")
-        fetch = Fetch("fetch", 2 * queue, width, reorder=(reorder_entries, width, width))
-        vectors = [_vector_unit(i, chosen, lane_bits, vector_cycles) for i in range(chosen.vector_units)]
+        front = 1 + chosen.static_cycles
+        fetch = Fetch("fetch", 2 * queue + width * front, width, front, reorder=(reorder_entries, width, width))
+        vectors = [_vector_unit(i, chosen, lane_bits) for i in range(chosen.vector_units)]
         arrays = [_array(i, chosen) for i in range(chosen.arrays)]
         loads, numbers = [_load_port(i) for i in range(load_ports)], [_scalar_load(i) for i in range(load_ports)]
         near, store, scalar_store = l1 if vectors_from == "l1" else l2, _store_port(), _scalar_store()
@@ -136,7 +139,8 @@ def mte(
         acadl.architecture(
             "mte", clock_hz=clock_hz, buffers={"hbm": memory, "v": v, "x": x, "f": f},
             parameters={"vlen": chosen.vlen, "rlen": chosen.rlen, "registers": chosen.registers},
-            semantics=Semantics(write_after_read="started"), technology=acadl.Technology(5, dram="HBM2"))
+            semantics=Semantics(write_after_read="started", fetches_in_flight=front),
+            technology=acadl.Technology(5, dram="HBM2"))
 
     return acadl.create_ag(build())
 
@@ -155,27 +159,23 @@ def _registers(name: str, bits: int, count: int, physical: int) -> acadl.Registe
     return registers(name, bits, count, component=acadl.Memory(width_bits=bits, ports=2), physical=physical)
 
 
-def _vector_unit(number: int, chosen: Architecture, lane_bits: int, static: int) -> acadl.FunctionalUnit:
+def _vector_unit(number: int, chosen: Architecture, lane_bits: int) -> acadl.FunctionalUnit:
     """It computes vectors, and tiles where there is no array: a step for each column of A, of all rows."""
-    busy = {"*": f"max(1, cdiv(vl * sew, {lane_bits}))"} | dict.fromkeys(sorted(MASKS), "1")
-    latency: dict[str, str | int] = {name: f"{static} + {cycles}" for name, cycles in busy.items()}
+    latency = {"*": f"max(1, cdiv(vl * sew, {lane_bits}))"} | dict.fromkeys(sorted(MASKS), "1")
     processed = riscv_v.VECTOR | MASKS
     if not chosen.arrays:
         processed |= PRODUCTS
-        steps = f"tk * cdiv(tm * {chosen.rlen}, {lane_bits})"
-        busy |= dict.fromkeys(sorted(PRODUCTS), steps)
-        latency |= dict.fromkeys(sorted(PRODUCTS), f"{chosen.static_cycles} + {steps}")
+        latency |= dict.fromkeys(sorted(PRODUCTS), f"max(1, tk * cdiv(tm * {chosen.rlen}, {lane_bits}))")
     return acadl.FunctionalUnit(
-        f"vector[{number}]", to_process=processed, latency=latency, interval=busy,
-        in_flight=1 + max(static, chosen.static_cycles), component=macs(lane_bits // 32, "f32", "f32"))
+        f"vector[{number}]", to_process=processed, latency=latency, component=macs(lane_bits // 32, "f32", "f32"))
 
 
 def _array(number: int, chosen: Architecture) -> acadl.FunctionalUnit:
     """It takes a row of A a cycle."""
     columns, rows = chosen.rlen // 32, chosen.vlen // chosen.rlen
     return acadl.FunctionalUnit(
-        f"array[{number}]", to_process=PRODUCTS, latency=f"{chosen.static_cycles} + tm", interval="tm",
-        in_flight=1 + chosen.static_cycles, component=macs(columns * min(rows, columns), "f32", "f32"))
+        f"array[{number}]", to_process=PRODUCTS, latency="max(1, tm)",
+        component=macs(columns * min(rows, columns), "f32", "f32"))
 
 
 def _rows(what: str, *, turned: bool = False) -> str:

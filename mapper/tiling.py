@@ -66,9 +66,11 @@ class Tiling:
     ``sizes``: candidates for each of m, n, k, in elements (:func:`archloom.mapper.space.divided` lists those that cut
     evenly). ``orders``: loops over tiles, outermost first. ``dataflows``: what stays in the array, if there is a
     choice. ``demand`` and ``room``: for each buffer what tiles need of it, and what it has (in the same unit); the rest
-    is pruned. ``loops``: what the emission issues for a product, by which candidates are ranked (see
+    is pruned. ``buffers``: candidates for how many tiles of an operand are held at a time, where that is a choice, by
+    the operand's name. ``loops``: what the emission issues for a product, by which candidates are ranked (see
     :mod:`archloom.mapper.pipeline`); without it, by :func:`traffic_cycles`. Columns are ``m``, ``n``, ``k``, ``order``
-    and ``dataflow`` (indices into the two lists). ``help`` names the options that would make room.
+    and ``dataflow`` (indices into the two lists), and the names in ``buffers``. ``help`` names the options that would
+    make room.
     """
 
     sizes: Mapping[str, Sequence[int]]
@@ -76,6 +78,7 @@ class Tiling:
     dataflows: Sequence[str] = ("",)
     demand: Mapping[str, Demand] = field(default_factory=dict)
     room: Mapping[str, int] = field(default_factory=dict)
+    buffers: Mapping[str, Sequence[int]] = field(default_factory=dict)
     loops: Callable[[Columns], Loop] | None = None
     help: str = ""
 
@@ -89,7 +92,7 @@ def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: Hardwar
     """All tiles that fit, with estimates; MappingError with demand and room if none does."""
     columns = product({
         **{d: tiling.sizes[d] for d in "mnk"}, "order": range(len(tiling.orders)),
-        "dataflow": range(len(tiling.dataflows)),
+        "dataflow": range(len(tiling.dataflows)), **tiling.buffers,
     })
 
     def estimate(c: Columns) -> np.ndarray:
@@ -100,11 +103,12 @@ def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: Hardwar
     def mapping(c: Columns, i: int) -> TileMapping:
         tile = tuple((d, int(c[d][i])) for d in "mnk")
         flow = tiling.dataflows[int(c["dataflow"][i])]
-        return TileMapping("gemm", flow, tile, tuple(tiling.orders[int(c["order"][i])]))
+        held = tuple((operand, int(c[operand][i])) for operand in tiling.buffers)
+        return TileMapping("gemm", flow, tile, tuple(tiling.orders[int(c["order"][i])]), buffers=held)
 
     builder = SpaceBuilder(workload.name, tiling.room, tiling.help)
     needs = {name: np.broadcast_to(demand(columns), columns["m"].shape) for name, demand in tiling.demand.items()}
-    steps = tuple(d for d in "knm" if len(tiling.sizes[d]) > 1)
+    steps = (*(d for d in "knm" if len(tiling.sizes[d]) > 1), *tiling.buffers)
     family = tuple(d for d in steps if d != "m")
     builder.add(Table(columns, needs, estimate, mapping, steps, family or None))
     return builder.build()

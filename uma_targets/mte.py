@@ -10,9 +10,11 @@ starts from the bias (loaded with rows 0 bytes apart) or zeros, in later blocks 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from archloom.acadl_models.mte import PORT_BYTES, macs_per_cycle, mte
 from archloom.mapper.lines import Cache
@@ -56,8 +58,13 @@ def runs(extent: int, tile: int, tiles: int) -> list[Run]:
 
 def emit(gemm: Gemm, mapping: kit.TileMapping, parameters: Mapping[str, int]) -> Nodes:
     """The instructions of one product."""
-    machine = Machine(**parameters)
-    return (Tiles if machine.rows > 1 else Vectors)(gemm, mapping, machine).body()
+    return blocks(gemm, mapping, Machine(**parameters))
+
+
+def blocks(gemm: Gemm, mapping: kit.TileMapping, machine: "Machine", taps: "Sequence[Taps]" = ()) -> Nodes:
+    """The instructions of a sum of products (by default of one), whose A and B lie behind those of ``gemm``: of a
+    convolution, one for each place of its window."""
+    return (Tiles if machine.rows > 1 else Vectors)(gemm, mapping, machine, tuple(taps) or (Taps(0, 0),)).body()
 
 
 @dataclass(frozen=True)
@@ -82,9 +89,29 @@ class Machine:
         """Of K in a step."""
         return min(self.rows, self.columns)
 
-    def used(self, tall: Any, wide: Any) -> Any:
+    def used(self, tall: Any, wide: Any, held: Any) -> Any:
         """Vector registers of a block of C, of the tiles of A that stay for a step, and of B."""
-        return tall * wide + 1 + (tall if self.rows > 1 else 0)
+        return tall * wide + held + (tall if self.rows > 1 else 0)
+
+
+@dataclass(frozen=True)
+class Taps:
+    """Bytes by which A and B of products lie behind the first: ``a`` and ``b``, and so much more in each iteration of
+    ``loops`` (how many, bytes of A, bytes of B), outermost first."""
+
+    a: int
+    b: int
+    loops: tuple[tuple[int, int, int], ...] = ()
+
+    def nodes(self, body: Callable[[Affine, Affine], Nodes]) -> Nodes:
+        """``body`` of the bytes, for each of the products."""
+        def nest(number: int, a: Affine, b: Affine) -> Nodes:
+            if number == len(self.loops):
+                return body(a, b)
+            count, down, across = self.loops[number]
+            return repeat(f"tap{number}", count, lambda i: nest(number + 1, a + i * down, b + i * across))
+
+        return nest(0, Affine(self.a), Affine(self.b))
 
 
 @dataclass(frozen=True)
@@ -94,6 +121,7 @@ class Blocks:
     gemm: Gemm
     mapping: kit.TileMapping
     machine: Machine
+    taps: tuple[Taps, ...]
 
     @property
     def tall(self) -> int:
@@ -105,9 +133,9 @@ class Blocks:
         return self.mapping.size("n") // self.machine.columns
 
     def body(self) -> Nodes:
-        if self.machine.used(self.tall, self.wide) > self.machine.registers or not self.tall or not self.wide:
-            raise MappingError(f"{self.mapping}: needs {self.machine.used(self.tall, self.wide)} registers, of "
-                               f"{self.machine.registers}")
+        needs, room = self.machine.used(self.tall, self.wide, self.mapping.slots("B")), self.machine.registers
+        if needs > room or not self.tall or not self.wide:
+            raise MappingError(f"{self.mapping}: needs {needs} registers, of {room}")
         blocks = pieces(self.gemm.k, self.mapping.size("k"), peel_first=True, peel_last=self.gemm.relu)
         return [*self._constants(), *each("kb", blocks, self._block_of_k)]
 
@@ -154,6 +182,46 @@ class Blocks:
         raise NotImplementedError
 
     def _sums(self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, depth: Piece) -> Nodes:
+        deep, steps = self.machine.deep, max(1, self.mapping.slots("B") // self.wide)
+        nodes: Nodes = []
+        for run in pieces(depth.size, deep):
+            if self.machine.rows > 1:
+                nodes.append(Instr.make("tssk", rd=0, request=run.size, ttypeio=F32))
+            for taps in self.taps:
+                nodes += taps.nodes(lambda a, b, run=run: each(  # type: ignore[misc]
+                    "kt", pieces(run.count, steps), lambda i, p: self._steps(
+                        m, down, n, across, k + (i * steps + run.first) * deep, p.size, a, b)))
+        return nodes
+
+    def _steps(
+        self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, steps: int, a1: Affine, b1: Affine,
+    ) -> Iterator[Node]:
+        """Steps of K: as many tiles of B as are held are loaded, then multiplied with those of A, and so on. Both lie
+        so many bytes behind."""
+        held = self.mapping.slots("B")
+        pairs = [(step, b) for step in range(steps) for b in range(across.tiles)]
+        a0 = down.tiles * across.tiles if self.machine.rows > 1 else 1
+        b0 = down.tiles * (across.tiles + (self.machine.rows > 1))
+        for at in range(0, len(pairs), held):
+            group = pairs[at:at + held]
+            for number, (step, b) in enumerate(group):
+                at_b = self.gemm.b_at(k + step * self.machine.deep, n + b * across.size) + b1
+                yield self._load_b(b0 + number, at_b)
+            for number, (step, b) in enumerate(group):
+                if b == 0:
+                    for a in range(down.tiles):
+                        at_a = self.gemm.a_at(m + a * down.size, k + step * self.machine.deep) + a1
+                        yield self._load_a(a0 + a, at_a)
+                for a in range(down.tiles):
+                    yield self._product(a * across.tiles + b, a0 + a, b0 + number)
+
+    def _load_a(self, register: int, address: Affine) -> Node:
+        raise NotImplementedError
+
+    def _load_b(self, register: int, address: Affine) -> Node:
+        raise NotImplementedError
+
+    def _product(self, c: int, a: int, b: int) -> Node:
         raise NotImplementedError
 
     def _end(self, register: int, row: Affine, column: Affine) -> Node:
@@ -173,26 +241,14 @@ class Tiles(Blocks):
     def _end(self, register: int, row: Affine, column: Affine) -> Node:
         return Instr.make("tsc", vd=register, dram=self.gemm.c_at(row, column), stride=self.gemm.strides[2])
 
-    def _sums(self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, depth: Piece) -> Nodes:
-        first = down.tiles * across.tiles
-        last = first + down.tiles
+    def _load_a(self, register: int, address: Affine) -> Node:
+        return Instr.make("tla", vd=register, dram=address, stride=self.gemm.strides[0])
 
-        def step(at: Affine) -> Iterator[Node]:
-            for a in range(down.tiles):
-                yield Instr.make("tla", vd=first + a, dram=self.gemm.a_at(m + a * down.size, at),
-                                 stride=self.gemm.strides[0])
-            for b in range(across.tiles):
-                yield Instr.make("tlb", vd=last, dram=self.gemm.b_at(at, n + b * across.size),
-                                 stride=self.gemm.strides[1])
-                for a in range(down.tiles):
-                    yield Instr.make("tfmul", vd=a * across.tiles + b, vs1=first + a, vs2=last)
+    def _load_b(self, register: int, address: Affine) -> Node:
+        return Instr.make("tlb", vd=register, dram=address, stride=self.gemm.strides[1])
 
-        deep = self.machine.deep
-        nodes: Nodes = []
-        for run in pieces(depth.size, deep):
-            nodes.append(Instr.make("tssk", rd=0, request=run.size, ttypeio=F32))
-            nodes += repeat("kt", run.count, lambda i, run=run: step(k + (i + run.first) * deep))  # type: ignore[misc]
-        return nodes
+    def _product(self, c: int, a: int, b: int) -> Node:
+        return Instr.make("tfmul", vd=c, vs1=a, vs2=b)
 
 
 class Vectors(Blocks):
@@ -207,18 +263,14 @@ class Vectors(Blocks):
     def _end(self, register: int, row: Affine, column: Affine) -> Node:
         return Instr.make("vse32_v", vs3=register, dram=self.gemm.c_at(row, column), vm=1)
 
-    def _sums(self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, depth: Piece) -> Nodes:
-        last = down.tiles * across.tiles
+    def _load_a(self, register: int, address: Affine) -> Node:
+        return Instr.make("flw", rd=register, dram=address)
 
-        def step(i: Affine) -> Iterator[Node]:
-            for a in range(down.tiles):
-                yield Instr.make("flw", rd=1 + a, dram=self.gemm.a_at(m + a, k + i))
-            for b in range(across.tiles):
-                yield Instr.make("vle32_v", vd=last, dram=self.gemm.b_at(k + i, n + b * across.size), vm=1)
-                for a in range(down.tiles):
-                    yield Instr.make("vfmacc_vf", vd=a * across.tiles + b, rs1=1 + a, vs2=last, vm=1)
+    def _load_b(self, register: int, address: Affine) -> Node:
+        return Instr.make("vle32_v", vd=register, dram=address, vm=1)
 
-        return repeat("kt", depth.size, step)
+    def _product(self, c: int, a: int, b: int) -> Node:
+        return Instr.make("vfmacc_vf", vd=c, rs1=a, vs2=b, vm=1)
 
 
 def _lanes(count: int) -> Instr:
@@ -229,9 +281,12 @@ def _lanes(count: int) -> Instr:
 DEPTHS = (256, 1024)
 """Blocks of K to choose from, beside all of it: a free choice."""
 
+HELD = (1, 2, 4, 8)
+"""Tiles of B that are loaded one after the other, to choose from: a free choice."""
+
 
 def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
-    """Blocks of C that fit into registers; all of K at once or in blocks."""
+    """Blocks of C that fit into registers beside tiles of A and B; all of K at once or in blocks."""
     machine = Machine(**GRAPH.graph(options).parameters)
 
     def multiples(extent: int, tile: int) -> list[int]:
@@ -240,34 +295,48 @@ def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]
     return Tiling(
         {"m": multiples(shape.m, machine.rows), "n": multiples(shape.n, machine.columns),
          "k": [shape.k, *(k for k in DEPTHS if k < shape.k)]},
-        demand={"registers": lambda c: machine.used(c["m"] // machine.rows, c["n"] // machine.columns)},
-        room={"registers": machine.registers}, loops=lambda c: _loops(shape, c, machine, hardware),
-        help="more registers")
+        demand={"registers": lambda c: machine.used(c["m"] // machine.rows, c["n"] // machine.columns, c["B"])},
+        room={"registers": machine.registers}, buffers={"B": HELD},
+        loops=lambda c: _loops(shape, c, machine, hardware), help="more registers")
 
 
 def _loops(shape: kit.Shape, c: kit.Columns, machine: Machine, hardware: kit.Hardware) -> Loop:
-    """Blocks of K, of C in them; steps of K, whose products wait for those of the step before; all lines come from the
-    first cache. Sizes are those of whole tiles."""
-    tall, wide = c["m"] // machine.rows, c["n"] // machine.columns
+    """Blocks of K, of C in them; groups of tiles of B, and products with them, each of which waits for the one before
+    it into the same tile. Sizes are those of whole tiles."""
+    tall, wide, held = c["m"] // machine.rows, c["n"] // machine.columns, c["B"]
     blocks = ceil_div(shape.m, c["m"]) * ceil_div(shape.n, c["n"])
     values = {"tm": machine.rows, "tn": machine.columns, "tk": machine.deep, "sewi": BITS, "sewo": BITS,
               "vl": machine.columns, "sew": BITS}
-    near = cache.hit_cycles if (cache := Cache.of(hardware)) else 0
+    near, of_a, of_b = _waits(shape, c, hardware)
 
-    def issue(name: str, times: Any, beats: int = 0) -> Issue:
+    def issue(name: str, times: Any, beats: Any = 0) -> Issue:
         return Issue(name, times, values=values, beats=beats)
 
     tiles = machine.rows > 1
     product, a, b, load, store = (
         ("tfmul", "tla", "tlb", "tlc", "tsc") if tiles else ("vfmacc_vf", "flw", "vle32_v", "vle32_v", "vse32_v"))
-    lines = near + (machine.rows if tiles else machine.vlen // (8 * PORT_BYTES))
-    loads = (issue(a, tall, lines if tiles else near), issue(b, wide, lines))
-    step = Loop(ceil_div(c["k"], machine.deep), (issue(product, tall * wide),), first=loads, slots=2,
-                rings=(((issue(product, 1),), 1),))
+    lines = machine.rows if tiles else machine.vlen // (8 * PORT_BYTES)
+    loads = (issue(a, tall * held / wide, of_a + lines * tiles), issue(b, held, of_b + lines))
+    group = Loop(ceil_div(c["k"], machine.deep) * wide / held, (issue(product, tall * held),), first=loads, slots=2,
+                 rings=(((issue(product, 1),), 1),))
     again = (c["k"] < shape.k) | bool(shape.bias)
-    block = Loop(blocks, (step,), first=(issue(load, tall * wide * again, lines),),
-                 last=(issue(store, tall * wide, lines),), slots=1)
+    block = Loop(blocks, (group,), first=(issue(load, tall * wide * again, near + lines),),
+                 last=(issue(store, tall * wide, near + lines),), slots=1)
     return Loop(ceil_div(shape.k, c["k"]), (block,))
+
+
+def _waits(shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware) -> tuple[int, Any, Any]:
+    """Cycles until a line is there: of the cache, and in the mean of A and of B. Columns of B for a block come from
+    memory once for all blocks of rows where they leave half of the cache to others, all of A once for all columns where
+    there is room for both."""
+    cache = Cache.of(hardware)
+    if cache is None:
+        return 0, 0, 0
+    room, item = cache.lines * cache.line_bytes, BITS // 8
+    b, a = c["k"] * c["n"] * item, c["k"] * shape.m * item
+    far_b = np.where(2 * b <= room, 1 / ceil_div(shape.m, c["m"]), 1)
+    far_a = np.where(a + b <= room, 1 / ceil_div(shape.n, c["n"]), 1)
+    return cache.hit_cycles, cache.hit_cycles + far_a * cache.miss_cycles, cache.hit_cycles + far_b * cache.miss_cycles
 
 
 class Mte(kit.KitTarget):

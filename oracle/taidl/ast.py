@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeAlias, TypeVar, Union, dataclass_transform
+from typing import Any, ClassVar, TypeAlias, TypeVar, Union, dataclass_transform
 
 from archloom.oracle.errors import Position
 
@@ -19,10 +19,14 @@ NOWHERE = Position("<built>", 0, 0)
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class _Frozen:
-    """Base of classes that are frozen dataclasses."""
+    """Base of classes that are frozen dataclasses; ``field_names`` are looked up once for each, as large descriptions
+    ask for them a hundred thousand times."""
+
+    field_names: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(cls) -> None:
-        dataclass(frozen=True)(cls)
+        made: Any = dataclass(frozen=True)(cls)
+        cls.field_names = tuple(f.name for f in fields(made))
 
 
 class Node(_Frozen):
@@ -345,18 +349,24 @@ def parts(value: object) -> Iterator[Expr]:
         for part in value:
             yield from parts(part)
     elif isinstance(value, _AROUND):
-        for f in fields(value):
-            yield from parts(getattr(value, f.name))
+        for name in value.field_names:
+            yield from parts(getattr(value, name))
 
 
 def with_parts(node: N, form: Callable[[Expr], Expr]) -> N:
-    """The node with ``form`` of each of the :func:`parts` of its fields."""
-    return replace(node, **{f.name: _with_parts(getattr(node, f.name), form) for f in fields(node)})
+    """The node with ``form`` of each of the :func:`parts` of its fields; itself where that changes none."""
+    changed = {}
+    for name in node.field_names:
+        value = getattr(node, name)
+        if (made := _with_parts(value, form)) is not value:
+            changed[name] = made
+    return replace(node, **changed) if changed else node
 
 
 def _with_parts(value: Any, form: Callable[[Expr], Expr]) -> Any:
     if isinstance(value, tuple):
-        return tuple(_with_parts(part, form) for part in value)
+        made = tuple(_with_parts(part, form) for part in value)
+        return made if any(new is not old for new, old in zip(made, value, strict=True)) else value
     if isinstance(value, _EXPRESSIONS):
         return form(value)
     return with_parts(value, form) if isinstance(value, _AROUND) else value

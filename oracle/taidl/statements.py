@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import names
@@ -34,7 +33,7 @@ def statement_names(s: ast.Statement) -> Iterator[ast.Name | ast.Element]:
 def statement_expressions(s: ast.Statement) -> Iterator[ast.Expr]:
     """The integer expressions and conditions of a statement itself."""
     if not isinstance(s, ast.Op):
-        yield from ast.parts(tuple(getattr(s, f.name) for f in fields(s)))
+        yield from ast.parts(tuple(getattr(s, name) for name in s.field_names))
         return
     yield from ast.parts((s.type, s.operands))
     # that there is no such operator or attribute is all that is to be said

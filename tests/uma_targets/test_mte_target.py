@@ -33,10 +33,10 @@ def workload(m: int, n: int, k: int, bias: bool = True, relu: bool = True) -> Wo
     return gemm(m, n, k, epilogue=Epilogue(bias, 1.0, relu, "float32"), dtype="float32")
 
 
-def stream_of(machine: Machine, work: Workload, m: int, n: int, k: int) -> Stream:
-    """A product in blocks of so many rows and columns, for blocks of K."""
-    parameters = tuple(vars(machine).items())
-    return GemmEmitter("mte", parameters, emit).emit(work, Mapping("gemm", "", (("m", m), ("n", n), ("k", k))))
+def stream_of(machine: Machine, work: Workload, m: int, n: int, k: int, held: int = 1) -> Stream:
+    """A product in blocks of so many rows and columns, for blocks of K, with so many tiles of B."""
+    mapping = Mapping("gemm", "", (("m", m), ("n", n), ("k", k)), buffers=(("B", held),))
+    return GemmEmitter("mte", tuple(vars(machine).items()), emit).emit(work, mapping)
 
 
 MACHINES = [Machine(512, 128, 32), Machine(512, 128, 8), Machine(1024, 512, 32), Machine(512, 512, 32)]
@@ -70,6 +70,21 @@ def test_products_take_what_table_vii_says(architecture: str, dynamic: int, stat
     assert products(mte(architecture=architecture, static_cycles=0), 1) == one - static
 
 
+@pytest.mark.parametrize(("architecture", "cycles"), [("vector1kb", 4), ("vector2kb", 8)])
+def test_the_front_end_overlaps_whatever_is_computed(architecture: str, cycles: int) -> None:
+    """Neither the registers that are free nor what waits for one another pays the static latency more than once."""
+    graph = mte(architecture=architecture)
+
+    def multiply_adds(count: int, registers: int) -> int:
+        size = Instr.make("vsetvli", rd=0, avl=1 << 16, vtypei=2 << 3)
+        body = [Instr.make("vfmacc_vv", vd=k % registers, vs1=30, vs2=31, vm=1) for k in range(count)]
+        return simulate(graph, resolve(Stream("mte", tuple(graph.parameters.items()), (), (), 64, (size, *body)),
+                                       taidl.load("mte", **graph.parameters))).cycles
+
+    assert multiply_adds(96, 24) - multiply_adds(48, 24) == 48 * cycles // 4
+    assert multiply_adds(48, 1) - multiply_adds(24, 1) == 24 * cycles
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_all_have_one_peak(architecture: str) -> None:
     assert macs_per_cycle(mte(architecture=architecture)) == 256
@@ -94,12 +109,12 @@ def test_figures_that_cannot_be(options: dict[str, object], message: str) -> Non
 def test_products_of_any_size_and_blocks(r: Random) -> None:
     machine = r.choice(MACHINES)
     work = workload(r.randint(1, 11), r.randint(1, 21), r.randint(1, 13), r.random() < 0.5, r.random() < 0.5)
-    tall, wide = r.randint(1, 3), r.randint(1, 2)
+    tall, wide, held = r.randint(1, 3), r.randint(1, 2), r.randint(1, 5)
     k = r.choice((16, machine.deep, 2 * machine.deep))
     try:
-        stream = stream_of(machine, work, tall * machine.rows, wide * machine.columns, k)
+        stream = stream_of(machine, work, tall * machine.rows, wide * machine.columns, k, held)
     except MappingError:
-        assert machine.used(tall, wide) > machine.registers
+        assert machine.used(tall, wide, held) > machine.registers
         return
     rng = np.random.default_rng(r.getrandbits(32))
     inputs = {t.name: rng.standard_normal(t.shape).astype(np.float32) for t in work.inputs}
