@@ -123,7 +123,8 @@ def _check_instr(instr: Instr, isa: Isa, place: str, scope: tuple[str, ...]) -> 
     if given != known.attributes:
         _check_names(given, known.attributes, place)
     for name, value in instr.attributes:
-        if not value.terms and -LARGEST < value.constant < LARGEST:
+        if -LARGEST < value.constant < LARGEST and all([
+                atom in scope and -LARGEST < factor < LARGEST for atom, factor in value.terms]):
             continue
         if (number := value.largest) >= LARGEST:
             raise StreamError(f"{place}: attribute {name}: expected numbers below {LARGEST}, found {_shown(number)}")
