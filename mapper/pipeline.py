@@ -426,7 +426,8 @@ def _or(number: "Number | None", default: Number) -> Number:
 def _overlapped(loop: Loop, iteration: _Iteration, once: np.ndarray, rest: Number) -> Number:
     """T of an iteration with what its body needs ``first`` and what is ``last``; the terms are those of the module.
 
-    ``rest``: R, the cycles of the body. The iteration's ``lead``, ``idle``, ``fill``, ``start`` and places become those seen from outside the loop.
+    ``rest``: R, the cycles of the body. The iteration's ``lead``, ``idle``, ``fill``, ``start`` and places become those
+    seen from outside the loop.
     """
     rates, body = iteration.rates, iteration.issued()
     for issue in (*loop.first, *loop.last):

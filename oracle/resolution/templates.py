@@ -128,7 +128,7 @@ class Template:
             low, high = _ZERO if symbol is None else spans[symbol]
             if low + below < 0 or high + above >= hbm_bytes:
                 return False
-        return all([assertion.holds(spans, widened) for assertion in self.asserts])
+        return all(assertion.holds(spans, widened) for assertion in self.asserts)
 
     def _statement(self, s: Statement, windows: list[Window]) -> Statement:
         return s if isinstance(s, Op) else with_window(s, lambda old: windows[self.numbers[id(old.window)]])
