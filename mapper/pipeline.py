@@ -335,10 +335,9 @@ def _found(loop: Loop, rates: Rates, once: np.ndarray) -> _Cost:
         else:
             iteration.tail = rates.tail(part)
             iteration.add_issue(part)
-    iteration.contend(iteration.most())
-    time = iteration.most()
+    time = iteration.settled()
     if loop.first or loop.last:
-        time = _overlapped(loop, iteration, once)
+        time = _overlapped(loop, iteration, once, time)
     for ring, later in loop.rings:
         time = np.maximum(time, sum(rates.alone(issue) for issue in ring) / later)
     alone = sum(rates.alone(issue) for issue in loop.alone)
@@ -404,6 +403,14 @@ class _Iteration:
         busy = (use.busy for use in self.uses.values())
         return reduce(np.maximum, [*busy, fetches], self.inner if rest is None else rest)
 
+    def settled(self, rest: Number | None = None) -> Number:
+        """The most of cycles once units wait for memories as often as these are at work."""
+        most = self.most(rest)
+        if not self.delays:
+            return most
+        self.contend(most)
+        return self.most(rest)
+
     def contend(self, most: Number) -> None:
         """Let units wait for memories, as often as these are at work in ``most`` cycles; the delays are taken up."""
         often = {memory: self.use(memory).busy / np.maximum(most, 1e-9) for _, memory, _ in self.delays}
@@ -416,12 +423,13 @@ def _or(number: "Number | None", default: Number) -> Number:
     return default if number is None else number
 
 
-def _overlapped(loop: Loop, iteration: _Iteration, once: np.ndarray) -> Number:
+def _overlapped(loop: Loop, iteration: _Iteration, once: np.ndarray, rest: Number) -> Number:
     """T of an iteration with what its body needs ``first`` and what is ``last``; the terms are those of the module.
 
-    The iteration's ``lead``, ``idle``, ``fill``, ``start`` and places become those seen from outside the loop.
+    ``rest``: R, the cycles of the body. The iteration's ``lead``, ``idle``, ``fill``, ``start`` and places become those
+    seen from outside the loop.
     """
-    rates, body, rest = iteration.rates, iteration.issued(), iteration.most()
+    rates, body = iteration.rates, iteration.issued()
     for issue in (*loop.first, *loop.last):
         iteration.add_issue(issue)
     latency, before = rates.wait(loop.first, loop.whole, iteration.waits)
@@ -434,8 +442,7 @@ def _overlapped(loop: Loop, iteration: _Iteration, once: np.ndarray) -> Number:
         inner_lead = np.maximum(inner_lead, _or(unit.lead, 0))
         unit.lead = before + np.maximum(latency, _or(unit.lead, 0))
         lead = np.where(own > 0, np.maximum(lead, unit.lead), 0)
-    iteration.contend(iteration.most(rest))
-    most = iteration.most(rest)
+    most = iteration.settled(rest)
 
     ahead = np.minimum(rates.ahead(loop, body), loop.early)
     for unit in units:

@@ -21,16 +21,28 @@ def element_bits(dtype: str) -> int:
     return 8 if bits == 1 else bits
 
 
+class Touching(tuple[Statement, ...]):
+    """Statements whose accesses are known already, as whoever made them made many of their kind."""
+
+    accesses: tuple[Access, ...]
+
+
 def accesses(instr: ResolvedInstr) -> tuple[Access, ...]:
     """The instruction's accesses in the order of its statements, without repetitions.
 
     A write that accumulates stands for its read of the old contents as well.
     """
-    adding = accumulations(instr.statements)
+    statements = instr.statements
+    return statements.accesses if isinstance(statements, Touching) else touched(statements)
+
+
+def touched(statements: Sequence[Statement]) -> tuple[Access, ...]:
+    """The accesses of statements, as :func:`accesses` says."""
+    adding = accumulations(statements)
     swallowed = set(adding.values())
     found: list[Access] = []
     windows: dict[tuple[str, str], list[Window]] = {}
-    for number, s in enumerate(instr.statements):
+    for number, s in enumerate(statements):
         if isinstance(s, Op) or (isinstance(s, Read) and s.dst in swallowed):
             continue
         kind: Kind = "read" if isinstance(s, Read) else "accumulate" if number in adding else s.kind

@@ -97,7 +97,13 @@ class Affine:
         """``value`` as an expression: an integer is a constant, a string the variable of that name."""
         if isinstance(value, Affine):
             return value
-        return Affine(0, ((value, 1),)) if isinstance(value, str) else Affine(operator.index(value))
+        return Affine(0, ((value, 1),)) if isinstance(value, str) else Affine.number(operator.index(value))
+
+    @staticmethod
+    @lru_cache(maxsize=1 << 12)
+    def number(value: int) -> "Affine":
+        """A constant; the same object for the same number, as a rule."""
+        return Affine(value)
 
     @staticmethod
     def build(constant: int, terms: Iterable[Term]) -> "Affine":

@@ -36,8 +36,9 @@ from archloom.oracle.resolution.numbering import (
     Texts,
 )
 from archloom.oracle.resolution.proofs import Instance, Place, Split, partition
-from archloom.oracle.resolution.specialize import Branches, Done, Open, Specializer
+from archloom.oracle.resolution.specialize import Branches, Open, Specializer
 from archloom.oracle.resolution.symbolic import Ranges
+from archloom.oracle.resolution.templates import Done
 from archloom.oracle.resolved import Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
 from archloom.oracle.stream import Stream
 from archloom.oracle.taidl.isa import HBM, Isa
@@ -93,7 +94,7 @@ def _resolve(stream: Stream, hold: _Hold, max_instructions: int) -> ResolvedStre
     isa = hold.isa
     texts = _texts(hold)
     resolver = _Resolver(stream, isa, max_instructions, texts)
-    state = {k: Affine(v) for k, v in isa.initial_registers().items()}
+    state = {k: Affine.number(v) for k, v in isa.initial_registers().items()}
     body = resolver.nodes(Numbering(_specializers(hold), texts).nodes(stream.body, ""), state, Scope())
     return ResolvedStream(
         stream.name, stream.isa, isa.parameters, tuple(resolver.buffers.values()), stream.arguments,
@@ -149,7 +150,7 @@ class _Resolver:
         self.names: dict[str, int] = {}
         self.reason = ""
         self.fresh = 0
-        self.registers = tuple(isa.initial_registers())
+        self.registers = bool(isa.initial_registers())
         self.seen: tuple[tuple[Affine, ...], tuple[tuple[str, Affine], ...]] = (), ()
 
     # nodes
@@ -203,9 +204,11 @@ class _Resolver:
             body, inner = found
         last = {var: Affine(extent - 1)}
         for key in node.flow.written:
-            value = inner[key].substitute(last)
-            if any(v.owner == var for v in unknowns(value)):
-                raise _Unknown(var, f"the value of register {key} after it")
+            value = inner[key]
+            if value.terms:
+                value = value.substitute(last)
+                if not is_known(value) and any(v.owner == var for v in unknowns(value)):
+                    raise _Unknown(var, f"the value of register {key} after it")
             state[key] = value
         return [ResolvedLoop(var, extent, tuple(body))] if body else []
 
@@ -392,7 +395,7 @@ class _Resolver:
         values = self.values(node, state, scope)
         try:
             place = Place(node.path, scope.variables, scope.loops, self.stream.hbm_bytes)
-            effect, symbols = node.specializer.specialize(values, scope.bounds, place.check)
+            effect, symbols, *_ = node.specializer.specialize(values, scope.bounds, place.check)
         except (Open, SourceError):
             # a fault that is real shows when the statements are resolved
             state.update(self.either(node, values, scope))
@@ -459,8 +462,12 @@ class _Resolver:
         """What an instruction with these values does, proven for every iteration."""
         place = Place(node.path, scope.variables, scope.loops, self.stream.hbm_bytes)
         try:
-            effect, symbols = node.specializer.specialize(values, scope.bounds, place.check)
-            instance = Instance(symbols, scope.bounds, place, self.buffers, bool(self.registers))
+            special = node.specializer.specialize(values, scope.bounds, place.check)
+            done = special.instance(values, scope.bounds, self.stream.hbm_bytes)
+            if done is not None:
+                return done
+            effect, symbols, *_ = special
+            instance = Instance(symbols, scope.bounds, place, self.buffers, self.registers)
             statements = instance.statements(effect)
         except Open as o:
             raise self.signal(o, scope, place) from None
@@ -472,7 +479,7 @@ class _Resolver:
         """The registers whose values are known; most instructions find those of the one before."""
         values = tuple(state.values())
         if values != self.seen[0]:
-            self.seen = values, tuple([(k, v) for k in self.registers if not (v := state[k]).terms or is_known(v)])
+            self.seen = values, tuple([pair for pair in state.items() if not pair[1].terms or is_known(pair[1])])
         return self.seen[1]
 
     def signal(self, o: Open, scope: Scope, place: Place) -> Exception:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from itertools import pairwise
 
+from archloom.oracle.affine import Affine
 from archloom.oracle.errors import StreamError, suggest
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Parallel, Stream
 from archloom.oracle.taidl.isa import Isa
@@ -123,7 +124,7 @@ def _check_instr(instr: Instr, isa: Isa, place: str, scope: tuple[str, ...]) -> 
     if given != known.attributes:
         _check_names(given, known.attributes, place)
     for name, value in instr.attributes:
-        if not value.terms and -LARGEST < value.constant < LARGEST:
+        if _is_plain(value, scope):
             continue
         if (number := value.largest) >= LARGEST:
             raise StreamError(f"{place}: attribute {name}: expected numbers below {LARGEST}, found {_shown(number)}")
@@ -132,6 +133,14 @@ def _check_instr(instr: Instr, isa: Isa, place: str, scope: tuple[str, ...]) -> 
                 enclosing = suggest(v, list(scope)) if scope else " (no loop encloses it)"
                 raise StreamError(f"{place}: attribute {name} = {value} names {v!r}, "
                                   f"which is the variable of no enclosing loop{enclosing}")
+
+
+def _is_plain(value: Affine, scope: tuple[str, ...]) -> bool:
+    """Whether a value adds multiples of the variables around, all small, as nearly all do."""
+    for atom, factor in value.terms:
+        if atom not in scope or not -LARGEST < factor < LARGEST:
+            return False
+    return -LARGEST < value.constant < LARGEST
 
 
 def _check_names(given: tuple[str, ...], expected: tuple[str, ...], place: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias, Union
 
 from archloom.oracle.affine import Affine
@@ -46,15 +46,30 @@ Numbered: TypeAlias = Union[NumberedInstr, NumberedLoop]
 
 @dataclass
 class Texts:
-    """Numbers of loops' texts; ``loose``: by text, the needed registers that changed in the last loop of that text."""
+    """Numbers of loops' texts; ``loose``: by text, the needed registers that changed in the last loop of that text;
+    ``flows``: by text, and whether there are iterations, what a loop does to registers, and those needed."""
 
     numbers: dict[tuple[int | str, ...], int] = field(default_factory=dict)
     loose: dict[int, frozenset[str]] = field(default_factory=dict)
+    flows: dict[tuple[int, bool], tuple[Flow, frozenset[str]]] = field(default_factory=dict)
 
     def of(self, body: tuple["Numbered", ...]) -> int:
         """The number of a loop over ``body``."""
         key = tuple([n.instr.mnemonic if isinstance(n, NumberedInstr) else n.text for n in body])
         return self.numbers.setdefault(key, len(self.numbers))
+
+    def flow(self, text: int, body: tuple["Numbered", ...], runs: bool) -> tuple[Flow, frozenset[str]]:
+        """The flow of a loop over ``body``, which has this text, and the registers that it needs."""
+        found = self.flows.get((text, runs))
+        if found is None:
+            flow = Flow()
+            for n in body:
+                flow.then(n.flow)
+            if not runs:
+                flow.assigned = set()
+            needed = frozenset(flow.written & (flow.live | (flow.written - flow.assigned)))
+            found = self.flows[text, runs] = flow, needed
+        return found
 
 
 @dataclass
@@ -81,13 +96,9 @@ class Numbering:
             )
         inner = f"{path}loop {node.var}"
         body = self.nodes(node.body, f"{inner} / ")
-        flow = Flow()
-        for n in body:
-            flow.then(n.flow)
-        if not node.extent:
-            flow.assigned = set()
-        needed = frozenset(flow.written & (flow.live | (flow.written - flow.assigned)))
-        return NumberedLoop(inner, sum(n.size for n in body), flow, node, body, self.texts.of(body), needed)
+        text = self.texts.of(body)
+        flow, needed = self.texts.flow(text, body, node.extent > 0)
+        return NumberedLoop(inner, sum([n.size for n in body]), flow, node, body, text, needed)
 
 
 @dataclass(frozen=True)
@@ -103,13 +114,16 @@ class Scope:
     variables: tuple[str, ...] = ()
 
     def fixed(self, variable: str, value: int) -> "Scope":
-        at = Affine(value)
-        return replace(self, loops={**self.loops, variable: at}, replaced={**self.replaced, variable: at})
+        at = Affine.number(value)
+        return Scope(
+            {**self.loops, variable: at}, {**self.replaced, variable: at}, self.bounds, self.variables)
 
     def within(self, variable: str, value: Affine, resolved: str, extent: int) -> "Scope":
         bounds = Ranges(self.bounds)
         bounds[resolved] = (0, extent - 1)
-        replaced = {k: v for k, v in self.replaced.items() if k != variable}
-        if value != Affine.variable(variable):
-            replaced[variable] = value
+        replaced = self.replaced
+        if value.terms != ((variable, 1),) or value.constant:
+            replaced = {**replaced, variable: value}
+        elif variable in replaced:
+            replaced = {k: v for k, v in replaced.items() if k != variable}
         return Scope({**self.loops, variable: value}, replaced, bounds, (*self.variables, resolved))

@@ -12,13 +12,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from archloom.oracle import resolved
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.errors import SourceError, StreamError
 from archloom.oracle.resolution.flow import flow_of
 from archloom.oracle.resolution.symbolic import Evaluator, Ranges, Undecided
+from archloom.oracle.resolution.templates import Done, Span, Template
 from archloom.oracle.resolved import Op, Read, ResolvedRegion, Shaped, Statement, TensorType, Window, WindowDim, Write
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import MAX_REPEATED, float_literal, names, register_key
@@ -413,9 +414,6 @@ _MARKS = (0, 0xFFFFFFFF)
 _KEPT = 4096
 """Effects that are kept for one instruction of an ISA, and instances."""
 
-Done: TypeAlias = tuple[tuple[Statement, ...], tuple[tuple[str, Affine], ...]]
-"""The statements of an instance, and the new values of the registers that it writes."""
-
 
 class Kept(dict[tuple[Any, ...], T]):
     """Forgets everything where it would get too large."""
@@ -435,13 +433,29 @@ def _widen(low: int, high: int) -> tuple[int, int]:
     return (1 if first == 0 < low else first), (last - 1 if last == _MARKS[1] > high else last)
 
 
+class Special(NamedTuple):
+    """An effect, what to put for the symbols in it, and the template of its instances with the ranges of its inputs
+    that are symbols: of their ``spans``, and ``widened``. None where the effect is that of the actual expressions."""
+
+    effect: Effect
+    symbols: dict[str, Affine]
+    template: Template | None = None
+    spans: Mapping[str, Span] = {}
+    widened: Mapping[str, Span] = {}
+
+    def instance(self, values: Mapping[str, Affine], bounds: Bounds, hbm_bytes: int) -> Done | None:
+        """The instance by the template, or None."""
+        made = self.template
+        return None if made is None else made.instance(values, self.spans, self.widened, bounds, hbm_bytes)
+
+
 @dataclass
 class Specializer:
     """The specializations of one instruction that were made so far."""
 
     isa: Isa
     instruction: Instruction
-    kept: Kept[Effect | None] = field(default_factory=Kept)
+    kept: Kept[tuple[Effect, Template | None] | None] = field(default_factory=Kept)
     done: Kept[Done] = field(default_factory=Kept)
     """By the bytes of HBM, the values of the inputs and the ranges of what these depend on, from which all else
     follows: candidates of one layer have many instances in common."""
@@ -454,18 +468,16 @@ class Specializer:
         # inputs whose values decide branches or extents: found while specializing, kept for all ISAs of this text
         self.concrete: set[str] = self.instruction.derived.setdefault("concrete", set())
 
-    def specialize(
-        self, values: Mapping[str, Affine], bounds: Bounds, judge: Judge
-    ) -> tuple[Effect, dict[str, Affine]]:
-        """The instruction's effect for inputs with these values, and what to put for the symbols in it.
+    def specialize(self, values: Mapping[str, Affine], bounds: Bounds, judge: Judge) -> Special:
+        """The instruction's effect for inputs with these values.
 
         Raises :class:`Open` where not even the actual expressions decide a branch or an extent.
         """
         for _ in range(len(self.inputs) + 1):
-            key, symbols, ranges = self._key(values, bounds)
-            effect = self.kept.get(key)
-            if effect is not None:
-                return effect, symbols
+            key, symbols, spans, ranges = self._key(values, bounds)
+            kept = self.kept.get(key)
+            if kept is not None:
+                return Special(kept[0], symbols, kept[1], spans, ranges)
             if key in self.kept:
                 break
             try:
@@ -484,27 +496,31 @@ class Specializer:
                 self.kept[key] = None
                 break
             else:
-                self.kept[key] = effect
-                return effect, symbols
+                template = Template.of(effect, self.isa)
+                self.kept[key] = effect, template
+                return Special(effect, symbols, template, spans, ranges)
         actual = {n: values[n] for n in self.inputs}
-        return Execution(self.isa, self.instruction, actual, bounds, judge).effect(), {}
+        return Special(Execution(self.isa, self.instruction, actual, bounds, judge).effect(), {})
 
     def _key(
         self, values: Mapping[str, Affine], bounds: Bounds
-    ) -> tuple[tuple[Any, ...], dict[str, Affine], dict[str, tuple[int, int]]]:
+    ) -> tuple[tuple[Any, ...], dict[str, Affine], dict[str, Span], dict[str, Span]]:
+        """By what effects are kept; the inputs that are symbols in them, with their ranges, and these widened."""
         key: list[Any] = []
         symbols: dict[str, Affine] = {}
-        ranges: dict[str, tuple[int, int]] = {}
+        spans: dict[str, Span] = {}
+        ranges: dict[str, Span] = {}
         for name in self.inputs:
             v = values[name]
             if not v.terms:
-                if name in self.concrete or v.constant in _MARKS:
-                    key.append(v.constant)
-                    continue
                 low = high = v.constant
+                if name in self.concrete or low in _MARKS:
+                    key.append(low)
+                    continue
             else:
                 low, high = v.range(bounds)
+            spans[name] = low, high
             r = ranges[name] = _widen(low, high)
             key.append(r)
             symbols[Input.of(name)] = v
-        return tuple(key), symbols, ranges
+        return tuple(key), symbols, spans, ranges

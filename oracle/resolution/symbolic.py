@@ -69,7 +69,12 @@ def compare(operator: str, left: Affine, right: Affine, bounds: Bounds) -> bool:
     """``left operator right``; Undecided where it is neither always nor never so."""
     if operator in _MIRRORED:
         operator, left, right = _MIRRORED[operator], right, left
-    d = left - right
+    if not right.terms:
+        if not left.terms:
+            return COMPARISONS[operator](left.constant, right.constant)
+        d = left + -right.constant
+    else:
+        d = left - right
     verdict = decide(operator, d, bounds)
     if verdict is None and not d.is_linear:
         d = d.simplify(bounds)
@@ -110,7 +115,7 @@ class Evaluator(Evaluation[Affine]):
         return compare("!=", v, FALSE, self.bounds) if v.terms else v.constant != 0
 
     def number(self, e: ast.Number) -> Affine:
-        return Affine(whole(e))
+        return Affine.number(whole(e))
 
     def name(self, e: ast.Name) -> Affine:
         return known(e.name, self.names, e)

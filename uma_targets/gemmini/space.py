@@ -36,8 +36,7 @@ def space(workload: Workload, hardware: Hardware, options: MappingABC[str, Any])
         for flow in flows:
             _add_gemms(builder, workload, hardware, flow, single=len(flows) == 1)
     else:
-        for flow in flows:
-            _add_convs(builder, workload, hardware, flow, single=len(flows) == 1)
+        _add_convs(builder, workload, hardware, flows)
     return builder.build()
 
 
@@ -140,21 +139,19 @@ def _gemm_mapping(c: Columns, i: int, flow: str) -> Mapping:
 # convolutions
 
 
-def _add_convs(builder: SpaceBuilder, workload: Workload, hardware: Hardware, flow: str, *, single: bool) -> None:
-    """``single``: no other dataflow is considered. Otherwise sums stay only where a chunk has several to add up."""
+def _add_convs(builder: SpaceBuilder, workload: Workload, hardware: Hardware, flows: tuple[str, ...]) -> None:
+    """Where there are several dataflows, sums stay only where a chunk has several to add up."""
     nowhere = {t.name: HbmTensor("", 0, (), "int8") for t in workload.inputs}
     picture = image(workload, nowhere, hardware.dim)
     schemes: list[tuple[str, Scheme]] = [("channels", Channels(picture))]
     packed = KernelRow(picture)
     if picture.packs_kernel_rows and packed.chunks < schemes[0][1].chunks * schemes[0][1].steps:
         schemes.append(("kernel_row", packed))
-    for packing, scheme in schemes:
-        if flow == "os" and not single and scheme.steps == 1:
-            continue
-        columns = _conv_columns(workload, scheme, hardware)
-        if not len(columns["o"]):
-            continue
-        builder.add(_conv_table(workload, scheme, packing, hardware, columns, flow))
+    tiled = [(packing, scheme, _conv_columns(workload, scheme, hardware)) for packing, scheme in schemes]
+    for flow in flows:
+        for packing, scheme, columns in tiled:
+            if len(columns["o"]) and not (flow == "os" and len(flows) > 1 and scheme.steps == 1):
+                builder.add(_conv_table(workload, scheme, packing, hardware, dict(columns), flow))
 
 
 def _conv_columns(workload: Workload, scheme: Scheme, hardware: Hardware) -> dict[str, np.ndarray]:

@@ -36,8 +36,14 @@ class SharedRoutes:
         try:
             return way.routes[ranges]
         except KeyError:
+            pass
+        wide = tuple(map(_widened, ranges))
+        if wide not in way.routes:
+            way.routes[wide] = self._new(way, wide, static, requests)
+        found = way.routes[wide]
+        if found is None and wide != ranges:
             found = way.routes[ranges] = self._new(way, ranges, static, requests)
-            return found
+        return found
 
     def _range(self, value: Affine | None) -> tuple[int, int] | None:
         if value is None:
@@ -60,6 +66,17 @@ class SharedRoutes:
             return None
         position = self.shared.place(lambda position: linked(records, position))
         return position, len(records) // Route.SIZE, first_record(self.graph, records, position)
+
+
+_BLOCK = 26
+"""Bits of the blocks to which ranges are widened: what these decide is decided for all addresses of a buffer."""
+
+
+def _widened(span: tuple[int, int] | None) -> tuple[int, int] | None:
+    """The whole blocks in which the values of a name lie, if there are several."""
+    if span is None or span[0] == span[1]:
+        return span
+    return span[0] >> _BLOCK << _BLOCK, ((span[1] >> _BLOCK) + 1 << _BLOCK) - 1
 
 
 class _Probe(Latencies):

@@ -1,0 +1,184 @@
+"""Instances of an effect by a template: what follows from its text alone is worked out once for all of them.
+
+In most effects each offset is one symbol and a number. Their instances lie inside of the buffers where the symbols lie
+in a range, touch what the effect touches, and are made by additions. Where that does not hold, or does not prove
+something, there is no instance by template, and :class:`~archloom.oracle.resolution.proofs.Instance` makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import TYPE_CHECKING, TypeAlias
+
+from archloom.oracle.accesses import Kind, Touching, touched
+from archloom.oracle.affine import Affine, Bounds
+from archloom.oracle.nests import with_window
+from archloom.oracle.resolution.symbolic import Evaluator, Ranges, Undecided
+from archloom.oracle.resolved import Access, Op, Statement, Window
+from archloom.oracle.taidl.isa import HBM, Isa
+from archloom.oracle.variables import Input, is_known
+
+if TYPE_CHECKING:
+    from archloom.oracle.resolution.specialize import Effect, Judgement
+
+Span: TypeAlias = tuple[int, int]
+"""The least and the greatest value (inclusive)."""
+
+Done: TypeAlias = tuple[tuple[Statement, ...], tuple[tuple[str, Affine], ...]]
+"""The statements of an instance, and the new values of the registers that it writes."""
+
+_FREE: Span = -(1 << 62), 1 << 62
+_MOST_PROVEN = 1024
+"""Combinations of ranges that an assertion remembers."""
+
+
+@dataclass(eq=False)
+class _Assertion:
+    """An assertion over symbols, and for which ranges of them it is known to hold."""
+
+    judgement: Judgement
+    symbols: tuple[str, ...]
+    proven: dict[tuple[Span, ...], bool] = field(default_factory=dict)
+
+    def holds(self, spans: Mapping[str, Span], widened: Mapping[str, Span]) -> bool:
+        """Whether ranges prove it, those of values that vary widened."""
+        key = tuple([span if (span := spans[s])[0] == span[1] else widened[s] for s in self.symbols])
+        found = self.proven.get(key)
+        if found is None:
+            if len(self.proven) >= _MOST_PROVEN:
+                self.proven.clear()
+            found = self.proven[key] = self._decided(Ranges(zip(map(Input.of, self.symbols), key, strict=True)))
+        return found
+
+    def _decided(self, ranges: Ranges) -> bool:
+        try:
+            return Evaluator(dict(self.judgement.scope), ranges).truth(self.judgement.condition)
+        except Undecided:
+            return False
+
+
+@dataclass(eq=False)
+class Template:
+    """An effect whose windows are ``offsets`` (a symbol, None for none, and a number), by their numbers in ``windows``.
+
+    ``limits``: where each symbol must lie for windows inside of the buffers on chip; ``hbm``: how far from a symbol
+    windows of HBM reach. ``touches``: window and kind of each access, where the windows ``apart`` are not equal.
+    """
+
+    statements: tuple[Statement, ...]
+    updates: tuple[tuple[str, Affine], ...]
+    asserts: tuple[_Assertion, ...]
+    offsets: tuple[tuple[str | None, Affine], ...]
+    windows: tuple[tuple[str, tuple[int, ...], Window], ...]
+    numbers: Mapping[int, int]
+    limits: tuple[tuple[str, Span], ...]
+    hbm: tuple[tuple[str | None, Span], ...]
+    touches: tuple[tuple[int, Kind], ...]
+    apart: tuple[tuple[int, int], ...]
+
+    @staticmethod
+    def of(effect: Effect, isa: Isa) -> Template | None:
+        """The template of an effect over symbols; None where its instances have to be made one by one."""
+        windows = {id(s.window): s.window for s in effect.statements if not isinstance(s, Op)}
+        offsets = {o: _symbol(o) for w in windows.values() for o in w.offsets}
+        constants = [v for s in effect.statements if isinstance(s, Op) for _, v in s.attributes]
+        if not all(known for _, known in offsets.values()) or any(isinstance(v, Affine) for v in constants):
+            return None
+        limits = _limits(windows.values(), isa)
+        least, most = limits.pop(None, _FREE)
+        if not least <= 0 <= most:
+            return None
+        places, found = {o: k for k, o in enumerate(offsets)}, tuple(windows.values())
+        numbers = {number: k for k, number in enumerate(windows)}
+        pairs = combinations(range(len(found)), 2)
+        return Template(
+            effect.statements, effect.updates, tuple(map(_assertion, effect.asserts)),
+            tuple((name, o) for o, (name, _) in offsets.items()),
+            tuple((w.buffer, tuple(places[o] for o in w.offsets), w) for w in found), numbers,
+            tuple((name, span) for name, span in limits.items() if name is not None), _in_hbm(found),
+            tuple((numbers[id(a.window)], a.kind) for a in touched(effect.statements)),
+            tuple((i, j) for i, j in pairs if found[i].buffer == found[j].buffer and found[i].dims == found[j].dims))
+
+    def instance(
+        self, values: Mapping[str, Affine], spans: Mapping[str, Span], widened: Mapping[str, Span], bounds: Bounds,
+        hbm_bytes: int,
+    ) -> Done | None:
+        """The instance for inputs with these values; None where this does not prove that it is right."""
+        if not self._proven(spans, widened, hbm_bytes):
+            return None
+        at = [o if name is None else _value(values[name], o.constant, bounds) for name, o in self.offsets]
+        if not all(map(is_known, at)):
+            return None
+        windows = [Window(buffer, tuple([at[k] for k in places]), w.dims) for buffer, places, w in self.windows]
+        statements = Touching([self._statement(s, windows) for s in self.statements])
+        if any(windows[i].offsets == windows[j].offsets for i, j in self.apart):
+            return None
+        statements.accesses = tuple([Access(windows[k], kind) for k, kind in self.touches])
+        return statements, tuple([(key, self._update(v, values, bounds)) for key, v in self.updates])
+
+    def _proven(self, spans: Mapping[str, Span], widened: Mapping[str, Span], hbm_bytes: int) -> bool:
+        """Whether ranges prove that all windows lie inside of their buffers, and all assertions."""
+        for name, (least, most) in self.limits:
+            low, high = spans[name]
+            if low < least or high > most:
+                return False
+        for symbol, (below, above) in self.hbm:
+            low, high = _ZERO if symbol is None else spans[symbol]
+            if low + below < 0 or high + above >= hbm_bytes:
+                return False
+        return all(assertion.holds(spans, widened) for assertion in self.asserts)
+
+    def _statement(self, s: Statement, windows: list[Window]) -> Statement:
+        return s if isinstance(s, Op) else with_window(s, lambda old: windows[self.numbers[id(old.window)]])
+
+    def _update(self, value: Affine, values: Mapping[str, Affine], bounds: Bounds) -> Affine:
+        """A register's new value; most are that of an input."""
+        if not value.terms:
+            return value
+        name, simple = _symbol(value)
+        if simple and name is not None:
+            return (values[name] + value.constant).simplify(bounds)
+        return value.substitute({a: values[a.name] for a in value.variables() if isinstance(a, Input)}).simplify(bounds)
+
+
+_ZERO = 0, 0
+
+
+def _value(symbol: Affine, distance: int, bounds: Bounds) -> Affine:
+    value = symbol + distance
+    return value if value.is_linear else value.simplify(bounds)
+
+
+def _symbol(e: Affine) -> tuple[str | None, bool]:
+    """The input to which an expression adds a number, if any, and whether it is such an expression."""
+    if not e.terms:
+        return None, True
+    (atom, coefficient), *more = e.terms
+    return (atom.name, True) if coefficient == 1 and not more and isinstance(atom, Input) else (None, False)
+
+
+def _limits(windows: Iterable[Window], isa: Isa) -> dict[str | None, Span]:
+    """The values of each symbol with which all windows lie inside of the buffers on chip; for None: of zero."""
+    found: dict[str | None, Span] = {}
+    for w in windows:
+        if w.buffer == HBM:
+            continue
+        for o, (below, above), extent in zip(w.offsets, w.spans, isa.buffer(w.buffer).shape, strict=True):
+            symbol, _ = _symbol(o)
+            least, most = found.get(symbol, _FREE)
+            found[symbol] = max(least, -o.constant - below), min(most, extent - 1 - o.constant - above)
+    return found
+
+
+def _in_hbm(windows: Iterable[Window]) -> tuple[tuple[str | None, Span], ...]:
+    """How far from symbols windows of HBM reach."""
+    return tuple(
+        (_symbol(o)[0], (o.constant + below, o.constant + above))
+        for w in windows if w.buffer == HBM for o, (below, above) in zip(w.offsets, w.spans, strict=True))
+
+
+def _assertion(judgement: Judgement) -> _Assertion:
+    names = {v.name for _, value in judgement.scope for v in value.variables() if isinstance(v, Input)}
+    return _Assertion(judgement, tuple(sorted(names)))
