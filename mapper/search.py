@@ -23,7 +23,7 @@ from archloom.mapper.explore import (
     ranked,
 )
 from archloom.mapper.mapping import Mapping
-from archloom.mapper.places import placed
+from archloom.mapper.places import placed, rooms
 from archloom.mapper.workload import Workload
 from archloom.oracle.collector import paused
 from archloom.oracle.errors import GraphError, InputError, MappingError
@@ -326,15 +326,17 @@ def key_of(
     return cache.key_of([
         cache.code_fingerprint(*_PACKAGES), cache.origin_fingerprint(configuration.accelerator.make_graph),
         configuration.fingerprint, _text(plain(workload)), str(top_k), objective,
+        *(workload.constants if rooms(configuration.graph) else ()),
     ])
 
 
 def plain(workload: Workload) -> Workload:
-    """The workload without what its plan does not depend on: its name, and the numbers that make its result of sums."""
+    """The workload without what its plan does not depend on: its name, and the numbers that make its result of sums.
+    Which operands are constants is left out, too: only where memories have roles a plan depends on it."""
     epilogue = workload.epilogue
     scale = 1.0 if epilogue.out_dtype == "int32" else 0.5
     rounding = None if epilogue.requantization is None else epilogue.requantization.plain
-    return replace(workload, name="", epilogue=replace(epilogue, scale=scale, requantization=rounding))
+    return replace(workload, name="", constants=(), epilogue=replace(epilogue, scale=scale, requantization=rounding))
 
 
 @lru_cache(maxsize=1024)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from archloom.mapper.memory import align, place
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import HbmTensor, Instr, Stream
 from archloom.uma_targets.eyeriss.emit import ISA, Emission, product_nodes
@@ -12,7 +13,7 @@ from archloom.uma_targets.eyeriss.plan import Machine, RowStationary
 from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Output, Problem, Shape, Strides
 from archloom.uma_targets.eyeriss.space import convolutions, products, row_stationary
 from archloom.uma_targets.kit.gemm import Gemm
-from archloom.uma_targets.kit.nest import Nodes, align, place
+from archloom.uma_targets.kit.nest import Nodes
 
 
 def conv_stream(

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from archloom.mapper.memory import place
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr, Node, Stream
 from archloom.uma_targets.gemmini import instructions as isa
 from archloom.uma_targets.gemmini.instructions import ACCUMULATE, ACCUMULATOR, NONE, Block, GemminiParameters
-from archloom.uma_targets.kit.nest import Nodes, ceil_div, each, pieces, place
+from archloom.uma_targets.kit.nest import Nodes, ceil_div, each, pieces
 
 A, B, BIAS = 0, 1, 2
 """Load channels."""

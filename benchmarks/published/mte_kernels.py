@@ -24,12 +24,12 @@ from archloom.acadl_models.timing.energy import energy
 from archloom.acadl_models.timing.machine import bind
 from archloom.mapper.accelerator import Configuration
 from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.memory import align
 from archloom.mapper.workload import Epilogue, Workload, gemm
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import HbmTensor, Instr, Node, Stream
 from archloom.uma_targets.kit import Gemm, ceil_div, repeat
-from archloom.uma_targets.kit.nest import align
 from archloom.uma_targets.mte import Machine, Mte, Taps, blocks
 
 DATA = Path(__file__).resolve().parents[1] / "data"

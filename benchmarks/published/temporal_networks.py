@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from archloom.acadl_models.ultratrail import FEATURE_MEMORIES
+from archloom.mapper.memory import place
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import HbmTensor, Instr, Node, Stream
-from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, place, repeat
+from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 from archloom.uma_targets.ultratrail.temporal import Windows
 
 NONE = 0xFFFFFFFF

@@ -17,6 +17,7 @@ import numpy as np
 from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, check
 from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, registers, row_memory
+from archloom.mapper.memory import Memory
 from archloom.mapper.requantization import Requantization
 from archloom.mapper.space import Space, SpaceBuilder, Table
 from archloom.mapper.spans import Span
@@ -28,7 +29,6 @@ from archloom.uma_targets import kit
 from archloom.uma_targets.kit import Gemm, Instr, Nodes, TileMapping, ceil_div, divided, each, pieces, repeat
 from archloom.uma_targets.kit.attention import Kernel
 from archloom.uma_targets.kit.convolution import Convolution
-from archloom.uma_targets.kit.nest import Memory
 
 MOST, ROOMS = 64, ("image_rows", "sum_rows")  # channels of a row at most; what blocks need of the buffers
 

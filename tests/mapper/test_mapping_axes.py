@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.mapper.mapping import Mapping
+from archloom.mapper.memory import place
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Loop
 from archloom.uma_targets.gemmini.conv_axes import Axis, runs
-from archloom.uma_targets.kit.nest import each, pieces, place
+from archloom.uma_targets.kit.nest import each, pieces
 from tests.support.examples import examples
 from tests.support.mapper import mapped
 

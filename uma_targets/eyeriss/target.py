@@ -13,6 +13,7 @@ from archloom.acadl_models.eyeriss import eyeriss, isa_parameters
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.memory import Memory
 from archloom.mapper.options import GraphOptions, Option
 from archloom.mapper.space import Space
 from archloom.mapper.workload import Workload
@@ -30,7 +31,7 @@ from archloom.uma_targets.eyeriss.problem import Output, Problem, Shape, Strides
 from archloom.uma_targets.eyeriss.space import convolutions, products, row_stationary
 from archloom.uma_targets.kit import rules, strategies
 from archloom.uma_targets.kit.gemm import gemm_of, sizes_of
-from archloom.uma_targets.kit.nest import Memory, float_bits, repeat
+from archloom.uma_targets.kit.nest import float_bits, repeat
 from archloom.uma_targets.kit.patterns import fused
 
 GRAPH = GraphOptions(eyeriss)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from archloom.mapper.mapping import Mapping
+from archloom.mapper.memory import Memory
 from archloom.mapper.workload import Epilogue, Workload
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
@@ -16,7 +17,7 @@ from archloom.uma_targets.gemmini.conv_schemes import Image, KernelRow
 from archloom.uma_targets.gemmini.emit_conv import ConvEmission
 from archloom.uma_targets.gemmini.emit_gemm import GemmEmission, GemmProblem
 from archloom.uma_targets.gemmini.instructions import Block, GemminiParameters
-from archloom.uma_targets.kit.nest import Memory, Nodes, each, pieces
+from archloom.uma_targets.kit.nest import Nodes, each, pieces
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 from archloom.mapper import workload as wl
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.memory import Memory
 from archloom.mapper.space import Space
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
@@ -21,7 +22,7 @@ from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.passes.attention import LOWEST
 from archloom.tvm_backend.targets.backend import Lowered, Verdict
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
-from archloom.uma_targets.kit.nest import Memory, Nodes, float_bits, repeat
+from archloom.uma_targets.kit.nest import Nodes, float_bits, repeat
 
 Options: TypeAlias = Mapping[str, Any]
 ITEM = 4

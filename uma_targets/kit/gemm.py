@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.memory import Memory
 from archloom.mapper.requantization import Requantization
 from archloom.mapper.tiling import sizes_of
 from archloom.mapper.workload import Workload
@@ -14,7 +15,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Stream
 from archloom.uma_targets.kit.attention import Kernel
-from archloom.uma_targets.kit.nest import Memory, Nodes, float_bits, repeat
+from archloom.uma_targets.kit.nest import Nodes, float_bits, repeat
 
 LOWEST = -128
 """The least value of int8."""

@@ -9,8 +9,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from archloom.mapper.memory import Memory as Memory
-from archloom.mapper.memory import place as place
 from archloom.mapper.reuse import ceil_div as ceil_div
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Loop, Node

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from archloom.mapper.memory import Memory
 from archloom.mapper.pipeline import cycles
 from archloom.mapper.space import Space, SpaceBuilder, Table
 from archloom.mapper.workload import Workload
@@ -23,7 +24,7 @@ from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr, Stream
 from archloom.uma_targets import kit
 from archloom.uma_targets.kit import Columns, Hardware, Issue, Loop, Nodes, Piece, ceil_div, divided, each, pieces
-from archloom.uma_targets.kit.nest import Memory, float_bits, repeat
+from archloom.uma_targets.kit.nest import float_bits, repeat
 
 NONE, RELU = 0, 1
 

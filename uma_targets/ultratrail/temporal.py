@@ -15,6 +15,7 @@ import numpy as np
 from archloom.mapper import workload as wl
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.memory import Memory
 from archloom.mapper.options import OptionValue
 from archloom.mapper.pipeline import Issue, Loop, cycles
 from archloom.mapper.space import Space, SpaceBuilder, Table, divided
@@ -25,7 +26,7 @@ from archloom.oracle.stream import HbmTensor, Instr, Stream
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.uma_targets.kit import rules
 from archloom.uma_targets.kit.gemm import LOWEST
-from archloom.uma_targets.kit.nest import Memory, Nodes, Piece, ceil_div, each, float_bits, pieces, repeat
+from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, float_bits, pieces, repeat
 from archloom.uma_targets.ultratrail.emit import NONE, room
 
 

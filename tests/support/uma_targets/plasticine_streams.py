@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from archloom.mapper.memory import align, place
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Stream
-from archloom.uma_targets.kit.nest import align, place
 from archloom.uma_targets.plasticine.plan import WORD_BYTES, Machine, Tiling
 from archloom.uma_targets.plasticine.target import Tiled
 
