@@ -26,7 +26,6 @@ def test_the_table_has_every_case_and_every_target_of_one_core() -> None:
     assert {case.target for case in CASES.values()} == {key.split(":")[0].split(" ")[0] for key in SAMPLE}
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("key", every(4, SAMPLE))
 def test_no_result_is_worse(key: str) -> None:
     assert one_mapper.planned(CASES[key])["cycles"] <= BEFORE[key]["cycles"]

@@ -76,7 +76,6 @@ def issued(nest: Loop | Issue) -> int:
     return int(nest.times) * sum(map(issued, (*nest.body, *nest.alone, *nest.first, *nest.last)))
 
 
-@pytest.mark.slow
 @examples(40, 500)
 @given(NESTS, st.sampled_from([0.25, 0.5, 1, 2, 4]))
 def test_no_nest_is_faster_than_all_its_instructions_are_fetched(nest: Loop, rate: float) -> None:
@@ -154,7 +153,6 @@ def test_the_place_of_an_operand_bounds_the_loads_ahead_of_it() -> None:
     assert alone < after < alone + 50 * 83
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("text", [
     "rows", "max(rows, take * dim)", "cdiv(rows, 4) * 2 - 1", "rows // 3 + rows % 3", "!take",
     "select(rows > 5 && take == 1, 1, rows)", "-rows + min(rows, dim, 7)", "rows == dim || take != 1",
@@ -184,7 +182,6 @@ def test_a_cache_that_holds_everything_misses_each_line_once() -> None:
     assert cut > whole
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kit, sizes", [
     slow(Gamma.kit, (20, 24, 40)), (Plasticine.kit, (40, 40, 36)), slow(Qkv.kit, (40, 48, 33))])
 def test_what_is_taken_is_within_a_tenth_of_the_best_of_all(kit, sizes) -> None:  # type: ignore[no-untyped-def]

@@ -60,7 +60,6 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     KEPT.forget()
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("dataflow", ["auto", slow("ws"), slow("os")])
 @pytest.mark.parametrize("name", every(2, WORKLOADS))
 def test_found_streams_compute_the_operator(name: str, dataflow: str) -> None:
@@ -81,7 +80,6 @@ LITTLE = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", often(LITTLE, {"gemm"}))
 def test_search_comes_close_to_the_best_of_all(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a space cut to some dozen candidates, all of which are simulated."""
@@ -105,7 +103,6 @@ def _thin(table: Table, count: int) -> Table:
     return table.kept(keep)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", every(2, LITTLE))
 def test_estimates_rank_like_simulations(name: str) -> None:
     """Spearman's correlation over candidates from the whole range of estimates."""
@@ -119,7 +116,6 @@ def test_estimates_rank_like_simulations(name: str) -> None:
     assert np.corrcoef(*ranks)[0, 1] > 0.95
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["one", slow("primes"), "conv"])
 def test_a_search_steps_through_no_more_than_it_may(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the first simulation is given up there is no plan; a later one ends the search."""
@@ -140,7 +136,6 @@ def test_a_search_steps_through_no_more_than_it_may(name: str, monkeypatch: pyte
     assert (found.mapping, found.timing, found.simulated) == (every.mapping, every.timing, every.simulated)
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("dim", [4, slow(8), slow(16), slow(64)])
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_rows_that_the_space_counts_are_those_that_the_emission_uses(name: str, dim: int) -> None:
@@ -160,7 +155,6 @@ def test_rows_that_the_space_counts_are_those_that_the_emission_uses(name: str, 
                 assert emission.demand == (int(table.needs[SPAD][i]), int(table.needs[ACC][i])), str(mapping)
 
 
-@pytest.mark.slow
 def test_search_is_deterministic_and_independent_of_name_and_scale() -> None:
     first = search(WORKLOADS["conv"], GEMMINI, SMALL, use_cache=False)
     other = conv2d(1, 12, 12, 6, 10, 3, 3, padding=(1, 1, 1, 1), epilogue=Epilogue(True, 0.25, True, "int8"), name="x")
@@ -169,7 +163,6 @@ def test_search_is_deterministic_and_independent_of_name_and_scale() -> None:
     assert second.stream.name == "x" == second.timing.stream
 
 
-@pytest.mark.slow
 def test_more_bandwidth_and_larger_arrays_are_not_slower() -> None:
     workload = gemm(96, 96, 96, epilogue=PLAIN)
     cycles = [search(workload, GEMMINI, o).timing.cycles for o in ({"dim": 4}, {"dim": 8}, {"dim": 16})]
@@ -178,7 +171,6 @@ def test_more_bandwidth_and_larger_arrays_are_not_slower() -> None:
     assert fast <= slow
 
 
-@pytest.mark.slow
 def test_what_does_not_fit_says_demand_bound_and_gap() -> None:
     options = {"dim": 16, "accumulator_kib": 4, "scratchpad_kib": 16}
     workload = conv2d(1, 254, 254, 3, 16, 3, 3, epilogue=Epilogue(True, 0.5, True, "int8", Pool(3, 1, (0, 0, 0, 0))))
@@ -224,7 +216,6 @@ def test_energy_is_no_objective_where_nothing_or_not_all_is_known_of_it() -> Non
         search(WORKLOADS["one"], no_dram, SMALL, objective="energy")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["time", slow("energy")])
 @pytest.mark.parametrize("name", often(LITTLE, {"conv"}))
 def test_the_energy_of_a_plan_is_that_of_its_stream(own_cache: Path, name: str, objective: str) -> None:
@@ -264,7 +255,6 @@ def same(a: Plan, b: Plan) -> bool:
     return (a.mapping, a.stream, a.timing, a.considered) == (b.mapping, b.stream, b.timing, b.considered)
 
 
-@pytest.mark.slow
 def test_plans_are_kept_in_memory_and_on_disk(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = search(WORKLOADS["primes"], GEMMINI, SMALL)
     assert len(kept_on_disk(PLANS)) == 1
@@ -274,7 +264,6 @@ def test_plans_are_kept_in_memory_and_on_disk(own_cache: Path, monkeypatch: pyte
     assert same(first, search(WORKLOADS["primes"], GEMMINI, SMALL))
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("text", ["", "{", "null", "[]", '{"mapping": 1}'])
 def test_what_is_no_plan_is_ignored_and_written_again(own_cache: Path, text: str) -> None:
     first = search(WORKLOADS["primes"], GEMMINI, SMALL)
@@ -285,7 +274,6 @@ def test_what_is_no_plan_is_ignored_and_written_again(own_cache: Path, text: str
     assert kept_on_disk(PLANS) == {key: kept}
 
 
-@pytest.mark.slow
 def test_other_options_and_workloads_have_plans_of_their_own(own_cache: Path) -> None:
     search(WORKLOADS["primes"], GEMMINI, SMALL)
     search(WORKLOADS["primes"], GEMMINI, {**SMALL, "dram_latency_cycles": 50})

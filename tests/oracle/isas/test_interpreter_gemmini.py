@@ -47,7 +47,6 @@ def golden(name: str) -> dict[str, np.ndarray]:
         return {k: data[k] for k in data.files}
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("dataflow", [OS, WS])
 @pytest.mark.parametrize(("dim", "tiles"), [(16, 1), (16, 4), (16, 16), (16, 64), (64, 1), (64, 8), (256, 1)])
 def test_tiled_matmul_equals_spike(dim: int, tiles: int, dataflow: int) -> None:
@@ -168,7 +167,6 @@ def both(s: Stream, dim: int, seed: int) -> tuple[State, Model]:
     return State(machine.buffers, hbm, machine.registers()), model
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("dim", [4, 5, 8])
 @given(seed=st.integers(0, 2**32 - 1))
 @examples(4, 125)
@@ -287,7 +285,6 @@ def test_scaled_stores_of_the_whole_range(scale: float, act: int) -> None:
     np.testing.assert_array_equal(y, np.maximum(expected, 0) if act else expected)
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("dim", [4, 7, 16, 32])
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (3, 5, 7), (4, 4, 4), (13, 9, 17), (33, 16, 20)])
 @pytest.mark.parametrize("dataflow", [OS, WS])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,7 +32,6 @@ values = st.recursive(
     max_leaves=9)
 
 
-@pytest.mark.slow
 @examples(21, 300)
 @given(st.builds(Outer, values, st.lists(inner).map(tuple), st.dictionaries(st.text(max_size=2), values)))
 def test_records_are_those_of_the_library(made: Outer) -> None:

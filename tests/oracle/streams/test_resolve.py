@@ -128,7 +128,6 @@ def test_the_same_stream_is_resolved_once() -> None:
     assert resolve(s, TOY) is resolve(stream("put dram=0"), TOY)
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("body", "message"),
     [

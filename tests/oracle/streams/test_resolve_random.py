@@ -43,14 +43,12 @@ def test_random_streams(stream: Stream) -> None:
     check(stream)
 
 
-@pytest.mark.slow
 @examples(10, 300)
 @given(gemms())
 def test_tiled_gemms(gemm: Gemm) -> None:
     check(gemm.stream())
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("dataflow", [g.OS, g.WS])
 @pytest.mark.parametrize("size", every(2, [(1, 1, 1), (3, 5, 2), (4, 4, 4), (16, 12, 9), (7, 13, 11)], single=True))
 def test_gemms_compute_products(dataflow: int, size: tuple[int, int, int]) -> None:
@@ -102,7 +100,6 @@ def outcome(stream: Stream) -> ResolvedStream | str:
         return str(error)
 
 
-@pytest.mark.slow
 @examples(60, 5000)
 @given(st.lists(bodies(), min_size=1, max_size=3))
 def test_registers_that_are_guessed_are_those_that_are_searched_for(texts: list[str]) -> None:

@@ -40,7 +40,6 @@ def expressions() -> st.SearchStrategy[ast.Expr]:
     return st.recursive(leaves, grow, max_leaves=6)
 
 
-@pytest.mark.slow
 @given(expressions(), affines(), affines(), bounded_values())
 def test_decided_values_are_right(
     e: ast.Expr, a: Affine, b: Affine, case: tuple[Bounds, dict[str, int]]

@@ -88,7 +88,6 @@ def test_names_that_are_taken() -> None:
     assert lines(list(body))[1] == "loop uu0 in 0..3 {"
 
 
-@pytest.mark.slow
 def test_long_sequences_take_little_time_and_space() -> None:
     body = [op("abcde"[k], x=5 * i + k, y=i // 100) for i in range(4000) for k in range(5)]
     rolled = roll(stream(body))
@@ -120,7 +119,6 @@ def test_pairs_are_loops_where_that_is_asked_for() -> None:
         "loop u0 in 0..2 {", "row r=u0", "cell at=u0", "cell at=u0 + 4", "}"]
 
 
-@pytest.mark.slow
 @examples(100, 1000)
 @given(repetitive(), st.integers(2, 3))
 def test_the_instances_stay_what_they_were(body: list[Instr], least: int) -> None:
@@ -129,7 +127,6 @@ def test_the_instances_stay_what_they_were(body: list[Instr], least: int) -> Non
     assert roll(rolled).count() == rolled.count() == len(body)
 
 
-@pytest.mark.slow
 @examples(50, 500)
 @given(arbitrary_streams())
 def test_any_stream_keeps_its_count(made: Stream) -> None:

@@ -66,7 +66,6 @@ def bits(x):
     return np.where(np.isnan(x), np.float32(np.nan), x).view(np.uint32)
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @examples(6, 400)
 @given(given_operands=operands())
@@ -78,7 +77,6 @@ def test_chains_equal_the_interpreter(given_operands, rounding):
     np.testing.assert_array_equal(bits(made), bits(expected))
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_cores_share_the_rows_of_large_products(rounding, monkeypatch):
     monkeypatch.setattr(chains, "SHARED", 1)
@@ -99,7 +97,6 @@ def test_chains_in_a_batch_stay_one_call():
     np.testing.assert_array_equal(bits(batched(a)), bits(expected))
 
 
-@pytest.mark.slow
 def test_kernels_for_other_machines_have_no_machine_code():
     kernel = archloom.isa("amx").wrap(KERNELS["mem_format_prop_avx"](32))
     random = np.random.default_rng(2)
@@ -111,7 +108,6 @@ def test_kernels_for_other_machines_have_no_machine_code():
     np.testing.assert_array_equal(bits(load_kernel(data)(*given_arrays)), bits(here))
 
 
-@pytest.mark.slow
 def test_stored_programs_find_their_machine_code_in_another_process(tmp_path):
     kernel = archloom.isa("amx").wrap(KERNELS["mem_format_prop_avx"](32))
     random = np.random.default_rng(3)

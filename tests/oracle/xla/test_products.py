@@ -87,7 +87,6 @@ def dots(draw):
     return *sides, numbers, f"{terms[0]},{terms[1]}->{result}"
 
 
-@pytest.mark.slow
 @examples(8, 400)
 @given(dot=dots())
 def test_a_dot_general_of_any_axes_is_a_product(dot):
@@ -147,7 +146,6 @@ def without_tiles(monkeypatch):
     forget()
 
 
-@pytest.mark.slow
 def test_kernels_for_other_machines_have_no_machine_code(without_tiles, tmp_path):
     random = np.random.default_rng(5)
     n, m, k = 128, 64, 96

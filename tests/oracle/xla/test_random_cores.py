@@ -24,7 +24,6 @@ def test_programs() -> None:
     assert tally.raised
 
 
-@pytest.mark.slow
 def test_relays_are_drawn() -> None:
     """Of many kernels the line of copies is found in some, and in others there is none, though copies are."""
     changed = 0

@@ -25,7 +25,6 @@ SHARDS = 20
 PROGRAMS = 10_000
 
 
-@pytest.mark.slow
 def test_every_operator_and_statement_is_drawn() -> None:
     texts = "\n".join(random_isa(seed).text for seed in range(PROGRAMS // STREAMS))
     missing = set(OPCODES) - set(re.findall(r"= (\w+)\(", texts))
@@ -53,7 +52,6 @@ def test_many_programs(shard: int) -> None:
 BYTES = ".isa t\n.hbm 32\n.arg X int8[16] @0\n.result Y int8[16] @16\n"
 
 
-@pytest.mark.slow
 def test_constants_divided_by_zero_do_not_end_the_process() -> None:
     isa = isa_of("""
 [m](4)(4 x u8); [n](4)(4 x i32);
@@ -98,7 +96,6 @@ def test_elements_of_six_bits_lose_the_others() -> None:
     assert found.tolist() == [int(v) & 63 for v in x]
 
 
-@pytest.mark.slow
 def test_what_is_read_is_not_overwritten_before() -> None:
     """XLA fuses a value with the update that it makes, and forgets that it reads the same buffer elsewhere."""
     isa = isa_of("""
@@ -145,7 +142,6 @@ def test_texts_are_those_of_their_numbers() -> None:
 FLOATS = ".isa t\n.hbm 32\n.arg X float32[4] @0\n.result Y float32[4] @16\n"
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("body", ["go i=0", "loop i in 0..2 { go i=i }", "loop i in 0..5 { go i=i }"])
 def test_negative_zeros_added_to_what_was_never_written(body: str) -> None:
     isa = isa_of("""
@@ -157,7 +153,6 @@ def test_negative_zeros_added_to_what_was_never_written(body: str) -> None:
     assert not np.signbit(found).any()
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("body", [slow("go i=0"), "loop i in 0..2 { go i=i }"])
 @pytest.mark.parametrize("made", [
     "dot_general(%o, %x, lhs_contracting={0}, rhs_contracting={0}, rounding=fused)",
@@ -193,7 +188,6 @@ def test_scales_that_were_never_written_have_no_bit_set() -> None:
     assert found.tolist() == [0] * 16
 
 
-@pytest.mark.slow
 def test_bitcasts_between_wide_types() -> None:
     """XLA joins one bitcast with the next, even where no single one does the same."""
     isa = isa_of("""
@@ -210,7 +204,6 @@ def test_bitcasts_between_wide_types() -> None:
     assert found.reshape(4, 4).tolist() == [[i + 2, i + 3, i, i + 1] for i in (0, 4, 8, 12)]
 
 
-@pytest.mark.slow
 def test_first_halves_of_wider_arguments() -> None:
     isa = isa_of("""
 [go](i) { %b:2x2xi8 <- $hbm[i * 8 + {2 : 4, 2 : 1}]; %h:2xi16 = bitcast_convert(%b); %n:2xi16 = negate(%h);
@@ -242,7 +235,6 @@ def test_updates_of_tensors_without_axes() -> None:
     assert found[:4].tolist() == [-3, -2, -1, 0]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("then", ["sort(%y, dim=0)", "subtract(%n, %r)"])
 def test_updates_that_read_what_they_are_put_into(then: str) -> None:
     """Windows that overlap are put where XLA, in place, would overwrite them while it reads them."""
@@ -261,7 +253,6 @@ def test_updates_that_read_what_they_are_put_into(then: str) -> None:
     assert agree(text, isa, {"X": x})["Y"].tolist() == want.ravel().tolist()
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("kind", ["max", "min"])
 @pytest.mark.parametrize(("shape", "dims"), [("4", ""), ("4x1", "1")])
 def test_the_extreme_of_one_number_flushes_as_any_other(kind: str, shape: str, dims: str) -> None:
@@ -274,7 +265,6 @@ def test_the_extreme_of_one_number_flushes_as_any_other(kind: str, shape: str, d
     assert found.tolist() == [0, 0, -2.5, np.float32(1e-37)]
 
 
-@pytest.mark.slow
 def test_sums_within_sums_are_written_for_xla_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A random program that was a chain of a dozen products, each with a case distinction: rewriting one rewrote all
     below it, and took minutes instead of half a second."""

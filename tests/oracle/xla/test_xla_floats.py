@@ -76,7 +76,6 @@ def floats(seed: int, *shape: int) -> np.ndarray:
     return (rng.standard_normal(shape) * 10.0 ** rng.integers(-6, 7, shape)).astype(np.float32)
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("back", [0, 1])
 @pytest.mark.parametrize("steps", [1, 9])
 def test_products_are_rounded_before_they_are_added(path: str, back: int, steps: int) -> None:
@@ -103,7 +102,6 @@ store dram=768, row=0
     np.testing.assert_array_equal(np.asarray(compile_stream(stream, isa)(x, s)[0]), total)
 
 
-@pytest.mark.slow
 @examples(4, 80)
 @given(k=st.sampled_from([1, 2, 7, 33]), seed=st.integers(0, 1000))
 def test_matrix_products_add_up_in_the_order_of_the_contraction(path: str, k: int, seed: int) -> None:

@@ -30,7 +30,6 @@ def equal(x: np.ndarray, y: np.ndarray) -> bool:
     return bool(((x.view(np.uint32) == y.view(np.uint32)) | (np.isnan(x) & np.isnan(y))).all())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("flush", [False, True])
 def test_bits_are_those_of_numpy(flush: bool) -> None:
     a, b, c = (np.ascontiguousarray(x) for x in triples().T)
@@ -38,7 +37,6 @@ def test_bits_are_those_of_numpy(flush: bool) -> None:
     assert equal(np.asarray(made), fma(a, b, c, flush=flush))
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("flush", [False, True])
 @pytest.mark.parametrize("number", [1.0, 1.5, -1.0, 3.3e-39])
 def test_known_factors(flush: bool, number: float) -> None:
@@ -48,7 +46,6 @@ def test_known_factors(flush: bool, number: float) -> None:
     assert equal(np.asarray(made), fma(a, np.full_like(a, factor[0]), c, flush=flush))
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("flush", [False, True])
 @pytest.mark.parametrize("number", [-0.0, 0.0, 1e-40])
 def test_known_addends(flush: bool, number: float) -> None:

@@ -53,7 +53,6 @@ def hits(write: Window, unknown: dict, address: int) -> list[dict[str, int]]:
     return found
 
 
-@pytest.mark.slow
 @examples(120, 1500)
 @given(problems())
 def test_solution_is_the_hit(problem):

@@ -87,14 +87,12 @@ def test_loops_around_what_stays_are_raised() -> None:
     assert "6 x loops at 2.2" in report.results[0].operations
 
 
-@pytest.mark.slow
 def test_a_condition_on_loops_that_an_address_has_not() -> None:
     body = LOAD + ("loop i in 0..4 {\n  loop j in 0..2 {\n    choose row=10 + i - 2*j, from=3 + i\n"
                    "    sort row=7 + j, from=11\n  }\n}\n") + STORE
     agree(program(body))
 
 
-@pytest.mark.slow
 def test_sums_of_floats_in_inner_loops_keep_their_order() -> None:
     """Each iteration of the inner loop adds to a row of its own, those of the outer one to the same rows."""
     body = LOAD + ("loop i in 0..8 {\n  real to=i, from=i\n}\nloop j in 0..4 {\n  loop c in 1..-1 step -1 {\n"
@@ -104,7 +102,6 @@ def test_sums_of_floats_in_inner_loops_keep_their_order() -> None:
     assert report.raised and any(o.startswith("chain of 4") for o in report.results[0].operations)
 
 
-@pytest.mark.slow
 def test_nothing_but_loops() -> None:
     """Every iteration needs the one before, HBM included."""
     report = agree(program("loop i in 0..8 {\n  load dram=1024 + 16*i, row=1\n  load dram=16*i, row=2\n"
@@ -124,7 +121,6 @@ def test_a_stream_beyond_the_limits_stays_loops() -> None:
         assert [s.reason for s in report.strategies] == [first, why], report.explanation
 
 
-@pytest.mark.slow
 def test_neighbours_that_stay_are_one_nest() -> None:
     merged = "loop i in 0..4 {\n  merge row=8, from=i\n}\nloop j in 0..4 {\n  merge row=9, from=8\n}\n"
     report = agree(program(LOAD + merged + STORE)).report

@@ -43,7 +43,6 @@ def test_floats_in_between_count(case: str) -> None:
         assert options.get("xla_cpu_use_fusion_emitters", True) == floats
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("body", ["go i=0", "loop i in 0..2 { go i=i }"])
 def test_small_integers_next_to_bits_of_bf16_are_kept(body: str) -> None:
     """XLA moves them as bf16, of which they are subnormal numbers."""

@@ -119,7 +119,6 @@ def test_report_names_the_reason_for_loops(matmul):
     assert "C: loops, because raising is switched off" in str(compile_stream(stream, isa, raising=False).report)
 
 
-@pytest.mark.slow
 def test_import_is_light():
     code = "import sys, archloom.oracle.xla; print([m for m in ('jax', 'torch', 'tvm') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

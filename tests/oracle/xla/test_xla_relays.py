@@ -65,7 +65,6 @@ def agrees(made: Stream, isa: Isa) -> bool:
     return oracle.raised
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize(("source", "target", "count", "hops", "rows"), [
     (H * 3, H * 3 + 3, 3, range(7), 1),
     (H * 16 + R * 4, H * 16 + R * 4 + 16, 2, range(3), 3),
@@ -79,7 +78,6 @@ def test_lines_are_raised(isa: Isa, source: Affine, target: Affine, count: int, 
     assert without_relays(resolve(made, isa)) != resolve(made, isa)
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize(("source", "target", "count", "rows"), [
     (H * 2, H * 2 + 2, 3, 1),  # places overlap
     (H * 4 + R * 8, H * 4 + R * 8 + 4, 2, 2),  # lines cross

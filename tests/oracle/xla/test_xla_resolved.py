@@ -89,7 +89,6 @@ def test_loops_need_32_bit_addresses():
         compile_resolved(sums(4, 1 << 31), raising=False)
 
 
-@pytest.mark.slow
 def test_a_stream_of_too_many_pieces_runs_as_loops():
     oracle = compile_resolved(sums(4), reassociate=True, limits=Limits(steps=3))
     assert oracle.report.results[0].reason == "its reads fall into too many pieces"

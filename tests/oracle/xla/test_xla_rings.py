@@ -78,7 +78,6 @@ def pipelined(q: KernelIsa, ahead: int, n: int, start: int = 0) -> Kernel:
     return moved
 
 
-@pytest.mark.slow
 @examples(5, 100)
 @given(st.integers(2, 6), st.integers(0, 5), st.integers(2, 40), st.integers(0, 7))
 def test_a_queue_vanishes(
@@ -155,7 +154,6 @@ def test_what_is_no_ring_stays_as_it_is(tmp_path: Path) -> None:
         np.testing.assert_array_equal(kernel.run(x), kernel.interpret(x))
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("ahead", [0, 1, 2, 3])
 def test_weights_through_a_fifo_are_raised_to_one_product(ahead: int) -> None:
     kernel = gemm(9, 32, 64, 4, scale=1 / 64, ahead=ahead, acc_rows=64)

@@ -39,7 +39,6 @@ def agrees(made: Stream, *oracles: Callable[..., Any]) -> None:
         assert np.array_equal(np.asarray(run(*given.values())[0]), want)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("raising", [True, False])
 def test_every_scale_is_its_own(raising):
     for scale in SCALES if raising else SCALES[2:4]:  # all of one program, which takes long to compile as loops

@@ -82,7 +82,6 @@ GEMMS = {
 }
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("case", every(3, GEMMS))
 def test_gemm_is_one_dot(case):
     options = GEMMS[case]
@@ -107,7 +106,6 @@ CONVS = {
 }
 
 
-@pytest.mark.first_case
 @pytest.mark.parametrize("case", every(3, CONVS))
 def test_convolution_is_few_dots(case):
     options, most = CONVS[case]
@@ -127,7 +125,6 @@ def test_residual_add_needs_no_contraction():
     assert operations(check(GemminiEmitter(taidl.load("gemmini", dim=4).parameters).emit(work, mapping))) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("make", [
     slow(lambda: gemm_stream(13, 9, 11, bias=True, df="os")), slow(lambda: gemm_stream(13, 9, 11, relu=True)),
     lambda: conv_stream((5, 6, 3), (3, 3), 4, tile=(2, 4, 4, 4)),
@@ -168,7 +165,6 @@ def test_value_carried_by_one_iteration():
     assert oracle.report.raised
 
 
-@pytest.mark.slow
 def test_recurrence_stays_a_loop():
     """Each iteration reads what the one before wrote to HBM: a chain, which has no index notation."""
     i = Affine.variable("i")
@@ -215,7 +211,6 @@ def test_random_gemms(data):
     assert len(operations(oracle)) <= 1
 
 
-@pytest.mark.slow
 @examples(2, 40)
 @given(st.data())
 def test_random_convolutions(data):

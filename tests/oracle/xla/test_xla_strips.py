@@ -73,7 +73,6 @@ def offsets(nodes: tuple[ResolvedNode, ...]) -> list[Affine]:
     return found
 
 
-@pytest.mark.slow
 @examples(6, 120)
 @given(*[st.integers(1, 5)] * 3, st.integers(1, 3), st.integers(1, 2))
 def test_rings_of_sums_are_raised(isa: Isa, outer: int, inner: int, steps: int, slots: int, lines: int) -> None:

@@ -73,7 +73,6 @@ def test_view_of_windows_is_indexing(case):
     test_view_is_indexing.hypothesis.inner_test(case)
 
 
-@pytest.mark.slow
 def test_windows_lie_as_the_weights_of_a_convolution():
     """Rows and columns of the kernel, then channels: a product needs no transpose."""
     forms = (v("i") + v("kh"), v("j") * 2 + v("kw"), v("c"))
@@ -86,7 +85,6 @@ def test_windows_lie_as_the_weights_of_a_convolution():
     assert np.array_equal(found.array, expected(image, forms, {n: ranges[n] for n in found.names}))
 
 
-@pytest.mark.slow
 @examples(6, 300)
 @given(indexings())
 def test_view_is_indexing(case):
@@ -96,7 +94,6 @@ def test_view_is_indexing(case):
     assert np.array_equal(np.broadcast_to(found, want.shape), want)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("form", "why"), [
     (v("i") * -1 + 3, "an index runs backwards"),
     (v("i") + 2, "an index may lie outside of the array"),
@@ -118,7 +115,6 @@ def lowered(e, axes, ranges, **arguments):
     return np.asarray(lowering.tensor(e, axes, ranges)), lowering.record.operations
 
 
-@pytest.mark.slow
 @given(depth=st.integers(1, 1500), left=st.booleans())
 @examples(2, 40)
 def test_operations_may_lie_deeper_than_calls(depth: int, left: bool) -> None:
@@ -157,7 +153,6 @@ def test_batched_dot_and_wraparound():
     assert np.array_equal(found, np.einsum("gmk,gkn->gmn", a, b))
 
 
-@pytest.mark.slow
 def test_guard_pads_a_convolutions_input():
     rng = np.random.default_rng(1)
     x, w = rng.integers(-128, 128, (5, 7), dtype=np.int8), rng.integers(-128, 128, (3, 3), dtype=np.int8)
@@ -172,7 +167,6 @@ def test_guard_pads_a_convolutions_input():
     assert len(operations) == 1
 
 
-@pytest.mark.slow
 def test_guard_along_a_diagonal_is_a_mask():
     guard = Guarded(Leaf("x", v("i") * 4 + v("j"), "i32"), ((v("i") + v("j"), 2, 4),), 7, "i32")
     x = np.arange(16, dtype=np.int32).reshape(4, 4)
