@@ -5,8 +5,8 @@ An out-of-order core: instructions come in order through a front end, get physic
 buffer at its end, wait before the units, and commit in order. Vector units compute ``lane_bits`` a cycle each; products
 of tiles are taken by a systolic array, which takes a row of A a cycle, or by the vector units as one vector
 multiply-add for each column of A. A result is there when the unit is done with it (Table VII's dynamic latency). The
-static latency is that of the front end, "paid after decode and before reserving compute resources" (section V-E): since
-it is in order, all instructions of a program pass it in the time of the slowest.
+static latency is that of the front end: section V-E has it between decoding and the reservation of units. Since it is
+in order, all instructions of a program pass it in the time of the slowest.
 
 Sources: Tables IV to VII and section V of de Limas Santana et al., "A Flexible Instruction Set Architecture for
 Efficient GEMMs" (2025). What it does not state, and is chosen here: vectors and tiles pass by the first cache, as in
