@@ -20,6 +20,7 @@ import json
 import os
 import queue
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -263,12 +264,15 @@ class Worker:
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not slow", "-p", "no:cacheprovider",
                    *(f"tests/{test}" for test in tests)]
         began = time.monotonic()
-        try:
-            done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, timeout=limit)
-        except subprocess.TimeoutExpired:
-            return "killed: time", time.monotonic() - began
-        self.said = done.stdout.decode(errors="replace")[-3000:]
-        return "killed" if done.returncode else "survived", time.monotonic() - began
+        with subprocess.Popen(command, cwd=self.folder, env=environment, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, start_new_session=True) as run:
+            try:
+                said, _ = run.communicate(timeout=limit)
+            except subprocess.TimeoutExpired:
+                os.killpg(run.pid, signal.SIGKILL)  # with the processes that tests have started
+                return "killed: time", time.monotonic() - began
+        self.said = said.decode(errors="replace")[-3000:]
+        return "killed" if run.returncode else "survived", time.monotonic() - began
 
     def limit(self, tests: Sequence[str]) -> float:
         """What the tests may take; they have to pass where nothing is changed."""
