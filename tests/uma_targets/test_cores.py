@@ -16,6 +16,7 @@ from torch.nn import functional as F
 import archloom
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.search import search
+from archloom.mapper.spatial.convolution import MOST_PLACES
 from archloom.mapper.workload import Epilogue, gemm
 from archloom.oracle.errors import MappingError, TargetError
 from archloom.tvm_backend.artifact import workload_json
@@ -369,3 +370,12 @@ def test_what_does_not_fit_is_refused() -> None:
     plain = gemm(4, 4, 4, epilogue=Epilogue(False, 1.0, False, "float32"), dtype="float32")
     with pytest.raises(MappingError, match="expected a product in tiles of 32 x 32"):
         search(plain, Wormhole.kit.accelerator)
+
+
+def test_filters_of_too_many_places_are_products() -> None:
+    """Their programs would have no end; the network goes on."""
+    net = nn.Sequential(nn.Conv2d(1, 2, (MOST_PLACES // 32 + 1, 32)), nn.Conv2d(2, 2, 1))
+    made = archloom.load(net, [torch.randn(1, 1, 34, 33)])
+    report = archloom.estimate(made, "mesh", {"x": 2, "y": 2}, quiet=True)
+    assert report.offloaded_macs_share == 1
+    assert not any(layer.op.startswith("conv2d") for layer in report.accelerator_layers[:1])

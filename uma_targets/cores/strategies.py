@@ -15,7 +15,7 @@ from archloom.mapper.options import OptionValue
 from archloom.mapper.search import search
 from archloom.mapper.spatial import epilogue as epilogues
 from archloom.mapper.spatial.chain import Chain
-from archloom.mapper.spatial.convolution import Convolution
+from archloom.mapper.spatial.convolution import MOST_PLACES, Convolution
 from archloom.mapper.spatial.layers import convolution, product_of
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import MappingError
@@ -56,9 +56,11 @@ def matmul(op: QuantizedOp) -> Lowered:
 
 
 def is_image(call: Any) -> bool:
-    """Whether a convolution operator is one of images by a constant kernel: such are taken as they are."""
+    """Whether a convolution operator is one of images by a constant kernel of few places: such are taken as they are,
+    others as products."""
     layouts = [str(expressions.attr(call, f"{what}_layout")) for what in ("data", "kernel", "out")]
-    return layouts == ["NCHW", "OIHW", "NCHW"] and expressions.is_constant(call.args[1])
+    return layouts == ["NCHW", "OIHW", "NCHW"] and expressions.is_constant(call.args[1]) and (
+        math.prod(expressions.shape_of(call.args[1])[2:]) <= MOST_PLACES)
 
 
 def conv2d(op: QuantizedOp) -> Lowered:

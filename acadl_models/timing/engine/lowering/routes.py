@@ -69,7 +69,8 @@ class SharedRoutes:
 
 
 _BLOCK = 26
-"""Bits of the blocks to which ranges are widened: what these decide is decided for all addresses of a buffer."""
+"""Bits of the blocks to which ranges are widened, a free choice: more than most buffers have addresses, so that what
+one block decides is decided for all of them."""
 
 
 def _widened(span: tuple[int, int] | None) -> tuple[int, int] | None:
