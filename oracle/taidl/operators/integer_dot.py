@@ -45,6 +45,8 @@ def integer_dot(left: Any, right: Any, dims: Any, dtype: Any) -> Any:
             return made.reshape(*(left.shape[i] for i in left_batch), *rows, *columns)
     if jax.default_backend() == "gpu" and not _own.get():
         left, right = (x.astype(jnp.int32) if x.dtype.itemsize < 4 else x for x in (left, right))
+        sums = dtype if jnp.dtype(dtype).itemsize >= 4 else "int32"  # what is wrapped at the end is the same
+        return lax.dot_general(left, right, dims, preferred_element_type=sums).astype(dtype)
     return lax.dot_general(left, right, dims, preferred_element_type=dtype)
 
 

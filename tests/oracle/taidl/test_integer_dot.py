@@ -41,3 +41,18 @@ def test_products_equal_numpy() -> None:
             options = dict(WITHOUT_TRITON) if jax.default_backend() == "gpu" else None
             own = jax.jit(lambda x, y: integer_dot(x, y, DIMS, jnp.int32), compiler_options=options)
             np.testing.assert_array_equal(np.asarray(own(a, b)), expected)
+
+
+@pytest.mark.parametrize("sums", [np.uint8, np.int16, np.int64])
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+def test_sums_of_any_width_wrap(monkeypatch: pytest.MonkeyPatch, backend: str, sums: type) -> None:
+    """Narrower than what bytes are widened to, and wider."""
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    rng = np.random.default_rng(0)
+    operand = np.uint8 if sums is np.uint8 else np.int8
+    limits = np.iinfo(operand)
+    a, b = (rng.integers(limits.min, limits.max + 1, shape).astype(operand) for shape in ((9, 21), (21, 11)))
+    with jax.enable_x64(True):
+        made = jax.jit(lambda x, y: integer_dot(x, y, DIMS, jnp.dtype(sums)))(a, b)
+    assert made.dtype == sums
+    np.testing.assert_array_equal(np.asarray(made), a.astype(sums) @ b.astype(sums))
