@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.energy import read_overrides
 from archloom.acadl_models.timing import Heard
+from archloom.mapper.asked import Asked, Part, read_asked
 from archloom.mapper.cache import Entry, key_of
 from archloom.mapper.explore import Objective
 from archloom.mapper.hardware import Hardware
@@ -37,9 +38,12 @@ class Emitter(Protocol):
 class Planner(Emitter, Protocol):
     """An emitter that finds its mappings itself."""
 
-    def find(self, workload: "Workload", top_k: int, objective: Objective, heard: Heard | None = None) -> "Entry":
+    def find(
+        self, workload: "Workload", top_k: int, objective: Objective, heard: Heard | None = None,
+        asked: Part | None = None,
+    ) -> "Entry":
         """By an objective the best mapping of those that were simulated, of which ``heard`` is told how far they are,
-        with its timing; MappingError where none fits."""
+        with its timing; MappingError where none fits, or none is as it is ``asked`` for."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +73,10 @@ class Accelerator:
     patience: int = 1
 
     def resolve_options(self, values: Options | None = None) -> dict[str, OptionValue]:
-        """All options with defaults filled in, and ``energy`` where it is given; TargetError naming target, option,
-        expectation and finding."""
-        found = resolve_options(self.name, (*self.options, ENERGY), values or {})
-        return {name: value for name, value in found.items() if name != ENERGY.name or value is not None}
+        """All options with defaults filled in, and ``energy`` and ``mapping`` where they are given; TargetError naming
+        target, option, expectation and finding."""
+        found = resolve_options(self.name, (*self.options, *OF_ALL), values or {})
+        return {name: value for name, value in found.items() if value is not None or name not in _NAMES}
 
     def configure(self, values: Options | None = None) -> "Configuration":
         """The accelerator with these options; checked to fit together when first made, and kept."""
@@ -82,7 +86,7 @@ class Accelerator:
             return known
         resolved = self.resolve_options(values)
         key = tuple(resolved.items())
-        if ENERGY.name in resolved:  # the file may be another one the next time
+        if not _NAMES.isdisjoint(resolved):  # the file may be another one the next time
             fresh = Configuration(self, key)
             fresh.check()
             return fresh
@@ -122,8 +126,11 @@ class Accelerator:
 
 
 ENERGY = Option("energy", str, None, "a TOML file with energies, leakages and areas of one's own (docs/energy.md)")
-"""An option of every target."""
+MAPPING = Option("mapping", str, None, "what mappings have to be, as m=128,order=n>m or a JSON file (docs/mapper.md)")
+OF_ALL = ENERGY, MAPPING
+"""Options of every target, in files of one's own."""
 
+_NAMES = frozenset(option.name for option in OF_ALL)
 _KEPT = 64
 """Configurations that an accelerator remembers."""
 
@@ -143,6 +150,7 @@ class Configuration:
     def graph(self) -> "ArchitectureGraph":
         options = self.options
         figures = options.pop(ENERGY.name, None)
+        options.pop(MAPPING.name, None)
         with in_user_code(lambda: f"target {self.accelerator.name!r}, its graph at {self._shown}"):
             graph = self.accelerator.make_graph(options)
         return graph if figures is None else replace(graph, overrides=read_overrides(str(figures)))
@@ -159,9 +167,16 @@ class Configuration:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The graph, the ISA and the options as one word."""
+        """The graph, the ISA and the options as one word; what is asked of mappings is not part of it."""
         isa = self.isa
-        return key_of([self.graph.fingerprint, isa.definition.source or "", repr(isa.parameters), repr(self.values)])
+        values = tuple(pair for pair in self.values if pair[0] != MAPPING.name)
+        return key_of([self.graph.fingerprint, isa.definition.source or "", repr(isa.parameters), repr(values)])
+
+    @cached_property
+    def asked(self) -> Asked | None:
+        """What the user asks of mappings; InputError for what is none."""
+        text = self.options.get(MAPPING.name)
+        return None if text is None else read_asked(str(text))
 
     @cached_property
     def has_energy(self) -> bool:

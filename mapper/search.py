@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from archloom.acadl_models.timing import Heard, simulate_bound
 from archloom.acadl_models.timing.result import EnergyUse, TimingResult
 from archloom.mapper import cache
+from archloom.mapper.asked import Allowed
 from archloom.mapper.explore import (
     OBJECTIVES,
     Objective,
@@ -26,7 +28,7 @@ from archloom.mapper.mapping import Mapping
 from archloom.mapper.places import placed, rooms
 from archloom.mapper.workload import Workload
 from archloom.oracle.collector import paused
-from archloom.oracle.errors import GraphError, InputError, MappingError
+from archloom.oracle.errors import GraphError, InputError, MappingError, StreamError
 from archloom.oracle.nests import size
 from archloom.oracle.pages import Heading, Paragraph, Table, fragment
 
@@ -152,8 +154,11 @@ def _search(
     heard: Heard | None = None,
 ) -> cache.Entry:
     placed(workload, configuration.graph)  # no space of mappings is worth listing where tensors have no room
+    asked = None if configuration.asked is None else configuration.asked.of(workload)
+    if asked is not None and (whole := asked.whole) is not None:
+        return _of_mapping(workload, configuration, whole, heard)
     if configuration.planner is not None:
-        return configuration.planner.find(workload, top_k, objective, heard)
+        return configuration.planner.find(workload, top_k, objective, heard, asked)
     space = configuration.space(workload)
     estimated, mapping_of = space.ranked()
     effort, few = _Effort(Steps(workload.name, heard), configuration.accelerator.patience), len(space) <= FEW
@@ -166,18 +171,21 @@ def _search(
         return Trial(mapping, estimate, run.timing)
 
     numbers: dict[Mapping, int] = {}
+    order = least(estimated)
+    if asked is not None:
+        order = Allowed(asked, workload, lambda mapping: mapping).among(order, mapping_of)
 
     def candidates() -> Iterator[tuple[Mapping, float]]:
         """Of mappings that agree in tiling, order and load levels one is tried first."""
         for i, mapping in ranked(
-                least(estimated), mapping_of, family=lambda i, _: space.family(i), most=FEW if few else MOST_OF_FAMILY,
+                order, mapping_of, family=lambda i, _: space.family(i), most=FEW if few else MOST_OF_FAMILY,
                 same=lambda _, m: (m.kind, m.dataflow, m.tile, m.order, m.loads, m.packing)):
             numbers[mapping] = i
             yield mapping, float(estimated[i])
 
     def variants(mapping: Mapping) -> Iterator[Mapping]:
-        yield from _variants(mapping)
-        yield from map(mapping_of, space.neighbours(numbers[mapping]))
+        found = chain(_variants(mapping), map(mapping_of, space.neighbours(numbers[mapping])))
+        return (each for each in found if asked is None or asked.allows(each, workload))
 
     def further(tried: int, over: float) -> bool:
         easy = FEW if few else SMALL * top_k
@@ -191,6 +199,18 @@ def _search(
     best = min(trials, key=score)  # the first of equals
     return cache.Entry(best.plan, best.timing, best.estimated_cycles, space.considered, len(space), len(trials),
                        run_of[best.plan].energy_if_any)
+
+
+def _of_mapping(
+    workload: Workload, configuration: "Configuration", mapping: Mapping, heard: Heard | None
+) -> cache.Entry:
+    """The one mapping that is asked for, simulated: nothing is estimated. InputError where it does not fit."""
+    runs = _Runs(configuration, Steps(workload.name, heard).hear, energies_decide=False)
+    try:
+        run = runs.of(configuration.emit(workload, mapping))
+    except (MappingError, StreamError) as error:
+        raise InputError(f"{workload.name}: the mapping that is asked for does not fit: {error}") from error
+    return cache.Entry(mapping, run.timing, run.timing.cycles, 1, 1, 1, run.energy_if_any)
 
 
 def _score(
@@ -323,10 +343,11 @@ def key_of(
     workload: Workload, configuration: "Configuration", top_k: int = DEFAULT_TOP_K, objective: str = "time"
 ) -> str:
     """By what the plan of a workload is known: everything that it depends on."""
+    asked = None if configuration.asked is None else configuration.asked.of(workload)
     return cache.key_of([
         cache.code_fingerprint(*_PACKAGES), cache.origin_fingerprint(configuration.accelerator.make_graph),
         configuration.fingerprint, _text(plain(workload)), str(top_k), objective,
-        *(workload.constants if rooms(configuration.graph) else ()),
+        *(workload.constants if rooms(configuration.graph) else ()), *(() if asked is None else (repr(asked),)),
     ])
 
 

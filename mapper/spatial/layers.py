@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.timing import Heard
 from archloom.mapper import cache
 from archloom.mapper import workload as wl
+from archloom.mapper.asked import Allowed, Part
 from archloom.mapper.explore import Objective
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.spatial.arrays import Grid
@@ -35,11 +36,14 @@ class MeshPlanner:
         return Machine.of(self.graph)
 
     def find(
-        self, workload: "Workload", top_k: int, objective: Objective, heard: Heard | None = None
+        self, workload: "Workload", top_k: int, objective: Objective, heard: Heard | None = None,
+        asked: Part | None = None,
     ) -> cache.Entry:
         """By an objective the best plan of those that were simulated, of which ``heard`` is told how far they are;
-        MappingError where none fits."""
-        found = search_workload(work_of(workload), self.graph, top_k=top_k, objective=objective, heard=heard)
+        MappingError where none fits, or none is as it is ``asked`` for."""
+        allowed = None if asked is None else Allowed(asked, workload, partial(_mapping, workload.kind))
+        found = search_workload(work_of(workload), self.graph, top_k=top_k, objective=objective, heard=heard,
+                                allowed=allowed)
         best = found.best
         mapping = _mapping(workload.kind, best.plan)
         return cache.Entry(mapping, best.timing, best.estimated_cycles, found.considered, found.considered,

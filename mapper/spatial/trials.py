@@ -17,6 +17,7 @@ import numpy as np
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.timing import Heard
 from archloom.acadl_models.timing.energy import has_energy
+from archloom.mapper.asked import Allowed
 from archloom.mapper.explore import (
     OBJECTIVES,
     Objective,
@@ -91,7 +92,8 @@ class Wishes(Generic[P]):
     ``top_k``: candidates that are simulated. ``objective``: "time", "energy", "edp" or a function of seconds and joules
     (:mod:`archloom.mapper.explore`). ``exhaustive``: every candidate is simulated, of which there may be at most
     MOST_EXHAUSTIVE. ``progress`` is told every trial, ``begun`` each plan that is about to be simulated, with the
-    cycles that it is expected to take, ``heard`` how far its simulation is.
+    cycles that it is expected to take, ``heard`` how far its simulation is. ``allowed``: the plans that the user asks
+    for (None: all).
     """
 
     top_k: int = TOP_K
@@ -100,6 +102,7 @@ class Wishes(Generic[P]):
     progress: Callable[[Measured[P]], None] | None = None
     begun: Callable[[P, float], None] | None = None
     heard: Heard | None = None
+    allowed: Allowed[P] | None = None
 
 
 class Attempts(Generic[P]):
@@ -152,12 +155,13 @@ def tried(
         steps.first = steps.most = inf
         if len(found) > MOST_EXHAUSTIVE:
             raise MappingError(f"{len(found)} plans for {work}: all are simulated only of up to {MOST_EXHAUSTIVE}")
-        order: Iterator[tuple[int, P]] = ((i, found.plan(i)) for i in least(cost).tolist())
+        order: Iterator[tuple[int, P]] = ((i, found.plan(i)) for i in _numbers(found, cost, None, wishes).tolist())
         count, variants = len(found), None
     else:
         key = None if same is None else lambda i, plan: same(plan, float(cost[i]))
         likeness = None if alike is None else lambda _, plan: alike(plan)
-        order = ranked(least(cost, _RANKED * count), found.plan, same=key, family=likeness, most=ALIKE)
+        numbers = _numbers(found, cost, _RANKED * count, wishes)
+        order = ranked(numbers, found.plan, same=key, family=likeness, most=ALIKE)
 
     def attempt(plan: P, estimate: float) -> Measured[P]:
         if wishes.begun is not None:
@@ -166,6 +170,20 @@ def tried(
 
     trials = explore(
         ((plan, float(cycles[i])) for i, plan in order), attempt, top_k=count, score=_score,
-        variants=variants, enough=steps.spent, heard=wishes.progress)  # type: ignore[arg-type]
+        variants=_allowed(variants, wishes), enough=steps.spent, heard=wishes.progress)  # type: ignore[arg-type]
     measured = tuple(t for t in trials if isinstance(t, Measured))
     return Found(work, measured, len(found) if considered is None else considered)
+
+
+def _numbers(found: Candidates[P], cost: np.ndarray, most: int | None, wishes: Wishes[P]) -> np.ndarray:
+    """Candidates in the order of their costs, ``most`` at most; all that the user asks for, where something is."""
+    return least(cost, most) if wishes.allowed is None else wishes.allowed.among(least(cost), found.plan)
+
+
+def _allowed(
+    variants: Callable[[P], Iterable[P]] | None, wishes: Wishes[P]
+) -> Callable[[P], Iterable[P]] | None:
+    """The variants of a plan that the user may ask for."""
+    if variants is None or wishes.allowed is None:
+        return variants
+    return lambda plan: filter(wishes.allowed, variants(plan))

@@ -19,6 +19,7 @@ import numpy as np
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.timing import Heard
 from archloom.mapper import cache
+from archloom.mapper.asked import Allowed
 from archloom.mapper.explore import Objective, least
 from archloom.mapper.spatial import attention as attentions
 from archloom.mapper.spatial import chain as chains
@@ -141,20 +142,21 @@ def emitted(work: AnyWork, plan: AnyPlan, machine: Machine, *, semaphores: bool 
 def search_workload(
     work: AnyWork, graph: ArchitectureGraph, *, rules: AnyRules = None, top_k: int = TOP_K,
     objective: str | Objective = "time", exhaustive: bool = False, progress: Tried = None,
-    begun: Callable[[Any, float], None] | None = None, heard: Heard | None = None,
+    begun: Callable[[Any, float], None] | None = None, heard: Heard | None = None, allowed: Allowed[Any] | None = None,
 ) -> Found[Any, Any]:
     """Rank all plans, simulate the ``top_k`` best and what is like the best of them; MappingError that says what is too
     small where none fits.
 
     ``rules`` (None: everything) are those of products, on parts of the mesh or the whole, and those of attention.
-    ``objective``, ``exhaustive``, ``progress``, ``begun`` and ``heard``: see
+    ``objective``, ``exhaustive``, ``progress``, ``begun``, ``heard`` and ``allowed``: see
     :class:`archloom.mapper.spatial.trials.Wishes`.
     """
     if isinstance(work, TileGemm):  # first steps of other depths are added to its space in the search
         assert not isinstance(rules, AttentionRules)
         return search(work, graph, rules=rules or EVERYTHING, top_k=top_k, objective=objective, exhaustive=exhaustive,
-                      progress=progress, begun=begun, heard=heard)
-    return kind_of(work).search(work, graph, rules, Wishes(top_k, objective, exhaustive, progress, begun, heard))
+                      progress=progress, begun=begun, heard=heard, allowed=allowed)
+    wishes = Wishes(top_k, objective, exhaustive, progress, begun, heard, allowed)
+    return kind_of(work).search(work, graph, rules, wishes)
 
 
 @dataclass(frozen=True)
@@ -203,11 +205,11 @@ def search(
     gemm: TileGemm, graph: ArchitectureGraph, *, rules: Rules = EVERYTHING, top_k: int = TOP_K,
     refine: bool = True, objective: str | Objective = "time", exhaustive: bool = False,
     progress: Callable[[Measured[Plan]], None] | None = None, begun: Callable[[Plan, float], None] | None = None,
-    heard: Heard | None = None,
+    heard: Heard | None = None, allowed: Allowed[Plan] | None = None,
 ) -> Found[TileGemm, Plan]:
     """Plans of ``gemm`` within ``rules``; MappingError that says what is too small where no candidate fits.
 
-    ``top_k``, ``objective``, ``exhaustive``, ``progress``, ``begun`` and ``heard``: see
+    ``top_k``, ``objective``, ``exhaustive``, ``progress``, ``begun``, ``heard`` and ``allowed``: see
     :class:`archloom.mapper.spatial.trials.Wishes`. With ``refine`` the best is also tried with triple buffering, with
     steps of half and of twice its depth, and with other first steps.
     """
@@ -216,7 +218,7 @@ def search(
     found = space(gemm, attempts.machine, rules)
     if not len(found):
         raise MappingError(_GEMM.nothing(gemm, attempts.machine, rules))
-    listed, wishes = len(found), Wishes(top_k, objective, exhaustive, progress, begun, heard)
+    listed, wishes = len(found), Wishes(top_k, objective, exhaustive, progress, begun, heard, allowed)
     if exhaustive:
         found = risen(found, np.arange(listed)) if rules.rising else found
         return tried(gemm, found, _expected(gemm, attempts, found), attempts, wishes, considered=listed)

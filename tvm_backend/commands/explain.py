@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from archloom.tvm_backend.report.table import count
 from archloom.tvm_backend.targets.choice import choose
 
 if TYPE_CHECKING:
+    from archloom.mapper.mapping import Mapping
     from archloom.oracle.resolved import ResolvedStream
     from archloom.tvm_backend.model import Model
     from archloom.tvm_backend.targets.choice import Chosen
@@ -35,16 +37,17 @@ def run(args: argparse.Namespace) -> Outcome:
 
     chosen = choose(args.target, arguments.target_options(args))
     with bar(quiet=args.quiet) as progress:
-        stream, layer = planned(arguments.load_model(args), chosen, args.layer, progress)
+        stream, layer, mapping = planned(arguments.load_model(args), chosen, args.layer, progress)
     lines = nest(stream, layer.cycles or 0, layer.loops)
-    data = {"layer": layer.name, "target": args.target, "mapping": layer.mapping, "cycles": layer.cycles,
-            "nest": to_json(lines)}
+    data = {"layer": layer.name, "target": args.target, "mapping": layer.mapping, "plan": json.loads(mapping.to_json()),
+            "cycles": layer.cycles, "nest": to_json(lines)}
     return Outcome("\n\n".join([_heading(layer, args.target), text(lines), details(layer)]), data)
 
 
 def planned(model: "Model", chosen: "Sequence[Chosen]", layer: str | None = None,
-            progress: "Progress | None" = None) -> "tuple[ResolvedStream, Layer]":
-    """The stream of one of the network's layers, and what its report says of it; only this layer is planned."""
+            progress: "Progress | None" = None) -> "tuple[ResolvedStream, Layer, Mapping]":
+    """The stream of one of the network's layers, what its report says of it, and its mapping; only this layer is
+    planned."""
     from archloom.oracle import taidl
     from archloom.oracle.resolve import resolve
     from archloom.tvm_backend.compile import partition_among, plan_steps
@@ -56,7 +59,7 @@ def planned(model: "Model", chosen: "Sequence[Chosen]", layer: str | None = None
     plans = plan_steps(partition, chosen, progress)
     found = next(item for item in build(partition, plans, chosen).layers if item.name == name)
     stream = plans[name].stream
-    return resolve(stream, taidl.load(stream.isa, **dict(stream.parameters))), found
+    return resolve(stream, taidl.load(stream.isa, **dict(stream.parameters))), found, plans[name].mapping
 
 
 def only(partition: Partition, name: str) -> Partition:

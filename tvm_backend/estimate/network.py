@@ -23,7 +23,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from archloom.mapper.accelerator import ENERGY
+from archloom.mapper.accelerator import OF_ALL
 from archloom.mapper.explore import GivenUp
 from archloom.oracle.collector import paused
 from archloom.oracle.errors import ArchloomError, ArtifactError, MappingError, ModelError
@@ -77,12 +77,13 @@ class Request:
 
     def text(self) -> str:
         """What a report depends on beside the network."""
-        known = [self.target, dict(self.options), self.as_int8, self.details, self.bound, self._energies()]
+        known = [self.target, dict(self.options), self.as_int8, self.details, self.bound, self._files()]
         return json.dumps(known, sort_keys=True, default=str)
 
-    def _energies(self) -> list[str]:
-        """What is in the files of one's own energies; one that cannot be read is an error where it is used."""
-        named = (str(value) for name, value in self.options.items() if name.split(".")[-1] == ENERGY.name)
+    def _files(self) -> list[str]:
+        """What is in the files that options name; one that cannot be read is an error where it is used."""
+        names = {option.name for option in OF_ALL}
+        named = (str(value) for name, value in self.options.items() if name.split(".")[-1] in names)
         return [Path(file).read_text("utf-8", "replace") for file in named if Path(file).is_file()]
 
     @property

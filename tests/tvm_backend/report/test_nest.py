@@ -114,7 +114,7 @@ def nodes_of(nodes: Sequence[ResolvedNode]) -> Iterator[Sequence[ResolvedNode]]:
 @pytest.mark.parametrize("target", every(3, sorted(BUILT_IN)))
 def test_lines_have_the_bytes_of_their_instructions(target: str) -> None:
     chosen = choose(target, CORES.get(target, {}))
-    stream, layer = planned(Source.of("gemm(m=24,n=20,k=36)").load_for(target), chosen)
+    stream, layer, _ = planned(Source.of("gemm(m=24,n=20,k=36)").load_for(target), chosen)
     lines = nest(stream, layer.cycles or 0, layer.loops)
     for line, nodes in zip(lines, [stream.body, *nodes_of(stream.body)], strict=True):
         assert dict(line.reads) == walked(stream, nodes, writes=False), line
