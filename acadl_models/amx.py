@@ -1,15 +1,21 @@
 """A core with Intel AMX and AVX-512 as an architecture graph: Sapphire Rapids, as far as its programs see it.
 
 Instructions are issued in order of arrival to whatever port is free, several a cycle. The matrix unit TMUL begins a
-product of whole tiles every 16 cycles (one row of A a cycle) and gives it after 52; two load ports and one store port
-move 64 bytes a cycle between registers and the first of two caches; two ports compute with vectors of 512 bits.
+product of whole tiles every 16 cycles (one row of A a cycle) and gives it after 52, also to the next product that is
+added to the same tile; two load ports and one store port move 64 bytes a cycle between registers and the first of two
+caches; two ports compute with vectors of 512 bits.
 
 Sources: rates and latencies of tile instructions, ports, and caches from Intel's "64 and IA-32 Architectures
 Optimization Reference Manual" (chapters on the Golden Cove core and on AMX): 16 cycles and 52 for products, 8 cycles
 for a load of a whole tile (16 lines through two ports), 16 for a store, 4 for a fused multiply-add, 48 KiB and 12 ways
-in 5 cycles for the first cache, 2 MiB and 16 ways in 14 for the second. The third level and the memory behind are one
-memory here, of ``memory_cycles``; ``misses`` lines may be under way at a time, which stands for the prefetchers, too
-(48 is the second cache's queue). Frequencies under AMX differ by model; 2 GHz is assumed.
+in 5 cycles for the first cache, 2 MiB and 16 ways in 14 for the second, a reorder buffer of 512 entries filled by six
+instructions a cycle and emptied by eight. The third level and the memory behind are one memory here, of
+``memory_cycles``; ``misses`` lines may be under way at a time, which stands for the prefetchers, too (48 is the second
+cache's queue). Frequencies under AMX differ by model; 2 GHz is assumed.
+
+Renaming: of 512 bits there are 220 physical registers, as Intel has published of Sapphire Rapids. How many physical
+tiles there are is not public: twice as many as a program names, so that a block of tiles can be loaded while those of
+the last are in use. Stores wait in a buffer, so that no write to memory waits for reads.
 
 Energy and area: Intel 7, taken as a node of 10 nm. An instruction costs what one costs a core that issues in order:
 what renaming and reordering take is not known here. DDR4 stands for DDR5, whose energy no source of the tables states.
@@ -21,13 +27,15 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.acadl.semantics import Semantics
 from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.options import Clock, Size, problems_of, refuse
 from archloom.acadl_models.parts import Fetch, connect, macs, registers
 
 LINE_BYTES = 64
 ROWS = 16
+TILES, ZMMS = 8, 32
+"""Registers of a program."""
+
 MACS_PER_CYCLE = 1024
 """Of bytes: 16 x 16 x 64 of them in 16 cycles."""
 
@@ -60,6 +68,10 @@ def amx(
     fetch_width: Annotated[int, Size(1, 64, "instructions fetched at a time")] = 6,
     issue_entries: Annotated[int, Size(8, 4096, "instructions that wait for issue")] = 96,
     queue: Annotated[int, Size(1, 1024, "instructions that wait before the ports")] = 32,
+    reorder_entries: Annotated[int, Size(1, 1 << 14, "instructions between decoding and commit")] = 512,
+    commit_width: Annotated[int, Size(1, 64, "instructions that commit a cycle")] = 8,
+    physical_tiles: Annotated[int, Size(TILES + 1, 1 << 12, "tiles to which those of a program are renamed")] = 16,
+    physical_zmm: Annotated[int, Size(ZMMS + 1, 1 << 14, "registers of 512 bits to which zmm are renamed")] = 220,
     memory_gib: Annotated[int, Size(1, 1 << 20, "memory", "GiB")] = 16,
     clock_hz: Annotated[float, Clock("clock of the core")] = 2e9,
 ) -> acadl.ArchitectureGraph:
@@ -74,14 +86,17 @@ def amx(
         memory = acadl.DRAM(
             "memory", data_width=8, port_width=LINE_BYTES, max_concurrent_requests=misses, read_write_ports=1,
             read_latency=memory_cycles, write_latency=memory_cycles, address_ranges=[(0, memory_gib << 30)],
+            write_after_read="ignored",
         )
         l2 = _cache("l2", l2_kib, l2_ways, l2_cycles, requests=misses, ports=1)
         l1 = _cache("l1", l1_kib, l1_ways, l1_cycles, requests=misses, ports=load_ports + 1)
         acadl.ACADLEdge(l2, memory, acadl.BACKED_BY)
         acadl.ACADLEdge(l1, l2, acadl.BACKED_BY)
-        tiles = registers("tiles", 8 * ROWS * LINE_BYTES, 8, "tmm", acadl.Memory(width_bits=8 * LINE_BYTES, ports=2))
-        zmm = registers("zmm", 8 * LINE_BYTES, 32)
-        fetch = Fetch("fetch", issue_entries, fetch_width)
+        tiles = registers(
+            "tiles", 8 * ROWS * LINE_BYTES, TILES, "tmm", acadl.Memory(width_bits=8 * LINE_BYTES, ports=2),
+            physical_tiles, forwards_sums=False)
+        zmm = registers("zmm", 8 * LINE_BYTES, ZMMS, physical=physical_zmm)
+        fetch = Fetch("fetch", issue_entries, fetch_width, reorder=(reorder_entries, fetch_width, commit_width))
         tmul = _matrix_unit(product_cycles, product_latency)
         ports, loads = [_vector_port(i) for i in range(vector_ports)], [_load_port(i) for i in range(load_ports)]
         store = _store_port()
@@ -96,8 +111,7 @@ def amx(
         connect(store, [tiles, zmm])
         acadl.architecture(
             "amx", clock_hz=clock_hz, buffers={"hbm": memory, "tiles": tiles, "zmm": zmm},
-            # for renamed registers and a buffer of stores: writes wait for earlier writes all the same
-            semantics=Semantics(write_after_read="ignored"), technology=acadl.Technology(10, dram="DDR4"),
+            technology=acadl.Technology(10, dram="DDR4"),
         )
 
     return acadl.create_ag(build())

@@ -108,7 +108,8 @@ def mte(
     def build() -> None:
         memory = acadl.DRAM(
             "memory", data_width=8, port_width=l2_line, max_concurrent_requests=lines, read_write_ports=1,
-            read_latency=memory_cycles, write_latency=memory_cycles, address_ranges=[(0, memory_gib << 30)])
+            read_latency=memory_cycles, write_latency=memory_cycles, address_ranges=[(0, memory_gib << 30)],
+            write_after_read="started")
         l2 = _cache("l2", l2_kib, l2_ways, l2_line, l2_cycles, memory_cycles, l2_misses, l2_misses, load_ports + 1)
         l1 = _cache("l1", l1_kib, l1_ways, LINE_BYTES, l1_cycles, l1_cycles, l1_misses, 2 * queue, 2 * load_ports + 2)
         acadl.ACADLEdge(l2, memory, acadl.BACKED_BY)
@@ -139,7 +140,7 @@ def mte(
         acadl.architecture(
             "mte", clock_hz=clock_hz, buffers={"hbm": memory, "v": v, "x": x, "f": f},
             parameters={"vlen": chosen.vlen, "rlen": chosen.rlen, "registers": chosen.registers},
-            semantics=Semantics(write_after_read="started", fetches_in_flight=front),
+            semantics=Semantics(fetches_in_flight=front),
             technology=acadl.Technology(5, dram="HBM2"))
 
     return acadl.create_ag(build())

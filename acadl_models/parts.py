@@ -24,12 +24,12 @@ def connect(
 
 def registers(
     name: str, data_width: int, count: int, each: str = "", component: acadl.Memory | None = None,
-    physical: int | None = None,
+    physical: int | None = None, forwards_sums: bool = True,
 ) -> acadl.RegisterFile:
     """So many registers, each named ``each`` (or as the file) and its number; renamed to ``physical`` ones, if any."""
     return acadl.RegisterFile(
         name, data_width=data_width, registers={f"{each or name}{i}": 0 for i in range(count)},
-        physical_registers=physical, component=component)
+        physical_registers=physical, component=component, forwards_sums=forwards_sums)
 
 
 def row_memory(

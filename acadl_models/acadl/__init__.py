@@ -12,6 +12,7 @@ from archloom.acadl_models.acadl.stages import ExecuteStage, InstructionFetchSta
 from archloom.acadl_models.acadl.storages import (
     DRAM,
     SRAM,
+    BufferStorage,
     CacheInterface,
     DataStorage,
     Link,
@@ -25,7 +26,8 @@ from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryA
 CONTAINS, FORWARD, READ_DATA, WRITE_DATA, BACKED_BY = EdgeKind
 
 __all__ = [
-    "ACADLDanglingEdge", "ACADLEdge", "ACADLObject", "ArchitectureGraph", "BACKED_BY", "Bank", "CONTAINS",
+    "ACADLDanglingEdge", "ACADLEdge", "ACADLObject", "ArchitectureGraph", "BACKED_BY", "Bank",
+    "BufferStorage", "CONTAINS",
     "CacheInterface", "DRAM", "Data", "DataStorage", "EdgeKind", "ExecuteStage", "FORWARD", "FunctionalUnit",
     "Generated", "Included", "Instruction", "InstructionFetchStage", "InstructionMemoryAccessUnit", "Link", "Logic",
     "Memory", "MemoryAccessUnit", "MemoryInterface", "OffChip", "PipelineStage", "READ_DATA", "RegisterFile",

@@ -157,6 +157,12 @@ def latency(attribute: str, value: object, least: int) -> list[str]:
     return [] if number >= least else [f"{attribute} must be at least {least}, not {value!r}"]
 
 
+def word(obj: ACADLObject, attribute: str, valid: Sequence[str]) -> list[str]:
+    """The attribute must be one of some words."""
+    value = getattr(obj, attribute)
+    return [] if value in valid else [f"{attribute} must be one of {', '.join(map(repr, valid))}, not {value!r}"]
+
+
 def mapping(obj: ACADLObject, attribute: str) -> list[str]:
     """The attribute must be a mapping."""
     value = getattr(obj, attribute)

@@ -17,7 +17,7 @@ from archloom.acadl_models.acadl.components import Technology
 from archloom.acadl_models.acadl.graph import ArchitectureGraph, Bank
 from archloom.acadl_models.acadl.rules import check
 from archloom.acadl_models.acadl.semantics import Semantics
-from archloom.acadl_models.acadl.storages import MemoryInterface, RegisterFile
+from archloom.acadl_models.acadl.storages import BufferStorage, MemoryInterface, RegisterFile
 from archloom.oracle.errors import GraphError
 
 P = ParamSpec("P")
@@ -217,9 +217,7 @@ def _registers(buffer: str, files: Sequence[RegisterFile]) -> tuple[tuple[Bank, 
     if len(widths) > 1:
         found = ", ".join(f"{f.name}: {width} bits" for width, f in widths.items())
         faults.append(f"buffer {buffer!r}: its register files differ in data_width ({found})")
-    if len({f.is_renamed for f in files}) > 1:
-        found = ", ".join(f.name for f in files if f.is_renamed)
-        faults.append(f"buffer {buffer!r}: of its register files only {found} has physical_registers: all or none")
+    faults += _hazard_faults(buffer, files)
     ends = list(itertools.accumulate(len(f.registers) for f in files))
     return tuple(Bank(f.name, end - len(f.registers), end) for f, end in zip(files, ends)), faults
 
@@ -242,7 +240,25 @@ def _memories(buffer: str, items: Iterable[Any], known: set[int]) -> tuple[tuple
         elif not obj.faults():
             banks += [Bank(obj.name, start, stop) for start, stop in obj.address_ranges]
     banks.sort(key=lambda b: b.start)
-    return tuple(banks), faults + _order_faults(buffer, banks)
+    held = [obj for obj in map(_storage_of, items) if isinstance(obj, MemoryInterface)]
+    return tuple(banks), faults + _order_faults(buffer, banks) + _hazard_faults(buffer, held)
+
+
+def _storage_of(item: Any) -> Any:
+    return item[0] if isinstance(item, tuple) and item else item
+
+
+def _hazard_faults(buffer: str, storages: Sequence[BufferStorage]) -> list[str]:
+    """Accesses to a buffer wait for one another in one way, in whichever of its storages they meet."""
+    faults = []
+    for attribute, value in storages[0].hazards.items() if storages else ():
+        other = next((s for s in storages if s.hazards[attribute] != value), None)
+        if other is not None:
+            faults.append(
+                f"buffer {buffer!r}: {attribute} must be alike in all that hold it, but {storages[0].name} and "
+                f"{other.name} differ"
+            )
+    return faults
 
 
 def _order_faults(buffer: str, banks: Sequence[Bank]) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "write_after_read": ("finished", "started", "ignored"),
     "issue": ("out_of_order", "in_order"),
     "stage_latency": ("replaced", "added"),
     "arbitration": ("program_order", "edge_order"),
@@ -21,9 +20,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
 class Semantics:
     """How a graph's objects behave where section 6 of the paper can be read in several ways.
 
-    * ``write_after_read``: what a write waits for when an earlier instruction reads the same place: that it has
-      ``"finished"``, that it has ``"started"`` (registers are latched at the start), or nothing (``"ignored"``). It
-      holds for registers and memories of the whole graph; for earlier writes a write waits whatever is chosen.
     * ``issue``: the fetch stage offers its whole issue buffer (``"out_of_order"``) or only the oldest (``"in_order"``).
     * ``fetches_in_flight``: how many fetches may overlap; at most one starts in a cycle.
     * ``stage_latency``: where a contained unit takes an instruction, the latency of its stage is ``"replaced"`` by the
@@ -34,7 +30,6 @@ class Semantics:
       (``"after_miss"``).
     """
 
-    write_after_read: str = "finished"
     issue: str = "out_of_order"
     fetches_in_flight: int = 1
     stage_latency: str = "replaced"

@@ -11,14 +11,40 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar
 
-from archloom.acadl_models.acadl.base import ACADLObject, count, flag, latency, mapping, range_faults, tuples
+from archloom.acadl_models.acadl.base import ACADLObject, count, flag, latency, mapping, range_faults, tuples, word
 from archloom.acadl_models.acadl.latency import Expression, Latency, parse
 
 _STORED: tuple[str, ...] = ("joules_per_access", "joules_per_read", "joules_per_write", *ACADLObject.physical)
 
 
+WRITE_AFTER_READ = ("finished", "started", "ignored")
+
+
 @dataclass(frozen=True, eq=False)
-class RegisterFile(ACADLObject):
+class BufferStorage(ACADLObject):
+    """Virtual: what buffers lie in, and how accesses to one place of it wait for one another.
+
+    ``write_after_read`` (*added*): what a write waits for when an earlier instruction reads the same place: that it has
+    ``"finished"``, that it has ``"started"`` (which reads at once), or nothing (``"ignored"``: writes are buffered).
+    ``forwards_sums`` (*added*): an accumulation does not wait for earlier ones; False: it does, as a read and a write.
+    """
+
+    virtual: ClassVar[bool] = True
+
+    write_after_read: str = field(default="finished", kw_only=True)
+    forwards_sums: bool = field(default=True, kw_only=True)
+
+    @property
+    def hazards(self) -> Mapping[str, object]:
+        """What must be the same in all storages of a buffer, by attribute."""
+        return {"write_after_read": self.write_after_read, "forwards_sums": self.forwards_sums}
+
+    def faults(self) -> list[str]:
+        return super().faults() + word(self, "write_after_read", WRITE_AFTER_READ) + flag(self, "forwards_sums")
+
+
+@dataclass(frozen=True, eq=False)
+class RegisterFile(BufferStorage):
     """Registers of ``data_width`` bits each; ``registers`` maps a register's name to its initial value.
 
     ``physical_registers`` (*added*): registers are renamed, to one of so many; None: they are what they are called.
@@ -47,12 +73,18 @@ class RegisterFile(ACADLObject):
             faults.append(f"registers must map at least one register name to a value, not {self.registers!r}")
         elif self.physical_registers is not None:
             faults += count(self, "physical_registers", len(self.registers) + 1)
+            if self.write_after_read != "finished":
+                faults.append("write_after_read has no meaning with physical_registers: a write waits for no read")
         return faults
 
     @property
     def is_renamed(self) -> bool:
         """Whether its registers are mapped to physical ones."""
         return self.physical_registers is not None
+
+    @property
+    def hazards(self) -> Mapping[str, object]:
+        return {"physical_registers": self.is_renamed, **super().hazards}
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +125,7 @@ ROLES = ("weights", "tables", "activations")
 
 
 @dataclass(frozen=True, eq=False)
-class MemoryInterface(DataStorage):
+class MemoryInterface(DataStorage, BufferStorage):
     """Virtual: latencies of a transaction, and ``address_ranges``: half-open ranges of word addresses held here.
 
     ``roles`` (*added*): of the memories of HBM, which of the :data:`ROLES` of tensors lie in this one.
@@ -307,6 +339,4 @@ class Link(ACADLObject):
 
     def faults(self) -> list[str]:
         faults = super().faults() + count(self, "bandwidth") + count(self, "latency", 0)
-        if self.mode not in MODES:
-            faults.append(f"mode must be one of {', '.join(map(repr, MODES))}, not {self.mode!r}")
-        return faults
+        return faults + word(self, "mode", MODES)

@@ -25,6 +25,10 @@ class Mover(acadl.Template):
         acadl.ACADLEdge(self.stage, self.unit, acadl.CONTAINS)
 
 
+LATCHED = "started"
+"""Operands are taken as an instruction starts: what they lie in may be written from then on."""
+
+
 class Memories(acadl.Template):
     """The memories on the array's sides, as wide as the sides, and the DRAM behind them.
 
@@ -41,7 +45,7 @@ class Memories(acadl.Template):
         self.dram = acadl.DRAM(
             "dram", data_width=8, port_width=design.dma_bytes, shared_port=True, read_write_ports=2,
             max_concurrent_requests=8, read_latency=design.dram_latency, write_latency=design.dram_latency,
-            address_ranges=[(0, 1 << 34)],
+            address_ranges=[(0, 1 << 34)], write_after_read=LATCHED,
         )
 
     def _side(
@@ -50,7 +54,7 @@ class Memories(acadl.Template):
         return acadl.SRAM(
             name, data_width=data_width, port_width=width, max_concurrent_requests=4 * units,
             read_write_ports=2 * units, address_ranges=[(0, words)],
-            component=acadl.Memory(width_bits=width_bits),
+            component=acadl.Memory(width_bits=width_bits), write_after_read=LATCHED,
         )
 
 

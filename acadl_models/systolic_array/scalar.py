@@ -8,10 +8,9 @@ that it reads have been written, and that makes the wave run diagonally through 
 from __future__ import annotations
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.acadl.semantics import Semantics
 from archloom.acadl_models.parts import Fetch, connect, macs
 from archloom.acadl_models.systolic_array.design import FETCH_CYCLES, TECHNOLOGY, Design
-from archloom.acadl_models.systolic_array.parts import Dma, Memories, Mover
+from archloom.acadl_models.systolic_array.parts import LATCHED, Dma, Memories, Mover
 
 REGISTERS = ("west", "north", "own")
 """Of each PE, in the ISA's order."""
@@ -25,7 +24,8 @@ class PE(acadl.Template):
     """
 
     def __init__(self, name: str, mnemonics: set[str]) -> None:
-        self.registers = acadl.RegisterFile("registers", data_width=32, registers=dict.fromkeys(REGISTERS, 0))
+        self.registers = acadl.RegisterFile(
+            "registers", data_width=32, registers=dict.fromkeys(REGISTERS, 0), write_after_read=LATCHED)
         self.stage = acadl.ExecuteStage("stage")
         self.unit = acadl.FunctionalUnit("unit", to_process=mnemonics, component=macs(1, "i8", "i32"))
         acadl.ACADLEdge(self.stage, self.unit, acadl.CONTAINS)
@@ -43,7 +43,8 @@ class Grid(acadl.Template):
     def __init__(self, name: str, design: Design, fetch: Fetch) -> None:
         mnemonics = {"mac", "push", "pass"}
         self.pes = [[PE(f"pe[{i}][{j}]", mnemonics) for j in range(design.columns)] for i in range(design.rows)]
-        self.south = [acadl.RegisterFile(f"south[{j}]", 32, {"sum": 0}) for j in range(design.columns)]
+        self.south = [
+            acadl.RegisterFile(f"south[{j}]", 32, {"sum": 0}, write_after_read=LATCHED) for j in range(design.columns)]
         for i, row in enumerate(self.pes):
             for j, pe in enumerate(row):
                 acadl.connect_dangling_edge(fetch.stage, pe.instructions)
@@ -81,7 +82,7 @@ def build(design: Design) -> acadl.ArchitectureGraph:
         fetch = Fetch("fetch", (rows + columns + 2) * a_step, width=a_step, latency=FETCH_CYCLES,
                       stands_for="the wave of operands")
         memories = Memories("memory", design, units=rows * columns if apart else max(rows, columns))
-        sync = acadl.RegisterFile("sync", 32, {"fold": 0, "filled": 0})
+        sync = acadl.RegisterFile("sync", 32, {"fold": 0, "filled": 0}, write_after_read=LATCHED)
         grid = Grid("grid", design, fetch)
         for i in range(rows):
             west = Mover(f"west[{i}]", fetch, {"load_west", "clear_west"}, {"load_west": 0, "clear_west": 1})
@@ -101,7 +102,7 @@ def build(design: Design) -> acadl.ArchitectureGraph:
                 "hbm": memories.dram, "left": memories.left, "top": memories.top, "out": memories.out,
                 "pe": [pe.registers for row in grid.pes for pe in row], "south": grid.south, "sync": sync,
             },
-            semantics=Semantics(write_after_read="started"), technology=TECHNOLOGY,
+            technology=TECHNOLOGY,
         )
 
     return acadl.create_ag(systolic_pe())

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from archloom.acadl_models.acadl import ArchitectureGraph, Included, RegisterFile, architecture, create_ag, generate
-from archloom.acadl_models.acadl.semantics import Semantics
 from archloom.acadl_models.parts import Fetch, connect, macs
 from archloom.acadl_models.systolic_array.design import FETCH_CYCLES, TECHNOLOGY, Design
-from archloom.acadl_models.systolic_array.parts import Dma, Memories, Mover
+from archloom.acadl_models.systolic_array.parts import LATCHED, Dma, Memories, Mover
 
 STEPS = ("preload", "shift", "stream", "multiply")
 """Mnemonics that take the array one step further."""
@@ -27,8 +26,9 @@ def build(design: Design) -> ArchitectureGraph:
         fetch = Fetch("fetch", 8, width=4, latency=FETCH_CYCLES)
         memories = Memories("memory", design, units=2)
         of_array = Included("array.unit")
-        stationary = RegisterFile("stationary", 8 * design.columns, _rows(design), component=of_array)
-        sums = RegisterFile("sums", 32 * design.columns, _rows(design), component=of_array)
+        stationary, sums = [
+            RegisterFile(name, bits * design.columns, _rows(design), component=of_array, write_after_read=LATCHED)
+            for name, bits in (("stationary", 8), ("sums", 32))]
         array = Mover(
             "array", fetch, {*STEPS, "drain"}, latency={"drain": drain, "shift": 1, "*": 0},
             interval={"drain": drain, "*": 1}, in_flight=4,
@@ -44,7 +44,7 @@ def build(design: Design) -> ArchitectureGraph:
                 "hbm": memories.dram, "left": memories.left, "top": memories.top, "out": memories.out,
                 "stationary": stationary, "sums": sums,
             },
-            semantics=Semantics(write_after_read="started"), technology=TECHNOLOGY,
+            technology=TECHNOLOGY,
         )
 
     return create_ag(systolic_array())

@@ -36,8 +36,10 @@ def places(
     resetting = {_resets(graph, unit) for unit in units} if not is_read else {False}
     if len(resetting) > 1:
         return f"buffer {buffer.name!r}, which only some of {', '.join(units)} reset: where several may, all must"
+    assert isinstance(place, acadl.BufferStorage)
+    waits = place.write_after_read, place.forwards_sums
     if resetting == {True}:
-        return Place(buffer.name, True, (), place.data_width)
+        return Place(buffer.name, True, (), place.data_width, write_after_read=waits[0], forwards_sums=waits[1])
     served = _served(graph, buffer, is_read, units, ordered)
     if isinstance(served, str):
         return served
@@ -57,7 +59,7 @@ def places(
         if isinstance(s, acadl.DRAM) and s.is_interleaved else None for s in served
     )
     lines = tuple(_own_lines(s) for s in served)
-    return Place(buffer.name, True, found, served[0].data_width, ports, paths, bases, channels, lines)
+    return Place(buffer.name, True, found, served[0].data_width, ports, paths, bases, channels, lines, False, *waits)
 
 
 def _own_lines(storage: acadl.DataStorage) -> int:
@@ -81,14 +83,16 @@ def _registers(
     graph: acadl.ArchitectureGraph, buffer: Buffer, first: acadl.RegisterFile, banks: tuple[acadl.Bank, ...],
     spread: bool,
 ) -> Place | str:
-    """Registers take no requests; what one unit alone reaches is ordered by its pipeline, and not tracked."""
+    """Registers take no requests. What one unit alone reaches is ordered by its pipeline, and not tracked, where that
+    forwards sums."""
     if spread and word_axes(buffer, first.data_width) is None:
         return _indivisible(buffer, {first.name: first.data_width})
     if first.is_renamed:
         return _renamed(graph, buffer, first)
     files = [file for b in banks if isinstance(file := graph[b.storage], acadl.RegisterFile)]
     shared = any(len({u.name for u in (*graph.readers(file), *graph.writers(file))}) > 1 for file in files)
-    return Place(buffer.name, shared, (), first.data_width)
+    return Place(buffer.name, shared or not first.forwards_sums, (), first.data_width,
+                 write_after_read=first.write_after_read, forwards_sums=first.forwards_sums)
 
 
 def _renamed(graph: acadl.ArchitectureGraph, buffer: Buffer, first: acadl.RegisterFile) -> Place | str:
@@ -99,7 +103,7 @@ def _renamed(graph: acadl.ArchitectureGraph, buffer: Buffer, first: acadl.Regist
     if bits > 8 * graph.bytes_of(buffer.name):
         held = ", ".join(dict.fromkeys(bank.storage for bank in graph.buffers[buffer.name]))
         return f"buffer {buffer.name!r}, of {-(-bits // first.data_width)} registers, more than {held} has"
-    return Place(buffer.name, False, (), first.data_width, renamed=True)
+    return Place(buffer.name, False, (), first.data_width, renamed=True, forwards_sums=first.forwards_sums)
 
 
 def _served(

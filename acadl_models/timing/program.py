@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from archloom.acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit, InstructionFetchStage
 from archloom.acadl_models.timing.memories.channels import Interleaving
 from archloom.acadl_models.timing.renaming import Named, named
-from archloom.oracle.accesses import element_bits
+from archloom.oracle.accesses import Kind, element_bits
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedStream
 from archloom.oracle.windows import contiguous, linear, positions
@@ -55,6 +55,7 @@ class Request:
 class Place:
     """Where the accesses of some units to ``buffer`` go; register files and resets have no ``banks``: they take no
     requests. ``tracked``: their elements decide about conflicts; ``renamed``: the registers that they name do.
+    ``write_after_read`` and ``forwards_sums``: of the storages that hold the buffer.
 
     ``banks`` name the storages that serve the requests, with the words of the buffer that each serves: the memories in
     which the buffer lies, or the caches before them over which the units reach them. ``paths`` has, for each bank, the
@@ -73,6 +74,8 @@ class Place:
     channels: tuple[Interleaving | None, ...] = ()
     lines: tuple[int, ...] = ()
     renamed: bool = False
+    write_after_read: str = "finished"
+    forwards_sums: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +90,11 @@ class AccessPlan:
     def is_read(self) -> bool:
         return self.access.kind == "read"
 
+    @property
+    def kind(self) -> Kind:
+        """How it is ordered: an accumulation that waits for others is a write that needs what was there."""
+        return self.access.kind if self.place.forwards_sums or self.is_read else "write"
+
     @cached_property
     def element_offset(self) -> Affine:
         """Row-major number of the window's first element in the buffer."""
@@ -100,7 +108,8 @@ class AccessPlan:
     @cached_property
     def named(self) -> Named | None:
         """The renamed registers that it names; None where the place in a register depends on loops."""
-        return named(self.element_offset, self.elements, self.place.data_width // element_bits(self.buffer.dtype))
+        per = self.place.data_width // element_bits(self.buffer.dtype)
+        return named(self.element_offset, self.elements, per, adds=self.access.kind == "accumulate")
 
     @cached_property
     def word_offset(self) -> Affine:

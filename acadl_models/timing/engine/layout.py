@@ -25,7 +25,8 @@ class H(Record):
     OFFERS = constant  # the same by stage: OfferSpec records
     PROGRAM = constant  # code of the loop nest
     FETCH_WIDTH = FETCH_LATENCY = FETCH_FLIGHTS = ISSUE_SIZE = constant
-    IN_ORDER = LATENCY_ADDED = EDGE_ORDER = READS_HOLD = constant  # parameters of the semantics (acadl.semantics)
+    IN_ORDER = LATENCY_ADDED = EDGE_ORDER = constant  # parameters of the semantics (acadl.semantics)
+    LATCHED = constant  # whether some accesses hold up later ones until they have started
     REORDER_ENTRIES = DECODE_WIDTH = COMMIT_WIDTH = constant  # 0 entries: no reorder buffer; widths FOREVER: any
     FILES = FILE_TABLE = constant  # renamed register files: how many physical registers are free at first
     NAMES = NAME_TABLE = constant  # their registers: the number of the file of each
@@ -137,9 +138,10 @@ class OperandKind(Record):
 
 class NodeSpec(Record):
     """Access that may conflict: where it lies in an instance, its AccessSpec record, and the Ends record, counted from
-    the first, of the first list of its class and kind, or NONE if it enters none; the BucketSpec of its class."""
+    the first, of the first list of its class and kind, or NONE if it enters none; the BucketSpec of its class; until
+    when it holds up later ones."""
 
-    NODE = ACCESS = ENDS = BUCKETS = constant
+    NODE = ACCESS = ENDS = BUCKETS = HOLDS = constant
 
 
 class CheckSpec(Record):
@@ -186,8 +188,8 @@ class AccessKind(Record):
     READ = WRITE = ACCUMULATE = code
 
 
-class ReadsHold(Record):
-    """How long a read holds up later writes to the same place."""
+class Holds(Record):
+    """How long an access holds up later ones to the same place."""
 
     UNTIL_FINISH = UNTIL_START = NEVER = code
 

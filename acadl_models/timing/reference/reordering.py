@@ -15,7 +15,7 @@ def name_registers(instance: Instance) -> None:
             assert plan.named is not None
             first = plan.named.first.evaluate(instance.values)
             for other, whole in zip(plan.named.others, plan.named.whole):
-                _name(instance, (plan.buffer.name, first + other), plan.access.kind, whole)
+                _name(instance, (plan.buffer.name, first + other), plan.kind, whole)
 
 
 def _name(instance: Instance, register: Register, kind: str, whole: bool) -> None:

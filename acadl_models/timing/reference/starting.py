@@ -27,7 +27,7 @@ def start(m: Machine) -> None:
 def blocker(m: Machine, instance: Instance) -> Instance | None:
     """The first earlier instruction that ``instance`` has to wait for."""
     earlier = (o for o in m.alive if o.number < instance.number and o.state is not State.FINISHED)
-    return next((other for other in earlier if _holds_back(m, other, instance)), None) or producer(m, instance)
+    return next((other for other in earlier if _holds_back(other, instance)), None) or producer(m, instance)
 
 
 def _begin(m: Machine, unit: Unit, instance: Instance) -> None:
@@ -49,16 +49,13 @@ def _begin(m: Machine, unit: Unit, instance: Instance) -> None:
         flow(m, instance, instance.stream)
 
 
-def _holds_back(m: Machine, earlier: Instance, later: Instance) -> bool:
+def _holds_back(earlier: Instance, later: Instance) -> bool:
     """Whether a conflict with an ``earlier``, unfinished instruction keeps ``later`` from starting."""
-    only_modifying = m.semantics.write_after_read == "ignored" or (
-        m.semantics.write_after_read == "started"
-        and earlier.state in (State.READING, State.PROCESSING, State.WRITING)
-    )
+    has_started = earlier.state in (State.READING, State.PROCESSING, State.WRITING)
     return any(
         _meet(a, earlier.values, b, later.values)
         for a, b in _ordered(earlier.static, later.static)
-        if not (only_modifying and a.is_read)
+        if not (a.is_read and has_started and a.place.write_after_read == "started")
     )
 
 
@@ -68,7 +65,7 @@ def _ordered(earlier: StaticInstruction, later: StaticInstruction) -> list[tuple
     return [
         (a, b) for a in earlier.plans for b in later.plans
         if a.place.tracked and b.place.tracked and a.buffer.name == b.buffer.name
-        and (a.access.kind != b.access.kind or a.access.kind == "write")
+        and (a.kind != b.kind or a.kind == "write") and not (a.is_read and a.place.write_after_read == "ignored")
     ]
 
 

@@ -63,10 +63,10 @@ def test_link_of_a_dangling_edge() -> None:
 
 
 def test_semantics() -> None:
-    chosen = Semantics(write_after_read="started", issue="in_order", fetches_in_flight=2)
+    chosen = Semantics(arbitration="edge_order", issue="in_order", fetches_in_flight=2)
     graph = build(lambda m: architecture("x", semantics=chosen))
     assert graph.semantics == chosen
-    assert graph.semantics.changed() == {"write_after_read": "started", "issue": "in_order", "fetches_in_flight": 2}
+    assert graph.semantics.changed() == {"issue": "in_order", "fetches_in_flight": 2, "arbitration": "edge_order"}
     assert build(lambda m: None).semantics == Semantics()
     assert graph.fingerprint != build(lambda m: architecture("x")).fingerprint
 
@@ -131,6 +131,12 @@ FAULTS: list[tuple[str, Callable[[SimpleNamespace], Any], str]] = [
     ("semantics type", lambda m: architecture("x", semantics="paper"), r"semantics must be a Semantics, not 'paper'"),
     ("files of two widths", lambda m: architecture("x", buffers={"r": [m.rf, RegisterFile("w", 8, {"a": 0})]}),
      r"buffer 'r': its register files differ in data_width \(rf: 32 bits, w: 8 bits\)"),
+    ("hazard word", lambda m: m.rf._set("write_after_read", "never"),
+     r"rf .*: write_after_read must be one of 'finished', 'started', 'ignored', not 'never'"),
+    ("hazard flag", lambda m: m.mem._set("forwards_sums", 1), r"mem .*: forwards_sums must be True or False, not 1"),
+    ("hazards of a spread buffer", lambda m: architecture("x", buffers={"r": [
+        m.rf, RegisterFile("w", 32, {"a": 0}, write_after_read="started")]}),
+     r"buffer 'r': write_after_read must be alike in all that hold it, but rf and w differ"),
     ("file twice", lambda m: architecture("x", buffers={"r": [m.rf, m.rf]}), r"a register file appears twice"),
     ("file beside memory", lambda m: architecture("x", buffers={"r": [m.rf, m.mem]}),
      r"the register file rf cannot hold rows beside other banks"),

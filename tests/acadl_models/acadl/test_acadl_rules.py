@@ -104,7 +104,10 @@ FAULTS: list[tuple[str, Callable[[SimpleNamespace], Any], str]] = [
     ("renaming without a reorder buffer", lambda m: ACADLEdge(_renamed(3), m.fu, READ_DATA),
      r"renamed .*: physical_registers are freed when instructions commit, but ifs .* state reorder_entries"),
     ("some registers renamed", lambda m: architecture("x", buffers={"regs": [m.rf, _renamed(3)]}),
-     r"buffer 'regs': of its register files only renamed has physical_registers: all or none"),
+     r"buffer 'regs': physical_registers must be alike in all that hold it, but rf and renamed differ"),
+    ("renamed with a scoreboard", lambda m: RegisterFile(
+        "r", registers={"a": 0}, physical_registers=2, write_after_read="started"),
+     r"r .*: write_after_read has no meaning with physical_registers: a write waits for no read"),
     ("access unit without storage", lambda m: ACADLEdge(m.ex, MemoryAccessUnit("idle", to_process={"x"}), CONTAINS),
      r"idle .* reads and writes no DataStorage"),
     ("cache without backing", lambda m: ACADLEdge(SetAssociativeCache("l1"), m.mau, READ_DATA),

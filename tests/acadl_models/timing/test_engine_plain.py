@@ -25,7 +25,9 @@ from tests.support.acadl_models.reordering import random_reordering
 from tests.support.acadl_models.simulators import outcome
 
 ROOT = Path(__file__).parents[3]
-SEEDS = (0, 3, 7, 10, 15, 23, 24, 36, 49, 109, 144, 219, 315, 447, 487, 1075, 1293, 1355, 1366, 2002, 2007, 2013, 2024)
+SEEDS = (
+    0, 3, 7, 10, 12, 15, 23, 24, 36, 45, 49, 109, 144, 219, 315, 447, 487, 1075, 1293, 1355, 1366, 2002, 2007, 2013,
+    2024)
 """Cases that are stepped, skipped, that deadlock and that are refused; with caches, banks and links, and without; those
 from 2000 on with reorder buffers and renamed registers."""
 KINDS = {kind.name for kind in vars(fields).values() if isinstance(kind, fields.Kind)} - {fields.code.name}
@@ -139,7 +141,7 @@ def test_every_field_has_a_kind(record: fields.RecordType) -> None:
     assert len(record.kinds) == len(record.labels) == record.SIZE
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 7, 9])
 def test_every_word_of_a_machine_has_a_kind(seed: int) -> None:
     tables = lower(bind(*case(seed))).tables
     tables[layout.H.POOL] = 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,11 +36,11 @@ from tests.support.acadl_models.timing_builders import after, front, instr, stre
 PAGE = Path(__file__).parents[3] / "docs" / "timing_semantics.md"
 
 
-def built(make: Callable[[], None], semantics: Semantics) -> ArchitectureGraph:
+def built(make: Callable[[], None], semantics: Semantics, **hazards: Any) -> ArchitectureGraph:
     @generate
     def example() -> None:
         make()
-        regs = [RegisterFile(f"r{k}", data_width=32, registers={"r": 0}) for k in range(2)]
+        regs = [RegisterFile(f"r{k}", data_width=32, registers={"r": 0}, **hazards) for k in range(2)]
         for file in regs:
             for unit in UNITS:
                 ACADLEdge(file, unit, READ_DATA)
@@ -52,6 +53,7 @@ def built(make: Callable[[], None], semantics: Semantics) -> ArchitectureGraph:
 
 
 UNITS: list[FunctionalUnit] = []
+DEFAULT = Semantics()
 
 
 def unit(name: str, latency: int) -> FunctionalUnit:
@@ -59,8 +61,10 @@ def unit(name: str, latency: int) -> FunctionalUnit:
     return UNITS[-1]
 
 
-def run(make: Callable[[], None], program: ResolvedStream, semantics: Semantics) -> list[InstanceLog]:
-    graph = built(make, semantics)
+def run(
+    make: Callable[[], None], program: ResolvedStream, semantics: Semantics = DEFAULT, **hazards: Any,
+) -> list[InstanceLog]:
+    graph = built(make, semantics, **hazards)
     log: list[InstanceLog] = []
     result = simulate_logged(graph, program, log)
     assert simulate(graph, program, skip=False) == simulate(graph, program) == result
@@ -87,10 +91,27 @@ def test_write_after_read() -> None:
     )
     rows = []
     for choice in ("finished", "started", "ignored"):
-        log = run(chain, program, Semantics(write_after_read=choice))
+        log = run(chain, program, write_after_read=choice)
         rows.append([f"`{choice}`", *(f"{e.started}-{e.finished}" for e in log)])
     assert rows == [["`finished`", "1-4", "4-9", "9-10"], ["`started`", "1-4", "4-9", "4-5"],
                     ["`ignored`", "1-4", "4-9", "1-2"]]
+    in_the_page(rows)
+
+
+def test_forwards_sums() -> None:
+    def adders() -> None:
+        issue = front(width=3)
+        UNITS.append(FunctionalUnit("sum_unit", to_process={"sum"}, latency=4, interval=1, in_flight=4))
+        after(issue, UNITS[-1], name="sum_stage")
+        after(issue, unit("use", 1), name="use_stage")
+
+    row = window("regs", 0)
+    program = stream(instr("sum", accumulates=(row,)), instr("sum", accumulates=(row,)), instr("use", reads=(row,)))
+    rows = []
+    for choice in (True, False):
+        log = run(adders, program, forwards_sums=choice)
+        rows.append([f"`{choice}`", *(f"{e.started}-{e.finished}" for e in log)])
+    assert rows == [["`True`", "1-5", "2-6", "6-7"], ["`False`", "1-5", "5-9", "9-10"]]
     in_the_page(rows)
 
 
@@ -196,7 +217,7 @@ def test_cache_miss_end() -> None:
 @pytest.mark.parametrize("choice", ["finished", "started", "ignored"])
 def test_only_a_read_before_a_write_is_concerned(choice: str) -> None:
     def one(first: ResolvedInstr, second: ResolvedInstr) -> int:
-        return run(chain, stream(first, second), Semantics(write_after_read=choice))[1].started
+        return run(chain, stream(first, second), write_after_read=choice)[1].started
 
     row = window("regs", 0)
     assert one(instr("make", writes=(row,)), instr("use", reads=(row,))) == 4

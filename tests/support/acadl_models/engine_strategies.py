@@ -42,6 +42,7 @@ from archloom.oracle.resolved import (
     WindowDim,
     Write,
 )
+from tests.support.acadl_models.hazards import random_hazards
 
 SEMANTICS = tuple(sorted(vars(Semantics())))
 """The parameters of a graph's semantics."""
@@ -83,9 +84,10 @@ def random_graph(
 ) -> ArchitectureGraph:
     """Fetch stage, trees of pipeline stages that end in execute stages with units, storages with and without banks.
 
-    ``semantics`` names the parameters that get random values. With ``spread``, registers lie in several files, and
-    units reach some of the files and banks; one unit for each mnemonic reaches all. ``storages_of`` makes other
-    storages and the edges to them, ``latency_of`` other latencies of units; with ``streaming`` some units stream.
+    ``semantics`` names the parameters that get random values; with any, hazards are random, too. With ``spread``,
+    registers lie in several files, and units reach some of the files and banks; one unit for each mnemonic reaches
+    all. ``storages_of`` makes other storages and the edges to them, ``latency_of`` other latencies of units; with
+    ``streaming`` some units stream.
     """
     latency_of = latency_of or often_used_latency
 
@@ -132,7 +134,7 @@ def random_graph(
         return [e.target for e in builder.edges if e.source is stage and e.kind is FORWARD]  # type: ignore[misc]
 
     random_architecture()
-    return create_ag()
+    return random_hazards(r, create_ag()) if semantics else create_ag()
 
 
 def _fetch(r: Random) -> InstructionFetchStage:

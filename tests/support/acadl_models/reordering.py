@@ -27,7 +27,8 @@ def reordered(
 def renamed(graph: ArchitectureGraph, more: int) -> ArchitectureGraph:
     """The graph with so many more physical registers than registers in each file."""
     return exchanged(graph, *[
-        dataclasses.replace(f, physical_registers=len(f.registers) + more) for f in graph.register_files])
+        dataclasses.replace(f, physical_registers=len(f.registers) + more, write_after_read="finished")
+        for f in graph.register_files])
 
 
 def random_reordering(r: Random, graph: ArchitectureGraph) -> ArchitectureGraph:

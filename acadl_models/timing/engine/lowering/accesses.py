@@ -9,7 +9,7 @@ import numpy as np
 
 from archloom.acadl_models.acadl import DataStorage
 from archloom.acadl_models.timing.engine.fields import NONE
-from archloom.acadl_models.timing.engine.layout import AccessKind, AccessSpec, BucketSpec, H, ReadsHold
+from archloom.acadl_models.timing.engine.layout import AccessKind, AccessSpec, BucketSpec, H, Holds
 from archloom.acadl_models.timing.engine.lowering.expressions import Expressions, Latencies
 from archloom.acadl_models.timing.engine.lowering.forms import Form, bank_records, constant_latency
 from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables
@@ -225,11 +225,12 @@ def access_lists(
 
     ends = np.full(len(kind), NONE)
     ends[group != NONE] = first_list(group[group != NONE], kind[group != NONE])
-    if d[H.READS_HOLD] == ReadsHold.NEVER:
-        ends[kind == AccessKind.READ] = NONE
+    holds = np.array([e.form.holds for e in entries], np.int64)
+    ends[holds == Holds.NEVER] = NONE
 
     tracked = np.flatnonzero(group != NONE)
-    nodes = _put(tables, np.stack((node, place, ends, table), axis=1)[tracked], static[tracked], len(count))
+    d[H.LATCHED] = int((holds[tracked] == Holds.UNTIL_START).any())
+    nodes = _put(tables, np.stack((node, place, ends, table, holds), axis=1)[tracked], static[tracked], len(count))
     present = np.zeros((d[H.CLASSES], 3), bool)
     present[group[tracked], kind[tracked]] = True
     opposing = present[group[tracked]]

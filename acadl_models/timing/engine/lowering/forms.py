@@ -17,7 +17,7 @@ import numpy as np
 
 from archloom.acadl_models.acadl import FunctionalUnit
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
-from archloom.acadl_models.timing.engine.layout import AccessKind, AccessSpec, H
+from archloom.acadl_models.timing.engine.layout import AccessKind, AccessSpec, H, Holds
 from archloom.acadl_models.timing.engine.lowering.patterns import Pattern, beats, pattern, patterns, pieces, runs, words
 from archloom.acadl_models.timing.engine.lowering.tables import Array
 from archloom.acadl_models.timing.program import AccessPlan, Place, word_axes
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables
 
 KINDS = {"read": AccessKind.READ, "write": AccessKind.WRITE, "accumulate": AccessKind.ACCUMULATE}
+
+READS_HOLD = {"finished": Holds.UNTIL_FINISH, "started": Holds.UNTIL_START, "ignored": Holds.NEVER}
+"""By the value of ``write_after_read``."""
 
 Ranges: TypeAlias = tuple[tuple[int, int] | None, ...]
 """The smallest and the largest value of each name; None where there is none."""
@@ -59,6 +62,7 @@ class Form:
         self.is_spread = len(self.place.banks) > 1
         """Over several banks."""
         self.is_open = self.template[AccessSpec.STORES] == NONE and len(self.place.banks) > 0
+        self.holds = READS_HOLD[self.place.write_after_read] if self.kind == AccessKind.READ else Holds.UNTIL_FINISH
 
 
 @dataclass(eq=False)
@@ -109,7 +113,7 @@ class Shared:
 
     def form(self, plan: AccessPlan) -> Form:
         """The form of an access."""
-        key = plan.place, plan.access.kind, plan.access.window.dims
+        key = plan.place, plan.kind, plan.access.window.dims
         found = self._forms.get(key)
         if found is None:
             found = self._forms[key] = self._new_form(plan)
@@ -149,7 +153,7 @@ class Shared:
             strides = _word_strides(plan.buffer.shape, plan.buffer.dtype, place.data_width)
             progressions = tuple((stride * s, n) for stride, shape in zip(strides, shapes) for s, n in shape.dims)
             word_shape = shapes[0] if strides == (1,) else pattern(progressions)
-        kind = KINDS[plan.access.kind]
+        kind = KINDS[plan.kind]
         return Form(place, kind, shapes, strides, word_shape, self._template(place, kind, word_shape))
 
     def _template(self, place: Place, kind: int, word_shape: Pattern) -> list[int]:

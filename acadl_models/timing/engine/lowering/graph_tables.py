@@ -11,15 +11,12 @@ from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.graph import per_graph
 from archloom.acadl_models.acadl.latency import Expression, parse
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
-from archloom.acadl_models.timing.engine.layout import FETCH, H, ReadsHold, StoreKind
+from archloom.acadl_models.timing.engine.layout import FETCH, H, StoreKind
 from archloom.acadl_models.timing.engine.lowering.forms import Shared
 from archloom.acadl_models.timing.engine.lowering.memories import MemoryTables, memory_tables
 from archloom.acadl_models.timing.engine.lowering.tables import Array
 from archloom.acadl_models.timing.engine.state import group_words
 from archloom.acadl_models.timing.machine import forwarding_order
-
-READS_HOLD = {"finished": ReadsHold.UNTIL_FINISH, "started": ReadsHold.UNTIL_START, "ignored": ReadsHold.NEVER}
-"""By the value of ``write_after_read``."""
 
 MOST_SHARED = 1 << 16
 """When streams share so many words, a lowering begins again with none."""
@@ -89,7 +86,6 @@ def graph_tables(graph: acadl.ArchitectureGraph) -> GraphTables:
         H.IN_ORDER: int(semantics.issue == "in_order"),
         H.LATENCY_ADDED: int(semantics.stage_latency == "added"),
         H.EDGE_ORDER: int(semantics.arbitration == "edge_order"),
-        H.READS_HOLD: READS_HOLD[semantics.write_after_read],
         H.REORDER_ENTRIES: fetch.reorder_entries or 0,
         H.DECODE_WIDTH: fetch.decode_width or FOREVER, H.COMMIT_WIDTH: fetch.commit_width or FOREVER,
         H.STAGE_TABLE: put(records),

@@ -33,7 +33,7 @@ class RegisterLowering:
                 assert plan.named is not None
                 base, first = self._base(plan), self.place(plan.named.first, around)
                 for other, whole in zip(plan.named.others, plan.named.whole):
-                    records += _KINDS[plan.access.kind, whole], first, base + other
+                    records += _KINDS[plan.kind, whole], first, base + other
         return records
 
     def _base(self, plan: AccessPlan) -> int:
@@ -59,6 +59,6 @@ class RegisterLowering:
 _KINDS = {
     ("read", True): OperandKind.READ, ("read", False): OperandKind.READ,
     ("write", True): OperandKind.WRITE, ("write", False): OperandKind.MERGE,
-    ("accumulate", True): OperandKind.ADD, ("accumulate", False): OperandKind.ADD,
+    ("accumulate", False): OperandKind.ADD,
 }
-"""By the kind of an access, and whether it has all elements of the register."""
+"""By how an access is ordered, and whether it replaces all elements of the register."""

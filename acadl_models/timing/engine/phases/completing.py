@@ -5,7 +5,7 @@ from __future__ import annotations
 from archloom.acadl_models.timing.engine import state
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.jit import jit, jit_inline
-from archloom.acadl_models.timing.engine.layout import H, ReadsHold, Route, UnitSpec
+from archloom.acadl_models.timing.engine.layout import H, Holds, Route, UnitSpec
 from archloom.acadl_models.timing.engine.phases import agenda
 from archloom.acadl_models.timing.engine.phases.accounting import note_hunger, note_unit
 from archloom.acadl_models.timing.engine.phases.conflicts import leave_classes
@@ -112,7 +112,7 @@ def write(t, m, slot, now):
 def finish(t, m, slot, now):
     """Release the conflicts of an instance and take it out of its unit; without a reorder buffer, it is done."""
     note_step(m, Logged.FINISHED, slot)
-    leave_classes(t, m, slot, t[H.READS_HOLD] == ReadsHold.UNTIL_FINISH, True)
+    leave_classes(t, m, slot, Holds.UNTIL_FINISH)
     if m[slot + Instance.WAITERS] != NONE:
         wake(m, slot)
     if t[H.REORDER_ENTRIES] == 0:

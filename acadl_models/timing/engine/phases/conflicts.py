@@ -238,13 +238,13 @@ def renew_classes(t, m):
 
 
 @jit
-def leave_classes(t, m, slot, reads, others):
-    """Take an instance's ``reads``, or its ``others`` accesses, or both, out of their lists: they hold up no more."""
+def leave_classes(t, m, slot, holds):
+    """Take the accesses of an instance that hold up later ones until now out of their lists."""
     record = m[slot + Instance.STATIC]
     entry = t[record + Instruction.NODES]
     end = entry + t[record + Instruction.NODE_COUNT] * NodeSpec.SIZE
     while entry < end:
-        if reads if t[t[entry + NodeSpec.ACCESS] + AccessSpec.KIND] == layout.AccessKind.READ else others:
+        if t[entry + NodeSpec.HOLDS] == holds:
             leave_class(m, slot + t[entry + NodeSpec.NODE])
         entry += NodeSpec.SIZE
 

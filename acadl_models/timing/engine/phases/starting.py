@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import jit
-from archloom.acadl_models.timing.engine.layout import H, ReadsHold, Route, UnitSpec
+from archloom.acadl_models.timing.engine.layout import H, Holds, Route, UnitSpec
 from archloom.acadl_models.timing.engine.phases.accounting import change_doing
 from archloom.acadl_models.timing.engine.phases.agenda import oldest_candidate, schedule
 from archloom.acadl_models.timing.engine.phases.completing import process, wake
@@ -32,8 +32,8 @@ def start(t, m):
             m[blocker + Instance.WAITERS] = unit
             continue
         begin(t, m, unit, slot, now)
-        if t[H.READS_HOLD] == ReadsHold.UNTIL_START:
-            leave_classes(t, m, slot, True, False)
+        if t[H.LATCHED] == 1:
+            leave_classes(t, m, slot, Holds.UNTIL_START)
             wake(m, slot)  # those that wait are younger: they come later in this phase
 
 
