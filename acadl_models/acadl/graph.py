@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
@@ -148,6 +149,12 @@ class ArchitectureGraph:
         """The link over which the READ_DATA or WRITE_DATA edge between ``storage`` and ``unit`` runs, if any."""
         ends = (storage.name, unit.name) if kind is EdgeKind.READ_DATA else (unit.name, storage.name)
         return self._links.get((*ends, kind))
+
+    def burst_bytes(self, storage: DataStorage, unit: FunctionalUnit, kind: EdgeKind) -> int:
+        """Of how many bytes the bursts are that a request of ``unit`` asks for; 0: it asks for any words."""
+        link = self.link(storage, unit, kind)
+        own, over = getattr(storage, "burst_bytes", 0), 0 if link is None else link.burst_bytes
+        return math.lcm(own or over, over or own)
 
     @cached_property
     def caches(self) -> tuple[CacheInterface, ...]:

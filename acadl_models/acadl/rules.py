@@ -14,7 +14,7 @@ from archloom.acadl_models.acadl import edges
 from archloom.acadl_models.acadl.base import ACADLObject
 from archloom.acadl_models.acadl.edges import BACKED_BY, CONTAINS, FORWARD, READ_DATA, WRITE_DATA, EdgeKind
 from archloom.acadl_models.acadl.stages import InstructionFetchStage, PipelineStage
-from archloom.acadl_models.acadl.storages import CacheInterface, DataStorage, Link, RegisterFile
+from archloom.acadl_models.acadl.storages import DRAM, CacheInterface, DataStorage, Link, MemoryInterface, RegisterFile
 from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryAccessUnit, MemoryAccessUnit
 
 O = TypeVar("O", bound=ACADLObject)
@@ -304,6 +304,40 @@ def cache_words(g: Sketch) -> Iterable[str]:
             )
 
 
+def bursts(g: Sketch) -> Iterable[str]:
+    """Bursts are whole words, and what a memory holds is whole bursts, as are the lines of a cache before it."""
+    for memory in filter(g.sound, g.of(MemoryInterface)):
+        for size, whose in _bursts_of(g, memory):
+            if size * 8 % memory.data_width:
+                yield f"{memory}: burst_bytes {size}{whose} are no whole words of {memory.data_width} bits"
+            elif isinstance(memory, DRAM) and (memory.has_bank_state or memory.is_interleaved):
+                yield f"{memory}: burst_bytes {size}{whose} with open rows or channels: these have no timing together"
+            elif any(bound * memory.data_width % (8 * size) for limits in memory.address_ranges for bound in limits):
+                found = list(memory.address_ranges)
+                yield f"{memory}: address_ranges {found} are no whole bursts of {size} bytes{whose}"
+    for cache in filter(g.sound, g.of(CacheInterface)):
+        yield from _bursts_behind(g, cache)
+
+
+def _bursts_of(g: Sketch, place: ACADLObject) -> Iterable[tuple[int, str]]:
+    """Those of a memory and of the links at it, each with whose it is."""
+    if isinstance(place, MemoryInterface) and place.burst_bytes:
+        yield place.burst_bytes, ""
+    links = {id(e.link): e.link for e in g.edges if e.link is not None and place in (e.source, e.target)}
+    for link in links.values():
+        if g.sound(link) and link.burst_bytes:
+            yield link.burst_bytes, f" of {link}"
+
+
+def _bursts_behind(g: Sketch, cache: CacheInterface) -> Iterable[str]:
+    for _, whose in _bursts_of(g, cache):
+        yield f"{cache}: burst_bytes{whose}: a cache is asked for words"
+    for behind in g.targets(BACKED_BY, cache):
+        size = behind.burst_bytes if isinstance(behind, MemoryInterface) and g.sound(behind) else 0
+        if size and (cache.cache_line_size % size or not cache.write_back):
+            yield f"{cache}: before {behind} with bursts of {size} bytes lines must be whole bursts, and written back"
+
+
 def one_way(g: Sketch) -> Iterable[str]:
     """A unit is attached to a cache or to what lies behind it, not to both for the same kind of access."""
     for cache in g.of(CacheInterface):
@@ -325,5 +359,5 @@ Rule = Callable[[Sketch], Iterable[str]]
 RULES: tuple[Rule, ...] = (
     attributes, unique_names, edges_inside, has_fetch, contained_once, one_instruction_memory, fetch_fits, acyclic,
     reachable, leads_somewhere, ports_connected, ports, connected_storages, renamed, storage_access, caches_backed,
-    cache_words, one_way, links_inside,
+    cache_words, bursts, one_way, links_inside,
 )

@@ -129,6 +129,7 @@ class MemoryInterface(DataStorage, BufferStorage):
     """Virtual: latencies of a transaction, and ``address_ranges``: half-open ranges of word addresses held here.
 
     ``roles`` (*added*): of the memories of HBM, which of the :data:`ROLES` of tensors lie in this one.
+    ``burst_bytes`` (*added*): words move in bursts of so many bytes, each from a multiple of them on; 0: one by one.
     """
 
     virtual: ClassVar[bool] = True
@@ -138,6 +139,7 @@ class MemoryInterface(DataStorage, BufferStorage):
     write_latency: Latency = 1
     address_ranges: Sequence[tuple[int, int]] = ()
     roles: tuple[str, ...] = field(default=(), kw_only=True)
+    burst_bytes: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         self._set("address_ranges", tuples(self.address_ranges))
@@ -157,7 +159,7 @@ class MemoryInterface(DataStorage, BufferStorage):
         faults = super().faults() + range_faults("address_ranges", self.address_ranges, True)
         if not isinstance(self.roles, tuple) or not set(self.roles) <= set(ROLES):
             faults.append(f"roles must be a tuple of {', '.join(map(repr, ROLES))}, not {self.roles!r}")
-        return faults
+        return faults + count(self, "burst_bytes", 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,7 +323,8 @@ class Link(ACADLObject):
     """Carries ``bandwidth`` bytes in a cycle, each ``latency`` cycles long.
 
     ``"streaming"``: reads and writes have a channel each; ``"window"``: one channel for both, and a request holds the
-    storage alone while it is under way. ``joules_per_byte``: energy of each byte that is carried.
+    storage alone while it is under way. ``burst_bytes``: requests over it ask for bursts of so many bytes, each from a
+    multiple of them on; 0: for any words. ``joules_per_byte``: energy of each byte that is carried.
     """
 
     virtual: ClassVar[bool] = False
@@ -330,6 +333,7 @@ class Link(ACADLObject):
     bandwidth: int = 1
     mode: str = "streaming"
     latency: int = 0
+    burst_bytes: int = field(default=0, kw_only=True)
     joules_per_byte: float | None = field(default=None, kw_only=True)
 
     @property
@@ -338,5 +342,5 @@ class Link(ACADLObject):
         return self.mode == "window"
 
     def faults(self) -> list[str]:
-        faults = super().faults() + count(self, "bandwidth") + count(self, "latency", 0)
+        faults = super().faults() + count(self, "bandwidth") + count(self, "latency", 0) + count(self, "burst_bytes", 0)
         return faults + word(self, "mode", MODES)

@@ -59,7 +59,23 @@ def places(
         if isinstance(s, acadl.DRAM) and s.is_interleaved else None for s in served
     )
     lines = tuple(_own_lines(s) for s in served)
-    return Place(buffer.name, True, found, served[0].data_width, ports, paths, bases, channels, lines, False, *waits)
+    bursts = [_bursts(graph, storage, is_read, units) for storage in served]
+    unlike = next((each for each in bursts if len(each) > 1), None)
+    if unlike is not None:
+        ways = " and ".join(f"{size} bytes (from {unit})" for size, unit in sorted(unlike.items()))
+        return f"buffer {buffer.name!r}, which it would reach in bursts of {ways}: only one size is allowed"
+    sizes = tuple(8 * next(iter(each), 0) // served[0].data_width or 1 for each in bursts)
+    return Place(
+        buffer.name, True, found, served[0].data_width, ports, paths, bases, channels, lines, sizes, False, *waits)
+
+
+def _bursts(
+    graph: acadl.ArchitectureGraph, storage: acadl.DataStorage, is_read: bool, units: tuple[str, ...]
+) -> dict[int, str]:
+    """Bytes of the bursts in which units reach a storage, each with one of them; 0 where it moves any words."""
+    kind = acadl.READ_DATA if is_read else acadl.WRITE_DATA
+    found = [unit for name in units if isinstance(unit := graph[name], acadl.FunctionalUnit)]
+    return {graph.burst_bytes(storage, unit, kind): unit.name for unit in found}
 
 
 def _own_lines(storage: acadl.DataStorage) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -39,7 +39,8 @@ def word_axes(buffer: Buffer, data_width: int) -> int | None:
 class Request:
     """What one access of one instance asks of one storage.
 
-    ``runs``: the maximal runs of contiguous words as (address in the memory, words), ascending. ``beats``: on the port
+    ``runs``: the maximal runs of contiguous words as (address in the memory, words), ascending, with all of the bursts
+    that each touches. ``beats``: on the port
     of the storage, or on that of its channels that takes the longest.
     """
 
@@ -61,7 +62,7 @@ class Place:
     which the buffer lies, or the caches before them over which the units reach them. ``paths`` has, for each bank, the
     storages from the one that serves to the memory; ``bases``, what makes a row of the buffer an address in it;
     ``channels``, how the words of one that serves are dealt out, or None; ``lines``, the words of a line where each has
-    a request of its own, else 0.
+    a request of its own, else 0; ``bursts``, of how many words those are that requests ask for.
     """
 
     buffer: str
@@ -73,6 +74,7 @@ class Place:
     bases: tuple[int, ...] = ()
     channels: tuple[Interleaving | None, ...] = ()
     lines: tuple[int, ...] = ()
+    bursts: tuple[int, ...] = ()
     renamed: bool = False
     write_after_read: str = "finished"
     forwards_sums: bool = True
@@ -131,17 +133,24 @@ class AccessPlan:
             return []
         words = self.words + self.word_offset.evaluate(values)
         found = []
-        each = zip(place.banks, place.port_widths, place.bases, place.channels, place.lines, strict=True)
-        for bank, port_width, base, channels, line in each:
+        each = zip(place.banks, place.port_widths, place.bases, place.channels, place.lines, place.bursts, strict=True)
+        for bank, port_width, base, channels, line, burst in each:
             inside = words[(words >= bank.start) & (words < (bank.stop or 0))] + base
             for part in _by_lines(inside, line) if line else [inside]:
                 if len(part):
-                    runs = contiguous(part)
-                    whole = sum(-(-count // port_width) for _, count in runs)
+                    runs = whole_bursts(contiguous(part), burst)
+                    count = sum(size for _, size in runs)
+                    whole = sum(-(-size // port_width) for _, size in runs)
                     beats = whole if channels is None else max(channels.beats(runs))
-                    size = -(-len(part) * place.data_width // 8)
-                    found.append(Request(bank.storage, self.is_read, len(part), beats, size, runs))
+                    size = -(-count * place.data_width // 8)
+                    found.append(Request(bank.storage, self.is_read, count, beats, size, runs))
         return found
+
+
+def whole_bursts(runs: Iterable[tuple[int, int]], words: int) -> tuple[tuple[int, int], ...]:
+    """Runs (first word, number of words) with all of the bursts of so many words in which each begins and ends."""
+    whole = ((first // words * words, -(-(first + size) // words) * words) for first, size in runs)
+    return tuple([(begin, end - begin) for begin, end in whole])
 
 
 def _by_lines(addresses: NDArray[np.int64], line: int) -> list[NDArray[np.int64]]:

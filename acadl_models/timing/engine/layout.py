@@ -201,9 +201,9 @@ class BufferPart(Record):
     hit and of a miss; NONE without any. ``SPACE``: number of the memory, if caches, banks or channels must know its
     addresses, or NONE. ``LANES``: the beats of a whole access on each channel, from the one on in which it begins at
     its first word; NONE without channels. ``LINE``: words of a line of a cache where each has a request of its own, or
-    0."""
+    0. ``BURST``: words of those that must be counted for each access, or 1."""
 
-    STORE = FIRST = END = BEATS = BYTES = RATE = LATENCY = BASE = WAY = SPACE = LANES = LINE = constant
+    STORE = FIRST = END = BEATS = BYTES = RATE = LATENCY = BASE = WAY = SPACE = LANES = LINE = BURST = constant
 
 
 class LatencySpec(Record):

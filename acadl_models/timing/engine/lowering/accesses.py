@@ -13,7 +13,7 @@ from archloom.acadl_models.timing.engine.layout import AccessKind, AccessSpec, B
 from archloom.acadl_models.timing.engine.lowering.expressions import Expressions, Latencies
 from archloom.acadl_models.timing.engine.lowering.forms import Form, bank_records, constant_latency
 from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables
-from archloom.acadl_models.timing.engine.lowering.patterns import words
+from archloom.acadl_models.timing.engine.lowering.patterns import runs
 from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
 from archloom.acadl_models.timing.engine.phases.meeting import connect, list_pairs
 from archloom.acadl_models.timing.engine.state import Access, Ends
@@ -177,13 +177,13 @@ class AccessLowering:
     def _banks(self, e: Entry, static: StaticInstruction) -> list[int]:
         """The BufferPart records of an access for which names decide latencies."""
         form, graph, put = e.form, self.graph, self.tables.put
-        count = words(form.word_shape)
+        count = form.template[AccessSpec.WORDS]
         names = {n: v for n, v in static.names.items() if n not in ("words", "bytes")}
 
         def code(storage: DataStorage, attribute: str) -> int:
             """A latency of a storage for the requests: cycles, or ``-1 - position`` of a program."""
             size = Affine(-(-count * storage.data_width // 8))
-            known = names | {"words": Affine(count), "bytes": size} if form.requests == 1 else names
+            known = names | {"words": Affine(count), "bytes": size} if form.requests == 1 and form.moved else names
             expression, where = storage.latencies()[attribute], f"{storage}: {attribute}"
             return self.latencies.code(expression, known, static.node.mnemonic, 1, where, e.loops)
 
@@ -195,7 +195,7 @@ class AccessLowering:
         def way(path: tuple[str, ...]) -> int:
             return graph.memories.way(path, put, code)
 
-        return bank_records(graph, form.place, form.word_shape, latency, way, put)
+        return bank_records(graph, form.place, form.moved, runs(form.word_shape), latency, way, put)
 
 
 # --- lists of conflicts and requests ---------------------------------------------------------------------------

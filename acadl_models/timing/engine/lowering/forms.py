@@ -18,9 +18,9 @@ import numpy as np
 from archloom.acadl_models.acadl import FunctionalUnit
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.layout import AccessKind, AccessSpec, H, Holds
-from archloom.acadl_models.timing.engine.lowering.patterns import Pattern, beats, pattern, patterns, pieces, runs, words
+from archloom.acadl_models.timing.engine.lowering.patterns import Pattern, beats, pattern, patterns, pieces, runs
 from archloom.acadl_models.timing.engine.lowering.tables import Array
-from archloom.acadl_models.timing.program import AccessPlan, Place, word_axes
+from archloom.acadl_models.timing.program import AccessPlan, Place, whole_bursts, word_axes
 from archloom.oracle.resolved import Buffer, WindowDim
 from archloom.oracle.taidl import ast
 
@@ -32,6 +32,9 @@ KINDS = {"read": AccessKind.READ, "write": AccessKind.WRITE, "accumulate": Acces
 READS_HOLD = {"finished": Holds.UNTIL_FINISH, "started": Holds.UNTIL_START, "ignored": Holds.NEVER}
 """By the value of ``write_after_read``."""
 
+Runs: TypeAlias = Sequence[tuple[int, int]]
+"""First word and number of words of each maximal run, ascending."""
+
 Ranges: TypeAlias = tuple[tuple[int, int] | None, ...]
 """The smallest and the largest value of each name; None where there is none."""
 
@@ -41,9 +44,10 @@ class Form:
     """What accesses have in common that go to one place with windows of one shape: all but where they lie.
 
     ``patterns`` has one entry for each axis of the buffer; ``strides``: how many words a step along each leading axis
-    is, none where nothing takes requests; ``word_shape`` is the pattern of words. ``template``: their AccessSpec, the
-    stores open (NONE) where latencies decide these; ``lists``: for some axes the position of the patterns,
-    whether all are dense, and the span of the first.
+    is, none where nothing takes requests; ``word_shape`` is the pattern of words; ``moved``: the runs that a request
+    asks for, or None where loops decide which bursts these are. ``template``: their AccessSpec, the stores open (NONE)
+    where latencies decide these; ``lists``: for some axes the position of the patterns, whether all are dense, and the
+    span of the first.
     """
 
     place: Place
@@ -51,6 +55,7 @@ class Form:
     patterns: tuple[Pattern, ...]
     strides: tuple[int, ...]
     word_shape: Pattern
+    moved: Runs | None
     template: list[int]
     lists: dict[tuple[int, ...], tuple[int, int, int]] = field(default_factory=dict)
 
@@ -61,6 +66,8 @@ class Form:
         """That an access makes at most."""
         self.is_spread = len(self.place.banks) > 1
         """Over several banks."""
+        self.is_placed = self.template[AccessSpec.PLACE] != NONE
+        """Whether it must be known where they lie in a memory."""
         self.is_open = self.template[AccessSpec.STORES] == NONE and len(self.place.banks) > 0
         self.holds = READS_HOLD[self.place.write_after_read] if self.kind == AccessKind.READ else Holds.UNTIL_FINISH
 
@@ -87,7 +94,7 @@ class Shared:
         self.start = H.SIZE + len(graph.words)
         self._words = array("q")
         self._lock = threading.Lock()
-        self._forms: dict[tuple[Place, str, tuple[WindowDim, ...]], Form] = {}
+        self._forms: dict[tuple[Place, str, tuple[WindowDim, ...], int | None], Form] = {}
         self._ways: dict[tuple[int, int, str, bool], Way] = {}
         self.latencies: dict[tuple[str, int, Ranges], int] = {}
         """Latencies of stages and units by expression, least value and the ranges of what it names."""
@@ -113,10 +120,10 @@ class Shared:
 
     def form(self, plan: AccessPlan) -> Form:
         """The form of an access."""
-        key = plan.place, plan.kind, plan.access.window.dims
+        key = plan.place, plan.kind, plan.access.window.dims, _place_in_burst(plan)
         found = self._forms.get(key)
         if found is None:
-            found = self._forms[key] = self._new_form(plan)
+            found = self._forms[key] = self._new_form(plan, key[-1])
         return found
 
     def list_patterns(self, form: Form, axes: tuple[int, ...]) -> None:
@@ -144,7 +151,7 @@ class Shared:
         return tuple(sorted(found))
 
     # --- forms -------------------------------------------------------------------------------------------------
-    def _new_form(self, plan: AccessPlan) -> Form:
+    def _new_form(self, plan: AccessPlan, begin: int | None) -> Form:
         window, place = plan.access.window, plan.place
         shapes = patterns(window.dims, len(window.offsets))
         strides: tuple[int, ...] = ()
@@ -153,21 +160,25 @@ class Shared:
             strides = _word_strides(plan.buffer.shape, plan.buffer.dtype, place.data_width)
             progressions = tuple((stride * s, n) for stride, shape in zip(strides, shapes) for s, n in shape.dims)
             word_shape = shapes[0] if strides == (1,) else pattern(progressions)
-        kind = KINDS[plan.kind]
-        return Form(place, kind, shapes, strides, word_shape, self._template(place, kind, word_shape))
+        kind, moved = KINDS[plan.kind], None
+        if begin is not None:
+            burst = max(place.bursts, default=1)
+            first = (begin + word_shape.origin) % burst
+            moved = whole_bursts([(first + at, n) for at, n in runs(word_shape)], burst)
+        template = self._template(place, kind, word_shape, moved)
+        return Form(place, kind, shapes, strides, word_shape, moved, template)
 
-    def _template(self, place: Place, kind: int, word_shape: Pattern) -> list[int]:
-        banks = place.banks
+    def _template(self, place: Place, kind: int, word_shape: Pattern, moved: Runs | None) -> list[int]:
+        banks, each = place.banks, runs(word_shape)
         record = [0] * AccessSpec.SIZE
         record[AccessSpec.KIND], record[AccessSpec.STORE_COUNT] = kind, len(banks)
         record[AccessSpec.REACH] = FOREVER
         record[AccessSpec.WORD] = record[AccessSpec.WORD_NODE] = record[AccessSpec.STORES] = NONE
-        record[AccessSpec.SPAN], record[AccessSpec.WORDS] = word_shape.span + 1, words(word_shape)
+        record[AccessSpec.SPAN], record[AccessSpec.WORDS] = word_shape.span + 1, _words(moved or each)
         record[AccessSpec.DATA_WIDTH] = place.data_width
-        placed = self.graph.memories.is_placed(place)
+        placed = moved is None or self.graph.memories.is_placed(place)
         record[AccessSpec.PLACE] = 0 if placed else NONE
         if len(banks) > 1 or placed:
-            each = runs(word_shape)
             record[AccessSpec.RUNS], record[AccessSpec.RUN_COUNT] = self.put([v for r in each for v in r]), len(each)
         sizes = {(b.stop or 0) - b.start for b in banks}
         size = sizes.pop() if len(sizes) == 1 else 0
@@ -176,7 +187,7 @@ class Shared:
         if banks and 0 not in latencies and all(len(path) == 1 for path in place.paths):
             known = iter(latencies)
             record[AccessSpec.STORES] = self.put(
-                bank_records(self.graph, place, word_shape, lambda _: next(known), lambda _: NONE, self.put)
+                bank_records(self.graph, place, moved, each, lambda _: next(known), lambda _: NONE, self.put)
             )
         return record
 
@@ -187,26 +198,45 @@ def constant_latency(graph: GraphTables, kind: int, storage: str) -> int:
     return max(0, int(root.value)) if isinstance(root, ast.Number) else 0
 
 
+def _place_in_burst(plan: AccessPlan) -> int | None:
+    """The word of a burst with which an access begins; None where loops or banks decide that, 0 without bursts."""
+    place = plan.place
+    if max(place.bursts, default=1) == 1:
+        return 0
+    burst, offset = place.bursts[0], plan.word_offset
+    if len(place.banks) > 1 or any(coefficient % burst for _, coefficient in offset.terms):
+        return None
+    return (offset.constant + place.bases[0]) % burst
+
+
+def _words(each: Runs) -> int:
+    return sum(count for _, count in each)
+
+
 def bank_records(
-    graph: GraphTables, place: Place, word_shape: Pattern, latency: Callable[[str], int],
+    graph: GraphTables, place: Place, moved: Runs | None, each: Runs, latency: Callable[[str], int],
     way: Callable[[tuple[str, ...]], int], put: Callable[[list[int]], int],
 ) -> list[int]:
     """The BufferPart records of accesses; ``latency`` by storage and ``way`` by path code what names may decide.
 
-    ``put`` appends words to the tables and returns their position.
+    ``moved``: the runs that a request asks for, if known; ``each``: those of the words of an access. ``put`` appends
+    words to the tables and returns their position.
     """
     records: list[int] = []
-    size = -(-words(word_shape) * place.data_width // 8)
-    for bank, path, base, channels, line in zip(place.banks, place.paths, place.bases, place.channels, place.lines):
+    asked = moved or each
+    size = -(-_words(asked) * place.data_width // 8)
+    parts = zip(place.banks, place.paths, place.bases, place.channels, place.lines, place.bursts)
+    for bank, path, base, channels, line, burst in parts:
         number, lanes = graph.storage_numbers[bank.storage], NONE
         if channels is None:
-            moves = beats(word_shape, graph.storages[number].port_width)
+            moves = beats(asked, graph.storages[number].port_width)
         else:
-            on_each = channels.beats(runs(word_shape))
+            on_each = channels.beats(asked)
             lanes, moves = put(on_each), max(on_each)
         records += [
             number, bank.start, bank.stop or 0, moves, size, size // moves,
             latency(bank.storage), base, way(path), graph.memories.spaces.get(path[-1], NONE), lanes, line,
+            burst if moved is None else 1,
         ]  # fmt: skip
     return records
 

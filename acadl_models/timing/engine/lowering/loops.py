@@ -48,7 +48,7 @@ class LoopLowering:
         self.moves: dict[str, list[tuple[int, int, int, int]]] = {}
         for e in entries:
             columns = [(column, x) for column, axis in enumerate(e.axes) if (x := e.offsets[axis]).terms]
-            if e.word.terms and (e.form.is_spread or memories.is_placed(e.form.place)):
+            if e.word.terms and (e.form.is_spread or e.form.is_placed):
                 columns.append((self.width - 1, e.word))
             for column, x in columns:
                 for variable, iterations, shift in expressions.moves(x):

@@ -23,8 +23,8 @@ class MemoryTables:
     """What the tables of a graph say about memories with state.
 
     ``states``: for each storage the fields from ``StoreSpec.KIND`` on; ``caches`` and ``spaces`` are numbers by name
-    (of a cache; of a memory behind caches, with bank state or with channels); ``grains``: bits of which lines and rows
-    of each such memory are whole parts.
+    (of a cache; of a memory behind caches, with bank state, with channels or with bursts); ``grains``: bits of which
+    lines, rows and bursts of each such memory are whole parts; ``bursting``: those of which bursts alone are asked for.
     """
 
     graph: acadl.ArchitectureGraph
@@ -33,10 +33,12 @@ class MemoryTables:
     caches: Mapping[str, int]
     spaces: Mapping[str, int]
     grains: tuple[int, ...]
+    bursting: frozenset[str]
 
     def is_placed(self, place: Place) -> bool:
         """Whether accesses meet a cache or banks that must know where they lie."""
-        return bool(self.spaces) and any(path[-1] in self.spaces for path in place.paths)
+        return bool(self.spaces) and any(
+            path[-1] in self.spaces and path[-1] not in self.bursting for path in place.paths)
 
     def serial(self, storage: acadl.DataStorage, state: tuple[int, int, int]) -> int:
         """Whether no two requests of a storage carry words at once, or are counted as if.
@@ -86,7 +88,8 @@ def memory_tables(
     """The tables of a graph; ``storages`` and ``units`` in the order of their own tables."""
     caches = [c for c in graph.caches if isinstance(c, acadl.SetAssociativeCache)]
     drams = stateful_drams(graph)
-    memories = dict.fromkeys([*(graph.path(c)[-1].name for c in caches), *(s.name for s in drams)])
+    stateful = dict.fromkeys([*(graph.path(c)[-1].name for c in caches), *(s.name for s in drams)])
+    memories = stateful | dict.fromkeys(s.name for s in storages if _bursts(graph, s))
     spaces = {name: k for k, name in enumerate(memories)}
     numbers = {c.name: k for k, c in enumerate(caches)}
     grains = tuple(_grain(graph, name, caches) for name in spaces)
@@ -117,7 +120,8 @@ def memory_tables(
         elif isinstance(storage, acadl.DRAM) and storage in drams:
             kind, state = StoreKind.INTERLEAVED if storage.is_interleaved else StoreKind.BANKED, drams.index(storage)
         states.append((kind, state, _links(graph, storage, units, put)))
-    return MemoryTables(graph, header, tuple(states), numbers, spaces, grains)
+    bursting = frozenset(memories) - frozenset(stateful)
+    return MemoryTables(graph, header, tuple(states), numbers, spaces, grains, bursting)
 
 
 def stateful_drams(graph: acadl.ArchitectureGraph) -> list[acadl.DRAM]:
@@ -145,7 +149,16 @@ def _grain(graph: acadl.ArchitectureGraph, memory: str, caches: Sequence[acadl.S
     rows = [place.row_words * place.data_width] if isinstance(place, acadl.DRAM) and place.has_bank_state else []
     if isinstance(place, acadl.DRAM) and place.is_interleaved:
         rows = [place.channels * place.channel_words * place.data_width]
-    return math.lcm(*lines, *rows)
+    return math.lcm(*lines, *rows, *(8 * size for size in _bursts(graph, place)))
+
+
+def _bursts(graph: acadl.ArchitectureGraph, storage: acadl.ACADLObject) -> set[int]:
+    """Bytes of the bursts in which units ask for words of a memory."""
+    if not isinstance(storage, acadl.MemoryInterface):
+        return set()
+    ways = [(unit, acadl.READ_DATA) for unit in graph.readers(storage)]
+    ways += [(unit, acadl.WRITE_DATA) for unit in graph.writers(storage)]
+    return {graph.burst_bytes(storage, unit, kind) for unit, kind in ways} - {0}
 
 
 def _links(

@@ -5,6 +5,7 @@ Everything here depends on the shape alone, not on where an access lies, and is 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -73,16 +74,9 @@ def runs(pattern: Pattern) -> tuple[tuple[int, int], ...]:
     return tuple(zip(firsts.tolist(), (lasts - firsts + 1).tolist()))
 
 
-@lru_cache(maxsize=8192)
-def words(pattern: Pattern) -> int:
-    """Number of distinct values."""
-    return sum(n for _, n in runs(pattern))
-
-
-@lru_cache(maxsize=8192)
-def beats(pattern: Pattern, port_width: int) -> int:
+def beats(runs: Iterable[tuple[int, int]], port_width: int) -> int:
     """Transactions of at most ``port_width`` words for all runs."""
-    return sum(-(-n // port_width) for _, n in runs(pattern))
+    return sum(-(-n // port_width) for _, n in runs)
 
 
 @lru_cache(maxsize=8192)

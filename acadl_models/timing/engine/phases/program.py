@@ -180,6 +180,9 @@ def split_request(t, m, slot, access, first):
         if t[bank + BufferPart.LINE] > 0:
             add_lines(t, m, slot, access, bank)
             continue
+        if t[bank + BufferPart.BURST] > 1:
+            add_bursts(t, m, slot, access, bank)
+            continue
         port = t[t[H.STORE_TABLE] + t[bank + BufferPart.STORE] * layout.StoreSpec.SIZE + layout.StoreSpec.PORT]
         words = beats = 0
         run = t[access + AccessSpec.RUNS]
@@ -200,11 +203,35 @@ def add_whole(t, m, slot, access, bank):
     if t[bank + BufferPart.LINE] > 0:
         add_lines(t, m, slot, access, bank)
         return
+    if t[bank + BufferPart.BURST] > 1:
+        add_bursts(t, m, slot, access, bank)
+        return
     words = t[access + AccessSpec.WORDS]
     add_request(
         t, m, slot, access, bank, words, t[bank + BufferPart.BEATS], t[bank + BufferPart.BYTES],
         t[bank + BufferPart.RATE],
     )
+
+
+@jit
+def add_bursts(t, m, slot, access, bank):
+    """The request of an access for all bursts that its runs touch, as far as these lie in a bank."""
+    size, base = t[bank + BufferPart.BURST], t[bank + BufferPart.BASE]
+    port = t[t[H.STORE_TABLE] + t[bank + BufferPart.STORE] * layout.StoreSpec.SIZE + layout.StoreSpec.PORT]
+    first = value_of(t, m, t[access + AccessSpec.PLACE])
+    words = beats = 0
+    run = t[access + AccessSpec.RUNS]
+    for _ in range(t[access + AccessSpec.RUN_COUNT]):
+        low = max(first + t[run], t[bank + BufferPart.FIRST]) + base
+        high = min(first + t[run] + t[run + 1], t[bank + BufferPart.END]) + base
+        if low < high:
+            whole = -(-high // size) * size - low // size * size
+            words += whole
+            beats += -(-whole // port)
+        run += 2
+    if words > 0:
+        moved = -(-words * t[access + AccessSpec.DATA_WIDTH] // 8)
+        add_request(t, m, slot, access, bank, words, beats, moved, moved // beats)
 
 
 @jit

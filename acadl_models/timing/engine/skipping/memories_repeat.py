@@ -124,8 +124,9 @@ def live_places(t, m, record, periods, begin, end):
             if shift != 0 and not keeps_whole(t, access, bank, space, shift * bits, low, high):
                 return NONE
             store = t[H.STORE_TABLE] + t[bank + BufferPart.STORE] * StoreSpec.SIZE
-            if t[store + StoreSpec.KIND] == layout.StoreKind.INTERLEAVED:
-                continue  # what lies in which channel repeats, and channels hold nothing
+            kind = t[store + StoreSpec.KIND]
+            if kind == layout.StoreKind.INTERLEAVED or kind == layout.StoreKind.PLAIN:
+                continue  # what lies in which channel and how in bursts repeats, and neither holds anything
             place = m[M.RANGES] + count * Live.SIZE
             grain = t[t[H.SPACE_TABLE] + space]
             m[place + Live.LOW] = (a + t[bank + BufferPart.BASE]) * bits - grain + 1
