@@ -14,8 +14,9 @@ instructions a cycle and emptied by eight. The third level and the memory behind
 cache's queue). Frequencies under AMX differ by model; 2 GHz is assumed.
 
 Renaming: of 512 bits there are 220 physical registers, as Intel has published of Sapphire Rapids. How many physical
-tiles there are is not public: twice as many as a program names, so that a block of tiles can be loaded while those of
-the last are in use. Stores wait in a buffer, so that no write to memory waits for reads.
+tiles there are is not public: 24 are those of the core with eight tile registers in de Limas Santana et al. (2025,
+Table VI), which is compared with AMX; ``ldtilecfg`` alone, which clears all tiles, takes eight. Stores wait in a
+buffer, so that no write to memory waits for reads.
 
 Energy and area: Intel 7, taken as a node of 10 nm. An instruction costs what one costs a core that issues in order:
 what renaming and reordering take is not known here. DDR4 stands for DDR5, whose energy no source of the tables states.
@@ -70,7 +71,7 @@ def amx(
     queue: Annotated[int, Size(1, 1024, "instructions that wait before the ports")] = 32,
     reorder_entries: Annotated[int, Size(1, 1 << 14, "instructions between decoding and commit")] = 512,
     commit_width: Annotated[int, Size(1, 64, "instructions that commit a cycle")] = 8,
-    physical_tiles: Annotated[int, Size(TILES + 1, 1 << 12, "tiles to which those of a program are renamed")] = 16,
+    physical_tiles: Annotated[int, Size(TILES + 1, 1 << 12, "tiles to which those of a program are renamed")] = 24,
     physical_zmm: Annotated[int, Size(ZMMS + 1, 1 << 14, "registers of 512 bits to which zmm are renamed")] = 220,
     memory_gib: Annotated[int, Size(1, 1 << 20, "memory", "GiB")] = 16,
     clock_hz: Annotated[float, Clock("clock of the core")] = 2e9,

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA, ArchitectureGraph, CacheInterface, MemoryInterface
+from archloom.acadl_models.acadl.graph import HBM
 from archloom.acadl_models.acadl.storages import DataStorage
 from archloom.acadl_models.acadl.units import FunctionalUnit
+from archloom.mapper.places import role_of, rooms
+from archloom.mapper.workload import Workload
 from archloom.oracle.errors import TargetError
 
 
@@ -38,7 +41,10 @@ class Port:
 
 @dataclass(frozen=True)
 class Memory:
-    """A tensor buffer's place: ``rows`` words of ``row_bytes`` in ``banks``; what one bank moves and how late."""
+    """A tensor buffer's place: ``rows`` words of ``row_bytes`` in ``banks``; what one bank moves and how late.
+
+    ``storage``: the first bank; ``roles``: of the tensors that lie there, where a buffer's memories have some.
+    """
 
     buffer: str
     rows: int
@@ -48,10 +54,38 @@ class Memory:
     slots: int
     shared_port: bool
     read_latency_cycles: int
+    storage: str
+    roles: tuple[str, ...] = ()
 
     @property
     def size_bytes(self) -> int:
         return int(self.rows * self.row_bytes)
+
+    @property
+    def bytes_per_cycle(self) -> float:
+        """What a bank moves."""
+        return self.words_per_cycle * self.row_bytes
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a unit reaches a memory of tensors: the ``link``'s name ("" without one), bytes that it carries in a cycle,
+    cycles of latency of both, and of how many bytes the bursts are (1: it moves any words)."""
+
+    memory: Memory
+    link: str
+    link_bytes: float
+    latency: int
+    burst_bytes: int
+
+    @property
+    def bytes_per_cycle(self) -> float:
+        """What passes."""
+        return min(self.memory.bytes_per_cycle, self.link_bytes)
+
+    def whole(self, size: Any) -> Any:
+        """Bytes of a piece, or a column of them, with what its bursts have beside it."""
+        return -(-size // self.burst_bytes) * self.burst_bytes if self.burst_bytes > 1 else size
 
 
 @dataclass(frozen=True)
@@ -101,13 +135,24 @@ class Hardware:
             raise TargetError(f"graph {self.name!r} has no parameter 'dim': the size of its array is not known")
         return self._graph.parameters["dim"]
 
-    def memory(self, buffer: str) -> Memory:
-        """The memory that holds ``buffer``; TargetError if none does."""
-        for memory in self.memories:
-            if memory.buffer == buffer:
-                return memory
-        known = ", ".join(m.buffer for m in self.memories)
-        raise TargetError(f"{self.name}: no memory holds {buffer!r} (there are: {known})")
+    def memory(self, buffer: str, role: str = "") -> Memory:
+        """The memory that holds ``buffer``, or of its tensors those of a role.
+
+        TargetError if none does, or several without a role to tell them apart.
+        """
+        found = [m for m in self.memories if m.buffer == buffer and (not role or not m.roles or role in m.roles)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            several = ", ".join(f"{m.storage} with {' and '.join(m.roles)}" for m in found)
+            raise TargetError(f"{self.name}: several memories hold {buffer!r} ({several}): state a role")
+        known = ", ".join(dict.fromkeys(m.buffer for m in self.memories))
+        of = f" of {role}" if role else ""
+        raise TargetError(f"{self.name}: no memory holds {buffer!r}{of} (there are: {known})")
+
+    def memory_of(self, workload: Workload, tensor: str) -> Memory:
+        """The memory in which a tensor of a workload lies."""
+        return self.memory(HBM, role_of(workload, tensor, rooms(self._graph)))
 
     def unit(self, mnemonic: str) -> Unit:
         """The unit that processes ``mnemonic``; TargetError if none does."""
@@ -120,18 +165,23 @@ class Hardware:
     def caches(self) -> "tuple[CacheInterface, ...]":
         return self._graph.caches
 
-    def way(self, mnemonic: str) -> tuple[str, float, float, int]:
-        """How the unit that processes ``mnemonic`` reaches HBM: the link's name ("" without one), bytes that the memory
-        moves in a cycle and that the link does, and cycles of latency beside those of the memory."""
+    def way(self, mnemonic: str, role: str = "") -> Way:
+        """How the unit that processes ``mnemonic`` reaches tensors of a role; without one the slowest of its ways."""
         unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
-        memory = self.memory("hbm")
-        port = memory.words_per_cycle * memory.row_bytes
-        storage: DataStorage = self._graph[self._graph.buffers["hbm"][0].storage]  # type: ignore[assignment]
+        memories = [m for m in self.memories if m.buffer == HBM and (not role or not m.roles or role in m.roles)]
+        reached = {self._graph.path(s)[-1].name for s in (*self._graph.reads(unit), *self._graph.writes(unit))
+                   if isinstance(s, DataStorage)}
+        near = [memory for memory in memories if memory.storage in reached] or memories
+        return min((self._way(unit, memory) for memory in near), key=lambda way: way.bytes_per_cycle)
+
+    def _way(self, unit: FunctionalUnit, memory: Memory) -> Way:
+        storage: DataStorage = self._graph[memory.storage]  # type: ignore[assignment]
+        burst = max(self._graph.burst_bytes(storage, unit, kind) for kind in (READ_DATA, WRITE_DATA))
         for kind in (READ_DATA, WRITE_DATA):
             link = self._graph.link(storage, unit, kind)
             if link is not None:
-                return link.name, port, link.bandwidth, link.latency
-        return "", port, port, 0
+                return Way(memory, link.name, link.bandwidth, memory.read_latency_cycles + link.latency, max(1, burst))
+        return Way(memory, "", memory.bytes_per_cycle, memory.read_latency_cycles, max(1, burst))
 
     def interval_columns(self, mnemonic: str, values: Mapping[str, Any]) -> Any:
         """Cycles after which the unit takes the next instruction after ``mnemonic``, for columns of attributes."""
@@ -170,14 +220,20 @@ def _memories(graph: "ArchitectureGraph") -> tuple[Memory, ...]:
         places = [p for b in banks if isinstance(p := graph[b.storage], MemoryInterface)]  # not register files
         if not places:
             continue
-        first, port = places[0], Port.of(places[0])
-        latencies = first.latencies()
-        names = {"words": 1, "bytes": max(1, first.data_width // 8), **graph.parameters}
-        found.append(Memory(
-            buffer, sum((b.stop or 0) - b.start for b in banks), port.word_bytes, len(places), port.words_per_cycle,
-            first.max_concurrent_requests, first.shared_port, latencies["read_latency"].evaluate(names),
-        ))
+        apart = [[place] for place in places] if any(place.roles for place in places) else [places]
+        found += [_memory(graph, buffer, mine) for mine in apart]
     return tuple(found)
+
+
+def _memory(graph: "ArchitectureGraph", buffer: str, places: list[MemoryInterface]) -> Memory:
+    """Some banks of a buffer as one memory; all have the figures of the first."""
+    first, port = places[0], Port.of(places[0])
+    held = {place.name for place in places}
+    rows = sum((b.stop or 0) - b.start for b in graph.buffers[buffer] if b.storage in held)
+    names = {"words": 1, "bytes": max(1, first.data_width // 8), **graph.parameters}
+    return Memory(
+        buffer, rows, port.word_bytes, len(places), port.words_per_cycle, first.max_concurrent_requests,
+        first.shared_port, first.latencies()["read_latency"].evaluate(names), first.name, first.roles)
 
 
 def _units(graph: "ArchitectureGraph") -> tuple[Unit, ...]:

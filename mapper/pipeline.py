@@ -51,7 +51,7 @@ from typing import Any, TypeAlias, Union
 
 import numpy as np
 
-from archloom.mapper.hardware import Hardware
+from archloom.mapper.hardware import Hardware, Way
 
 Number: TypeAlias = "int | float | np.ndarray"
 """One figure for all candidates, or a column."""
@@ -71,7 +71,8 @@ is further from the bound."""
 class Issue:
     """``times`` instructions, dealt out evenly to ``units`` that process ``mnemonic`` (by default all that do).
 
-    ``moves``: bytes between HBM and the unit for each of so many ``pieces`` of memory; ``words``: what each reads and
+    ``moves``: bytes between the memories of tensors and the unit for each of so many ``pieces``; ``role``: of what
+    tensors, where these memories have roles (by default those of the slowest way); ``words``: what each reads and
     writes of other memories; ``ahead``: how many may be under way, where places for what they bring are fewer than what
     the unit can do at a time; ``values``: attributes and registers on which its latency depends; ``beats``: cycles in
     which each reads its operands and writes its result on chip, before and after its own latency; ``links``: for how
@@ -88,6 +89,7 @@ class Issue:
     values: Mapping[str, Number] = field(default_factory=dict)
     beats: Number = 0
     links: Mapping[str, Number] = field(default_factory=dict)
+    role: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,11 +160,10 @@ class Rates:
     """What instructions cost on one hardware, as parts of ``nest``, whose units wait for one another at memories."""
 
     def __init__(self, hardware: Hardware, nest: Loop = EMPTY) -> None:
-        self.hardware, self.hbm = hardware, hardware.memory("hbm")
+        self.hardware = hardware
         self.known: dict[tuple[Loop, bytes], _Cost] = {}
         self.spent: dict[Issue, tuple[tuple[str, Number], ...]] = {}
         self.latencies: dict[Issue, Number] = {}
-        self.streams = 1 if self.hbm.shared_port else self.hbm.slots
         self.bursts: dict[str, dict[str, Number]] = {}
         """The longest request of each mnemonic at each memory whose port all share: others wait behind it."""
         for issue in _issues(nest):
@@ -181,9 +182,9 @@ class Rates:
     def _latency(self, issue: Issue) -> Number:
         own = self.hardware.latency_columns(issue.mnemonic, issue.values)
         first = self.hardware.first_latency_columns(issue.mnemonic, issue.values)
-        _, port, width, more = self.hardware.way(issue.mnemonic)
-        moved = np.maximum(self._beats(issue, port), self._passing(issue, width))
-        away = np.where(moved > 0, self.hbm.read_latency_cycles + more, 0)
+        way = self.hardware.way(issue.mnemonic, issue.role)
+        moved = np.maximum(self._beats(issue, way), self._passing(issue, way))
+        away = np.where(moved > 0, way.latency, 0)
         if first is not None:  # it moves and works at a time
             return away + np.maximum(own, first + np.maximum(moved, issue.beats))
         return own + issue.beats + away + moved
@@ -203,20 +204,20 @@ class Rates:
     def _busy(self, issue: Issue) -> Iterator[tuple[str, Number]]:
         unit = self.hardware.unit(issue.mnemonic)
         interval = self.hardware.interval_columns(issue.mnemonic, issue.values)
-        link, port, width, more = self.hardware.way(issue.mnemonic)
         units = self._units(issue)
         latency = self.latency(issue)
         ahead = np.minimum(issue.ahead, unit.in_flight)
         yield unit.name, issue.times * (np.maximum(interval, latency / ahead) / units)
         if isinstance(issue.moves, np.ndarray) or issue.moves:
-            beats, passing = self._beats(issue, port), self._passing(issue, width)
+            way = self.hardware.way(issue.mnemonic, issue.role)
+            memory, beats, passing = way.memory, self._beats(issue, way), self._passing(issue, way)
             transfer = np.maximum(beats, passing)
             moving = issue.times * transfer
-            if link:  # one request after the other; else each has a stream of memory's of its own
-                yield link, issue.times * passing / units
-            yield "hbm", issue.times * beats / self.streams
-            pause = np.where(transfer > 0, self.hbm.read_latency_cycles + more, 0)
-            yield "requests to hbm", (pause * issue.times + moving) / self.hbm.slots
+            if way.link:  # one request after the other; else each has a stream of memory's of its own
+                yield way.link, issue.times * passing / units
+            yield memory.storage, issue.times * beats / (1 if memory.shared_port else memory.slots)
+            pause = np.where(transfer > 0, way.latency, 0)
+            yield f"requests to {memory.storage}", (pause * issue.times + moving) / memory.slots
         for name, spent in issue.links.items():
             yield name, issue.times * spent / units
         for name, words in issue.words.items():
@@ -289,14 +290,14 @@ class Rates:
         return np.minimum(room / total, np.maximum((room - excess) / total, 1))
 
     @staticmethod
-    def _beats(issue: Issue, port: float) -> np.ndarray:
+    def _beats(issue: Issue, way: Way) -> np.ndarray:
         """Cycles for which memory moves what one of the instructions asks for, piece by piece."""
-        return np.asarray(issue.pieces * np.ceil(np.asarray(issue.moves) / port))
+        return np.asarray(issue.pieces * np.ceil(way.whole(np.asarray(issue.moves)) / way.memory.bytes_per_cycle))
 
     @staticmethod
-    def _passing(issue: Issue, width: float) -> np.ndarray:
+    def _passing(issue: Issue, way: Way) -> np.ndarray:
         """Cycles for which that passes a link, as a whole."""
-        return np.ceil(np.asarray(issue.pieces * np.asarray(issue.moves)) / width)
+        return np.ceil(np.asarray(issue.pieces * way.whole(np.asarray(issue.moves))) / way.link_bytes)
 
 
 def cycles(nest: Loop, hardware: Hardware) -> np.ndarray:

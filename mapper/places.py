@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from archloom.acadl_models.acadl import ArchitectureGraph, MemoryInterface
-from archloom.acadl_models.acadl.graph import per_graph
+from archloom.acadl_models.acadl.graph import HBM, per_graph
 from archloom.mapper.workload import Place, Workload
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Stream
@@ -17,7 +17,7 @@ from archloom.oracle.validate import tensor_bytes
 def rooms(graph: ArchitectureGraph) -> Mapping[str, Place]:
     """The part of HBM in which tensors of each role lie; nothing where the graph's memories have no roles."""
     found: dict[str, Place] = {}
-    for bank in graph.buffers["hbm"]:
+    for bank in graph.buffers[HBM]:
         memory = graph[bank.storage]
         for role in memory.roles if isinstance(memory, MemoryInterface) else ():
             found[role] = Place(bank.storage, bank.start, bank.stop or 0)
@@ -43,7 +43,7 @@ def placed(workload: Workload, graph: ArchitectureGraph) -> Workload:
         if known and role not in known:
             raise MappingError(f"{workload.name}: {tensor.name!r} is one of its {role}, for which graph "
                                f"{graph.name!r} has no memory (it has some for {', '.join(known)})")
-        place = known[role] if known else Place(_names(graph), 0, graph.bytes_of("hbm"))
+        place = known[role] if known else Place(_names(graph), 0, graph.bytes_of(HBM))
         places[tensor.name] = place
         needed[place] = needed.get(place, 0) + tensor.size_bytes
     for place, size in needed.items():
@@ -55,7 +55,7 @@ def placed(workload: Workload, graph: ArchitectureGraph) -> Workload:
 
 
 def _names(graph: ArchitectureGraph) -> str:
-    return ", ".join(dict.fromkeys(bank.storage for bank in graph.buffers["hbm"]))
+    return ", ".join(memory.name for memory in graph.tensor_memories)
 
 
 def check_places(workload: Workload, stream: Stream) -> None:

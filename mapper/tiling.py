@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.mapper.hardware import Hardware
+from archloom.mapper.hardware import Hardware, Memory
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.pipeline import Loop, cycles
 from archloom.mapper.reuse import ceil_div
@@ -97,7 +98,8 @@ def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: Hardwar
 
     def estimate(c: Columns) -> np.ndarray:
         if tiling.loops is None:
-            return traffic_cycles(shape, c, hardware, macs_per_cycle, tiling.orders)
+            memories = [hardware.memory_of(workload, t.name) for t in (*workload.inputs[:2], workload.output)]
+            return traffic_cycles(shape, c, memories, macs_per_cycle, tiling.orders)
         return np.broadcast_to(shape.batch * cycles(tiling.loops(c), hardware), c["m"].shape)
 
     def mapping(c: Columns, i: int) -> TileMapping:
@@ -115,27 +117,26 @@ def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: Hardwar
 
 
 def traffic_cycles(
-    shape: Shape, c: Columns, hardware: Hardware, macs_per_cycle: int, orders: Sequence[tuple[str, ...]]
+    shape: Shape, c: Columns, memories: Sequence[Memory], macs_per_cycle: int, orders: Sequence[tuple[str, ...]]
 ) -> np.ndarray:
-    """A first estimate: multiplications at the peak rate against bytes over the memory's port, and its latency.
+    """A first estimate: multiplications at the peak rate against bytes over ports, and latencies.
 
-    An operand's tile is loaded again in each iteration of the loops down to the innermost one that indexes it.
+    ``memories``: those in which both operands and the result lie. An operand's tile is loaded again in each iteration
+    of the loops down to the innermost one that indexes it.
     """
     counts = {d: np.asarray(ceil_div(e, c[d])) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k))}
     padded = {d: counts[d] * c[d] for d in "mnk"}
-    hbm = hardware.memory("hbm")
-    bytes_per_cycle = hbm.words_per_cycle * hbm.row_bytes
     macs = shape.batch * padded["m"] * padded["n"] * padded["k"] / macs_per_cycle
-    total, transfers = np.zeros(len(c["m"])), np.zeros(len(c["m"]))
-    for index, item, writes in (("mk", shape.item, 1), ("kn", shape.item, 1), ("mn", shape.out_item, 1)):
+    moving, waits = dict[str, np.ndarray](), np.zeros(len(c["m"]))
+    for memory, index, item in zip(memories, ("mk", "kn", "mn"), (shape.item, shape.item, shape.out_item), strict=True):
         loads = np.select([c["order"] == i for i in range(len(orders))],
                           [tile_loads(order, index, counts) for order in orders])
-        transfers = transfers + loads * writes
-        total = total + loads * c[index[0]] * c[index[1]] * item
-    memory = shape.batch * (total / bytes_per_cycle)
+        passed = loads * c[index[0]] * c[index[1]] * item / memory.bytes_per_cycle
+        moving[memory.storage] = moving.get(memory.storage, 0) + shape.batch * passed
+        waits = waits + shape.batch * loads * memory.read_latency_cycles / max(1, min(memory.slots, 8))
+    moved = reduce(np.maximum, moving.values())
     tiles = counts["m"] * counts["n"] * counts["k"]
-    waits = shape.batch * transfers * hbm.read_latency_cycles / max(1, min(hbm.slots, 8))
-    return np.maximum(macs, memory) + np.minimum(macs, memory) / np.maximum(1, tiles) + waits
+    return np.maximum(macs, moved) + np.minimum(macs, moved) / np.maximum(1, tiles) + waits
 
 
 def tile_loads(order: Sequence[str], index: str, counts: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -16,10 +16,13 @@ from archloom.acadl_models.acadl.components import Overrides, Technology
 from archloom.acadl_models.acadl.edges import ACADLEdge, EdgeKind
 from archloom.acadl_models.acadl.semantics import Semantics
 from archloom.acadl_models.acadl.stages import InstructionFetchStage, PipelineStage
-from archloom.acadl_models.acadl.storages import CacheInterface, DataStorage, Link, RegisterFile
+from archloom.acadl_models.acadl.storages import CacheInterface, DataStorage, Link, MemoryInterface, RegisterFile
 from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryAccessUnit
 
 R = TypeVar("R")
+
+HBM = "hbm"
+"""The buffer of every ISA in which the tensors of programs lie."""
 
 
 def per_graph(function: Callable[..., R]) -> Callable[..., R]:
@@ -149,6 +152,12 @@ class ArchitectureGraph:
         """The link over which the READ_DATA or WRITE_DATA edge between ``storage`` and ``unit`` runs, if any."""
         ends = (storage.name, unit.name) if kind is EdgeKind.READ_DATA else (unit.name, storage.name)
         return self._links.get((*ends, kind))
+
+    @cached_property
+    def tensor_memories(self) -> tuple[MemoryInterface, ...]:
+        """The memories that hold the tensors of programs, by ascending addresses."""
+        names = dict.fromkeys(bank.storage for bank in self.buffers.get(HBM, ()))
+        return tuple(place for name in names if isinstance(place := self[name], MemoryInterface))
 
     def burst_bytes(self, storage: DataStorage, unit: FunctionalUnit, kind: EdgeKind) -> int:
         """Of how many bytes the bursts are that a request of ``unit`` asks for; 0: it asks for any words."""

@@ -135,7 +135,10 @@ class _Reader:
         absent = [name for name in ("hbm", "l1", "acc", "stat") if not graph.buffers.get(name)]
         if absent:
             raise TargetError(f"graph {graph.name!r} is no mesh of cores: it places no buffer {', '.join(absent)}")
-        self.memory = _storage(graph, graph.buffers["hbm"][0].storage)
+        if len(graph.tensor_memories) > 1:
+            several = ", ".join(memory.name for memory in graph.tensor_memories)
+            raise TargetError(f"graph {graph.name!r} is no mesh of cores: it has several memories ({several})")
+        self.memory = graph.tensor_memories[0]
 
     def machine(self) -> Machine:
         graph, memory = self.graph, self.memory

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from archloom.mapper.bounds import exchanged, needs
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.mapper.accelerator import Configuration
+from archloom.mapper.bounds import exchanged, least, needs
+from archloom.mapper.hardware import Hardware
+from archloom.mapper.search import search
 from archloom.mapper.workload import Epilogue, Workload, conv2d, gemm
+from archloom.oracle.errors import TargetError
 from archloom.uma_targets.gemmini.target import GEMMINI
+from tests.mapper.test_places import graph_of
+from tests.support.acadl_models.reordering import exchanged as with_objects
 from tests.support.examples import examples
 from tests.support.mapper.numpy_workload import evaluate
 
@@ -63,3 +72,48 @@ def test_matrices_beyond_what_is_on_chip_are_moved_again() -> None:
     assert large == int(2048**3 * (2 * 1 * 1 * 4 / room) ** 0.5 - 4 * room)
     assert large > 4 * 2048**2 and exchanged(gemm(64, 64, 64, epilogue=SUMS), graph) == 0
     assert exchanged(conv2d(1, 64, 64, 64, 64, 3, 3, epilogue=SUMS), graph) == 0
+
+
+# --- several memories, and bursts --------------------------------------------------------------------------------
+def of_graph(graph: ArchitectureGraph) -> Configuration:
+    made = replace(GEMMINI, make_graph=lambda _: graph, macs_per_cycle=lambda _: 1 << 20)
+    return Configuration(made, ())  # as it is, though no ISA fits it
+
+
+def apart() -> ArchitectureGraph:
+    """Constants in a memory of a byte a cycle, other tensors in one of 64."""
+    graph = graph_of(("fast", 1 << 16, ("activations",)), ("slow", 1 << 16, ("weights",)))
+    slow, fast = graph["slow"], graph["fast"]
+    return with_objects(graph, replace(slow, read_latency=50), replace(fast, port_width=64, read_latency=3))
+
+
+def test_what_lies_in_a_memory_passes_its_port() -> None:
+    work = replace(gemm(10, 20, 30, epilogue=SUMS), constants=("B",))
+    configuration = of_graph(apart())
+    assert least(work, configuration).cycles == 50 + 20 * 30  # all of B
+    assert least(replace(work, constants=("A",)), configuration).cycles == 50 + 10 * 30
+
+
+def test_the_memory_of_a_tensor_is_that_of_its_role() -> None:
+    hardware, work = Hardware.from_graph(apart()), replace(gemm(10, 20, 30, epilogue=SUMS), constants=("B",))
+    found = [hardware.memory_of(work, name) for name in ("A", "B")]
+    assert [(m.storage, m.size_bytes, m.bytes_per_cycle, m.read_latency_cycles) for m in found] == [
+        ("fast", 1 << 16, 64, 3), ("slow", 1 << 16, 1, 50)]
+    assert hardware.way("move").memory.storage == "slow" and hardware.way("move", "activations").latency == 3
+    with pytest.raises(TargetError, match=r"several memories hold 'hbm' \(fast with activations, slow with weights\)"):
+        hardware.memory("hbm")
+    with pytest.raises(TargetError, match=r"no memory holds 'hbm' of tables"):
+        hardware.memory("hbm", "tables")
+
+
+@examples(3, 100)
+@given(st.sampled_from([4, 64, 256]), *3 * [st.integers(1, 40)])
+def test_nothing_is_below_its_bound_in_bursts(burst: int, m: int, n: int, k: int) -> None:
+    def graph(options: object) -> ArchitectureGraph:
+        found = GEMMINI.make_graph(options)  # type: ignore[arg-type]
+        return with_objects(found, *(replace(d, burst_bytes=burst) for d in found.tensor_memories))
+
+    work, machine = gemm(m, n, k, epilogue=SUMS), replace(GEMMINI, make_graph=graph)
+    found = search(work, machine, {}, use_cache=False)
+    assert found.timing.cycles >= least(work, machine.configure()).cycles
+    assert found.timing.storage(machine.graph().tensor_memories[0].name).bytes_read % burst == 0

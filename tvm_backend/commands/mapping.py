@@ -158,7 +158,7 @@ def _text(found: "Found[Any, Any]", graph: "ArchitectureGraph", work: _Asked, ar
 
 
 def _memories(graph: "ArchitectureGraph") -> set[str]:
-    return {place.storage for place in graph.buffers["hbm"]}
+    return {memory.name for memory in graph.tensor_memories}
 
 
 def _explained(found: "Found[Any, Any]", graph: "ArchitectureGraph") -> str:

@@ -118,7 +118,7 @@ def left_over(out: Issue, blocks: Number, products: Number, pace: Number, hardwa
 
     One product is done every ``pace`` cycles; those that wait with the stores fill the fetch stage and their queue.
     """
-    one = hardware.latency_columns("mvout", out.values) + out.beats + hardware.memory("hbm").read_latency_cycles
+    one = hardware.latency_columns("mvout", out.values) + out.beats + hardware.way("mvout").latency
     each = (one + out.pieces) / hardware.unit("mvout").in_flight
     done = np.minimum(products, products_waiting(hardware)) * pace / each
     return replace(out, times=1 + np.maximum(blocks - 1 - done, 0))
@@ -130,7 +130,7 @@ def gemm_loops(shape: GemmProblem, c: Columns, flow: str, hardware: Hardware) ->
     Columns: tm, tn, tk (elements of a tile), m_outer, level_a, level_b, slots_a, slots_b, slots_c, interleave. Sizes
     are those of a mean tile and a mean block: the last ones are smaller.
     """
-    dim, port = hardware.dim, int(hardware.way("mvin")[1])
+    dim, port = hardware.dim, int(hardware.way("mvin").memory.bytes_per_cycle)
     mt, nt, kt = (ceil_div(e, c[t]) for e, t in ((shape.m, "tm"), (shape.n, "tn"), (shape.k, "tk")))
     all_m, all_n, all_k = (int(ceil_div(e, dim)) for e in (shape.m, shape.n, shape.k))
     mb, nb, kb = all_m / mt, all_n / nt, all_k / kt

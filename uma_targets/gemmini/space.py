@@ -116,7 +116,7 @@ def _gemm_slots(
 
 def _load_latency(hardware: Hardware) -> int:
     """Cycles until a load has arrived."""
-    return hardware.memory("hbm").read_latency_cycles + int(hardware.latency_columns("mvin", {"rows": hardware.dim}))
+    return hardware.way("mvin").latency + int(hardware.latency_columns("mvin", {"rows": hardware.dim}))
 
 
 def _most_fitting(counts: tuple[int, ...], rows: np.ndarray, room: int) -> np.ndarray:
