@@ -110,8 +110,8 @@ def mte(
             "memory", data_width=8, port_width=l2_line, max_concurrent_requests=lines, read_write_ports=1,
             read_latency=memory_cycles, write_latency=memory_cycles, address_ranges=[(0, memory_gib << 30)],
             write_after_read="started")
-        l2 = _cache("l2", l2_kib, l2_ways, l2_line, l2_cycles, memory_cycles, l2_misses, l2_misses, load_ports + 1)
-        l1 = _cache("l1", l1_kib, l1_ways, LINE_BYTES, l1_cycles, l1_cycles, l1_misses, 2 * queue, 2 * load_ports + 2)
+        l2 = _cache("l2", l2_kib, l2_ways, l2_line, l2_cycles, memory_cycles, l2_misses, l2_misses, 2 * load_ports + 1)
+        l1 = _cache("l1", l1_kib, l1_ways, LINE_BYTES, l1_cycles, l1_cycles, l1_misses, 2 * queue, 3 * load_ports + 2)
         acadl.ACADLEdge(l2, memory, acadl.BACKED_BY)
         acadl.ACADLEdge(l1, l2, acadl.BACKED_BY)
         v = _registers("v", chosen.vlen, chosen.registers, chosen.physical)
@@ -121,10 +121,11 @@ def mte(
         vectors = [_vector_unit(i, chosen, lane_bits) for i in range(chosen.vector_units)]
         arrays = [_array(i, chosen) for i in range(chosen.arrays)]
         loads, numbers = [_load_port(i) for i in range(load_ports)], [_scalar_load(i) for i in range(load_ports)]
+        ahead = [_prefetch_port(i) for i in range(load_ports)]
         near, store, scalar_store = l1 if vectors_from == "l1" else l2, _store_port(), _scalar_store()
         scalars = [_scalar_unit(i) for i in range(width)]
         _issue(fetch, queue, vector=vectors, array=arrays, load=loads, store=[store], scalar=scalars,
-               scalar_load=numbers, scalar_store=[scalar_store])
+               scalar_load=numbers, scalar_store=[scalar_store], prefetch=ahead)
         for unit in vectors:
             connect(unit, [v, x, f], [v, x, f])
         for unit in arrays:
@@ -133,6 +134,8 @@ def mte(
             connect(unit, [near, v], [v])
         for unit in numbers:
             connect(unit, [l1], [x, f])
+        for unit in ahead:
+            connect(unit, [near])
         connect(store, [v], [near])
         connect(scalar_store, [x, f], [l1])
         for unit in scalars:
@@ -217,6 +220,11 @@ def _scalar_load(number: int) -> acadl.MemoryAccessUnit:
 def _scalar_store() -> acadl.MemoryAccessUnit:
     return acadl.MemoryAccessUnit(
         "scalar_store", latency=1, interval=1, in_flight=64, to_process=riscv_v.SCALAR_STORES)
+
+
+def _prefetch_port(number: int) -> acadl.MemoryAccessUnit:
+    return acadl.MemoryAccessUnit(
+        f"prefetch[{number}]", latency=1, interval=1, in_flight=64, to_process=riscv_v.PREFETCHES, prefetches=True)
 
 
 def _scalar_unit(number: int) -> acadl.FunctionalUnit:

@@ -6,6 +6,9 @@ and what is left at the edges are blocks apart, so that sizes are set once for a
 starts from the bias (loaded with rows 0 bytes apart) or zeros, in later blocks of K from what is there.
 
 *Vectors* (tiles of one row). A row of B is loaded and multiplied with a number of each row of A.
+
+Both ask for lines of A and B a fixed distance before they load them, at the end of a block for those of A that the next
+one begins with; for those of C when a block begins.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from archloom.acadl_models.mte import PORT_BYTES, macs_per_cycle, mte
+from archloom.acadl_models.mte import LINE_BYTES, PORT_BYTES, macs_per_cycle, mte
 from archloom.mapper.lines import Cache
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
@@ -29,6 +32,10 @@ GRAPH = kit.GraphOptions(mte)
 BITS = 32
 F32, E32M1 = 2, 2 << 3
 """Types of tiles (``ttypeio``) and of vectors (``vtypei``)."""
+
+AHEAD = 1 << 17
+"""Multiply-adds between asking for a line and loading it: 512 cycles at 256 of them a cycle, twice what a miss takes. A
+free choice."""
 
 SCRATCH, ZERO = 5, 0
 """Of ``x``, for constants; of ``f``: rows of A stand behind it."""
@@ -152,16 +159,20 @@ class Blocks:
                 for node in repeat("nb", across.count, lambda j, across=across: [  # type: ignore[misc]
                     node for down in runs(self.gemm.m, self.machine.rows, self.tall)
                     for node in repeat("mb", down.count, lambda i, down=down: self._block(  # type: ignore[misc]
-                        i * down.span + down.first, down, j * across.span + across.first, across, k0, depth))])]
+                        i * down.span + down.first, (i + 1) % down.count * down.span + down.first, down,
+                        j * across.span + across.first, across, k0, depth))])]
 
-    def _block(self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, depth: Piece) -> Iterator[Node]:
-        """A block of C, for a block of K."""
+    def _block(
+        self, m: Affine, later: Affine, down: Run, n: Affine, across: Run, k: Affine, depth: Piece
+    ) -> Iterator[Node]:
+        """A block of C, for a block of K; the next one begins in the row ``later``."""
         tiles = [(a * across.tiles + b, m + a * down.size, n + b * across.size)
                  for a in range(down.tiles) for b in range(across.tiles)]
         yield from self._sizes(down, across)
         for register, row, column in tiles:
             yield self._begin(register, row, column, depth)
-        yield from self._sums(m, down, n, across, k, depth)
+        yield from ask_for(self.gemm.c_at(m, n), self.gemm.strides[2], down.span, across.span)
+        yield from self._sums(m, later, down, n, across, k, depth)
         if self.gemm.relu and depth.is_last:
             yield from (Instr.make("vfmax_vf", vd=r, vs2=r, rs1=ZERO, vm=1) for r, _, _ in tiles)
         for register, row, column in tiles:
@@ -181,17 +192,49 @@ class Blocks:
     def _load_c(self, register: int, address: Affine, stride: int) -> Node:
         raise NotImplementedError
 
-    def _sums(self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, depth: Piece) -> Nodes:
-        deep, steps = self.machine.deep, max(1, self.mapping.slots("B") // self.wide)
+    def _sums(
+        self, m: Affine, later: Affine, down: Run, n: Affine, across: Run, k: Affine, depth: Piece
+    ) -> Nodes:
         nodes: Nodes = []
-        for run in pieces(depth.size, deep):
+        for run in pieces(depth.size, self.machine.deep):
             if self.machine.rows > 1:
                 nodes.append(Instr.make("tssk", rd=0, request=run.size, ttypeio=F32))
+            first = k + run.first * self.machine.deep
             for taps in self.taps:
-                nodes += taps.nodes(lambda a, b, run=run: each(  # type: ignore[misc]
-                    "kt", pieces(run.count, steps), lambda i, p: self._steps(
-                        m, down, n, across, k + (i * steps + run.first) * deep, p.size, a, b)))
+                nodes += taps.nodes(lambda a, b, first=first, run=run: self._run(  # type: ignore[misc]
+                    m, later, down, n, across, first, run.count, a, b))
         return nodes
+
+    def _run(
+        self, m: Affine, later: Affine, down: Run, n: Affine, across: Run, k: Affine, count: int, a: Affine, b: Affine,
+    ) -> Nodes:
+        """So many steps of K from ``k`` on, A and B so many bytes behind, and before them what asks for lines."""
+        deep, steps = self.machine.deep, max(1, self.mapping.slots("B") // self.wide)
+        whole, *rest = pieces(count, steps)
+        last = max(0, whole.count - ceil_div(AHEAD, steps * deep * down.span * across.span))
+        far = whole.count - last
+
+        def at(i: Affine) -> Affine:
+            return k + i * (steps * deep)
+
+        def step(i: Affine, p: Piece) -> Nodes:
+            return list(self._steps(m, down, n, across, at(i), p.size, a, b))
+
+        return [
+            *each("kt", [Piece(0, last, whole.size)], lambda i, p: [
+                *self._ask_a(m, down, at(i + far), p.size, a), *self._ask_b(n, across, at(i + far), p.size, b),
+                *step(i, p)]),
+            *each("kt", [Piece(last, far, whole.size)], lambda i, p: [
+                *self._ask_a(later, down, at(i - last), p.size, a), *step(i, p)]),
+            *each("kt", rest, step)]
+
+    def _ask_a(self, m: Affine, down: Run, k: Affine, steps: int, a1: Affine) -> Nodes:
+        """Ask for lines of A before so many steps from ``k`` on: for all that tiles have of it."""
+        return ask_for(self.gemm.a_at(m, k) + a1, self.gemm.strides[0], down.span, steps * self.machine.deep)
+
+    def _ask_b(self, n: Affine, across: Run, k: Affine, steps: int, b1: Affine) -> Nodes:
+        """The same of B."""
+        return ask_for(self.gemm.b_at(k, n) + b1, self.gemm.strides[1], steps * self.machine.deep, across.span)
 
     def _steps(
         self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, steps: int, a1: Affine, b1: Affine,
@@ -263,6 +306,13 @@ class Vectors(Blocks):
     def _end(self, register: int, row: Affine, column: Affine) -> Node:
         return Instr.make("vse32_v", vs3=register, dram=self.gemm.c_at(row, column), vm=1)
 
+    def _ask_a(self, m: Affine, down: Run, k: Affine, steps: int, a1: Affine) -> Nodes:
+        """A line has numbers for 16 steps: in each of them those of every 16th row are asked for."""
+        each_line = 8 * LINE_BYTES // BITS
+        turns = [(first, min(each_line, down.span - first)) for first in range(0, down.span, each_line)]
+        return [Instr.make("prefetch_r", dram=self.gemm.a_at(m + first + at % rows, at) + a1)
+                for at in (k + step for step in range(steps)) for first, rows in turns]
+
     def _load_a(self, register: int, address: Affine) -> Node:
         return Instr.make("flw", rd=register, dram=address)
 
@@ -271,6 +321,12 @@ class Vectors(Blocks):
 
     def _product(self, c: int, a: int, b: int) -> Node:
         return Instr.make("vfmacc_vf", vd=c, rs1=a, vs2=b, vm=1)
+
+
+def ask_for(at: Affine, stride: int, rows: int, columns: int) -> Nodes:
+    """Ask for the lines of so many rows of a matrix, ``stride`` bytes apart."""
+    return repeat("asked", rows, lambda r: repeat("line", ceil_div(columns * BITS // 8, LINE_BYTES), lambda c: [
+        Instr.make("prefetch_r", dram=at + r * stride + c * LINE_BYTES)]))
 
 
 def _lanes(count: int) -> Instr:

@@ -260,6 +260,13 @@ def storage_access(g: Sketch) -> Iterable[str]:
                 )
 
 
+def prefetched(g: Sketch) -> Iterable[str]:
+    """What a unit prefetches is there for others: it writes nothing."""
+    for unit in g.of(MemoryAccessUnit):
+        if unit.prefetches and (written := g.targets(WRITE_DATA, unit)):
+            yield f"{unit} prefetches, and has WRITE_DATA edges to {listed(written)}: it has no result"
+
+
 def caches_backed(g: Sketch) -> Iterable[str]:
     """A cache is backed by exactly one storage, and the hierarchy has no cycle."""
     for cache in g.of(CacheInterface):
@@ -358,6 +365,7 @@ def one_way(g: Sketch) -> Iterable[str]:
 Rule = Callable[[Sketch], Iterable[str]]
 RULES: tuple[Rule, ...] = (
     attributes, unique_names, edges_inside, has_fetch, contained_once, one_instruction_memory, fetch_fits, acyclic,
-    reachable, leads_somewhere, ports_connected, ports, connected_storages, renamed, storage_access, caches_backed,
+    reachable, leads_somewhere, ports_connected, ports, connected_storages, renamed, storage_access, prefetched,
+    caches_backed,
     cache_words, bursts, one_way, links_inside,
 )

@@ -144,12 +144,19 @@ class MemoryAccessUnit(FunctionalUnit):
 
     *Added*: what a unit that ``resets`` writes is set by lines to the storages themselves. It is ordered as all writes
     are, but asks no port for anything: it moves no words, and costs neither time nor energy beside the unit's own.
+
+    *Added*: nobody waits for what a unit that ``prefetches`` reads, and it waits for nobody: an instruction has read
+    when its requests have slots, and what they bring is on its way when it is finished.
     """
 
     resets: bool = field(default=False, kw_only=True)
+    prefetches: bool = field(default=False, kw_only=True)
 
     def faults(self) -> list[str]:
-        return super().faults() + flag(self, "resets")
+        faults = super().faults() + flag(self, "resets") + flag(self, "prefetches")
+        if self.prefetches is True and self.first_latency is not None:
+            faults.append("prefetches has no meaning with first_latency: there is no result")
+        return faults
 
 
 @dataclass(frozen=True, eq=False)

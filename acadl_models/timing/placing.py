@@ -33,9 +33,12 @@ def places(
         return _registers(graph, buffer, place, touched or banks, len(banks) > 1)
     assert isinstance(place, acadl.DataStorage)
     ordered = touched or banks
-    resetting = {_resets(graph, unit) for unit in units} if not is_read else {False}
+    resetting = {_is(graph, unit, "resets") for unit in units} if not is_read else {False}
     if len(resetting) > 1:
         return f"buffer {buffer.name!r}, which only some of {', '.join(units)} reset: where several may, all must"
+    prefetching = {_is(graph, unit, "prefetches") for unit in units}
+    if len(prefetching) > 1:
+        return f"buffer {buffer.name!r}, which only some of {', '.join(units)} prefetch: where several may, all must"
     assert isinstance(place, acadl.BufferStorage)
     waits = place.write_after_read, place.forwards_sums
     if resetting == {True}:
@@ -66,7 +69,8 @@ def places(
         return f"buffer {buffer.name!r}, which it would reach in bursts of {ways}: only one size is allowed"
     sizes = tuple(8 * next(iter(each), 0) // served[0].data_width or 1 for each in bursts)
     return Place(
-        buffer.name, True, found, served[0].data_width, ports, paths, bases, channels, lines, sizes, False, *waits)
+        buffer.name, prefetching != {True}, found, served[0].data_width, ports, paths, bases, channels, lines, sizes,
+        False, *waits)
 
 
 def _bursts(
@@ -84,9 +88,9 @@ def _own_lines(storage: acadl.DataStorage) -> int:
     return storage.cache_line_size * 8 // storage.data_width if asked else 0  # type: ignore[attr-defined]
 
 
-def _resets(graph: acadl.ArchitectureGraph, name: str) -> bool:
+def _is(graph: acadl.ArchitectureGraph, name: str, flag: str) -> bool:
     unit = graph[name]
-    return isinstance(unit, acadl.MemoryAccessUnit) and unit.resets
+    return isinstance(unit, acadl.MemoryAccessUnit) and getattr(unit, flag)
 
 
 def _held(memory: acadl.DRAM, bank: acadl.Bank, base: int) -> bool:

@@ -41,7 +41,7 @@ def run(tables, machine, memory) -> None:
         complete(t, m)
         if m[M.STATUS] != Status.RUNNING:
             return
-        if m[M.FINISHED] == t[H.TOTAL]:
+        if m[M.FINISHED] == t[H.TOTAL] and m[M.LINGERING] == 0:
             settle(t, m)
             m[M.STATUS] = Status.DONE
             return

@@ -75,9 +75,9 @@ FETCH = -1
 
 
 class UnitSpec(Record):
-    """Unit. ``PIPELINED``: it has an ``interval``; the stage that contains it."""
+    """Unit. ``PIPELINED``: it has an ``interval``; the stage that contains it; whether nobody waits for its reads."""
 
-    CAPACITY = PIPELINED = STAGE = constant
+    CAPACITY = PIPELINED = STAGE = PREFETCHES = constant
 
 
 class SignatureSpec(Record):

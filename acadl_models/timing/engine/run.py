@@ -192,7 +192,7 @@ def deadlock_faults(lowered: Lowered, m: Array) -> list[str]:
     left = total - int(m[M.FINISHED])
     idle = int(m[M.TIME]) + int(m[M.CHANGED] == m[M.TIME])
     faults = [f"deadlock in cycle {idle}: {left} of {total} instructions are left"]
-    in_flight = list(alive(m))
+    in_flight = [slot for slot in alive(m) if m[slot + state.Instance.PHASE] != state.Phase.LINGERING]
     blockers = {unit: slot for slot in in_flight for unit in _waiters(m, slot)}
     for slot in in_flight[:MOST_LISTED]:
         faults.append(f"{_name(lowered, m, slot)} waits for {_waits_for(lowered, m, slot, blockers)}")
@@ -217,7 +217,7 @@ def _name(lowered: Lowered, m: Array, slot: int) -> str:
 def _waits_for(lowered: Lowered, m: Array, slot: int, blockers: dict[int, int]) -> str:
     phase, unit = int(m[slot + state.Instance.PHASE]), int(m[slot + state.Instance.UNIT])
     if phase == state.Phase.FINISHED:
-        return f"{_name(lowered, m, int(m[M.OLDEST]))} to commit, in {lowered.program.fetch}"
+        return f"{_name(lowered, m, int(m[M.OLDEST_LEFT]))} to commit, in {lowered.program.fetch}"
     if unit != NONE:
         steps = "buffered", "waiting", "reading", "processing", "writing"  # by phase
         waiting = phase == state.Phase.WAITING

@@ -77,6 +77,8 @@ class M(Record):
     SEQ = sequence
     FREE = linked  # free slots
     OLDEST = YOUNGEST = linked  # instances in program order
+    OLDEST_LEFT = linked  # the oldest of them that is not done: before it are those whose requests are left alone
+    LINGERING = derived  # how many there are of these
     HUNGRY = derived  # whether the issue buffer is empty although instructions are left
     HUNGRY_SINCE = time
     FRONT = derived  # the loop of the text with the oldest instruction that is not finished
@@ -269,6 +271,7 @@ class Phase(Record):
     """``Instance.PHASE``."""
 
     BUFFERED = WAITING = READING = PROCESSING = WRITING = FINISHED = code
+    LINGERING = code  # done, but for requests that nobody waits for
 
 
 class Request(Record):

@@ -36,6 +36,7 @@ _PHASES: dict[int, tuple[str, ...]] = {
     Phase.PROCESSING: (steps.STARTED, steps.PROCESSING),
     Phase.WRITING: (steps.STARTED, steps.PROCESSING, steps.WRITING),
     Phase.FINISHED: (),
+    Phase.LINGERING: (),
 }
 """The steps that an instance in a unit has made, by its phase."""
 

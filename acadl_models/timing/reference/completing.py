@@ -35,7 +35,7 @@ def process(m: Machine, instance: Instance) -> None:
 
 def _move_on(m: Machine, instance: Instance) -> None:
     """Phase 1b."""
-    if instance.state is State.READING and not instance.pending:
+    if instance.state is State.READING and not instance.waits_for_requests:
         process(m, instance)
     elif instance.state is State.PROCESSING and instance.end == m.now:
         _write(m, instance)
@@ -47,7 +47,7 @@ def _write(m: Machine, instance: Instance) -> None:
     instance.state = State.WRITING
     m.note(log.WRITING, instance.unit.spec.name, instance.number)
     issue(m, instance, instance.writes)
-    if not instance.pending:
+    if not instance.waits_for_requests:
         _finish(m, instance)
 
 

@@ -34,10 +34,10 @@ def log_reference(graph: ArchitectureGraph, resolved: ResolvedStream) -> RunLog:
 
 
 def _run(m: Machine) -> TimingResult:
-    while m.done < m.total:
+    while True:
         m.changed = False
         complete(m)
-        if m.done == m.total:
+        if m.done == m.total and not any(storage.slots for storage in m.storages.values()):
             break
         forward(m)
         start(m)

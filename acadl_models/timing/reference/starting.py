@@ -41,7 +41,7 @@ def _begin(m: Machine, unit: Unit, instance: Instance) -> None:
     m.note(STARTED, unit.spec.name, instance.number)
     issue(m, instance, instance.reads)
     m.changed = True
-    if instance.reads:
+    if instance.waits_for_requests:
         return
     if instance.stream is None:
         process(m, instance)

@@ -87,6 +87,13 @@ class Instance:
         return self.static.node.mnemonic
 
     @property
+    def waits_for_requests(self) -> bool:
+        """Whether a step of it has requests that are not done with; those of a prefetch are when they have slots."""
+        if getattr(self.unit.spec, "prefetches", False):
+            return any(p.finish < 0 for p in self.pending)
+        return bool(self.pending)
+
+    @property
     def unit(self) -> Unit:
         """The unit that has taken it."""
         assert self.taken_by is not None

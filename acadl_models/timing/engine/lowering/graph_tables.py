@@ -90,7 +90,9 @@ def graph_tables(graph: acadl.ArchitectureGraph) -> GraphTables:
         H.DECODE_WIDTH: fetch.decode_width or FOREVER, H.COMMIT_WIDTH: fetch.commit_width or FOREVER,
         H.STAGE_TABLE: put(records),
         H.UNIT_TABLE: put([
-            v for u in units for v in (u.in_flight, int(u.interval is not None), stage_numbers[graph.stage_of(u).name])
+            v for u in units for v in (
+                u.in_flight, int(u.interval is not None), stage_numbers[graph.stage_of(u).name],
+                int(isinstance(u, acadl.MemoryAccessUnit) and u.prefetches))
         ]),
         H.STORE_TABLE: put([
             v
@@ -104,11 +106,13 @@ def graph_tables(graph: acadl.ArchitectureGraph) -> GraphTables:
     at_once = {"read_latency": parse(1), "write_latency": parse(1)}  # of caches: those of their ways count
     latencies = [m.latencies() if isinstance(m, acadl.MemoryInterface) else at_once for m in storages]
     held = sum(s.depth for s in stages) + sum(1 + u.in_flight for u in units)
+    prefetched = {s for u in units if isinstance(u, acadl.MemoryAccessUnit) and u.prefetches for s in graph.reads(u)}
+    lingering = sum(s.max_concurrent_requests for s in prefetched if isinstance(s, acadl.DataStorage))
     return GraphTables(
         stages, units, storages, stage_numbers, unit_numbers, {s.name: k for k, s in enumerate(storages)},
         frozenset(s.name for s in graph.successors(fetch)),
         frozenset(stage_numbers[s.name] for s in graph.successors(fetch)), followers,
         tuple(s.latencies()["latency"] for s in stages),
         tuple((each["read_latency"], each["write_latency"]) for each in latencies), header, np.array(words, np.int64),
-        fetch.issue_buffer_size + (fetch.reorder_entries or held), memories,
+        fetch.issue_buffer_size + (fetch.reorder_entries or held) + lingering, memories,
     )

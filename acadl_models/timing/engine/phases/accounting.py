@@ -101,13 +101,11 @@ def settle_hunger(m, now):
 @jit
 def note_front(t, m, now):
     """The oldest instruction is another one: count the cycles for the loop in which the last one lies."""
-    if m[M.OLDEST] != NONE:
-        static = m[m[M.OLDEST] + Instance.STATIC]
+    site = t[H.SITES]  # no loop, where nothing is left but requests
+    if m[M.OLDEST_LEFT] != NONE:
+        site = t[m[m[M.OLDEST_LEFT] + Instance.STATIC] + Instruction.SITE]
     elif t[t[H.PROGRAM] + 2 * m[M.PC]] == Code.INSTRUCTION:
-        static = t[t[H.PROGRAM] + 2 * m[M.PC] + 1]
-    else:
-        return
-    site = t[static + Instruction.SITE]
+        site = t[t[t[H.PROGRAM] + 2 * m[M.PC] + 1] + Instruction.SITE]
     if site != m[M.FRONT]:
         settle_front(m, now)
         m[M.FRONT] = site

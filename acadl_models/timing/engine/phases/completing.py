@@ -35,7 +35,7 @@ def complete(t, m):
             if t[H.CACHES] > 0 and has_steps(t, m, record):
                 note_look(m, record)
             else:
-                end_request(m, record)
+                end_request(m, record, now)
                 end_transfer(t, m, record, now)
             m[M.CHANGED] = now
         elif tag == Tag.INSTANCE:

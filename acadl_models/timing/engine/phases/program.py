@@ -119,6 +119,8 @@ def make_instance(t, m):
         m[M.OLDEST] = slot
     else:
         m[older + Instance.YOUNGER] = slot
+    if m[M.OLDEST_LEFT] == NONE:
+        m[M.OLDEST_LEFT] = slot
     if t[record + Instruction.NODE_COUNT] > 0:
         enter_classes(t, m, slot, record)
     if t[record + Instruction.OPERAND_COUNT] > 0:

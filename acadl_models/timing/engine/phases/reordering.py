@@ -22,8 +22,8 @@ def reorder(t, m, now):
     """Finished instances commit, oldest first; then those of the issue buffer are decoded, oldest first."""
     left = t[H.COMMIT_WIDTH]
     while left > 0 and may_commit(m):
-        free_registers(t, m, m[M.OLDEST], True)
-        retire(t, m, m[M.OLDEST], now)
+        free_registers(t, m, m[M.OLDEST_LEFT], True)
+        retire(t, m, m[M.OLDEST_LEFT], now)
         left -= 1
     m[M.AGAIN] |= int(left == 0 and may_commit(m))
     left = t[H.DECODE_WIDTH]
@@ -39,7 +39,7 @@ def reorder(t, m, now):
 
 @jit
 def may_commit(m):
-    return m[M.OLDEST] != NONE and m[m[M.OLDEST] + Instance.PHASE] == Phase.FINISHED
+    return m[M.OLDEST_LEFT] != NONE and m[m[M.OLDEST_LEFT] + Instance.PHASE] == Phase.FINISHED
 
 
 @jit
@@ -51,11 +51,42 @@ def may_decode(t, m):
 
 @jit_inline
 def retire(t, m, slot, now):
-    """Nothing is left to do for an instance: its place is free."""
+    """Nothing is left to do for an instance: its place is free, when its requests have ended."""
+    m[M.FINISHED] += 1
+    m[M.LATEST] = m[M.CHANGED] = now
+    if slot == m[M.OLDEST_LEFT]:
+        pass_front(t, m, now)
+    if m[slot + Instance.PENDING] > 0:
+        m[slot + Instance.PHASE] = Phase.LINGERING
+        m[M.LINGERING] += 1
+    else:
+        release(m, slot)
+
+
+@jit
+def pass_front(t, m, now):
+    """The oldest instance that is not done is a younger one."""
+    slot = m[m[M.OLDEST_LEFT] + Instance.YOUNGER]
+    while slot != NONE and m[slot + Instance.PHASE] == Phase.LINGERING:
+        slot = m[slot + Instance.YOUNGER]
+    m[M.OLDEST_LEFT] = slot
+    note_front(t, m, now)
+
+
+@jit
+def end_lingering(m, slot, now):
+    """The last request has ended of an instance that is done."""
+    m[M.LINGERING] -= 1
+    m[M.LATEST] = m[M.CHANGED] = now
+    release(m, slot)
+
+
+@jit
+def release(m, slot):
+    """The place of an instance is free."""
     older, younger = m[slot + Instance.OLDER], m[slot + Instance.YOUNGER]
     if older == NONE:
         m[M.OLDEST] = younger
-        note_front(t, m, now)
     else:
         m[older + Instance.YOUNGER] = younger
     if younger == NONE:
@@ -65,8 +96,6 @@ def retire(t, m, slot, now):
     m[slot + Instance.SEQ] = NONE
     m[slot + Instance.LINK] = m[M.FREE]
     m[M.FREE] = slot
-    m[M.FINISHED] += 1
-    m[M.LATEST] = m[M.CHANGED] = now
 
 
 @jit

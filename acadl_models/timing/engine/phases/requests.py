@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.jit import jit, jit_inline
-from archloom.acadl_models.timing.engine.layout import H, LinkSpec, StoreKind, StoreSpec
+from archloom.acadl_models.timing.engine.layout import H, LinkSpec, StoreKind, StoreSpec, UnitSpec
 from archloom.acadl_models.timing.engine.phases import memories
 from archloom.acadl_models.timing.engine.phases.accounting import note_unit, settle_queue
 from archloom.acadl_models.timing.engine.phases.agenda import note_mover, schedule, sort
@@ -12,6 +12,7 @@ from archloom.acadl_models.timing.engine.phases.channels import over_channels
 from archloom.acadl_models.timing.engine.phases.links import is_exclusive, link_of, send
 from archloom.acadl_models.timing.engine.phases.log import note_carried, note_request
 from archloom.acadl_models.timing.engine.phases.refills import next_woken
+from archloom.acadl_models.timing.engine.phases.reordering import end_lingering
 from archloom.acadl_models.timing.engine.phases.slots import free_slot, has_slot, is_refill, queue
 from archloom.acadl_models.timing.engine.phases.streaming import note_end
 from archloom.acadl_models.timing.engine.phases.transfers import begin_transfer
@@ -20,13 +21,16 @@ from archloom.acadl_models.timing.engine.state import Instance, Logged, M, Phase
 
 
 @jit
-def end_request(m, request):
-    """Phase 1a: a request ends and frees its slot; whoever it belongs to may move on."""
+def end_request(m, request, now):
+    """Phase 1a: a request ends and frees its slot; whoever it belongs to may move on, if it has not long ago."""
     free_slot(m, m[request + Request.STORE])
     slot = m[request + Request.OWNER]
     m[slot + Instance.PENDING] -= 1
-    if m[slot + Instance.PENDING] == 0 and m[slot + Instance.PHASE] != Phase.PROCESSING:
-        note_mover(m, slot)
+    if m[slot + Instance.PENDING] == 0:
+        if m[slot + Instance.PHASE] == Phase.LINGERING:
+            end_lingering(m, slot, now)
+        elif m[slot + Instance.PHASE] != Phase.PROCESSING and m[slot + Instance.PHASE] != Phase.FINISHED:
+            note_mover(m, slot)
 
 
 @jit
@@ -58,6 +62,8 @@ def grant_queued(t, m, store, now):
     m[unit + Unit.QUEUED] -= 1
     if m[request + Request.IS_READ] == 1 and m[unit + Unit.LAST] == m[slot + Instance.SEQ]:
         m[unit + Unit.UNGRANTED] -= 1
+        if m[unit + Unit.UNGRANTED] == 0 and t[m[unit + Unit.SPEC] + UnitSpec.PREFETCHES] == 1:
+            note_mover(m, slot)
     grant(t, m, store, request, now)
     if m[unit + Unit.QUEUED] == 0 or m[unit + Unit.UNGRANTED] == 0:
         note_unit(t, m, unit, now)
@@ -129,7 +135,7 @@ def carry(t, m, store, request, ready, now):
     if m[m[request + Request.OWNER] + Instance.OPEN] > 0:
         note_end(t, m, request, now)
     if finish == now:  # a miss that ends without the latency of a hit
-        end_request(m, request)
+        end_request(m, request, now)
 
 
 @jit

@@ -58,6 +58,8 @@ def begin(t, m, unit, slot, now):
         m[slot + Instance.PHASE] = Phase.READING
         m[slot + Instance.PENDING] = reads
         m[unit + Unit.UNGRANTED] = issue(t, m, slot, 0, reads, now)
+        if m[unit + Unit.UNGRANTED] == 0 and t[m[unit + Unit.SPEC] + UnitSpec.PREFETCHES] == 1:
+            process(t, m, slot, now)
     change_doing(m, unit, Unit.STORAGE if m[unit + Unit.QUEUED] > 0 and not is_pipelined else Unit.BUSY, now)
 
 

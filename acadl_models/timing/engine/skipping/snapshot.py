@@ -82,8 +82,8 @@ def describe(t, m, h, base):
 
 @jit
 def in_flight(m):
-    """Instances that are fetched and not finished."""
-    return m[M.FETCHED] - m[M.FINISHED]
+    """Instances that are fetched and not done with."""
+    return m[M.FETCHED] - m[M.FINISHED] + m[M.LINGERING]
 
 
 @jit
@@ -184,12 +184,12 @@ def describe_position(t, m, h, at, now):
 def describe_instance(t, m, h, slot, at, now):
     """What an instance is, how far it has come, what it asks for and how long it takes."""
     phase = m[slot + Instance.PHASE]
-    if phase < state.Phase.READING or phase == state.Phase.FINISHED:  # the other fields say nothing
+    if phase < state.Phase.READING or phase >= state.Phase.FINISHED:  # the other fields say nothing
         h[at] = m[slot + Instance.STATIC]
         h[at + 1] = phase
         h[at + 2] = max(m[slot + Instance.LEAVE] - now, 0)
         at += 3
-        if phase == state.Phase.FINISHED:
+        if phase >= state.Phase.FINISHED and m[slot + Instance.PENDING] == 0:
             return at
     else:
         at = instance_untils(m, h, slot, instance_states(m, h, slot, at, now), now)
