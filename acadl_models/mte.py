@@ -12,8 +12,9 @@ Sources: Tables IV to VII and section V of de Limas Santana et al., "A Flexible 
 Efficient GEMMs" (2025). What it does not state, and is chosen here: vectors and tiles pass by the first cache, as in
 the vector core that its own is said to resemble (NEC's SX-Aurora), whose vector units read the last cache, and since
 ten misses of the first could bring them 20 bytes a cycle; two loads and a store of 64 bytes a cycle, and lines of 64
-bytes in the first cache, as the core has that the paper takes the rest from (Sapphire Rapids); scalar units, ports and
-the entries of queues, so that they do not decide; that physical registers are among the resources that are taken
+bytes in the first cache, as the core has that the paper takes the rest from (Sapphire Rapids); as many ports for
+prefetches, to the cache that vectors pass by, as for loads; scalar units, ports and the entries of queues, so that they
+do not decide; that physical registers are among the resources that are taken
 behind the static latency (taken before it, 8 free ones would let a vector instruction of 4 cycles begin every third
 cycle at best, and Figure 7 has more); scalar registers that never run out. Each unit takes its queue in order. The
 bandwidth of memory is lines on their way at a time. Stores write when they are processed.

@@ -106,13 +106,13 @@ def test_it_waits_for_nothing_and_nothing_waits_for_it() -> None:
         unit = MemoryAccessUnit("ahead_unit", to_process={"ahead"}, latency=1, prefetches=True)
         after(fetch, store, name="store_stage")
         after(fetch, unit, name="ahead_stage")
-        ACADLEdge(unit_memory := memory, unit, READ_DATA)
-        ACADLEdge(store, unit_memory, WRITE_DATA)
+        ACADLEdge(memory, unit, READ_DATA)
+        ACADLEdge(store, memory, WRITE_DATA)
         architecture(buffers={"hbm": memory})
 
     store = instr("store", writes=(hbm(0, 4),))
     _, log = logged(create_ag(storing()), store, ahead(0), store)
-    assert [(e.started, e.finished) for e in log] == [(1, 11), (1, 2), (11, 21)]
+    assert [(e.started, e.finished) for e in log] == [(1, 14), (1, 2), (14, 27)]
 
 
 # --- properties --------------------------------------------------------------------------------------------------
