@@ -24,6 +24,9 @@ from archloom.acadl_models.acadl import (
     generate,
 )
 from archloom.acadl_models.timing import TimingResult
+from archloom.acadl_models.timing.engine.window import log_window
+from archloom.acadl_models.timing.reference import log_reference
+from archloom.acadl_models.timing.tracks import tracks
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
 from archloom.oracle.resolved import ResolvedInstr, ResolvedLoop
@@ -136,6 +139,20 @@ def test_the_engine_equals_the_step_by_step_simulator(r: Random) -> None:
     if r.random() < 0.5:
         graph = random_reordering(r, graph)
     check_equal(graph, random_stream(r, graph, r.choice((30, 200, 900)), 24))
+
+
+@examples(8, 500)
+@given(randoms)
+def test_a_window_is_the_part_of_the_whole_log(r: Random) -> None:
+    graph = prefetching(r, random_graph(r, storages_of=lambda r: random_memories(r, 24)))
+    text = random_stream(r, graph, 100, 24)
+    try:
+        log = log_reference(graph, text)
+    except GraphError:
+        return
+    begin = r.randrange(max(1, log.end))
+    window = log_window(graph, text, begin, r.choice((1, 7, 60)))
+    assert tracks(log, begin, window.end) == tracks(window)
 
 
 @pytest.mark.parametrize("entries", [None, 4])
