@@ -18,6 +18,7 @@ from archloom.acadl_models.timing.unrolling import Names, Substitution, classes,
 from archloom.oracle.accesses import accesses
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
+from archloom.oracle.remembered import Remembered
 from archloom.oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
 
 MOST_INSTRUCTIONS = 200_000
@@ -25,6 +26,9 @@ MOST_INSTRUCTIONS = 200_000
 
 MOST_FAULTS = 20
 """How many faults of one kind are listed before the others are counted."""
+
+_KEPT = 256
+"""Forms of instructions over some buffers that are kept."""
 
 Takers: TypeAlias = Mapping[str, FunctionalUnit]
 
@@ -48,9 +52,11 @@ class _Form:
 
 
 @per_graph
-def _known_forms(graph: ArchitectureGraph, buffers: tuple[Buffer, ...]) -> dict[tuple[object, ...], _Form]:
+def _known_forms(
+    graph: ArchitectureGraph, buffers: tuple[Buffer, ...]
+) -> Remembered[tuple[object, ...], _Form]:
     """The forms of instructions that go one way in streams over these buffers; a form holds the takers in its key."""
-    return {}
+    return Remembered(_KEPT)
 
 
 @dataclass(frozen=True, eq=False)
