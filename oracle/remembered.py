@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import TypeVar
 
@@ -11,7 +11,8 @@ V = TypeVar("V")
 
 
 class Remembered(dict[K, V]):
-    """A dict of at most ``most`` entries: the oldest goes where there would be more. Entries are set by item alone."""
+    """A dict of at most ``most`` entries: the oldest goes where there would be more. Entries are set by item, or by
+    :meth:`once`."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -22,3 +23,11 @@ class Remembered(dict[K, V]):
             with suppress(RuntimeError, StopIteration):  # another thread took it first
                 self.pop(next(iter(self)), None)
         super().__setitem__(key, value)
+
+    def once(self, key: K, make: Callable[[], V]) -> V:
+        """What is remembered, or else made."""
+        try:
+            return self[key]
+        except KeyError:
+            found = self[key] = make()
+            return found

@@ -20,8 +20,8 @@ from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryA
 from archloom.oracle.remembered import Remembered
 
 R = TypeVar("R")
-_KEPT = 2048
-"""Results of a function that are kept with a graph: of many streams, some of which have many places."""
+_KEPT = 1024
+"""Results of a function that are kept with a graph: those of some streams, and of one that has many places."""
 
 
 def per_graph(function: Callable[..., R]) -> Callable[..., R]:

@@ -411,8 +411,8 @@ leaves open is executed over the actual values.
 """
 _MARKS = (0, 0xFFFFFFFF)
 """Values that ISAs compare addresses with, such as "no address": no widened range mixes one with others."""
-_KEPT = 512
-"""Effects that are kept for one instruction of an ISA, and instances."""
+_EFFECTS, _INSTANCES = 512, 256
+"""That are kept for one instruction of an ISA, more than the candidates for most layers have."""
 
 
 def _widen(low: int, high: int) -> tuple[int, int]:
@@ -447,8 +447,8 @@ class Specializer:
     isa: Isa
     instruction: Instruction
     kept: Remembered[tuple[Any, ...], tuple[Effect, Template | None] | None] = field(
-        default_factory=lambda: Remembered(_KEPT))
-    done: Remembered[tuple[Any, ...], Done] = field(default_factory=lambda: Remembered(_KEPT))
+        default_factory=lambda: Remembered(_EFFECTS))
+    done: Remembered[tuple[Any, ...], Done] = field(default_factory=lambda: Remembered(_INSTANCES))
     """By the bytes of HBM, the values of the inputs and the ranges of what these depend on, from which all else
     follows: candidates of one layer have many instances in common."""
 
