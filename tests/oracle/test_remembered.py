@@ -46,16 +46,21 @@ UNBOUNDED = {
 """Caches without a limit, by what bounds them."""
 
 
-@given(st.integers(1, 4), st.lists(st.tuples(st.integers(0, 7), st.integers())))
-def test_the_last_are_remembered(most: int, entries: list[tuple[int, int]]) -> None:
-    found, expected = Remembered[int, int](most), list[tuple[int, int]]()
+@given(st.integers(1, 6), st.lists(st.tuples(st.integers(0, 7), st.integers(1, 4))), st.booleans())
+def test_the_last_are_remembered(most: int, entries: list[tuple[int, int]], weighed: bool) -> None:
+    """Values are what they weigh."""
+    found = Remembered[int, int](most, (lambda value: value) if weighed else None)
+    expected = dict[int, int]()
     for key, value in entries:
         found[key] = value
-        if key in dict(expected):
-            expected = [(k, value if k == key else v) for k, v in expected]
-        else:
-            expected = [*expected, (key, value)][-most:]
-    assert list(found.items()) == expected
+        while key not in expected and expected and (
+                sum(expected.values()) + value > most if weighed else len(expected) >= most):
+            del expected[next(iter(expected))]
+        expected[key] = value
+        assert list(found.items()) == list(expected.items())
+    assert all(found.once(key, lambda: 0) == value for key, value in expected.items())
+    found.clear()
+    assert found.once(8, lambda: most) == most and list(found) == [8]
 
 
 def unbounded(path: Path) -> Iterator[str]:

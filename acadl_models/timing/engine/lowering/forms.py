@@ -28,7 +28,7 @@ from archloom.oracle.taidl import ast
 if TYPE_CHECKING:
     from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables
 
-_KEPT = 2048
+_KEPT = 256
 """Ranges of which is kept what latencies these decide."""
 
 KINDS = {"read": AccessKind.READ, "write": AccessKind.WRITE, "accumulate": AccessKind.ACCUMULATE}
