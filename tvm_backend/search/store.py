@@ -233,7 +233,6 @@ def _prepare(connection: sqlite3.Connection) -> None:
     """Readers do not wait for the writer, and what is committed survives the end of the process."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute("PRAGMA cache_size = -65536")  # KiB: keys are in no order, and each is put among all others
 
 
 def _require_sound(path: Path) -> None:
