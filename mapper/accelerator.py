@@ -21,6 +21,7 @@ from archloom.mapper.places import check_places, placed
 from archloom.mapper.space import Space
 from archloom.mapper.workload import Workload
 from archloom.oracle import taidl
+from archloom.oracle.remembered import Remembered
 from archloom.oracle.stream import Stream, emitted_for
 from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.user_code import in_user_code
@@ -94,22 +95,18 @@ class Accelerator:
         if made is None:
             made = Configuration(self, key)
             made.check()
-            if len(self._made) >= _KEPT:
-                self._made.pop(next(iter(self._made)))
             self._made[key] = made
-        if len(self._asked) >= _KEPT:
-            self._asked.clear()
         self._asked[asked] = made
         return made
 
     @cached_property
-    def _asked(self) -> dict[tuple[Any, ...], "Configuration"]:
+    def _asked(self) -> Remembered[tuple[Any, ...], "Configuration"]:
         """Configurations by what was asked for, as it was spelled."""
-        return {}
+        return Remembered(_KEPT)
 
     @cached_property
-    def _made(self) -> dict[tuple[tuple[str, OptionValue], ...], "Configuration"]:
-        return {}
+    def _made(self) -> Remembered[tuple[tuple[str, OptionValue], ...], "Configuration"]:
+        return Remembered(_KEPT)
 
     def graph(self, values: Options | None = None) -> "ArchitectureGraph":
         return self.configure(values).graph

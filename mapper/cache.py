@@ -20,6 +20,7 @@ from archloom.mapper import disk
 from archloom.mapper.mapping import Mapping
 from archloom.oracle.errors import MappingError
 from archloom.oracle.records import plain
+from archloom.oracle.remembered import Remembered
 
 T = TypeVar("T")
 PLANS = "plans"
@@ -111,8 +112,7 @@ class Kept(Generic[T]):
     """What searches have found, by key: in the process, and on disk, where other processes find it, too."""
 
     def __init__(self, most: int = 1024) -> None:
-        self.most = most
-        self._known: dict[str, T] = {}
+        self._known = Remembered[str, T](most)
 
     def __contains__(self, key: str) -> bool:
         """Whether this process knows it without looking at the disk."""
@@ -140,9 +140,7 @@ class Kept(Generic[T]):
         return found
 
     def remember(self, key: str, value: T) -> None:
-        """Keep it in this process; the oldest goes where there are too many."""
-        if len(self._known) >= self.most:
-            self._known.pop(next(iter(self._known)))
+        """Keep it in this process."""
         self._known[key] = value
 
     def forget(self) -> None:

@@ -14,6 +14,7 @@ from archloom.mapper import cache
 from archloom.mapper.asked import Allowed
 from archloom.mapper.explore import (
     OBJECTIVES,
+    GivenUp,
     Objective,
     Steps,
     Trial,
@@ -21,6 +22,7 @@ from archloom.mapper.explore import (
     fewest_cycles,
     is_time,
     least,
+    longest,
     objective_of,
     ranked,
 )
@@ -62,6 +64,10 @@ _PACKAGES = ("mapper", "oracle", "acadl_models", "uma_targets")
 
 KEPT: cache.Kept[cache.Entry] = cache.Kept()
 """What searches have found."""
+
+GIVEN_UP: cache.Kept[str] = cache.Kept()
+"""Why searches have found nothing within the steps that they may take: a layer is asked for again as part of a whole
+network, of other networks, and by other processes."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +142,22 @@ def found(
 ) -> tuple[str, cache.Entry]:
     """What is known of a workload, or else found by a search, after its key."""
     key = key_of(workload, configuration, top_k, objective)
-    return key, KEPT.once(key, cache.from_json, cache.to_json, lambda: _search(
-        workload, configuration, top_k, objective_of(objective), heard))
+    return key, KEPT.once(key, cache.from_json, cache.to_json, lambda: _unless_given_up(
+        key, workload, lambda: _search(workload, configuration, top_k, objective_of(objective), heard)))
+
+
+def _unless_given_up(key: str, workload: Workload, find: Callable[[], cache.Entry]) -> cache.Entry:
+    """What ``find`` finds; GivenUp, under this workload's name, where it was given up before."""
+    key = cache.key_of([key, "given up", str(longest())])
+    if (why := GIVEN_UP.get(key, str)) is not None:
+        raise GivenUp(workload.name + why if why.startswith(": ") else why)
+    try:
+        return find()
+    except GivenUp as error:
+        why = str(error).removeprefix(workload.name)
+        GIVEN_UP.remember(key, why)
+        cache.store_plan(key, why)
+        raise
 
 
 def warm(configuration: "Configuration") -> None:

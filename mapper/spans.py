@@ -134,7 +134,7 @@ _CODE = 1 << 20
 """More than any factor of a group, so that three of them are one number."""
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 14)
 def _cut(extent: int, each: int, down: int, across: int) -> tuple[tuple[float, float, float], ...]:
     """What :func:`kinds` finds for one of them."""
     found = list(groups(extent, each, down, across))

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, overload
 
+from archloom.oracle.remembered import Remembered
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -380,14 +382,11 @@ def _simplified(atom: Div | Mod, bounds: Bounds) -> Affine:
     key = (atom, tuple([bounds.get(name) for name in _names(atom)]))
     found = _known.get(key)
     if found is None:
-        if len(_known) > _MOST_KNOWN:
-            _known.clear()
         found = _known[key] = _simplify_atom(atom, bounds)
     return found
 
 
-_known: dict[tuple[Atom, tuple[tuple[int, int] | None, ...]], Affine] = {}
-_MOST_KNOWN = 1 << 13
+_known: Remembered[tuple[Atom, tuple[tuple[int, int] | None, ...]], Affine] = Remembered(1 << 13)
 
 
 @lru_cache(maxsize=1 << 13)

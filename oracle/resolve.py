@@ -27,6 +27,8 @@ from typing import TypeAlias
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import SourceError, StreamError
+from archloom.oracle.nests import size
+from archloom.oracle.remembered import Remembered
 from archloom.oracle.resolution.numbering import (
     Numbered,
     NumberedInstr,
@@ -62,7 +64,8 @@ def resolve(stream: Stream, isa: Isa, *, max_instructions: int = MAX_INSTRUCTION
     assertion of the ISA, leaves a buffer or HBM, or cannot be resolved within ``max_instructions``.
     """
     validate(stream, isa)
-    return _resolve(stream, _Hold(isa), max_instructions)
+    hold = _Hold(isa)
+    return _resolved.once((stream, hold, max_instructions), lambda: _resolve(stream, hold, max_instructions))
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +92,12 @@ def _texts(hold: _Hold) -> Texts:
     return Texts()
 
 
-@lru_cache(maxsize=256)
+_resolved: "Remembered[tuple[Stream, _Hold, int], ResolvedStream]" = Remembered(
+    1 << 12, lambda found: size(found.body))
+"""By what was asked for, so many written instructions, of which each has some fifty tuples: those of all plans that are
+tried for some dozens of layers."""
+
+
 def _resolve(stream: Stream, hold: _Hold, max_instructions: int) -> ResolvedStream:
     isa = hold.isa
     texts = _texts(hold)

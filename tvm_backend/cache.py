@@ -4,37 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from archloom.mapper import disk
 from archloom.mapper.cache import code_fingerprint, key_of
 from archloom.oracle.fallbacks import Fallback
 
 PACKAGES = ("oracle", "acadl_models", "mapper", "models", "tvm_backend", "uma_targets")
-KEPT = 512
-"""Results that a process remembers."""
-
-T = TypeVar("T")
-
-
-class Memory(Generic[T]):
-    """What this process has found, the oldest forgotten first."""
-
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
-        self._values: dict[str, T] = {}
-
-    def get(self, name: str) -> T | None:
-        return self._values.get(name)
-
-    def put(self, name: str, value: T) -> None:
-        while len(self._values) >= self._kept:
-            self._values.pop(next(iter(self._values)), None)
-        self._values[name] = value
-
-    def clear(self) -> None:
-        self._values.clear()
-
 
 def key(parts: Iterable[str]) -> str:
     """A name for the result that follows from ``parts`` and from archloom's own code."""

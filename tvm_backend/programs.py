@@ -18,6 +18,7 @@ import numpy as np
 from archloom.mapper import disk
 from archloom.mapper.cache import code_fingerprint, key_of
 from archloom.oracle.fallbacks import Fallback
+from archloom.oracle.remembered import Remembered
 from archloom.tvm_backend import cache
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ CODE, NAMES = "programs", "streams"
 KEPT = 1024
 COMPILED = "compiled again when it is first run"
 
-_loaded: cache.Memory[Any] = cache.Memory(KEPT)
-_named: cache.Memory["Named"] = cache.Memory(KEPT)
+_loaded: Remembered[str, Any] = Remembered(KEPT)
+_named: Remembered[str, "Named"] = Remembered(KEPT)
 _lock = threading.Lock()
 
 
@@ -139,7 +140,7 @@ class Programs:
 
     def _use(self, key: str, found: Named) -> None:
         self._used[key] = found
-        _named.put(key, found)
+        _named[key] = found
 
     def stored(self) -> Stored:
         """Everything that was used, for an artifact."""
@@ -161,7 +162,7 @@ class Programs:
             return None
         name = hashlib.sha256(data).hexdigest()
         self._code[name] = data
-        _loaded.put(name, program)
+        _loaded[name] = program
         self._failed(disk.store(CODE, name, data))
         return name
 
@@ -186,7 +187,7 @@ class Programs:
             elif loaded is not None:
                 program = loaded
                 with _lock:
-                    _loaded.put(name, program)
+                    _loaded[name] = program
         return program
 
 

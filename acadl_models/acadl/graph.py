@@ -18,22 +18,27 @@ from archloom.acadl_models.acadl.semantics import Semantics
 from archloom.acadl_models.acadl.stages import InstructionFetchStage, PipelineStage
 from archloom.acadl_models.acadl.storages import CacheInterface, DataStorage, Link, MemoryInterface, RegisterFile
 from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryAccessUnit
+from archloom.oracle.remembered import Remembered
 
 R = TypeVar("R")
+_KEPT = 1024
+"""Results of a function that are kept with a graph: those of some streams, and of one that has many places."""
 
 HBM = "hbm"
 """The buffer of every ISA in which the tensors of programs lie."""
 
 
 def per_graph(function: Callable[..., R]) -> Callable[..., R]:
-    """Decorator of a function of a graph and hashable arguments: results are kept with the graph, and go with it."""
+    """Decorator of a function of a graph and hashable arguments: the last results are kept with the graph, and go with
+    it."""
 
     @wraps(function)
     def remembered(graph: ArchitectureGraph, *key: Hashable) -> R:
         try:
-            found: R = graph.derived[remembered, key]
+            found: R = graph.derived[remembered][key]
         except KeyError:
-            found = graph.derived[remembered, key] = function(graph, *key)
+            found = function(graph, *key)
+            graph.derived.setdefault(remembered, Remembered(_KEPT))[key] = found
         return found
 
     return remembered
@@ -204,8 +209,8 @@ class ArchitectureGraph:
         return sum(known) if known else None
 
     @cached_property
-    def derived(self) -> dict[Any, Any]:
-        """What tools derive from the graph and keep as long as it lives (:func:`per_graph`)."""
+    def derived(self) -> dict[Callable[..., Any], Remembered[tuple[Hashable, ...], Any]]:
+        """What functions derive from the graph (:func:`per_graph`), by their arguments."""
         return {}
 
     @cached_property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import lru_cache
 
 from archloom.acadl_models.acadl.components import Technology
 from archloom.acadl_models.energy import hwcomponents, scaling, tables
@@ -15,7 +15,7 @@ BASE = Technology(45, 0.9)
 ADD, MULTIPLY = "add", "multiply"
 
 
-@cache
+@lru_cache(maxsize=1024)
 def joules(operation: str, dtype: str, technology: Technology) -> float | None:
     """Of one ``operation`` on numbers of type ``dtype``; None where no table has it."""
     if operation in (ADD, MULTIPLY):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import lru_cache
 
 from archloom.acadl_models.acadl.base import ACADLObject
 from archloom.acadl_models.acadl.components import Component, Included, Logic, Memory, OffChip, Technology, Wire
@@ -267,7 +267,7 @@ def _multipliers(units: Mapping[str, int]) -> int:
     return sum(count for name, count in units.items() if name.startswith(arithmetic.MULTIPLY))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _logic_area(units: tuple[tuple[str, int], ...], register_bits: int, technology: Technology) -> float | None:
     areas = [(count, arithmetic.area_mm2(*_named(name), technology)) for name, count in units]
     if any(each is None for _, each in areas):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class Cost:
         return Cost(count * self.read, count * self.write, count * self.watts, count * self.area_mm2)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def memory(size_bytes: float, width_bits: int, ports: int, technology: Technology) -> Cost:
     """Of a memory of ``size_bytes`` that reads or writes ``width_bits`` at a time over one of ``ports``."""
     if technology.library == hwcomponents.NAME:
@@ -77,7 +77,7 @@ def _by_hwcomponents(size_bytes: float, width_bits: int, ports: int, technology:
                 scaling.area(area, known, technology))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def registers(count: int, width_bits: int, technology: Technology) -> Cost:
     """Of a file of ``count`` registers, one of which is read or written at a time."""
     bits, bit_area = count * width_bits, tables.rate("register_bit_area")
@@ -106,7 +106,7 @@ def logic_leakage(area_mm2: float, technology: Technology) -> float:
     return rate.value * same * leakage_of_bit(technology) / leakage_of_bit(rate.process)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def leakage_of_bit(technology: Technology) -> float:
     """Watts of a bit of memory: CACTI's of its largest one with these transistors, at the nearest node."""
     known = [row for row in tables.rows("memories")

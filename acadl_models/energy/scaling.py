@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import lru_cache
 
 from archloom.acadl_models.acadl.components import Technology
 from archloom.acadl_models.energy import tables
@@ -46,7 +46,7 @@ def area(size: float, source: Technology, target: Technology) -> float:
     return size * relative[0] / relative[1]
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _switching(technology: Technology, devices: str) -> float:
     kind, volts = "hp" if devices == "hp" else "lp", volts_of(technology)
 

@@ -18,6 +18,7 @@ from archloom.acadl_models.timing.unrolling import Names, Substitution, classes,
 from archloom.oracle.accesses import accesses
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
+from archloom.oracle.remembered import Remembered
 from archloom.oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
 
 MOST_INSTRUCTIONS = 200_000
@@ -25,6 +26,9 @@ MOST_INSTRUCTIONS = 200_000
 
 MOST_FAULTS = 20
 """How many faults of one kind are listed before the others are counted."""
+
+_STREAMS, _FORMS = 16, 256
+"""Of how many streams' buffers forms of instructions are kept, as the plans of a layer have the same, and how many."""
 
 Takers: TypeAlias = Mapping[str, FunctionalUnit]
 
@@ -48,9 +52,9 @@ class _Form:
 
 
 @per_graph
-def _known_forms(graph: ArchitectureGraph, buffers: tuple[Buffer, ...]) -> dict[tuple[object, ...], _Form]:
-    """The forms of instructions that go one way in streams over these buffers; a form holds the takers in its key."""
-    return {}
+def _known_forms(graph: ArchitectureGraph) -> Remembered[tuple[Buffer, ...], Remembered[tuple[object, ...], _Form]]:
+    """The forms of instructions that go one way in streams over some buffers; a form holds the takers in its key."""
+    return Remembered(_STREAMS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +90,7 @@ class Binder:
         self.buffers.setdefault("hbm", Buffer("hbm", (stream.hbm_bytes,), "i8"))
         self.parameters = {name: Affine(value) for name, value in stream.parameters}
         self.uniform: dict[tuple[str, tuple[Touch, ...]], tuple[Takers, str] | None] = {}
-        self.forms = _known_forms(graph, tuple(self.buffers.values()))
+        self.forms = _known_forms(graph).once(tuple(self.buffers.values()), lambda: Remembered(_FORMS))
         self.forms_of_copies: dict[tuple[object, ...], _Form] = {}
         self.faults: dict[str, None] = {}
         self.instructions: list[StaticInstruction] = []

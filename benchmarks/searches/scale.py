@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
 import logging
 import os
@@ -52,17 +53,26 @@ def timed(found: dict[str, float], name: str, count: int = 1) -> Iterator[None]:
 # store ----------------------------------------------------------------------------------------------------------------
 
 
-def row(number: int, rng: np.random.Generator) -> Row:
-    """A candidate that was never there."""
-    seconds, joules = 1e-3 * np.exp(rng.normal(size=2))
-    area = float(np.exp(0.3 * rng.normal()) * 1e-6 / (seconds * joules))
+def key(number: int) -> str:
+    """Of a candidate: they come in no order, as those of real ones."""
+    return hashlib.sha256(b"%d" % number).hexdigest()
+
+
+def rows(first: int, count: int, rng: np.random.Generator) -> list[Row]:
+    """Candidates that were never there."""
+    seconds, joules = 1e-3 * np.exp(rng.normal(size=(2, count)))
+    area = np.exp(0.3 * rng.normal(size=count)) * 1e-6 / (seconds * joules)
+    return list(map(row, range(first, first + count), seconds.tolist(), joules.tolist(), area.tolist()))
+
+
+def row(number: int, seconds: float, joules: float, area: float) -> Row:
     params = {"dim": 4 << number % 4, "scratchpad_kib": 64 << number % 5, "width": number % 97, "depth": number % 11}
     figures = {"seconds": seconds, "joules": joules, "area_mm2": area, "cycles": 1e9 * seconds, "edp": seconds * joules,
                "accelerator_seconds": seconds, "accelerator_cycles": 1e9 * seconds, "peak_bytes": 1e5, "accuracy": 0.5,
                "utilization": 0.25}
     candidate = {"networks": [f"network({number % 97}, {number % 11})"], "weights": [1.0], "target": "gemmini",
                  "options": {k: params[k] for k in ("dim", "scratchpad_kib")}, "as_int8": True, "named": False}
-    return Row(f"{number:064x}", "measured", params, candidate, (seconds, joules, area), (), figures, None, 0.1)
+    return Row(key(number), "measured", params, candidate, (seconds, joules, area), (), figures, None, 0.1)
 
 
 def store(count: int, seed: int) -> dict[str, Any]:
@@ -72,8 +82,8 @@ def store(count: int, seed: int) -> dict[str, Any]:
         with Store.create(path, DEFINITION) as there:
             with timed(found, "made_and_added_per_second", count):
                 for first in range(0, count, TOGETHER):
-                    there.add([row(i, rng) for i in range(first, min(first + TOGETHER, count))])
-            more = [row(count + i, rng) for i in range(ALONE)]
+                    there.add(rows(first, min(TOGETHER, count - first), rng))
+            more = rows(count, ALONE, rng)
             with timed(found, "added_alone_per_second", ALONE):
                 for each in more:
                     there.add([each])
@@ -90,10 +100,9 @@ def _go_on(path: Path, count: int, rng: np.random.Generator, found: dict[str, fl
         with timed(found, "front_s"):
             front = there.front([1, 1, 1])
         found["front_points"] = len(front)
-        keys = [f"{i:064x}" for i in rng.integers(0, count, LOOKED_UP).tolist()]
+        keys = [key(i) for i in rng.integers(0, count, LOOKED_UP).tolist()]
         with timed(found, "looked_up_per_second", LOOKED_UP):
-            for key in keys:
-                assert there.get(key) is not None
+            assert None not in map(there.get, keys)
 
 
 def _read(path: Path, parquet: Path, count: int, found: dict[str, float]) -> None:

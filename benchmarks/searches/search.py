@@ -8,7 +8,8 @@ leaves out what bounds rule out. ``samplers``: the hypervolume after 300 candida
 that of random search, ten seeds. ``together``: energy times delay where networks and machines vary, over those where
 one of them does. ``kills``: workers and main process are killed at random times until the search is done, and its
 result compared with one that was left alone; ``refusals``: stores that cannot be written. ``memory``: what one process
-holds over 20,000 candidates. Each can be run alone (``--tasks``), and less of it (``--count`` and others).
+holds over 20,000 candidates, most of them new layers; ``network_memory``: the same over networks. Each can be run alone
+(``--tasks``), and less of it (``--count`` and others).
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ TASKS: Mapping[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
     "kills": lambda args: faults.kills(args.kills, args.seed, WORKERS),
     "refusals": lambda args: faults.refusals(WORKERS),
     "memory": lambda args: speeds.memory(args.candidates, args.seed),
+    "network_memory": lambda args: speeds.network_memory(args.candidates, args.seed),
 }
 
 

@@ -166,27 +166,40 @@ def _drawn(seed: int, number: int) -> tuple[Convolution, ...]:
 
 
 def memory(count: int, seed: int) -> dict[str, Any]:
-    """A search of small products in this process: the most and the least that it held, over what it held after the
-    first thousand candidates; and the files of its cache."""
+    """Small products on four machines, most of which are new."""
     import archloom
-    from archloom.tvm_backend.search.searching import search  # whose progress is heard
-
-    held: list[tuple[int, float]] = []
 
     def space(trial: Any) -> Any:
         k, dim = trial.suggest_int("k", 1, count), trial.suggest_categorical("dim", [4, 8, 16, 32])
         return archloom.Candidate(f"gemm(m={1 + k % 7},n={8 + k % 13},k={k})", "gemmini", {"dim": dim})
 
+    return _held("memory", space, count, seed, "cycles,area_mm2")
+
+
+def network_memory(count: int, seed: int) -> dict[str, Any]:
+    """Random networks of ``examples.nas_space``, which share their layers."""
+    return _held("network_memory", partial(_candidate, _known_kinds, seed, count), count, seed, "cycles,max:macs")
+
+
+def _held(name: str, space: Callable[[Any], Any], count: int, seed: int, objectives: str) -> dict[str, Any]:
+    """A search in this process: MiB that it held after the first thousand candidates, the most and the least after
+    that over it, and MiB in steps of as many; and the files of its cache."""
+    from archloom.tvm_backend.search.searching import search  # whose progress is heard
+
+    held: list[tuple[int, float]] = []
+
     def heard(_: str, done: int, __: int) -> None:
         held.append((done, resident_mib()))
 
     with empty_cache(), tempfile.TemporaryDirectory(prefix="archloom-search-") as folder:
-        search(space, trials=count, sampler="pymoo", seed=seed, objectives="cycles,area_mm2", bounds=False,
+        search(space, trials=count, sampler="pymoo", seed=seed, objectives=objectives, bounds=False,
                output=Path(folder) / "search", progress=heard)
         files = sum(path.is_file() for path in Path(os.environ["ARCHLOOM_CACHE_DIR"]).rglob("*"))
-    after = [mib for done, mib in held if done >= min(1000, count // 4)]
-    return {"memory_mib": after[0], "memory_most": max(after) / after[0], "memory_least": min(after) / after[0],
-            "memory_candidates": count, "cache_files": files}
+    step = min(1000, count // 4)
+    after = [mib for done, mib in held if done >= step]
+    steps = [round(next(mib for done, mib in held if done >= at)) for at in range(step, held[-1][0], step)]
+    return {f"{name}_mib": after[0], f"{name}_most": max(after) / after[0], f"{name}_least": min(after) / after[0],
+            f"{name}_candidates": count, f"{name}_steps": steps, "cache_files": files}
 
 
 def resident_mib() -> float:

@@ -127,7 +127,7 @@ class Recorder:
         return literal(constant(value, what))
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 14)
 def literal(value: int) -> Affine:
     return Affine(value)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, Union
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import StreamError
+from archloom.oracle.remembered import Remembered
 from archloom.oracle.resolution.flow import Flow
 from archloom.oracle.resolution.specialize import Specializer
 from archloom.oracle.resolution.symbolic import Ranges
@@ -43,20 +45,26 @@ class NumberedLoop(_Numbered):
 
 Numbered: TypeAlias = Union[NumberedInstr, NumberedLoop]
 
+_KEPT = 4096
+"""Texts of loops of an ISA that are kept."""
+
 
 @dataclass
 class Texts:
     """Numbers of loops' texts; ``loose``: by text, the needed registers that changed in the last loop of that text;
     ``flows``: by text, and whether there are iterations, what a loop does to registers, and those needed."""
 
-    numbers: dict[tuple[int | str, ...], int] = field(default_factory=dict)
-    loose: dict[int, frozenset[str]] = field(default_factory=dict)
-    flows: dict[tuple[int, bool], tuple[Flow, frozenset[str]]] = field(default_factory=dict)
+    numbers: Remembered[tuple[int | str, ...], int] = field(default_factory=lambda: Remembered(_KEPT))
+    loose: Remembered[int, frozenset[str]] = field(default_factory=lambda: Remembered(_KEPT))
+    flows: Remembered[tuple[int, bool], tuple[Flow, frozenset[str]]] = field(default_factory=lambda: Remembered(_KEPT))
+    fresh: Iterator[int] = field(default_factory=itertools.count)
 
     def of(self, body: tuple["Numbered", ...]) -> int:
         """The number of a loop over ``body``."""
         key = tuple([n.instr.mnemonic if isinstance(n, NumberedInstr) else n.text for n in body])
-        return self.numbers.setdefault(key, len(self.numbers))
+        if (found := self.numbers.get(key)) is None:
+            found = self.numbers[key] = next(self.fresh)
+        return found
 
     def flow(self, text: int, body: tuple["Numbered", ...], runs: bool) -> tuple[Flow, frozenset[str]]:
         """The flow of a loop over ``body``, which has this text, and the registers that it needs."""

@@ -12,11 +12,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
 from archloom.oracle import resolved
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.errors import SourceError, StreamError
+from archloom.oracle.remembered import Remembered
 from archloom.oracle.resolution.flow import flow_of
 from archloom.oracle.resolution.symbolic import Evaluator, Ranges, Undecided
 from archloom.oracle.resolution.templates import Done, Span, Template
@@ -30,7 +31,6 @@ from archloom.oracle.taidl.types import of_width
 from archloom.oracle.variables import Input
 
 Scope: TypeAlias = dict[str, Affine]
-T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -411,17 +411,8 @@ leaves open is executed over the actual values.
 """
 _MARKS = (0, 0xFFFFFFFF)
 """Values that ISAs compare addresses with, such as "no address": no widened range mixes one with others."""
-_KEPT = 4096
-"""Effects that are kept for one instruction of an ISA, and instances."""
-
-
-class Kept(dict[tuple[Any, ...], T]):
-    """Forgets everything where it would get too large."""
-
-    def __setitem__(self, key: tuple[Any, ...], value: T) -> None:
-        if len(self) >= _KEPT:
-            self.clear()
-        super().__setitem__(key, value)
+_EFFECTS, _INSTANCES = 512, 256
+"""That are kept for one instruction of an ISA, more than the candidates for most layers have."""
 
 
 def _widen(low: int, high: int) -> tuple[int, int]:
@@ -455,8 +446,9 @@ class Specializer:
 
     isa: Isa
     instruction: Instruction
-    kept: Kept[tuple[Effect, Template | None] | None] = field(default_factory=Kept)
-    done: Kept[Done] = field(default_factory=Kept)
+    kept: Remembered[tuple[Any, ...], tuple[Effect, Template | None] | None] = field(
+        default_factory=lambda: Remembered(_EFFECTS))
+    done: Remembered[tuple[Any, ...], Done] = field(default_factory=lambda: Remembered(_INSTANCES))
     """By the bytes of HBM, the values of the inputs and the ranges of what these depend on, from which all else
     follows: candidates of one layer have many instances in common."""
 

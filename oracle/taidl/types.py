@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -65,7 +65,7 @@ PATTERN = "(?:" + "|".join(sorted((*TYPES, *SPELLED), key=len, reverse=True)) + 
 """A regular expression for the text of an element type."""
 
 
-@cache
+@lru_cache(maxsize=1024)
 def element_type(name: str) -> ElementType:
     """The type of that name or of the form ``!quant.uniform<i8:f32, scale:zero_point>``; ValueError says what is wrong.
 
@@ -114,7 +114,7 @@ def limits(name: str) -> tuple[int, int]:
     return (-(1 << kind.bits - 1), (1 << kind.bits - 1) - 1) if kind.kind == "int" else (0, (1 << kind.bits) - 1)
 
 
-@cache
+@lru_cache(maxsize=1024)
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """The NumPy type of an element in the interpreter (``"i8"`` → int8; i1 is bool; a quantized type's storage)."""
     return named_dtype(element_type(name).numpy)

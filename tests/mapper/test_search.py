@@ -136,6 +136,19 @@ def test_a_search_steps_through_no_more_than_it_may(name: str, monkeypatch: pyte
     assert (found.mapping, found.timing, found.simulated) == (every.mapping, every.timing, every.simulated)
 
 
+def test_what_was_given_up_is_not_simulated_again(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under whatever name it is asked for, and in whatever process, as long as a search may take as many steps."""
+    monkeypatch.setattr(running, "HEARD_EVERY", 1)
+    searched, search_once = list[str](), search_module._search
+    monkeypatch.setattr(search_module, "_search", lambda w, *rest: (searched.append(w.name), search_once(w, *rest))[1])
+    for most, name in ((1, "a"), (1, "b"), (2, "c"), (2, "d")):
+        monkeypatch.setenv(explore.ENVIRONMENT, str(most))
+        with pytest.raises(explore.GivenUp, match=rf"^{name}: too long to simulate: .* step through {most} "):
+            search(replace(WORKLOADS["one"], name=name), GEMMINI, SMALL)
+        search_module.GIVEN_UP.forget()
+    assert searched == ["a", "c"]
+
+
 @pytest.mark.parametrize("dim", [4, slow(8), slow(16), slow(64)])
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_rows_that_the_space_counts_are_those_that_the_emission_uses(name: str, dim: int) -> None:

@@ -28,6 +28,7 @@ from archloom.mapper.explore import GivenUp
 from archloom.oracle.collector import paused
 from archloom.oracle.errors import ArchloomError, ArtifactError, MappingError, ModelError
 from archloom.oracle.fallbacks import Fallback
+from archloom.oracle.remembered import Remembered
 from archloom.tvm_backend import cache
 from archloom.tvm_backend.compile import placed, plan_steps, planned, require_mappings
 from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
@@ -55,8 +56,11 @@ from archloom.tvm_backend.targets.choice import Chosen, choose, names_of
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 from archloom.tvm_backend.targets.live_ranges import bytes_of
 
-_reports: cache.Memory[Report] = cache.Memory()
-_of_models: "WeakKeyDictionary[Model, dict[str, Report]]" = WeakKeyDictionary()
+KEPT = 512
+"""Reports that a process remembers; of one model as many."""
+
+_reports: Remembered[str, Report] = Remembered(KEPT)
+_of_models: "WeakKeyDictionary[Model, Remembered[str, Report]]" = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -196,7 +200,7 @@ def _slower(report: Report, reason: Exception) -> Report:
 
 def _of_model(model: "Model", request: Request, progress: Progress | None) -> Report:
     """Partition, map and time an imported network; asked again for the same object, the report is at hand."""
-    known = _of_models.setdefault(model, {})
+    known = _of_models.setdefault(model, Remembered(KEPT))
     name = request.text()
     if name not in known or not request.is_built_in:
         known[name] = _timed(model, request, progress)
@@ -242,7 +246,7 @@ class OnnxNetwork:
 
     def remember(self, report: Report) -> None:
         if self.key:
-            _reports.put(self.key, report)
+            _reports[self.key] = report
 
     @paused()
     def report(self, progress: Progress | None = None) -> Report:
@@ -321,7 +325,7 @@ def _kept(key: str | None, request: Request, make: Callable[[], Report]) -> Repo
         report = make()
         if request.on_disk and (failure := cache.store("reports", key, packed(report))) is not None:
             report = replace(report, fallbacks=(*report.fallbacks, failure))
-    _reports.put(key, report)
+    _reports[key] = report
     return report
 
 

@@ -23,6 +23,7 @@ from onnx import helper
 from archloom.mapper.search import Plan
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import ArchloomError
+from archloom.oracle.remembered import Remembered
 from archloom.tvm_backend.compile import partition_model, plan_steps
 from archloom.tvm_backend.compiled import HostOp, HostPart, Partition, Region, Step
 from archloom.tvm_backend.frontends.onnx.editor import known_shapes
@@ -45,7 +46,7 @@ WEIGHTS = frozenset(OPERATORS) - ACTIVATIONS - KEEP_INPUT_SCALE
 """Operators of whose constants the quantized form only has the shapes."""
 GIVEN = "tensor0x"
 """What a segment calls its input."""
-KEPT = 8192
+KEPT = 2048
 """Segments that a process remembers."""
 
 _NAME = re.compile(r"(step|tensor)(\d+)x(.*)")
@@ -172,8 +173,6 @@ def partitioned(proto: "onnx.ModelProto", chosen: "Sequence[Chosen]", request: s
     for position, piece in enumerate(pieces):
         key = (request, sets, shape, position == 0, position == len(pieces) - 1, piece.structure)
         if key not in _known:
-            if len(_known) >= KEPT:
-                _known.clear()
             try:
                 _known[key] = _segment(piece, proto, shape, chosen[0], position == len(pieces) - 1)
             except Undivided as reason:
@@ -191,7 +190,7 @@ def forget() -> None:
     _known.clear()
 
 
-_known: dict[Key, Segment | Undivided] = {}
+_known: Remembered[Key, Segment | Undivided] = Remembered(KEPT)
 
 
 # cutting ----------------------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import Any
 
 from archloom.oracle.errors import ArchloomError, InputError
+from archloom.oracle.remembered import Remembered
 from archloom.oracle.user_code import place_of, told
-from archloom.tvm_backend.cache import Memory
 from archloom.tvm_backend.estimate.network import Request, report_of
 from archloom.tvm_backend.host.profile import HostProfile
 from archloom.tvm_backend.report.build import with_host
@@ -23,9 +23,9 @@ from archloom.tvm_backend.search.objectives import Interval
 from archloom.tvm_backend.sources.source import Source
 from archloom.tvm_backend.targets.choice import spelled
 
-_networks: Memory[Any] = Memory(64)
+_networks: Remembered[str, Any] = Remembered(64)
 """What functions have made, by the content of those."""
-_own: Memory[float] = Memory(4096)
+_own: Remembered[str, float] = Remembered(4096)
 _IN_NUMBERS = frozenset(("name", "operator", "layers"))
 """Kinds of networks that are in the numbers of their target already."""
 
@@ -159,7 +159,7 @@ def _number(name: str, value: Any, key: str | None, known: Mapping[str, float], 
         return known[key]
     if (found := _own.get(key)) is None:
         found = number(name, value())
-        _own.put(key, found)
+        _own[key] = found
     own[key] = found
     return found
 
@@ -182,7 +182,7 @@ def _sources(candidate: Candidate) -> list[Source]:
     for key, network in zip(candidate.network_keys, candidate.networks):
         if content.is_builder(network) and (made := _networks.get(key)) is None:
             made = network()
-            _networks.put(key, made)
+            _networks[key] = made
         given, inputs = content.split(made if content.is_builder(network) else network)
         found.append(Source.of(given, example_inputs=inputs))
     return found

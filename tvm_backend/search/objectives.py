@@ -66,7 +66,7 @@ class Aims:
     constraints: tuple[Constraint, ...] = ()
 
     def values(self, figures: Figures) -> tuple[float, ...]:
-        """Missing for figures that are not known, InputError for those that are no numbers."""
+        """Missing for figures that are not known, InputError for those that are no finite numbers."""
         return tuple(o.sign * _known(o.name, figures) for o in self.objectives)
 
     def violations(self, figures: Figures) -> tuple[float, ...]:
@@ -102,8 +102,8 @@ def _known(name: str, figures: Figures) -> float:
     value = figures.get(name)
     if value is None:
         raise _unknown(name, figures)
-    if math.isnan(value):
-        raise InputError(f"{name}: expected a number, found nan")
+    if not math.isfinite(value):
+        raise InputError(f"{name}: expected a finite number, found {value}")
     return float(value)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,17 @@ def write(store: Store, path: Path) -> None:
         *((f"figure.{name}", pa.float64()) for name in figures),
         *((f"param.{name}", pa.float64() if numeric else pa.string()) for name, numeric in params.items())])
     try:
-        with replacing(path) as fresh, parquet.ParquetWriter(fresh, schema) as out:
+        with replacing(path) as fresh, parquet.ParquetWriter(fresh, schema, use_dictionary=_repeated(schema)) as out:
             for rows in _batches(store.rows()):
-                out.write_table(pa.Table.from_pylist([_flat(row, store, figures, params) for row in rows], schema))
+                columns = zip(_columns(rows, store, figures, params), schema.types)
+                out.write_table(pa.Table.from_arrays([pa.array(*column) for column in columns], schema=schema))
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _repeated(schema: Any) -> list[str]:
+    """Columns of few texts; to look for equal ones among keys and numbers takes as long as to read the rows."""
+    return [column.name for column in schema if str(column.type) == "string" and column.name != "key"]
 
 
 def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
@@ -55,13 +61,20 @@ def _kinds(store: Store) -> dict[str, bool]:
         "GROUP BY each.key ORDER BY each.key")}
 
 
-def _flat(row: Row, store: Store, figures: list[str], params: dict[str, bool]) -> dict[str, Any]:
-    candidate = row.candidate
-    return {
-        "key": row.key, "state": row.state, "error": row.error, "took": row.took, "target": candidate.get("target"),
-        "networks": json.dumps(candidate.get("networks")), "options": json.dumps(candidate.get("options")),
-        **dict(zip(store.objectives, row.values)), **{f"figure.{name}": row.figures.get(name) for name in figures},
-        **{f"param.{name}": _cell(row.params.get(name), numeric) for name, numeric in params.items()}}
+def _columns(
+    rows: Sequence[Row], store: Store, figures: Sequence[str], params: Mapping[str, bool]
+) -> Iterator[list[Any]]:
+    """The values of each column of the schema."""
+    yield from map(list, zip(*((row.key, row.state, row.error, row.candidate.get("target")) for row in rows)))
+    for part in ("networks", "options"):
+        yield [json.dumps(row.candidate.get(part)) for row in rows]
+    yield [row.took for row in rows]
+    for place in range(len(store.objectives)):
+        yield [row.values[place] if row.values else None for row in rows]
+    for name in figures:
+        yield [row.figures.get(name) for row in rows]
+    for name, numeric in params.items():
+        yield [_cell(row.params.get(name), numeric) for row in rows]
 
 
 def _cell(value: Any, numeric: bool) -> Any:

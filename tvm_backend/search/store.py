@@ -204,25 +204,24 @@ class Store:
 
     def _packed(self, row: Row) -> tuple[Any, ...]:
         values = row.values or (None,) * len(self.objectives)
-        return (bytes.fromhex(row.key), row.state, _json(row.params), _json(row.candidate),
-                json.dumps(row.violations), json.dumps(row.figures), row.error, row.took, *values)
+        return (bytes.fromhex(row.key), row.state, _written(row.params), _written(row.candidate),
+                _written(row.violations), _written(row.figures), row.error, row.took, *values)
 
 
 def _unpacked(found: tuple[Any, ...]) -> Row:
     key, state, params, candidate, violations, figures, error, took, *values = found
-    return Row(key.hex(), state, json.loads(params), json.loads(candidate),
-               () if state == "failed" else tuple(values), tuple(json.loads(violations)), json.loads(figures), error,
-               took)
+    return Row(key.hex(), state, json.loads(params), json.loads(candidate), () if state == "failed" else tuple(values),
+               tuple(json.loads(violations)), json.loads(figures), error, took)
 
 
 def plain(data: dict[str, Any]) -> dict[str, Any]:
     """What is kept of ``data``: NumPy's numbers as numbers, what JSON has no form for as text."""
-    kept: dict[str, Any] = json.loads(_json(data))
+    kept: dict[str, Any] = json.loads(_written(data))
     return kept
 
 
-def _json(data: dict[str, Any]) -> str:
-    return json.dumps(data, default=lambda value: value.item() if hasattr(value, "item") else str(value))
+# made once: json.dumps makes it anew for each text, which takes longer than to write one
+_written = json.JSONEncoder(default=lambda value: value.item() if hasattr(value, "item") else str(value)).encode
 
 
 def _connected(path: Path | None, uri: str) -> sqlite3.Connection:

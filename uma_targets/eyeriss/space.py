@@ -94,7 +94,7 @@ _NARROW = (1, 2, 4, 8, 16)
 """Widths that are tried where no even part of a row fits."""
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 14)
 def _balanced(extent: int, bound: int) -> frozenset[int]:
     """Sizes up to ``bound`` that cut ``extent`` evenly: few sizes, none of which leaves a small rest."""
     bound = min(bound, extent)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ def _rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | No
 # --- one axis -----------------------------------------------------------------------------------------------------
 
 
-@cache
+@lru_cache(maxsize=64)
 def _turns(n: int) -> tuple[Array, Array]:
     """Cosine and sine of ``2 pi j k / n`` for j and k in 0 .. n - 1, of angles up to an eighth of a turn."""
     quarter, rest = np.divmod(4 * np.arange(n), n)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from itertools import count
 
 from archloom.oracle.variables import Variable
@@ -23,7 +23,7 @@ class TensorAxis(Variable):
     extent: int
 
     @staticmethod
-    @cache
+    @lru_cache(maxsize=4096)
     def of(number: int, extent: int) -> str:
         made = TensorAxis(f"&{number}:{extent}")
         made.extent = extent
@@ -39,7 +39,7 @@ class Bound(Variable):
     level: int
 
     @staticmethod
-    @cache
+    @lru_cache(maxsize=4096)
     def of(level: int, number: int) -> str:
         made = Bound(f"%{level}_{number}")
         made.level = level

@@ -95,7 +95,7 @@ def bodies(draw: st.DrawFn, variables: tuple[str, ...] = ()) -> str:
 def outcome(stream: Stream) -> ResolvedStream | str:
     """What it is resolved to anew, or why not; what the last loops of its texts found is remembered."""
     try:
-        return resolving._resolve.__wrapped__(stream, resolving._Hold(TOY), 256)
+        return resolving._resolve(stream, resolving._Hold(TOY), 256)
     except StreamError as error:
         return str(error)
 

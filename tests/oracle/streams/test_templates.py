@@ -37,7 +37,7 @@ extents = st.integers(1, 70)
 def resolved(stream: Stream, isa: Isa) -> ResolvedStream | str:
     """The resolved stream, found anew, or why there is none."""
     try:
-        return resolving._resolve.__wrapped__(stream, resolving._Hold(isa), 4096)
+        return resolving._resolve(stream, resolving._Hold(isa), 4096)
     except StreamError as error:
         return str(error)
 

@@ -47,8 +47,9 @@ def test_a_figure_that_is_not_known_is_named() -> None:
         aims("seconds", "accuracy>=1").violations({"seconds": 1.0})
     with pytest.raises(Missing, match=r"secnds: neither a figure .* did you mean 'seconds'"):
         aims("secnds").values({"seconds": 1.0})
-    with pytest.raises(InputError, match="score: expected a number, found nan"):
-        aims("score").values({"score": math.nan})
+    for value in (math.nan, math.inf, -math.inf):
+        with pytest.raises(InputError, match=f"score: expected a finite number, found {value}"):
+            aims("score").values({"score": value})
 
 
 numbers = st.floats(-9, 9)

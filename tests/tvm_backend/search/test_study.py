@@ -50,6 +50,16 @@ def test_optuna_loads_what_was_searched(tmp_path: Path, kind: str, sampler: str)
         assert places(study.best_trials) == front_of(TABLE)
 
 
+def test_a_candidate_whose_figure_is_not_finite_has_failed() -> None:
+    """It is on no front, for the store and for Optuna alike, and the search goes on."""
+    own, store = optuna.create_study(direction="minimize"), Store.create(None, definition(aims("seconds")))
+    run({**TABLE, (0, 0): Cost(math.inf, 1, 1)}, store, TableWorkers({**TABLE, (0, 0): Cost(math.inf, 1, 1)}),
+        wanted=aims("seconds"), study=Study(own, "", aims("seconds")), bounds=False)
+    failed = [row for row in store.rows() if row.state == "failed"]
+    assert sorted(row.error or "" for row in failed) == ["no", "seconds: expected a finite number, found inf"]
+    assert len(store.front([1])) == 1 and sum(trial.state is TrialState.FAIL for trial in own.trials) == 2
+
+
 @pytest.mark.slow
 def test_constraints_are_optunas(tmp_path: Path) -> None:
     wanted = aims("seconds", "area_mm2<=2")

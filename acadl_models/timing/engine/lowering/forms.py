@@ -21,11 +21,15 @@ from archloom.acadl_models.timing.engine.layout import AccessKind, AccessSpec, H
 from archloom.acadl_models.timing.engine.lowering.patterns import Pattern, beats, pattern, patterns, pieces, runs
 from archloom.acadl_models.timing.engine.lowering.tables import Array
 from archloom.acadl_models.timing.program import AccessPlan, Place, whole_bursts, word_axes
+from archloom.oracle.remembered import Remembered
 from archloom.oracle.resolved import Buffer, WindowDim
 from archloom.oracle.taidl import ast
 
 if TYPE_CHECKING:
     from archloom.acadl_models.timing.engine.lowering.graph_tables import GraphTables
+
+_KEPT = 256
+"""Ranges of which is kept what latencies these decide."""
 
 KINDS = {"read": AccessKind.READ, "write": AccessKind.WRITE, "accumulate": AccessKind.ACCUMULATE}
 
@@ -83,7 +87,7 @@ class Way:
     takers: Mapping[str, FunctionalUnit]
     routed: frozenset[str]
     names: tuple[str, ...]
-    routes: dict[Ranges, tuple[int, int, int] | None] = field(default_factory=dict)
+    routes: Remembered[Ranges, tuple[int, int, int] | None] = field(default_factory=lambda: Remembered(_KEPT))
 
 
 class Shared:
@@ -96,7 +100,7 @@ class Shared:
         self._lock = threading.Lock()
         self._forms: dict[tuple[Place, str, tuple[WindowDim, ...], int | None], Form] = {}
         self._ways: dict[tuple[int, int, str, bool], Way] = {}
-        self.latencies: dict[tuple[str, int, Ranges], int] = {}
+        self.latencies: Remembered[tuple[str, int, Ranges], int] = Remembered(_KEPT)
         """Latencies of stages and units by expression, least value and the ranges of what it names."""
 
     def __len__(self) -> int:

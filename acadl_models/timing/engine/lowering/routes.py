@@ -14,6 +14,7 @@ from archloom.acadl_models.timing.engine.lowering.latencies import Names
 from archloom.acadl_models.timing.engine.lowering.tables import Tables
 from archloom.acadl_models.timing.program import StaticInstruction, StaticLoop
 from archloom.oracle.affine import Affine, Bounds
+from archloom.oracle.remembered import Remembered
 
 
 class SharedRoutes:
@@ -85,7 +86,7 @@ class _Probe(Latencies):
     on a graph, by the expression, its least value and the ranges of its names."""
 
     def __init__(
-        self, expressions: Expressions, bounds: Bounds, decided: dict[tuple[str, int, Ranges], int]
+        self, expressions: Expressions, bounds: Bounds, decided: Remembered[tuple[str, int, Ranges], int]
     ) -> None:
         super().__init__(expressions, bounds)
         self.decided = decided
