@@ -71,6 +71,10 @@ def call_of(op: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> nodes.Cal
     return nodes.Call(op, arguments, nodes.attributes(**own, **given), None)
 
 
+def attributes_of(call: nodes.Call) -> dict[str, Any]:
+    return dict(vars(call.attrs))
+
+
 def call_external(symbol: str, args: Sequence[Any], results: Sequence[Any]) -> nodes.Call:
     types = [r.ty for r in results]
     ty = types[0] if len(types) == 1 else nodes.TupleType(tuple(types))
