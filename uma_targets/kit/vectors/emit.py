@@ -4,6 +4,9 @@ One axis is spread over the lanes of vectors. Where it is one of the nest's, res
 vectors point by point; where it is one of each pass's, a fold adds vectors strip by strip and its lanes at the end, and
 its result is a scalar. Strips are as long as registers allow for all vectors that are there at a time; what is left is a
 shorter strip of its own. Constants are loaded once.
+
+What is written to a part of a register is merged with the rest, and has to wait for it. So where vectors do not fill
+their registers, some iterations stand one after the other, each with registers of its own.
 """
 
 from __future__ import annotations
@@ -11,10 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 
-from archloom.mapper.nests import HELD, LOAD, NUMBER, WHOLE, Axis, Fold, Nest, Operation, Pass, Store, addresses, joined
+from archloom.mapper.nests import GATHER, HELD, LOAD, NUMBER, WHOLE, Axis, Fold, Nest, Operation, Pass, Store, addresses, joined
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Node
@@ -27,6 +31,8 @@ WORD = 4
 GROUPS = (8, 4, 2, 1)
 SCRATCH = 4
 """Scalar registers of each kind for what is used at once."""
+COPIES = 4
+"""Most iterations of a loop that have registers of their own."""
 RESERVED = 8
 """The first integer registers, which the unit may use itself."""
 NEUTRAL = {"sum": 0.0, "maximum": -math.inf, "minimum": math.inf}
@@ -112,6 +118,7 @@ class _Writer:
         self.base = int(any(masked(p.placed.steps) for p in self.parts))
         self.group = self._group()
         self.lanes = self.unit.lanes(self.group)
+        self.room = self.unit.registers // self.group - self.base - (self.lane is None)
 
     # which axis --------------------------------------------------------------------------------------------------------
 
@@ -155,7 +162,8 @@ class _Writer:
             name = None if along is None else along.name
             selected = Selection(self.unit, name, held, sums, first).of(each)
             placed, first = place(selected, at), selected.vectors
-            found.append(_Part(each, along, placed, {n: placed.at[v] for n, v in selected.folds.items()}))
+            top = 1 + max((at[v] for v in at), default=-1)
+            found.append(_Part(each, along, placed, {n: placed.at[v] for n, v in selected.folds.items()}, top))
             if self.lane is None:
                 at = {}
                 continue
@@ -173,105 +181,134 @@ class _Writer:
             raise MappingError(f"{needed} vectors at a time need more than the {self.unit.registers} registers there are")
         return next((g for g in reversed(fitting) if self.unit.lanes(g) >= longest), fitting[0])
 
-    def _register(self, number: int) -> int:
-        return (self.base + number) * self.group
+    def _register(self, number: int, where: "_Where") -> int:
+        shift = where.shift + (where.beside if number >= where.part.top else 0)
+        return (self.base + shift + number) * self.group
+
+    def _partial(self, size: int) -> bool:
+        """Whether a register of a group is written in part."""
+        return size % self.unit.lanes(1) > 0
+
+    def _inner(self, part: "_Part", size: int) -> int:
+        """Iterations of the innermost loop of a pass that have registers of their own."""
+        own = max(1, part.placed.groups - part.top)
+        free = self.room - part.top
+        return max(1, min(COPIES, free // own)) if part.each.axes and self._partial(size) else 1
+
+    def _needed(self, part: "_Part", size: int) -> int:
+        """Groups of a pass with them."""
+        return part.placed.groups + (self._inner(part, size) - 1) * max(1, part.placed.groups - part.top)
+
+    def _outer(self, sizes: Sequence[int]) -> tuple[int, int]:
+        """Iterations around the passes that have registers of their own, and how many groups each has."""
+        needed = max(self._needed(p, size) for p, size in zip(self.parts, sizes, strict=True))
+        wanted = COPIES if any(map(self._partial, sizes)) else 1
+        return max(1, min(wanted, self.room // max(needed, 1))), needed
 
     # loops -----------------------------------------------------------------------------------------------------------
 
     def nodes(self) -> Nodes:
+        """All of it."""
         body = self._inside() if self.lane is None else self._across(self.lane)
         return [*self.scalars.prologue, *body]
 
     def _across(self, lane: Axis) -> Nodes:
         """Points of the nest along a vector."""
         others = [a for a in self.nest.axes if a is not lane]
+        found: Nodes = []
+        for run in pieces(lane.extent, self.lanes):
+            copies, groups = self._outer([run.size] * len(self.parts))
 
-        def strip(start: Affine) -> Nodes:
-            return [node for part in self.parts for node in self._accumulated(part, {lane.name: start})]
+            def strips(copy: int, at: At, run: Piece = run, groups: int = groups) -> Nodes:
+                return repeat(f"{lane.name}_strip", run.count, lambda i: [
+                    node for part in self.parts for node in self._accumulated(part, run.size, _Where(
+                        part, {**at, lane.name: (i + run.first) * self.lanes}, copy * groups))])
 
-        return self._strips(lane, lambda at: _loops(others, lambda: at(strip)))
+            found += [self.unit.length(run.size, self.group), *_loops(others, copies, strips)]
+        return found
 
     def _inside(self) -> Nodes:
         """Points of a pass along a vector."""
-        return _loops(self.nest.axes, lambda: [node for part in self.parts for node in self._alone(part)])
+        sizes = [1 if p.along is None else min(p.along.extent, self.lanes) for p in self.parts]
+        copies, groups = self._outer(sizes)
+        return _loops(self.nest.axes, copies, lambda copy, at: [
+            node for part in self.parts for node in self._alone(_Where(part, at, copy * groups))])
 
-    def _strips(self, lane: Axis, around: Callable[[Callable[[Callable[[Affine], Nodes]], Nodes]], Nodes]) -> Nodes:
-        """Strips along an axis, those of one length together: ``around`` writes loops around them."""
-        found: Nodes = []
-        for run in pieces(lane.extent, self.lanes):
-            def at(body: Callable[[Affine], Nodes], run: Piece = run) -> Nodes:
-                return repeat(f"{lane.name}_strip", run.count, lambda i: body((i + run.first) * self.lanes))
+    def _accumulated(self, part: "_Part", size: int, where: "_Where") -> Nodes:
+        return [*self._begun(where), *self._points(part.each.axes, size, where)]
 
-            found += [self.unit.length(run.size, self.group), *around(at)]
-        return found
+    def _points(self, axes: Sequence[Axis], size: int, where: "_Where") -> Nodes:
+        """Loops of a pass."""
+        own = max(1, where.part.placed.groups - where.part.top)
+        return _loops(axes, self._inner(where.part, size), lambda copy, at: self._body(
+            replace(where, at={**where.at, **at}, beside=copy * own)))
 
-    def _accumulated(self, part: "_Part", at: Mapping[str, Affine]) -> Nodes:
-        return [*self._begun(part), *_loops(part.each.axes, lambda: self._body(part, at))]
-
-    def _begun(self, part: "_Part") -> Nodes:
+    def _begun(self, where: "_Where") -> Nodes:
         """Accumulators before the first point."""
-        nodes: Nodes = []
+        part, nodes = where.part, list[Node]()
         for fold in part.each.folds if part.each.axes else ():
-            nodes += self._spread(part.folds[fold.name], NEUTRAL[fold.kind])
+            more, operand = self._scalar(Operation(NUMBER, value=NEUTRAL[fold.kind]), "splat", where)
+            nodes += [*more, self.unit.apply("splat", self._register(part.folds[fold.name], where), (operand,))]
         return nodes
 
-    def _spread(self, into: int, value: float) -> Nodes:
-        more, operand = self._scalar(Operation(NUMBER, value=value), "splat", {})
-        return [*more, self.unit.apply("splat", self._register(into), (operand,))]
-
-    def _alone(self, part: "_Part") -> Nodes:
+    def _alone(self, where: "_Where") -> Nodes:
         """A pass along a vector, whose folds end as scalars."""
-        each, lane = part.each, part.along
+        part, each, lane = where.part, where.part.each, where.part.along
         if lane is None:
-            nodes = [self.unit.length(1, self.group), *self._body(part, {})]
-            return nodes + [self.unit.first(self.scalars.held(f.name), self._register(part.folds[f.name]))
+            nodes = [self.unit.length(1, self.group), *self._body(where)]
+            return nodes + [self.unit.first(self.scalars.held(f.name), self._register(part.folds[f.name], where))
                             for f in each.folds]
-        others, longest = [a for a in each.axes if a is not lane], min(lane.extent, self.lanes)
-        body = self._strips(lane, lambda at: _loops(others, lambda: at(lambda s: self._body(part, {lane.name: s}))))
+        others, longest, body = [a for a in each.axes if a is not lane], min(lane.extent, self.lanes), list[Node]()
+        for run in pieces(lane.extent, self.lanes):
+            body += [self.unit.length(run.size, self.group), *repeat(
+                f"{lane.name}_strip", run.count, lambda i, run=run: self._points(others, run.size, replace(  # type: ignore[misc]
+                    where, at={**where.at, lane.name: (i + run.first) * self.lanes})))]
         if not each.folds:
             return body
         length = self.unit.length(longest, self.group)
-        return [length, *self._begun(part), *body, length, *(n for f in each.folds for n in self._folded(part, f))]
+        return [length, *self._begun(where), *body, length, *(n for f in each.folds for n in self._folded(f, where))]
 
-    def _folded(self, part: "_Part", fold: Fold) -> Nodes:
-        more, zero = self._scalar(Operation(NUMBER), "add", {})
-        scratch = self._register(part.placed.groups)
-        return [*more, *self.unit.fold(
-            fold.kind, self.scalars.held(fold.name), self._register(part.folds[fold.name]), zero.number, scratch)]
+    def _folded(self, fold: Fold, where: "_Where") -> Nodes:
+        more, zero = self._scalar(Operation(NUMBER), "add", where)
+        scratch = (self.unit.registers // self.group - 1) * self.group
+        return [*more, *self.unit.fold(fold.kind, self.scalars.held(fold.name), self._register(
+            where.part.folds[fold.name], where), zero.number, scratch)]
 
     # instructions ----------------------------------------------------------------------------------------------------
 
-    def _body(self, part: "_Part", at: Mapping[str, Affine]) -> Nodes:
-        return [node for step in part.placed.steps for node in self._step(step, part, at)]
+    def _body(self, where: "_Where") -> Nodes:
+        return [node for step in where.part.placed.steps for node in self._step(step, where)]
 
-    def _step(self, step: Step, part: "_Part", at: Mapping[str, Affine]) -> Iterator[Node]:
-        into = 0 if step.into is None else self._register(step.into)
-        place_of = step.operation
+    def _step(self, step: Step, where: "_Where") -> Iterator[Node]:
+        into = 0 if step.into is None else self._register(step.into, where)
+        given = [self._register(s, where) for s in step.sources if isinstance(s, int)]
         if step.name == "store":
-            yield self.unit.store(self._register(step.sources[0]), *self._place(place_of, part, at))  # type: ignore[arg-type]
+            yield self.unit.store(given[0], *self._place(step.operation, where))
         elif step.name == LOAD:
-            yield self.unit.load(into, *self._place(place_of, part, at))
-        elif step.name == "gather":
-            first, reach = self._reach(place_of, at)
-            yield self.unit.gather(into, first, self._register(step.sources[0]), reach)  # type: ignore[arg-type]
+            yield self.unit.load(into, *self._place(step.operation, where))
+        elif step.name == GATHER:
+            yield self.unit.gather(into, self._address(step.operation, where), given[0],
+                                   self._reach(step.operation, where.part))
         else:
             operands = []
             for source in step.sources:
-                more, operand = self._operand(source, step.name, at)
+                more, operand = self._operand(source, step.name, where)
                 yield from more
                 operands.append(operand)
             yield self.unit.apply(step.name, into, operands)
 
-    def _operand(self, source: Source, name: str, at: Mapping[str, Affine]) -> tuple[Nodes, Operand]:
-        return ([], Operand("v", self._register(source))) if isinstance(source, int) else self._scalar(source, name, at)
+    def _operand(self, source: Source, name: str, where: "_Where") -> tuple[Nodes, Operand]:
+        if isinstance(source, int):
+            return [], Operand("v", self._register(source, where))
+        return self._scalar(source, name, where)
 
-    def _scalar(self, source: Operation, name: str, at: Mapping[str, Affine]) -> tuple[Nodes, Operand]:
+    def _scalar(self, source: Operation, name: str, where: "_Where") -> tuple[Nodes, Operand]:
         """What is the same for all lanes, where an instruction takes it."""
         kind = kind_of(source, name, self.unit)
         match source.name:
             case "load":
                 register = self.scalars.scratch()
-                return [self.unit.scalar(register, self._address(source, at))], Operand("f", register)
+                return [self.unit.scalar(register, self._address(source, where))], Operand("f", register)
             case "held":
                 return [], Operand("f", self.scalars.held(source.of))
             case "whole" if kind == "i":
@@ -280,21 +317,26 @@ class _Writer:
         more, register = self.scalars.constant(kind, bits)
         return more, Operand(kind, register)
 
-    def _address(self, word: Operation | Store, at: Mapping[str, Affine]) -> Affine:
-        return self.tensors[word.of].at + word.at.substitute(at) * WORD
+    def _address(self, word: Operation | Store, where: "_Where") -> Affine:
+        return self.tensors[word.of].at + word.at.substitute(where.at) * WORD
 
-    def _place(self, word: Operation | Store, part: "_Part", at: Mapping[str, Affine]) -> tuple[Affine, int]:
+    def _place(self, word: Operation | Store, where: "_Where") -> tuple[Affine, int]:
         """Address and stride, in bytes."""
-        step = 0 if part.along is None else word.at.coefficient(part.along.name)
-        return self._address(word, at), step * WORD if part.along is not None else WORD
+        along = where.part.along
+        return self._address(word, where), WORD if along is None else word.at.coefficient(along.name) * WORD
 
-    def _reach(self, word: Operation, at: Mapping[str, Affine]) -> tuple[Affine, int]:
-        """The address that offsets are added to, and how many bytes of the tensor lie behind it at least."""
-        extents = {a.name: a.extent for p in self.nest.passes for a in (*self.nest.axes, *p.axes)}
-        most = word.at.constant + sum(c * (extents[str(a)] - 1) for a, c in word.at.terms if str(a) not in at and c > 0)
-        first = self._address(word, at)
-        strips = sum(word.at.coefficient(n) * (extents[n] - 1) // self.lanes * self.lanes for n in at)
-        return first, (self.tensors[word.of].count - most - strips) * WORD
+    def _reach(self, word: Operation, part: "_Part") -> int:
+        """How many bytes of a tensor lie behind the address of any lane's first element at least."""
+        most = word.at.constant
+        for axis in (*self.nest.axes, *part.each.axes):
+            last = axis.extent - 1
+            last = last // self.lanes * self.lanes if axis is part.along else last
+            most += max(0, word.at.coefficient(axis.name)) * last
+        return (self.tensors[word.of].count - most) * WORD
+
+
+At: TypeAlias = Mapping[str, Affine]
+"""Values of axes in a part of the program."""
 
 
 @dataclass(frozen=True)
@@ -305,6 +347,19 @@ class _Part:
     along: Axis | None
     placed: Placed
     folds: Mapping[str, int]
+    top: int
+    """the groups before it are of what is held and of accumulators"""
+
+
+@dataclass(frozen=True)
+class _Where:
+    """A copy of a pass: values of axes, and how much higher its groups are than those of the first, and those behind
+    accumulators once more."""
+
+    part: _Part
+    at: At
+    shift: int = 0
+    beside: int = 0
 
 
 def _along(each: Pass) -> Axis | None:
@@ -316,8 +371,17 @@ def _along(each: Pass) -> Axis | None:
     return max(reversed(each.axes), key=together, default=None)
 
 
-def _loops(axes: Sequence[Axis], body: Callable[[], Nodes]) -> Nodes:
-    """Loops over axes, by their names."""
+def _loops(axes: Sequence[Axis], copies: int, body: Callable[[int, At], Nodes]) -> Nodes:
+    """Loops over axes, by their names; of the innermost one so many iterations at a time, which ``body`` is told."""
     if not axes:
-        return body()
-    return repeat(axes[0].name, axes[0].extent, lambda _: _loops(axes[1:], body))
+        return body(0, {})
+    axis, *inner = axes
+    if inner:
+        return repeat(axis.name, axis.extent, lambda i: _loops(inner, copies, lambda copy, at: body(
+            copy, {**at, axis.name: i})))
+    found: Nodes = []
+    for run in pieces(axis.extent, copies):
+        found += repeat(axis.name, run.count, lambda i, run=run: [  # type: ignore[misc]
+            node for copy in range(run.size)
+            for node in body(copy, {axis.name: (i + run.first) * copies + copy})])
+    return found
