@@ -3,8 +3,8 @@
 A nest has parallel axes, and for each of their points passes one after the other, each over axes of its own. A pass
 computes numbers (its code, in which an operation names earlier ones by their places), stores some of them, and folds
 others over its axes into results by name, which later passes read. Softmax of rows is the axis of rows, and three
-passes along them: the largest score, exponentials and their sum, and quotients. Addresses count words of 32 bits and are
-linear in the axes; all numbers are of 32 bits, float32 or int32 as operations take them.
+passes along them: the largest score, exponentials and their sum, and quotients. Addresses count words of 32 bits and
+are linear in the axes; all numbers are of 32 bits, float32 or int32 as operations take them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ tensor, so many words behind its address as an int32 says."""
 
 COMPARISONS = frozenset({"less", "less_equal", "equal", "whole_less"})
 """Operations that give a truth, for ``select``."""
+
+ZERO = Affine(0)
 
 FOLDS = ("sum", "maximum", "minimum")
 """How a pass makes one number of those of all points of its axes."""
@@ -48,7 +50,7 @@ class Operation:
     name: str
     args: tuple[int, ...] = ()
     of: str = ""
-    at: Affine = Affine(0)
+    at: Affine = ZERO
     value: float = 0.0
 
 
@@ -188,7 +190,8 @@ SCALAR: Mapping[str, Any] = {
     "whole_add": np.add, "whole_subtract": np.subtract, "whole_multiply": np.multiply, "whole_minimum": np.minimum,
     "whole_maximum": np.maximum, "shift_left": np.left_shift, "shift_right": np.right_shift,
     "less": _truth(np.less), "less_equal": _truth(np.less_equal), "equal": _truth(np.equal),
-    "whole_less": lambda a, b: np.less(a, b).astype(np.int32), "select": lambda c, a, b: np.where(np.asarray(c) != 0, a, b),
+    "whole_less": lambda a, b: np.less(a, b).astype(np.int32),
+    "select": lambda c, a, b: np.where(np.asarray(c) != 0, a, b),
     "exp": _wide(np.exp), "erf": _wide(_erf), "tanh": _wide(np.tanh), "sigmoid": _wide(_sigmoid),
 }
 """What each operation makes of words: the definition, by NumPy. Arithmetic is of float32, rounded once, but for what is
@@ -227,9 +230,9 @@ def _value(operation: Operation, found: Sequence[Bits], points: Mapping[str, np.
         case "gather":
             return words[operation.of][operation.at.evaluate(points) + found[operation.args[0]]]
         case "number":
-            return np.float32(operation.value).view(np.int32)
+            return np.asarray(operation.value, np.float32).view(np.int32)
         case "whole":
-            return np.int32(operation.value)  # type: ignore[return-value]
+            return np.asarray(operation.value, np.int32)
         case "held":
             value = held[operation.of]
             return value.reshape(value.shape + (1,) * inner)
@@ -251,7 +254,7 @@ def _points(axes: Sequence[Axis]) -> dict[str, np.ndarray]:
             for k, a in enumerate(axes)}
 
 
-# --- other forms of the same nest --------------------------------------------------------------------------------------
+# --- other forms of the same nest -------------------------------------------------------------------------------------
 def addresses(each: Pass) -> Iterator[Affine]:
     """Of all words that a pass reads and writes."""
     yield from (o.at for o in each.code if o.name in (LOAD, GATHER))

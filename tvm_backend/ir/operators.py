@@ -37,8 +37,8 @@ class Operator:
     of :mod:`archloom.tvm_backend.host.operators`. ``heavy``: TVM's untuned code for it is much slower
     than XLA's, or ends the process (integers divided by zero), or leaves results to the processor (shifts by more than
     there are bits). ``vector``: what a vector unit makes of it, applied one after the other, to one tensor or
-    (``binary``) to two; ``scalar``: the scalar operations that it is, where ``vector`` does not say it; ``rows``: a vector unit's operator of rows or columns. ``stage``: it may follow a product, and
-    treats all elements alike.
+    (``binary``) to two; ``scalar``: the scalar operations that it is, where ``vector`` does not say it; ``rows``: a
+    vector unit's operator of rows or columns. ``stage``: it may follow a product, and treats all elements alike.
     """
 
     type: Callable[[Call], Type] | None = None
@@ -92,7 +92,8 @@ OPERATORS: Mapping[str, Operator] = {
     # of one tensor, element by element
     "nn.relu": Operator(_SAME, xla="relu", vector=("relu",), stage=True),
     "nn.gelu": Operator(_SAME, xla="gelu", heavy=True, vector=("gelu",), stage=True, **_TRANSCENDENTAL),
-    "nn.gelu_tanh": Operator(_SAME, xla="gelu_tanh", vector=("gelu",), scalar=("gelu_tanh",), stage=True, **_TRANSCENDENTAL),
+    "nn.gelu_tanh": Operator(_SAME, xla="gelu_tanh", vector=("gelu",), scalar=("gelu_tanh",), stage=True,
+                             **_TRANSCENDENTAL),
     "nn.silu": Operator(_SAME, xla="silu", vector=("silu",), stage=True, **_TRANSCENDENTAL),
     "sigmoid": Operator(_SAME, xla="nn.sigmoid", vector=("sigmoid",), stage=True, **_TRANSCENDENTAL),
     "tanh": Operator(_SAME, xla="numpy.tanh", vector=("tanh",), stage=True, **_TRANSCENDENTAL),
@@ -128,8 +129,10 @@ OPERATORS: Mapping[str, Operator] = {
     "left_shift": Operator(fold=_by(np.left_shift), xla="numpy.left_shift", heavy=True),
     "right_shift": Operator(fold=_by(np.right_shift), xla="numpy.right_shift", heavy=True),
     "logical_xor": Operator(xla="numpy.bitwise_xor"),
-    "equal": _comparison(np.equal, "numpy.equal", scalar=("equal",)), "not_equal": _comparison(np.not_equal, "numpy.not_equal", False),
-    "less": _comparison(np.less, "numpy.less", scalar=("less",)), "less_equal": _comparison(np.less_equal, "numpy.less_equal", scalar=("less_equal",)),
+    "equal": _comparison(np.equal, "numpy.equal", scalar=("equal",)),
+    "not_equal": _comparison(np.not_equal, "numpy.not_equal", False),
+    "less": _comparison(np.less, "numpy.less", scalar=("less",)),
+    "less_equal": _comparison(np.less_equal, "numpy.less_equal", scalar=("less_equal",)),
     "greater": _comparison(np.greater, "numpy.greater", scalar=("greater",)),
     "greater_equal": _comparison(np.greater_equal, "numpy.greater_equal", scalar=("greater_equal",)),
     "logical_and": _comparison(np.bitwise_and, "numpy.bitwise_and", scalar=("both",)),

@@ -2,8 +2,8 @@
 
 Between operators that know it, an image [n, c, h, w] is kept as pixels [n, h * w, c], whose rows are those of products:
 a convolution's windows are pixels taken side by side, and its product with the kernel as a matrix is an image again. So
-are element-wise operators, pooling, concatenations of channels and means of images. Whatever else reads an image gets it
-transposed back. Reshapes cost nothing; all else is operators like others, which the target takes, too.
+are element-wise operators, pooling, concatenations of channels and means of images. Whatever else reads an image gets
+it transposed back. Reshapes cost nothing; all else is operators like others, which the target takes, too.
 
 A convolution of as many groups as channels is no product: its windows, times the kernel, are summed up.
 """
@@ -102,7 +102,7 @@ class _ChannelsLast(Rewriter):
         found = self.pixels.get(var)
         if found is None or var in self.replaced:
             return
-        n, c, h, w = found.shape
+        *_, h, w = found.shape
         channels_first = found.var if h * w == 1 else self.emit("permute_dims", found.var, axes=[0, 2, 1])
         self.replaced[var] = self.emit("reshape", channels_first, found.shape, label=var.name)
 
@@ -173,7 +173,7 @@ class _ChannelsLast(Rewriter):
         """A field of a split as what is taken of the tensor."""
         got = ir.is_tuple_get(value)
         call = None if got is None else self.values.get(got[0])
-        if got is None or ir.op_name(call) != "split" or not ir.is_tensor(var):
+        if got is None or call is None or ir.op_name(call) != "split" or not ir.is_tensor(var):
             return False
         data, axis = call.args[0], _axis(call)
         extent, sections = ir.shape_of(data)[axis], ir.attr(call, "indices_or_sections")

@@ -51,7 +51,8 @@ def form_regions(
     """Group the composites of each target and the host operators that XLA should run into functions of their own.
 
     ``owners`` has the target of each composite, by name. Targets that are ``tiled`` keep images and matrices beside
-    each other in one region; so do those that are ``plain``, which have all tensors as the network does. Beside them: what ``main`` reads and makes, in the order in which it runs.
+    each other in one region; so do those that are ``plain``, which have all tensors as the network does. Beside them:
+    what ``main`` reads and makes, in the order in which it runs.
     """
     main = module["main"]
     nodes = _placed(module, main, owners, tiled, plain)

@@ -1,4 +1,4 @@
-"""Vector code for nests of loops over scalar operations (:mod:`archloom.mapper.nests`): one generator for all operators.
+"""Vector code for nests of loops over scalar operations (:mod:`archloom.mapper.nests`): one generator for all.
 
 A target brings a :class:`~archloom.uma_targets.kit.vectors.unit.Unit`; that of RISC-V V is here, too.
 """

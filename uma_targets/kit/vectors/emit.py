@@ -2,8 +2,8 @@
 
 One axis is spread over the lanes of vectors. Where it is one of the nest's, results of folds are vectors, and folds add
 vectors point by point; where it is one of each pass's, a fold adds vectors strip by strip and its lanes at the end, and
-its result is a scalar. Strips are as long as registers allow for all vectors that are there at a time; what is left is a
-shorter strip of its own. Constants are loaded once.
+its result is a scalar. Strips are as long as registers allow for all vectors that are there at a time; what is left is
+a shorter strip of its own. Constants are loaded once.
 
 What is written to a part of a register is merged with the rest, and has to wait for it. So where vectors do not fill
 their registers, some iterations stand one after the other, each with registers of its own.
@@ -18,7 +18,21 @@ from typing import TypeAlias
 
 import numpy as np
 
-from archloom.mapper.nests import GATHER, HELD, LOAD, NUMBER, WHOLE, Axis, Fold, Nest, Operation, Pass, Store, addresses, joined
+from archloom.mapper.nests import (
+    GATHER,
+    HELD,
+    LOAD,
+    NUMBER,
+    WHOLE,
+    Axis,
+    Fold,
+    Nest,
+    Operation,
+    Pass,
+    Store,
+    addresses,
+    joined,
+)
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Node
@@ -120,7 +134,7 @@ class _Writer:
         self.lanes = self.unit.lanes(self.group)
         self.room = self.unit.registers // self.group - self.base - (self.lane is None)
 
-    # which axis --------------------------------------------------------------------------------------------------------
+    # which axis -------------------------------------------------------------------------------------------------------
 
     def _lane(self) -> Axis | None:
         """The nest's axis that is spread over lanes; None: one of each pass's."""
@@ -178,7 +192,7 @@ class _Writer:
         longest = max((p.along.extent for p in self.parts if p.along is not None), default=1)
         fitting = [g for g in GROUPS if g <= self.most and g * needed <= self.unit.registers]
         if not fitting:
-            raise MappingError(f"{needed} vectors at a time need more than the {self.unit.registers} registers there are")
+            raise MappingError(f"{needed} vectors at a time need more than the {self.unit.registers} registers")
         return next((g for g in reversed(fitting) if self.unit.lanes(g) >= longest), fitting[0])
 
     def _register(self, number: int, where: "_Where") -> int:

@@ -1,9 +1,9 @@
 """Functions by polynomials: how what a vector unit has no instruction for becomes arithmetic that it has.
 
 Errors, of float32 against float64 over all inputs (:data:`BOUNDS`; ``tests/uma_targets/test_vector_functions.py``):
-e^x is taken from 2^k e^r, where ``k`` is the whole number next to x / ln 2 and ``r`` what is left, in two parts of ln 2;
-tanh and erf near zero from odd polynomials, further out from e^x. A NaN gives a NaN. The coefficients are those of
-``benchmarks/recorders/polynomials.py``.
+e^x is taken from 2^k e^r, where ``k`` is the whole number next to x / ln 2 and ``r`` what is left, by two parts of
+ln 2; tanh and erf near zero from odd polynomials, further out from e^x. A NaN gives a NaN. The coefficients are those
+of ``benchmarks/recorders/polynomials.py``.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def erf(code: Code, x: int) -> int:
     inner = code.apply("multiply_add", x, _polynomial(code, square, ERF), x)
     power = code.apply("multiply", code.apply("negate", size), _polynomial(code, size, ERFC))
     outer = code.apply("with_sign", code.apply("subtract", code.number(1), exp(code, power)), x)
-    far = code.apply("select", code.apply("less", code.number(3.9), size), code.apply("with_sign", code.number(1), x), outer)
+    one = code.apply("with_sign", code.number(1), x)
+    far = code.apply("select", code.apply("less", code.number(3.9), size), one, outer)
     return code.apply("select", code.apply("less", size, code.number(1)), inner, far)
 
 

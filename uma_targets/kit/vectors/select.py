@@ -1,8 +1,8 @@
 """Instructions of a pass: which operands are scalars and which vectors, and in which registers vectors are.
 
 A number is the same for all lanes, or a vector. What is the same and comes from memory, a register or the program is an
-operand of an instruction where it takes one, else it is spread over a vector. Vectors get groups of registers by number,
-each as long as it is needed.
+operand of an instruction where it takes one, else it is spread over a vector. Vectors get groups of registers by
+number, each as long as it is needed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from archloom.mapper.nests import COMPARISONS, GATHER, HELD, LOAD, NUMBER, WHOLE, Fold, Operation, Pass
+from archloom.mapper.nests import COMPARISONS, GATHER, WHOLE, Fold, Operation, Pass
 from archloom.oracle.errors import MappingError
 from archloom.uma_targets.kit.vectors.unit import Unit
 
