@@ -28,7 +28,7 @@ from archloom.tvm_backend.passes.common import without_copies
 from archloom.tvm_backend.passes.composites import fuse_composites
 from archloom.tvm_backend.passes.products import as_products
 from archloom.tvm_backend.passes.weights import without_batch_norms
-from archloom.tvm_backend.targets.backend import Strategy, UMABackend, UMAPhase
+from archloom.tvm_backend.targets.backend import Predicate, Strategy, UMABackend, UMAPhase
 from archloom.uma_targets.kit import attention, patterns, requantized, rules, strategies, sums
 from archloom.uma_targets.kit.attention import AttentionKernel, Kernel
 from archloom.uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
@@ -173,9 +173,8 @@ class KitTarget(DescribedTarget):
             self._register_pattern("attention", patterns.attention, attention.predicate(
                 self.kit.attention, self._values({})))
             self._register_operator_strategy("attention", attention.strategy)
-        for name, pattern in nests.patterns() if self.kit.vectors is not None else ():
-            self._register_pattern(name, pattern, nests.taken, quiet=name not in ("fold", "one"))
-            self._register_operator_strategy(name, nests.lowered)
+        if self.kit.vectors is not None:
+            self._offer_nests(nests.taken(self.kit.vectors))
         self._register_relax_pass(
             UMAPhase.PRE_PARTITIONING, self._prepared if floats else self._gathered, takes_options=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
@@ -217,6 +216,12 @@ class KitTarget(DescribedTarget):
                           requantized.by_machine(machine, strategies.matmul), tables)
         self._offer_forms("conv2d", rules.AllOf("nn.conv2d", conv2d, self.kit.windows),
                           requantized.by_machine(machine, whole), tables)
+
+    def _offer_nests(self, taken: Predicate) -> None:
+        """All that is a nest of loops."""
+        for name, pattern in nests.patterns():
+            self._register_pattern(name, pattern, taken, quiet=name not in ("fold", "one"))
+            self._register_operator_strategy(name, nests.lowered)
 
     def _offer_forms(
         self, anchor: str, predicate: rules.AllOf, strategy: Strategy, more: tuple[str, ...] = (), *,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial, reduce
@@ -15,6 +16,7 @@ from archloom.mapper import workload as wl
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.memory import Memory
+from archloom.mapper.nests import GATHER
 from archloom.mapper.options import OptionValue
 from archloom.mapper.space import Space, Table
 from archloom.oracle.affine import Affine
@@ -24,7 +26,7 @@ from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.ir.nests import NARROWED, WHOLE, Piece
 from archloom.tvm_backend.ir.operators import OPERATORS
 from archloom.tvm_backend.ir.patterns import DFPattern, is_op, wildcard
-from archloom.tvm_backend.targets.backend import Lowered, Verdict
+from archloom.tvm_backend.targets.backend import Lowered, Predicate, Verdict
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 from archloom.uma_targets.kit.attention import Kernel
 from archloom.uma_targets.kit.vectors.emit import WORD, Words, group_of, nodes_of
@@ -45,10 +47,13 @@ NORMS = {"nn.layer_norm": 3, "nn.rms_norm": 2}
 
 @dataclass(frozen=True)
 class VectorKit:
-    """A target's vector unit, of the ISA's parameters; ``most``: of a graph, how many registers a group may have."""
+    """A target's vector unit, of the ISA's parameters; ``most``: of a graph, how many registers a group may have;
+    ``reach_bytes``: how large a tensor may be of which elements are read by numbers that are computed. Such an access
+    is simulated as one to all of the tensor."""
 
     unit: Callable[[Mapping[str, int]], Unit]
     most: Callable[[ArchitectureGraph], int]
+    reach_bytes: int = 1 << 18
 
 
 # --- patterns ---------------------------------------------------------------------------------------------------------
@@ -101,11 +106,24 @@ def _folding(value: Make) -> DFPattern:
                         for name in WHOLE))
 
 
-def taken(op: QuantizedOp, options: Mapping[str, OptionValue]) -> Verdict:
-    """A piece that has been read is one that is taken."""
-    if "piece" not in op.attrs:
-        return Verdict(False, f"it is {op.anchor}", NEEDS)
-    return Verdict(True, "it is a nest of loops")
+def taken(vectors: VectorKit) -> Predicate:
+    """A piece that has been read is one that is taken, but for places in large tensors."""
+    def predicate(op: QuantizedOp, options: Mapping[str, OptionValue]) -> Verdict:
+        if "piece" not in op.attrs:
+            return Verdict(False, f"it is {op.anchor}", NEEDS)
+        largest = max((WORD * math.prod(op.operands[int(name[1:])].shape) for name in _gathered(op.attrs["piece"])),
+                      default=0)
+        if largest > vectors.reach_bytes:
+            return Verdict(False, f"it reads elements of {largest} bytes by computed numbers",
+                           f"tensors of at most {vectors.reach_bytes} bytes for that")
+        return Verdict(True, "it is a nest of loops")
+
+    return predicate
+
+
+def _gathered(piece: Piece) -> set[str]:
+    """The operands of which elements are read by numbers that are computed."""
+    return {o.of for nest in piece.nests for each in nest.passes for o in each.code if o.name == GATHER}
 
 
 def lowered(op: QuantizedOp) -> Lowered:
