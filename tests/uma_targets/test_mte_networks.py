@@ -51,6 +51,10 @@ CASES = {
         {"x": (1, 6, 5, 5)}, (1, 6, 5, 5), w=weights(6, 1, 3, 3), low=np.float32(0), high=np.float32(6)),
     "grouped": network([make_node("Conv", ["x", "w"], ["z"], group=2)], {"x": (2, 6, 4, 4)}, (2, 4, 2, 2),
                        w=weights(4, 3, 3, 3)),
+    "one place": network([make_node("Conv", ["x", "w"], ["z"])], {"x": (1, 3, 3, 4)}, (1, 5, 1, 2),
+                         w=weights(5, 3, 3, 3)),
+    "transposed": network([make_node("ConvTranspose", ["x", "w"], ["z"], strides=[2, 2])], {"x": (1, 3, 3, 3)},
+                          (1, 4, 6, 6), w=weights(3, 4, 2, 2)),
     "pooling": network(
         [make_node("MaxPool", ["x"], ["a"], pads=[1, 1, 1, 1], strides=[2, 2], kernel_shape=[3, 3]),
          make_node("AveragePool", ["a"], ["b"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
@@ -67,7 +71,8 @@ CASES = {
                           make_node("Tanh", ["b"], ["z"])], {"x": (3, 40)}, (3, 40)),
     "softmax of rows": network([make_node("Softmax", ["x"], ["z"], axis=-1)], {"x": (2, 3, 70)}, (2, 3, 70)),
 }
-LONG = {"functions", "softmax of rows", "softmax of columns", "convolution", "grouped", "depthwise", "pooling", "norm"}
+LONG = {"transposed", "functions", "softmax of rows", "softmax of columns", "convolution", "grouped", "depthwise",
+        "pooling", "norm"}
 """Cases of which the oracle's programs take seconds to compile."""
 
 
@@ -79,7 +84,8 @@ def test_operators_on_the_core_alone(name: str, tmp_path: Path) -> None:
     found = archloom.check(path, "mte", OPTIONS, quiet=True)
     assert found.passed, str(found)
     assert found.outputs[0].max_abs_error < 2e-5
-    assert not partition_model(archloom.load(path), "mte", OPTIONS).host.ops
+    left = {op.op for op in partition_model(archloom.load(path), "mte", OPTIONS).host.ops}
+    assert left <= {"reshape"}  # the result's bytes under another shape
 
 
 def test_places_are_read_from_memory(tmp_path: Path) -> None:

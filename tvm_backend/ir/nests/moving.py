@@ -91,14 +91,16 @@ def _linear(reading: Reading, table: np.ndarray, index: Index, extent: int) -> A
     place = dense(table.shape, index)
     flat = table.reshape(-1)
     reading.cut(place, _steps(flat))
-    names = [str(a) for a, _ in place.terms]
+    names = [str(a) for a, _ in place.terms if reading.extents[str(a)] > 1]
     first = int(flat[place.constant])
     linear = Affine(first)
     for name in names:
         at = place.constant + place.coefficient(name)
         linear = linear + Affine.variable(name) * (int(flat[at]) - first)
-    grids = dict(zip(names, np.meshgrid(*(np.arange(reading.extents[n]) for n in names), indexing="ij"), strict=True))
-    agree = np.array_equal(flat[place.evaluate(grids)], np.broadcast_to(linear.evaluate(grids), next(
+    values = np.meshgrid(*(np.arange(reading.extents[n]) for n in names), indexing="ij")
+    grids: dict[str, np.ndarray] = dict(zip(names, values, strict=True))
+    still = {str(a): np.zeros((), np.int64) for a, _ in place.terms if str(a) not in grids}
+    agree = np.array_equal(flat[place.evaluate({**grids, **still})], np.broadcast_to(linear.evaluate(grids), next(
         iter(grids.values()), np.zeros(())).shape))
     return linear if agree else None
 
