@@ -12,10 +12,11 @@ from archloom.mapper.requantization import BYTE_VALUES, Requantization
 from archloom.oracle.affine import Affine
 
 if TYPE_CHECKING:
+    from archloom.mapper.nests import Nest
     from archloom.mapper.spatial.chain import Chain
     from archloom.mapper.spatial.sweep import Sweep
 
-Kind: TypeAlias = Literal["gemm", "conv2d", "add", "attention", "sweep", "chain"]
+Kind: TypeAlias = Literal["gemm", "conv2d", "add", "attention", "sweep", "chain", "nest"]
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ class Workload:
                head, Q[b·h, q/t, d/t, t, t] and so on, without a bias, but the mask may be ``causal``
     ``sweep``  what the vector units of a mesh do with the numbers, rows or columns of a matrix in tiles: tensors as
                ``sweep`` lists them
+    ``nest``   nests of loops over scalar operations, one after the other (``nests``): X0, X1, ... → Y
     ``chain``  two products one after the other on a mesh: tensors as ``chain`` lists them
 
     With a ``requantization``, ``gemm`` and ``conv2d`` have further inputs behind the bias: multiplier and shift, int32
@@ -138,6 +140,7 @@ class Workload:
     :class:`archloom.mapper.spatial.convolution.Convolution` lays them out, without accesses"""
     sweep: "Sweep | None" = None
     chain: "Chain | None" = None
+    nests: "tuple[Nest, ...]" = ()
     grid: tuple[int, int, int] | None = None
     """on which the tensors of a ``conv2d`` in tiles lie (:mod:`archloom.mapper.spatial.arrays`), if they do"""
     constants: tuple[str, ...] = ()
@@ -172,6 +175,8 @@ class Workload:
         """Multiply-accumulates that the operator needs (0 for ``add`` and ``sweep``)."""
         if self.kind in ("add", "sweep"):
             return 0
+        if self.kind == "nest":
+            return sum(nest.products for nest in self.nests)
         if self.chain is not None:
             return self.chain.products
         total = math.prod(dim.extent for dim in self.dims)
@@ -321,6 +326,16 @@ def chain(work: "Chain", *, epilogue: Epilogue = AS_IT_IS, name: str = "chain") 
     sizes = (("m", work.m), ("k", work.k), ("hidden", work.hidden), ("n", work.n))
     dims = tuple(Dim(label, extent, "parallel" if label in ("m", "n") else "reduction") for label, extent in sizes)
     return Workload("chain", name, dims, tuple(inputs), output, epilogue, chain=work)
+
+
+def nest(
+    nests: "tuple[Nest, ...]", tensors: "tuple[tuple[tuple[int, ...], str], ...]", *,
+    epilogue: Epilogue = Epilogue(False, 1.0, False, "float32"), name: str = "nest",
+) -> Workload:
+    """Nests of loops on ``tensors``, each a shape and a type, the result the last."""
+    *inputs, output = (Tensor(f"X{i}", shape, dtype, ()) for i, (shape, dtype) in enumerate(tensors))
+    dims = tuple(Dim(f"i{i}", extent, "parallel") for i, extent in enumerate(output.shape))
+    return Workload("nest", name, dims, tuple(inputs), replace(output, name="Y"), epilogue, nests=nests)
 
 
 def add(size: int, *, epilogue: Epilogue, name: str = "add") -> Workload:

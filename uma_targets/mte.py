@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from archloom.acadl_models.acadl import ArchitectureGraph, RegisterFile
 from archloom.acadl_models.mte import LINE_BYTES, PORT_BYTES, macs_per_cycle, mte
 from archloom.mapper.lines import Cache
 from archloom.oracle.affine import Affine
@@ -26,6 +27,7 @@ from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr, Node
 from archloom.uma_targets import kit
 from archloom.uma_targets.kit import Gemm, Issue, Loop, Nodes, Piece, Tiling, ceil_div, each, pieces, repeat
+from archloom.uma_targets.kit.vectors import RiscvV, VectorKit
 
 GRAPH = kit.GraphOptions(mte)
 
@@ -395,10 +397,21 @@ def _waits(shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware) -> tuple[in
     return cache.hit_cycles, cache.hit_cycles + far_a * cache.miss_cycles, cache.hit_cycles + far_b * cache.miss_cycles
 
 
+def _unit(parameters: Mapping[str, int]) -> RiscvV:
+    return RiscvV(parameters["vlen"], parameters["registers"])
+
+
+def _free(graph: ArchitectureGraph) -> int:
+    """Physical registers beyond those with names: one instruction writes no more."""
+    file = graph.objects[graph.buffers["v"][0].storage]
+    assert isinstance(file, RegisterFile) and file.physical_registers is not None
+    return file.physical_registers - graph.parameters["registers"]
+
+
 class Mte(kit.KitTarget):
     """Products of float32 by tiles, or by vectors."""
 
     kit = kit.GemmKit(
         name="mte", isa="mte", graph=GRAPH.graph, options=GRAPH.options(), emit=emit, tiling=_tiling,
         description="a vector core whose registers hold tiles of matrices, and those it is compared with (MTE)",
-        macs_per_cycle=macs_per_cycle, numbers="float32")
+        macs_per_cycle=macs_per_cycle, numbers="float32", vectors=VectorKit(_unit, _free))

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from archloom.mapper import nests
 from archloom.mapper.requantization import Requantization
-from archloom.mapper.workload import Epilogue, Pool, Workload, add, attention, chain, conv2d, gemm, sweep
+from archloom.mapper.workload import Epilogue, Pool, Workload, add, attention, chain, conv2d, gemm, nest, sweep
 from archloom.oracle.errors import ArtifactError
 
 
@@ -64,11 +65,21 @@ def _read_chain(rest: Mapping[str, Any]) -> dict[str, Any]:
     return {"work": Chain(**{**fields, "biases": tuple(fields["biases"])}), "name": rest["name"]}
 
 
+def _nest(w: Workload) -> dict[str, Any]:
+    return {"nests": list(map(nests.to_json, w.nests)), "tensors": [(t.shape, t.dtype) for t in (*w.inputs, w.output)]}
+
+
+def _read_nest(rest: Mapping[str, Any]) -> dict[str, Any]:
+    return {**rest, "nests": tuple(map(nests.from_json, rest["nests"])),
+            "tensors": tuple((tuple(shape), dtype) for shape, dtype in rest["tensors"])}
+
+
 _ARGUMENTS: dict[str, Callable[[Workload], dict[str, Any]]] = {
-    "gemm": _gemm, "conv2d": _conv2d, "attention": _attention, "add": lambda w: {"size": w.extent("i")},
+    "gemm": _gemm, "conv2d": _conv2d, "attention": _attention, "add": lambda w: {"size": w.extent("i")}, "nest": _nest,
     "sweep": lambda w: {"work": type(w.sweep).__name__, "fields": asdict(w.sweep)},  # type: ignore[call-overload]
     "chain": lambda w: {"fields": asdict(w.chain)}}  # type: ignore[arg-type]
-_MAKERS = {"gemm": gemm, "conv2d": conv2d, "add": add, "attention": attention, "sweep": sweep, "chain": chain}
+_MAKERS = {"gemm": gemm, "conv2d": conv2d, "add": add, "attention": attention, "sweep": sweep, "chain": chain,
+           "nest": nest}
 
 
 def from_json(data: Mapping[str, Any]) -> Workload:
@@ -89,6 +100,8 @@ def from_json(data: Mapping[str, Any]) -> Workload:
         make: Any = _MAKERS[kind]
         if kind == "sweep":
             rest = _read_sweep(rest)
+        if kind == "nest":
+            rest = _read_nest(rest)
         if kind == "chain":
             rest = _read_chain(rest)
         if kind == "conv2d" and rest.pop("tile", 0):

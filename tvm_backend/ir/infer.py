@@ -69,9 +69,9 @@ def matmul(call: Call) -> TensorType:
     return TensorType((*broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), a.dtype)
 
 
-def _extents(call: Call, kernel: tuple[int, ...]) -> tuple[int, ...]:
+def _extents(call: Call, kernel: tuple[int, ...], image: tuple[int, ...]) -> tuple[int, ...]:
     """Spatial extents after a window; padding is all begins, then all ends."""
-    attrs, image = call.attrs, _tensor(call.args[0]).shape[2:]
+    attrs = call.attrs
     n = len(kernel)
     pads = attrs.padding
     up = getattr(attrs, "ceil_mode", False)
@@ -86,12 +86,15 @@ def convolution(call: Call) -> TensorType:
     data, kernel = (_tensor(arg) for arg in call.args)
     if len(data.shape) != len(kernel.shape) or data.shape[1] != kernel.shape[1] * call.attrs.groups:
         raise Unsupported(f"a convolution of {data.shape} by {kernel.shape}")
-    return _positive((data.shape[0], kernel.shape[0], *_extents(call, kernel.shape[2:])), data.dtype)
+    return _positive((data.shape[0], kernel.shape[0], *_extents(call, kernel.shape[2:], data.shape[2:])), data.dtype)
 
 
 def pool(call: Call) -> TensorType:
     data = _tensor(call.args[0])
-    return _positive((*data.shape[:2], *_extents(call, call.attrs.pool_size)), data.dtype)
+    last = call.attrs.layout.endswith("C")
+    shape = (data.shape[0], data.shape[-1], *data.shape[1:-1]) if last else data.shape
+    n, c, *image = (*shape[:2], *_extents(call, call.attrs.pool_size, shape[2:]))
+    return _positive((n, *image, c) if last else (n, c, *image), data.dtype)
 
 
 def _positive(shape: tuple[int, ...], dtype: str) -> TensorType:

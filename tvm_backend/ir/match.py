@@ -18,6 +18,7 @@ from archloom.mapper.workload import Epilogue
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import ATTENTION, attention_scale, causal_diagonal
 from archloom.tvm_backend.ir.names import is_made_up
+from archloom.tvm_backend.ir.nests import NEST, read_piece
 from archloom.tvm_backend.ir.numbers import FLOATS, Numbers, is_quantized
 from archloom.tvm_backend.ir.operators import ACTIVATIONS
 from archloom.tvm_backend.ir.sweeps import NotQuantized as NotQuantized
@@ -97,12 +98,19 @@ class QuantizedOp:
 PRODUCTS = frozenset({"nn.conv2d", "matmul", *ATTENTION})
 
 
-def read(root: Any, lookup: ir.Lookup, *, numbers: Numbers = "int8", vectors: bool = False) -> QuantizedOp:
+def read(
+    root: Any, lookup: ir.Lookup, *, numbers: Numbers = "int8", vectors: bool = False, nests: bool = False,
+) -> QuantizedOp:
     """The operator on ``numbers`` whose result is ``root``. Raises :class:`NotQuantized`.
 
     ``lookup`` gives the expression bound to a variable inside the piece, or None for what comes from outside.
-    ``vectors``: the target takes pieces without a product, and products to which a tensor is added, too.
+    ``vectors``: the target takes pieces without a product, and products to which a tensor is added, too. ``nests``: it
+    takes pieces without a product as nests of loops.
     """
+    if nests and not _multiplies(root, lookup):
+        piece = read_piece(root, lookup)
+        operands = tuple(_given(expr) for expr in piece.operands)
+        return QuantizedOp(NEST, _own_name(piece.names, NEST), ir.shape_of(root), {"piece": piece}, operands, None, ())
     if vectors and not _multiplies(root, lookup):
         anchor, attrs, given, variables = read_sweep(root, lookup)
         operands = tuple(_float(a, i, None, FLOATS[numbers]) for i, a in enumerate(given))
@@ -274,6 +282,13 @@ def _dequantized(call: ir.Call, permutation: tuple[int, ...] | None) -> QTensor:
 
 
 _ONE, _ZERO = np.asarray(1, np.float32), np.asarray(0, np.float32)
+
+
+def _given(expr: Any) -> QTensor:
+    """An operand of a nest as it is."""
+    constant = ir.is_constant(expr)
+    return QTensor(ir.shape_of(expr), ir.dtype_of(expr), _ONE, _ZERO, None if constant else expr,
+                   ir.const_value(expr) if constant else None)
 
 
 def _float(expr: Any, index: int, permutation: tuple[int, ...] | None, types: tuple[str, ...]) -> QTensor:

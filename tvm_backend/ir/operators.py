@@ -37,8 +37,8 @@ class Operator:
     of :mod:`archloom.tvm_backend.host.operators`. ``heavy``: TVM's untuned code for it is much slower
     than XLA's, or ends the process (integers divided by zero), or leaves results to the processor (shifts by more than
     there are bits). ``vector``: what a vector unit makes of it, applied one after the other, to one tensor or
-    (``binary``) to two; ``rows``: a vector unit's operator of rows or columns. ``stage``: it may follow a product, and
-    treats all elements alike.
+    (``binary``) to two; ``scalar``: the scalar operations that it is, where ``vector`` does not say it; ``rows``: a
+    vector unit's operator of rows or columns. ``stage``: it may follow a product, and treats all elements alike.
     """
 
     type: Callable[[Call], Type] | None = None
@@ -48,6 +48,7 @@ class Operator:
     cost: Cost = "arithmetic"
     vector: tuple[str, ...] = ()
     binary: bool = False
+    scalar: tuple[str, ...] = ()
     rows: bool = False
     stage: bool = False
 
@@ -83,15 +84,16 @@ def _arithmetic(name: str, function: Callable[..., Any] | None, xla: str) -> Ope
     return Operator(infer.arithmetic, function and _by(function), xla, vector=(name,), binary=True)
 
 
-def _comparison(function: Callable[..., Any], xla: str, known: bool = True) -> Operator:
-    return Operator(infer.comparison if known else None, _by(function), xla)
+def _comparison(function: Callable[..., Any], xla: str, known: bool = True, scalar: tuple[str, ...] = ()) -> Operator:
+    return Operator(infer.comparison if known else None, _by(function), xla, scalar=scalar)
 
 
 OPERATORS: Mapping[str, Operator] = {
     # of one tensor, element by element
     "nn.relu": Operator(_SAME, xla="relu", vector=("relu",), stage=True),
     "nn.gelu": Operator(_SAME, xla="gelu", heavy=True, vector=("gelu",), stage=True, **_TRANSCENDENTAL),
-    "nn.gelu_tanh": Operator(_SAME, xla="gelu_tanh", vector=("gelu",), stage=True, **_TRANSCENDENTAL),
+    "nn.gelu_tanh": Operator(_SAME, xla="gelu_tanh", vector=("gelu",), scalar=("gelu_tanh",), stage=True,
+                             **_TRANSCENDENTAL),
     "nn.silu": Operator(_SAME, xla="silu", vector=("silu",), stage=True, **_TRANSCENDENTAL),
     "sigmoid": Operator(_SAME, xla="nn.sigmoid", vector=("sigmoid",), stage=True, **_TRANSCENDENTAL),
     "tanh": Operator(_SAME, xla="numpy.tanh", vector=("tanh",), stage=True, **_TRANSCENDENTAL),
@@ -101,14 +103,14 @@ OPERATORS: Mapping[str, Operator] = {
     "negative": Operator(_SAME, _by(np.negative), "numpy.negative", vector=("negate",)),
     "abs": Operator(_SAME, _by(np.abs), "numpy.abs", vector=("abs",)),
     "square": Operator(fold=_by(np.square), xla="square", vector=("square",)),
-    "clip": Operator(_SAME, xla="numpy.clip", stage=True),
-    "erf": Operator(_SAME, xla="lax.erf", heavy=True, **_TRANSCENDENTAL),
+    "clip": Operator(_SAME, xla="numpy.clip", scalar=("clip",), stage=True),
+    "erf": Operator(_SAME, xla="lax.erf", scalar=("erf",), heavy=True, **_TRANSCENDENTAL),
     "log": Operator(_SAME, xla="numpy.log", **_TRANSCENDENTAL),
     "sin": Operator(_SAME, xla="numpy.sin", **_TRANSCENDENTAL),
     "cos": Operator(_SAME, xla="numpy.cos", **_TRANSCENDENTAL),
     "floor": Operator(_SAME, xla="numpy.floor"), "ceil": Operator(_SAME, xla="numpy.ceil"),
     "sign": Operator(xla="numpy.sign"), "isnan": Operator(_TRUTH, xla="numpy.isnan"),
-    "logical_not": Operator(_TRUTH, _by(np.invert), "numpy.invert"),
+    "logical_not": Operator(_TRUTH, _by(np.invert), "numpy.invert", scalar=("not",)),
     "bitwise_not": Operator(fold=_by(np.invert), xla="numpy.invert"),
     "nn.leakyrelu": Operator(_SAME, xla="leaky_relu"), "nn.softplus": Operator(**_TRANSCENDENTAL),
     "nn.dropout": Operator(xla="dropout"),
@@ -127,15 +129,17 @@ OPERATORS: Mapping[str, Operator] = {
     "left_shift": Operator(fold=_by(np.left_shift), xla="numpy.left_shift", heavy=True),
     "right_shift": Operator(fold=_by(np.right_shift), xla="numpy.right_shift", heavy=True),
     "logical_xor": Operator(xla="numpy.bitwise_xor"),
-    "equal": _comparison(np.equal, "numpy.equal"), "not_equal": _comparison(np.not_equal, "numpy.not_equal", False),
-    "less": _comparison(np.less, "numpy.less"), "less_equal": _comparison(np.less_equal, "numpy.less_equal"),
-    "greater": _comparison(np.greater, "numpy.greater"),
-    "greater_equal": _comparison(np.greater_equal, "numpy.greater_equal"),
-    "logical_and": _comparison(np.bitwise_and, "numpy.bitwise_and"),
+    "equal": _comparison(np.equal, "numpy.equal", scalar=("equal",)),
+    "not_equal": _comparison(np.not_equal, "numpy.not_equal", False),
+    "less": _comparison(np.less, "numpy.less", scalar=("less",)),
+    "less_equal": _comparison(np.less_equal, "numpy.less_equal", scalar=("less_equal",)),
+    "greater": _comparison(np.greater, "numpy.greater", scalar=("greater",)),
+    "greater_equal": _comparison(np.greater_equal, "numpy.greater_equal", scalar=("greater_equal",)),
+    "logical_and": _comparison(np.bitwise_and, "numpy.bitwise_and", scalar=("both",)),
     "logical_or": _comparison(np.bitwise_or, "numpy.bitwise_or"),
-    "bitwise_and": _comparison(np.bitwise_and, "numpy.bitwise_and", False),
+    "bitwise_and": _comparison(np.bitwise_and, "numpy.bitwise_and", False, ("both",)),
     "bitwise_or": _comparison(np.bitwise_or, "numpy.bitwise_or", False),
-    "where": Operator(infer.where, _by(np.where), "numpy.where", cost="gather"),
+    "where": Operator(infer.where, _by(np.where), "numpy.where", scalar=("choose",), cost="gather"),
     # reductions and normalizations
     "sum": Operator(infer.reduction, lambda r, a: np.sum(a, r.attr("axis"), keepdims=bool(r.attr("keepdims"))), "sum",
                     rows=True, **_HEAVY),

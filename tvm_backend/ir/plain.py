@@ -67,8 +67,17 @@ def call_of(op: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> nodes.Cal
     if op == "nn.attention":
         bias, own = given.pop("bias", None), {"causal_mask": None}
         op, args = (op, args) if bias is None else ("nn.attention_bias", [*args, bias])
+    if op == "strided_slice":  # of which these are arguments, as converters have them
+        axes = given.pop("axes")
+        ones = (1,) * len(axes)
+        places = axes, given.pop("begin"), given.pop("end"), given.pop("strides", ones)
+        return nodes.Call(op, (*args, *places), nodes.attributes(assume_inbound=False), None)
     arguments = tuple(nodes.Shape(a) if isinstance(a, tuple) else a for a in args)
     return nodes.Call(op, arguments, nodes.attributes(**own, **given), None)
+
+
+def attributes_of(call: nodes.Call) -> dict[str, Any]:
+    return dict(vars(call.attrs))
 
 
 def call_external(symbol: str, args: Sequence[Any], results: Sequence[Any]) -> nodes.Call:

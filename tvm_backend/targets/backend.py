@@ -183,11 +183,17 @@ class UMABackend(ABC):
         products to which a tensor is added, and keeps images beside matrices."""
         return False
 
+    @property
+    def nests(self) -> bool:
+        """Whether it takes whatever is a nest of loops over scalar operations (:mod:`archloom.mapper.nests`), with all
+        tensors as the network has them."""
+        return False
+
     def read(self, root: Any, lookup: "Lookup") -> "QuantizedOp":
         """The operator on the target's numbers whose result is ``root``: :func:`archloom.tvm_backend.ir.match.read`."""
         from archloom.tvm_backend.ir.match import read
 
-        return read(root, lookup, numbers=self.numbers, vectors=self.vectors)
+        return read(root, lookup, numbers=self.numbers, vectors=self.vectors, nests=self.nests)
 
     # registration ---------------------------------------------------------------------------------------------------
 

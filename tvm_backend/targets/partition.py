@@ -75,8 +75,9 @@ def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
         module = fuse_by_pattern(prepare(module, target, refuse), patterns_of(target, refuse, taken))
         module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module, target.options, refuse)
     owners = {name: target.name for target in chosen for name in target.composites}
-    tiled = frozenset(c.name for c in chosen if c.backend.vectors)
-    module, host, positions, flow = form_regions(module, owners, tiled)
+    tiled, plain = (frozenset(c.name for c in chosen if has(c.backend)) for has in (
+        lambda backend: backend.vectors, lambda backend: backend.nests))
+    module, host, positions, flow = form_regions(module, owners, tiled, plain)
     for target in chosen:
         module = target.backend.run_passes(
             UMAPhase.POST_PARTITIONING_1, module, target.options, lambda variable, reason, needs: None)
@@ -121,7 +122,7 @@ def _check(pattern: Pattern, target: Chosen, refuse: Refuse, taken: dict[str, li
             return False
         explained = EXPLAINED | SWEPT if target.backend.vectors else EXPLAINED
         for var, value in inside.items():
-            if ir.op_name(value) in explained:
+            if target.backend.nests or ir.op_name(value) in explained:
                 refuse(var.name, verdict.seen, verdict.needs)
         return False
 

@@ -45,15 +45,17 @@ Positions = dict[str, tuple[int, ...]]
 
 
 def form_regions(
-    module: ir.IRModule, owners: Mapping[str, str], tiled: frozenset[str] = frozenset()
+    module: ir.IRModule, owners: Mapping[str, str], tiled: frozenset[str] = frozenset(),
+    plain: frozenset[str] = frozenset(),
 ) -> tuple[ir.IRModule, tuple[HostOp, ...], Positions, Flow]:
     """Group the composites of each target and the host operators that XLA should run into functions of their own.
 
     ``owners`` has the target of each composite, by name. Targets that are ``tiled`` keep images and matrices beside
-    each other in one region. Beside them: what ``main`` reads and makes, in the order in which it runs.
+    each other in one region; so do those that are ``plain``, which have all tensors as the network does. Beside them:
+    what ``main`` reads and makes, in the order in which it runs.
     """
     main = module["main"]
-    nodes = _placed(module, main, owners, tiled)
+    nodes = _placed(module, main, owners, tiled, plain)
     groups: dict[tuple[int, Place], list[Node]] = defaultdict(list)
     for node in nodes:
         groups[(node.level, node.place)].append(node)
@@ -66,11 +68,13 @@ def form_regions(
     return rebuilt, host, positions, flow_of(main, order)
 
 
-def _placed(module: ir.IRModule, main: ir.Function, owners: Mapping[str, str], tiled: frozenset[str]) -> list[Node]:
+def _placed(
+    module: ir.IRModule, main: ir.Function, owners: Mapping[str, str], tiled: frozenset[str], plain: frozenset[str],
+) -> list[Node]:
     """All bindings with places and levels; no transposed tensor is handed from one group to another."""
     on_host: set[int] = set()
     while True:
-        nodes = _nodes(module, main, owners, tiled, on_host)
+        nodes = _nodes(module, main, owners, tiled, plain, on_host)
         _place_host(nodes)
         level_of_each(nodes)
         elsewhere = _read_elsewhere(nodes, main)
@@ -100,7 +104,7 @@ def _read_elsewhere(nodes: list[Node], main: ir.Function) -> set[int]:
 
 def _nodes(
     module: ir.IRModule, main: ir.Function, owners: Mapping[str, str], tiled: frozenset[str],
-    on_host: AbstractSet[int],
+    plain: frozenset[str], on_host: AbstractSet[int],
 ) -> list[Node]:
     """All bindings; transposes ``on_host`` (by number) stay there."""
     index: dict[Any, int] = {}
@@ -113,7 +117,7 @@ def _nodes(
                 place = LLVM
         else:
             name = owners[composite[0]]
-            place = (name, "nhwc" if name not in tiled and _images(composite[1]) else "row-major")
+            place = (name, "nhwc" if name not in tiled | plain and _images(composite[1]) else "row-major")
         variables = ir.variables(binding.value)
         inputs = [index[v] for v in variables if v in index]
         index[binding.var] = len(nodes)

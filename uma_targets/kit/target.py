@@ -23,11 +23,17 @@ from archloom.tvm_backend.ir.expressions import IRModule
 from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
 from archloom.tvm_backend.ir.patterns import DFPattern
 from archloom.tvm_backend.passes.attention import as_attention
+from archloom.tvm_backend.passes.channels_last import channels_last
+from archloom.tvm_backend.passes.common import without_copies
+from archloom.tvm_backend.passes.composites import fuse_composites
 from archloom.tvm_backend.passes.products import as_products
-from archloom.tvm_backend.targets.backend import Strategy, UMABackend, UMAPhase
+from archloom.tvm_backend.passes.weights import without_batch_norms
+from archloom.tvm_backend.targets.backend import Predicate, Strategy, UMABackend, UMAPhase
 from archloom.uma_targets.kit import attention, patterns, requantized, rules, strategies, sums
 from archloom.uma_targets.kit.attention import AttentionKernel, Kernel
 from archloom.uma_targets.kit.gemm import EmitGemm, GemmEmitter, WorkspaceBytes
+from archloom.uma_targets.kit.vectors import operators as nests
+from archloom.uma_targets.kit.vectors.operators import VectorKit
 
 Options = Mapping[str, Any]
 
@@ -50,6 +56,7 @@ class GemmKit:
     int32 sums as they are (``Gemm.stores_sums``), of which the host makes the results where one factor is not enough:
     scales by channel, zero points, uint8, float results. ``requantizer``: how the machine makes bytes of sums by itself
     (:mod:`archloom.mapper.requantization`), with scales by channel and zero points, in place of one factor.
+    ``vectors``: its vector unit, for all operators that are no products: whole networks of float32.
     ``patience``: how much more a search simulates
     (``Accelerator.patience``).
     """
@@ -74,6 +81,7 @@ class GemmKit:
     attention: AttentionKernel | None = field(default=None, repr=False)
     kernels: Mapping[str, Kernel] = field(default_factory=dict, repr=False)
     windows: tuple[rules.SizedRule, ...] = ()
+    vectors: VectorKit | None = None
     patience: int = 1
 
     @cached_property
@@ -88,6 +96,8 @@ class GemmKit:
         isa, kernels = self.isa_name, dict(self.kernels)
         if self.attention is not None:
             kernels["attention"] = Kernel(partial(attention.stream_of, isa, self.attention), self.attention.space)
+        if self.vectors is not None:
+            kernels["nest"] = nests.kernel(isa, self.vectors, self.graph)
 
         def emitter(parameters: Mapping[str, int]) -> GemmEmitter:
             return GemmEmitter(isa, tuple(parameters.items()), self.emit, self.workspace_bytes, kernels, self.sums,
@@ -163,9 +173,15 @@ class KitTarget(DescribedTarget):
             self._register_pattern("attention", patterns.attention, attention.predicate(
                 self.kit.attention, self._values({})))
             self._register_operator_strategy("attention", attention.strategy)
+        if self.kit.vectors is not None:
+            self._offer_nests(nests.taken(self.kit.vectors))
         self._register_relax_pass(
             UMAPhase.PRE_PARTITIONING, self._prepared if floats else self._gathered, takes_options=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
+
+    @property
+    def nests(self) -> bool:
+        return self.kit.vectors is not None
 
     @property
     def by_one_factor(self) -> bool:
@@ -201,6 +217,12 @@ class KitTarget(DescribedTarget):
         self._offer_forms("conv2d", rules.AllOf("nn.conv2d", conv2d, self.kit.windows),
                           requantized.by_machine(machine, whole), tables)
 
+    def _offer_nests(self, taken: Predicate) -> None:
+        """All that is a nest of loops."""
+        for name, pattern in nests.patterns():
+            self._register_pattern(name, pattern, taken, quiet=name not in ("fold", "one"))
+            self._register_operator_strategy(name, nests.lowered)
+
     def _offer_forms(
         self, anchor: str, predicate: rules.AllOf, strategy: Strategy, more: tuple[str, ...] = (), *,
         floats: bool = False,
@@ -234,6 +256,8 @@ class KitTarget(DescribedTarget):
     def _prepared(self, module: "IRModule", options: Options, refuse: Refuse) -> "IRModule":
         """Attention as one operator where the target takes it so; else, and convolutions, as products of matrices."""
         kernel = self.kit.attention
+        if self.nests:
+            module = without_copies(channels_last(fuse_composites(without_batch_norms(module))))
         if kernel is None:
             return as_products(module)
         values = self._values(options)

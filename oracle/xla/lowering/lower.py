@@ -422,19 +422,33 @@ def _names(e: Expr, ranges: Ranges) -> tuple[str, ...]:
 
 def _renamed(e: Expr, form: Affine, axis: str) -> Expr | None:
     """``e`` with ``axis`` for ``form`` wherever its variables occur; None where they occur in another way."""
-    if isinstance(e, (Sum, Fold, Extreme, expr.Let, expr.FromBytes)):
-        return e if expr.free(e).isdisjoint(form.variables()) else None
-    own = []
-    for f in e.forms:
-        if not f.variables().isdisjoint(form.variables()):
-            atom, unit = form.terms[0]
-            times, left = divmod(next((c for a, c in f.terms if a == atom), 0), unit)
-            f = f - form * times + Affine.variable(axis) * times
-            if left or not f.variables().isdisjoint(form.variables()):
-                return None
-        own.append(f)
-    parts = [_renamed(c, form, axis) for c in e.children]
-    return None if None in parts else e.rebuilt(own, [p for p in parts if p is not None])
+    known: dict[int, Expr | None] = {}  # an operation may be an operand of many
+
+    def renamed(e: Expr) -> Expr | None:
+        if id(e) not in known:
+            known[id(e)] = anew(e)
+        return known[id(e)]
+
+    def anew(e: Expr) -> Expr | None:
+        if isinstance(e, (Sum, Fold, Extreme, expr.Let, expr.FromBytes)):
+            return e if expr.free(e).isdisjoint(form.variables()) else None
+        forms = [_form_renamed(f, form, axis) for f in e.forms]
+        parts = [renamed(c) for c in e.children]
+        if None in forms or None in parts:
+            return None
+        return e.rebuilt([f for f in forms if f is not None], [p for p in parts if p is not None])
+
+    return renamed(e)
+
+
+def _form_renamed(f: Affine, form: Affine, axis: str) -> Affine | None:
+    """``f`` with ``axis`` for ``form``, of which it has a multiple; None where it has not."""
+    if f.variables().isdisjoint(form.variables()):
+        return f
+    atom, unit = form.terms[0]
+    times, left = divmod(next((c for a, c in f.terms if a == atom), 0), unit)
+    f = f - form * times + Affine.variable(axis) * times
+    return None if left or not f.variables().isdisjoint(form.variables()) else f
 
 
 def _narrow(e: Expr) -> bool:

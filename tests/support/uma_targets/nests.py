@@ -1,0 +1,128 @@
+"""Random nests of small whole numbers, which are exact in float32, and their streams on RISC-V V."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from random import Random
+
+import numpy as np
+
+from archloom.mapper.nests import Axis, Code, Fold, Nest, Pass, Store, evaluate
+from archloom.oracle import interpreter, taidl
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import HbmTensor, Stream, emitted_for
+from archloom.uma_targets.kit.vectors import RiscvV, Words, nodes_of
+
+SIZE = 600
+"""Words of each tensor."""
+
+
+def stream_of(nest: Nest, names: tuple[str, ...], unit: RiscvV, most: int = 8, size: int = SIZE) -> Stream:
+    """A nest on tensors of so many words, the last of which is the result."""
+    tensors = [HbmTensor(n, 64 + 4 * size * i, (size,), "int32") for i, n in enumerate(names)]
+    words = {t.name: Words(Affine(t.address), size) for t in tensors}
+    parameters = (("vlen", unit.vlen), ("registers", unit.registers))
+    with emitted_for(taidl.load("riscv_v", **dict(parameters))):
+        body = nodes_of(nest, words, unit, most)
+    return Stream("riscv_v", parameters, tuple(tensors[:-1]), tuple(tensors[-1:]), 64 + 4 * size * len(names),
+                  tuple(body))
+
+
+def interpreted(stream: Stream, words: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The result's words."""
+    given = {t.name: words[t.name] for t in stream.arguments}
+    found: np.ndarray = interpreter.run(stream, taidl.load(stream.isa, **dict(stream.parameters)), given)[
+        stream.results[0].name]
+    return found
+
+
+def evaluated(nest: Nest, words: Mapping[str, np.ndarray], result: str) -> np.ndarray:
+    """The same by NumPy, and where the nest writes nothing zeros."""
+    mine = {name: array.copy() for name, array in words.items()}
+    evaluate(nest, mine)
+    return mine[result]
+
+
+def random_words(random: Random, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Numbers from -3 to 3, and zeros for the result, the last one."""
+    rng = np.random.default_rng(random.randrange(1 << 30))
+    found = {n: rng.integers(-3, 4, SIZE).astype(np.float32).view(np.int32) for n in names[:-1]}
+    return found | {names[-1]: np.zeros(SIZE, np.int32)}
+
+
+BINARY = ("add", "subtract", "multiply", "maximum", "minimum", "with_sign")
+
+
+def fits(nest: Nest) -> bool:
+    """Whether what each pass stores lies within its third."""
+    return all(math.prod(a.extent for a in (*nest.axes, *p.axes)) <= SIZE // 3 for p in nest.passes)
+
+
+def random_nest(random: Random) -> Nest:
+    """Up to two axes, and up to three passes of up to two axes each, each of which stores in a third of the result."""
+    axes = tuple(Axis(f"i{k}", random.choice((1, 2, 3, 5, 17))) for k in range(random.randrange(3)))
+    passes: list[Pass] = []
+    held: list[str] = []
+    for number in range(random.randrange(1, 4)):
+        inner = tuple(Axis(f"k{k}", random.choice((1, 2, 4, 9))) for k in range(random.randrange(3)))
+        folds = ("sum", "maximum", "minimum") if number == 0 or inner else ("sum",)
+        passes.append(_pass(random, axes, inner, held, f"h{number}", random.choice(folds), number * SIZE // 3))
+        held.append(f"h{number}")
+    return Nest(axes, tuple(passes))
+
+
+def _pass(random: Random, axes: tuple[Axis, ...], inner: tuple[Axis, ...], held: list[str], name: str,
+          kind: str, first: int) -> Pass:
+    code = Code()
+    found = [code.number(random.randrange(-2, 3)), code.load("a", _address(random, axes, inner)),
+             *(code.held(h) for h in held[-1:])]
+    for _ in range(random.randrange(5)):
+        match random.randrange(6):
+            case 0:
+                found.append(code.load(random.choice("ab"), _address(random, axes, inner)))
+            case 1:
+                a, b, c, d = (random.choice(found) for _ in range(4))
+                compared = code.apply(random.choice(("less", "less_equal", "equal")), a, b)
+                found.append(code.apply("select", compared, c, d))
+            case 2:
+                found.append(_small(code, code.apply("multiply_add", *(random.choice(found) for _ in range(3)))))
+            case 3:
+                found.append(_gathered(random, code, found, axes, inner))
+            case 4:
+                found.append(code.apply(random.choice(("negate", "abs")), random.choice(found)))
+            case _:
+                found.append(_small(code, code.apply(
+                    random.choice(BINARY), random.choice(found), random.choice(found))))
+    store = Store("out", _dense((*axes, *inner)) + first, random.choice(found))
+    return Pass(inner, tuple(code.operations), (store,), (Fold(name, kind, random.choice(found)),))
+
+
+def _small(code: Code, number: int) -> int:
+    """Between -8 and 8."""
+    return code.apply("maximum", code.apply("minimum", number, code.number(8)), code.number(-8))
+
+
+def _gathered(random: Random, code: Code, found: list[int], axes: tuple[Axis, ...], inner: tuple[Axis, ...]) -> int:
+    words = code.apply("to_whole", code.apply("abs", _small(code, random.choice(found))))
+    scaled = code.apply("whole_multiply", words, code.whole(random.randrange(1, 9)))
+    return code.gather("b", _address(random, axes, inner), scaled)
+
+
+def _address(random: Random, axes: tuple[Axis, ...], inner: tuple[Axis, ...]) -> Affine:
+    """Within a tensor; some axes do not count, others have strides of their own."""
+    at, room = Affine(random.randrange(4)), 400
+    for axis in random.sample((*axes, *inner), len(axes) + len(inner)):
+        step = random.choice((0, 1, 1, 2, 7))
+        if step * (axis.extent - 1) < room:
+            room -= step * (axis.extent - 1)
+            at = at + Affine.variable(axis.name) * step
+    return at if random.randrange(2) or math.prod(a.extent for a in axes) > 500 else _dense((*axes, *inner))
+
+
+def _dense(axes: tuple[Axis, ...]) -> Affine:
+    """Row by row, folded into the tensor where that is too small."""
+    at, step = Affine(0), 1
+    for axis in reversed(axes):
+        at, step = at + Affine.variable(axis.name) * step, step * axis.extent
+    return at

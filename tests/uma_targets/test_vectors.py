@@ -1,0 +1,72 @@
+"""Vector code for nests of loops: random ones against NumPy, on registers of all sizes, and by both oracles."""
+
+from __future__ import annotations
+
+import json
+from functools import reduce
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+
+from archloom.mapper import workload
+from archloom.mapper.nests import Axis, Code, Nest, Pass, Store
+from archloom.oracle import taidl
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.xla import compile_stream
+from archloom.tvm_backend.artifact.workload_json import from_json, to_json
+from archloom.uma_targets.kit.vectors import RiscvV
+from tests.support.examples import examples, randoms
+from tests.support.uma_targets.nests import (
+    SIZE,
+    evaluated,
+    fits,
+    interpreted,
+    random_nest,
+    random_words,
+    stream_of,
+)
+
+UNITS = (RiscvV(128, 32), RiscvV(256, 32), RiscvV(1024, 32), RiscvV(512, 16))
+NAMES = ("a", "b", "out")
+
+
+@given(random=randoms)
+@examples(60, 3000)
+def test_random_nests_compute_what_numpy_does(random: Random) -> None:
+    nest, unit, most = random_nest(random), random.choice(UNITS), random.choice((8, 4, 1))
+    assume(fits(nest))
+    words = random_words(random, NAMES)
+    found = interpreted(stream_of(nest, NAMES, unit, most), words)
+    np.testing.assert_array_equal(found.view(np.float32), evaluated(nest, words, "out").view(np.float32))
+
+
+@given(random=randoms)
+@examples(2, 200)
+def test_random_nests_by_both_oracles(random: Random) -> None:
+    nest, unit = random_nest(random), random.choice(UNITS)
+    assume(fits(nest))
+    words = random_words(random, NAMES)
+    stream = stream_of(nest, NAMES, unit)
+    isa = taidl.load(stream.isa, **dict(stream.parameters))
+    made = compile_stream(stream, isa)(*(words[n] for n in NAMES[:-1]))[0]
+    np.testing.assert_array_equal(np.asarray(made), interpreted(stream, words))
+
+
+@given(random=randoms)
+@examples(30, 300)
+def test_nests_are_the_same_from_json(random: Random) -> None:
+    nest = random_nest(random)
+    work = workload.nest((nest,), (((SIZE,), "int32"), ((SIZE,), "int32"), ((SIZE,), "float32")))
+    assert from_json(json.loads(json.dumps(to_json(work)))) == work
+
+
+def test_a_unit_with_too_few_registers_is_refused() -> None:
+    code = Code()
+    found = [code.load("a", Affine.variable("i") + k) for k in range(9)]
+    total = reduce(lambda a, b: code.apply("add", a, b), reversed(found))
+    nest = Nest((Axis("i", 8),), (Pass((), tuple(code.operations), (Store("out", Affine.variable("i"), total),)),))
+    with pytest.raises(MappingError, match="9 vectors at a time need more than the 8 registers"):
+        stream_of(nest, NAMES, RiscvV(128, 8))

@@ -1,0 +1,272 @@
+"""Float networks of images with their channels last, for targets that take all operators: convolutions as products.
+
+Between operators that know it, an image [n, c, h, w] is kept as pixels [n, h * w, c], whose rows are those of products:
+a convolution's windows are pixels taken side by side, and its product with the kernel as a matrix is an image again. So
+are element-wise operators, pooling, concatenations of channels and means of images. Whatever else reads an image gets
+it transposed back. Reshapes cost nothing; all else is operators like others, which the target takes, too.
+
+A convolution of as many groups as channels is no product: its windows, times the kernel, are summed up.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from archloom.tvm_backend.ir import expressions as ir
+from archloom.tvm_backend.ir.conversion import is_blank
+from archloom.tvm_backend.ir.operators import operator
+from archloom.tvm_backend.ir.rewriter import Rewriter
+from archloom.tvm_backend.ir.windows import Windows
+from archloom.tvm_backend.passes.constants import float_weights
+
+POOLS = frozenset({"nn.max_pool2d", "nn.avg_pool2d"})
+SAME = frozenset({"expand_dims", "squeeze", "flatten"})
+"""What is a reshape under another name."""
+IMAGES = ("NCHW", "OIHW", "NCHW")
+
+
+def channels_last(module: ir.IRModule) -> ir.IRModule:
+    """Rewrite ``main`` (see above)."""
+    return _ChannelsLast(float_weights(module)).rewritten()
+
+
+@dataclass(frozen=True)
+class _Pixels:
+    """[n, height * width, channels] of an image."""
+
+    var: Any
+    shape: tuple[int, ...]
+    """the image's, [n, c, h, w]"""
+
+
+class _ChannelsLast(Rewriter):
+    """``pixels`` has images by the old variable, ``images`` those that have been transposed back."""
+
+    changed = True
+
+    def __init__(self, module: ir.IRModule) -> None:
+        super().__init__(module)
+        self.pixels: dict[Any, _Pixels] = {}
+
+    def visit(self, var: ir.Var, value: Any) -> None:
+        name = ir.op_name(value)
+        made = None
+        if name is not None and ir.is_tensor(var) and ir.dtype_of(var) == "float32":
+            made = self._made(name, var, value)
+        if made is not None:
+            self.pixels[var] = _Pixels(made, ir.shape_of(var))
+            return
+        for read in ir.variables(value):
+            self._settle(read)
+        if name in SAME and ir.is_tensor(var):
+            self.replaced[var] = self.emit("reshape", self.new(value.args[0]), ir.shape_of(var), label=var.name)
+        elif name in ("take", "astype") and any(map(_is_wide, value.args)):
+            self._narrowed(var, value)
+        elif not self._in_parts(var, value):
+            self.keep(var, value)
+
+    def finish(self) -> None:
+        """Transpose back what the function returns."""
+        for result in ir.outputs_of(self.main):
+            for var in ir.variables(result):
+                self._settle(var)
+
+    def _made(self, name: str, var: ir.Var, call: ir.Call) -> Any:
+        """The pixels of a result; None where it is no image or the operator knows none."""
+        if len(ir.shape_of(var)) != 4:
+            return None
+        if name == "nn.conv2d":
+            return self._convolution(var, call)
+        if name == "concat":
+            return self._concatenated(call.args[0], var.name) if _axis(call) == 1 else None
+        if not any(ir.is_var(a) and a in self.pixels for a in call.args):
+            return None
+        if name == "nn.adaptive_avg_pool2d" and ir.shape_of(call)[2:] == (1, 1):
+            name = "mean"
+        if name in POOLS and str(ir.attr(call, "layout")) == "NCHW":
+            return self._pooled(name, var, call)
+        if name == "mean" and ir.shape_of(call)[2:] == (1, 1) and ir.shape_of(call)[:2] == ir.shape_of(
+                call.args[0])[:2]:
+            return self.emit("mean", self.pixels[call.args[0]].var, axis=[1], keepdims=True, label=var.name)
+        row = operator(name)
+        if (row.scalar or row.vector) and name != "power":
+            return self._elementwise(var, call)
+        return None
+
+    def _settle(self, var: Any) -> None:
+        """The image as the network has it."""
+        found = self.pixels.get(var)
+        if found is None or var in self.replaced:
+            return
+        *_, h, w = found.shape
+        channels_first = found.var if h * w == 1 else self.emit("permute_dims", found.var, axes=[0, 2, 1])
+        self.replaced[var] = self.emit("reshape", channels_first, found.shape, label=var.name)
+
+    def _of(self, expr: Any) -> Any:
+        """The pixels of an image of the old body."""
+        if expr in self.pixels:
+            return self.pixels[expr].var
+        n, c, h, w = ir.shape_of(expr)
+        image = self.emit("reshape", self.new(expr), (n, c, h * w))
+        pixels = self.emit("permute_dims", image, axes=[0, 2, 1])
+        if ir.is_var(expr):
+            self.pixels[expr] = _Pixels(pixels, (n, c, h, w))
+            self.replaced.setdefault(expr, self.new(expr))
+        return pixels
+
+    # operators --------------------------------------------------------------------------------------------------------
+
+    def _elementwise(self, var: ir.Var, call: ir.Call) -> Any:
+        shape = ir.shape_of(var)
+        args = [self._beside(a, shape) for a in call.args]
+        if any(a is None for a in args):
+            return None
+        like = next(a for a in args if ir.is_tensor(a) and ir.shape_of(a)[-1] == shape[1])
+        made = ir.make_like(call, args)
+        return self.name(made, var.name) if like is not None else None
+
+    def _beside(self, expr: Any, shape: tuple[int, ...]) -> Any:
+        """An operand of an element-wise operator, beside pixels of an image of a ``shape``; None where it has no such
+        form."""
+        if not ir.is_tensor(expr) or math.prod(ir.shape_of(expr)) == 1:
+            if ir.is_tensor(expr) and ir.is_constant(expr):
+                return ir.constant_like(ir.const_value(expr).reshape(()), expr)
+            return self._one(expr) if ir.is_tensor(expr) else expr
+        given = (1,) * (4 - len(ir.shape_of(expr))) + ir.shape_of(expr)
+        if given[1:] == (shape[1], 1, 1) and ir.is_constant(expr):
+            array = ir.const_value(expr)
+            if given[0] == 1:
+                return ir.constant_like(_shaped(array, (1, 1, shape[1])), expr)
+        if len(ir.shape_of(expr)) == 4 and (given[2:] == shape[2:] or given[2:] == (1, 1)) and not ir.is_constant(expr):
+            return self._of(expr)
+        return None
+
+    def _one(self, expr: Any) -> Any:
+        return self.emit("reshape", self._settled(expr), (1, 1, 1))
+
+    def _settled(self, expr: Any) -> Any:
+        if ir.is_var(expr):
+            self._settle(expr)
+        return self.new(expr)
+
+    def _pooled(self, name: str, var: ir.Var, call: ir.Call) -> Any:
+        n, c, h, w = ir.shape_of(call.args[0])
+        image = self.emit("reshape", self._of(call.args[0]), (n, h, w, c))
+        given = {a: list(ir.attr_ints(call, a)) for a in ("pool_size", "strides", "padding", "dilation")} | {
+            a: bool(ir.attr(call, a)) for a in ("ceil_mode", "count_include_pad")}
+        made = self.emit(name, image, layout="NHWC", out_layout="NHWC", label=var.name, **given)
+        shape = ir.shape_of(var)
+        return self.emit("reshape", made, (n, shape[2] * shape[3], c))
+
+    def _concatenated(self, joined: Any, label: str) -> Any:
+        fields = ir.tuple_fields(joined) or []
+        if not any(f in self.pixels for f in fields) or not all(map(ir.is_var, fields)):
+            return None
+        found = {f: self._of(f) for f in fields}
+        return self.emit("concat", ir.substitute(joined, found), axis=2, label=label)
+
+    def _in_parts(self, var: ir.Var, value: Any) -> bool:
+        """A field of a split as what is taken of the tensor."""
+        got = ir.is_tuple_get(value)
+        call = None if got is None else self.values.get(got[0])
+        if got is None or call is None or ir.op_name(call) != "split" or not ir.is_tensor(var):
+            return False
+        data, axis = call.args[0], _axis(call)
+        extent, sections = ir.shape_of(data)[axis], ir.attr(call, "indices_or_sections")
+        cuts = ([extent // int(sections) * i for i in range(int(sections))] if isinstance(sections, int)
+                else [0, *map(int, sections)])
+        first = cuts[got[1]]
+        index = np.arange(first, first + ir.shape_of(var)[axis], dtype=np.int32)
+        self._settle(data)
+        x = self.new(data)
+        self.replaced[var] = self.emit("take", x, ir.constant_like(index, x), axis=axis, mode="clip", label=var.name)
+        return True
+
+    def _narrowed(self, var: ir.Var, call: ir.Call) -> None:
+        """With places, and what is converted, as int32."""
+        args = [self.emit("astype", self.new(a), dtype="int32") if _is_wide(a) else self.new(a) for a in call.args]
+        if ir.op_name(call) == "astype" and ir.dtype_of(var) == "int32":
+            self.replaced[var] = args[0]
+        else:
+            self.bind(var, ir.make_call(self.new(call), args))
+
+    # convolutions -----------------------------------------------------------------------------------------------------
+
+    def _convolution(self, var: ir.Var, call: ir.Call) -> Any:
+        data, kernel = call.args
+        layouts = tuple(str(ir.attr(call, f"{what}_layout")) for what in ("data", "kernel", "out"))
+        if not ir.is_constant(kernel) or layouts != IMAGES:
+            return None
+        form, weights, groups = Windows.of(call), ir.const_value(kernel), int(ir.attr(call, "groups"))
+        n, c, _, _ = ir.shape_of(data)
+        places = math.prod(ir.shape_of(var)[2:])
+        windows = self._windows(data, form, places)
+        if groups == 1:
+            rows = self.emit("reshape", windows, (n, places, c * math.prod(form.kernel)))
+            return self.emit("matmul", rows, ir.constant_like(_matrix(weights), rows), label=var.name)
+        if groups == c == len(weights):
+            taps = self.emit("reshape", windows, (n, places, math.prod(form.kernel), c))
+            factors = ir.constant_like(_shaped(_moved(weights, (2, 3, 1, 0)), (math.prod(form.kernel), c)), taps)
+            scaled = self.emit("multiply", taps, factors)
+            return self.emit("sum", scaled, axis=[2], keepdims=False, label=var.name)
+        return self._grouped(windows, weights, groups, (n, places, math.prod(form.kernel), c), var.name)
+
+    def _windows(self, data: Any, form: Windows, places: int) -> Any:
+        """[n, places * taps, c]: for each place of the result the pixels under the kernel."""
+        n, c, h, w = ir.shape_of(data)
+        pixels = self._of(data)
+        top, left, bottom, right = form.padding
+        if any(form.padding):
+            image = self.emit("reshape", pixels, (n, h, w, c))
+            padded = self.emit("nn.pad", image, pad_width=[0, 0, top, bottom, left, right, 0, 0])
+            h, w = h + top + bottom, w + left + right
+            pixels = self.emit("reshape", padded, (n, h * w, c))
+        if form.is_whole:
+            return pixels
+        index = np.ascontiguousarray(form.index(h, w).T).reshape(-1)
+        return self.emit("take", pixels, ir.constant_like(index, pixels), axis=1, mode="clip")
+
+    def _grouped(self, windows: Any, weights: np.ndarray, groups: int, shape: tuple[int, ...], label: str) -> Any:
+        """A product for each group."""
+        n, places, taps, c = shape
+        own, out = c // groups, len(weights) // groups
+        split = self.emit("reshape", windows, (n, places, taps, groups, own))
+        apart = self.emit("permute_dims", split, axes=[0, 3, 1, 2, 4])
+        rows = self.emit("reshape", apart, (n * groups, places, taps * own))
+        moved = _moved(_shaped(weights, (groups, out, *weights.shape[1:])), (0, 3, 4, 2, 1))
+        matrices = _shaped(moved, (groups, taps * own, out))
+        matrices = np.broadcast_to(matrices, (n, *matrices.shape)).reshape(-1, taps * own, out) if n > 1 else matrices
+        sums = self.emit("matmul", rows, ir.constant_like(matrices, rows), label=label)
+        images = self.emit("reshape", sums, (n, groups, places, out))
+        beside = self.emit("permute_dims", images, axes=[0, 2, 1, 3])
+        return self.emit("reshape", beside, (n, places, groups * out))
+
+
+def _is_wide(expr: Any) -> bool:
+    """Whether an argument is a computed tensor of int64."""
+    return ir.is_var(expr) and ir.is_tensor(expr) and ir.dtype_of(expr) == "int64"
+
+
+def _axis(call: ir.Call) -> int:
+    fields = ir.tuple_fields(call.args[0])
+    return int(ir.attr(call, "axis")) % len(ir.shape_of(call.args[0] if fields is None else fields[0]))
+
+
+def _matrix(weights: np.ndarray) -> np.ndarray:
+    """OIHW → [taps * c, o]"""
+    return _shaped(_moved(weights, (2, 3, 1, 0)), (weights[0].size, len(weights)))
+
+
+def _moved(weights: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    return weights.transpose(axes)
+
+
+def _shaped(weights: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Another shape; weights without numbers take no room in it either."""
+    if is_blank(weights):
+        return np.broadcast_to(weights.flat[0], shape)
+    return np.ascontiguousarray(weights).reshape(shape)

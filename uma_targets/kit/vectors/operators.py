@@ -1,0 +1,184 @@
+"""What a target with a vector unit takes as nests: patterns, predicate, workloads, streams and their mappings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial, reduce
+from operator import or_
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.mapper import workload as wl
+from archloom.mapper.hardware import Hardware
+from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper.memory import Memory
+from archloom.mapper.nests import GATHER
+from archloom.mapper.options import OptionValue
+from archloom.mapper.space import Space, Table
+from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
+from archloom.oracle.stream import Stream
+from archloom.tvm_backend.ir.match import QuantizedOp
+from archloom.tvm_backend.ir.nests import NARROWED, WHOLE, Piece
+from archloom.tvm_backend.ir.operators import OPERATORS
+from archloom.tvm_backend.ir.patterns import DFPattern, is_op, wildcard
+from archloom.tvm_backend.targets.backend import Lowered, Predicate, Verdict
+from archloom.tvm_backend.targets.layouts import ROW_MAJOR
+from archloom.uma_targets.kit.attention import Kernel
+from archloom.uma_targets.kit.vectors.emit import WORD, Words, group_of, nodes_of
+from archloom.uma_targets.kit.vectors.unit import Unit
+
+NEEDS = "float32 results of operators that are nests of loops over the vector unit's operations"
+CHAINED, BEFORE = 6, 2
+"""Most operators one after the other in a piece, and before one that folds."""
+ARITY: Mapping[str, int] = {
+    **{name: 2 if o.binary else 1 for name, o in OPERATORS.items() if o.vector or o.scalar},
+    **dict.fromkeys(("permute_dims", "astype"), 1), **dict.fromkeys(("clip", "where"), 3),
+    **dict.fromkeys(("less", "less_equal", "greater", "greater_equal", "equal", "logical_and", "bitwise_and",
+                     "power", "take", "broadcast_to"), 2),
+}
+"""Arguments of operators that say how a number of their result is computed."""
+NORMS = {"nn.layer_norm": 3, "nn.rms_norm": 2}
+
+
+@dataclass(frozen=True)
+class VectorKit:
+    """A target's vector unit, of the ISA's parameters; ``most``: of a graph, how many registers a group may have;
+    ``reach_bytes``: how large a tensor may be of which elements are read by numbers that are computed. Such an access
+    is simulated as one to all of the tensor."""
+
+    unit: Callable[[Mapping[str, int]], Unit]
+    most: Callable[[ArchitectureGraph], int]
+    reach_bytes: int = 1 << 18
+
+
+# --- patterns ---------------------------------------------------------------------------------------------------------
+def patterns() -> Iterator[tuple[str, Callable[[], DFPattern]]]:
+    """Names and patterns, those that take most first."""
+    for count in range(BEFORE, 0, -1):
+        yield f"fold_{count}", partial(_folding, partial(_reshaped, partial(_chain, count)))
+    yield "fold_reshaped", partial(_folding, _reshape)
+    yield "fold", partial(_folding, wildcard)
+    for count in range(CHAINED, 1, -1):
+        yield f"chain_{count}", partial(_chain, count)
+    yield "one_reshaped", partial(_step, _reshape, False)
+    yield "one", partial(_step, wildcard, False)
+
+
+Make: TypeAlias = Callable[[], DFPattern]
+
+
+def _reshape() -> DFPattern:
+    return is_op("relax.reshape")(wildcard(), wildcard())
+
+
+def _reshaped(value: Make) -> DFPattern:
+    """``value``, or a reshape of it."""
+    return is_op("relax.reshape")(value(), wildcard()) | value()
+
+
+@lru_cache
+def _chain(count: int) -> DFPattern:
+    """So many operators one after the other, each of which says how a number is computed; with reshapes between."""
+    if count == 1:
+        return _step(partial(_reshaped, wildcard), False)
+    return _step(partial(_reshaped, partial(_chain, count - 1)), True)
+
+
+def _step(value: Make, anywhere: bool) -> DFPattern:
+    """One operator on a value, its first argument or any one."""
+    given, found = value(), []
+    for name, arity in ARITY.items():
+        for place in range(arity if anywhere else 1):
+            found.append(is_op(f"relax.{name}")(*(given if i == place else wildcard() for i in range(arity))))
+    found.append(is_op("relax.strided_slice")(given, *(wildcard() for _ in range(4))))
+    return reduce(or_, found)
+
+
+def _folding(value: Make) -> DFPattern:
+    """What is the last operator of a piece."""
+    given = value()
+    return reduce(or_, (is_op(f"relax.{name}")(given, *(wildcard() for _ in range(NORMS.get(name, 1) - 1)))
+                        for name in WHOLE))
+
+
+def taken(vectors: VectorKit) -> Predicate:
+    """A piece that has been read is one that is taken, but for places in large tensors."""
+    def predicate(op: QuantizedOp, options: Mapping[str, OptionValue]) -> Verdict:
+        if "piece" not in op.attrs:
+            return Verdict(False, f"it is {op.anchor}", NEEDS)
+        largest = max((WORD * math.prod(op.operands[int(name[1:])].shape) for name in _gathered(op.attrs["piece"])),
+                      default=0)
+        if largest > vectors.reach_bytes:
+            return Verdict(False, f"it reads elements of {largest} bytes by computed numbers",
+                           f"tensors of at most {vectors.reach_bytes} bytes for that")
+        return Verdict(True, "it is a nest of loops")
+
+    return predicate
+
+
+def _gathered(piece: Piece) -> set[str]:
+    """The operands of which elements are read by numbers that are computed."""
+    return {o.of for nest in piece.nests for each in nest.passes for o in each.code if o.name == GATHER}
+
+
+def lowered(op: QuantizedOp) -> Lowered:
+    """A piece as a workload on all of its operands as they are."""
+    piece: Piece = op.attrs["piece"]
+    constants, inputs, tensors = {}, [], []
+    for number, operand in enumerate(op.operands):
+        name, array = Piece.operand(number), operand.array
+        if array is None:
+            inputs.append((name, number))
+        else:
+            constants[name] = _narrowed(array)
+        dtype = NARROWED.get(operand.dtype, operand.dtype)
+        tensors.append((operand.shape, dtype))
+    label = "+".join(dict.fromkeys(reversed(piece.operators)))
+    work = wl.nest(piece.nests, (*tensors, (op.shape, "float32")), name=op.name)
+    return Lowered(work, label, tuple(inputs), constants, ROW_MAJOR)
+
+
+def _narrowed(array: np.ndarray) -> np.ndarray:
+    """A constant as it is kept."""
+    dtype = NARROWED.get(str(array.dtype))
+    return array if dtype is None else array.astype(dtype)
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+def kernel(isa: str, vectors: VectorKit, graph: Callable[[Any], ArchitectureGraph]) -> Kernel:
+    """How nests are run."""
+    return Kernel(partial(_stream, isa, vectors), partial(_space, vectors, graph))
+
+
+def _stream(
+    isa: str, vectors: VectorKit, workload: wl.Workload, mapping: TileMapping, parameters: tuple[tuple[str, int], ...],
+) -> Stream:
+    memory, unit = Memory.of(workload), vectors.unit(dict(parameters))
+    sizes = {t.name: t.size_bytes for t in (*workload.inputs, workload.output)}
+    words = {t.name: Words(Affine(t.address), sizes[t.name] // WORD) for t in memory.tensors}
+    return memory.stream(isa, parameters, [
+        node for nest in workload.nests for node in nodes_of(nest, words, unit, mapping.size("group"))])
+
+
+def _space(
+    vectors: VectorKit, graph: Callable[[Any], ArchitectureGraph], workload: wl.Workload, hardware: Hardware,
+    options: Mapping[str, Any],
+) -> Space:
+    """Groups as long as registers allow."""
+    made = graph(options)
+    unit, most = vectors.unit(made.parameters), vectors.most(made)
+    largest = max(group_of(nest, unit, most) for nest in workload.nests)
+    if largest < 1:
+        raise MappingError(f"{workload.name}: expected nests of loops, found none")
+    columns = {"group": np.array([largest])}
+    points = sum(nest.points for nest in workload.nests)
+
+    def mapping(c: Mapping[str, np.ndarray], i: int) -> TileMapping:
+        return TileMapping("nest", "", (("group", int(c["group"][i])),))
+
+    return Space((Table(columns, {}, lambda c: points / unit.lanes(1) * np.ones(1), mapping),), 1)

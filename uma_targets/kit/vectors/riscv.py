@@ -1,0 +1,114 @@
+"""The vector unit of RISC-V V, by the names of ``oracle/isas/riscv_v.taidl``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Instr, Node
+from archloom.uma_targets.kit.vectors.unit import Kind, Operand
+
+_SCRATCH = 5
+"""Of ``x``: constants on their way to ``f``."""
+
+
+def _float(name: str, swapped: str) -> dict[str, str]:
+    return {"vv": f"vf{name}_vv vs2 vs1 vm", "vf": f"vf{name}_vf vs2 rs1 vm",
+            "fv": f"vf{swapped}_vf rs1 vs2 vm"}
+
+
+def _whole(name: str, *forms: str) -> dict[str, str]:
+    texts = {"vv": f"v{name}_vv vs2 vs1 vm", "vx": f"v{name}_vx vs2 rs1 vm", "vi": f"v{name}_vi vs2 imm vm"}
+    return {form: texts[form] for form in forms}
+
+
+_NAMES: Mapping[str, Mapping[str, str]] = {
+    "add": _float("add", "add"), "subtract": _float("sub", "rsub"), "multiply": _float("mul", "mul"),
+    "divide": _float("div", "rdiv"), "maximum": _float("max", "max"), "minimum": _float("min", "min"),
+    "with_sign": {"vv": "vfsgnj_vv vs2 vs1 vm"},
+    "negate": {"v": "vfsgnjn_vv vs2=vs1 vm"}, "abs": {"v": "vfsgnjx_vv vs2=vs1 vm"},
+    "sqrt": {"v": "vfsqrt_v vs2 vm"},
+    "to_whole": {"v": "vfcvt_x_f_v vs2 vm"}, "to_float": {"v": "vfcvt_f_x_v vs2 vm"},
+    "whole_add": _whole("add", "vv", "vx", "vi"), "whole_subtract": _whole("sub", "vv", "vx"),
+    "whole_multiply": _whole("mul", "vv", "vx"), "whole_minimum": _whole("min", "vv", "vx"),
+    "whole_maximum": _whole("max", "vv", "vx"), "shift_left": _whole("sll", "vi"), "shift_right": _whole("sra", "vi"),
+    "less": {"vv": "vmflt_vv vs2 vs1 vm", "vf": "vmflt_vf vs2 rs1 vm", "fv": "vmfgt_vf rs1 vs2 vm"},
+    "less_equal": {"vv": "vmfle_vv vs2 vs1 vm", "vf": "vmfle_vf vs2 rs1 vm",
+                   "fv": "vmfge_vf rs1 vs2 vm"},
+    "equal": {"vv": "vmfeq_vv vs2 vs1 vm", "vf": "vmfeq_vf vs2 rs1 vm", "fv": "vmfeq_vf rs1 vs2 vm"},
+    "whole_less": {"vv": "vmslt_vv vs2 vs1 vm", "vx": "vmslt_vx vs2 rs1 vm", "xv": "vmsgt_vx rs1 vs2 vm"},
+    "select": {"xv": "vmerge_vxm rs1 vs2", "vv": "vmerge_vvm vs1 vs2", "fv": "vfmerge_vfm rs1 vs2"},
+    "multiply_add": {"vv": "vfmacc_vv vs1 vs2 vm", "fv": "vfmacc_vf rs1 vs2 vm",
+                     "vf": "vfmacc_vf vs2 rs1 vm"},
+    "multiply_into": {"vv": "vfmadd_vv vs1 vs2 vm", "fv": "vfmadd_vf rs1 vs2 vm"},
+    "copy": {"v": "vmv_v_v vs1"}, "splat": {"f": "vfmv_v_f rs1", "x": "vmv_v_x rs1",
+                                                  "i": "vmv_v_i imm"},
+    "lane": {"": "vid_v vm"},
+}
+_INSTRUCTIONS: Mapping[tuple[str, str], str] = {
+    (name, kinds): text for name, forms in _NAMES.items() for kinds, text in forms.items()}
+"""By operation and kinds of operands: the instruction, and the attributes that operands are, in order."""
+
+
+@dataclass(frozen=True)
+class RiscvV:
+    """Registers of ``vlen`` bits, of which there are ``registers``."""
+
+    vlen: int
+    registers: int
+    scalars: int = 32
+    access_words: int = 16
+
+    def lanes(self, group: int) -> int:
+        return self.vlen * group // 32
+
+    def length(self, count: int, group: int) -> Node:
+        return Instr.make("vsetvli", rd=0, avl=count, vtypei=2 << 3 | group.bit_length() - 1)
+
+    def has(self, name: str, kinds: Sequence[Kind]) -> bool:
+        return (name, "".join(kinds)) in _INSTRUCTIONS
+
+    def fits(self, name: str, value: int) -> bool:
+        low, high = (0, 32) if name.startswith("shift") else (-16, 16)
+        return low <= value < high
+
+    def apply(self, name: str, into: int, operands: Sequence[Operand]) -> Node:
+        mnemonic, *places = _INSTRUCTIONS[name, "".join(o.kind for o in operands)].split()
+        given = {"vd": into, **({"vm": 1} if places[-1:] == ["vm"] else {})}
+        for place, operand in zip(places, operands, strict=False):
+            given |= dict.fromkeys(place.split("="), operand.number)
+        return Instr.make(mnemonic, **given)
+
+    def load(self, into: int, at: Affine, stride: int) -> Node:
+        if stride == 4:
+            return Instr.make("vle32_v", vd=into, dram=at, vm=1)
+        return Instr.make("vlse32_v", vd=into, dram=at, stride=stride, vm=1)
+
+    def store(self, register: int, at: Affine, stride: int) -> Node:
+        if stride == 4:
+            return Instr.make("vse32_v", vs3=register, dram=at, vm=1)
+        return Instr.make("vsse32_v", vs3=register, dram=at, stride=stride, vm=1)
+
+    def gather(self, into: int, at: Affine, offsets: int, reach: int) -> Node:
+        return Instr.make("vluxei32_v", vd=into, dram=at, vs2=offsets, vm=1, reach=reach)
+
+    def number(self, kind: Kind, register: int, bits: int) -> Iterable[Node]:
+        if kind == "x":
+            return [Instr.make("li", rd=register, value=bits)]
+        return [Instr.make("li", rd=_SCRATCH, value=bits), Instr.make("fmv_w_x", rd=register, rs1=_SCRATCH)]
+
+    def scalar(self, register: int, at: Affine) -> Node:
+        return Instr.make("flw", rd=register, dram=at)
+
+    def fold(self, kind: str, into: int, register: int, zero: int, scratch: int) -> Iterable[Node]:
+        if kind == "sum":
+            yield Instr.make("vfmv_s_f", vd=scratch, rs1=zero)
+            yield Instr.make("vfredusum_vs", vd=scratch, vs2=register, vs1=scratch, vm=1)
+        else:
+            name = "vfredmax_vs" if kind == "maximum" else "vfredmin_vs"
+            yield Instr.make(name, vd=scratch, vs2=register, vs1=register, vm=1)
+        yield self.first(into, scratch)
+
+    def first(self, into: int, register: int) -> Node:
+        return Instr.make("vfmv_f_s", rd=into, vs2=register)
