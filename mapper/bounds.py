@@ -54,7 +54,7 @@ def least(workload: Workload, configuration: "Configuration") -> Least:
     graph, needed = configuration.graph, needs(workload)
     # what a cache holds at the end need not have been written
     moved = max(needed.read + (0 if graph.caches else needed.written), exchanged(workload, graph))
-    ways, peak = _ways(graph), configuration.accelerator.macs_per_cycle(graph)
+    ways, peak = _ways(graph), configuration.macs_per_cycle
     first, last = ways.first if needed.read else 0, ways.last if needed.written else 0
     cycles = max(
         first + math.ceil(needed.macs / peak) + last,  # what is multiplied is read before, and the sums written after
