@@ -20,8 +20,8 @@ from archloom.oracle.stream import Instr, Loop, Stream
 from archloom.oracle.taidl.isa import Isa, instantiate
 from archloom.oracle.taidl.parser import parse
 from archloom.tvm_backend.targets import registry
+from tests.support.acadl_models.rewriting import Rewriter
 from tests.support.examples import examples, randoms
-from tests.support.oracle.rewriting import Rewriter
 
 TEXT = """
 isa sums;
