@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TypeAlias
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.units import UnitLatency
+from archloom.oracle.accesses import element_bits
+from archloom.oracle.resolved import Buffer
 
 Place: TypeAlias = acadl.DataStorage | acadl.RegisterFile
 
@@ -30,6 +33,13 @@ def registers(
     return acadl.RegisterFile(
         name, data_width=data_width, registers={f"{each or name}{i}": 0 for i in range(count)},
         physical_registers=physical, component=component, forwards_sums=forwards_sums)
+
+
+def held(buffer: Buffer) -> tuple[str, int, int]:
+    """The name of a buffer of an ISA, the bits of a row and the number of rows: what :func:`registers` and
+    :func:`row_memory` take first."""
+    rows, *row = buffer.shape
+    return buffer.name, element_bits(buffer.dtype) * math.prod(row), rows
 
 
 def row_memory(

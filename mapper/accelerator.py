@@ -13,6 +13,7 @@ from archloom.acadl_models.energy import read_overrides
 from archloom.acadl_models.timing import Heard
 from archloom.mapper.asked import Asked, Part, read_asked
 from archloom.mapper.cache import Entry, key_of
+from archloom.mapper.compute import peak
 from archloom.mapper.explore import Objective
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
@@ -52,12 +53,13 @@ class Accelerator:
     """The description of an accelerator; everything that depends on options takes them as a mapping.
 
     ``make_graph`` builds the architecture graph from resolved options; ``isa_name`` names the TAIDL description and
-    ``isa_parameters`` derives its parameters from the graph; ``make_emitter`` gets those parameters; ``make_space``
-    says which mappings a workload may have on the hardware; ``macs_per_cycle`` is the peak against which utilization
-    is counted (by default that of a square array of ``dim``). ``planner``: for machines that are planned in a way of
-    their own, such as many cores: for a graph what finds mappings and emits them, in place of emitter and space.
-    ``patience``: how many times as many instructions the simulations of a search may step through as those of others,
-    and how many times as far from the best estimates may be, where its instructions are simulated fast.
+    ``isa_parameters`` derives its parameters from the graph; ``make_emitter`` gets the ISA and the options;
+    ``make_space`` says which mappings a workload may have on the hardware; ``macs_per_cycle`` is the peak of a graph,
+    against which utilization is counted (by default what the products of its units make). ``planner``: for machines
+    that are planned in a way of their own, such as many cores: for a graph what finds mappings and emits them, in place
+    of emitter and space. ``patience``: how many times as many instructions the simulations of a search may step through
+    as those of others, and how many times as far from the best estimates may be, where its instructions are simulated
+    fast.
     """
 
     name: str
@@ -66,10 +68,9 @@ class Accelerator:
     isa_name: str
     make_graph: Callable[[Options], "ArchitectureGraph"] = field(repr=False)
     isa_parameters: Callable[["ArchitectureGraph"], Mapping[str, int]] = field(repr=False)
-    make_emitter: Callable[[Mapping[str, int]], Emitter] = field(repr=False)
+    make_emitter: Callable[[Isa, Options], Emitter] = field(repr=False)
     make_space: Callable[["Workload", Hardware, Options], "Space"] = field(repr=False)
-    macs_per_cycle: Callable[["ArchitectureGraph"], int] = field(
-        default=lambda graph: Hardware.from_graph(graph).dim ** 2, repr=False)
+    macs_per_cycle: "Callable[[ArchitectureGraph], int] | None" = field(default=None, repr=False)
     planner: "Callable[[ArchitectureGraph], Planner] | None" = field(default=None, repr=False)
     patience: int = 1
 
@@ -189,7 +190,13 @@ class Configuration:
 
     @cached_property
     def emitter(self) -> Emitter:
-        return self.planner or self.accelerator.make_emitter(dict(self.isa.parameters))
+        return self.planner or self.accelerator.make_emitter(self.isa, self.options)
+
+    @cached_property
+    def macs_per_cycle(self) -> int:
+        """The peak, as the accelerator states it or as its graph and ISA have it."""
+        stated = self.accelerator.macs_per_cycle
+        return peak(self.graph, self.isa) if stated is None else stated(self.graph)
 
     def emit(self, workload: "Workload", mapping: "TileMapping") -> "Stream":
         """The instructions of a mapped workload; MappingError if the mapping does not fit."""

@@ -69,7 +69,7 @@ class Least:
 def least(workload: Workload, configuration: "Configuration") -> Least:
     """The bound of a workload on a machine."""
     graph, needed = configuration.graph, needs(workload)
-    shares, peak = _shares(workload, graph, needed), configuration.accelerator.macs_per_cycle(graph)
+    shares, peak = _shares(workload, graph, needed), configuration.macs_per_cycle
     moved = max(sum(share.moved for share in shares), exchanged(workload, graph))
     first = min((share.ways.first for share in shares if share.read), default=0)
     last = max((share.ways.last for share in shares if share.written), default=0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from archloom.acadl_models.acadl import ArchitectureGraph, FunctionalUnit
 from archloom.acadl_models.energy.work import MOVES
@@ -17,6 +18,7 @@ from archloom.oracle.errors import TaidlError, TargetError
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import evaluate, names, register_key
 from archloom.oracle.taidl.isa import Instruction, Isa
+from archloom.oracle.taidl.statements import every
 
 MOST = 4096
 """The largest value that is tried for an attribute."""
@@ -52,6 +54,33 @@ def computes(graph: "ArchitectureGraph", isa: "Isa", unit: "FunctionalUnit") -> 
     if len(found) > 1:
         found.pop("scalar", None)
     return tuple(found[kind] for kind in ("mat", "vec", "scalar") if kind in found)
+
+
+def peak(graph: ArchitectureGraph, isa: Isa) -> int:
+    """Multiply-accumulates in a cycle of all units at their best: of a unit that states its ``extent``, one for each
+    place of that array; of another, what its products make. TargetError where no unit makes any."""
+    products = {name for name, i in isa.instructions.items() if any(
+        isinstance(s, ast.Op) and s.opcode == "dot_general" for s in every(i.body))}
+    rates: dict[object, Fraction] = {}
+    total = Fraction(0)
+    for unit in graph.functional_units:
+        mine = sorted(unit.to_process & products)
+        # units with equal latencies are equally fast
+        key = unit.extent, *((name, (unit.interval_of(name) or unit.latency_of(name)).text) for name in mine)
+        if mine and key not in rates:
+            rates[key] = _fastest(graph, isa, unit, mine)
+        total += rates.get(key, 0)
+    if not total:
+        raise TargetError(f"graph {graph.name!r}: no instruction of a unit is a dot_general, so that the peak is not "
+                          "known: state macs_per_cycle")
+    return max(1, int(total))
+
+
+def _fastest(graph: ArchitectureGraph, isa: Isa, unit: FunctionalUnit, products: Sequence[str]) -> Fraction:
+    if unit.extent:
+        return Fraction(math.prod(unit.extent))
+    made = [_Probe(graph, isa, unit, isa.instruction(name)).compute() for name in products]
+    return max((Fraction(math.prod(c.shape), c.cycles) for c in made if c and c.kind == "mat"), default=Fraction(0))
 
 
 class _Probe:

@@ -78,16 +78,22 @@ def _summands(
     total: str, uses: Mapping[str, int], made: Mapping[str, tuple[int, Read | Op]]
 ) -> Iterator[tuple[int, Read]]:
     """What is read to be a summand of ``total``, with its number among the statements."""
-    rest = [(total, True)]
+    rest: list[tuple[str, bool, str | None]] = [(total, True, None)]
     while rest:
-        name, plus = rest.pop()
+        name, plus, dtype = rest.pop()
         if name not in made or uses[name] != 1:
             continue
         at, s = made[name]
-        if isinstance(s, Op):
-            rest += [(s.operands[i], plus == sign) for i, sign in TERMS.get(s.opcode, ())][::-1]
-        elif plus:
-            yield at, s
+        if isinstance(s, Read):
+            if plus:
+                yield at, s
+        elif s.opcode in MOVES:
+            # the elements of a view, if they are as wide: those of other widths lie in other places
+            if s.opcode != "bitcast_convert" or made[s.operands[0]][1].type.shape == s.type.shape:
+                rest.append((s.operands[0], plus, dtype))
+        elif dtype in (None, s.type.dtype):
+            # a sum is of one type: the bits of a sum of floats are no summand of integers
+            rest += [(s.operands[i], plus == sign, s.type.dtype) for i, sign in TERMS.get(s.opcode, ())][::-1]
 
 
 def _written(statements: Sequence[Statement], buffer: str) -> bool:
@@ -95,6 +101,7 @@ def _written(statements: Sequence[Statement], buffer: str) -> bool:
 
 
 TERMS: Mapping[str, tuple[tuple[int, bool], ...]] = {
-    "add": ((0, True), (1, True)), "subtract": ((0, True), (1, False)), "negate": ((0, False),), "fma": ((2, True),),
-    "copy": ((0, True),), "reshape": ((0, True),)}
-"""The operands that are terms of a sum, by operator, and whether they are added; elements keep their order."""
+    "add": ((0, True), (1, True)), "subtract": ((0, True), (1, False)), "negate": ((0, False),), "fma": ((2, True),)}
+"""The operands that are terms of a sum, by operator, and whether they are added."""
+MOVES = frozenset({"copy", "reshape", "bitcast_convert"})
+"""Operators of one tensor whose elements keep their order and their bits."""

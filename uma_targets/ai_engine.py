@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.acadl_models.ai_engine import PRODUCTS_PER_CYCLE, ai_engine
+from archloom.acadl_models.ai_engine import ai_engine
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr
@@ -153,4 +153,4 @@ class AiEngine(kit.KitTarget):
     kit = kit.GemmKit(
         name="ai_engine", isa="ai_engine", graph=GRAPH.graph, options=GRAPH.options(), emit=emit, tiling=_tiling,
         description="Versal AI Engine cores joined by 32-bit streams: FIR filters, and int8 GEMM with 16-bit products",
-        macs_per_cycle=lambda graph: PRODUCTS_PER_CYCLE * graph.parameters["cores"], patience=5)
+        patience=5)

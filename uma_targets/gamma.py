@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.acadl_models.gamma import LANES, MACS_PER_CYCLE, gamma, isa_parameters
+from archloom.acadl_models.gamma import LANES, gamma, isa_parameters
 from archloom.mapper.tiling import Demand
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
@@ -323,4 +323,4 @@ class Gamma(kit.KitTarget):
                     "(ACADL paper)",
         options=GRAPH.options({"complexes": [kit.Option(
             "spread", str, "auto", "which tiles go to different complexes", choices=("auto", "m", "n"))]}),
-        macs_per_cycle=lambda graph: MACS_PER_CYCLE * graph.parameters["complexes"], patience=20)
+        patience=20)

@@ -67,7 +67,7 @@ def runs(extent: int, tile: int, tiles: int) -> list[Run]:
 
 def emit(gemm: Gemm, mapping: kit.TileMapping, parameters: Mapping[str, int]) -> Nodes:
     """The instructions of one product."""
-    return blocks(gemm, mapping, Machine(**parameters))
+    return blocks(gemm, mapping, Machine(parameters["vlen"], parameters["rlen"], parameters["registers"]))
 
 
 def blocks(gemm: Gemm, mapping: kit.TileMapping, machine: "Machine", taps: "Sequence[Taps]" = ()) -> Nodes:

@@ -38,7 +38,7 @@ FLOWS = ("resident", "streamed")
 def emit(gemm: Gemm, mapping: kit.TileMapping, parameters: Mapping[str, int]) -> Nodes:
     """The instructions of one product; the mapping's tile of m is a block of rows, its dataflow one of ``FLOWS``."""
     return Emission(gemm, ceil_div(mapping.size("m"), parameters["dim"]), mapping.dataflow == FLOWS[0],
-                    **parameters).body()
+                    *(parameters[name] for name in ("dim", "operand_rows", "sum_rows"))).body()
 
 
 def operand_tiles(block: Int, k_tiles: int, resident: bool | np.ndarray) -> np.ndarray:

@@ -33,6 +33,8 @@ class Builder:
     clock_hz: float = 1e9
     parameters: Mapping[str, int] = field(default_factory=dict)
     buffers: Mapping[str, Any] = field(default_factory=dict)
+    named: tuple[str, ...] = ()
+    """Buffers that lie in the object of their name, if there is one."""
     dims: Mapping[str, int] = field(default_factory=dict)
     semantics: Semantics = field(default_factory=Semantics)
     technology: Technology | None = None

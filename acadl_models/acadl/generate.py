@@ -19,6 +19,7 @@ from archloom.acadl_models.acadl.rules import check
 from archloom.acadl_models.acadl.semantics import Semantics
 from archloom.acadl_models.acadl.storages import BufferStorage, MemoryInterface, RegisterFile
 from archloom.oracle.errors import GraphError
+from archloom.oracle.taidl.isa import Isa
 
 P = ParamSpec("P")
 
@@ -61,7 +62,8 @@ def generate(function: Callable[P, Any]) -> Callable[P, Generated]:
 
 
 def _graph(builder: Builder) -> ArchitectureGraph:
-    buffers, faults = place_buffers(builder.buffers, builder.objects)
+    own = {o.name: o for o in builder.objects if o.name in builder.named}
+    buffers, faults = place_buffers({**builder.buffers, **own}, builder.objects)
     faults = builder.faults + check(builder.objects, builder.edges, list(builder.open_ports.values())) + faults
     if faults:
         raise GraphError(builder.name, faults)
@@ -87,6 +89,7 @@ def architecture(
     name: str | None = None,
     *,
     clock_hz: float = 1e9,
+    isa: Isa | None = None,
     parameters: Mapping[str, int] | None = None,
     buffers: Mapping[str, Any] | None = None,
     dims: Mapping[str, int] | None = None,
@@ -98,8 +101,9 @@ def architecture(
     ``buffers`` says where each tensor buffer of the ISA lies: a storage or register file, a list of banks (whose
     ``address_ranges`` tell which rows each holds), a list of ``(storage, start, stop)`` in rows, or a list of register
     files (each register is a row, and each file holds the next rows). ``parameters`` are those of the ISA that the
-    structure fixes; ``dims`` names the dimensions of cores; ``semantics`` chooses among the readings of the paper.
-    ``technology``: the process, from which energies and areas follow.
+    structure fixes. With ``isa``, the ISA for these sizes, they are its own, and a buffer that is not in ``buffers``
+    lies in the object of its name. ``dims`` names the dimensions of cores; ``semantics`` chooses among the readings of
+    the paper. ``technology``: the process, from which energies and areas follow.
     """
     builder = building.active()
     if builder is None:
@@ -109,8 +113,9 @@ def architecture(
         clock_hz = 1e9
     builder.name = name or builder.name
     builder.clock_hz = clock_hz
-    builder.parameters = _integers("parameters", parameters)
+    builder.parameters = (dict(isa.parameters) if isa else {}) | _integers("parameters", parameters)
     builder.buffers = _table("buffers", buffers)
+    builder.named = tuple(b.name for b in isa.buffers if b.name not in builder.buffers) if isa else ()
     builder.dims = _integers("dims", dims)
     builder.semantics = _semantics(semantics)
     builder.technology = _technology(technology)

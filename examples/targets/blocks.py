@@ -6,7 +6,6 @@ products. ``archloom check mobilenet_v2 -t examples/targets/blocks.py`` and ever
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +15,13 @@ import numpy as np
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, check
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, registers, row_memory
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, registers, row_memory
 from archloom.mapper.memory import Memory
 from archloom.mapper.requantization import Requantization
 from archloom.mapper.space import Space, SpaceBuilder, Table
 from archloom.mapper.spans import Span
 from archloom.mapper.workload import Workload
+from archloom.oracle import taidl
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Node, Stream
 from archloom.tvm_backend.ir.match import QuantizedOp
@@ -30,6 +30,7 @@ from archloom.uma_targets.kit import Gemm, Instr, Nodes, TileMapping, ceil_div, 
 from archloom.uma_targets.kit.attention import Kernel
 from archloom.uma_targets.kit.convolution import Convolution
 
+ISA = Path(__file__).with_suffix(".taidl")
 MOST, ROOMS = 64, ("image_rows", "sum_rows")  # channels of a row at most; what blocks need of the buffers
 
 
@@ -49,7 +50,7 @@ def blocks(
     for which 32 cycles of weights are decoded; an output takes 1 / (2 * ``lines``) cycles.
     """
     check(blocks, locals())
-    lines = multipliers // 128
+    lines, isa = multipliers // 128, taidl.load(ISA, dim=dim, image_rows=image_rows, sum_rows=sum_rows)
 
     @acadl.generate
     def build() -> None:
@@ -58,10 +59,8 @@ def blocks(
                           read_latency=32, write_latency=32, roles=("activations",), address_ranges=[(0, sram_bytes)])
         flash = acadl.DRAM("flash", max_concurrent_requests=2, shared_port=True, read_write_ports=9, read_latency=64,
                            roles=("weights",), address_ranges=[(sram_bytes, 1 << 30)])
-        image = row_memory("image", 16 * dim, image_rows, requests=6, ports=4)
-        sums = row_memory("sums", 32 * dim, sum_rows, requests=6, ports=4)
-        tile = registers("tile", 16 * dim * dim, 2)
-        channel = registers("channel", 3 * 32 * dim, 2)
+        image, sums = (row_memory(*held(isa.buffer(name)), requests=6, ports=4) for name in ("image", "sums"))
+        tile, channel = (registers(*held(isa.buffer(name))) for name in ("tile", "channel"))
         fetch = Fetch("fetch", entries=16, width=2)
         pixels = f"steps * max(8, cdiv(height, {lines}) * cdiv(width, 2)) * cdiv(outs, 8)"
         for name, cycles, reads, writes in (
@@ -75,9 +74,7 @@ def blocks(
                               interval=dict(cycles), in_flight=2, first_latency=1,
                               extent=(lines, 2, 8, 8) if name == "array" else ()).unit
             connect(unit, reads, writes)
-        acadl.architecture("blocks", clock_hz=clock_hz,
-                           parameters={"dim": dim, "image_rows": image_rows, "sum_rows": sum_rows}, buffers={
-                               "hbm": [sram, flash], "image": image, "sums": sums, "tile": tile, "channel": channel})
+        acadl.architecture("blocks", clock_hz=clock_hz, isa=isa, buffers={"hbm": [sram, flash]})
 
     return acadl.create_ag(build())
 
@@ -282,9 +279,8 @@ class Blocks(kit.KitTarget):
 
     kit = kit.GemmKit(
         name="blocks", description="a convolution engine: zero points, multiplier and shift of each channel, int8",
-        isa=Path(__file__).with_suffix(".taidl"), options=GRAPH.options(), graph=GRAPH.graph, emit=emit, tiling=tiling,
-        kernels={"conv2d": Kernel(conv2d, space)}, macs_per_cycle=lambda graph: math.prod(graph["array.unit"].extent),  # type: ignore[attr-defined]
-
+        isa=ISA, options=GRAPH.options(), graph=GRAPH.graph, emit=emit, tiling=tiling,
+        kernels={"conv2d": Kernel(conv2d, space)},
         workspace_bytes=lambda m, n, k, mapping: (n + MOST) * k, windows=(one_line_fits,),
         requantizer=kit.Requantizer(kit.HALF_UP, operand_zeros=True))
 

@@ -12,13 +12,14 @@ from typing import Annotated, Any
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, check
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, registers, row_memory
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, registers, row_memory
+from archloom.oracle import taidl
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Node
 from archloom.uma_targets import kit
 from archloom.uma_targets.kit import Gemm, Instr, Nodes, Piece, TileMapping, each, pieces
 
-TILES, DEEP, STEPS, VECTORS = 4, 4, 16, 64
+ISA = Path(__file__).with_suffix(".taidl")
 TWICE = "((sum * multiplier + (1 << 30) >> 31) + (1 << max(shift - 31, 0) >> 1)) >> max(shift - 31, 0)"
 
 
@@ -30,14 +31,15 @@ def outer(
 ) -> acadl.ArchitectureGraph:
     """Loads of A, of B, outer products and stores side by side. TargetError that lists every option out of range."""
     check(outer, locals())
+    isa = taidl.load(ISA, lanes=lanes)
 
     @acadl.generate
     def build() -> None:
-        memory = acadl.DRAM("memory", data_width=8, port_width=TILES * lanes, max_concurrent_requests=16,
+        memory = acadl.DRAM("memory", data_width=8, port_width=isa.scope["TILES"] * lanes, max_concurrent_requests=16,
                             read_write_ports=4, read_latency=memory_cycles, write_latency=memory_cycles,
                             address_ranges=[(0, 1 << 32)])
-        z, scale = registers("z", 8 * DEEP * lanes, VECTORS), registers("scale", 64 * lanes, 2 * TILES)
-        tile = row_memory("tile", 32 * lanes * lanes, TILES, requests=8, ports=6)
+        z, scale = (registers(*held(isa.buffer(name))) for name in ("z", "scale"))
+        tile = row_memory(*held(isa.buffer("tile")), requests=8, ports=6)
         fetch = Fetch("fetch", entries=32, width=4)
         for name, interval, reads, writes in (
             ("rows", {"load_rows": 1}, [memory], [z]),
@@ -47,32 +49,33 @@ def outer(
         ):
             queued = QueuedUnit(name, fetch, set(interval), depth=16, latency=1, interval=dict(interval), in_flight=8)
             connect(queued.unit, reads, writes)
-        acadl.architecture("outer", clock_hz=clock_hz, parameters={"lanes": lanes},
-                           buffers={"hbm": memory, "z": z, "tile": tile, "scale": scale})
+        acadl.architecture("outer", clock_hz=clock_hz, isa=isa, buffers={"hbm": memory})
 
     return acadl.create_ag(build())
 
 
-def emit(gemm: Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:
+def emit(gemm: Gemm, mapping: TileMapping, sizes: Mapping[str, int]) -> Nodes:
     """A row of tiles at a time, all of k."""
-    lanes = parameters["lanes"]
-    return each("i", pieces(gemm.m, lanes), lambda i, rows: each(
-        "j", pieces(gemm.n, TILES * lanes), lambda j, cols: list(row_of_tiles(gemm, lanes, i, rows, j, cols))))
+    return each("i", pieces(gemm.m, sizes["lanes"]), lambda i, rows: each(
+        "j", pieces(gemm.n, sizes["TILES"] * sizes["lanes"]), lambda j, cols: list(
+            row_of_tiles(gemm, sizes, i, rows, j, cols))))
 
 
-def row_of_tiles(gemm: Gemm, lanes: int, i: Affine, rows: Piece, j: Affine, cols: Piece) -> Iterator[Node]:
+def row_of_tiles(
+    gemm: Gemm, sizes: Mapping[str, int], i: Affine, rows: Piece, j: Affine, cols: Piece,
+) -> Iterator[Node]:
     """As many tiles of C as there are."""
-    first, at = i * lanes, j * (TILES * lanes)
-    a, b, _ = gemm.strides
+    lanes, tiles, deepest, steps = (sizes[name] for name in ("lanes", "TILES", "DEEP", "STEPS"))
+    first, at, (a, b, _) = i * lanes, j * (tiles * lanes), gemm.strides
     yield from each("t", pieces(cols.size, lanes), lambda t, wide: begin(gemm, t, at + t * lanes, wide.size))
-    yield from each("k", pieces(gemm.k, STEPS * DEEP), lambda k, deep: [
-        Instr.make("load_rows", dram=gemm.a_at(first, k * (STEPS * DEEP)), z=k % 2 * STEPS, rows=rows.size,
+    yield from each("k", pieces(gemm.k, steps * deepest), lambda k, deep: [
+        Instr.make("load_rows", dram=gemm.a_at(first, k * (steps * deepest)), z=k % 2 * steps, rows=rows.size,
                    deep=deep.size, stride=a),
-        *each("s", pieces(deep.size, DEEP), lambda s, part: [
-            Instr.make("load_columns", dram=gemm.b_at(k * (STEPS * DEEP) + s * DEEP, at), z=s % 8 * TILES + 2 * STEPS,
-                       deep=part.size, cols=cols.size, stride=b),
+        *each("s", pieces(deep.size, deepest), lambda s, part: [
+            Instr.make("load_columns", dram=gemm.b_at(k * (steps * deepest) + s * deepest, at),
+                       z=s % 8 * tiles + 2 * steps, deep=part.size, cols=cols.size, stride=b),
             *each("u", pieces(cols.size, lanes), lambda u, wide: [Instr.make(
-                "outer", tile=u, a=k % 2 * STEPS + s, b=s % 8 * TILES + u + 2 * STEPS)])])])
+                "outer", tile=u, a=k % 2 * steps + s, b=s % 8 * tiles + u + 2 * steps)])])])
     yield from each("w", pieces(cols.size, lanes), lambda w, wide: [
         store(gemm, w, gemm.c_at(first, at + w * lanes), rows.size, wide.size)])
 
@@ -95,9 +98,9 @@ def store(gemm: Gemm, tile: Affine, dram: Affine, rows: int, cols: int) -> Instr
                       high=made.by.high)
 
 
-def tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> kit.Tiling:
+def tiling(shape: kit.Shape, hardware: kit.Hardware, sizes: Mapping[str, Any]) -> kit.Tiling:
     """There is nothing to choose."""
-    return kit.Tiling({"m": [options["lanes"]], "n": [TILES * options["lanes"]], "k": [shape.k]})
+    return kit.Tiling({"m": [sizes["lanes"]], "n": [sizes["TILES"] * sizes["lanes"]], "k": [shape.k]})
 
 
 GRAPH = kit.GraphOptions(outer)
@@ -108,8 +111,7 @@ class Outer(kit.KitTarget):
 
     kit = kit.GemmKit(
         name="outer", description="outer products into square tiles, a rounding in two steps, int8",
-        isa=Path(__file__).with_suffix(".taidl"), options=GRAPH.options(), graph=GRAPH.graph, emit=emit, tiling=tiling,
-        macs_per_cycle=lambda graph: int(graph.parameters["lanes"]) ** 2 * DEEP,
+        isa=ISA, options=GRAPH.options(), graph=GRAPH.graph, emit=emit, tiling=tiling,
         requantizer=kit.Requantizer(TWICE, shifts=(31, 62)), sums=True)
 
 

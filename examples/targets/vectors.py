@@ -11,14 +11,14 @@ from typing import Annotated, Any
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.options import Clock, Size, check
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, registers, row_memory
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, registers, row_memory
+from archloom.oracle import taidl
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Node
 from archloom.uma_targets import kit
 from archloom.uma_targets.kit import Gemm, Instr, Nodes, Piece, TileMapping, each, pieces
 
-ROWS, DEEP, BLOCKS = 4, 8, 4
-"""Rows and depth of a block, and blocks of rows that meet a vector before the next one."""
+ISA, BLOCKS = Path(__file__).with_suffix(".taidl"), 4  # blocks of rows that meet a vector before the next one
 
 
 def vectors(
@@ -29,63 +29,66 @@ def vectors(
 ) -> acadl.ArchitectureGraph:
     """Loads of either operand, products and stores side by side. TargetError that lists every option out of range."""
     check(vectors, locals())
+    isa = taidl.load(ISA, lanes=lanes)
 
     @acadl.generate
     def build() -> None:
         memory = acadl.DRAM("memory", data_width=8, port_width=lanes, max_concurrent_requests=16, read_write_ports=4,
                             read_latency=memory_cycles, write_latency=memory_cycles, address_ranges=[(0, 1 << 32)])
-        a, v = registers("a", 16 * ROWS * DEEP, 64), registers("v", 16 * lanes, 32)
-        scale, lut = registers("scale", 32 * lanes, 2), registers("lut", 8 * 256, 1)
-        acc = row_memory("acc", 32 * lanes, 32, requests=16, ports=12)
+        a, v, scale = (registers(*held(isa.buffer(name))) for name in ("a", "v", "scale"))
+        lut, rows = registers("lut", 8 * 256, 1), isa.scope["ROWS"]
+        acc = row_memory(*held(isa.buffer("acc")), requests=16, ports=12)
         fetch = Fetch("fetch", entries=32, width=4)
         for name, interval, reads, writes in (
             ("rows", {"load_a": 1}, [memory], [a]),
             ("columns", {"load_b": 1, "start": 1, "load_scale": 1, "load_table": 1}, [memory], [v, acc, scale, lut]),
-            ("products", {"multiply": ROWS}, [a, v, acc], [acc]),
-            ("output", {"store": ROWS, "store_looked_up": ROWS}, [acc, scale, lut], [memory]),
+            ("products", {"multiply": rows}, [a, v, acc], [acc]),
+            ("output", {"store": rows, "store_looked_up": rows}, [acc, scale, lut], [memory]),
         ):
             queued = QueuedUnit(name, fetch, set(interval), depth=16, latency=1, interval=dict(interval), in_flight=8)
             connect(queued.unit, reads, writes)
-        acadl.architecture("vectors", clock_hz=clock_hz, parameters={"lanes": lanes}, buffers={
-            "hbm": memory, "a": a, "v": v, "acc": acc, "scale": scale, "lut": lut})
+        acadl.architecture("vectors", clock_hz=clock_hz, isa=isa, buffers={"hbm": memory})
 
     return acadl.create_ag(build())
 
 
-def emit(gemm: Gemm, mapping: TileMapping, parameters: Mapping[str, int]) -> Nodes:
+def emit(gemm: Gemm, mapping: TileMapping, sizes: Mapping[str, int]) -> Nodes:
     """Blocks of rows of a vector of columns each, all of k."""
-    lanes, made = parameters["lanes"], gemm.requantized
+    lanes, high, made = sizes["lanes"], sizes["ROWS"] * BLOCKS, gemm.requantized
     table = [] if made is None or made.table is None else [Instr.make("load_table", dram=made.table)]
-    return table + each("i", pieces(gemm.m, ROWS * BLOCKS), lambda i, rows: each(
-        "j", pieces(gemm.n, lanes), lambda j, cols: list(vector(gemm, lanes, i * (ROWS * BLOCKS), rows, j, cols))))
+    return table + each("i", pieces(gemm.m, high), lambda i, rows: each(
+        "j", pieces(gemm.n, lanes), lambda j, cols: list(vector(gemm, sizes, i * high, rows, j, cols))))
 
 
-def vector(gemm: Gemm, lanes: int, first: Affine, rows: Piece, j: Affine, cols: Piece) -> Iterator[Node]:
+def vector(
+    gemm: Gemm, sizes: Mapping[str, int], first: Affine, rows: Piece, j: Affine, cols: Piece,
+) -> Iterator[Node]:
     """A vector of columns for some blocks of rows."""
-    made, at, (a, b, c) = gemm.requantized, j * lanes, gemm.strides
+    lanes, high, deepest = (sizes[name] for name in ("lanes", "ROWS", "DEEP"))
+    made, (a, b, c) = gemm.requantized, gemm.strides
     assert made is not None  # as the kit has it
-    acc, run, (zero_a, zero_b) = j % 2 * (ROWS * BLOCKS), pieces(rows.size, ROWS), made.by.operand_zeros
+    acc, at, run, (zero_a, zero_b) = j % 2 * (high * BLOCKS), j * lanes, pieces(rows.size, high), made.by.operand_zeros
     yield Instr.make("load_scale", multiplier=made.multiplier_at(at), shift=made.shift_at(at), cols=cols.size)
     yield from each("g", run, lambda g, block: [
-        Instr.make("start", dram=gemm.bias_at(at), acc=acc + g * ROWS, cols=cols.size)])
-    yield from each("k", pieces(gemm.k, 8 * DEEP), lambda k, deep: [
+        Instr.make("start", dram=gemm.bias_at(at), acc=acc + g * high, cols=cols.size)])
+    yield from each("k", pieces(gemm.k, 8 * deepest), lambda k, deep: [
         *each("h", run, lambda h, block: [Instr.make(
-            "load_a", dram=gemm.a_at(first + h * ROWS, k * (8 * DEEP)), a=k % 2 * 32 + h * 8, rows=block.size,
+            "load_a", dram=gemm.a_at(first + h * high, k * (8 * deepest)), a=k % 2 * 32 + h * 8, rows=block.size,
             deep=deep.size, stride=a, zero=zero_a)]),
-        *each("s", pieces(deep.size, DEEP), lambda s, part: [
-            Instr.make("load_b", dram=gemm.b_at(k * (8 * DEEP) + s * DEEP, at), v=s % 4 * DEEP, deep=part.size,
+        *each("s", pieces(deep.size, deepest), lambda s, part: [
+            Instr.make("load_b", dram=gemm.b_at(k * (8 * deepest) + s * deepest, at), v=s % 4 * deepest, deep=part.size,
                        cols=cols.size, stride=b, zero=zero_b),
             *each("u", run, lambda u, block: [Instr.make(
-                "multiply", acc=acc + u * ROWS, a=k % 2 * 32 + u * 8 + s, v=s % 4 * DEEP)])])])
+                "multiply", acc=acc + u * high, a=k % 2 * 32 + u * 8 + s, v=s % 4 * deepest)])])])
     name = "store" if made.table is None else "store_looked_up"
     yield from each("w", run, lambda w, block: [Instr.make(
-        name, dram=gemm.c_at(first + w * ROWS, at), acc=acc + w * ROWS, rows=block.size, cols=cols.size, stride=c,
+        name, dram=gemm.c_at(first + w * high, at), acc=acc + w * high, rows=block.size, cols=cols.size, stride=c,
         zero=made.by.zero_point, low=made.by.low, high=made.by.high)])
 
 
-def tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> kit.Tiling:
+def tiling(shape: kit.Shape, hardware: kit.Hardware, sizes: Mapping[str, Any]) -> kit.Tiling:
     """There is nothing to choose."""
-    return kit.Tiling({"m": [ROWS * BLOCKS], "n": [options["lanes"]], "k": [shape.k]})
+    return kit.Tiling({"m": [sizes["ROWS"] * BLOCKS], "n": [sizes["lanes"]], "k": [shape.k]})
 
 
 GRAPH = kit.GraphOptions(vectors)
@@ -96,8 +99,7 @@ class Vectors(kit.KitTarget):
 
     kit = kit.GemmKit(
         name="vectors", description="a vector processor with a matrix unit of 4 x 8 blocks, int8",
-        isa=Path(__file__).with_suffix(".taidl"), options=GRAPH.options(), graph=GRAPH.graph, emit=emit, tiling=tiling,
-        macs_per_cycle=lambda graph: int(graph.parameters["lanes"]) * DEEP,
+        isa=ISA, options=GRAPH.options(), graph=GRAPH.graph, emit=emit, tiling=tiling,
         requantizer=kit.Requantizer(kit.HALF_EVEN, shifts=(1, 62), operand_zeros=True, tables=True))
 
 

@@ -256,11 +256,12 @@ class Constant(Node):
 
 
 class BufferDecl(Node):
-    """``[name] (rows) (base)``: rows may be several dims or none."""
+    """``[name] (rows) (base)``: rows may be several dims or none; ``[name] (rows) (base) = of``, a view of a buffer."""
 
     name: str
     rows: tuple[Expr, ...]
     base: Type
+    of: str | None = None
 
 
 class RegisterDecl(Node):

@@ -285,6 +285,12 @@ class Builder:
         self._declarations.append(ast.BufferDecl(name, extents, type_of(base), position=here()))
         return Storage(ast.Slice(name, ()))
 
+    def view(self, name: str, rows: Sequence[Integer], base: Typed, of: str) -> Storage:
+        """``[name] (rows) (base) = of``: the bits of the buffer ``of`` as elements of another type."""
+        extents = tuple(expr(r) for r in rows)
+        self._declarations.append(ast.BufferDecl(name, extents, type_of(base), of, position=here()))
+        return Storage(ast.Slice(name, ()))
+
     def register(self, name: str, initial: Integer = 0) -> Value:
         """``name = initial``: a control register."""
         self._declarations.append(ast.RegisterDecl(name, None, expr(initial), position=here()))

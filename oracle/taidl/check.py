@@ -23,6 +23,7 @@ from archloom.oracle.taidl.operators.refused import REFUSED
 from archloom.oracle.taidl.printer import print_expr, print_slice
 from archloom.oracle.taidl.statements import blocks, statement_expressions, statement_names
 from archloom.oracle.taidl.types import of_width
+from archloom.oracle.taidl.views import view_faults
 
 HBM = "hbm"
 """The global memory, which every ISA has."""
@@ -500,6 +501,7 @@ def check_declarations(isa: ast.IsaDef) -> Iterator[TaidlError]:
     for buffer in isa.buffers:
         if buffer.name == HBM:
             yield _fault("'hbm' is the global memory, which is always there", buffer, isa)
+    yield from view_faults(isa)
     declared = {_name(n): n for n in integers}
     parts: list[tuple[ast.Node, str, tuple[str, ...]]] = [(i, "attribute", i.attributes) for i in isa.instructions]
     for part, what, given in [*parts, *((d, "parameter", d.parameters) for d in isa.definitions)]:

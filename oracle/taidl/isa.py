@@ -19,6 +19,7 @@ from archloom.oracle.taidl.printer import print_expr, print_isa
 from archloom.oracle.taidl.slices import definite
 from archloom.oracle.taidl.statements import every
 from archloom.oracle.taidl.types import of_width
+from archloom.oracle.taidl.views import misfit, through
 
 MAX_REGISTERS = 1 << 16
 """How many elements an array of control registers may have."""
@@ -60,7 +61,8 @@ class Isa:
     parameters: tuple[tuple[str, int], ...]
     constants: tuple[tuple[str, int], ...]
     buffers: tuple[Buffer, ...]
-    """Without HBM, whose size is the stream's."""
+    """Without HBM, whose size is the stream's, and without views, which are no storage."""
+    views: tuple[Buffer, ...]
     registers: tuple[Register, ...]
     instructions: Mapping[str, Instruction] = field(compare=False)
 
@@ -142,14 +144,15 @@ def check(definition: ast.IsaDef, values: Mapping[str, int] | None = None) -> Ma
     except TaidlError as error:
         raise _located(error, definition) from None
     # of a buffer that is absent with these parameters the extent is not known
-    known = [Buffer(b.name, (MAX_ELEMENTS, *b.shape[1:]), b.dtype) if 0 in b.shape else b for b in isa.buffers]
+    known = [Buffer(b.name, (MAX_ELEMENTS, *b.shape[1:]), b.dtype) if 0 in b.shape else b
+             for b in (*isa.buffers, *isa.views)]
     buffers = {b.name: b for b in (*known, isa.buffer(HBM))}
     checker = BodyChecker(definition, isa.scope, buffers, {r.name: r.size for r in isa.registers})
     for i in definition.instructions:
         try:
-            made = Instruction(i.name, i.attributes, definite(definition, inline(definition, i)))
-            checker.check(made.attributes, made.body)
-            instructions[i.name] = made
+            body = definite(definition, inline(definition, i))
+            checker.check(i.attributes, body)
+            instructions[i.name] = Instruction(i.name, i.attributes, through(definition, body))
         except TaidlError as error:
             faults.append(_located(error, definition))
     if faults:
@@ -183,13 +186,15 @@ def _bound(
     for c in definition.constants:
         scope[c.name] = evaluate(c.value, scope)
         constants.append((c.name, scope[c.name]))
-    buffers = tuple(_buffer(b, scope) for b in definition.buffers)
+    declared = {b.name: _buffer(b, scope) for b in definition.buffers}
+    buffers = tuple(declared[b.name] for b in definition.buffers if b.of is None)
+    views = tuple(_view(b, declared) for b in definition.buffers if b.of is not None)
     registers = tuple(_register(r, scope) for r in definition.registers)
     absent = {b.name for b in buffers if 0 in b.shape}
     if instructions is not None and absent:
-        buffers = tuple(b for b in buffers if b.name not in absent)
+        buffers, views = (tuple(b for b in group if 0 not in b.shape) for group in (buffers, views))
         instructions = {k: i for k, i in instructions.items() if absent.isdisjoint(touched_buffers(i.body))}
-    return Isa(definition, parameters, tuple(constants), buffers, registers, instructions or {})
+    return Isa(definition, parameters, tuple(constants), buffers, views, registers, instructions or {})
 
 
 def touched_buffers(body: Iterable[ast.Statement]) -> set[str]:
@@ -213,6 +218,14 @@ def _buffer(declared: ast.BufferDecl, scope: Mapping[str, int]) -> Buffer:
     except ValueError as error:
         raise TaidlError(f"buffer {declared.name}: {error}", declared.position) from None
     return Buffer(declared.name, shape, dtype)
+
+
+def _view(declared: ast.BufferDecl, buffers: Mapping[str, Buffer]) -> Buffer:
+    """The view with its extents; TaidlError where it does not show just the bits of its buffer."""
+    view = buffers[declared.name]
+    if (fault := misfit(view, buffers[declared.of or ""])) is not None:
+        raise TaidlError(fault, declared.position)
+    return view
 
 
 def _register(declared: ast.RegisterDecl, scope: Mapping[str, int]) -> Register:

@@ -101,12 +101,13 @@ def manual(isa: Isa) -> Manual:
         registers.append(Value(r.name, _number(initial[r.name].initial), many, text.remark(r)))
     buffers = []
     by_name = {b.name: b for b in d.buffers}
-    for buffer in isa.buffers:  # without those that the parameters leave out
+    for buffer in (*isa.buffers, *isa.views):  # without those that the parameters leave out
         declared = by_name[buffer.name]
         rows = len(declared.rows)
         base = ast.Type(tuple(ast.Number(n) for n in buffer.shape[rows:]), buffer.dtype)
         size = -(-element_type(buffer.dtype).bits * math.prod(buffer.shape) // 8)
-        buffers.append(Storage(buffer.name, buffer.shape[:rows], print_type(base), size, text.remark(declared)))
+        buffers.append(Storage(buffer.name, buffer.shape[:rows], print_type(base), size,
+                               text.remark(declared) or f"a view of {declared.of}" * bool(declared.of)))
     return Manual(
         d.name, text.introduction(), parameters, constants, tuple(registers), tuple(buffers),
         tuple(_entry(i, isa.instructions[i.name].body, isa, text) for i in d.instructions

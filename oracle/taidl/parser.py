@@ -150,8 +150,9 @@ class _Parser(ExpressionParser):
         s.need("(")
         base = self.type()
         s.need(")")
+        of = s.name("a buffer") if s.accept("=") else None
         s.accept(";")
-        return ast.BufferDecl(name, rows, base, position=position)
+        return ast.BufferDecl(name, rows, base, of, position=position)
 
     def definition(self) -> ast.Definition:
         s, position = self.s, self.s.position()

@@ -17,7 +17,7 @@ def print_isa(isa: ast.IsaDef) -> str:
     lines += [f"include {i.name};" for i in isa.includes]
     lines += [f"param {p.name} = {p.default} in {print_range(p)};" for p in isa.parameters]
     lines += [f"const {c.name} = {print_expr(c.value)};" for c in isa.constants]
-    lines += [f"[{b.name}] ({'x'.join(_dim(d) for d in b.rows)}) ({print_type(b.base)});" for b in isa.buffers]
+    lines += [_buffer(b) for b in isa.buffers]
     for r in isa.registers:
         lines.append(f"{r.name}{f'[{print_expr(r.size)}]' if r.size is not None else ''} = {print_expr(r.initial)};")
     for definition in isa.definitions:
@@ -26,6 +26,11 @@ def print_isa(isa: ast.IsaDef) -> str:
         lines += ["", f"[{instruction.name}]({', '.join(instruction.attributes)}) {{", *_block(instruction.body), "}"]
     lines += [f"alias {a.name}({', '.join(a.attributes)}) = {a.instruction};" for a in isa.aliases]
     return "\n".join(lines) + "\n"
+
+
+def _buffer(b: ast.BufferDecl) -> str:
+    of = "" if b.of is None else f" = {b.of}"
+    return f"[{b.name}] ({'x'.join(_dim(d) for d in b.rows)}) ({print_type(b.base)}){of};"
 
 
 def print_range(p: ast.Parameter) -> str:

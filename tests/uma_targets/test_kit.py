@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -164,3 +165,17 @@ def test_workloads_of_floats_survive_artifacts() -> None:
 
     work: Workload = gemm(2, 3, 4, epilogue=Epilogue(True, 1.0, True, "float32"), dtype="float32")
     assert from_json(to_json(work)) == work and work.inputs[2].dtype == "float32"
+
+
+def test_an_emission_sees_options_parameters_and_constants() -> None:
+    kit, seen = Oma.kit, dict[str, object]()
+
+    def emit(product: object, mapping: object, sizes: dict[str, object]) -> list[object]:
+        seen.update(sizes)
+        return []
+
+    made = replace(kit, emit=emit, tiling=lambda shape, hardware, sizes: Tiling({"m": [1], "n": [1], "k": [5]}))
+    configuration = made.accelerator.configure({"registers": 20})
+    work = gemm(3, 4, 5, epilogue=PLAIN)
+    configuration.emit(work, configuration.space(work).mapping(0))
+    assert {**configuration.options, **configuration.isa.scope} == seen and seen["registers"] == 20

@@ -74,7 +74,7 @@ def described(isa: "Isa") -> dict[str, Any]:
     data = asdict(manual(isa))
     data["parameters"] = dict(isa.parameters)
     data["constants"] = dict(isa.constants)
-    for buffer, declared in zip(data["buffers"], isa.buffers, strict=True):
+    for buffer, declared in zip(data["buffers"], (*isa.buffers, *isa.views), strict=True):
         buffer.update(shape=list(declared.shape), dtype=declared.dtype)
     for entry in (*data["instructions"], *data["blocks"]):
         entry["attributes"] = [o["name"] for o in entry["operands"]]

@@ -90,9 +90,9 @@ def _machine(chosen: Chosen) -> dict[str, Any]:
     from archloom.acadl_models.acadl.draw import to_svg
     from archloom.mapper.bounds import bytes_per_cycle
 
-    accelerator = chosen.backend.accelerator
-    graph = accelerator.configure(chosen.accelerator_options).graph
-    found = {"target": chosen.name, "peak_macs_per_cycle": accelerator.macs_per_cycle(graph),
+    made = chosen.backend.accelerator.configure(chosen.accelerator_options)
+    graph = made.graph
+    found = {"target": chosen.name, "peak_macs_per_cycle": made.macs_per_cycle,
              "bytes_per_cycle": bytes_per_cycle(graph)}
     try:
         return {**found, "svg": to_svg(graph)}

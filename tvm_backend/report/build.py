@@ -40,7 +40,7 @@ def build(
     Without ``details`` the layers say nothing of units, stages, storages, links and loops.
     """
     made = _configured(chosen)
-    peaks = {c.name: c.backend.accelerator.macs_per_cycle(made[c.name].graph) for c in chosen}
+    peaks = {name: configuration.macs_per_cycle for name, configuration in made.items()}
     uses = _Uses() if details else None
     layers = [
         _accelerated(step, region, plans[step.name], peaks[region.target], made[region.target], uses)
@@ -69,7 +69,7 @@ def _of_layers(
 ) -> Report:
     """The report of a network whose layers on accelerators are known."""
     made = _configured(chosen)
-    peaks = {c.name: c.backend.accelerator.macs_per_cycle(made[c.name].graph) for c in chosen}
+    peaks = {name: configuration.macs_per_cycle for name, configuration in made.items()}
     shares = tuple(_share(c, layers, peaks[c.name], made[c.name]) for c in chosen)
     clock_hz = shares[0].clock_hz if shares else 0.0  # the host alone
     # in ticks of the first target's clock

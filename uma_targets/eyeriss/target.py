@@ -103,9 +103,7 @@ EYERISS = Accelerator(
     GRAPH.options({"lookahead": [Option(
         "mac_picojoules", float, None, "energy of a multiply-accumulate; what memories cost follows from it by the "
         "published ratios. By default that of the tables", 0.0, 1e6, unit="pJ")]}),
-    ISA, _graph, isa_parameters, lambda parameters: EyerissEmitter(tuple(parameters.items())), _space,
-    macs_per_cycle=lambda graph: graph.parameters["rows"] * graph.parameters["cols"],  # one in every PE
-    patience=5,
+    ISA, _graph, isa_parameters, lambda isa, options: EyerissEmitter(isa.parameters), _space, patience=5,
 )
 
 

@@ -51,7 +51,9 @@ GEMMINI = Accelerator(
         Option("preset", str, "none", "defaults of the graph: simplified (none), or as in the generator's default "
                "configuration (rtl)", choices=("none", "rtl")),
     ]}),
-    "gemmini", _graph, model.isa_parameters, lambda parameters: GemminiEmitter(tuple(parameters.items())), space,
+    "gemmini", _graph, model.isa_parameters, lambda isa, options: GemminiEmitter(isa.parameters), space,
+    # a tile of products begins a cycle before the one before it has left: no rate that lasts
+    macs_per_cycle=lambda graph: graph.parameters["dim"] ** 2,
 )
 FUSED = {"pool": ("conv2d",), "activation": ("conv2d", "matmul", "add"), "plain": ("conv2d", "matmul", "add")}
 """Forms of which the array makes int8 results, in the order in which they are tried, each with its operators."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.memory import Memory
@@ -102,8 +102,9 @@ class Gemm:
         return self.bias + Affine.of(n) * self.sum_item
 
 
-EmitGemm: TypeAlias = Callable[[Gemm, TileMapping, Mapping[str, int]], Nodes]
-"""Writes the instructions of one product, for a mapping and the ISA's parameters; MappingError if it does not fit.
+EmitGemm: TypeAlias = Callable[[Gemm, TileMapping, Mapping[str, Any]], Nodes]
+"""Writes the instructions of one product, for a mapping and the sizes of the machine by name: the ISA's parameters and
+constants, and the target's options. MappingError if it does not fit.
 
 Loop variables may have any name but ``batch``.
 """
@@ -126,12 +127,14 @@ class GemmEmitter:
     """whether ``write`` stores int32 sums, too"""
     requantizes: bool = False
     """whether ``write`` makes bytes as :attr:`Gemm.requantized` says"""
+    sizes: Mapping[str, Any] = field(default_factory=dict)
+    """what ``write`` gets beside the ISA's parameters"""
 
     def emit(self, workload: Workload, mapping: TileMapping) -> Stream:
         """The stream; arguments and results are named, shaped and ordered as the workload's tensors."""
         if workload.kind in self.kernels:
             return self.kernels[workload.kind].stream(workload, mapping, self.isa_parameters)
-        memory, parameters = Memory.of(workload), dict(self.isa_parameters)
+        memory, sizes = Memory.of(workload), {**self.sizes, **dict(self.isa_parameters)}
         addresses = {t.name: t.address for t in memory.tensors}
         batch, m, n, k = sizes_of(workload)
         bytes_ = ("int8", "uint8") if self.requantizes else (workload.inputs[0].dtype, "int8")
@@ -142,7 +145,7 @@ class GemmEmitter:
         if out not in (*bytes_, *(("int32",) if self.sums else ())):
             raise MappingError(f"{workload.name}: {self.isa} stores no result of {out}")
         body = repeat("batch", batch, lambda b: self.write(
-            gemm_of(workload, addresses, memory.end, b), mapping, parameters))
+            gemm_of(workload, addresses, memory.end, b), mapping, sizes))
         more = 0 if self.workspace_bytes is None else self.workspace_bytes(m, n, k, mapping)
         return memory.stream(self.isa, self.isa_parameters, body, more)
 

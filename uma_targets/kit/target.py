@@ -17,6 +17,7 @@ from archloom.mapper.space import Space
 from archloom.mapper.tiling import Shape, Tiling, space_of, square_tiles
 from archloom.mapper.workload import Workload
 from archloom.oracle import taidl
+from archloom.oracle.taidl.isa import Isa
 from archloom.tvm_backend.compiled import Refuse
 from archloom.tvm_backend.ir.attention import attention_shape
 from archloom.tvm_backend.ir.expressions import IRModule
@@ -42,11 +43,11 @@ Options = Mapping[str, Any]
 class GemmKit:
     """An accelerator of matrix products.
 
-    ``graph``: options → architecture graph. ``isa`` names a ``.taidl`` description (or is the path of one:
-    that of another package), whose parameters ``isa_parameters`` reads off the
-    graph (by default the graph's own). ``emit``: product, mapping, parameters →
-    instructions. ``tiling``: shape, hardware, options → the tiles to choose from (by default one of the option ``dim``
-    each way). ``macs_per_cycle``: the peak of a graph, for utilization (by default ``dim`` squared).
+    ``graph``: options → architecture graph. ``isa`` names a ``.taidl`` description (or is the path of one: that of
+    another package), whose parameters ``isa_parameters`` reads off the graph (by default the graph's own). ``emit``:
+    product, mapping, sizes → instructions. ``tiling``: shape, hardware, options and sizes of the ISA → the tiles to
+    choose from (by default one of the option ``dim`` each way). ``macs_per_cycle``: the peak of a graph, for
+    utilization (by default what its units' products make).
     ``workspace_bytes``: memory that a mapping needs beside the operands (``Gemm.workspace``).
     ``numbers``: ``int8`` takes operators of quantized networks, from int8 to requantized int8; ``float32`` those of
     networks as they are. ``attention``: how attention of float32 is computed as one operator, where it is; ``kernels``:
@@ -70,8 +71,7 @@ class GemmKit:
     isa_parameters: Callable[["ArchitectureGraph"], Mapping[str, int]] = field(
         default=lambda graph: graph.parameters, repr=False)
     tiling: Callable[[Shape, Hardware, Options], Tiling] = field(default=square_tiles, repr=False)
-    macs_per_cycle: Callable[["ArchitectureGraph"], int] = field(
-        default=lambda graph: int(graph.parameters["dim"]) ** 2, repr=False)
+    macs_per_cycle: "Callable[[ArchitectureGraph], int] | None" = field(default=None, repr=False)
     numbers: Numbers = "int8"
     bias: bool = True
     relu: bool = True
@@ -99,15 +99,16 @@ class GemmKit:
         if self.vectors is not None:
             kernels["nest"] = nests.kernel(isa, self.vectors, self.graph)
 
-        def emitter(parameters: Mapping[str, int]) -> GemmEmitter:
-            return GemmEmitter(isa, tuple(parameters.items()), self.emit, self.workspace_bytes, kernels, self.sums,
-                               self.requantizer is not None)
+        def emitter(bound: Isa, options: Options) -> GemmEmitter:
+            return GemmEmitter(isa, bound.parameters, self.emit, self.workspace_bytes, kernels, self.sums,
+                               self.requantizer is not None, {**options, **bound.scope})
 
         def space(workload: Workload, hardware: Hardware, options: Options) -> Space:
             if workload.kind in kernels:
                 return kernels[workload.kind].space(workload, hardware, options)
-            shape, peak = Shape.of(workload), self.macs_per_cycle(made.graph(options))
-            return space_of(workload, shape, self.tiling(shape, hardware, options), hardware, peak)
+            shape, machine = Shape.of(workload), made.configure(options)
+            tiling = self.tiling(shape, hardware, {**machine.isa.scope, **options})
+            return space_of(workload, shape, tiling, hardware, machine.macs_per_cycle)
 
         made = Accelerator(
             self.name, self.description, self.options, isa, self.graph, self.isa_parameters, emitter, space,

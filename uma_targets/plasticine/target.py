@@ -345,6 +345,4 @@ class Plasticine(kit.KitTarget):
     kit = kit.GemmKit(
         name="plasticine", isa="plasticine", graph=GRAPH.graph, options=GRAPH.options(), isa_parameters=isa_parameters,
         description="checkerboard of SIMD pipelines and scratchpads for parallel patterns, float32 (Plasticine)",
-        emit=emit, tiling=_tiling, numbers="float32",
-        # a vector of products a cycle in every PCU: what the port of its PMU feeds
-        macs_per_cycle=lambda graph: graph.parameters["units"] * graph.parameters["lanes"])
+        emit=emit, tiling=_tiling, numbers="float32")

@@ -75,5 +75,4 @@ class SystolicArray(kit.KitTarget):
     kit = kit.GemmKit(
         name="systolic_array", isa="systolic_array", options=GRAPH.options(), emit=emit, tiling=_tiling,
         description="systolic array of any shape: output-, weight- or input-stationary, int8 (ACADL paper)",
-        graph=lambda options: graph_of(Design.of(**GRAPH.arguments(options))),
-        macs_per_cycle=lambda graph: graph.parameters["rows"] * graph.parameters["columns"], sums=True)
+        graph=lambda options: graph_of(Design.of(**GRAPH.arguments(options))), sums=True)

@@ -33,7 +33,7 @@ GRAPH = kit.GraphOptions(tpu_v1)
 
 def emit(gemm: Gemm, mapping: kit.TileMapping, parameters: Mapping[str, int]) -> Nodes:
     """The instructions of one product; the mapping's tile of m is a block of rows."""
-    return Emission(gemm, mapping.size("m"), **parameters).body()
+    return Emission(gemm, mapping.size("m"), *(parameters[name] for name in ("dim", "ub_rows", "acc_rows"))).body()
 
 
 def panels_of(k: int, dim: int) -> int:

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 FILES = sorted([*ROOT.glob("src/archloom/oracle/isas/*.taidl"), *ROOT.glob("tests/data/taidl*/*.taidl")])
 SAMPLE = """isa s; include base ; param p = 2 in 1..4 where p > 1 && p % 2 == 0 ;
 const K = p * 2 const L = 0x1F & ( 3 << 1 )
-[ ram ] ( 8 x p ) ( p x i8 ) [ one ] ( ) ( f32 ) r = 0 ; t[ 3 ] = K ;
+[ ram ] ( 8 x p ) ( p x i8 ) [ see ] ( 8 , p ) ( p x u8 ) = ram [ one ] ( ) ( f32 ) r = 0 ; t[ 3 ] = K ;
 def f ( %X , n ) { let m = n - 1 ; %Y : { m } x 4 x i8 = pad ( %X , low = { 0 , 1 } , kind = max , value = - 1 ) }
 [ go ] ( a , b ) {
     assert ( ! ( a < 1 ) && b >= 2 || a != 3 )

@@ -30,7 +30,7 @@ def test_every_operator_and_statement_is_drawn() -> None:
     missing = set(OPCODES) - set(re.findall(r"= (\w+)\(", texts))
     assert not missing
     for form in (r"\bIF\b", r"\bELSE\b", r"\bREPEAT\b", r"\blet\b", r"\bassert\b", r"\bdef\b", r"\bconst\b", ":: ?-1",
-                 r"\]\(.*rows", r"bank\[", r": 0[,}]"):
+                 r"\]\(.*rows", r"bank\[", r": 0[,}]", r"\) = b\d;"):
         assert re.search(form, texts), form
 
 

@@ -56,8 +56,8 @@ class _Declarations:
     def constant(self, _: Any, name: Any, value: Any) -> ast.Constant:
         return ast.Constant(str(name), _expr(value))
 
-    def buffer(self, name: Any, rows: Any, base: Any) -> ast.BufferDecl:
-        return ast.BufferDecl(str(name), tuple(map(_expr, rows.children)), _type(base))
+    def buffer(self, name: Any, rows: Any, base: Any, *of: Any) -> ast.BufferDecl:
+        return ast.BufferDecl(str(name), tuple(map(_expr, rows.children)), _type(base), *map(str, of))
 
     def register(self, name: Any, initial: Any) -> ast.RegisterDecl:
         return ast.RegisterDecl(str(name), None, _expr(initial))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from archloom.oracle.resolved import Shaped
+from archloom.oracle.taidl.operators.conversion import width
 from archloom.oracle.taidl.types import TYPES, element_type, storage_bits
 from archloom.oracle.xla.border import CROSSING
 from tests.support.oracle import random_larger  # noqa: F401  (its producers join the others)
@@ -57,6 +58,8 @@ class Declarations:
 
     dtypes: tuple[str, ...]
     buffers: list[Storage] = field(default_factory=list)
+    viewed: set[str] = field(default_factory=set)
+    """Views and the buffers that have some: NaN has no particular bits in them."""
     registers: list[tuple[str, int]] = field(default_factory=list)
     arrays: list[tuple[str, int, int]] = field(default_factory=list)
     """Name, size, and the largest value of an element."""
@@ -113,6 +116,7 @@ def random_isa(seed: int) -> RandomIsa:
     if r.random() < 0.3:
         isa.arrays.append(("bank", r.randint(1, 3), r.randint(1, 3)))
     fills, dumps = zip(*(_moves(r, isa, b) for b in isa.buffers), strict=True)
+    _views(r, isa)
     made = [_instruction(r, isa, f"op{i}") for i in range(r.randint(2, 4))]
     made += [s for name, high in isa.registers for s in _setters(r, name, high)]
     made += [Instruction(f"set_{name}", (Attribute("i", size - 1), Attribute("v", high)),
@@ -137,6 +141,21 @@ def _buffers(r: Random, isa: Declarations) -> None:
         front = (" x " if r.random() < 0.5 else ", ").join(map(str, shape[:rows]))
         base = "".join(f"{n} x " for n in shape[rows:])
         isa.buffers.append(Storage(f"b{i}", tuple(shape), dtype, f"[b{i}] ({front}) ({base}{dtype});"))
+
+
+def _views(r: Random, isa: Declarations) -> None:
+    """Other types for the bits of some buffers, as wide as their elements or as several of them."""
+    for of in list(isa.buffers):
+        bits, last = width(of.dtype), of.shape[-1]
+        fitting = [(t, width(t) // bits) for t in sorted(set(COMMON))
+                   if width(t) % bits == 0 and last % (width(t) // bits) == 0 and t != of.dtype]
+        if not fitting or element_type(of.dtype).kind in ("quant", "complex") or r.random() < 0.75:
+            continue
+        dtype, parts = r.choice(fitting)
+        name, shape = f"v{of.name}", (*of.shape[:-1], last // parts)
+        base = "".join(f"{n} x " for n in shape)
+        isa.buffers.append(Storage(name, shape, dtype, f"[{name}] () ({base}{dtype}) = {of.name};"))
+        isa.viewed |= {name, of.name}
 
 
 def _regions(r: Random, isa: Declarations) -> int:

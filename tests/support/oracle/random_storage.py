@@ -112,6 +112,8 @@ def write(b: Scope, buffer: Storage, name: str, kind: Shaped) -> None:
         axes.append(_axis(b, extent, kind.shape[at:at + count], reading=False))
         at += count
     typed = f":{kind}" if b.chance(0.2) else ""
+    if buffer.name in b.isa.viewed:
+        name = without_nan(b, name, kind)
     b.emit(f"%{name}{typed} -> ${buffer.name}{_brackets(b, buffer, axes)};")
 
 

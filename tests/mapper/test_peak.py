@@ -1,0 +1,70 @@
+"""The peak of a machine follows from its graph and its ISA, whatever its options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from archloom.mapper.compute import peak
+from archloom.oracle.errors import TargetError
+from archloom.tvm_backend.targets import registry
+from tests.support.examples import examples
+from tests.support.tvm_backend.registered import forgotten_after
+
+OWN = Path(__file__).parents[2] / "examples" / "targets"
+Sizes = Mapping[str, Any]
+PEAKS: dict[str, Callable[[Sizes], int]] = {
+    "qkv": lambda s: s["dim"] ** 2, "tpu_v1": lambda s: s["dim"] ** 2, "ultratrail": lambda s: s["dim"] ** 2,
+    "gamma": lambda s: 64 * s["complexes"], "plasticine": lambda s: s["units"] * s["lanes"],
+    "ai_engine": lambda s: 32 * s["cores"], "systolic_array": lambda s: s["rows"] * s["columns"],
+    "eyeriss": lambda s: s["rows"] * s["cols"],
+}
+"""Multiply-accumulates in a cycle by options and parameters, as data sheets would have them."""
+EXAMPLES: dict[str, Callable[[Sizes], int]] = {
+    "outer": lambda s: 4 * s["lanes"] ** 2, "vectors": lambda s: 8 * s["lanes"], "blocks": lambda s: s["multipliers"]}
+
+
+def agrees(name: str, expected: Callable[[Sizes], int], data: st.DataObject) -> None:
+    accelerator = registry.get(registry.target_in(name) if registry.is_file(name) else name).accelerator
+    sizes = [o for o in accelerator.options if o.type is int and o.default is not None]
+    chosen = data.draw(st.dictionaries(st.sampled_from([o.name for o in sizes]), st.integers(1, 40), max_size=2)
+                       if sizes else st.just({}))
+    try:
+        made = accelerator.configure(chosen)
+    except TargetError:
+        assume(False)
+    assert peak(made.graph, made.isa) == expected({**made.options, **dict(made.isa.parameters)})
+
+
+@pytest.mark.first_case
+@pytest.mark.parametrize("name", PEAKS)
+@given(st.data())
+@examples(3, 40)
+def test_shipped(name: str, data: st.DataObject) -> None:
+    agrees(name, PEAKS[name], data)
+
+
+@pytest.mark.first_case
+@pytest.mark.parametrize("name", EXAMPLES)
+@given(st.data())
+@examples(3, 40)
+def test_own(name: str, data: st.DataObject) -> None:
+    with forgotten_after():
+        agrees(str(OWN / f"{name}.py"), EXAMPLES[name], data)
+
+
+@pytest.mark.slow
+def test_amx_states_what_its_graph_has() -> None:
+    made = registry.get("amx").accelerator.configure({})
+    assert peak(made.graph, made.isa) == made.macs_per_cycle
+
+
+def test_a_machine_without_products_has_to_state_it() -> None:
+    made = registry.get("oma").accelerator.configure({})
+    with pytest.raises(TargetError, match="graph 'oma': no instruction .* is a dot_general.*state macs_per_cycle"):
+        peak(made.graph, made.isa)
