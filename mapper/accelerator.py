@@ -22,7 +22,7 @@ from archloom.mapper.places import check_places, placed
 from archloom.mapper.space import Space
 from archloom.mapper.workload import Workload
 from archloom.oracle import taidl
-from archloom.oracle.remembered import Remembered
+from archloom.oracle.memory import Remembered
 from archloom.oracle.stream import Stream, emitted_for
 from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.user_code import in_user_code

@@ -19,8 +19,8 @@ from archloom.acadl_models.timing.result import EnergyUse, TimingResult
 from archloom.mapper import disk
 from archloom.mapper.mapping import Mapping
 from archloom.oracle.errors import MappingError
+from archloom.oracle.memory import Remembered
 from archloom.oracle.records import plain
-from archloom.oracle.remembered import Remembered
 
 T = TypeVar("T")
 PLANS = "plans"

@@ -154,8 +154,8 @@ def _float(function: Any) -> Any:
     """A function of float32 on words."""
     def of_words(*words: Bits) -> Bits:
         with np.errstate(all="ignore"):
-            found = function(*(np.asarray(w).view(np.float32) for w in words))
-        return np.asarray(found, np.float32).view(np.int32)
+            found = np.asarray(function(*(np.asarray(w).view(np.float32) for w in words)), np.float32)
+        return found.view(np.int32)
 
     return of_words
 

@@ -29,8 +29,8 @@ from archloom.mapper.explore import (
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.places import placed, rooms
 from archloom.mapper.workload import Workload
-from archloom.oracle.collector import paused
 from archloom.oracle.errors import GraphError, InputError, MappingError, StreamError
+from archloom.oracle.memory import paused
 from archloom.oracle.nests import size
 from archloom.oracle.pages import Heading, Paragraph, Table, fragment
 

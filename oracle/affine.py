@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, Union, overload
 
-from archloom.oracle.remembered import Remembered
+from archloom.oracle.memory import Remembered
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

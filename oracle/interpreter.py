@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from archloom.oracle.collector import paused
 from archloom.oracle.errors import InputError, StreamError, suggest
+from archloom.oracle.memory import paused
 from archloom.oracle.stream import HbmTensor, Instr, Node, Parallel, Stream, check_array
 from archloom.oracle.taidl import types
 from archloom.oracle.taidl.isa import HBM, Isa

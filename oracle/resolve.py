@@ -27,8 +27,8 @@ from typing import TypeAlias
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import SourceError, StreamError
+from archloom.oracle.memory import Remembered
 from archloom.oracle.nests import size
-from archloom.oracle.remembered import Remembered
 from archloom.oracle.resolution.numbering import (
     Numbered,
     NumberedInstr,

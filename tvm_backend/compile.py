@@ -11,8 +11,8 @@ from archloom.mapper.explore import GivenUp
 from archloom.mapper.parallel import look_ahead
 from archloom.mapper.search import Plan, plain, search
 from archloom.mapper.workload import Workload
-from archloom.oracle.collector import paused
 from archloom.oracle.errors import MappingError, ModelError
+from archloom.oracle.memory import paused
 from archloom.tvm_backend.compiled import CompiledModel, Partition
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.progress import Progress

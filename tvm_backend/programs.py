@@ -18,7 +18,7 @@ import numpy as np
 from archloom.mapper import disk
 from archloom.mapper.cache import code_fingerprint, key_of
 from archloom.oracle.fallbacks import Fallback
-from archloom.oracle.remembered import Remembered
+from archloom.oracle.memory import Remembered
 from archloom.tvm_backend import cache
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from archloom.acadl_models.acadl.semantics import Semantics
 from archloom.acadl_models.acadl.stages import InstructionFetchStage, PipelineStage
 from archloom.acadl_models.acadl.storages import CacheInterface, DataStorage, Link, MemoryInterface, RegisterFile
 from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryAccessUnit
-from archloom.oracle.remembered import Remembered
+from archloom.oracle.memory import Remembered
 
 R = TypeVar("R")
 _KEPT = 1024

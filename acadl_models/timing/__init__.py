@@ -24,7 +24,7 @@ def simulate(
     GraphError for a stream that the graph cannot process, a bad latency or a deadlock.
     """
     from archloom.acadl_models.timing.machine import bind
-    from archloom.oracle.collector import paused
+    from archloom.oracle.memory import paused
 
     with paused():
         return simulate_bound(bind(graph, resolved), skip=skip, heard=heard)

@@ -18,7 +18,7 @@ from archloom.acadl_models.timing.unrolling import Names, Substitution, classes,
 from archloom.oracle.accesses import accesses
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
-from archloom.oracle.remembered import Remembered
+from archloom.oracle.memory import Remembered
 from archloom.oracle.resolved import Access, Buffer, ResolvedInstr, ResolvedLoop, ResolvedNode, ResolvedStream
 
 MOST_INSTRUCTIONS = 200_000

@@ -83,7 +83,7 @@ def simulate(point: Point) -> Result | None:
 
 def sweep(part: Sequence[Point]) -> list[Result | None]:
     """A process's share; nothing that lives on is collected again and again."""
-    from archloom.oracle.collector import paused
+    from archloom.oracle.memory import paused
 
     with paused():
         return [simulate(p) for p in part]

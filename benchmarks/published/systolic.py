@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from archloom.acadl_models.systolic_array import Design, graph_of
 from archloom.acadl_models.systolic_array.design import FETCH_CYCLES
 from archloom.mapper.memory import place
-from archloom.oracle.collector import paused
 from archloom.oracle.errors import TargetError
+from archloom.oracle.memory import paused
 from archloom.oracle.stream import Instr, Stream
 from archloom.uma_targets.kit.nest import Nodes, repeat
 from archloom.uma_targets.systolic_array import emit

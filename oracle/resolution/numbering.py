@@ -9,7 +9,7 @@ from typing import TypeAlias, Union
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import StreamError
-from archloom.oracle.remembered import Remembered
+from archloom.oracle.memory import Remembered
 from archloom.oracle.resolution.flow import Flow
 from archloom.oracle.resolution.specialize import Specializer
 from archloom.oracle.resolution.symbolic import Ranges

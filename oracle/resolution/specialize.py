@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 from archloom.oracle import resolved
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.errors import SourceError, StreamError
-from archloom.oracle.remembered import Remembered
+from archloom.oracle.memory import Remembered
 from archloom.oracle.resolution.flow import flow_of
 from archloom.oracle.resolution.symbolic import Evaluator, Ranges, Undecided
 from archloom.oracle.resolution.templates import Done, Span, Template

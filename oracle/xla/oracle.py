@@ -13,9 +13,9 @@ from typing import Any, cast
 import numpy as np
 
 from archloom.oracle import native
-from archloom.oracle.collector import paused
 from archloom.oracle.errors import InputError
 from archloom.oracle.late_jax import jax, jnp
+from archloom.oracle.memory import paused
 from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.stream import HbmTensor, Stream, check_arrays

@@ -25,10 +25,9 @@ from onnx import helper
 
 from archloom.mapper.accelerator import OF_ALL
 from archloom.mapper.explore import GivenUp
-from archloom.oracle.collector import paused
 from archloom.oracle.errors import ArchloomError, ArtifactError, MappingError, ModelError
 from archloom.oracle.fallbacks import Fallback
-from archloom.oracle.remembered import Remembered
+from archloom.oracle.memory import Remembered, paused
 from archloom.tvm_backend import cache
 from archloom.tvm_backend.compile import placed, plan_steps, planned, require_mappings
 from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value

@@ -23,7 +23,7 @@ from onnx import helper
 from archloom.mapper.search import Plan
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import ArchloomError
-from archloom.oracle.remembered import Remembered
+from archloom.oracle.memory import Remembered
 from archloom.tvm_backend.compile import partition_model, plan_steps
 from archloom.tvm_backend.compiled import HostOp, HostPart, Partition, Region, Step
 from archloom.tvm_backend.frontends.onnx.editor import known_shapes

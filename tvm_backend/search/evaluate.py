@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from archloom.oracle.errors import ArchloomError, InputError
-from archloom.oracle.remembered import Remembered
+from archloom.oracle.memory import Remembered
 from archloom.oracle.user_code import place_of, told
 from archloom.tvm_backend.estimate.network import Request, report_of
 from archloom.tvm_backend.host.profile import HostProfile

@@ -1,6 +1,6 @@
 """Functions by polynomials: how what a vector unit has no instruction for becomes arithmetic that it has.
 
-Errors, of float32 against float64 over all inputs (:data:`BOUNDS`; ``tests/uma_targets/test_vector_functions.py``):
+Errors, of float32 against float64 over all inputs (:data:`BOUNDS`; ``tests/uma_targets/mte/test_vector_functions.py``):
 e^x is taken from 2^k e^r, where ``k`` is the whole number next to x / ln 2 and ``r`` what is left, by two parts of
 ln 2; tanh and erf near zero from odd polynomials, further out from e^x. A NaN gives a NaN. The coefficients are those
 of ``benchmarks/recorders/polynomials.py``.

@@ -21,7 +21,7 @@ from archloom.acadl_models.timing.engine.layout import AccessKind, AccessSpec, H
 from archloom.acadl_models.timing.engine.lowering.patterns import Pattern, beats, pattern, patterns, pieces, runs
 from archloom.acadl_models.timing.engine.lowering.tables import Array
 from archloom.acadl_models.timing.program import AccessPlan, Place, whole_bursts, word_axes
-from archloom.oracle.remembered import Remembered
+from archloom.oracle.memory import Remembered
 from archloom.oracle.resolved import Buffer, WindowDim
 from archloom.oracle.taidl import ast
 

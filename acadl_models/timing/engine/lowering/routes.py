@@ -14,7 +14,7 @@ from archloom.acadl_models.timing.engine.lowering.latencies import Names
 from archloom.acadl_models.timing.engine.lowering.tables import Tables
 from archloom.acadl_models.timing.program import StaticInstruction, StaticLoop
 from archloom.oracle.affine import Affine, Bounds
-from archloom.oracle.remembered import Remembered
+from archloom.oracle.memory import Remembered
 
 
 class SharedRoutes:

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archloom.oracle.remembered import Remembered
+from archloom.oracle.memory import Remembered
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("oracle", "acadl_models", "mapper", "models", "tvm_backend", "uma_targets")

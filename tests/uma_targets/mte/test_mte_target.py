@@ -163,5 +163,5 @@ def test_tiles_of_a_stay_for_a_step() -> None:
 def test_the_page_has_what_is_estimated(architecture: str) -> None:
     (layer,) = archloom.estimate("gemm(m=512,n=512,k=512)", "mte", {"architecture": architecture}).accelerator_layers
     share = 512**3 / macs_per_cycle(mte(architecture=architecture)) / layer.cycles
-    page = (Path(__file__).parents[2] / "docs" / "mte.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "mte.md").read_text()
     assert f"| `{architecture}` | {layer.cycles:,} | {layer.instructions:,} | {share:.1%} |".replace("%", " %") in page
