@@ -13,10 +13,10 @@ other machines."""
 
 @contextlib.contextmanager
 def quiet(*loggers: str) -> Iterator[None]:
-    """Without the warnings of some packages."""
+    """Without what some packages log: what is an error is raised, too."""
     levels = {name: logging.getLogger(name).level for name in loggers}
     for name in loggers:
-        logging.getLogger(name).setLevel(logging.ERROR)
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         yield
     finally:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import struct
+import zipfile
+import zlib
 from pathlib import Path
 from typing import IO
 
@@ -13,6 +16,10 @@ MEBIBYTE = 1 << 20
 TEXT_BYTES = 64 * MEBIBYTE
 """Of a text that somebody writes, or a stream."""
 JSON_BYTES = 256 * MEBIBYTE
+
+BROKEN_ZIP = (OSError, zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, RuntimeError,
+              ValueError, LookupError)
+"""What opening a file as a zip, or reading one, ends in, where it is damaged or none."""
 
 
 def memory_bytes() -> int:

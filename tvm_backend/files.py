@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-import struct
 import tokenize
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,7 +11,7 @@ import numpy as np
 
 from archloom.oracle.atomic import replacing, write_through
 from archloom.oracle.errors import InputError
-from archloom.oracle.reading import data_bytes, read_bytes
+from archloom.oracle.reading import BROKEN_ZIP, data_bytes, read_bytes
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -45,8 +42,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray] | np.ndarray:
         if unpacked > data_bytes():
             raise ValueError(f"its arrays have {unpacked:,} bytes, at most {data_bytes():,} are read")
         return {name: np.asarray(loaded[name]) for name in loaded.files}
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile, LookupError, TypeError, AttributeError, SyntaxError,
-            NotImplementedError, RuntimeError, MemoryError, zlib.error, struct.error, tokenize.TokenError) as error:
+    except (*BROKEN_ZIP, TypeError, AttributeError, SyntaxError, MemoryError, tokenize.TokenError) as error:
         raise InputError(f"{path}: expected an .npz or .npy file of plain arrays: {error}") from error
 
 

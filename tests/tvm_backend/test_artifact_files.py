@@ -8,6 +8,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from archloom.oracle.errors import ArtifactError
 from archloom.tvm_backend.artifact import signing
@@ -20,6 +22,7 @@ from archloom.tvm_backend.artifact.files import (
     with_manifest,
     write,
 )
+from tests.support.examples import examples
 
 FILES = {"report.json": b'{"a": 1}', "streams/0.bin": bytes(range(256)) * 40}
 
@@ -40,6 +43,24 @@ def test_same_contents_give_same_bytes(tmp_path: Path) -> None:
     write(tmp_path / "a.zip", FILES)
     write(tmp_path / "b.zip", FILES)
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+
+
+@given(st.lists(st.tuples(st.integers(1, 400), st.binary(min_size=1, max_size=3)), min_size=1, max_size=4))
+@examples(few=300, many=20_000)
+def test_zips_with_damaged_directories_are_told_from_others(
+    tmp_path_factory: pytest.TempPathFactory, damages: list[tuple[int, bytes]]
+) -> None:
+    """Whatever stands in the last bytes, where a zip has its directory, nothing but an ArtifactError is raised."""
+    file = tmp_path_factory.getbasetemp() / "damaged.zip"
+    write(file, FILES)
+    data = bytearray(file.read_bytes())
+    for place, found in damages:
+        data[-place:len(data) - place + len(found)] = found
+    file.write_bytes(data)
+    is_artifact(file)
+    with contextlib.suppress(ArtifactError):
+        read(file)
+    file.unlink()
 
 
 def changed(path: Path, contained: dict[str, bytes], /, **entries: object) -> None:

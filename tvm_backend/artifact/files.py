@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from archloom.oracle.atomic import replacing, write_through
 from archloom.oracle.errors import ArtifactError
-from archloom.oracle.reading import JSON_BYTES, MEBIBYTE, data_bytes, file_size, read_bytes
+from archloom.oracle.reading import BROKEN_ZIP, JSON_BYTES, MEBIBYTE, data_bytes, file_size, read_bytes
 from archloom.tvm_backend.artifact import signing
 from archloom.tvm_backend.version import VERSION
 
@@ -43,12 +43,12 @@ def is_artifact(path: Path) -> bool:
     """Whether ``path`` looks like an artifact: a directory or a zip with a manifest."""
     if path.is_dir():
         return (path / MANIFEST).is_file()
-    if not path.is_file() or not zipfile.is_zipfile(path):
+    if not path.is_file():
         return False
     try:
         with zipfile.ZipFile(path) as archive:
             return MANIFEST in archive.namelist()
-    except (OSError, zipfile.BadZipFile):
+    except BROKEN_ZIP:
         return False
 
 
@@ -145,7 +145,7 @@ def read_archive(data: bytes, path: Path) -> Files:
 def _damage(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except BROKEN_ZIP as error:
         raise ArtifactError(f"{path}: cannot be read, or damaged: {error}") from error
 
 

@@ -19,6 +19,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
+from archloom.models.quiet import quiet
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.frontends.torch.pt2_files import summary
 
@@ -192,7 +193,7 @@ def apart(module: torch.nn.Module, inputs: Sequence[torch.Tensor], call: Call = 
 def _failure(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> Exception | None:
     """What a module raises when it is run with shapes alone."""
     try:
-        with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        with torch.no_grad(), quiet("torch"), FakeTensorMode(allow_non_fake_inputs=True) as mode:
             module(*map(mode.from_tensor, inputs))
     except Exception as error:  # torch and the module's own code raise as they like
         return error

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from archloom.models.quiet import quiet
 from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.dynamic.extents import Extent, OpenInput, OpenShapes, Symbol, symbols_of
 from archloom.tvm_backend.frontends.torch.pt2_files import summary
@@ -61,7 +62,7 @@ def static_program(
     demanding = copy.copy(program)
     demanding.example_inputs = (args, kwargs)  # without any, as in files, torch leaves the program's checks out
     try:
-        with torch.no_grad(), warnings.catch_warnings(action="ignore"):
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"), quiet("torch"):
             return torch.export.export(demanding.module(), args, kwargs)
     except Exception as error:  # torch raises whatever its parts raise
         shown = ", ".join(f"{name}: {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in shapes.items())

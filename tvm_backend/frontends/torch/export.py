@@ -89,7 +89,7 @@ def export(module: torch.nn.Module, example_inputs: Any, name: str, dynamic_shap
     """``torch.export`` of a module in evaluation mode, with its static shapes but for those that are dynamic."""
     inputs = example_tensors(example_inputs, name)
     try:
-        with torch.no_grad(), warnings.catch_warnings(action="ignore"), weights.filled(module):
+        with (torch.no_grad(), warnings.catch_warnings(action="ignore"), quiet("torch"), weights.filled(module)):
             return torch.export.export(evaluated(module), inputs, dynamic_shapes=dynamic_shapes)
     except Exception as error:  # dynamo, functorch and the module's own code raise as they like
         raise ModelError(f"{name}: torch.export fails: {summary(error)}") from error
@@ -146,7 +146,7 @@ def _relax(
     _refuse_open(program, name)
     refuse_training(program, name)
     try:
-        with torch.no_grad(), warnings.catch_warnings(action="ignore"):
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"), quiet("torch"):
             table = compat.torch_decompositions(KEEP)
             for more in (decompositions.table(), quantized.decompositions()):
                 table.update(more)
@@ -218,7 +218,7 @@ def onnx_program(
 
     inputs, experts = example_tensors(example_inputs, name), decompositions.experts()
     try:
-        with (torch.no_grad(), warnings.catch_warnings(action="ignore"), quiet("torch.onnx"), quiet("onnxscript"),
+        with (torch.no_grad(), warnings.catch_warnings(action="ignore"), quiet("torch", "onnxscript"),
               weights.filled(module)):
             exported = torch.export.export(evaluated(module), inputs)
             if any(node.target in experts for node in exported.graph.nodes):

@@ -15,10 +15,8 @@ import io
 import json
 import os
 import pickle
-import struct
 import warnings
 import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,7 @@ import torch
 
 from archloom.models.quiet import TORCHAO, quiet
 from archloom.oracle.errors import ModelError
-from archloom.oracle.reading import data_bytes, file_size
+from archloom.oracle.reading import BROKEN_ZIP, data_bytes, file_size
 from archloom.tvm_backend.frontends.torch import pt2_sizes
 
 WEIGHTS, CONSTANTS, GRAPH = "data/weights/", "data/constants/", "models/"
@@ -38,8 +36,7 @@ OPERATORS = ("torch.ops.", "_operator.getitem")
 LARGEST_GRAPH = 1 << 28
 """Bytes of a graph in JSON; networks have a few hundred kilobytes."""
 MAKER = b"torchao"
-MALFORMED = (zipfile.BadZipFile, zlib.error, struct.error, ValueError, LookupError, TypeError, AttributeError,
-             RecursionError, EOFError, NotImplementedError, RuntimeError)
+MALFORMED = (*BROKEN_ZIP, TypeError, AttributeError)
 """What reading an archive, and JSON of other fields than ``torch.export.save`` writes, ends in."""
 
 
