@@ -1,4 +1,4 @@
-"""Products of integers on GPUs: programs of their own go without wrong kernels, parts of others widen bytes."""
+"""Products of integers on GPUs: programs of their own go without wrong kernels, parts of others take floats."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ DIMS = (((1,), (0,)), ((), ()))
 
 
 @pytest.mark.parametrize(("backend", "own", "operand"), [
-    ("cpu", False, "i8"), ("cpu", True, "i8"), ("gpu", False, "i32"), ("gpu", True, "i8")])
-def test_bytes_are_widened_where_the_options_are_not_ours(
+    ("cpu", False, "i8"), ("cpu", True, "i8"), ("gpu", False, "f32"), ("gpu", True, "i8")])
+def test_bytes_are_multiplied_as_floats_where_the_options_are_not_ours(
     monkeypatch: pytest.MonkeyPatch, backend: str, own: bool, operand: str,
 ) -> None:
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     a, b = (jnp.asarray(np.full(shape, -128, np.int8)) for shape in ((9, 21), (21, 11)))
     with own_options() if own else nullcontext():
         lowered = jax.jit(lambda x, y: integer_dot(x, y, DIMS, jnp.int32)).lower(a, b)
-    assert f"(tensor<9x21x{operand}>, tensor<21x11x{operand}>) -> tensor<9x11xi32>" in lowered.as_text()
+    sums = "f32" if operand == "f32" else "i32"
+    assert f"(tensor<9x21x{operand}>, tensor<21x11x{operand}>) -> tensor<9x11x{sums}>" in lowered.as_text()
     assert (compiler_options() == WITHOUT_TRITON) == (backend == "gpu")
 
 
@@ -56,3 +57,15 @@ def test_sums_of_any_width_wrap(monkeypatch: pytest.MonkeyPatch, backend: str, s
         made = jax.jit(lambda x, y: integer_dot(x, y, DIMS, jnp.dtype(sums)))(a, b)
     assert made.dtype == sums
     np.testing.assert_array_equal(np.asarray(made), a.astype(sums) @ b.astype(sums))
+
+
+@pytest.mark.parametrize("operand", [np.int8, np.uint8])
+def test_long_sums_of_the_largest_numbers_are_exact(monkeypatch: pytest.MonkeyPatch, operand: type) -> None:
+    """On a GPU they are pieces of what float32 adds up exactly."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    most = np.iinfo(operand).min or np.iinfo(operand).max
+    a, b = (np.full(shape, most, operand) for shape in ((2, 3, 5001), (5001, 2, 4)))
+    b[1::2] -= 1
+    dims = (((2,), (0,)), ((0,), (1,)))
+    made = jax.jit(lambda x, y: integer_dot(x, y, dims, jnp.int32))(a, b)
+    np.testing.assert_array_equal(made, np.einsum("bmk,kbn->bmn", a.astype(np.int32), b.astype(np.int32)))
