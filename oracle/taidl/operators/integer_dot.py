@@ -3,8 +3,8 @@
 On GPUs, XLA's Triton kernels for products of bytes give wrong integers (JAX 0.11.2 on an H100: every element of
 [9, 21] x [21, 11], unless autotuning prefers another kernel). Programs that are compiled by themselves go without those
 kernels, by an option. Where a program is part of another one, whose options are not ours, products of bytes are taken
-in float32: as long as sums stay below 2^24, they are exact in any order. Integers of 32 bits have no fast products there
-(I-BERT's encoder took 19 times as long by them as by those of bytes on an H200).
+in float32: as long as sums stay below 2^24, they are exact in any order. Integers of 32 bits have no fast products
+there (I-BERT's encoder took 19 times as long by them as by those of bytes on an H200).
 """
 
 from __future__ import annotations
