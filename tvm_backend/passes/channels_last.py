@@ -64,7 +64,7 @@ class _ChannelsLast(Rewriter):
             self._settle(read)
         if name in SAME and ir.is_tensor(var):
             self.replaced[var] = self.emit("reshape", self.new(value.args[0]), ir.shape_of(var), label=var.name)
-        elif name in ("take", "astype") and any(map(_is_wide, value.args)):
+        elif name == "take" and _is_wide(value.args[1]):
             self._narrowed(var, value)
         elif not self._in_parts(var, value):
             self.keep(var, value)
@@ -187,12 +187,10 @@ class _ChannelsLast(Rewriter):
         return True
 
     def _narrowed(self, var: ir.Var, call: ir.Call) -> None:
-        """With places, and what is converted, as int32."""
-        args = [self.emit("astype", self.new(a), dtype="int32") if _is_wide(a) else self.new(a) for a in call.args]
-        if ir.op_name(call) == "astype" and ir.dtype_of(var) == "int32":
-            self.replaced[var] = args[0]
-        else:
-            self.bind(var, ir.make_call(self.new(call), args))
+        """A ``take`` with places as int32: no tensor has so many elements along an axis that they need more."""
+        data, places, *others = map(self.new, call.args)
+        places = self.emit("astype", places, dtype="int32")
+        self.bind(var, ir.make_call(self.new(call), [data, places, *others]))
 
     # convolutions -----------------------------------------------------------------------------------------------------
 

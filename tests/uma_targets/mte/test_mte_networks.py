@@ -101,3 +101,16 @@ def test_places_are_read_from_memory(tmp_path: Path) -> None:
     assert found.passed and found.outputs[0].max_abs_error == 0
     steps = [s.op for s in partition_model(archloom.load(path), "mte", OPTIONS).steps()]
     assert steps == ["take"]
+
+
+@pytest.mark.parametrize("operator", ["Mul", slow("Add"), slow("Max")])
+def test_numbers_of_more_than_32_bits_are_left_to_the_host(operator: str, tmp_path: Path) -> None:
+    nodes = [make_node("Cast", ["x"], ["a"], to=TensorProto.INT32),
+             make_node("Cast", ["a"], ["b"], to=TensorProto.INT64), make_node(operator, ["b", "far"], ["c"]),
+             make_node("Cast", ["c"], ["z"], to=TensorProto.FLOAT)]
+    path = tmp_path / "network.onnx"
+    onnx.save(network(nodes, {"x": (3, 2)}, (3, 2), far=np.array([3, 1 << 40])), path)
+    numbers = np.array([[2**30, 5], [-7, 2**20], [2**31 - 128, 0]], np.float32)
+    compiled = archloom.compile(path, "mte", OPTIONS)
+    kept = {"Add": np.add, "Mul": np.multiply, "Max": np.maximum}[operator](numbers.astype(np.int64), [3, 1 << 40])
+    np.testing.assert_array_equal(np.asarray(compiled(numbers)).reshape(3, 2), kept.astype(np.float32))

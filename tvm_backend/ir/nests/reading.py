@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from archloom.mapper.nests import Axis, Code, Nest, Pass, Store
 from archloom.oracle.affine import Affine
 from archloom.tvm_backend.ir import expressions as ir
@@ -110,13 +112,18 @@ class Reading:
             raise NotQuantized("an operand is no tensor")
         number = ir.number_of(expr) if ir.is_constant(expr) else None
         if number is not None:
-            return code.whole(int(number)) if ir.dtype_of(expr) in WHOLE_NUMBERS else code.number(number)
+            if ir.dtype_of(expr) not in WHOLE_NUMBERS:
+                return code.number(number)
+            _check_words(np.array(int(number)))
+            return code.whole(int(number))
         return code.load(*self.place(expr, index))
 
     def place(self, expr: Any, index: Index) -> tuple[str, Affine]:
         """The operand that an expression is, and the word that an element begins with."""
         if ir.dtype_of(expr) not in (*WORDS, *(NARROWED if ir.is_constant(expr) else ())):
             raise NotQuantized(f"an operand is {ir.dtype_of(expr)}")
+        if ir.dtype_of(expr) == "int64":
+            _check_words(ir.const_value(expr))
         number = next((i for i, known in enumerate(self.operands) if ir.same(known, expr)), len(self.operands))
         if number == len(self.operands):
             self.operands.append(expr)
@@ -135,6 +142,8 @@ class Reading:
         whole = any(ir.is_tensor(a) and ir.dtype_of(a) in WHOLE_NUMBERS for a in call.args)
         if whole:
             functions = tuple(OF_WHOLE.get(f, "") for f in functions)
+        if ir.dtype_of(call) == "int64" and {"whole_add", "whole_subtract", "whole_multiply"} & {*functions}:
+            raise NotQuantized(f"{name} of int64 may have more than the 32 bits of the vector unit's numbers")
         if not all(functions) or not functions:
             raise NotQuantized(f"{name}{' of whole numbers' if whole else ''} is none of the vector unit's operators")
         self.note(name)
@@ -162,6 +171,12 @@ class Reading:
     def largest(self, place: Affine) -> int:
         """The greatest value of a place."""
         return place.constant + sum(c * (self.extents[str(a)] - 1) for a, c in place.terms if c > 0)
+
+
+def _check_words(numbers: np.ndarray) -> None:
+    """NotQuantized for whole numbers that have more than 32 bits."""
+    if numbers.size and not -(1 << 31) <= int(numbers.min()) <= int(numbers.max()) < 1 << 31:
+        raise NotQuantized("a constant has whole numbers of more than 32 bits")
 
 
 def dense(shape: Sequence[int], index: Index) -> Affine:
