@@ -34,7 +34,7 @@ def convolved(case: Convolution, image: np.ndarray, weights: np.ndarray) -> np.n
     return total
 
 
-@examples(6, 200)
+@examples(4, 200)
 @given(randoms)
 def test_convolutions_of_any_window_and_stride(r: Random) -> None:
     machine, stride = r.choice(MACHINES), r.randint(1, 2)

@@ -34,7 +34,7 @@ NAMES = ("a", "b", "out")
 
 
 @given(random=randoms)
-@examples(60, 3000)
+@examples(30, 3000)
 def test_random_nests_compute_what_numpy_does(random: Random) -> None:
     nest, unit, most = random_nest(random), random.choice(UNITS), random.choice((8, 4, 1))
     assume(fits(nest))
