@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable
 from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -24,6 +23,7 @@ import numpy as np
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import InputError, MappingError, suggest
+from archloom.oracle.reading import TEXT_BYTES, read_bytes
 
 P = TypeVar("P")
 
@@ -101,13 +101,13 @@ def read_asked(text: str) -> Asked:
     if "=" in text:
         return _asked(_pairs(text, where), where)
     try:
-        content = Path(text).read_text("utf-8")
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+        content = read_bytes(text, TEXT_BYTES)
+    except InputError as error:
         raise InputError(f"{where}: expected a JSON file, JSON, or fields as m=128,order=n>m: {error}") from error
     return _asked(_json(content, where), where)
 
 
-def _json(text: str, where: str) -> MappingABC[str, Any]:
+def _json(text: str | bytes, where: str) -> MappingABC[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -16,6 +16,7 @@ from typing import Any
 from archloom.acadl_models.acadl.base import figure
 from archloom.acadl_models.acadl.components import Overrides, Technology
 from archloom.oracle.errors import InputError, suggest
+from archloom.oracle.reading import TEXT_BYTES, read_bytes
 
 ENERGIES = {
     "joules_per_access": ("read", "write"), "joules_per_byte": ("read", "write"), "joules_per_read": ("read",),
@@ -31,8 +32,8 @@ _TABLES = ("technology", "objects", "operations")
 def read_overrides(path: str | Path) -> Overrides:
     """The figures of a file; InputError that lists all that is wrong in it."""
     try:
-        found = tomllib.loads(Path(path).read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        found = tomllib.loads(read_bytes(path, TEXT_BYTES).decode())
+    except (InputError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"energies of {path}: {error}") from error
     return overrides(found, str(path))
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import archloom
 from archloom.mapper.asked import read_asked
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.search import search
@@ -111,6 +112,18 @@ def test_a_whole_mapping_that_does_not_fit_is_refused() -> None:
     fields["tile"]["m"] = 4000
     with pytest.raises(InputError, match="gemm: the mapping that is asked for does not fit: "):
         chosen(PRODUCT, json.dumps(fields))
+
+
+def test_an_estimate_takes_a_whole_mapping_as_text() -> None:
+    """Longer than any name of a file."""
+    mapping = next(m for m in mappings(PRODUCT) if m.size("m") == 8)
+    report = archloom.estimate("gemm(m=40,n=24,k=36)", "gemmini", {**SMALL, "mapping": f"{mapping.to_json():300}"})
+    assert report.accelerator_layers[0].mapping == str(mapping)
+
+
+def test_no_device_is_read_as_a_mapping() -> None:
+    with pytest.raises(InputError, match="/dev/zero: expected a file, found a device"):
+        chosen(PRODUCT, "/dev/zero")
 
 
 def test_nothing_is_asked_of_layers_that_are_not_named() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from archloom.mapper.explore import GivenUp
 from archloom.oracle.errors import ArchloomError, ArtifactError, MappingError, ModelError
 from archloom.oracle.fallbacks import Fallback
 from archloom.oracle.memory import Remembered, paused
+from archloom.oracle.reading import TEXT_BYTES, read_bytes
 from archloom.tvm_backend import cache
 from archloom.tvm_backend.compile import placed, plan_steps, planned, require_mappings
 from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
@@ -87,7 +89,8 @@ class Request:
         """What is in the files that options name; one that cannot be read is an error where it is used."""
         names = {option.name for option in OF_ALL}
         named = (str(value) for name, value in self.options.items() if name.split(".")[-1] in names)
-        return [Path(file).read_text("utf-8", "replace") for file in named if Path(file).is_file()]
+        # a value may be a text of any length, too
+        return [read_bytes(file, TEXT_BYTES).hex() for file in named if os.path.isfile(file)]
 
     @property
     def is_built_in(self) -> bool:
