@@ -18,8 +18,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))  # works in a checkout that is not installed, too
 
-from archloom.oracle.kernel import Kernel, KernelIsa, isa
-from archloom.oracle.xla.options import compiler_options
+from archloom.oracle.kernel import Kernel, KernelIsa, isa, jit
 from examples.gemmini_kernels import ACC, ADD, BASE, pieces
 
 GELU_A, GELU_B = -0.2888, -1.769
@@ -322,7 +321,7 @@ class Encoder:
         import jax
 
         shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in self.shapes.values()]
-        return jax.jit(self.function, compiler_options=compiler_options()).lower(*shapes).compile()
+        return jit(self.function).lower(*shapes).compile()
 
     @property
     def raised(self) -> bool:

@@ -17,5 +17,6 @@ from archloom.oracle.kernel.handle import KernelIsa, isa
 from archloom.oracle.kernel.index import Index
 from archloom.oracle.kernel.kernel import Kernel
 from archloom.oracle.kernel.recording import loop, parallel
+from archloom.oracle.xla.options import jit
 
-__all__ = ["Index", "Kernel", "KernelIsa", "isa", "loop", "parallel"]
+__all__ = ["Index", "Kernel", "KernelIsa", "isa", "jit", "loop", "parallel"]

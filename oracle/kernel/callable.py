@@ -15,8 +15,8 @@ from archloom.oracle import native
 from archloom.oracle.errors import InputError
 from archloom.oracle.late_jax import jax, jnp
 from archloom.oracle.stream import HbmTensor, check_arrays, check_count
-from archloom.oracle.taidl.operators.integer_dot import own_options
-from archloom.oracle.xla.options import compiler_options
+from archloom.oracle.taidl.operators.integer_dot import jit_within
+from archloom.oracle.xla.options import jit
 
 Kind: TypeAlias = Literal["numpy", "jax", "tracer", "torch", "other"]
 
@@ -93,8 +93,8 @@ class JaxProgram:
 
     @staticmethod
     def of(function: JaxFunction, bits: tuple[np.ndarray, ...]) -> "JaxProgram":
-        outermost = jax.jit(own_options()(function), compiler_options=compiler_options())
-        return JaxProgram(function, jax.jit(function), outermost, jax.jit(native.portable()(function)), bits)
+        return JaxProgram(
+            function, jit_within(function), jit(function), jax.jit(native.portable()(function)), bits)
 
     def call(self) -> "Call":
         """The function of the arguments alone, for arrays and for tracers."""

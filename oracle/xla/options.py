@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from archloom.oracle.late_jax import jax
 from archloom.oracle.nests import instructions
 from archloom.oracle.resolved import Op, ResolvedRegion, ResolvedStream, Statement
-from archloom.oracle.taidl.operators.integer_dot import WITHOUT_TRITON
+from archloom.oracle.taidl.operators.integer_dot import WITHOUT_TRITON, own_options
 
 TINY = 1 << 10
 """Up to how many elements of arguments and results code of integers is not worth optimizing: it runs in a microsecond
@@ -24,6 +25,16 @@ EXACT = frozenset({"bitcast_convert", "broadcast", "broadcast_in_dim", "concaten
                    "negate", "pad", "reshape", "round_nearest_even", "select", "slice", "transpose"})
 """Operators whose f32 are moved, chosen, or rounded in one operation that code generators cannot join with another:
 :mod:`archloom.oracle.taidl.operators.carriers` multiplies and adds where that is exact."""
+
+
+def jit(function: Callable[..., Any], options: dict[str, Any] | None = None, **how: Any) -> Any:
+    """``jax.jit`` of a JAX function that calls kernels, with XLA's options for them.
+
+    Results are those of ``jax.jit``. On GPUs products of bytes are those of the machine, where a function that
+    ``jax.jit`` compiles takes them in float32. It must be the outermost function: JAX refuses options within a trace.
+    ``options`` are those of a stream (:func:`compiler_options`), ``how`` what else ``jax.jit`` takes.
+    """
+    return jax.jit(own_options()(function), compiler_options=options or compiler_options(), **how)
 
 
 def compiler_options(
@@ -44,7 +55,7 @@ def compiler_options(
     is (:data:`TINY`) has integers alone, in regions and between operators, too.
 
     On GPUs, kernels that give wrong integers are left out (:mod:`archloom.oracle.taidl.operators.integer_dot`), so
-    that what is traced within ``own_options`` there is right with these options.
+    that what :func:`jit` traces is right with these options.
     """
     backend = jax.default_backend()
     if backend != "cpu":

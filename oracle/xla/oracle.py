@@ -20,7 +20,7 @@ from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.stream import HbmTensor, Stream, check_arrays
 from archloom.oracle.taidl.isa import Isa
-from archloom.oracle.taidl.operators.integer_dot import own_options
+from archloom.oracle.taidl.operators.integer_dot import jit_within
 from archloom.oracle.xla import border
 from archloom.oracle.xla.executables import Called, Executable, of
 from archloom.oracle.xla.loops.runner import LoopRunner
@@ -29,7 +29,7 @@ from archloom.oracle.xla.notation.expr import is_chained, is_heavy
 from archloom.oracle.xla.notation.fallbacks import OracleFallback, Record
 from archloom.oracle.xla.notation.limits import USUAL, Limits, Unraisable
 from archloom.oracle.xla.notation.substitution import shared_work
-from archloom.oracle.xla.options import compiler_options
+from archloom.oracle.xla.options import compiler_options, jit
 from archloom.oracle.xla.raising.rerolling import with_loops
 from archloom.oracle.xla.report import OracleReport, report
 from archloom.oracle.xla.strategies import Outcome, Raising, raise_stream
@@ -109,7 +109,7 @@ class Program:
     @property
     def jitted(self) -> Any:
         """``jax.jit`` of :meth:`function`, made once."""
-        return self._once("jitted", lambda: jax.jit(self.function))
+        return self._once("jitted", lambda: jit_within(self.function))
 
     @property
     def portable(self) -> Any:
@@ -122,9 +122,9 @@ class Program:
         values = [r.value for r in self.raising.results] if self.raising is not None else []
         raised = self.raising is not None and not self.raising.left
         chained, summed = (any(map(has, values)) for has in (is_chained, is_heavy))
-        return self._once("outermost", lambda: jax.jit(
-            own_options()(self.function), keep_unused=True,
-            compiler_options=compiler_options(self.stream, raised=raised, chained=chained, summed=summed)))
+        return self._once("outermost", lambda: jit(
+            self.function, compiler_options(self.stream, raised=raised, chained=chained, summed=summed),
+            keep_unused=True))
 
     def executable(self) -> Any:
         """:meth:`function` compiled ahead of time, once."""

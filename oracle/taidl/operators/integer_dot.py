@@ -4,13 +4,14 @@ On GPUs, XLA's Triton kernels for products of bytes give wrong integers (JAX 0.1
 [9, 21] x [21, 11], unless autotuning prefers another kernel). Programs that are compiled by themselves go without those
 kernels, by an option. Where a program is part of another one, whose options are not ours, products of bytes are taken
 in float32: as long as sums stay below 2^24, they are exact in any order. Integers of 32 bits have no fast products
-there (I-BERT's encoder took 19 times as long by them as by those of bytes on an H200).
+there (I-BERT's encoder took 19 times as long by them as by those of bytes on an H200). What was traced for programs of
+one kind is never part of one of the other kind (:func:`jit_within`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -32,6 +33,13 @@ def own_options() -> Iterator[None]:
         yield
     finally:
         _own.reset(before)
+
+
+def jit_within(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``jax.jit`` of ``function`` for calls within other traces: JAX keeps what it traced, and does not know of
+    :func:`own_options`, so that there is one for each."""
+    own, others = jax.jit(own_options()(function)), jax.jit(function)
+    return lambda *arrays: (own if _own.get() else others)(*arrays)
 
 
 def integer_dot(left: Any, right: Any, dims: Any, dtype: Any) -> Any:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from archloom.oracle.taidl.operators.integer_dot import WITHOUT_TRITON, integer_dot, own_options
-from archloom.oracle.xla.options import compiler_options
+from archloom.oracle.taidl.operators.integer_dot import WITHOUT_TRITON, integer_dot, jit_within
+from archloom.oracle.xla import options
+from archloom.oracle.xla.options import compiler_options, jit
 
 DIMS = (((1,), (0,)), ((), ()))
 
@@ -21,12 +20,15 @@ def test_bytes_are_multiplied_as_floats_where_the_options_are_not_ours(
     monkeypatch: pytest.MonkeyPatch, backend: str, own: bool, operand: str,
 ) -> None:
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    a, b = (jnp.asarray(np.full(shape, -128, np.int8)) for shape in ((9, 21), (21, 11)))
-    with own_options() if own else nullcontext():
-        lowered = jax.jit(lambda x, y: integer_dot(x, y, DIMS, jnp.int32)).lower(a, b)
-    sums = "f32" if operand == "f32" else "i32"
-    assert f"(tensor<9x21x{operand}>, tensor<21x11x{operand}>) -> tensor<9x11x{sums}>" in lowered.as_text()
     assert (compiler_options() == WITHOUT_TRITON) == (backend == "gpu")
+    monkeypatch.setattr(options, "compiler_options", lambda: None)  # which this device may not know
+    a, b = (jnp.asarray(np.full(shape, -128, np.int8)) for shape in ((9, 21), (21, 11)))
+    within = jit_within(lambda x, y: integer_dot(x, y, DIMS, jnp.int32))  # one, in programs of both kinds
+    text = {}
+    for kind in (not own, own):
+        text[kind] = (jit if kind else jax.jit)(lambda x, y: within(x, y)).lower(a, b).as_text()
+    sums = "f32" if operand == "f32" else "i32"
+    assert f"(tensor<9x21x{operand}>, tensor<21x11x{operand}>) -> tensor<9x11x{sums}>" in text[own]
 
 
 @pytest.mark.slow
@@ -38,10 +40,8 @@ def test_products_equal_numpy() -> None:
         expected = a.astype(np.int32) @ b.astype(np.int32)
         product = jax.jit(lambda x, y: integer_dot(x, y, DIMS, jnp.int32))
         np.testing.assert_array_equal(np.asarray(product(a, b)), expected)
-        with own_options():
-            options = dict(WITHOUT_TRITON) if jax.default_backend() == "gpu" else None
-            own = jax.jit(lambda x, y: integer_dot(x, y, DIMS, jnp.int32), compiler_options=options)
-            np.testing.assert_array_equal(np.asarray(own(a, b)), expected)
+        own = jit(lambda x, y: integer_dot(x, y, DIMS, jnp.int32))
+        np.testing.assert_array_equal(np.asarray(own(a, b)), expected)
 
 
 @pytest.mark.parametrize("sums", [np.uint8, np.int16, np.int64])

@@ -21,7 +21,7 @@ from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.taidl.printer import print_isa
 from archloom.oracle.taidl.types import of_numpy
 from archloom.oracle.xla import compile_stream
-from archloom.oracle.xla.options import compiler_options
+from archloom.oracle.xla.options import compiler_options, jit
 from archloom.oracle.xla.oracle import forget
 from tests.support.oracle.operator_cases import codes, equal
 from tests.support.oracle.random_isas import RandomIsa, random_isa
@@ -114,7 +114,7 @@ def compared(
     if some:
         loops = compile_stream(stream, isa, raising=False)
         # XLA takes less time for programs of integers with the options for those without loops
-        made = jax.jit(loops.function, compiler_options=compiler_options(loops.program.stream))(*given.values())
+        made = jit(loops.function, compiler_options(loops.program.stream))(*given.values())
         judge(stream, want, made, f"{what}, {AS_LOOPS}", same)
     forget()
     return how
