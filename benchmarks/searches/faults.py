@@ -20,6 +20,7 @@ import archloom
 from archloom.tvm_backend.search.searching import search
 from archloom.tvm_backend.search.store import FILE
 from benchmarks.common import ROOT, forked
+from benchmarks.searches.speeds import empty_cache
 
 SPACE = """
 from functools import partial
@@ -30,8 +31,8 @@ def space(trial):
     return archloom.Candidate(partial(network, trial.suggest_int("k", 1, 150)), "gemmini",
                               {"dim": trial.suggest_categorical("dim", [4, 8, 16, 32])})
 """
-LONGEST = 20.0
-"""Seconds until a main process is killed, at most: it starts in three to ten."""
+SOONEST = 0.5
+"""Seconds between two kills, at least."""
 OF_WORKERS = 0.8
 """Share of the kills that hit a worker."""
 
@@ -57,43 +58,62 @@ class Searches:
             _, errors = process.communicate()
             return process.returncode, errors
 
-    def rows(self, name: str) -> dict[str, tuple[Any, ...]]:
+    def rows(self, name: str) -> "Rows":
         """All figures of those that were measured, by key, None for others."""
         return {row.key: (row.state, row.values if row.state == "measured" else None)
                 for row in archloom.read_search(self.folder / name).rows()}
 
+    def front(self, name: str) -> set[tuple[Any, ...]]:
+        return {row.values for row in archloom.read_search(self.folder / name).front}
+
 
 def kills(count: int, seed: int, workers: int) -> dict[str, Any]:
-    """One search under so many SIGKILLs, beside the same one that is left alone."""
+    """Searches under so many SIGKILLs in all, each gone on with until it is done, beside the same one that is left
+    alone. Kills are up to half of that one's time apart."""
     random, hit = Random(seed), {"main": 0, "workers": 0}
     with tempfile.TemporaryDirectory(prefix="archloom-search-") as folder:
-        searches = Searches(folder, workers)
+        searches, started = Searches(folder, workers), time.monotonic()
         assert searches.ended("whole")[0] == 0
+        longest, names, found = (time.monotonic() - started) / 2, list[str](), list[tuple[int, str]]()
         while sum(hit.values()) < count:
-            with searches.started("killed") as process:
-                _shoot(process, random, hit, count)
-                if process.wait() == 0 and _done(searches):
-                    break
-        status, errors = searches.ended("killed")
-        whole, killed = searches.rows("whole"), searches.rows("killed")
-        both = [key for key in whole if whole[key][1] is not None and killed.get(key, ("",))[-1] is not None]
-        fronts = [{row.values for row in archloom.read_search(searches.folder / name).front}
-                  for name in ("whole", "killed")]
-        equal = whole.keys() == killed.keys() and fronts[0] == fronts[1] and all(whole[k] == killed[k] for k in both)
+            name = f"killed {len(names)}"
+            names.append(name)
+            with empty_cache():
+                while sum(hit.values()) < count:
+                    with searches.started(name) as process:
+                        _shoot(process, random, hit, count, longest)
+                        if process.wait() == 0:
+                            break
+                found.append(searches.ended(name))
+        whole = searches.rows("whole")
+        killed = [searches.rows(name) for name in names]
+        equal = [status == 0 and _is_equal(whole, rows) and searches.front("whole") == searches.front(name)
+                 for name, rows, (status, _) in zip(names, killed, found)]
         return {"kills": sum(hit.values()), "kills_of_workers": hit["workers"], "candidates": len(whole),
-                "resumed_equal": status == 0 and equal, "resumed_error": errors or None,
-                "resumed_failed": sum(state == "failed" for state, _ in killed.values())}
+                "searches": len(names), "resumed_equal": all(equal) and sum(hit.values()) >= count,
+                "resumed_error": next((errors for _, errors in found if errors), None),
+                "resumed_failed": sum(state == "failed" for rows in killed for state, _ in rows.values())}
 
 
-def _done(searches: Searches) -> bool:
-    return len(searches.rows("killed")) == len(searches.rows("whole"))
+Rows = dict[str, tuple[Any, ...]]
 
 
-def _shoot(process: "subprocess.Popen[str]", random: Random, hit: dict[str, int], count: int) -> None:
+def _is_equal(whole: Rows, killed: Rows) -> bool:
+    """Whether the same candidates are done, with the same figures where both were measured: which are ruled out by
+    their bounds depends on what was known before."""
+    both = [key for key in whole if whole[key][1] is not None and killed.get(key, ("", None))[1] is not None]
+    return whole.keys() == killed.keys() and all(whole[key] == killed[key] for key in both)
+
+
+def _shoot(
+    process: "subprocess.Popen[str]", random: Random, hit: dict[str, int], count: int, longest: float
+) -> None:
     """Kill workers at random times, and at one the main process."""
     while process.poll() is None and sum(hit.values()) < count:
-        time.sleep(random.uniform(0.5, LONGEST / 2))
+        time.sleep(random.uniform(SOONEST, max(2 * SOONEST, longest)))
         workers = _children(process.pid)
+        if process.poll() is not None:
+            return
         if random.random() >= OF_WORKERS:
             process.send_signal(signal.SIGKILL)
             hit["main"] += 1
