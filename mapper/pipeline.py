@@ -97,9 +97,10 @@ class Loop:
     """``times`` iterations of ``body``; ``alone``: instructions of an iteration that nothing else overlaps;
     ``waits``: cycles of an iteration in which nothing happens; ``first``: what the body waits for; ``last``: what
     frees the place of that, of which there are ``slots``, each taken for the share ``occupied`` of the body. ``whole``:
-    the share of what comes first with which the body begins; it takes the rest of it up as it arrives. ``early``: by
-    how many iterations what comes first may be ahead at most: none where the body waits for it in the queue of its
-    unit. ``rings``: what waits for one another, one after the other, until the first of it can be done for so many
+    the share of what comes first with which the body begins; it takes the rest of it up as it arrives. ``taken``: pairs
+    of shares, of what comes first and of the body: so much of the former is needed before more of the latter is done.
+    ``early``: by how many iterations what comes first may be ahead at most: none where the body waits for it in the
+    queue of its unit. ``rings``: what waits for one another, one after the other, until the first of it can be done for so many
     iterations later; what they are is counted elsewhere."""
 
     times: Number
@@ -111,6 +112,7 @@ class Loop:
     slots: Number = 1 << 30
     occupied: Number = 1
     whole: Number = 0
+    taken: tuple[tuple[Number, Number], ...] = ()
     early: Number = FAR
     rings: tuple[tuple[tuple[Issue, ...], Number], ...] = ()
 
@@ -276,18 +278,31 @@ class Rates:
         They wait in the fetch stage and in the queue of the unit that has most of them; in the fetch stage with what
         comes first of each but the first of them, as far as that finds no place in its own queue.
         """
-        excess: Number = 0
-        others = (*loop.first, *loop.last)
-        for unit in {self.hardware.unit(issue.mnemonic) for issue in others}:
-            count = sum(issue.times for issue in others if issue.mnemonic in unit.mnemonics)
-            excess = excess + np.maximum(count - unit.queue, 0)
-        queues = {unit.name: unit.queue for unit in self.hardware.units}
         total = np.maximum(sum(body.values()), 1e-9)
-        queued: Number = 0
-        for name, count in body.items():
-            queued = np.maximum(queued, np.minimum(queues[name], count))
-        room = self.hardware.issue_entries - 1 + queued
-        return np.minimum(room / total, np.maximum((room - excess) / total, 1))
+        room = self._room(body)
+        between = self._excess(loop.last)
+        return np.minimum(np.maximum(room - between, 0) / total,
+                          np.maximum((room - self._excess((*loop.first, *loop.last))) / total, 1))
+
+    def held_up(self, loop: Loop, body: Mapping[str, Number]) -> Number:
+        """Cycles for which what is last keeps all that follows from being fetched, as it finds no place to wait in."""
+        count = np.maximum(sum(np.asarray(issue.times) for issue in loop.last), 1e-9)
+        over = np.maximum(self._excess(loop.last) - self._room(body), 0)
+        return over / count * sum(self.pace(issue) for issue in loop.last)
+
+    def _room(self, body: Mapping[str, Number]) -> Number:
+        """How many instructions the fetch stage holds but for one, with the queue that most of a ``body`` are in."""
+        queues = {unit.name: unit.queue for unit in self.hardware.units}
+        return self.hardware.issue_entries - 1 + reduce(
+            np.maximum, (np.minimum(queues[name], count) for name, count in body.items()), 0)
+
+    def _excess(self, issues: tuple[Issue, ...]) -> Number:
+        """How many of some instructions find no place in the queues of their units."""
+        excess: Number = 0
+        for unit in {self.hardware.unit(issue.mnemonic) for issue in issues}:
+            count = sum(issue.times for issue in issues if issue.mnemonic in unit.mnemonics)
+            excess = excess + np.maximum(count - unit.queue, 0)
+        return excess
 
     @staticmethod
     def _beats(issue: Issue, way: Way) -> np.ndarray:
@@ -434,6 +449,10 @@ def _overlapped(loop: Loop, iteration: _Iteration, once: np.ndarray, rest: Numbe
     for issue in (*loop.first, *loop.last):
         iteration.add_issue(issue)
     latency, before = rates.wait(loop.first, loop.whole, iteration.waits)
+    loads: dict[str, Number] = {}
+    for issue in loop.first:
+        _add(loads, rates.busy(issue))
+    before = _taken(loop, before, reduce(np.maximum, loads.values(), 0), rest)
     own, last = latency + before, sum(rates.wait(loop.last))
     units = [iteration.use(name) for name in _units(loop.first, rates)]
     # what inner loops need first stands in the same queue behind it
@@ -448,7 +467,7 @@ def _overlapped(loop: Loop, iteration: _Iteration, once: np.ndarray, rest: Numbe
     ahead = np.minimum(rates.ahead(loop, body), loop.early)
     for unit in units:
         ahead = np.minimum(ahead, _or(unit.ahead, FAR))
-    ordered = _in_order(lead - iteration.idle, rest, ahead)
+    ordered = _in_order(lead - iteration.idle, rest, ahead) + rates.held_up(loop, body)
     placed = _placed(loop, iteration, rest, (latency, before, last), inner_lead)
     for issue in loop.first:
         unit = iteration.use(rates.hardware.unit(issue.mnemonic).name)
@@ -459,15 +478,20 @@ def _overlapped(loop: Loop, iteration: _Iteration, once: np.ndarray, rest: Numbe
     iteration.idle = np.where(lead > 0, np.maximum(time - rest + iteration.idle, 0), iteration.idle)
 
     # at the very start all that comes first is on its way at the same time, and nothing hides the latency of the last
-    nothing: Number = 0
-    loads: dict[str, Number] = {}
-    for issue in loop.first:
-        _add(loads, rates.busy(issue))
-    more = np.maximum(before + rest, reduce(np.maximum, loads.values(), nothing)) - time
+    more = np.maximum(before + rest, reduce(np.maximum, loads.values(), 0)) - time
     late = latency + np.minimum(more, 0) - np.where(once, iteration.start, 0)
     iteration.fill = np.maximum(iteration.fill, late) + np.maximum(more, 0)
     iteration.waits, iteration.start = iteration.waits | (lead > 0), iteration.start + before
     return time
+
+
+def _taken(loop: Loop, before: Number, loads: Number, rest: Number) -> Number:
+    """B where the body takes up what comes first within a share of its cycles: it begins no earlier than that the last
+    of the ``loads`` that it takes up there, each of which keeps its unit busy as long as the others, is in time."""
+    count = np.maximum(sum(np.asarray(issue.times) for issue in loop.first), 1)
+    for first, body in loop.taken:
+        before = np.maximum(before, first * loads * (1 - 1 / count) - body * rest)
+    return before
 
 
 def _placed(

@@ -25,6 +25,7 @@ are still to come that need it, or stand behind one that does::
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,12 +43,24 @@ MANY = 99
 
 
 @dataclass(frozen=True)
-class ConvShape:
-    """A convolution of ``images``; ``phases``: how many chunks of the input there are with how many parts each."""
+class Phase:
+    """``chunks`` of the input that are loaded in as many ``parts``, pieces of memory of ``row_bytes`` in the mean."""
 
-    phases: tuple[tuple[int, int], ...]
+    chunks: int
+    parts: int
+    row_bytes: float
+
+
+@dataclass(frozen=True)
+class ConvShape:
+    """A convolution of ``images`` and ``groups``, whose weights lie in tiles of ``deep`` rows in the mean, and of ``o``
+    channels of a group in all. ``last_row``: share of the steps of a chunk before those of the kernel's last row."""
+
+    phases: tuple[Phase, ...]
+    groups: int
     images: int
-    c: int
+    deep: float
+    last_row: float
     o: int
     bias: bool
     out_bytes: int
@@ -77,21 +90,29 @@ def save(times: Number, rows: Number, row_bytes: Number, dim: int, parts: Number
     return Issue("mvout", times, row_bytes, rows * parts, values=values, beats=rows)
 
 
-def pairs(flow: str, weights: Number, many: Number, first: Number, rows: Number, dim: int) -> tuple[Issue, ...]:
-    """Preloads and products: for each of ``weights`` blocks ``many`` products of ``rows`` rows in all, ``first`` of
-    which are in the first one. With the sums in place each product is as long as the array is wide.
+def zeros(times: Number, rows: Number, dim: int) -> Issue:
+    """Loads of so many rows of zeros in all, for which memory is not asked."""
+    each = rows / np.maximum(times, 1e-9)
+    return Issue("mvin", times, values={**_loaded(each, dim), "dram": 0}, beats=each)
+
+
+def pairs(
+    flow: str, weights: Number, first: Number, others: Sequence[tuple[Number, Number]], dim: int
+) -> tuple[Issue, ...]:
+    """Preloads and products: for each of ``weights`` blocks one product of ``first`` rows, and then, for each of
+    ``others``, so many of so many rows. With the sums in place each product is as long as the array is wide.
     """
     common = {"ex_a_transpose": 0, "ex_b_transpose": 0, "a": 0}
-    more = weights * np.maximum(many - 1, 0)
-    left = (rows - first) / np.maximum(many - 1, 1e-9)
+    every = weights * (1 + sum(times for times, _ in others))
     if flow == "os":
         values = {**common, "ex_dataflow": OUTPUT_STATIONARY, "pre_addr": NONE, "bd": 0, "a_rows": dim, "bd_rows": dim}
-        return Issue("preload", weights + more), Issue("compute_accumulated", weights + more, values=values)
-    values = {**common, "ex_dataflow": WEIGHT_STATIONARY, "bd": NONE}
+        return Issue("preload", every), Issue("compute_accumulated", every, values=values)
+    values = {**common, "ex_dataflow": WEIGHT_STATIONARY, "bd": NONE, "bd_rows": 1}
     return (
-        Issue("preload", weights + more),
-        Issue("compute_preloaded", weights, values={**values, "pre_addr": 0, "a_rows": first, "bd_rows": 1}),
-        Issue("compute_accumulated", more, values={**values, "pre_addr": NONE, "a_rows": left, "bd_rows": 1}),
+        Issue("preload", every),
+        Issue("compute_preloaded", weights, values={**values, "pre_addr": 0, "a_rows": first}),
+        *(Issue("compute_accumulated", weights * times, values={**values, "pre_addr": NONE, "a_rows": rows})
+          for times, rows in others),
     )
 
 
@@ -136,7 +157,9 @@ def gemm_loops(shape: GemmProblem, c: Columns, flow: str, hardware: Hardware) ->
     mb, nb, kb = all_m / mt, all_n / nt, all_k / kt
     rows, deep = shape.m / all_m, shape.k / all_k
     beats_a, beats_b = beats(shape.k, dim, 1, port), beats(shape.n, dim, 1, port)
-    products = pairs(flow, kb * nb, mb, dim, fed_rows(shape.m, c["tm"], dim) / mt, dim)
+    more = np.maximum(mb - 1, 0)
+    left = (fed_rows(shape.m, c["tm"], dim) / mt - dim) / np.maximum(more, 1e-9)
+    products = pairs(flow, kb * nb, dim, ((more, left),), dim)
     a, b = load(mb * kb, rows, port, beats_a), load(nb * kb, deep, port, beats_b)
     stream_a, stream_b = c["level_a"] == STREAM, c["level_b"] == STREAM
     first_a, first_b = c["level_a"] == INTERLEAVE, c["level_b"] == INTERLEAVE
@@ -161,7 +184,9 @@ def gemm_loops(shape: GemmProblem, c: Columns, flow: str, hardware: Hardware) ->
         chunks = Loop(kt, products, first=loads, slots=places, whole=share)
         within, after = (replace(out, times=stores * np.where(last, *shares)) for shares in (
             (1 - 1 / blocks, 0), (1 / blocks, 1)))
-        return Loop(times, (within, chunks), first=(bias,), last=(after,), slots=c["slots_c"], occupied=occupied)
+        # the first products along the reduction take up all of the bias
+        return Loop(times, (within, chunks), first=(bias,), last=(after,), slots=c["slots_c"], occupied=occupied,
+                    taken=((1, 1 / (kt if flow == "os" else all_k)),))
 
     # the first tile of an interleaved operand streams it, too
     some = np.where(first_a | first_b, 1, 0)
@@ -176,14 +201,14 @@ def gemm_loops(shape: GemmProblem, c: Columns, flow: str, hardware: Hardware) ->
     level_mine = np.where(m_outer, c["level_a"], c["level_b"])
     level_whole = np.where(m_outer, c["level_b"], c["level_a"])
     rows_of_tiles = Loop(outer, these, first=(_where(mine, level_mine == HOIST),),
-                         slots=np.where(m_outer, c["slots_a"], c["slots_b"]))
+                         slots=np.where(m_outer, c["slots_a"], c["slots_b"]), taken=((1, 1 / inner),))
     one = Loop(shape.batch, (rows_of_tiles,), first=(_where(whole, level_whole == HOIST),),
-               slots=np.where(m_outer, c["slots_b"], c["slots_a"]))
+               slots=np.where(m_outer, c["slots_b"], c["slots_a"]), taken=((1, 1 / outer),))
     streams = stream_a | (first_a & (inner == 1)), stream_b | (first_b & (inner == 1))
     chunk = Chunk((mb, nb, kb), dim if flow == "os" else rows,
                   (rows * np.maximum(beats_a, 1), deep * np.maximum(beats_b, 1)), shape.batch * mt * nt * kt)
-    left = products_left(chunk, streams, flow, hardware)
-    return Loop(1, (one,), alone=(*pairs(flow, 1 + np.maximum(left, 0), 1, dim, dim, dim), end))
+    behind = products_left(chunk, streams, flow, hardware)
+    return Loop(1, (one,), alone=(*pairs(flow, 1 + np.maximum(behind, 0), dim, (), dim), end))
 
 
 @dataclass(frozen=True)
@@ -224,18 +249,18 @@ def products_left(chunk: Chunk, streams: tuple[np.ndarray, np.ndarray], flow: st
 
 
 def conv_loops(shape: ConvShape, c: Columns, flow: str, hardware: Hardware) -> Loop:
-    """Images; tiles of pixels and of output channels; chunks of the input; steps of a chunk; products of blocks.
+    """Groups and images; tiles of pixels and of output channels; chunks of the input; steps of a chunk; products.
 
-    Columns: o (channels of a tile), o_outer, level_x, level_w, slots_x, slots_w, slots_c, chunks, steps (of a chunk);
-    and, of all tiles of an image together: tiles, sums, stretches (products for one weight tile), load_rows and loads
-    (rows and instructions that a part of a chunk takes), edges (loads that wait for one another), store_rows.
+    Columns: o (channels of a tile), o_outer, level_x, level_w, slots_x, slots_w, slots_c, chunks, steps (of a chunk),
+    most_w (sums of the widest tile), and what :func:`.conv_counts.counted` finds of all tiles of an image together;
+    store_rows.
     """
     dim = hardware.dim
     o_tiles, tiles, all_o = ceil_div(shape.o, c["o"]), c["tiles"], int(ceil_div(shape.o, dim))
     blocks, wide, many = all_o / o_tiles, shape.o / all_o, c["stretches"] / tiles
     rows = c["sums"] / c["stretches"]
-    products = pairs(flow, blocks, many, np.minimum(c["most_w"], dim), c["sums"] / tiles, dim)
-    weights = load(blocks, dim, wide)
+    products = pairs(flow, blocks, np.minimum(c["most_w"], dim), _stretches(c, dim), dim)
+    weights = load(blocks, shape.deep, wide)
     streamed = c["level_w"] == STREAM
     os, steps = flow == "os", c["steps"]
     # where sums stay, weights come for all steps of a chunk, and the first of the sums needs the last of them
@@ -245,34 +270,57 @@ def conv_loops(shape: ConvShape, c: Columns, flow: str, hardware: Hardware) -> L
         chunk = Loop(1, (Loop(steps, products),), first=(every,), slots=c["slots_w"], whole=whole)
     else:
         chunk = Loop(steps, products, first=(_where(weights, streamed),), slots=c["slots_w"])
-    x = replace(load(c["loads"] / tiles, c["load_rows"] / c["loads"], min(dim, shape.c)), beats=0)
-    edges = load(c["edges"] / tiles, 1, min(dim, shape.c), ahead=1)
     stream_x, kept = c["level_x"] == STREAM, c["level_x"] == HOIST
     # a streamed chunk needs a free slot; one that stays for the tile only waits for its own last use
     slots = np.where(stream_x, c["slots_x"], c["chunks"] * np.minimum(c["slots_x"], 2))
     loading = np.where(stream_x, o_tiles, np.where(kept, 0, 1))
-
-    def parts(times: int) -> tuple[Issue, ...]:
-        # parts of a chunk overwrite columns of one another, so each waits until the one before has arrived
-        loads = replace(x, times=x.times * times, ahead=x.times if times > 1 else 1 << 30)
-        return loads, replace(edges, times=edges.times * times)
-
     # rows of a chunk are free again when their last step, or where sums stay all of them, has passed over them
     occupied = 1 / many if os else 1 - (1 - 1 / many) / steps
-    chunks = tuple(Loop(count, (chunk,), first=parts(times), slots=slots, occupied=occupied)
-                   for count, times in shape.phases)
+    # the first pass over the sums takes up nearly all of a chunk, and the rest of it when the last row of the kernel does
+    fresh, first_pass = c["fresh"], 1 / blocks if os else 1 / (steps * blocks)
+    last_pass = first_pass if os else shape.last_row + first_pass
+    taken = (fresh, first_pass), (1, last_pass)
+    chunks = tuple(Loop(phase.chunks, (chunk,), first=_inputs(phase, c, dim), slots=slots, occupied=occupied,
+                        taken=taken) for phase in shape.phases)
     bias = load_bias(many * blocks * shape.bias, rows, 4 * wide)
     out = save(many * blocks, c["store_rows"] / c["stretches"], wide * shape.out_bytes, dim)
     overlap = many * blocks * steps if os else many * blocks - 1
     end = left_over(out, many * blocks, overlap, dim if os else rows, hardware)
-    during = replace(out, times=many * blocks - end.times / (shape.images * tiles * o_tiles))
-    of_tile = tuple(Loop(times, body, first=(bias,), last=(during,), slots=c["slots_c"]) for times, body in (
-        (loading, chunks), (o_tiles - loading, (Loop(c["chunks"], (chunk,)),))))
-    everything = sum(count * times for count, times in shape.phases)
-    pixels = Loop(tiles, of_tile, first=(_where(replace(x, times=x.times * everything), kept),), slots=c["slots_x"])
+    during = replace(out, times=many * blocks - end.times / (shape.groups * shape.images * tiles * o_tiles))
+    of_tile = tuple(
+        Loop(times, body, first=(bias,), last=(during,), slots=c["slots_c"],
+             taken=((1, 1 / c["chunks"] / (1 if os else steps)),))
+        for times, body in ((loading, chunks), (o_tiles - loading, (Loop(c["chunks"], (chunk,)),))))
+    everything = [_where(replace(issue, times=phase.chunks * issue.times), kept)
+                  for phase in shape.phases for issue in _inputs(phase, c, dim)]
+    each = c["chunks"] * o_tiles
+    pixels = Loop(tiles, of_tile, first=tuple(everything), slots=c["slots_x"],
+                  taken=((fresh / c["chunks"], first_pass / each), (1, (c["chunks"] - 1 + last_pass) / each)))
     resident = replace(weights, times=np.where(streamed, 0, all_o * c["chunks"] * c["steps"]))
-    image = Loop(shape.images, (pixels,), alone=(resident,))
-    return Loop(1, (image,), alone=(*pairs(flow, 1, 1, dim, dim, dim), end))
+    group = Loop(shape.groups, (Loop(shape.images, (pixels,)),), alone=(resident,))
+    return Loop(1, (group,), alone=(*pairs(flow, 1, dim, (), dim), end))
+
+
+def _stretches(c: Columns, dim: int) -> tuple[tuple[Number, Number], ...]:
+    """How many products of whole stretches of sums, and of shorter ones, with their rows, a tile has behind its first.
+
+    They are apart, since a product takes the array some rows at least, however few a stretch has.
+    """
+    tiles, short = c["tiles"], c["stretches"] - c["whole"]
+    short_tiles = tiles - c["whole_tiles"]
+    return (((c["whole"] - c["whole_tiles"]) / tiles, dim),
+            ((short - short_tiles) / tiles, c["rest_sums"] / np.maximum(short, 1)))
+
+
+def _inputs(phase: Phase, c: Columns, dim: int) -> tuple[Issue, ...]:
+    """What a chunk of a tile loads: zeros for padding, pixels, and what waits for these, as it is written over them."""
+    tiles, parts = c["tiles"], phase.parts
+    loads = c["loads"] / tiles
+    pixels = replace(load(parts * loads, c["load_rows"] / np.maximum(c["loads"], 1e-9), phase.row_bytes), beats=0)
+    # parts of a chunk overwrite columns of one another, so each waits until the one before has arrived
+    pixels = replace(pixels, ahead=np.maximum(loads, 1) if parts > 1 else 1 << 30)
+    return (zeros(parts * c["zeros"] / tiles, parts * c["zero_rows"] / tiles, dim), pixels,
+            load(parts * c["edges"] / tiles, 1, phase.row_bytes, ahead=1))
 
 
 def add_loops(count: int, out_bytes: int, c: Columns, dim: int) -> Loop:

@@ -15,12 +15,12 @@ from archloom.mapper.reuse import ceil_div, conv_residency, gemm_residency
 from archloom.mapper.space import HOIST, INTERLEAVE, STREAM, Columns, Space, SpaceBuilder, Table
 from archloom.mapper.workload import Workload
 from archloom.oracle.stream import HbmTensor
-from archloom.uma_targets.gemmini.conv_axes import Axis, Run, runs
+from archloom.uma_targets.gemmini.conv_counts import counted
 from archloom.uma_targets.gemmini.conv_schemes import Channels, KernelRow, Scheme
 from archloom.uma_targets.gemmini.emit import gemm_problem, image
 from archloom.uma_targets.gemmini.emit_gemm import GemmProblem
 from archloom.uma_targets.gemmini.instructions import MOST_POOL_EXTENT
-from archloom.uma_targets.gemmini.loops import ConvShape, add_loops, conv_loops, gemm_loops
+from archloom.uma_targets.gemmini.loops import ConvShape, Phase, add_loops, conv_loops, gemm_loops
 
 SPAD, ACC = "rows of the scratchpad", "rows of the accumulator"
 
@@ -160,76 +160,39 @@ def _conv_columns(workload: Workload, scheme: Scheme, hardware: Hardware) -> dic
     pooled = workload.epilogue.pool is not None
     heights = tables.divisions(picture.rows.outputs, 1, limit=16)
     widths = tables.divisions(picture.cols.outputs, 1, limit=8)
-    stats_h = [_axis_stats(picture.rows, int(t), dim, scheme) for t in heights]
-    stats_w = [_axis_stats(picture.cols, int(t), dim, scheme) for t in widths]
+    most_h, most_w = ([axis.tile_sums(int(t)) for t in sizes] for axis, sizes in (
+        (picture.rows, heights), (picture.cols, widths)))
     blocks = tables.divisions(picture.o, dim, acc_rows)
     tiles = tables.product({"h": range(len(heights)), "w": range(len(widths)), "ob": blocks})
-    sums = np.array([s["most"] for s in stats_h])[tiles["h"]] * np.array([s["most"] for s in stats_w])[tiles["w"]]
+    extents = np.array(most_h)[tiles["h"]], np.array(most_w)[tiles["w"]]
+    sums = extents[0] * extents[1]
     fits = sums * tiles["ob"] <= acc_rows
     if not fits.any():
         fits = sums * tiles["ob"] == (sums * tiles["ob"]).min()
     if pooled:
-        extents = [np.array([s["most"] for s in stats])[tiles[d]] for d, stats in (("h", stats_h), ("w", stats_w))]
         fits &= (extents[0] <= MOST_POOL_EXTENT) & (extents[1] <= MOST_POOL_EXTENT)
-    tiles = tables.select(tiles, fits)
+    tiles = tables.select({**tiles, "most_h": extents[0], "most_w": extents[1]}, fits)
     choices = tables.product({"o_outer": [0, 1], "level_x": [STREAM, HOIST, INTERLEAVE], "level_w": [STREAM, HOIST],
                        "slots_x": [1, 2]})
     choices = tables.select(choices, (choices["o_outer"] == 0) | (choices["level_x"] == STREAM))
     columns = tables.crossed(tiles, choices)
     columns["oh"], columns["ow"] = heights[columns["h"]], widths[columns["w"]]
     columns["o"] = np.minimum(columns["ob"] * dim, ceil_div(picture.o, dim) * dim)
-    columns |= _tile_stats(stats_h, stats_w, columns, scheme)
+    columns |= _tile_counts(scheme, heights.tolist(), widths.tolist(), columns)
     # more places for sums are never slower
     columns["slots_c"] = _most_fitting((2,), columns["most_h"] * columns["most_w"] * columns["ob"], acc_rows)
     return columns
 
 
-def _axis_stats(axis: Axis, tile: int, dim: int, scheme: Scheme) -> dict[str, int]:
-    """Sums over all tiles along one axis."""
-    all_runs = runs(axis, tile)
-    packed = isinstance(scheme, KernelRow)
-    total = {"tiles": 0, "sums": 0, "stretches": 0, "inside": 0, "loads": 0, "outputs": 0, "edges": 0}
-    for run in all_runs:
-        edges = _edge_sums(run) if packed and axis is scheme.image.cols else 0
-        inside = run.sums if packed else run.inside
-        per_tile = {
-            "tiles": 1, "sums": run.sums, "stretches": int(ceil_div(run.sums, dim)), "inside": inside,
-            "loads": int(ceil_div(inside, dim)) + edges, "outputs": run.outputs,
-            "edges": int(edges > 0 and run.before > 0),
-        }
-        total = {name: total[name] + run.count * value for name, value in per_tile.items()}
-    total["most"] = axis.tile_sums(tile)
-    total["runs"] = len(all_runs)
-    return total
-
-
-def _edge_sums(run: Run) -> int:
-    """Instructions beyond those for whole stretches that packed rows of the kernel take where they reach over edges."""
-    end = run.before + run.inside
-    over = sum(q * run.axis.stride + run.axis.kernel > end for q in range(run.sums)) if run.after else 0
-    return 2 * over + ceil_div(run.before, run.axis.stride)  # type: ignore[return-value]
-
-
-def _tile_stats(
-    stats_h: list[dict[str, int]], stats_w: list[dict[str, int]], columns: Columns, scheme: Scheme
-) -> dict[str, np.ndarray]:
+def _tile_counts(scheme: Scheme, heights: list[int], widths: list[int], columns: Columns) -> dict[str, np.ndarray]:
     """What :func:`archloom.uma_targets.gemmini.loops.conv_loops` wants to know about all tiles of an image."""
-    def of(stats: list[dict[str, int]], name: str, axis: str) -> np.ndarray:
-        return np.array([s[name] for s in stats])[columns[axis]]
-
-    h = {name: of(stats_h, name, "h") for name in stats_h[0]}
-    w = {name: of(stats_w, name, "w") for name in stats_w[0]}
-    tiles = h["tiles"] * w["tiles"]
-    pool = scheme.image.rows.pool_size * scheme.image.cols.pool_size
-    pooled = scheme.image.rows.pool_size > 1
-    stretches = h["sums"] * w["stretches"]
-    return {
-        "tiles": tiles, "sums": h["sums"] * w["sums"], "stretches": stretches,
-        "chunks": np.full(len(tiles), scheme.chunks), "steps": np.full(len(tiles), scheme.steps),
-        "load_rows": h["inside"] * w["inside"], "loads": h["inside"] * w["loads"], "edges": h["sums"] * w["edges"],
-        "store_rows": h["outputs"] * w["outputs"] * pool if pooled else h["sums"] * w["sums"],
-        "most_h": h["most"], "most_w": w["most"], "code": h["runs"] * w["runs"],
-    }
+    found = {name: figures[columns["h"], columns["w"]] for name, figures in counted(scheme, heights, widths).items()}
+    outputs, pool = found.pop("outputs"), scheme.image.rows.pool_size * scheme.image.cols.pool_size
+    chunks, steps = (np.full(len(outputs), number) for number in (scheme.chunks, scheme.steps))
+    # of the rows of a chunk, those down to the first that the last row of sums needs
+    rows, high = scheme.image.rows, columns["most_h"]
+    fresh = 1 - (rows.reach - 1) / rows.span(high) if isinstance(scheme, Channels) else np.ones(len(outputs))
+    return {**found, "chunks": chunks, "steps": steps, "fresh": fresh, "store_rows": outputs * pool if pool > 1 else found["sums"]}
 
 
 def _conv_table(
@@ -237,7 +200,10 @@ def _conv_table(
     columns: dict[str, np.ndarray], flow: str,
 ) -> Table:
     picture, epilogue = scheme.image, workload.epilogue
-    shape = ConvShape(_phases(scheme), workload.extent("n"), picture.c, picture.o, epilogue.bias,
+    deep = picture.rows.kernel * picture.cols.kernel * picture.c / (scheme.chunks * scheme.steps)
+    height = picture.rows.kernel
+    shape = ConvShape(_phases(scheme), picture.groups, workload.extent("n"), deep,
+                      (height - 1) / height if scheme.steps > 1 else 0, picture.o, epilogue.bias,
                       4 if epilogue.out_dtype == "int32" else 1)
     dim, o_tiles = hardware.dim, ceil_div(picture.o, columns["o"])
     o_blocks = ceil_div(columns["o"], dim)
@@ -255,7 +221,7 @@ def _conv_table(
 
     def estimate(c: Columns) -> np.ndarray:
         # long streams are slow to compile, so they must be worth it
-        return picture.groups * cycles(conv_loops(shape, c, flow, hardware), hardware) * (1 + 3e-3 * (c["code"] - 1))
+        return cycles(conv_loops(shape, c, flow, hardware), hardware) * (1 + 3e-3 * (c["code"] - 1))
 
     return Table(
         columns, {
@@ -265,13 +231,16 @@ def _conv_table(
     )
 
 
-def _phases(scheme: Scheme) -> tuple[tuple[int, int], ...]:
-    """How many chunks load how many parts: packed rows load a part for each row of the kernel in a group."""
+def _phases(scheme: Scheme) -> tuple[Phase, ...]:
+    """How many chunks load how many parts: packed rows load a part for each row of the kernel in a group. What is left
+    over of the last of these is loaded up to its column, the others up to theirs."""
     if not isinstance(scheme, KernelRow):
-        return ((scheme.chunks, 1),)
-    height = scheme.image.rows.kernel
+        return (Phase(scheme.chunks, 1, scheme.image.c / scheme.chunks),)
+    height, dim = scheme.image.rows.kernel, scheme.image.dim
     groups = [(height // scheme.group, scheme.group), (1, height % scheme.group)] if scheme.rest else []
-    return tuple((count, times) for count, times in [(scheme.blocks * height, 1), *groups] if count and times)
+    found = [Phase(scheme.blocks * height, 1, dim),
+             *(Phase(count, parts, scheme.rest * (parts + 1) / 2) for count, parts in groups)]
+    return tuple(phase for phase in found if phase.chunks and phase.parts)
 
 
 def _conv_mapping(c: Columns, i: int, flow: str, packing: str, dim: int) -> Mapping:
