@@ -44,11 +44,13 @@ MANY = 99
 
 @dataclass(frozen=True)
 class Phase:
-    """``chunks`` of the input that are loaded in as many ``parts``, pieces of memory of ``row_bytes`` in the mean."""
+    """``chunks`` of the input that are loaded in as many ``parts``, rows of ``row_bytes`` in the mean that begin
+    ``step_bytes`` apart."""
 
     chunks: int
     parts: int
     row_bytes: float
+    step_bytes: int
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,20 @@ class ConvShape:
     bias: bool
     out_bytes: int
 
+    @property
+    def out_step(self) -> int:
+        """Bytes from one pixel of the result to the next."""
+        return self.groups * self.o * self.out_bytes
 
-def load(times: Number, rows: Number, row_bytes: Number, parts: Number = 1, **more: Any) -> Issue:
-    """Loads of ``rows`` rows, each of ``parts`` pieces of memory."""
-    return Issue("mvin", times, row_bytes, rows * parts, values=_loaded(rows, row_bytes), beats=rows, **more)
+
+def load(
+    times: Number, rows: Number, row_bytes: Number, parts: Number = 1, step: float | None = None, **more: Any
+) -> Issue:
+    """Loads of ``rows`` rows, each of ``parts`` pieces of memory; of one for all where rows lie as close to one another
+    as ``step`` bytes say."""
+    values, joined = _loaded(rows, row_bytes), step is not None and step <= row_bytes
+    moves, pieces = ((rows - 1) * step + row_bytes, 1) if joined else (row_bytes, rows * parts)
+    return Issue("mvin", times, moves, pieces, values=values, beats=rows, **more)
 
 
 def load_bias(times: Number, rows: Number, row_bytes: Number, parts: Number = 1) -> Issue:
@@ -83,11 +95,14 @@ def _loaded(rows: Number, row_bytes: Number) -> dict[str, Number]:
     return {"rows": rows, "cols": row_bytes, "local": 0, "dram": 1, **channels}
 
 
-def save(times: Number, rows: Number, row_bytes: Number, dim: int, parts: Number = 1) -> Issue:
-    """Stores of ``rows`` rows of ``parts`` pieces, without pooling."""
+def save(
+    times: Number, rows: Number, row_bytes: Number, dim: int, parts: Number = 1, step: float | None = None
+) -> Issue:
+    """Stores of ``rows`` rows of ``parts`` pieces, without pooling; of one where rows lie within ``step`` bytes."""
     values = {"rows": rows, "cols": dim, "st_pool_stride": 0, "st_stride": row_bytes,
               "local": np.where(np.asarray(row_bytes) > dim, FULL_WIDTH, 0)}
-    return Issue("mvout", times, row_bytes, rows * parts, values=values, beats=rows)
+    moves, pieces = (rows * row_bytes, 1) if step is not None and step <= row_bytes else (row_bytes, rows * parts)
+    return Issue("mvout", times, moves, pieces, values=values, beats=rows)
 
 
 def zeros(times: Number, rows: Number, dim: int) -> Issue:
@@ -283,7 +298,7 @@ def conv_loops(shape: ConvShape, c: Columns, flow: str, hardware: Hardware) -> L
     chunks = tuple(Loop(phase.chunks, (chunk,), first=_inputs(phase, c, dim), slots=slots, occupied=occupied,
                         taken=taken) for phase in shape.phases)
     bias = load_bias(many * blocks * shape.bias, rows, 4 * wide)
-    out = save(many * blocks, c["store_rows"] / c["stretches"], wide * shape.out_bytes, dim)
+    out = save(many * blocks, c["store_rows"] / c["stretches"], wide * shape.out_bytes, dim, step=shape.out_step)
     overlap = many * blocks * steps if os else many * blocks - 1
     end = left_over(out, many * blocks, overlap, dim if os else rows, hardware)
     during = replace(out, times=many * blocks - end.times / (shape.groups * shape.images * tiles * o_tiles))
@@ -316,9 +331,10 @@ def _inputs(phase: Phase, c: Columns, dim: int) -> tuple[Issue, ...]:
     """What a chunk of a tile loads: zeros for padding, pixels, and what waits for these, as it is written over them."""
     tiles, parts = c["tiles"], phase.parts
     loads = c["loads"] / tiles
-    pixels = replace(load(parts * loads, c["load_rows"] / np.maximum(c["loads"], 1e-9), phase.row_bytes), beats=0)
+    rows = np.maximum(c["load_rows"], 1) / np.maximum(c["loads"], 1)
+    pixels = load(parts * loads, rows, phase.row_bytes, step=phase.step_bytes)
     # parts of a chunk overwrite columns of one another, so each waits until the one before has arrived
-    pixels = replace(pixels, ahead=np.maximum(loads, 1) if parts > 1 else 1 << 30)
+    pixels = replace(pixels, beats=0, ahead=np.maximum(loads, 1) if parts > 1 else 1 << 30)
     return (zeros(parts * c["zeros"] / tiles, parts * c["zero_rows"] / tiles, dim), pixels,
             load(parts * c["edges"] / tiles, 1, phase.row_bytes, ahead=1))
 

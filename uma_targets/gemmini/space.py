@@ -235,11 +235,12 @@ def _phases(scheme: Scheme) -> tuple[Phase, ...]:
     """How many chunks load how many parts: packed rows load a part for each row of the kernel in a group. What is left
     over of the last of these is loaded up to its column, the others up to theirs."""
     if not isinstance(scheme, KernelRow):
-        return (Phase(scheme.chunks, 1, scheme.image.c / scheme.chunks),)
-    height, dim = scheme.image.rows.kernel, scheme.image.dim
+        step = scheme.load_step * scheme.image.pixel_bytes
+        return (Phase(scheme.chunks, 1, scheme.image.c / scheme.chunks, step),)
+    height, dim, step = scheme.image.rows.kernel, scheme.image.dim, scheme.load_step * scheme.image.c
     groups = [(height // scheme.group, scheme.group), (1, height % scheme.group)] if scheme.rest else []
-    found = [Phase(scheme.blocks * height, 1, dim),
-             *(Phase(count, parts, scheme.rest * (parts + 1) / 2) for count, parts in groups)]
+    found = [Phase(scheme.blocks * height, 1, dim, step),
+             *(Phase(count, parts, scheme.rest * (parts + 1) / 2, step) for count, parts in groups)]
     return tuple(phase for phase in found if phase.chunks and phase.parts)
 
 
