@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from archloom.mapper.accelerator import Accelerator, Configuration
     from archloom.oracle.stream import Stream
 
-DEFAULT_TOP_K = 5
-
 STEPPED_BUDGET = 200_000
 """Instructions that the simulations of one search step through before they stop short of ``top_k``."""
 
@@ -108,10 +106,11 @@ class Plan:
 
 
 def search(
-    workload: Workload, accelerator: "Accelerator", options: Any = None, *, top_k: int = DEFAULT_TOP_K,
+    workload: Workload, accelerator: "Accelerator", options: Any = None, *, top_k: int | None = None,
     objective: str | Objective = "time", use_cache: bool = True, heard: Heard | None = None,
 ) -> Plan:
-    """The best mapping among the ``top_k`` that the cost model ranks first by time, and those one step away from it.
+    """The best mapping among the ``top_k`` (None: as many as the accelerator says) that the cost model ranks first by
+    time, and those one step away from it.
 
     ``objective``: simulated ``time``, ``energy``, their product ``edp``, or a function of seconds and joules (None
     where the graph states no energies), which is searched for anew each time.
@@ -120,6 +119,7 @@ def search(
     MappingError if no mapping fits, with demand, bound, gap and what would help, or if the first cannot be simulated
     within :data:`~archloom.mapper.explore.LONGEST` instructions; TargetError for wrong options.
     """
+    top_k = accelerator.top_k if top_k is None else top_k
     if top_k < 1:
         raise InputError(f"top_k: expected a positive number of candidates, found {top_k}")
     aim, configuration = objective_of(objective), accelerator.configure(options)
@@ -137,10 +137,11 @@ def search(
 
 
 def found(
-    workload: Workload, configuration: "Configuration", top_k: int = DEFAULT_TOP_K, objective: str = "time",
+    workload: Workload, configuration: "Configuration", top_k: int | None = None, objective: str = "time",
     heard: Heard | None = None,
 ) -> tuple[str, cache.Entry]:
     """What is known of a workload, or else found by a search, after its key."""
+    top_k = configuration.accelerator.top_k if top_k is None else top_k
     key = key_of(workload, configuration, top_k, objective)
     return key, KEPT.once(key, cache.from_json, cache.to_json, lambda: _unless_given_up(
         key, workload, lambda: _search(workload, configuration, top_k, objective_of(objective), heard)))
@@ -346,23 +347,16 @@ class _Effort:
 
 
 def _variants(mapping: Mapping) -> Iterator[Mapping]:
-    """The mapping with its stores placed the other way, and with another number of result tiles, where it has any."""
-    slots = dict(mapping.buffers)
-    if "C" not in slots:
-        return
-    other: Literal["after", "interleave"] = "after" if mapping.store == "interleave" else "interleave"
-    if mapping.kind == "gemm":
-        yield replace(mapping, store=other)
-    for count in (2 * slots["C"], slots["C"] // 2):
-        if count:
-            changed = tuple((name, count if name == "C" else n) for name, n in mapping.buffers)
-            yield replace(mapping, buffers=changed)
+    """The mapping with its stores placed the other way, where it has any."""
+    if mapping.kind == "gemm" and "C" in dict(mapping.buffers):
+        yield replace(mapping, store="after" if mapping.store == "interleave" else "interleave")
 
 
 def key_of(
-    workload: Workload, configuration: "Configuration", top_k: int = DEFAULT_TOP_K, objective: str = "time"
+    workload: Workload, configuration: "Configuration", top_k: int | None = None, objective: str = "time"
 ) -> str:
     """By what the plan of a workload is known: everything that it depends on."""
+    top_k = configuration.accelerator.top_k if top_k is None else top_k
     asked = None if configuration.asked is None else configuration.asked.of(workload)
     return cache.key_of([
         cache.code_fingerprint(*_PACKAGES), cache.origin_fingerprint(configuration.accelerator.make_graph),

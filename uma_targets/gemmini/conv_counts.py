@@ -107,6 +107,7 @@ def _packed(scheme: KernelRow, rows: _Side, cols: _Side) -> Counts:
     for kh in range(height):
         low = np.clip(ceil_div(rows.before - kh, rows.axis.local_stride), 0, rows.sums)
         high = np.clip(ceil_div(rows.before + rows.inside - kh, rows.axis.local_stride), low, rows.sums)
+        low, high = np.where(high > low, (low, high), 0)
         for name, figure in of_row.items():
             found[name] += (high - low) * figure / height
         above, below = low * cols.sums, (rows.sums - high) * cols.sums

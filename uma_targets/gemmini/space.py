@@ -83,7 +83,7 @@ def _add_gemms(builder: SpaceBuilder, workload: Workload, hardware: Hardware, fl
     columns |= {f"t{d}": np.minimum(columns[f"{d}b"] * dim, ceil_div(e, dim) * dim)
                 for d, e in (("m", p.m), ("n", p.n), ("k", p.k))}
     # more places for sums are never slower; where stores stand is tried with the best
-    columns["slots_c"] = _most_fitting((4, 2), columns["mb"] * columns["nb"] * dim, acc_rows)
+    columns["slots_c"] = _most_fitting((8, 4, 2), columns["mb"] * columns["nb"] * dim, acc_rows)
     columns["interleave"] = np.zeros(len(columns["tm"]), np.int64)
     r = gemm_residency(p.m, p.n, p.k, columns["tm"], columns["tn"], columns["tk"], columns["m_outer"],
                        columns["level_a"] == STREAM, columns["level_b"] == STREAM, dim)
@@ -180,7 +180,7 @@ def _conv_columns(workload: Workload, scheme: Scheme, hardware: Hardware) -> dic
     columns["o"] = np.minimum(columns["ob"] * dim, ceil_div(picture.o, dim) * dim)
     columns |= _tile_counts(scheme, heights.tolist(), widths.tolist(), columns)
     # more places for sums are never slower
-    columns["slots_c"] = _most_fitting((2,), columns["most_h"] * columns["most_w"] * columns["ob"], acc_rows)
+    columns["slots_c"] = _most_fitting((4, 2), columns["most_h"] * columns["most_w"] * columns["ob"], acc_rows)
     return columns
 
 
