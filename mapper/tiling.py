@@ -15,7 +15,8 @@ import numpy as np
 
 from archloom.mapper.hardware import Hardware, Memory
 from archloom.mapper.mapping import Mapping as TileMapping
-from archloom.mapper.pipeline import Loop, cycles
+from archloom.mapper.pipeline import cycles
+from archloom.mapper.rates import Loop
 from archloom.mapper.reuse import ceil_div
 from archloom.mapper.space import Columns, Space, SpaceBuilder, Table, product
 from archloom.mapper.workload import Workload

@@ -72,6 +72,7 @@ CORE: dict[str, dict[str, Sequence[str]]] = {
     },
     "mapper": {
         "mapper/pipeline.py": MAPPER,
+        "mapper/rates.py": MAPPER,
         "mapper/search.py": MAPPER,
         "mapper/space.py": MAPPER,
         "mapper/hardware.py": MAPPER,

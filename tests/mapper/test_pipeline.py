@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl.latency import parse
 from archloom.mapper.lines import Cache, misses
-from archloom.mapper.pipeline import CLOSE, Issue, Loop, cycles
+from archloom.mapper.pipeline import CLOSE, cycles
+from archloom.mapper.rates import Issue, Loop
 from archloom.mapper.search import search
 from archloom.mapper.tiling import Shape
 from archloom.mapper.workload import Epilogue, gemm

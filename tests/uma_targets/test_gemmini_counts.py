@@ -56,7 +56,8 @@ def test_what_tiles_load_is_what_is_counted(data: st.DataObject) -> None:
     height, width, c, kernel = drawn(1, 20), drawn(1, 20), drawn(1, 9), (drawn(1, 4), drawn(1, 5))
     pads = tuple(drawn(0, k - 1) for k in kernel) * 2
     assume(height + 2 * pads[0] >= kernel[0] and width + 2 * pads[1] >= kernel[1])
-    work = conv2d(1, height, width, c, 3, *kernel, stride=(drawn(1, 3), drawn(1, 3)), padding=pads, epilogue=Epilogue(False, 1.0, False, "int8"))
+    work = conv2d(1, height, width, c, 3, *kernel, stride=(drawn(1, 3), drawn(1, 3)), padding=pads,
+                  epilogue=Epilogue(False, 1.0, False, "int8"))
     nowhere = {t.name: HbmTensor("", 64, (), "int8") for t in work.inputs}
     picture = image(work, nowhere, data.draw(st.sampled_from([4, 8])))
     schemes: list[tuple[Scheme, int]] = [(Channels(picture), Channels(picture).chunks)]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archloom.mapper.hardware import Hardware
-from archloom.mapper.pipeline import Issue, Loop, Number, Rates
+from archloom.mapper.rates import Issue, Loop, Number, Rates
 from archloom.mapper.reuse import ceil_div
 from archloom.mapper.spans import kinds
 from archloom.uma_targets.eyeriss.plan import Machine, taps

@@ -1,7 +1,7 @@
 """What the tiles of a convolution's image issue: instructions and rows, counted over all tiles of every size at once.
 
-The figures are those of what :mod:`.conv_schemes` and :mod:`.emit_conv` write, for one part of a chunk (all of it, or
-a row of the kernel where these are packed) and one block of output channels. The runs of all sizes along an axis lie one
+The figures are those of what :mod:`.conv_schemes` and :mod:`.emit_conv` write, for one part of a chunk (all of it, or a
+row of the kernel where these are packed) and one block of output channels. The runs of all sizes along an axis lie one
 behind the other; a figure is reckoned for each pair of them and summed up to pairs of sizes.
 """
 

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from archloom.mapper.hardware import Hardware
-from archloom.mapper.pipeline import Issue, Loop, Number
+from archloom.mapper.rates import Issue, Loop, Number
 from archloom.mapper.reuse import ceil_div
 from archloom.mapper.space import HOIST, INTERLEAVE, STREAM, Columns
 from archloom.uma_targets.gemmini.emit_gemm import GemmProblem
@@ -291,7 +291,7 @@ def conv_loops(shape: ConvShape, c: Columns, flow: str, hardware: Hardware) -> L
     loading = np.where(stream_x, o_tiles, np.where(kept, 0, 1))
     # rows of a chunk are free again when their last step, or where sums stay all of them, has passed over them
     occupied = 1 / many if os else 1 - (1 - 1 / many) / steps
-    # the first pass over the sums takes up nearly all of a chunk, and the rest of it when the last row of the kernel does
+    # the first pass over the sums takes up nearly all of a chunk, the last row of the kernel the rest
     fresh, first_pass = c["fresh"], 1 / blocks if os else 1 / (steps * blocks)
     last_pass = first_pass if os else shape.last_row + first_pass
     taken = (fresh, first_pass), (1, last_pass)

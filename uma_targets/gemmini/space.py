@@ -192,7 +192,8 @@ def _tile_counts(scheme: Scheme, heights: list[int], widths: list[int], columns:
     # of the rows of a chunk, those down to the first that the last row of sums needs
     rows, high = scheme.image.rows, columns["most_h"]
     fresh = 1 - (rows.reach - 1) / rows.span(high) if isinstance(scheme, Channels) else np.ones(len(outputs))
-    return {**found, "chunks": chunks, "steps": steps, "fresh": fresh, "store_rows": outputs * pool if pool > 1 else found["sums"]}
+    stored = outputs * pool if pool > 1 else found["sums"]
+    return {**found, "chunks": chunks, "steps": steps, "fresh": fresh, "store_rows": stored}
 
 
 def _conv_table(

@@ -54,6 +54,8 @@ GEMMINI = Accelerator(
     "gemmini", _graph, model.isa_parameters, lambda isa, options: GemminiEmitter(isa.parameters), space,
     # a tile of products begins a cycle before the one before it has left: no rate that lasts
     macs_per_cycle=lambda graph: graph.parameters["dim"] ** 2,
+    # of 60 random layers on random machines plans of three were 0.2 % slower than those of five, 7 % at most
+    top_k=3,
 )
 FUSED = {"pool": ("conv2d",), "activation": ("conv2d", "matmul", "add"), "plain": ("conv2d", "matmul", "add")}
 """Forms of which the array makes int8 results, in the order in which they are tried, each with its operators."""

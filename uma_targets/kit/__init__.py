@@ -11,7 +11,7 @@ numbers lie where, what a mapping has, and how candidates are ranked.
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.options import GraphOptions, Option
-from archloom.mapper.pipeline import Issue, Loop
+from archloom.mapper.rates import Issue, Loop
 from archloom.mapper.requantization import DOUBLING_HIGH, HALF_EVEN, HALF_UP, TRUNCATED, Requantizer
 from archloom.mapper.space import Columns, divided
 from archloom.mapper.tiling import Shape, Tiling, square_tiles, tile_loads

@@ -17,7 +17,8 @@ from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.memory import Memory
 from archloom.mapper.options import OptionValue
-from archloom.mapper.pipeline import Issue, Loop, cycles
+from archloom.mapper.pipeline import cycles
+from archloom.mapper.rates import Issue, Loop
 from archloom.mapper.space import Space, SpaceBuilder, Table, divided
 from archloom.mapper.workload import Workload
 from archloom.oracle.affine import Affine
