@@ -2,8 +2,8 @@
 
 A target says which instructions an iteration of each of its loops issues (:class:`.Loop`, :class:`.Issue`); what they
 cost is read off the view of its graph (:mod:`.rates`). While some units work on an iteration, others do on the next
-ones. What stands ``alone`` in an iteration waits for what is before it, and keeps what follows waiting; what is ``first`` the body waits
-for, and it lies in one of ``slots`` places until what is ``last`` is done with it::
+ones. What stands ``alone`` in an iteration waits for what is before it, and keeps what follows waiting; what is
+``first`` the body waits for, and it lies in one of ``slots`` places until what is ``last`` is done with it::
 
     load    |==B==|-----L-----|           ==: its unit is busy   --: under way
     body                      |====R====|-tail-|

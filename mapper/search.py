@@ -45,8 +45,8 @@ STEPPED_BUDGET = 200_000
 WRITTEN_BUDGET = 2_500
 """Instructions written in the streams of one search (those of a loop once) before it stops short of ``top_k``."""
 
-NEAR, MORE = 1.003, 4
-"""Candidates whose estimates are so close to the best are tried, too: so many more than ``top_k`` at most."""
+NEAR, ALIKE = 1.003, 9
+"""Candidates whose estimates are so close to the best are tried beyond ``top_k``, too, up to so many of all."""
 
 EASY, SMALL, HOPELESS = 1500, 4, 1.3
 """Where all simulations so far have stepped through fewer instructions, so many times ``top_k`` are tried, but of
@@ -210,7 +210,7 @@ def _search(
 
     def further(tried: int, over: float) -> bool:
         easy = FEW if few else SMALL * top_k
-        return (over <= effort.near and tried < top_k + MORE) or (over <= HOPELESS and effort.easy() and tried < easy)
+        return (over <= effort.near and tried < ALIKE) or (over <= HOPELESS and effort.easy() and tried < easy)
 
     score = _score(configuration, objective, run_of)
     trials = explore(
@@ -347,9 +347,15 @@ class _Effort:
 
 
 def _variants(mapping: Mapping) -> Iterator[Mapping]:
-    """The mapping with its stores placed the other way, where it has any."""
-    if mapping.kind == "gemm" and "C" in dict(mapping.buffers):
+    """The mapping with its stores placed the other way, and with half the result tiles, where it has any."""
+    slots = dict(mapping.buffers)
+    if "C" not in slots:
+        return
+    if mapping.kind == "gemm":
         yield replace(mapping, store="after" if mapping.store == "interleave" else "interleave")
+    if slots["C"] > 1:
+        halved = tuple((name, count // 2 if name == "C" else count) for name, count in mapping.buffers)
+        yield replace(mapping, buffers=halved)
 
 
 def key_of(
