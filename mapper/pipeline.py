@@ -26,11 +26,12 @@ In cycles, for an iteration:
   iterations whose instructions fit into the window of the fetch stage and the queues, no more than there are places in
   inner loops of the same unit, and no more than ``early``. What is last and finds no place in its queue lies between
   the body and what is first of the next iteration, and takes places of the window.
-* ``H``: for how long what is last holds up all that follows, where more of it than finds places in the window waits.
+* ``H``: for how long what is last holds up all that follows, where more of it than finds places in the window waits
+  for the body.
 
 An iteration takes no less than its instructions in order (O), than until a place is free (P), and than M::
 
-    O = (F - i + R * (1 - fraction of a)) / (1 + whole part of a) + H
+    O = (F - i + R * (1 - fraction of a)) / (1 + whole part of a), but max(O, R) + H where H > 0
     P = (max(B + L + (R - i) * occupied, B / n + lead of the inner loops + R - i) + tail + S) / slots
     T = max(M, O, P) + CLOSE * (O + P)
     T(loop) = times * (T + alone + waits)
@@ -261,7 +262,9 @@ def _overlapped(loop: Loop, iteration: _Iteration, once: np.ndarray, rest: Numbe
     ahead = np.minimum(rates.ahead(loop, body), loop.early)
     for unit in units:
         ahead = np.minimum(ahead, _or(unit.ahead, FAR))
-    ordered = _in_order(lead - iteration.idle, rest, ahead) + rates.held_up(loop, body)
+    held = rates.held_up(loop, body)
+    ordered = _in_order(lead - iteration.idle, rest, ahead)
+    ordered = np.where(held > 0, np.maximum(ordered, rest) + held, ordered)
     placed = _placed(loop, iteration, rest, (latency, before, last), inner_lead)
     for issue in loop.first:
         unit = iteration.use(rates.hardware.unit(issue.mnemonic).name)

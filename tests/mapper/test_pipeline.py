@@ -143,6 +143,25 @@ def test_what_inner_loops_need_stands_right_behind_what_outer_ones_do(slots: int
     assert qkv(nest)[0] == pytest.approx(100 * (16 + 67 + 16 + 48) / slots, rel=0.02)
 
 
+def test_a_body_begins_when_what_a_share_of_it_takes_up_is_in_time() -> None:
+    """Of four loads of 16 cycles the last starts 48 cycles after the first; a quarter of the body takes 24."""
+    load, product = Issue("load", 4, moves=64, pieces=16, values=LOAD), Issue("gemm", 6)
+    free, late, whole = (qkv(Loop(1, (product,), first=(load,), taken=taken))[0] for taken in (
+        (), ((1, 0.25),), ((1, 1),)))
+    assert late - free == 48 - 24 and whole == free
+
+
+def test_stores_that_find_no_place_to_wait_hold_up_what_follows() -> None:
+    """Each that is too many makes an iteration longer by the 16 cycles that it takes, however long the body is."""
+    hardware, product = Qkv.kit.accelerator.hardware(), Issue("gemm", 100)
+    room = hardware.issue_entries - 1 + hardware.unit("gemm").queue + hardware.unit("store").queue
+    one, full, over, more = (qkv(Loop(10, (product,), last=(Issue("store", n, values=LOAD),)))[0] / 10
+                             for n in (1, room, room + 10, room + 12))
+    assert full == pytest.approx(one, rel=0.01)
+    assert over - full == pytest.approx(10 * 16 + CLOSE * (100 * 16 + 10 * 16))
+    assert more - over == pytest.approx(2 * 16 * (1 + CLOSE))
+
+
 def test_the_place_of_an_operand_bounds_the_loads_ahead_of_it() -> None:
     load, product = Issue("load", moves=64, pieces=16, values=LOAD, beats=16), Issue("gemm", beats=32)
     one, two, many = (qkv(Loop(100, (product,), first=(load,), slots=slots))[0] for slots in (1, 2, 16))

@@ -66,7 +66,7 @@ def counted(scheme: Scheme, heights: Sequence[int], widths: Sequence[int]) -> Co
 
     ``tiles``; ``code``: kinds of tiles; ``sums``; ``outputs``; ``stretches`` of up to dim sums, of which ``whole`` have
     dim, and the others ``rest_sums`` together; ``whole_tiles``: those that begin with a whole one. Of a part of a chunk
-    in the mean: ``loads`` from memory of ``load_rows``; ``zeros``: those of ``zero_rows`` that are padding; ``edges``:
+    in the mean: ``lines`` of pixels, and the ``loads`` from memory of these, of ``load_rows``; ``zeros``: those of ``zero_rows`` that are padding; ``edges``:
     padding that is written over what was loaded, and waits for it.
     """
     image, dim = scheme.image, scheme.image.dim
@@ -91,7 +91,8 @@ def _channels(scheme: Channels, rows: _Side, cols: _Side) -> Counts:
     lead = np.where(filled, rows.before * pitch + cols.before, rows.span * pitch)
     gap, trail = cols.after + cols.before, np.where(filled, cols.after + rows.after * pitch, 0)
     return {
-        "loads": rows.inside * ceil_div(cols.inside, dim), "load_rows": rows.inside * cols.inside,
+        "lines": np.where(filled, rows.inside, 0), "loads": rows.inside * ceil_div(cols.inside, dim),
+        "load_rows": rows.inside * cols.inside,
         "zeros": ceil_div(lead, dim) + gaps * ceil_div(gap, dim) + ceil_div(trail, dim),
         "zero_rows": lead + gaps * gap + trail, "edges": np.zeros_like(lead),
     }
@@ -124,5 +125,5 @@ def _segment(scheme: KernelRow, cols: _Side, first: int, size: int) -> Counts:
     whole = np.clip((end - size) // step + 1, 0, cols.sums)
     part = np.clip(ceil_div(end, step), whole, cols.sums) - whole
     left = np.clip(ceil_div(cols.before * image.c - first, step), 0, cols.sums)
-    return {"loads": ceil_div(whole, image.dim) + part, "load_rows": whole + part,
+    return {"lines": np.ones_like(whole), "loads": ceil_div(whole, image.dim) + part, "load_rows": whole + part,
             "single_zeros": cols.sums - whole + left, "edges": (left > 0).astype(np.int64)}

@@ -197,13 +197,15 @@ class ConvEmission:
         t = self.mapping
         if t.level("X") != "stream":
             raise MappingError("the input of a convolution can stay on chip only if the loop over pixels is outer")
-        w_base = self._slot("W", o)
+        o_tiles = ceil_div(self.image.o, t.size("o"))
+        w_base = self._slot("W", self.image.group * o_tiles + o)
         nodes: Nodes = []
         if t.level("W") == "hoist":
             nodes += self._chunk_weights(w_base, o * t.size("o"), run.size)
 
         def one(tile: PixelTile, first: bool) -> Nodes:
-            number = o * (self.batch * self._across(0) * self._across(1)) + self._pixel_number(tile)
+            all_pixels = self.batch * self._across(0) * self._across(1)
+            number = o * all_pixels + self._pixel_number(tile) + self.image.group * ((o_tiles - 1) * all_pixels)
             load_w = t.level("W") == "stream" or (t.level("W") == "interleave" and first)
             x_base, c_base = self._slot("X", number), self._slot("C", number)
             return self._tile(tile, Place(x_base, w_base, c_base, o * t.size("o"), run.size, number, True, load_w))
@@ -216,7 +218,9 @@ class ConvEmission:
         return ceil_div(a.outputs, self.mapping.size(name))
 
     def _pixel_number(self, tile: PixelTile) -> Affine:
-        return (tile.batch * self._across(0) + tile.row) * self._across(1) + tile.col
+        """Of a tile among those of all groups and images: places are taken in turn from group to group, too."""
+        image = self.image.group * self.batch + tile.batch
+        return (image * self._across(0) + tile.row) * self._across(1) + tile.col
 
     def _slot(self, operand: str, number: Affine) -> Affine:
         """Local address of the slot that tile ``number`` of ``operand`` uses."""

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from archloom.mapper.hardware import Hardware
-from archloom.mapper.rates import Issue, Loop, Number
+from archloom.mapper.rates import FAR, Issue, Loop, Number
 from archloom.mapper.reuse import ceil_div
 from archloom.mapper.space import HOIST, INTERLEAVE, STREAM, Columns
 from archloom.uma_targets.gemmini.emit_gemm import GemmProblem
@@ -295,7 +295,7 @@ def conv_loops(shape: ConvShape, c: Columns, flow: str, hardware: Hardware) -> L
     fresh, first_pass = c["fresh"], 1 / blocks if os else 1 / (steps * blocks)
     last_pass = first_pass if os else shape.last_row + first_pass
     taken = (fresh, first_pass), (1, last_pass)
-    chunks = tuple(Loop(phase.chunks, (chunk,), first=_inputs(phase, c, dim), slots=slots, occupied=occupied,
+    chunks = tuple(Loop(phase.chunks, (chunk,), first=_inputs(phase, c, hardware), slots=slots, occupied=occupied,
                         taken=taken) for phase in shape.phases)
     bias = load_bias(many * blocks * shape.bias, rows, 4 * wide)
     out = save(many * blocks, c["store_rows"] / c["stretches"], wide * shape.out_bytes, dim, step=shape.out_step)
@@ -307,7 +307,7 @@ def conv_loops(shape: ConvShape, c: Columns, flow: str, hardware: Hardware) -> L
              taken=((1, 1 / c["chunks"] / (1 if os else steps)),))
         for times, body in ((loading, chunks), (o_tiles - loading, (Loop(c["chunks"], (chunk,)),))))
     everything = [_where(replace(issue, times=phase.chunks * issue.times), kept)
-                  for phase in shape.phases for issue in _inputs(phase, c, dim)]
+                  for phase in shape.phases for issue in _inputs(phase, c, hardware)]
     each = c["chunks"] * o_tiles
     pixels = Loop(tiles, of_tile, first=tuple(everything), slots=c["slots_x"],
                   taken=((fresh / c["chunks"], first_pass / each), (1, (c["chunks"] - 1 + last_pass) / each)))
@@ -327,16 +327,21 @@ def _stretches(c: Columns, dim: int) -> tuple[tuple[Number, Number], ...]:
             ((short - short_tiles) / tiles, c["rest_sums"] / np.maximum(short, 1)))
 
 
-def _inputs(phase: Phase, c: Columns, dim: int) -> tuple[Issue, ...]:
+def _inputs(phase: Phase, c: Columns, hardware: Hardware) -> tuple[Issue, ...]:
     """What a chunk of a tile loads: zeros for padding, pixels, and what waits for these, as it is written over them."""
-    tiles, parts = c["tiles"], phase.parts
+    tiles, parts, lines = c["tiles"], phase.parts, np.maximum(c["lines"], 1e-9)
     loads = c["loads"] / tiles
     rows = np.maximum(c["load_rows"], 1) / np.maximum(c["loads"], 1)
     pixels = load(parts * loads, rows, phase.row_bytes, step=phase.step_bytes)
-    # parts of a chunk overwrite columns of one another, so each waits until the one before has arrived
-    pixels = replace(pixels, beats=0, ahead=np.maximum(loads, 1) if parts > 1 else 1 << 30)
-    return (zeros(parts * c["zeros"] / tiles, parts * c["zero_rows"] / tiles, dim), pixels,
-            load(parts * c["edges"] / tiles, 1, phase.row_bytes, ahead=1))
+    # parts of a chunk overwrite columns of one another, so each waits until the one before has arrived, where the
+    # padding of its last line has not waited for that already
+    waited = c["edges"] / lines
+    pixels = replace(pixels, beats=0, ahead=np.maximum(loads, 1) / np.maximum(1 - waited, 1e-9) if parts > 1 else FAR)
+    # padding on the left waits for the first load of its line; what the others take the unit is no wait
+    arrived = hardware.way("mvin").latency + hardware.latency_columns("mvin", pixels.values) + rows
+    edges = c["edges"] * np.maximum(1 - c["load_rows"] / lines / arrived, 0)
+    return (zeros(parts * c["zeros"] / tiles, parts * c["zero_rows"] / tiles, hardware.dim), pixels,
+            load(parts * edges / tiles, 1, phase.row_bytes, ahead=1))
 
 
 def add_loops(count: int, out_bytes: int, c: Columns, dim: int) -> Loop:
