@@ -247,7 +247,9 @@ def _overlapped(loop: Loop, iteration: _Iteration, once: np.ndarray, rest: Numbe
     loads: dict[str, Number] = {}
     for issue in loop.first:
         add(loads, rates.busy(issue))
-    before = _taken(loop, before, reduce(np.maximum, loads.values(), 0), rest)
+    nothing: Number = 0
+    most_loads = reduce(np.maximum, loads.values(), nothing)
+    before = _taken(loop, before, most_loads, rest)
     own, last = latency + before, sum(rates.wait(loop.last))
     units = [iteration.use(name) for name in _units(loop.first, rates)]
     # what inner loops need first stands in the same queue behind it
@@ -275,7 +277,7 @@ def _overlapped(loop: Loop, iteration: _Iteration, once: np.ndarray, rest: Numbe
     iteration.idle = np.where(lead > 0, np.maximum(time - rest + iteration.idle, 0), iteration.idle)
 
     # at the very start all that comes first is on its way at the same time, and nothing hides the latency of the last
-    more = np.maximum(before + rest, reduce(np.maximum, loads.values(), 0)) - time
+    more = np.maximum(before + rest, most_loads) - time
     late = latency + np.minimum(more, 0) - np.where(once, iteration.start, 0)
     iteration.fill = np.maximum(iteration.fill, late) + np.maximum(more, 0)
     iteration.waits, iteration.start = iteration.waits | (lead > 0), iteration.start + before

@@ -208,8 +208,10 @@ class Rates:
     def _room(self, body: Mapping[str, Number]) -> Number:
         """How many instructions the fetch stage holds but for one, with the queue that most of a ``body`` are in."""
         queues = {unit.name: unit.queue for unit in self.hardware.units}
-        return self.hardware.issue_entries - 1 + reduce(
-            np.maximum, (np.minimum(queues[name], count) for name, count in body.items()), 0)
+        queued: Number = 0
+        for name, count in body.items():
+            queued = np.maximum(queued, np.minimum(queues[name], count))
+        return self.hardware.issue_entries - 1 + queued
 
     def _excess(self, issues: tuple[Issue, ...]) -> Number:
         """How many of some instructions find no place in the queues of their units."""

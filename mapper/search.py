@@ -8,6 +8,8 @@ from functools import cached_property, lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from archloom.acadl_models.timing import Heard, simulate_bound
 from archloom.acadl_models.timing.result import EnergyUse, TimingResult
 from archloom.mapper import cache
@@ -37,6 +39,7 @@ from archloom.oracle.pages import Heading, Paragraph, Table, fragment
 if TYPE_CHECKING:
     from archloom.acadl_models.timing.program import Program
     from archloom.mapper.accelerator import Accelerator, Configuration
+    from archloom.mapper.space import Space
     from archloom.oracle.stream import Stream
 
 STEPPED_BUDGET = 200_000
@@ -193,6 +196,8 @@ def _search(
 
     numbers: dict[Mapping, int] = {}
     order = least(estimated)
+    others = _otherwise_packed(space, estimated, mapping_of, order[:top_k])
+    order, top_k = np.concatenate([order[:top_k], others, order[top_k:]]), top_k + len(others)
     if asked is not None:
         order = Allowed(asked, workload, lambda mapping: mapping).among(order, mapping_of)
 
@@ -220,6 +225,19 @@ def _search(
     best = min(trials, key=score)  # the first of equals
     return cache.Entry(best.plan, best.timing, best.estimated_cycles, space.considered, len(space), len(trials),
                        run_of[best.plan].energy_if_any)
+
+
+def _otherwise_packed(
+    space: "Space", estimated: np.ndarray, mapping_of: Callable[[int], Mapping], first: np.ndarray
+) -> np.ndarray:
+    """The best of each way to pack operands that none of the ``first`` candidates has, where it is not hopeless: the
+    model errs most between ways."""
+    known, found = {mapping_of(i).packing for i in first.tolist()}, dict[str, int]()
+    for i in sorted(space.leaders(estimated), key=estimated.__getitem__):
+        packing = mapping_of(i).packing
+        if packing not in known and estimated[i] <= HOPELESS * estimated[first[0]]:
+            found.setdefault(packing, i)
+    return np.array(list(found.values()), np.int64)
 
 
 def _of_mapping(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -86,6 +87,11 @@ class Space:
         table, row = self._place(i)
         found = self.tables[table]
         return None if found.family is None else (table, *(int(found.columns[name][row]) for name in found.family))
+
+    def leaders(self, estimated: np.ndarray) -> list[int]:
+        """The candidate of each table with the lowest of some estimates."""
+        ends = pairwise(self._starts.tolist())
+        return [first + int(np.argmin(estimated[first:end])) for first, end in ends if first < end]
 
     def first(self) -> tuple[Mapping, float]:
         """The candidate with the lowest estimate, and that: what there is without any simulation."""

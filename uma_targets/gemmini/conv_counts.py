@@ -66,8 +66,8 @@ def counted(scheme: Scheme, heights: Sequence[int], widths: Sequence[int]) -> Co
 
     ``tiles``; ``code``: kinds of tiles; ``sums``; ``outputs``; ``stretches`` of up to dim sums, of which ``whole`` have
     dim, and the others ``rest_sums`` together; ``whole_tiles``: those that begin with a whole one. Of a part of a chunk
-    in the mean: ``lines`` of pixels, and the ``loads`` from memory of these, of ``load_rows``; ``zeros``: those of ``zero_rows`` that are padding; ``edges``:
-    padding that is written over what was loaded, and waits for it.
+    in the mean: ``lines`` of pixels, and the ``loads`` from memory of these, of ``load_rows``; ``zeros``: loads of
+    ``zero_rows`` that are padding; ``edges``: padding that is written over what was loaded, and waits for it.
     """
     image, dim = scheme.image, scheme.image.dim
     rows, cols = _Side.of(image.rows, heights, (-1, 1)), _Side.of(image.cols, widths, (1, -1))

@@ -78,9 +78,10 @@ def load(
 ) -> Issue:
     """Loads of ``rows`` rows, each of ``parts`` pieces of memory; of one for all where rows lie as close to one another
     as ``step`` bytes say."""
-    values, joined = _loaded(rows, row_bytes), step is not None and step <= row_bytes
-    moves, pieces = ((rows - 1) * step + row_bytes, 1) if joined else (row_bytes, rows * parts)
-    return Issue("mvin", times, moves, pieces, values=values, beats=rows, **more)
+    moves, pieces = row_bytes, rows * parts
+    if step is not None and step <= row_bytes:
+        moves, pieces = (rows - 1) * step + row_bytes, 1
+    return Issue("mvin", times, moves, pieces, values=_loaded(rows, row_bytes), beats=rows, **more)
 
 
 def load_bias(times: Number, rows: Number, row_bytes: Number, parts: Number = 1) -> Issue:

@@ -190,8 +190,10 @@ def _tile_counts(scheme: Scheme, heights: list[int], widths: list[int], columns:
     outputs, pool = found.pop("outputs"), scheme.image.rows.pool_size * scheme.image.cols.pool_size
     chunks, steps = (np.full(len(outputs), number) for number in (scheme.chunks, scheme.steps))
     # of the rows of a chunk, those down to the first that the last row of sums needs
-    rows, high = scheme.image.rows, columns["most_h"]
-    fresh = 1 - (rows.reach - 1) / rows.span(high) if isinstance(scheme, Channels) else np.ones(len(outputs))
+    rows = scheme.image.rows
+    spans = np.array([rows.span(int(sums)) for sums in range(int(columns["most_h"].max(initial=0)) + 1)])
+    halo = rows.reach - 1 if isinstance(scheme, Channels) else 0
+    fresh = np.asarray(1 - halo / spans[columns["most_h"]])
     stored = outputs * pool if pool > 1 else found["sums"]
     return {**found, "chunks": chunks, "steps": steps, "fresh": fresh, "store_rows": stored}
 
