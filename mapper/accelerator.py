@@ -16,6 +16,7 @@ from archloom.mapper.cache import Entry, key_of
 from archloom.mapper.compute import peak
 from archloom.mapper.explore import Objective
 from archloom.mapper.hardware import Hardware
+from archloom.mapper.known import Kin
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.options import Option, OptionValue, resolve_options
 from archloom.mapper.places import check_places, placed
@@ -169,6 +170,11 @@ class Configuration:
         isa = self.isa
         values = tuple(pair for pair in self.values if pair[0] != MAPPING.name)
         return key_of([self.graph.fingerprint, isa.definition.source or "", repr(isa.parameters), repr(values)])
+
+    @cached_property
+    def kin(self) -> Kin | None:
+        """The machines that differ from it by the room in some memories alone; None where there are none."""
+        return Kin.of(self.graph, self.isa)
 
     @cached_property
     def asked(self) -> Asked | None:

@@ -66,14 +66,15 @@ class Least:
     joules: float | None
 
 
-def least(workload: Workload, configuration: "Configuration") -> Least:
-    """The bound of a workload on a machine."""
+def least(workload: Workload, configuration: "Configuration", known: int = 0) -> Least:
+    """The bound of a workload on a machine, where no mapping is ``known`` to take fewer cycles."""
     graph, needed = configuration.graph, needs(workload)
     shares, peak = _shares(workload, graph, needed), configuration.macs_per_cycle
     moved = max(sum(share.moved for share in shares), exchanged(workload, graph))
     first = min((share.ways.first for share in shares if share.read), default=0)
     last = max((share.ways.last for share in shares if share.written), default=0)
     cycles = max(
+        known,
         first + math.ceil(needed.macs / peak) + last,  # what is multiplied is read before, and the sums written after
         first + math.ceil(moved / _rate(graph.tensor_memories)),
         *(share.cycles(last) for share in shares))

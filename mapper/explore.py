@@ -79,11 +79,16 @@ class Steps:
     most: float = field(default_factory=lambda: MOST_STEPPED)
     done: int = 0
 
+    @property
+    def allowed(self) -> float:
+        """What may be done in all by the end of the simulation that is next."""
+        return self.most if self.done else self.first
+
     def hear(self, stepped: int, finished: int, total: int) -> None:
         """Of a simulation under way; GivenUp where it takes too many, with its steps among those done."""
         if self.heard is not None:
             self.heard(stepped, finished, total)
-        most = self.most if self.done else self.first
+        most = self.allowed
         if self.done + stepped >= most:
             self.done += stepped
             raise GivenUp(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from archloom.acadl_models.timing import Heard, simulate_bound
 from archloom.acadl_models.timing.result import EnergyUse, TimingResult
-from archloom.mapper import cache
+from archloom.mapper import cache, known
 from archloom.mapper.asked import Allowed
 from archloom.mapper.explore import (
     OBJECTIVES,
@@ -28,6 +28,7 @@ from archloom.mapper.explore import (
 )
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.places import placed, rooms
+from archloom.mapper.space import Space
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import GraphError, InputError, MappingError, StreamError
 from archloom.oracle.memory import paused
@@ -179,16 +180,39 @@ def _search(
         return _of_mapping(workload, configuration, whole, heard)
     if configuration.planner is not None:
         return configuration.planner.find(workload, top_k, objective, heard, asked)
+    effort = _Effort(Steps(workload.name, heard), configuration.accelerator.patience)
+    runs, run_of = _Runs(configuration, effort.steps.hear, not is_time(objective)), dict[Mapping, _Run]()
+
+    def simulated(mapping: Mapping, stream: "Stream") -> TimingResult:
+        run = run_of[mapping] = runs.of(stream)
+        return run.timing
+
+    score = _score(configuration, objective, run_of)
+    space, trials = _tried(workload, configuration, top_k, effort, simulated, score)
+    if configuration.kin is not None:
+        known.note(configuration.kin, _text(plain(workload)), {s: run.timing for s, run in runs.known.items()})
+    if not trials:
+        raise MappingError(f"{workload.name}: no mapping is defined for this operator")
+    best = min(trials, key=score)  # the first of equals
+    return cache.Entry(best.plan, best.timing, best.estimated_cycles, space.considered, len(space), len(trials),
+                       run_of[best.plan].energy_if_any)
+
+
+def _tried(
+    workload: Workload, configuration: "Configuration", top_k: int, effort: "_Effort",
+    simulated: "Callable[[Mapping, Stream], TimingResult]", score: Callable[[Trial[Mapping]], float],
+) -> tuple[Space, tuple[Trial[Mapping], ...]]:
+    """The space of a workload, and the trials of a search in it, whose streams are ``simulated``."""
+    asked = None if configuration.asked is None else configuration.asked.of(workload)
     space = configuration.space(workload)
     estimated, mapping_of = space.ranked()
-    effort, few = _Effort(Steps(workload.name, heard), configuration.accelerator.patience), len(space) <= FEW
-    runs, run_of = _Runs(configuration, effort.steps.hear, not is_time(objective)), dict[Mapping, _Run]()
+    few = len(space) <= FEW
 
     def attempt(mapping: Mapping, estimate: float) -> Trial[Mapping]:
         stream = configuration.emit(workload, mapping)
-        run = run_of[mapping] = runs.of(stream)
-        effort.add(stream, run.timing)
-        return Trial(mapping, estimate, run.timing)
+        timing = simulated(mapping, stream)
+        effort.add(stream, timing)
+        return Trial(mapping, estimate, timing)
 
     numbers: dict[Mapping, int] = {}
     order = least(estimated)
@@ -211,14 +235,43 @@ def _search(
         easy = FEW if few else SMALL * top_k
         return (over <= effort.near and tried < top_k + MORE) or (over <= HOPELESS and effort.easy() and tried < easy)
 
-    score = _score(configuration, objective, run_of)
-    trials = explore(
+    return space, explore(
         candidates(), attempt, top_k=top_k, score=score, variants=variants, enough=effort.spent, further=further)
-    if not trials:
-        raise MappingError(f"{workload.name}: no mapping is defined for this operator")
-    best = min(trials, key=score)  # the first of equals
-    return cache.Entry(best.plan, best.timing, best.estimated_cycles, space.considered, len(space), len(trials),
-                       run_of[best.plan].energy_if_any)
+
+
+class _Unknown(Exception):
+    """A stream that a search would simulate was not simulated yet."""
+
+
+@paused()
+def known_cycles(workload: Workload, configuration: "Configuration") -> int | None:
+    """Cycles of the plan that :func:`search` finds, where nothing has to be simulated for that: the plan is kept, or
+    each stream that the search would simulate was simulated on a machine with as little room, or less
+    (:mod:`archloom.mapper.known`). None where it is not known, or there is no plan."""
+    entry = KEPT.get(key_of(workload, configuration), cache.from_json)
+    if entry is not None:
+        return entry.timing.cycles
+    if configuration.kin is None or configuration.planner is not None or configuration.asked is not None:
+        return None
+    runs = known.runs_of(configuration.kin, _text(plain(workload)))
+    if not runs:
+        return None
+    effort = _Effort(Steps(workload.name), configuration.accelerator.patience)
+
+    def simulated(mapping: Mapping, stream: "Stream") -> TimingResult:
+        run = runs.get(known.digest(stream))
+        if run is None or effort.steps.done + run[-1] >= effort.steps.allowed:
+            raise _Unknown
+        _, cycles, stepped = run
+        graph = configuration.graph
+        return TimingResult(graph.name, stream.name, graph.clock_hz, cycles, 0, (), (), (), stepped_instructions=stepped)
+
+    try:
+        placed(workload, configuration.graph)
+        _, trials = _tried(workload, configuration, DEFAULT_TOP_K, effort, simulated, fewest_cycles)
+    except (_Unknown, MappingError):
+        return None
+    return min((trial.cycles for trial in trials), default=None)
 
 
 def _of_mapping(

@@ -70,7 +70,8 @@ class Request:
 
     ``as_int8`` takes a float network as if it were quantized; ``details`` keeps what units, stages, storages, links
     and loops did in the report's layers. ``on_disk``: reports are kept there, too. ``bound``: nothing is mapped; layers
-    have the cycles and joules that no mapping is below, and go where they go by the space of mappings.
+    have the cycles and joules that no mapping is below, and go where they go by the space of mappings; ``known``: and
+    no less than the cycles that follow from simulations so far, so that such a report is not kept.
     """
 
     target: str
@@ -79,6 +80,7 @@ class Request:
     details: bool = True
     on_disk: bool = True
     bound: bool = False
+    known: bool = False
 
     def text(self) -> str:
         """What a report depends on beside the network."""
@@ -96,6 +98,11 @@ class Request:
     def is_built_in(self) -> bool:
         """Whether no target is of another package, whose code is not part of any key."""
         return set(names_of(self.target)) <= set(registry.BUILT_IN)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether reports may be kept: they depend on nothing but the network and what is asked."""
+        return self.is_built_in and not self.known
 
     def chosen(self) -> "tuple[Chosen, ...]":
         return choose(self.target, self.options)
@@ -155,7 +162,7 @@ def _operator_network(
 
 
 def _key_of_name(source: Source, request: Request) -> str | None:
-    if not request.is_built_in:
+    if not request.is_kept:
         return None
     libraries = map(named_networks.version, ("torch", "onnx", "onnxscript", "transformers", "apache-tvm"))
     return cache.key([request.text(), source.given, source.name or "", *libraries])
@@ -204,7 +211,7 @@ def _of_model(model: "Model", request: Request, progress: Progress | None) -> Re
     """Partition, map and time an imported network; asked again for the same object, the report is at hand."""
     known = _of_models.setdefault(model, Remembered(KEPT))
     name = request.text()
-    if name not in known or not request.is_built_in:
+    if name not in known or not request.is_kept:
         known[name] = _timed(model, request, progress)
     return known[name]
 
@@ -235,8 +242,8 @@ class OnnxNetwork:
 
     @cached_property
     def key(self) -> str | None:
-        """A name for its report; None for targets of other packages, whose code is not part of the key."""
-        if not self.request.is_built_in:
+        """A name for its report; None for one that is not kept."""
+        if not self.request.is_kept:
             return None
         return cache.key([hashlib.sha256(self.skeleton).hexdigest(), self.request.text(), self.title,
                           json.dumps(self.shapes, sort_keys=True)])
@@ -283,7 +290,7 @@ class OnnxNetwork:
             raise Undivided("only float networks are cut that are estimated as if quantized, in their own shapes, on "
                             "targets of this package")
         try:
-            wanted = replace(self.request, bound=False)  # is partitioned alike
+            wanted = replace(self.request, bound=False, known=False)  # is partitioned alike
             return segments.partitioned(self._proto(), wanted.chosen(), wanted.text(), self.title)
         except NoSkeleton as error:
             raise Undivided(str(error)) from error
@@ -302,7 +309,7 @@ class OnnxNetwork:
         partition = replace(chain.partition, memory=chain.memory()) if self.request.details else chain.partition
         if self.request.bound:
             require_mappings(partition, chosen)
-            return build_bound(partition, chosen)
+            return build_bound(partition, chosen, known=self.request.known)
         return build(partition, chain.plans(chosen, progress), chosen,
                      details=self.request.details)
 
@@ -358,7 +365,7 @@ def _as_int8(given: "Path | onnx.ModelProto") -> "onnx.ModelProto":
 def _timed(model: "Model", request: Request, progress: Progress | None) -> Report:
     chosen = request.chosen()
     if request.bound:
-        return build_bound(placed(model, chosen, require_mappings)[0], chosen)
+        return build_bound(placed(model, chosen, require_mappings)[0], chosen, known=request.known)
     return build(*planned(model, chosen, progress), chosen, details=request.details)
 
 
@@ -366,7 +373,7 @@ def _planned(partition: Partition, request: Request, progress: Progress | None) 
     chosen = request.chosen()
     if request.bound:
         require_mappings(partition, chosen)
-        return build_bound(partition, chosen)
+        return build_bound(partition, chosen, known=request.known)
     return build(partition, plan_steps(partition, chosen, progress), chosen, details=request.details)
 
 
