@@ -13,7 +13,11 @@ from archloom.acadl_models.timing.result import EnergyUse, TimingResult
 from archloom.mapper import cache, known
 from archloom.mapper.asked import Allowed
 from archloom.mapper.explore import (
+    HOPELESS,
+    MORE,
     OBJECTIVES,
+    SMALL,
+    Effort,
     GivenUp,
     Objective,
     Steps,
@@ -32,7 +36,6 @@ from archloom.mapper.space import Space
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import GraphError, InputError, MappingError, StreamError
 from archloom.oracle.memory import paused
-from archloom.oracle.nests import size
 from archloom.oracle.pages import Heading, Paragraph, Table, fragment
 
 if TYPE_CHECKING:
@@ -41,20 +44,6 @@ if TYPE_CHECKING:
     from archloom.oracle.stream import Stream
 
 DEFAULT_TOP_K = 5
-
-STEPPED_BUDGET = 200_000
-"""Instructions that the simulations of one search step through before they stop short of ``top_k``."""
-
-WRITTEN_BUDGET = 2_500
-"""Instructions written in the streams of one search (those of a loop once) before it stops short of ``top_k``."""
-
-NEAR, MORE = 1.003, 4
-"""Candidates whose estimates are so close to the best are tried, too: so many more than ``top_k`` at most."""
-
-EASY, SMALL, HOPELESS = 1500, 4, 1.3
-"""Where all simulations so far have stepped through fewer instructions, so many times ``top_k`` are tried, but of
-those beyond none whose estimate is so many times the lowest. The last is a free choice: of 330 random layers of five
-targets, none of which is judged, no plan was lost."""
 
 MOST_OF_FAMILY, FEW = 2, 40
 """Candidates that are simulated of those whose table says that they are alike; where there are but a few, all that do
@@ -180,7 +169,7 @@ def _search(
         return _of_mapping(workload, configuration, whole, heard)
     if configuration.planner is not None:
         return configuration.planner.find(workload, top_k, objective, heard, asked)
-    effort = _Effort(Steps(workload.name, heard), configuration.accelerator.patience)
+    effort = Effort(Steps(workload.name, heard), configuration.accelerator.patience)
     runs, run_of = _Runs(configuration, effort.steps.hear, not is_time(objective)), dict[Mapping, _Run]()
 
     def simulated(mapping: Mapping, stream: "Stream") -> TimingResult:
@@ -199,7 +188,7 @@ def _search(
 
 
 def _tried(
-    workload: Workload, configuration: "Configuration", top_k: int, effort: "_Effort",
+    workload: Workload, configuration: "Configuration", top_k: int, effort: "Effort",
     simulated: "Callable[[Mapping, Stream], TimingResult]", score: Callable[[Trial[Mapping]], float],
 ) -> tuple[Space, tuple[Trial[Mapping], ...]]:
     """The space of a workload, and the trials of a search in it, whose streams are ``simulated``."""
@@ -256,7 +245,7 @@ def known_cycles(workload: Workload, configuration: "Configuration") -> int | No
     runs = known.runs_of(configuration.kin, _text(plain(workload)))
     if not runs:
         return None
-    effort = _Effort(Steps(workload.name), configuration.accelerator.patience)
+    effort = Effort(Steps(workload.name), configuration.accelerator.patience)
 
     def simulated(mapping: Mapping, stream: "Stream") -> TimingResult:
         run = runs.get(known.digest(stream))
@@ -264,12 +253,13 @@ def known_cycles(workload: Workload, configuration: "Configuration") -> int | No
             raise _Unknown
         _, cycles, stepped = run
         graph = configuration.graph
-        return TimingResult(graph.name, stream.name, graph.clock_hz, cycles, 0, (), (), (), stepped_instructions=stepped)
+        return TimingResult(
+            graph.name, stream.name, graph.clock_hz, cycles, 0, (), (), (), stepped_instructions=stepped)
 
     try:
         placed(workload, configuration.graph)
         _, trials = _tried(workload, configuration, DEFAULT_TOP_K, effort, simulated, fewest_cycles)
-    except (_Unknown, MappingError):
+    except (_Unknown, MappingError, StreamError):
         return None
     return min((trial.cycles for trial in trials), default=None)
 
@@ -370,32 +360,6 @@ class _Runs:
     def _drop(run: _Run | None) -> None:
         if run is not None:
             run.program = None
-
-
-@dataclass
-class _Effort:
-    """What the simulations of one search have cost, against what they may: ``patience`` times what others may."""
-
-    steps: Steps
-    patience: int
-    written: int = 0
-
-    def add(self, stream: "Stream", timing: "TimingResult") -> None:
-        self.steps.add(timing)
-        self.written += size(stream.body)
-
-    def spent(self) -> bool:
-        stepped = self.steps.spent() or self.steps.done > self.patience * STEPPED_BUDGET
-        return stepped or self.written > WRITTEN_BUDGET
-
-    @property
-    def near(self) -> float:
-        """How far over the best an estimate may be to be tried beyond the first ones."""
-        return 1 + self.patience * (NEAR - 1)
-
-    def easy(self) -> bool:
-        """Whether more than the first ones are tried as they cost little."""
-        return self.steps.done < self.patience * EASY
 
 
 def _variants(mapping: Mapping) -> Iterator[Mapping]:

@@ -55,9 +55,11 @@ def build_bound(partition: Partition, chosen: "Sequence[Chosen]", *, known: bool
     """The report of a network, of the accelerator only, as if each layer cost what no mapping is below
     (:mod:`archloom.mapper.bounds`), or what is ``known`` of its plan without a simulation."""
     made = _configured(chosen)
-    cycles_of = cache(lambda target, workload: known_cycles(workload, made[target]) if known else None)
-    layers = [_bounded(step, region, made[region.target], cycles_of(region.target, replace(step.workload, name="")) or 0)
-              for region in partition.regions for step in region.steps]
+    found = cache(lambda target, workload: known_cycles(workload, made[target]) or 0)  # most of a network's are alike
+    layers = [
+        _bounded(step, region, made[region.target],
+                 found(region.target, replace(step.workload, name="")) if known else 0)
+        for region in partition.regions for step in region.steps]
     return _of_layers(partition, layers, chosen, "bound")
 
 
