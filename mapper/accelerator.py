@@ -60,7 +60,7 @@ class Accelerator:
     that are planned in a way of their own, such as many cores: for a graph what finds mappings and emits them, in place
     of emitter and space. ``patience``: how many times as many instructions the simulations of a search may step through
     as those of others, and how many times as far from the best estimates may be, where its instructions are simulated
-    fast.
+    fast. ``is_bounded``: its spaces say what their mappings take at least, for workloads of some kinds.
     """
 
     name: str
@@ -74,6 +74,7 @@ class Accelerator:
     macs_per_cycle: "Callable[[ArchitectureGraph], int] | None" = field(default=None, repr=False)
     planner: "Callable[[ArchitectureGraph], Planner] | None" = field(default=None, repr=False)
     patience: int = 1
+    is_bounded: bool = False
 
     def resolve_options(self, values: Options | None = None) -> dict[str, OptionValue]:
         """All options with defaults filled in, and ``energy`` and ``mapping`` where they are given; TargetError naming

@@ -10,13 +10,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.timing import simulate
 from archloom.mapper.accelerator import Configuration
 from archloom.mapper.bounds import exchanged, least, needs
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.search import search
 from archloom.mapper.workload import Epilogue, Workload, conv2d, gemm
 from archloom.oracle.errors import TargetError
+from archloom.oracle.resolve import resolve
 from archloom.uma_targets.gemmini.target import GEMMINI
+from archloom.uma_targets.qkv import Qkv
 from tests.mapper.test_places import graph_of
 from tests.support.acadl_models.reordering import exchanged as with_objects
 from tests.support.examples import examples
@@ -117,3 +120,37 @@ def test_nothing_is_below_its_bound_in_bursts(burst: int, m: int, n: int, k: int
     found = search(work, machine, {}, use_cache=False)
     assert found.timing.cycles >= least(work, machine.configure()).cycles
     assert found.timing.storage(machine.graph().tensor_memories[0].name).bytes_read % burst == 0
+
+
+# --- what targets prove of their mappings ----------------------------------------------------------------------------
+@st.composite
+def products_on_qkv(draw: st.DrawFn) -> tuple[Workload, dict[str, int]]:
+    dim = draw(st.sampled_from((4, 8)))
+    options = {"dim": dim, "operand_rows": dim * draw(st.integers(4, 40)), "sum_rows": dim * draw(st.integers(2, 9)),
+               "bus_bytes": draw(st.sampled_from((4, 8, 32))), "dram_cycles": draw(st.sampled_from((1, 20, 50))),
+               "in_flight": draw(st.sampled_from((1, 2, 8)))}
+    m, n, k = (draw(st.integers(1, 50)) for _ in "mnk")
+    epilogue = Epilogue(draw(st.booleans()), 1.0, False, "float32")
+    return gemm(m, n, k, batch=draw(few), epilogue=epilogue, dtype="float32", shared_b=False), options
+
+
+@examples(12, 400)
+@given(products_on_qkv())
+def test_no_mapping_takes_less_than_its_target_proves(case: tuple[Workload, dict[str, int]]) -> None:
+    work, options = case
+    machine = Qkv.kit.accelerator.configure(options)
+    space = machine.space(work)
+    (table,) = space.tables
+    assert table.least is not None
+    for i, proven in enumerate(np.broadcast_to(table.least(table.columns), len(table))):
+        found = simulate(machine.graph, resolve(machine.emit(work, space.mapping(i)), machine.isa)).cycles
+        assert 0 < proven <= found, space.mapping(i)
+
+
+def test_what_takes_turns_by_hand() -> None:
+    """The example of its docstring: 6,912 tiles of A, of which two lie in the operands at a time."""
+    machine = Qkv.kit.accelerator.configure({"dim": 8, "operand_rows": 256, "sum_rows": 1024, "bus_bytes": 8})
+    work = gemm(96, 192, 192, epilogue=Epilogue(False, 1.0, False, "float32"), dtype="float32")
+    (table,) = machine.space(work).tables
+    assert table.least is not None
+    assert min(table.least(table.columns)[table.columns["dataflow"] == 1]) == 6912 * (90 + 24) // 2 == 393984

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,12 +14,11 @@ from archloom.mapper import disk, known
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.known import Kin, noted
 from archloom.mapper.search import KEPT, known_cycles, search
-from archloom.mapper.workload import Epilogue, gemm
+from archloom.mapper.workload import Epilogue, Workload, gemm
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.targets.choice import choose
 from tests.support.examples import examples
 
-SUMS = Epilogue(False, 1.0, False, "int32")
 SIZES = {"systolic_array": ("left_kib", "top_kib", "out_kib"), "qkv": ("operand_rows", "sum_rows"),
          "tpu_v1": ("unified_buffer_kib", "accumulator_kib")}
 LEAST = {"left_kib": 1, "top_kib": 1, "out_kib": 1, "operand_rows": 32, "sum_rows": 16, "unified_buffer_kib": 2,
@@ -46,12 +44,9 @@ def accelerator(target: str) -> Accelerator:
     return choose(target, {})[0].backend.accelerator
 
 
-def product(target: str, m: int, n: int, k: int) -> Any:
-    work = gemm(m, n, k, epilogue=Epilogue(False, 1.0, False, "int8") if target == "tpu_v1" else SUMS)
-    if target != "qkv":
-        return work
-    return replace(work, inputs=tuple(replace(t, dtype="float32") for t in work.inputs),
-                   output=replace(work.output, dtype="float32"), epilogue=Epilogue(False, 1.0, False, "float32"))
+def product(target: str, m: int, n: int, k: int) -> Workload:
+    dtype = {"qkv": "float32", "tpu_v1": "int8"}.get(target, "int32")
+    return gemm(m, n, k, epilogue=Epilogue(False, 1.0, False, dtype), dtype="float32" if target == "qkv" else "int8")
 
 
 @st.composite
@@ -99,7 +94,7 @@ def test_more_room_changes_nothing_for_what_fits(target: str) -> None:
 
 
 def test_a_plan_that_is_kept_is_known() -> None:
-    work, machine = gemm(8, 8, 8, epilogue=SUMS), accelerator("gemmini")
+    work, machine = product("gemmini", 8, 8, 8), accelerator("gemmini")
     assert known_cycles(work, machine.configure({"dim": 4})) is None
     assert search(work, machine, {"dim": 4}).timing.cycles == known_cycles(work, machine.configure({"dim": 4}))
 

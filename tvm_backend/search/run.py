@@ -38,6 +38,9 @@ SHOWN_SECONDS = 0.5
 """After which progress is told again."""
 VOLUME_SHARE = 0.02
 """Of a search's time that goes into hypervolumes for its progress."""
+LOOKS = 256
+"""Candidates of which no more is known than their bounds said before no more of them are looked up; one of which there
+is more pays for as many. A free choice."""
 _FUNCTIONS = {
     "bounds": (evaluate.bounds_of, evaluate.unpacked_bounds),
     "known": (evaluate.known_bounds_of, evaluate.unpacked_known_bounds),
@@ -97,6 +100,7 @@ class Run:
         self._bounding: dict[Future[Answer], _Entry] = {}
         self._ready: list[_Entry] = []
         self._looking: dict[Future[Answer], _Entry] = {}
+        self._looks = LOOKS
         self._measuring: dict[Future[Answer], _Entry] = {}
         self._begun = self._shown = time.monotonic()
         self._volume, self._volume_due = 0.0, 0.0
@@ -201,7 +205,7 @@ class Run:
             entry = heapq.heappop(self._ready)
             if not self.use_bounds:
                 self._begin(entry, self._measuring)
-            elif self.sampler.learns or self._is_ruled_out(entry):
+            elif self.sampler.learns or not self._looks or self._is_ruled_out(entry):
                 self._measure_or_leave(entry)
             else:
                 self._begin(entry, self._looking)
@@ -247,7 +251,9 @@ class Run:
     def _know_more(self, entry: _Entry, answer: Answer) -> None:
         """What is known by now of a candidate, without a simulation, may rule it out; an error is one of its
         measurement, if that meets it, too."""
-        if answer.error is None:
+        self._looks = max(0, self._looks - 1)
+        if answer.error is None and answer.figures != entry.found.figures:
+            self._looks += LOOKS
             self._bound(entry, answer)
         self._measure_or_leave(entry)
 

@@ -58,8 +58,8 @@ class GemmKit:
     scales by channel, zero points, uint8, float results. ``requantizer``: how the machine makes bytes of sums by itself
     (:mod:`archloom.mapper.requantization`), with scales by channel and zero points, in place of one factor.
     ``vectors``: its vector unit, for all operators that are no products: whole networks of float32.
-    ``patience``: how much more a search simulates
-    (``Accelerator.patience``).
+    ``patience``: how much more a search simulates (``Accelerator.patience``); ``is_bounded``: its tilings say what
+    they take at least (``Tiling.least``).
     """
 
     name: str
@@ -83,6 +83,7 @@ class GemmKit:
     windows: tuple[rules.SizedRule, ...] = ()
     vectors: VectorKit | None = None
     patience: int = 1
+    is_bounded: bool = False
 
     @cached_property
     def isa_name(self) -> str:
@@ -112,7 +113,7 @@ class GemmKit:
 
         made = Accelerator(
             self.name, self.description, self.options, isa, self.graph, self.isa_parameters, emitter, space,
-            self.macs_per_cycle, patience=self.patience,
+            self.macs_per_cycle, patience=self.patience, is_bounded=self.is_bounded,
         )
         return made
 
