@@ -69,10 +69,10 @@ class Tiling:
     choice. ``demand`` and ``room``: for each buffer what tiles need of it, and what it has (in the same unit); the rest
     is pruned. ``buffers``: candidates for how many tiles of an operand are held at a time, where that is a choice, by
     the operand's name. ``loops``: what the emission issues for a product, by which candidates are ranked (see
-    :mod:`archloom.mapper.pipeline`); without it, by :func:`traffic_cycles`. ``least``: cycles that no simulation of a
-    product in such tiles takes fewer than, where its emission proves any. Columns are ``m``, ``n``, ``k``, ``order``
-    and ``dataflow`` (indices into the two lists), and the names in ``buffers``. ``help`` names the options that would
-    make room.
+    :mod:`archloom.mapper.pipeline`); without it, by :func:`traffic_cycles`. ``least``: cycles that no simulation of
+    the whole batch in such tiles takes fewer than, where its emission proves any. Columns are ``m``, ``n``, ``k``,
+    ``order`` and ``dataflow`` (indices into the two lists), and the names in ``buffers``. ``help`` names the options
+    that would make room.
     """
 
     sizes: Mapping[str, Sequence[int]]
@@ -105,7 +105,7 @@ def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: Hardwar
         return np.broadcast_to(shape.batch * cycles(tiling.loops(c), hardware), c["m"].shape)
 
     def least(c: Columns) -> np.ndarray:
-        return np.zeros(1, int) if tiling.least is None else shape.batch * tiling.least(c)
+        return np.zeros(1, int) if tiling.least is None else tiling.least(c)
 
     def mapping(c: Columns, i: int) -> TileMapping:
         tile = tuple((d, int(c[d][i])) for d in "mnk")

@@ -157,7 +157,7 @@ def _least(shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware) -> np.ndarr
 
     of_b = blocks * loads(shape.k, shape.n) + wide * deep * ((tall - blocks) * interval + blocks * product)
     of_a = np.where(c["dataflow"] == 0, 0, wide * (loads(shape.m, shape.k) + tall * deep * product))
-    return np.asarray(ceil_div(np.maximum(of_a, of_b), 2))
+    return np.asarray(ceil_div(shape.batch * np.maximum(of_a, of_b), 2))
 
 
 def _edges(extent: int, dim: int) -> list[tuple[int, int]]:
