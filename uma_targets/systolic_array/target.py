@@ -115,8 +115,8 @@ def _wait(c: kit.Columns, load: np.ndarray, hardware: kit.Hardware, design: Desi
     Its load comes behind the instructions of the tile before it, and is fetched when all of these but those that the
     issue buffer and the stages before the array hold (``window``) have started. These keep the array busy for a cycle
     each, and their drains for longer. What the load takes beyond that, the next vector that meets B waits for; where B
-    comes from the left, the vectors that are preloaded before it may not. Nothing is said of tiles that have no more
-    instructions than that.
+    comes from the left, the vectors that are preloaded before it may not. Nothing is said of tiles whose first vector
+    may be among those that are held: what it waits for itself is counted then.
     """
     if design.dataflow == "os":
         return np.zeros(len(c["m"]), int)
@@ -128,7 +128,7 @@ def _wait(c: kit.Columns, load: np.ndarray, hardware: kit.Hardware, design: Desi
     drain = int(hardware.interval_columns("drain", {"height": design.rows, "width": design.columns}))
     held = window + ceil_div(window, fold) * (drain - 1)
     beside = 0 if design.dataflow == "ws" else design.rows
-    return np.where(folds * fold > window, np.maximum(0, load - held - beside), 0)
+    return np.where(folds * fold > window + design.rows, np.maximum(0, load - held - beside), 0)
 
 
 def _busy(
