@@ -152,8 +152,8 @@ def _least(shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware) -> np.ndarr
     def loads(rows: int, columns: int) -> int:
         """Of all tiles of a matrix once, one after the other."""
         each = memory.read_latency_cycles - 1 + int(hardware.latency_columns("load", {})) + tile
-        return sum(i * j * (each + int(ceil_div(r * k * ITEM, memory.bytes_per_cycle)))
-                   for r, i in _edges(rows, dim) for k, j in _edges(columns, dim))
+        return sum([i * j * (each + ceil_div(r * k * ITEM, int(memory.bytes_per_cycle)))
+                    for r, i in _edges(rows, dim) for k, j in _edges(columns, dim)])
 
     of_b = blocks * loads(shape.k, shape.n) + wide * deep * ((tall - blocks) * interval + blocks * product)
     of_a = np.where(c["dataflow"] == 0, 0, wide * (loads(shape.m, shape.k) + tall * deep * product))

@@ -74,15 +74,15 @@ def _least(shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware, design: Des
     m, n, k = (np.minimum(c[d], e) for d, e in (("m", shape.m), ("n", shape.n), ("k", shape.k)))
     tall, wide = (np.asarray(ceil_div(e, t)) for e, t in ((shape.m, m), (shape.n, n)))
     memory, out = hardware.memory("hbm"), hardware.memory("out")
-    late, speed = memory.read_latency_cycles - 1, memory.bytes_per_cycle
+    late, speed = memory.read_latency_cycles - 1, int(memory.bytes_per_cycle)
     busy, ahead, behind = _busy(shape, (tall, wide), hardware, design)
 
     loaded, placed = list[np.ndarray](), list[np.ndarray]()
     for elements, side in ((m * k, "left"), (k * n, "top")):
         if design.dataflow == "is":
             side = {"left": "top", "top": "left"}[side]
-        loaded.append(ceil_div(elements * shape.item, speed))
-        placed.append(ceil_div(elements, hardware.memory(side).words_per_cycle))
+        loaded.append(np.asarray(ceil_div(elements * shape.item, speed)))
+        placed.append(np.asarray(ceil_div(elements, hardware.memory(side).words_per_cycle)))
     first = late + np.maximum(
         np.maximum(loaded[0] + placed[0], loaded[1] + placed[1]), sum(loaded) + np.minimum(*placed))
     last = (shape.m - (tall - 1) * m) * (shape.n - (wide - 1) * n)
@@ -103,7 +103,7 @@ def _loads(
     """
     memory, side = hardware.memory("hbm"), hardware.memory("left" if design.dataflow == "is" else "top")
     least = np.minimum(c["n"], (shape.n - 1) % c["n"] + 1) * np.minimum(c["k"], (shape.k - 1) % c["k"] + 1)
-    load = (memory.read_latency_cycles - 1 + ceil_div(least * shape.item, memory.bytes_per_cycle)
+    load = (memory.read_latency_cycles - 1 + ceil_div(least * shape.item, int(memory.bytes_per_cycle))
             + ceil_div(least, side.words_per_cycle))
     whole = shape.batch * (shape.m // c["m"]) * (shape.n // c["n"]) * (shape.k // c["k"])
     return np.maximum(0, whole - 1), np.asarray(load)
