@@ -40,6 +40,7 @@ from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.guard import Stumbled, without_weights
 from archloom.tvm_backend.frontends.onnx.load import load_skeleton
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, parse
+from archloom.tvm_backend.ir.conversion import blank
 from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.ir.numbers import is_quantized
 from archloom.tvm_backend.memory import LiveRange, Memory
@@ -385,14 +386,16 @@ def partition_operator(operator: operators.Operator, chosen: "tuple[Chosen, ...]
     """
     if len(chosen) > 1 or not chosen[0].backend.is_quantized or not chosen[0].backend.by_one_factor:
         return None
-    work, target = operators.workload(operator), chosen[0].name
-    tensors = [*work.inputs, work.output]
+    work, target = chosen[0].packed(operators.workload(operator)), chosen[0].name
+    given = [t for t in work.inputs if t.name not in work.constants]
+    constants = {t.name: blank(t.stored_shape, t.dtype) for t in work.inputs if t.name in work.constants}
     memory = Memory((operator.kind,), tuple(
         LiveRange(t.name, bytes_of(t.shape, t.dtype), 0, 0)
-        for t in (*work.inputs[:2 if operator.kind == "add" else 1], replace(work.output, name=operator.kind))))
+        for t in (*given, replace(work.output, name=operator.kind))))
+    tensors, names = [*given, work.output], tuple(t.name for t in given)
     values = tuple(Value(t.name, t.shape, t.dtype, ROW_MAJOR) for t in tensors)
-    names = tuple(t.name for t in work.inputs)
-    step = Step(operator.kind, str(operator), work, tuple(zip(names, names)), work.output.name, work.output.shape)
+    step = Step(operator.kind, str(operator), work, tuple(zip(names, names)), work.output.name, work.output.shape,
+                constants)
     region = Region("region_0", target, values, names, (work.output.name,), (step,))
     specs = tuple(TensorSpec(t.name, t.shape, t.dtype) for t in tensors)
     return Partition(str(operator), "operator", target, chosen[0].options, specs[:-1], specs[-1:], (region,),
