@@ -1,9 +1,10 @@
 """Constants as a target wants them in memory: in blocks, padded with zeros, laid out when a network is compiled.
 
-A target says where an element lies by an expression for each axis of the packed array, slowest first, over the names of
-the tensor's own dimensions: ``(n // 16, k // 4, n % 16, k % 4)`` are panels of 16 columns in which four rows lie byte by
-byte in turn. Each expression is a *digit* of one dimension, ``n``, ``n // a``, ``n % b`` or ``n % b // a``; those of a
-dimension are all of its number, as hours and minutes are of a time, so that each element has a place of its own.
+A target says where an element lies by an expression for each axis of the packed array, slowest first, over the names
+of the tensor's own dimensions: ``(n // 16, k // 4, n % 16, k % 4)`` are panels of 16 columns in which four rows lie
+byte by byte in turn. Each expression is a *digit* of one dimension, ``n``, ``n // a``, ``n % b`` or ``n % b // a``;
+those of a dimension are all of its number, as hours and minutes are of a time, so that each element has a place of its
+own.
 """
 
 from __future__ import annotations
@@ -96,6 +97,10 @@ class Packing:
                 strides.append((d, stride))
             stride *= d.count(logical[d.axis])
         return reduce(add, (d.of(index[d.axis]) * each for d, each in strides), Affine(0))
+
+    def text(self, names: Sequence[str]) -> str:
+        """The place of an element, by the ``names`` of the tensor's axes."""
+        return ", ".join(str(d.of(Affine.variable(names[d.axis]))) for d in self.digits)
 
     def pack(self, array: np.ndarray) -> np.ndarray:
         """The packed array, C-contiguous, zeros where the tensor has no element. One without numbers (a zero seen in

@@ -67,7 +67,7 @@ class Gemm:
     workspace: Affine
     """first byte of the memory asked for beside the operands (see :class:`GemmKit`)"""
     requantized: Requantized | None
-    packed: Affine | None = None
+    packed: Affine | None = field(default=None, kw_only=True)
     """bytes from the first element of B to that in row ``k`` and column ``n``, where it is packed"""
 
     @property
@@ -180,5 +180,5 @@ def gemm_of(workload: Workload, addresses: Mapping[str, int], workspace: int, ba
         b.byte_at(**dict.fromkeys(lead, batch)) + addresses[b.name],
         None if bias is None else own + addresses[bias.name],
         batch * (m * n * out_item) + addresses[workload.output.name],
-        item, 4, out_item, epilogue.relu, epilogue.scale, Affine(workspace), made, packed,
+        item, 4, out_item, epilogue.relu, epilogue.scale, Affine(workspace), made, packed=packed,
     )
