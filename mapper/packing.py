@@ -41,6 +41,9 @@ class Digit:
     def of(self, index: Affine) -> Affine:
         return (index % self.radix if self.radix else index) // self.step
 
+    def text(self, index: str) -> str:
+        return index + (f" % {self.radix}" if self.radix else "") + (f" // {self.step}" if self.step != 1 else "")
+
     def count(self, extent: int) -> int:
         """How many values it takes for an axis of ``extent`` elements, those of a whole block beyond included."""
         return self.radix // self.step if self.radix else -(-extent // self.step)
@@ -53,17 +56,15 @@ class Packing:
     digits: tuple[Digit, ...]
 
     def __post_init__(self) -> None:
-        axes = {d.axis for d in self.digits}
-        if axes != set(range(len(axes))):
-            raise MappingError(f"expected digits of each axis, found {self.digits}")
-        for axis in axes:
+        for axis in range(self.rank):
             mine = self._of_axis(axis)
+            if not mine:
+                raise MappingError(f"expected digits of axis {axis}, found those of {sorted(self.digits)}")
             steps = [d.step for d in mine]
-            if steps[0] != 1 or [d.radix for d in mine] != [*steps[1:], 0] or any(
+            if steps[0] != 1 or min(steps) < 1 or [d.radix for d in mine] != [*steps[1:], 0] or any(
                     high % low for low, high in pairwise(steps)):
-                index = Affine.variable("i")
                 raise MappingError(f"expected digits that are all of axis {axis}, such as i // 4 and i % 4, found "
-                                   f"{', '.join(str(d.of(index)) for d in mine)}")
+                                   f"{', '.join(d.text('i') for d in mine)}")
 
     @staticmethod
     def none(rank: int) -> "Packing":
@@ -76,9 +77,15 @@ class Packing:
 
         MappingError where an expression is no digit, or where those of an axis do not tell its elements apart.
         """
-        digits = [_digit(Affine.of(e), names) for e in place]
+        found = [_digit(Affine.of(e), names) for e in place if e != Affine(0)]  # n % 1 takes no axis,
+        digits = [d for d in found if d.radix != d.step]  # nor does n % 4 // 4
         lead = [Digit(axis) for axis in range(len(names)) if all(d.axis != axis for d in digits)]
         return Packing((*lead, *digits))
+
+    @property
+    def rank(self) -> int:
+        """Axes of the tensor."""
+        return len({d.axis for d in self.digits})
 
     def shape(self, logical: Shape) -> Shape:
         """Of the packed array, for a tensor's."""
@@ -100,7 +107,7 @@ class Packing:
 
     def text(self, names: Sequence[str]) -> str:
         """The place of an element, by the ``names`` of the tensor's axes."""
-        return ", ".join(str(d.of(Affine.variable(names[d.axis]))) for d in self.digits)
+        return ", ".join(d.text(names[d.axis]) for d in self.digits)
 
     def pack(self, array: np.ndarray) -> np.ndarray:
         """The packed array, C-contiguous, zeros where the tensor has no element. One without numbers (a zero seen in

@@ -11,6 +11,7 @@ import numpy as np
 from archloom.mapper.packing import Packing
 from archloom.mapper.requantization import BYTE_VALUES, Requantization
 from archloom.oracle.affine import Affine
+from archloom.oracle.errors import MappingError
 
 if TYPE_CHECKING:
     from archloom.mapper.nests import Nest
@@ -42,6 +43,10 @@ class Tensor:
     dtype: str
     access: tuple[Affine, ...]
     packing: Packing | None = None
+
+    def __post_init__(self) -> None:
+        if self.packing is not None and self.packing.rank != len(self.shape):
+            raise MappingError(f"{self.name!r}: expected a packing of {len(self.shape)} axes, not {self.packing.rank}")
 
     @property
     def item_bytes(self) -> int:
