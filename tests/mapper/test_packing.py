@@ -12,7 +12,7 @@ from hypothesis import given
 
 from archloom.mapper.memory import Memory
 from archloom.mapper.packing import Digit, Packing, Place, packed
-from archloom.mapper.workload import Epilogue, Tensor, Workload, gemm
+from archloom.mapper.workload import Epilogue, Tensor, Workload, conv2d, gemm
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from tests.support.examples import examples, randoms
@@ -102,6 +102,19 @@ def test_only_constants_are_packed() -> None:
     assert packed(work, {"B": (N // 2, K, N % 2)}) == work
     assert packed(replace(work, constants=("B",)), {"B": (N // 2, K, N % 2)}).inputs[1].stored_shape == (2, 5, 2)
     assert packed(replace(work, constants=("bias",)), {"bias": (N // 3, N % 3)}).inputs[2].stored_bytes == 24
+
+
+def test_weights_of_groups_lie_apart() -> None:
+    """An axis without an expression leads: so do the groups of a convolution, each in panels of channels."""
+    kh, kw, c, o = map(Affine.variable, ("kh", "kw", "c", "o"))
+    work = replace(conv2d(1, 9, 9, 3, 10, 3, 2, groups=2, epilogue=replace(SUMS, bias=False)), constants=("W",))
+    w = packed(work, {"W": (o // 4, kh, kw, c, o % 4)}).inputs[1]
+    assert (w.shape, w.stored_shape) == ((2, 3, 2, 3, 10), (2, 3, 3, 2, 3, 4))
+    array = np.arange(w.size_bytes, dtype=np.int16).reshape(w.shape)
+    stored = w.stored(array)
+    assert stored[1, 2, 2, 1, 0, 1] == array[1, 2, 1, 0, 9] and not stored[1, 2, 2, 1, 0, 2:].any()
+    assert int(w.byte_at(g=1, kh=2, kw=1, c=0, o=9)) == stored.reshape(-1).tolist().index(array[1, 2, 1, 0, 9])
+    assert np.array_equal(w.logical(stored), array)
 
 
 @pytest.mark.parametrize(("place", "fault"), [
