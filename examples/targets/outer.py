@@ -27,7 +27,7 @@ TWICE = "((sum * multiplier + (1 << 30) >> 31) + (1 << max(shift - 31, 0) >> 1))
 
 def outer(
     *,
-    lanes: Annotated[int, Size(2, 64, "elements of a vector, rows and columns of a tile")] = 16,
+    lanes: Annotated[int, Size.of(ISA, "lanes", "elements of a vector, rows and columns of a tile")] = 16,
     memory_cycles: Annotated[int, Size(1, 10_000, "latency of memory", "cycles")] = 20,
     clock_hz: Annotated[float, Clock("clock of the engine")] = 2e9,
 ) -> acadl.ArchitectureGraph:
