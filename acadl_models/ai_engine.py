@@ -118,9 +118,10 @@ def ai_engine(
     columns: Annotated[int, Size(1, 64, "columns of cores")] = 16,
     stream_bits: Annotated[int, Size(0, 4096, "width of every stream (0: no limit)", "bits")] = 32,
     samples: Annotated[int, Size(8, 8192, "complex samples in a core")] = 32,
-    coefficients: Annotated[int, Size(2, 4096, "complex coefficients in a core")] = 32,
-    fifo: Annotated[int, Size(1, 64, "places of four complex values at the end of a core's stream")] = 2,
-    tile: Annotated[int, Size(4, 64, "rows and columns of a core's matrix tiles")] = 32,
+    coefficients: Annotated[int, Size.of("ai_engine", "coefficients", "complex coefficients in a core")] = 32,
+    fifo: Annotated[
+        int, Size.of("ai_engine", "fifo", "places of four complex values at the end of a core's stream")] = 2,
+    tile: Annotated[int, Size.of("ai_engine", "tile", "rows and columns of a core's matrix tiles")] = 32,
     memory_latency: Annotated[int, Size(1, 1_000_000, "from a request of the memory to the first value", "cycles")] = 1,
     memory_mib: Annotated[int, Size(1, 1 << 20, "memory behind the streams", "MiB")] = 1024,
     clock_hz: Annotated[float, Clock("clock of the cores", 1, 1e5)] = 1e9,

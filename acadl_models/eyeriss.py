@@ -143,15 +143,15 @@ class Array(acadl.Template):
 
 def eyeriss(
     *,
-    rows: Annotated[int, Size(1, 128, "rows of the PE array")] = 12,
-    cols: Annotated[int, Size(1, 128, "columns of the PE array")] = 14,
-    ifmap_spad: Annotated[int, Size(1, 4096, "ifmap scratchpad of a PE", "words")] = 12,
-    filter_spad: Annotated[int, Size(1, 65536, "filter scratchpad of a PE", "words")] = 224,
-    psum_spad: Annotated[int, Size(1, 4096, "psum scratchpad of a PE", "words")] = 24,
+    rows: Annotated[int, Size.of("eyeriss", "rows", "rows of the PE array")] = 12,
+    cols: Annotated[int, Size.of("eyeriss", "cols", "columns of the PE array")] = 14,
+    ifmap_spad: Annotated[int, Size.of("eyeriss", "ifmap_spad", "ifmap scratchpad of a PE", "words")] = 12,
+    filter_spad: Annotated[int, Size.of("eyeriss", "filter_spad", "filter scratchpad of a PE", "words")] = 224,
+    psum_spad: Annotated[int, Size.of("eyeriss", "psum_spad", "psum scratchpad of a PE", "words")] = 24,
     glb_kib: Annotated[int, Size(1, 1 << 15, "global buffer for ifmaps and partial sums", "KiB")] = 100,
     filter_glb_kib: Annotated[int, Size(1, 1 << 15, "global buffer for filters", "KiB")] = 8,
     psum_bits: int = 16,
-    row_words: Annotated[int, Size(16, 65536, "words that one primitive streams in or out")] = 1024,
+    row_words: Annotated[int, Size.of("eyeriss", "row_words", "words that one primitive streams in or out")] = 1024,
     ifmap_bus_bits: Annotated[
         int, Size(16, 4096, "bus of the ifmap network, a multiple of 16", "bits", multiple=WORD_BITS)
     ] = 16,

@@ -86,9 +86,10 @@ class LoadStore(acadl.Template):
 
 def gamma(
     *,
-    complexes: Annotated[int, Size(1, 64, "load/store unit, compute unit and scratchpad, each so many times")] = 2,
+    complexes: Annotated[
+        int, Size.of("gamma", "complexes", "load/store unit, compute unit and scratchpad, each so many times")] = 2,
     registers: Annotated[int, Size(32, 1024, "vector registers of a complex, 8 x 16 bits each")] = 128,
-    accumulators: Annotated[int, Size(1, 64, "tiles of 8 x 8 sums of 32 bits in a complex")] = 16,
+    accumulators: Annotated[int, Size.of("gamma", "accumulators", "tiles of 8 x 8 sums of 32 bits in a complex")] = 16,
     scratchpad_kib: Annotated[int, Size(1, 1024, "scratchpad of a complex", "KiB")] = 16,
     matmul_stages: Annotated[int, Size(1, 64, "pipeline of the product unit", "cycles")] = 4,
     bus_bytes: Annotated[int, Size(1, 1024, "width of a load/store unit's bus to the acadl.DRAM", "bytes")] = 16,

@@ -91,7 +91,7 @@ _LoopEntries = Annotated[
 
 def gemmini(
     *,
-    dim: Annotated[int, Size(4, 1024, "rows and columns of the array")] = 16,
+    dim: Annotated[int, Size.of("gemmini", "dim", "rows and columns of the array")] = 16,
     scratchpad_kib: _ScratchpadKib = None,
     accumulator_kib: _AccumulatorKib = None,
     scratchpad_banks: Annotated[int, Size(1, 64, "banks of the scratchpad")] = 4,

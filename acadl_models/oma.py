@@ -21,7 +21,7 @@ ARITHMETIC = frozenset({"movi", "mov", "add", "max", "mac", "requant"})
 
 def oma(
     *,
-    registers: Annotated[int, Size(4, 256, "registers of 32 bits")] = 16,
+    registers: Annotated[int, Size.of("oma", "registers", "registers of 32 bits")] = 16,
     cache: Annotated[bool, Flag("a data cache in front of the data memory")] = True,
     cache_sets: Annotated[int, Size(1, 1 << 16, "sets of the data cache")] = 16,
     cache_ways: Annotated[int, Size(1, 64, "lines in a set")] = 2,

@@ -11,8 +11,10 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, TypeAlias, Union, get_args, get_type_hints
 
+from archloom.oracle import taidl
 from archloom.oracle.errors import TargetError
 
 Options: TypeAlias = Mapping[str, object]
@@ -28,6 +30,12 @@ class Size:
     help: str = ""
     unit: str = ""
     multiple: int = 1
+
+    @staticmethod
+    def of(isa: str | Path, parameter: str, help: str = "", unit: str = "") -> "Size":
+        """What a parameter of an ISA may be, by the name of the ISA or its file; TaidlError where there is none."""
+        stated = taidl.parameter(isa, parameter)
+        return Size(stated.low, stated.high, help, unit)
 
 
 @dataclass(frozen=True)

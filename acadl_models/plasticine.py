@@ -115,7 +115,7 @@ def plasticine(
     *,
     rows: Annotated[int, Size(1, 64, "rows of units")] = 8,
     cols: Annotated[int, Size(2, 64, "columns of units, an even number: half are PCUs, half PMUs")] = 16,
-    lanes: Annotated[int, Size(1, 64, "lanes of a PCU, words of a vector")] = 16,
+    lanes: Annotated[int, Size.of("plasticine", "lanes", "lanes of a PCU, words of a vector")] = 16,
     stages: Annotated[int, Size(2, 64, "stages of a PCU")] = 6,
     pmu_kib: Annotated[int, Size(1, 1 << 15, "scratchpad of a PMU", "KiB")] = 256,
     generators: Annotated[int, Size(1, 64, "address generators, each with a load and a store queue")] = 4,

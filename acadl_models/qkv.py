@@ -21,9 +21,9 @@ from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, macs, row_me
 
 def qkv(
     *,
-    dim: Annotated[int, Size(2, 256, "rows and columns of the array and of a tile")] = 16,
-    operand_rows: Annotated[int, Size(8, 1 << 24, "rows of dim numbers that products read")] = 1 << 10,
-    sum_rows: Annotated[int, Size(8, 1 << 24, "rows of dim sums")] = 1 << 10,
+    dim: Annotated[int, Size.of("qkv", "dim", "rows and columns of the array and of a tile")] = 16,
+    operand_rows: Annotated[int, Size.of("qkv", "operand_rows", "rows of dim numbers that products read")] = 1 << 10,
+    sum_rows: Annotated[int, Size.of("qkv", "sum_rows", "rows of dim sums")] = 1 << 10,
     bus_bytes: Annotated[int, Size(1, 4096, "width of the bus to the acadl.DRAM", "bytes")] = 64,
     dram_cycles: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 50,
     exp_cycles: Annotated[int, Size(0, 10_000, "pipeline of the softmax unit", "cycles")] = 8,

@@ -37,7 +37,7 @@ TILES = 4
 
 def tpu_v1(
     *,
-    dim: Annotated[int, Size(2, 1024, "rows and columns of the matrix unit")] = 256,
+    dim: Annotated[int, Size.of("tpu_v1", "dim", "rows and columns of the matrix unit")] = 256,
     unified_buffer_kib: Annotated[int, Size(1, 1 << 20, "Unified Buffer", "KiB")] = 24 << 10,
     accumulator_kib: Annotated[int, Size(1, 1 << 20, "accumulators", "KiB")] = 4 << 10,
     weight_bytes: Annotated[int, Size(1, 65536, "from weight memory in a cycle", "bytes")] = 46,

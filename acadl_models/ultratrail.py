@@ -32,9 +32,9 @@ FEATURE_MEMORIES = 3
 
 def ultratrail(
     *,
-    dim: Annotated[int, Size(2, 64, "the array has dim × dim multipliers")] = 8,
-    features: Annotated[int, Size(16, 1 << 20, "rows of each of the three feature memories")] = 1024,
-    weights: Annotated[int, Size(16, 1 << 20, "rows (dim × dim weights) of the weight memory")] = 2048,
+    dim: Annotated[int, Size.of("ultratrail", "dim", "the array has dim × dim multipliers")] = 8,
+    features: Annotated[int, Size.of("ultratrail", "features", "rows of each of the three feature memories")] = 1024,
+    weights: Annotated[int, Size.of("ultratrail", "weights", "rows (dim × dim weights) of the weight memory")] = 2048,
     biases: Annotated[int, Size(2, 1 << 16, "rows of the bias memory")] = 128,
     sums: Annotated[int, Size(2, 1 << 20, "rows of the memory of partial sums")] = 512,
     bus_bits: Annotated[int, Size(8, 4096, "width of the way to the outside memory", "bits", multiple=8)] = 32,

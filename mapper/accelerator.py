@@ -16,8 +16,10 @@ from archloom.mapper.cache import Entry, key_of
 from archloom.mapper.compute import peak
 from archloom.mapper.explore import Objective
 from archloom.mapper.hardware import Hardware
+from archloom.mapper.known import Kin
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.options import Option, OptionValue, resolve_options
+from archloom.mapper.packing import Place, packed
 from archloom.mapper.places import check_places, placed
 from archloom.mapper.space import Space
 from archloom.mapper.workload import Workload
@@ -60,7 +62,8 @@ class Accelerator:
     of emitter and space. ``patience``: how many times as many instructions the simulations of a search may step through
     as those of others, and how many times as far from the best estimates may be, where its instructions are simulated
     fast. ``top_k``: how many of the candidates that the cost model ranks first a search simulates where nothing else is
-    asked for.
+    asked for. ``is_bounded``: its spaces say what their mappings take at least, for workloads of some kinds. ``layouts``:
+    where constants of a workload are to lie in memory, by name, if not row by row (:mod:`archloom.mapper.packing`).
     """
 
     name: str
@@ -75,6 +78,8 @@ class Accelerator:
     planner: "Callable[[ArchitectureGraph], Planner] | None" = field(default=None, repr=False)
     patience: int = 1
     top_k: int = 5
+    is_bounded: bool = False
+    layouts: "Callable[[Workload, Isa, Options], Mapping[str, Place]] | None" = field(default=None, repr=False)
 
     def resolve_options(self, values: Options | None = None) -> dict[str, OptionValue]:
         """All options with defaults filled in, and ``energy`` and ``mapping`` where they are given; TargetError naming
@@ -173,6 +178,11 @@ class Configuration:
         return key_of([self.graph.fingerprint, isa.definition.source or "", repr(isa.parameters), repr(values)])
 
     @cached_property
+    def kin(self) -> Kin | None:
+        """The machines that differ from it by the room in some memories alone; None where there are none."""
+        return Kin.of(self.graph, self.isa)
+
+    @cached_property
     def asked(self) -> Asked | None:
         """What the user asks of mappings; InputError for what is none."""
         text = self.options.get(MAPPING.name)
@@ -199,6 +209,13 @@ class Configuration:
         """The peak, as the accelerator states it or as its graph and ISA have it."""
         stated = self.accelerator.macs_per_cycle
         return peak(self.graph, self.isa) if stated is None else stated(self.graph)
+
+    def packed(self, workload: "Workload") -> "Workload":
+        """The workload with its constants as the accelerator wants them in memory; MappingError for no layout."""
+        if self.accelerator.layouts is None or not workload.constants:
+            return workload
+        with self._emitting(workload, "the layouts of its constants"):
+            return packed(workload, self.accelerator.layouts(workload, self.isa, self.options))
 
     def emit(self, workload: "Workload", mapping: "TileMapping") -> "Stream":
         """The instructions of a mapped workload; MappingError if the mapping does not fit."""

@@ -4,7 +4,8 @@ A machine does so many multiply-accumulates in a cycle at most, and each of its 
 of them after its latency: those of the tensors that lie there. What a workload cannot do without is each product that
 does not meet padding, each byte of an operand that one of them reads, and each byte of the result; where operands lie
 in tiles, bytes of matrix products alone are counted. Matrices that are much larger than what is on chip have to be
-moved more than once (:func:`exchanged`).
+moved more than once (:func:`exchanged`). Where a target proves what its mappings take at least, the least of these
+counts, too (:attr:`archloom.mapper.space.Table.least`).
 """
 
 from __future__ import annotations
@@ -66,14 +67,16 @@ class Least:
     joules: float | None
 
 
-def least(workload: Workload, configuration: "Configuration") -> Least:
-    """The bound of a workload on a machine."""
+def least(workload: Workload, configuration: "Configuration", known: int = 0) -> Least:
+    """The bound of a workload on a machine, where no mapping is ``known`` to take fewer cycles."""
     graph, needed = configuration.graph, needs(workload)
     shares, peak = _shares(workload, graph, needed), configuration.macs_per_cycle
     moved = max(sum(share.moved for share in shares), exchanged(workload, graph))
     first = min((share.ways.first for share in shares if share.read), default=0)
     last = max((share.ways.last for share in shares if share.written), default=0)
+    of_mappings = configuration.space(workload).least() if configuration.accelerator.is_bounded else 0
     cycles = max(
+        known, of_mappings,
         first + math.ceil(needed.macs / peak) + last,  # what is multiplied is read before, and the sums written after
         first + math.ceil(moved / _rate(graph.tensor_memories)),
         *(share.cycles(last) for share in shares))

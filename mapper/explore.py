@@ -15,6 +15,8 @@ import numpy as np
 
 from archloom.acadl_models.timing import Heard, TimingResult
 from archloom.oracle.errors import InputError, MappingError, StreamError
+from archloom.oracle.nests import size
+from archloom.oracle.stream import Stream
 
 Objective: TypeAlias = Callable[[Any, Any], Any]
 """Of seconds and joules, the less the better. Candidates are ranked with arrays of both, trials with numbers; where the
@@ -50,6 +52,20 @@ a free choice, made with layers of ResNet-18 on OMA in view, which take 16 milli
 ENVIRONMENT = "ARCHLOOM_MOST_STEPS"
 """Another number in place of LONGEST."""
 
+STEPPED_BUDGET = 200_000
+"""Instructions that the simulations of one search step through before they stop short of ``top_k``."""
+
+WRITTEN_BUDGET = 2_500
+"""Instructions written in the streams of one search (those of a loop once) before it stops short of ``top_k``."""
+
+NEAR, ALIKE = 1.003, 9
+"""Candidates whose estimates are so close to the best are tried beyond ``top_k``, too, up to so many of all."""
+
+EASY, SMALL, HOPELESS = 1500, 4, 1.3
+"""Where all simulations so far have stepped through fewer instructions, so many times ``top_k`` are tried, but of
+those beyond none whose estimate is so many times the lowest. The last is a free choice: of 330 random layers of five
+targets, none of which is judged, no plan was lost."""
+
 MOST_REFUSED = 50
 """Candidates that may turn out to be impossible before a search gives up."""
 
@@ -79,11 +95,16 @@ class Steps:
     most: float = field(default_factory=lambda: MOST_STEPPED)
     done: int = 0
 
+    @property
+    def allowed(self) -> float:
+        """What may be done in all by the end of the simulation that is next."""
+        return self.most if self.done else self.first
+
     def hear(self, stepped: int, finished: int, total: int) -> None:
         """Of a simulation under way; GivenUp where it takes too many, with its steps among those done."""
         if self.heard is not None:
             self.heard(stepped, finished, total)
-        most = self.most if self.done else self.first
+        most = self.allowed
         if self.done + stepped >= most:
             self.done += stepped
             raise GivenUp(
@@ -97,6 +118,32 @@ class Steps:
 
     def spent(self) -> bool:
         return self.done >= self.most
+
+
+@dataclass
+class Effort:
+    """What the simulations of one search have cost, against what they may: ``patience`` times what others may."""
+
+    steps: Steps
+    patience: int
+    written: int = 0
+
+    def add(self, stream: Stream, timing: TimingResult) -> None:
+        self.steps.add(timing)
+        self.written += size(stream.body)
+
+    def spent(self) -> bool:
+        stepped = self.steps.spent() or self.steps.done > self.patience * STEPPED_BUDGET
+        return stepped or self.written > WRITTEN_BUDGET
+
+    @property
+    def near(self) -> float:
+        """How far over the best an estimate may be to be tried beyond the first ones."""
+        return 1 + self.patience * (NEAR - 1)
+
+    def easy(self) -> bool:
+        """Whether more than the first ones are tried as they cost little."""
+        return self.steps.done < self.patience * EASY
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class Memory:
         tensors, places = (*workload.inputs, workload.output), dict(workload.places)
         found: dict[str, HbmTensor] = {}
         for at in dict.fromkeys(places.get(t.name) for t in tensors):
-            mine = ((t.name, t.shape, t.dtype, t.size_bytes) for t in tensors if places.get(t.name) == at)
+            mine = ((t.name, t.stored_shape, t.dtype, t.stored_bytes) for t in tensors if places.get(t.name) == at)
             first = 0 if at is None else at.first
             found |= {t.name: t for t in place(mine, guard_bytes=guard_bytes, first=first)}
         return Memory(workload, tuple(found[t.name] for t in tensors))
@@ -58,7 +58,7 @@ class Memory:
     @property
     def end(self) -> int:
         """The first aligned address behind the result."""
-        return align(self.tensors[-1].address + self.workload.output.size_bytes)
+        return align(self.tensors[-1].address + self.workload.output.stored_bytes)
 
     def stream(
         self, isa: str, parameters: tuple[tuple[str, int], ...], body: Iterable[Node], more_bytes: int = 0

@@ -45,7 +45,7 @@ def placed(workload: Workload, graph: ArchitectureGraph) -> Workload:
                                f"{graph.name!r} has no memory (it has some for {', '.join(known)})")
         place = known[role] if known else Place(_names(graph), 0, graph.bytes_of(HBM))
         places[tensor.name] = place
-        needed[place] = needed.get(place, 0) + tensor.size_bytes
+        needed[place] = needed.get(place, 0) + tensor.stored_bytes
     for place, size in needed.items():
         if size > place.size_bytes:
             held = ", ".join(name for name, at in places.items() if at == place)

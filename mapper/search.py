@@ -12,10 +12,14 @@ import numpy as np
 
 from archloom.acadl_models.timing import Heard, simulate_bound
 from archloom.acadl_models.timing.result import EnergyUse, TimingResult
-from archloom.mapper import cache
+from archloom.mapper import cache, known
 from archloom.mapper.asked import Allowed
 from archloom.mapper.explore import (
+    ALIKE,
+    HOPELESS,
     OBJECTIVES,
+    SMALL,
+    Effort,
     GivenUp,
     Objective,
     Steps,
@@ -30,10 +34,10 @@ from archloom.mapper.explore import (
 )
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.places import placed, rooms
+from archloom.mapper.space import Space
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import GraphError, InputError, MappingError, StreamError
 from archloom.oracle.memory import paused
-from archloom.oracle.nests import size
 from archloom.oracle.pages import Heading, Paragraph, Table, fragment
 
 if TYPE_CHECKING:
@@ -42,19 +46,6 @@ if TYPE_CHECKING:
     from archloom.mapper.space import Space
     from archloom.oracle.stream import Stream
 
-STEPPED_BUDGET = 200_000
-"""Instructions that the simulations of one search step through before they stop short of ``top_k``."""
-
-WRITTEN_BUDGET = 2_500
-"""Instructions written in the streams of one search (those of a loop once) before it stops short of ``top_k``."""
-
-NEAR, ALIKE = 1.003, 9
-"""Candidates whose estimates are so close to the best are tried beyond ``top_k``, too, up to so many of all."""
-
-EASY, SMALL, HOPELESS = 1500, 4, 1.3
-"""Where all simulations so far have stepped through fewer instructions, so many times ``top_k`` are tried, but of
-those beyond none whose estimate is so many times the lowest. The last is a free choice: of 330 random layers of five
-targets, none of which is judged, no plan was lost."""
 
 MOST_OF_FAMILY, FEW = 2, 40
 """Candidates that are simulated of those whose table says that they are alike; where there are but a few, all that do
@@ -183,16 +174,39 @@ def _search(
         return _of_mapping(workload, configuration, whole, heard)
     if configuration.planner is not None:
         return configuration.planner.find(workload, top_k, objective, heard, asked)
+    effort = Effort(Steps(workload.name, heard), configuration.accelerator.patience)
+    runs, run_of = _Runs(configuration, effort.steps.hear, not is_time(objective)), dict[Mapping, _Run]()
+
+    def simulated(mapping: Mapping, stream: "Stream") -> TimingResult:
+        run = run_of[mapping] = runs.of(stream)
+        return run.timing
+
+    score = _score(configuration, objective, run_of)
+    space, trials = _tried(workload, configuration, top_k, effort, simulated, score)
+    if configuration.kin is not None:
+        known.note(configuration.kin, _text(plain(workload)), {s: run.timing for s, run in runs.known.items()})
+    if not trials:
+        raise MappingError(f"{workload.name}: no mapping is defined for this operator")
+    best = min(trials, key=score)  # the first of equals
+    return cache.Entry(best.plan, best.timing, best.estimated_cycles, space.considered, len(space), len(trials),
+                       run_of[best.plan].energy_if_any)
+
+
+def _tried(
+    workload: Workload, configuration: "Configuration", top_k: int, effort: "Effort",
+    simulated: "Callable[[Mapping, Stream], TimingResult]", score: Callable[[Trial[Mapping]], float],
+) -> tuple[Space, tuple[Trial[Mapping], ...]]:
+    """The space of a workload, and the trials of a search in it, whose streams are ``simulated``."""
+    asked = None if configuration.asked is None else configuration.asked.of(workload)
     space = configuration.space(workload)
     estimated, mapping_of = space.ranked()
-    effort, few = _Effort(Steps(workload.name, heard), configuration.accelerator.patience), len(space) <= FEW
-    runs, run_of = _Runs(configuration, effort.steps.hear, not is_time(objective)), dict[Mapping, _Run]()
+    few = len(space) <= FEW
 
     def attempt(mapping: Mapping, estimate: float) -> Trial[Mapping]:
         stream = configuration.emit(workload, mapping)
-        run = run_of[mapping] = runs.of(stream)
-        effort.add(stream, run.timing)
-        return Trial(mapping, estimate, run.timing)
+        timing = simulated(mapping, stream)
+        effort.add(stream, timing)
+        return Trial(mapping, estimate, timing)
 
     numbers: dict[Mapping, int] = {}
     order = least(estimated)
@@ -217,14 +231,44 @@ def _search(
         easy = FEW if few else SMALL * top_k
         return (over <= effort.near and tried < ALIKE) or (over <= HOPELESS and effort.easy() and tried < easy)
 
-    score = _score(configuration, objective, run_of)
-    trials = explore(
+    return space, explore(
         candidates(), attempt, top_k=top_k, score=score, variants=variants, enough=effort.spent, further=further)
-    if not trials:
-        raise MappingError(f"{workload.name}: no mapping is defined for this operator")
-    best = min(trials, key=score)  # the first of equals
-    return cache.Entry(best.plan, best.timing, best.estimated_cycles, space.considered, len(space), len(trials),
-                       run_of[best.plan].energy_if_any)
+
+
+class _Unknown(Exception):
+    """A stream that a search would simulate was not simulated yet."""
+
+
+@paused()
+def known_cycles(workload: Workload, configuration: "Configuration") -> int | None:
+    """Cycles of the plan that :func:`search` finds, where nothing has to be simulated for that: the plan is kept, or
+    each stream that the search would simulate was simulated on a machine with as little room, or less
+    (:mod:`archloom.mapper.known`). None where it is not known, or there is no plan."""
+    entry = KEPT.get(key_of(workload, configuration), cache.from_json)
+    if entry is not None:
+        return entry.timing.cycles
+    if configuration.kin is None or configuration.planner is not None or configuration.asked is not None:
+        return None
+    runs = known.runs_of(configuration.kin, _text(plain(workload)))
+    if not runs:
+        return None
+    effort = Effort(Steps(workload.name), configuration.accelerator.patience)
+
+    def simulated(mapping: Mapping, stream: "Stream") -> TimingResult:
+        run = runs.get(known.digest(stream))
+        if run is None or effort.steps.done + run[-1] >= effort.steps.allowed:
+            raise _Unknown
+        _, cycles, stepped = run
+        graph = configuration.graph
+        return TimingResult(
+            graph.name, stream.name, graph.clock_hz, cycles, 0, (), (), (), stepped_instructions=stepped)
+
+    try:
+        placed(workload, configuration.graph)
+        _, trials = _tried(workload, configuration, configuration.accelerator.top_k, effort, simulated, fewest_cycles)
+    except (_Unknown, MappingError, StreamError):
+        return None
+    return min((trial.cycles for trial in trials), default=None)
 
 
 def _otherwise_packed(
@@ -232,10 +276,10 @@ def _otherwise_packed(
 ) -> np.ndarray:
     """The best of each way to pack operands that none of the ``first`` candidates has, where it is not hopeless: the
     model errs most between ways."""
-    known, found = {mapping_of(i).packing for i in first.tolist()}, dict[str, int]()
+    tried, found = {mapping_of(i).packing for i in first.tolist()}, dict[str, int]()
     for i in sorted(space.leaders(estimated), key=estimated.__getitem__):
         packing = mapping_of(i).packing
-        if packing not in known and estimated[i] <= HOPELESS * estimated[first[0]]:
+        if packing not in tried and estimated[i] <= HOPELESS * estimated[first[0]]:
             found.setdefault(packing, i)
     return np.array(list(found.values()), np.int64)
 
@@ -336,32 +380,6 @@ class _Runs:
     def _drop(run: _Run | None) -> None:
         if run is not None:
             run.program = None
-
-
-@dataclass
-class _Effort:
-    """What the simulations of one search have cost, against what they may: ``patience`` times what others may."""
-
-    steps: Steps
-    patience: int
-    written: int = 0
-
-    def add(self, stream: "Stream", timing: "TimingResult") -> None:
-        self.steps.add(timing)
-        self.written += size(stream.body)
-
-    def spent(self) -> bool:
-        stepped = self.steps.spent() or self.steps.done > self.patience * STEPPED_BUDGET
-        return stepped or self.written > WRITTEN_BUDGET
-
-    @property
-    def near(self) -> float:
-        """How far over the best an estimate may be to be tried beyond the first ones."""
-        return 1 + self.patience * (NEAR - 1)
-
-    def easy(self) -> bool:
-        """Whether more than the first ones are tried as they cost little."""
-        return self.steps.done < self.patience * EASY
 
 
 def _variants(mapping: Mapping) -> Iterator[Mapping]:

@@ -26,7 +26,8 @@ class Table:
 
     ``needs``: what each candidate needs of each memory, which are named as in "3 rows of the scratchpad". ``steps``:
     columns whose next smaller and larger values are tried, too, where a candidate turns out to be the best. ``family``:
-    of candidates that agree in these columns few are tried (None: it is not asked).
+    of candidates that agree in these columns few are tried (None: it is not asked). ``least``: cycles that none takes
+    fewer than, where any are proven.
     """
 
     columns: Columns
@@ -35,6 +36,7 @@ class Table:
     mapping: Callable[[Columns, int], Mapping]
     steps: tuple[str, ...] = ()
     family: tuple[str, ...] | None = None
+    least: Callable[[Columns], np.ndarray] | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -92,6 +94,10 @@ class Space:
         """The candidate of each table with the lowest of some estimates."""
         ends = pairwise(self._starts.tolist())
         return [first + int(np.argmin(estimated[first:end])) for first, end in ends if first < end]
+
+    def least(self) -> int:
+        """Cycles that no candidate takes fewer than; 0 where none are proven of some."""
+        return min((0 if t.least is None else int(np.min(t.least(t.columns))) for t in self.tables), default=0)
 
     def first(self) -> tuple[Mapping, float]:
         """The candidate with the lowest estimate, and that: what there is without any simulation."""

@@ -70,9 +70,10 @@ class Tiling:
     choice. ``demand`` and ``room``: for each buffer what tiles need of it, and what it has (in the same unit); the rest
     is pruned. ``buffers``: candidates for how many tiles of an operand are held at a time, where that is a choice, by
     the operand's name. ``loops``: what the emission issues for a product, by which candidates are ranked (see
-    :mod:`archloom.mapper.pipeline`); without it, by :func:`traffic_cycles`. Columns are ``m``, ``n``, ``k``, ``order``
-    and ``dataflow`` (indices into the two lists), and the names in ``buffers``. ``help`` names the options that would
-    make room.
+    :mod:`archloom.mapper.pipeline`); without it, by :func:`traffic_cycles`. ``least``: cycles that no simulation of
+    the whole batch in such tiles takes fewer than, where its emission proves any. Columns are ``m``, ``n``, ``k``,
+    ``order`` and ``dataflow`` (indices into the two lists), and the names in ``buffers``. ``help`` names the options
+    that would make room.
     """
 
     sizes: Mapping[str, Sequence[int]]
@@ -82,6 +83,7 @@ class Tiling:
     room: Mapping[str, int] = field(default_factory=dict)
     buffers: Mapping[str, Sequence[int]] = field(default_factory=dict)
     loops: Callable[[Columns], Loop] | None = None
+    least: Callable[[Columns], np.ndarray] | None = None
     help: str = ""
 
 
@@ -103,6 +105,9 @@ def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: Hardwar
             return traffic_cycles(shape, c, memories, macs_per_cycle, tiling.orders)
         return np.broadcast_to(shape.batch * cycles(tiling.loops(c), hardware), c["m"].shape)
 
+    def least(c: Columns) -> np.ndarray:
+        return np.zeros(1, int) if tiling.least is None else tiling.least(c)
+
     def mapping(c: Columns, i: int) -> TileMapping:
         tile = tuple((d, int(c[d][i])) for d in "mnk")
         flow = tiling.dataflows[int(c["dataflow"][i])]
@@ -113,7 +118,7 @@ def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: Hardwar
     needs = {name: np.broadcast_to(demand(columns), columns["m"].shape) for name, demand in tiling.demand.items()}
     steps = (*(d for d in "knm" if len(tiling.sizes[d]) > 1), *tiling.buffers)
     family = tuple(d for d in steps if d != "m")
-    builder.add(Table(columns, needs, estimate, mapping, steps, family or None))
+    builder.add(Table(columns, needs, estimate, mapping, steps, family or None, least))
     return builder.build()
 
 

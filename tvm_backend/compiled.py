@@ -91,8 +91,8 @@ class Step:
 
     ``inputs`` pairs an argument of the workload with the value it takes, in the workload's order; the value's stored
     bytes are the argument's bytes (reshaped, never permuted). ``constants`` holds the other arguments, shaped as the
-    workload's tensors. ``op`` names the fused operators, such as ``conv2d+bias+relu``; ``shape`` is that of the output
-    in the network's axes. ``views`` say how an argument is read in tiles, where the value does not lie so.
+    workload's tensors are stored. ``op`` names the fused operators, such as ``conv2d+bias+relu``; ``shape`` is that of
+    the output in the network's axes. ``views`` say how an argument is read in tiles, where the value does not lie so.
     """
 
     name: str

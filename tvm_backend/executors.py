@@ -55,7 +55,7 @@ class _Streams:
     def stream(self, step: Step) -> "Stream":
         """The step's stream; StreamError unless it takes exactly the tensors of its workload and gives its output."""
         stream = self._plans[step.name].stream
-        expected = {t.name: t.shape for t in step.workload.inputs}
+        expected = {t.name: t.stored_shape for t in step.workload.inputs}
         found = {a.name: a.shape for a in stream.arguments}
         if expected != found or {*dict(step.inputs), *step.constants} != set(found):
             raise StreamError(

@@ -1,8 +1,9 @@
 """The UMA target ``amx``: GEMM of signed bytes on the matrix unit of an x86 core. B is packed by AVX-512, tiles are
 multiplied, sums are requantized by AVX-512.
 
-*Packing.* A tile of B holds four rows of it side by side, byte by byte in turn (VNNI). Four loads widen bytes to words,
-shifts and ors put them together, and a row of 16 words goes to the workspace; columns and rows that B has not are zero.
+*Packing.* A tile of B holds four rows of it side by side, byte by byte in turn (VNNI). A constant B lies so in memory.
+Of another four loads widen bytes to words, shifts and ors put them together, and a row of 16 words goes to the
+workspace; columns and rows that B has not are zero.
 
 *Products.* Blocks of up to 2 x 2 tiles of C stay in tmm0 to tmm3 over all of k; tmm4 and tmm5 hold tiles of A, tmm6
 and tmm7 tiles of B. k is cut into equal tiles of at most 64 bytes: the last one may read bytes behind a row of A, which
@@ -26,6 +27,7 @@ import numpy as np
 
 from archloom.acadl_models.amx import LINE_BYTES, MACS_PER_CYCLE, ROWS, amx
 from archloom.mapper.lines import Cache
+from archloom.mapper.packing import Place
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr, Node
@@ -52,8 +54,9 @@ GROUP = 8
 
 
 def emit(gemm: Gemm, mapping: kit.TileMapping, parameters: Mapping[str, int]) -> Nodes:
-    """The instructions of one product."""
-    return Emission(gemm, mapping).body()
+    """The instructions of one product, of a B that is packed before it where it does not lie so."""
+    there = gemm if gemm.packed else gemm.with_b(packed(gemm.k), gemm.workspace)
+    return Emission(there, mapping, None if gemm.packed else gemm).body()
 
 
 def depth_of(k: int) -> tuple[int, int]:
@@ -68,12 +71,19 @@ def workspace_bytes(m: int, n: int, k: int, mapping: kit.TileMapping) -> int:
     return ceil_div(n, LANES) * tiles * depth // 4 * LINE_BYTES + 4 * TILE
 
 
+def packed(rows: int) -> Place:
+    """Where B of so many rows lies: panels of 16 columns, tile behind tile of k, four rows byte by byte in turn."""
+    k, n, depth = Affine.variable("k"), Affine.variable("n"), depth_of(rows)[1]
+    return n // LANES, k // depth, k % depth // 4, n % LANES, k % 4
+
+
 @dataclass(frozen=True)
 class Emission:
-    """Writes the instructions of one product."""
+    """Writes the instructions of one product of a packed B, made of that of ``plain`` where there is one."""
 
     gemm: Gemm
     mapping: kit.TileMapping
+    plain: Gemm | None
 
     @cached_property
     def depth(self) -> tuple[int, int]:
@@ -89,10 +99,10 @@ class Emission:
         for d in "mn":
             if self.mapping.size(d) not in (LANES, MOST):
                 raise MappingError(f"{self.mapping}: a block of C has 16 or 32 rows and columns")
+        packing = [*self._edge(), *([] if self.plain is None else self._pack(self.plain))]
         if self.gemm.stores_sums:
-            return [*self._edge(), *self._pack(), *self._sums()]
-        nodes: Nodes = [*self._constants(), *self._edge()]
-        nodes += self._pack()
+            return [*packing, *self._sums()]
+        nodes: Nodes = [*self._constants(), *packing]
         for run in pieces(self.gemm.m, self.mapping.size("m")):
             rows = _parts(run.size)
             nodes += self._configure(rows, [LANES, LANES])
@@ -114,20 +124,20 @@ class Emission:
 
     # packing ----------------------------------------------------------------------------------------------------------
 
-    def _pack(self) -> Nodes:
+    def _pack(self, plain: Gemm) -> Nodes:
         whole, rest = divmod(self.gemm.k, 4)
         used = whole + bool(rest)
         runs = [(0, whole, 4), (whole, used - whole, rest), (used, self.packed_rows - used, 0)]
         return each("pn", pieces(self.gemm.n, LANES), lambda block, run: [
             node for first, count, bytes_ in runs
-            for node in self._pack_run(block, _mask(run.size), first, count, bytes_)])
+            for node in self._pack_run(plain, block, _mask(run.size), first, count, bytes_)])
 
-    def _pack_run(self, block: Affine, mask: int, first: int, count: int, bytes_: int) -> Nodes:
+    def _pack_run(self, plain: Gemm, block: Affine, mask: int, first: int, count: int, bytes_: int) -> Nodes:
         """``count`` packed rows from row ``first`` on, each of so many rows of B."""
-        groups = pieces(count, SETS) if count else ()
-        return each("pk", groups, lambda r, group: self._pack_rows(block, mask, r * SETS + first, group.size, bytes_))
+        return each("pk", pieces(count, SETS) if count else (), lambda r, group: self._pack_rows(
+            plain, block, mask, r * SETS + first, group.size, bytes_))
 
-    def _pack_rows(self, block: Affine, mask: int, row: Affine, rows: int, count: int) -> Iterator[Node]:
+    def _pack_rows(self, plain: Gemm, block: Affine, mask: int, row: Affine, rows: int, count: int) -> Iterator[Node]:
         """Some packed rows of 16 columns: of each ``count`` rows of B, zeros for those that are missing of four. Step
         by step for all rows, so that one need not wait for the other."""
         sets = [PACKED + 4 * r for r in range(rows)]
@@ -135,16 +145,13 @@ class Emission:
             yield from (_vector("vpxord", first, first, first) for first in sets)
         for i in range(count):
             for r, first in enumerate(sets):
-                b = self.gemm.b_at((row + r) * 4 + i, block * LANES)
+                b = plain.b_at((row + r) * 4 + i, block * LANES)
                 yield Instr.make("vpmovzxbd_m", dst=first + i, dram=b, mask=mask)
         for i in range(1, count):
             yield from (Instr.make("vpslld", dst=first + i, src=first + i, count=8 * i) for first in sets)
             yield from (_vector("vpord", first, first, first + i) for first in sets)
         for r, first in enumerate(sets):
-            yield Instr.make("vmovups_store", dram=self._packed(block, row + r), src=first)
-
-    def _packed(self, block: Affine, row: Affine) -> Affine:
-        return self.gemm.workspace + (block * self.packed_rows + row) * LINE_BYTES
+            yield Instr.make("vmovups_store", dram=self.gemm.b_at((row + r) * 4, block * LANES), src=first)
 
     # products ---------------------------------------------------------------------------------------------------------
 
@@ -199,13 +206,13 @@ class Emission:
                              stride=self.gemm.strides[0])
         for b in range(columns):
             block = j * (self.mapping.size("n") // LANES) + b
-            yield Instr.make("tileloadd", dst=6 + b, dram=self._packed(block, k * (depth // 4)), stride=LINE_BYTES)
+            yield Instr.make("tileloadd", dst=6 + b, dram=self.gemm.b_at(k * depth, block * LANES), stride=LINE_BYTES)
             for a in range(rows):
                 yield Instr.make("tdpbssd", dst=2 * a + b, src1=4 + a, src2=6 + b)
 
     def _scratch(self, tile: int) -> Affine:
         """Where a tile of C lies in the workspace, behind B."""
-        return self._packed(Affine(ceil_div(self.gemm.n, LANES)), Affine(0)) + tile * TILE
+        return self.gemm.workspace + (ceil_div(self.gemm.n, LANES) * self.packed_rows * LINE_BYTES + tile * TILE)
 
     def _finish_tile(self, t: int, m: Affine, rows: int, n: Affine, tile: int, mask: int) -> Nodes:
         """A tile of C, some rows at a time."""
@@ -270,4 +277,5 @@ class Amx(kit.KitTarget):
     kit = kit.GemmKit(
         name="amx", isa="amx", graph=GRAPH.graph, options=GRAPH.options(), emit=emit, tiling=_tiling,
         description="an x86 core's matrix unit with tiles of 16 x 64 bytes and AVX-512 around it (Intel AMX)",
-        macs_per_cycle=lambda graph: MACS_PER_CYCLE, workspace_bytes=workspace_bytes, sums=True)
+        macs_per_cycle=lambda graph: MACS_PER_CYCLE, workspace_bytes=workspace_bytes, sums=True,
+        layouts=lambda work, sizes: {"B": packed(work.extent("k"))})

@@ -124,8 +124,46 @@ def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]
         {"m": divided(shape.m, dim, sums // dim * dim), "n": [dim], "k": [dim]}, dataflows=FLOWS,
         demand={"operand_rows": lambda c: operand_tiles(c["m"] // dim, deep, c["dataflow"] == 0) * dim},
         room={"operand_rows": operands},
-        loops=lambda c: _loops(shape, c, dim, deep, sums), help="more operand_rows or sum_rows",
+        loops=lambda c: _loops(shape, c, dim, deep, sums), least=lambda c: _least(shape, c, hardware),
+        help="more operand_rows or sum_rows",
     )
+
+
+def _least(shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware) -> np.ndarray:
+    """Cycles that no product in these tiles takes fewer than, as operands take turns in two places.
+
+    What is loaded into a place waits for all products that read what was there before, and these for its load. So the
+    uses of a place follow one another, and the longer of two such chains is at least half of both:
+
+        tiles of B:           sum of (load + (products - 1) interval + product) / 2
+        streamed tiles of A:  sum of (load + product) / 2
+
+    A load takes the latency and the beats of memory, its own latency, and the beats of a whole tile of operands; a
+    product the beats of its operands, its own latency, and the beats of its sums. By hand: 96 x 192 by 192 x 192 in
+    tiles of 8 with 8 bytes a cycle streams 12 * 24 * 24 = 6912 tiles of A. Each is there after 50 + 32 - 1, 1 and 8
+    cycles, its product takes 8 + 8 + 8: 6912 * (90 + 24) / 2 = 393984 cycles. It is simulated in 394092.
+    """
+    dim, memory, operands = hardware.dim, hardware.memory("hbm"), hardware.memory("operands")
+    tall, wide, deep = (int(ceil_div(e, dim)) for e in (shape.m, shape.n, shape.k))
+    blocks = np.asarray(ceil_div(shape.m, c["m"]))
+    tile, sums = int(ceil_div(dim, operands.words_per_cycle)), ceil_div(dim, hardware.memory("sums").words_per_cycle)
+    product = int(tile + hardware.latency_columns("gemm", {}) + sums)
+    interval = int(hardware.interval_columns("gemm", {}))
+
+    def loads(rows: int, columns: int) -> int:
+        """Of all tiles of a matrix once, one after the other."""
+        each = memory.read_latency_cycles - 1 + int(hardware.latency_columns("load", {})) + tile
+        return sum([i * j * (each + ceil_div(r * k * ITEM, int(memory.bytes_per_cycle)))
+                    for r, i in _edges(rows, dim) for k, j in _edges(columns, dim)])
+
+    of_b = blocks * loads(shape.k, shape.n) + wide * deep * ((tall - blocks) * interval + blocks * product)
+    of_a = np.where(c["dataflow"] == 0, 0, wide * (loads(shape.m, shape.k) + tall * deep * product))
+    return np.asarray(ceil_div(shape.batch * np.maximum(of_a, of_b), 2))
+
+
+def _edges(extent: int, dim: int) -> list[tuple[int, int]]:
+    """Sizes of tiles along a dimension, each with how many have it."""
+    return [(dim, extent // dim), (extent % dim, 1 if extent % dim else 0)]
 
 
 def _loops(shape: kit.Shape, c: kit.Columns, dim: int, deep: int, sum_rows: int) -> Loop:
@@ -277,4 +315,4 @@ class Qkv(kit.KitTarget):
     kit = kit.GemmKit(
         name="qkv", isa="qkv", graph=GRAPH.graph, options=GRAPH.options(), emit=emit, tiling=_tiling,
         description="a small float32 attention accelerator for tutorials: load, gemm, softmax, store",
-        numbers="float32", attention=ATTENTION)
+        numbers="float32", attention=ATTENTION, is_bounded=True)

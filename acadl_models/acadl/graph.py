@@ -218,10 +218,9 @@ class ArchitectureGraph:
         """Of each buffer the first row in each bank, ascending."""
         return {name: tuple(bank.start for bank in banks) for name, banks in self.buffers.items()}
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """SHA-256 of everything that the graph states: a key for caches."""
-        facts = {
+    def facts(self) -> dict[str, Any]:
+        """Everything that the graph states, in JSON's types."""
+        return {
             "name": self.name,
             "clock_hz": self.clock_hz,
             "parameters": dict(self.parameters),
@@ -233,7 +232,11 @@ class ArchitectureGraph:
             "semantics": asdict(self.semantics),
             "energy": [repr(self.technology), repr(self.overrides)],
         }
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of everything that the graph states: a key for caches."""
+        return hashlib.sha256(json.dumps(self.facts(), sort_keys=True).encode()).hexdigest()
 
 
 def plain(value: Any) -> Any:

@@ -31,8 +31,8 @@ class Design:
     Raises TargetError that lists every option out of range.
     """
 
-    rows: Annotated[int, Size(1, 4096, "rows of the array")]
-    columns: Annotated[int, Size(1, 4096, "columns of the array")]
+    rows: Annotated[int, Size.of("systolic_array", "rows", "rows of the array")]
+    columns: Annotated[int, Size.of("systolic_array", "columns", "columns of the array")]
     dataflow: Annotated[
         str, Word(DATAFLOWS, "what stays in the PEs: sums (os), weights (ws) or inputs (is)")
     ] = "os"

@@ -37,9 +37,9 @@ MOST, ROOMS = 64, ("image_rows", "sum_rows")  # channels of a row at most; what 
 def blocks(
     *,
     multipliers: Annotated[int, Size(128, 256, "of the array", "multipliers", 128)] = 256,
-    dim: Annotated[int, Size(4, MOST, "channels of a row of the buffers")] = 32,
-    image_rows: Annotated[int, Size(16, 1 << 20, "pixels of dim channels in the buffer")] = 8192,
-    sum_rows: Annotated[int, Size(2, 1 << 16, "accumulators of dim channels")] = 1024,
+    dim: Annotated[int, Size.of(ISA, "dim", "channels of a row of the buffers")] = 32,
+    image_rows: Annotated[int, Size.of(ISA, "image_rows", "pixels of dim channels in the buffer")] = 8192,
+    sum_rows: Annotated[int, Size.of(ISA, "sum_rows", "accumulators of dim channels")] = 1024,
     sram_bytes: Annotated[int, Size(1 << 16, 1 << 30, "memory of activations", "bytes")] = 1 << 22,
     clock_hz: Annotated[float, Clock("clock of the engine")] = 500e6,
 ) -> acadl.ArchitectureGraph:

@@ -23,7 +23,7 @@ ISA, BLOCKS = Path(__file__).with_suffix(".taidl"), 4  # blocks of rows that mee
 
 def vectors(
     *,
-    lanes: Annotated[int, Size(2, 256, "elements of a vector")] = 64,
+    lanes: Annotated[int, Size.of(ISA, "lanes", "elements of a vector")] = 64,
     memory_cycles: Annotated[int, Size(1, 10_000, "latency of memory", "cycles")] = 20,
     clock_hz: Annotated[float, Clock("clock of the processor")] = 1e9,
 ) -> acadl.ArchitectureGraph:

@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.mapper.memory import align
 from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import Plan, TileGemm
 from archloom.oracle.affine import Affine
@@ -27,10 +28,6 @@ ISA = "wormhole"
 
 TYPE = "float16"
 """Of all numbers in memory."""
-
-ALIGNMENT = 64
-"""Addresses of tensors are multiples of this; none is 0."""
-
 
 Shapes: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 """Names and shapes of tensors in memory, in numbers; the result is the last."""
@@ -60,7 +57,7 @@ def check_memory(work: object, tensors: Shapes, graph: "ArchitectureGraph") -> N
 
 def _end(tensors: Sequence[HbmTensor]) -> int:
     """What lies behind all of them."""
-    return max((-(-_behind(tensor) // ALIGNMENT) * ALIGNMENT for tensor in tensors), default=ALIGNMENT)
+    return max((align(_behind(tensor)) for tensor in tensors), default=align(1))
 
 
 def _behind(tensor: HbmTensor) -> int:

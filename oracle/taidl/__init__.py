@@ -60,6 +60,15 @@ def load(name_or_path: str | Path, **parameters: int) -> Isa:
     return _bound(files, bind(_read(files)[0], parameters))
 
 
+def parameter(name_or_path: str | Path, name: str) -> ast.Parameter:
+    """The parameter of that name of an ISA, which is not checked for it; TaidlError where it has none."""
+    path = _find(name_or_path)
+    known = {p.name: p for version in _files(path) for p in _parsed(version).parameters}
+    if name not in known:
+        raise TaidlError(f"{path}: there is no parameter {name!r}{suggest(name, list(known))}")
+    return known[name]
+
+
 def _find(name_or_path: str | Path) -> Path:
     path = Path(name_or_path)
     if path.suffix != ".taidl":

@@ -10,13 +10,18 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import ArchitectureGraph
+from archloom.acadl_models.systolic_array.conventions import CONVENTIONS
+from archloom.acadl_models.timing import simulate
 from archloom.mapper.accelerator import Configuration
 from archloom.mapper.bounds import exchanged, least, needs
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.search import search
 from archloom.mapper.workload import Epilogue, Workload, conv2d, gemm
-from archloom.oracle.errors import TargetError
+from archloom.oracle.errors import MappingError, TargetError
+from archloom.oracle.resolve import resolve
 from archloom.uma_targets.gemmini.target import GEMMINI
+from archloom.uma_targets.qkv import Qkv
+from archloom.uma_targets.systolic_array.target import SystolicArray
 from tests.mapper.test_places import graph_of
 from tests.support.acadl_models.reordering import exchanged as with_objects
 from tests.support.examples import examples
@@ -117,3 +122,71 @@ def test_nothing_is_below_its_bound_in_bursts(burst: int, m: int, n: int, k: int
     found = search(work, machine, {}, use_cache=False)
     assert found.timing.cycles >= least(work, machine.configure()).cycles
     assert found.timing.storage(machine.graph().tensor_memories[0].name).bytes_read % burst == 0
+
+
+# --- what targets prove of their mappings ----------------------------------------------------------------------------
+@st.composite
+def products_on_qkv(draw: st.DrawFn) -> tuple[Workload, Configuration]:
+    dim = draw(st.sampled_from((4, 8)))
+    options = {"dim": dim, "operand_rows": dim * draw(st.integers(4, 40)), "sum_rows": dim * draw(st.integers(2, 9)),
+               "bus_bytes": draw(st.sampled_from((4, 8, 32))), "dram_cycles": draw(st.sampled_from((1, 20, 50))),
+               "in_flight": draw(st.sampled_from((1, 2, 8)))}
+    return products(draw, "float32", "float32"), Qkv.kit.accelerator.configure(options)
+
+
+@st.composite
+def products_on_arrays(draw: st.DrawFn) -> tuple[Workload, Configuration]:
+    options = {name: draw(st.sampled_from((1, 3, 4, 8))) for name in ("rows", "columns")}
+    options |= {name: draw(st.sampled_from((1, 4))) for name in ("left_kib", "top_kib", "out_kib")}
+    options |= {"dma_bytes": draw(st.sampled_from((1, 4, 16))), "dram_latency": draw(st.sampled_from((1, 20, 100)))}
+    flow, charged = draw(st.sampled_from(("ws", "is", "os"))), draw(st.sampled_from(sorted(CONVENTIONS)))
+    configuration = SystolicArray.kit.accelerator.configure({**options, "dataflow": flow, "convention": charged})
+    return products(draw, "int8", draw(st.sampled_from(("int8", "int32")))), configuration
+
+
+def products(draw: st.DrawFn, dtype: str, out: str) -> Workload:
+    m, n, k = (draw(st.integers(1, 50)) for _ in "mnk")
+    return gemm(m, n, k, batch=draw(few), epilogue=Epilogue(draw(st.booleans()), 1.0, False, out), dtype=dtype,
+                shared_b=False)
+
+
+@examples(16, 600)
+@given(products_on_qkv() | products_on_arrays())
+def test_no_mapping_takes_less_than_its_target_proves(case: tuple[Workload, Configuration]) -> None:
+    work, machine = case
+    try:
+        space = machine.space(work)
+    except MappingError:
+        return
+    (table,) = space.tables
+    assert table.least is not None
+    proven = np.broadcast_to(table.least(table.columns), len(table))
+    for i in sorted({*range(0, len(table), -(-len(table) // 8)), int(np.argmin(proven))}):
+        found = simulate(machine.graph, resolve(machine.emit(work, space.mapping(i)), machine.isa)).cycles
+        assert 0 < proven[i] <= found, space.mapping(i)
+
+
+def test_what_takes_turns_by_hand() -> None:
+    """The example of its docstring: 6,912 tiles of A, of which two lie in the operands at a time."""
+    machine = Qkv.kit.accelerator.configure({"dim": 8, "operand_rows": 256, "sum_rows": 1024, "bus_bytes": 8})
+    work = gemm(96, 192, 192, epilogue=Epilogue(False, 1.0, False, "float32"), dtype="float32")
+    (table,) = machine.space(work).tables
+    assert table.least is not None
+    assert min(table.least(table.columns)[table.columns["dataflow"] == 1]) == 6912 * (90 + 24) // 2 == 393984
+
+
+def test_folds_by_hand() -> None:
+    """The example of the docstring: one tile, of which the weights come last, and 128 folds; and the same in two, each
+    of which comes after 100 + 128 - 1 + 256 cycles, as 10 instructions and their two drains are over."""
+    machine = SystolicArray.kit.accelerator.configure({"rows": 4, "columns": 8, "left_kib": 16, "top_kib": 16})
+    work = gemm(2, 32, 128, epilogue=Epilogue(False, 1.0, False, "int8"))
+    (table,) = machine.space(work).tables
+    assert table.least is not None
+    proven = {(int(m), int(n), int(k)): int(p) for m, n, k, p in zip(
+        table.columns["m"], table.columns["n"], table.columns["k"], table.least(table.columns))}
+    assert proven[2, 32, 128] == 867 + 128 * 18 - 4 - 12 + 105 == 3260
+    window = machine.hardware.issue_entries + machine.hardware.unit("stream").queue + 2
+    wait = 483 - (window + -(-window // 6) * 11)
+    assert proven[2, 32, 64] == 483 + 128 * 18 + wait - 4 - 12 + 105
+    assert least(work, machine).cycles == min(proven.values()) > 0.9 * search(work, machine.accelerator, dict(
+        machine.values), use_cache=False).timing.cycles

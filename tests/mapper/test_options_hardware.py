@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -10,7 +11,7 @@ from archloom.acadl_models.gemmini import gemmini
 from archloom.acadl_models.options import Clock, Flag, Size, Word, check
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.options import GraphOptions, Option, resolve_options
-from archloom.oracle.errors import TargetError
+from archloom.oracle.errors import TaidlError, TargetError
 from archloom.uma_targets.gemmini.target import GEMMINI
 
 
@@ -78,6 +79,17 @@ def test_options_of_a_graph_are_what_its_parameters_say() -> None:
     assert graph.graph(resolved) == {"rows": 16, "depth": 7, "width": 8, "fast": False, "kind": "old", "clock_hz": 5e7}
     with pytest.raises(TargetError, match=r"option 'rows': expected an integer from 1 to 64, found 65"):
         resolve_options("t", options, {"rows": 65})
+
+
+def test_a_size_may_be_a_parameter_of_an_isa(tmp_path: Path) -> None:
+    """Of an ISA by name, of a file, and of what that includes."""
+    assert Size.of("eyeriss", "psum_spad", "words") == Size(1, 4096, "words")
+    (tmp_path / "whole.taidl").write_text("isa whole; include part; param b = 3 in 2..5;", encoding="utf-8")
+    (tmp_path / "part.taidl").write_text("isa part; param a = 1 in 1..8;", encoding="utf-8")
+    whole = tmp_path / "whole.taidl"
+    assert Size.of(whole, "a", "rows", "m") == Size(1, 8, "rows", "m") and Size.of(whole, "b") == Size(2, 5)
+    with pytest.raises(TaidlError, match="there is no parameter 'dims'; did you mean 'dim'"):
+        Size.of("gemmini", "dims")
 
 
 def test_what_a_graph_is_made_from_is_checked_as_its_parameters_say() -> None:

@@ -1,10 +1,13 @@
 """Workloads survive JSON; what is none is refused."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from archloom.mapper.packing import packed
 from archloom.mapper.workload import Epilogue, Pool, Workload, add, conv2d, gemm
+from archloom.oracle.affine import Affine
 from archloom.oracle.errors import ArtifactError
 from archloom.tvm_backend.artifact.workload_json import from_json, to_json
 
@@ -21,6 +24,14 @@ RELU = Epilogue(True, 0.0123, True, "int8")
 ], ids=lambda w: w.kind)
 def test_round_trip(workload: Workload) -> None:
     assert from_json(json.loads(json.dumps(to_json(workload)))) == workload
+
+
+def test_packed_constants() -> None:
+    c, o = Affine.variable("c"), Affine.variable("o")
+    work = replace(conv2d(1, 9, 8, 4, 8, 3, 3, groups=6, epilogue=RELU), constants=("W", "bias"))
+    work = packed(work, {"W": (o // 3, c, o % 3)})
+    again = from_json(json.loads(json.dumps(to_json(work))))
+    assert again == work and again.inputs[1].stored_shape == (6, 3, 3, 3, 4, 3)
 
 
 @pytest.mark.parametrize("data", [{}, {"kind": "gemm"}, {**to_json(add(4, epilogue=RELU)), "kind": "sort"},

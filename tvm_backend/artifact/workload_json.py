@@ -7,15 +7,19 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from archloom.mapper import nests
+from archloom.mapper.packing import Packing
 from archloom.mapper.requantization import Requantization
 from archloom.mapper.workload import Epilogue, Pool, Workload, add, attention, chain, conv2d, gemm, nest, sweep
-from archloom.oracle.errors import ArtifactError
+from archloom.oracle.errors import ArtifactError, MappingError
+from archloom.oracle.records import typed
 
 
 def to_json(workload: Workload) -> dict[str, Any]:
     """A JSON object from which :func:`from_json` makes the equal workload."""
     data = {"kind": workload.kind, "name": workload.name, "epilogue": asdict(workload.epilogue),
             **_ARGUMENTS[workload.kind](workload), "constants": workload.constants}
+    if any(t.packing for t in workload.inputs):
+        data["packings"] = {t.name: asdict(t.packing) for t in workload.inputs if t.packing is not None}
     if from_json(data) != workload:
         raise ArtifactError(f"workload {workload.name!r} is not of a form that artifacts can hold: {workload}")
     return data
@@ -88,6 +92,7 @@ def from_json(data: Mapping[str, Any]) -> Workload:
         rest = dict(data)
         kind, epilogue = rest.pop("kind"), dict(rest.pop("epilogue"))
         constants = tuple(rest.pop("constants", ()))
+        packings = typed(rest.pop("packings", {}), dict[str, Packing])
         pool = epilogue.pop("pool")
         if pool is not None:
             pool = Pool(pool["size"], pool["stride"], tuple(pool["padding"]))
@@ -107,6 +112,7 @@ def from_json(data: Mapping[str, Any]) -> Workload:
         if kind == "conv2d" and rest.pop("tile", 0):
             from archloom.mapper.spatial.layers import convolution as make
         made: Workload = make(epilogue=Epilogue(pool=pool, requantization=rounding, **epilogue), **rest)
-        return replace(made, constants=constants)
-    except (KeyError, TypeError, ValueError) as error:
+        inputs = tuple(replace(t, packing=packings.get(t.name)) for t in made.inputs)
+        return replace(made, inputs=inputs, constants=constants)
+    except (KeyError, TypeError, ValueError, MappingError) as error:
         raise ArtifactError(f"not a workload: {type(error).__name__}: {error}") from error

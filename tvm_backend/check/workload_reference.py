@@ -20,7 +20,7 @@ def evaluate(workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndar
 
 def sums_of(workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndarray:
     """The int32 sums of a workload of integers, bias included, for its input tensors by name."""
-    tensors = {k: np.asarray(v) for k, v in arguments.items()}
+    tensors = logical(workload, arguments)
     rounding = workload.epilogue.requantization
     if rounding is not None and any(rounding.operand_zeros):
         for tensor, zero in zip(workload.inputs, rounding.operand_zeros, strict=False):
@@ -39,9 +39,14 @@ def sums_of(workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndarr
     return sums.astype(np.int32)
 
 
+def logical(workload: Workload, arguments: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Tensors as they lie in memory, in the shapes that the operator has."""
+    return {t.name: t.logical(np.asarray(arguments[t.name])) for t in workload.inputs if t.name in arguments}
+
+
 def finished(sums: np.ndarray, workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndarray:
     """What the epilogue makes of int32 sums."""
-    rounding = workload.epilogue.requantization
+    rounding, arguments = workload.epilogue.requantization, logical(workload, arguments)
     if rounding is None:
         return apply_epilogue(sums, workload.epilogue)
     found = rounding.apply(sums, arguments["multiplier"], arguments["shift"], arguments.get("table"))

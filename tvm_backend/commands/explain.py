@@ -70,4 +70,5 @@ def only(partition: Partition, name: str) -> Partition:
 
 def _heading(layer: Layer, target: str) -> str:
     return "\n".join([f"{layer.name}: {layer.op} on {target}, {count(layer.macs)} MACs, {count(layer.cycles)} cycles",
-                      f"mapping: {layer.mapping}"])
+                      f"mapping: {layer.mapping}",
+                      *(f"{name} is packed when compiled: {place}" for name, place in layer.packed.items())])

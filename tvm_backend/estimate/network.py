@@ -40,6 +40,7 @@ from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.guard import Stumbled, without_weights
 from archloom.tvm_backend.frontends.onnx.load import load_skeleton
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, parse
+from archloom.tvm_backend.ir.conversion import blank
 from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.ir.numbers import is_quantized
 from archloom.tvm_backend.memory import LiveRange, Memory
@@ -70,7 +71,8 @@ class Request:
 
     ``as_int8`` takes a float network as if it were quantized; ``details`` keeps what units, stages, storages, links
     and loops did in the report's layers. ``on_disk``: reports are kept there, too. ``bound``: nothing is mapped; layers
-    have the cycles and joules that no mapping is below, and go where they go by the space of mappings.
+    have the cycles and joules that no mapping is below, and go where they go by the space of mappings; ``known``: and
+    no less than the cycles that follow from simulations so far, so that such a report is not kept.
     """
 
     target: str
@@ -79,6 +81,7 @@ class Request:
     details: bool = True
     on_disk: bool = True
     bound: bool = False
+    known: bool = False
 
     def text(self) -> str:
         """What a report depends on beside the network."""
@@ -96,6 +99,11 @@ class Request:
     def is_built_in(self) -> bool:
         """Whether no target is of another package, whose code is not part of any key."""
         return set(names_of(self.target)) <= set(registry.BUILT_IN)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether reports may be kept: they depend on nothing but the network and what is asked."""
+        return self.is_built_in and not self.known
 
     def chosen(self) -> "tuple[Chosen, ...]":
         return choose(self.target, self.options)
@@ -155,7 +163,7 @@ def _operator_network(
 
 
 def _key_of_name(source: Source, request: Request) -> str | None:
-    if not request.is_built_in:
+    if not request.is_kept:
         return None
     libraries = map(named_networks.version, ("torch", "onnx", "onnxscript", "transformers", "apache-tvm"))
     return cache.key([request.text(), source.given, source.name or "", *libraries])
@@ -204,7 +212,7 @@ def _of_model(model: "Model", request: Request, progress: Progress | None) -> Re
     """Partition, map and time an imported network; asked again for the same object, the report is at hand."""
     known = _of_models.setdefault(model, Remembered(KEPT))
     name = request.text()
-    if name not in known or not request.is_built_in:
+    if name not in known or not request.is_kept:
         known[name] = _timed(model, request, progress)
     return known[name]
 
@@ -235,8 +243,8 @@ class OnnxNetwork:
 
     @cached_property
     def key(self) -> str | None:
-        """A name for its report; None for targets of other packages, whose code is not part of the key."""
-        if not self.request.is_built_in:
+        """A name for its report; None for one that is not kept."""
+        if not self.request.is_kept:
             return None
         return cache.key([hashlib.sha256(self.skeleton).hexdigest(), self.request.text(), self.title,
                           json.dumps(self.shapes, sort_keys=True)])
@@ -283,7 +291,7 @@ class OnnxNetwork:
             raise Undivided("only float networks are cut that are estimated as if quantized, in their own shapes, on "
                             "targets of this package")
         try:
-            wanted = replace(self.request, bound=False)  # is partitioned alike
+            wanted = replace(self.request, bound=False, known=False)  # is partitioned alike
             return segments.partitioned(self._proto(), wanted.chosen(), wanted.text(), self.title)
         except NoSkeleton as error:
             raise Undivided(str(error)) from error
@@ -302,7 +310,7 @@ class OnnxNetwork:
         partition = replace(chain.partition, memory=chain.memory()) if self.request.details else chain.partition
         if self.request.bound:
             require_mappings(partition, chosen)
-            return build_bound(partition, chosen)
+            return build_bound(partition, chosen, known=self.request.known)
         return build(partition, chain.plans(chosen, progress), chosen,
                      details=self.request.details)
 
@@ -358,7 +366,7 @@ def _as_int8(given: "Path | onnx.ModelProto") -> "onnx.ModelProto":
 def _timed(model: "Model", request: Request, progress: Progress | None) -> Report:
     chosen = request.chosen()
     if request.bound:
-        return build_bound(placed(model, chosen, require_mappings)[0], chosen)
+        return build_bound(placed(model, chosen, require_mappings)[0], chosen, known=request.known)
     return build(*planned(model, chosen, progress), chosen, details=request.details)
 
 
@@ -366,7 +374,7 @@ def _planned(partition: Partition, request: Request, progress: Progress | None) 
     chosen = request.chosen()
     if request.bound:
         require_mappings(partition, chosen)
-        return build_bound(partition, chosen)
+        return build_bound(partition, chosen, known=request.known)
     return build(partition, plan_steps(partition, chosen, progress), chosen, details=request.details)
 
 
@@ -378,14 +386,16 @@ def partition_operator(operator: operators.Operator, chosen: "tuple[Chosen, ...]
     """
     if len(chosen) > 1 or not chosen[0].backend.is_quantized or not chosen[0].backend.by_one_factor:
         return None
-    work, target = operators.workload(operator), chosen[0].name
-    tensors = [*work.inputs, work.output]
+    work, target = chosen[0].packed(operators.workload(operator)), chosen[0].name
+    given = [t for t in work.inputs if t.name not in work.constants]
+    constants = {t.name: blank(t.stored_shape, t.dtype) for t in work.inputs if t.name in work.constants}
     memory = Memory((operator.kind,), tuple(
         LiveRange(t.name, bytes_of(t.shape, t.dtype), 0, 0)
-        for t in (*work.inputs[:2 if operator.kind == "add" else 1], replace(work.output, name=operator.kind))))
+        for t in (*given, replace(work.output, name=operator.kind))))
+    tensors, names = [*given, work.output], tuple(t.name for t in given)
     values = tuple(Value(t.name, t.shape, t.dtype, ROW_MAJOR) for t in tensors)
-    names = tuple(t.name for t in work.inputs)
-    step = Step(operator.kind, str(operator), work, tuple(zip(names, names)), work.output.name, work.output.shape)
+    step = Step(operator.kind, str(operator), work, tuple(zip(names, names)), work.output.name, work.output.shape,
+                constants)
     region = Region("region_0", target, values, names, (work.output.name,), (step,))
     specs = tuple(TensorSpec(t.name, t.shape, t.dtype) for t in tensors)
     return Partition(str(operator), "operator", target, chosen[0].options, specs[:-1], specs[-1:], (region,),

@@ -13,7 +13,7 @@ from archloom.acadl_models.energy import area_of
 from archloom.acadl_models.timing.result import EnergyUse, TimingResult
 from archloom.mapper.accelerator import Configuration
 from archloom.mapper.bounds import least
-from archloom.mapper.search import Plan
+from archloom.mapper.search import Plan, known_cycles
 from archloom.oracle.taidl.check import HBM
 from archloom.tvm_backend.compiled import CompiledModel, HostOp, Partition, Region, Step
 from archloom.tvm_backend.host import profile as hosts
@@ -51,11 +51,15 @@ def build(
     return _of_layers(shown, layers, chosen, "simulated" if exact else "estimated")
 
 
-def build_bound(partition: Partition, chosen: "Sequence[Chosen]") -> Report:
+def build_bound(partition: Partition, chosen: "Sequence[Chosen]", *, known: bool = False) -> Report:
     """The report of a network, of the accelerator only, as if each layer cost what no mapping is below
-    (:mod:`archloom.mapper.bounds`)."""
+    (:mod:`archloom.mapper.bounds`), or what is ``known`` of its plan without a simulation."""
     made = _configured(chosen)
-    layers = [_bounded(step, region, made[region.target]) for region in partition.regions for step in region.steps]
+    found = cache(lambda target, workload: known_cycles(workload, made[target]) or 0)  # most of a network's are alike
+    layers = [
+        _bounded(step, region, made[region.target],
+                 found(region.target, replace(step.workload, name="")) if known else 0)
+        for region in partition.regions for step in region.steps]
     return _of_layers(partition, layers, chosen, "bound")
 
 
@@ -90,8 +94,8 @@ def _of_layers(
     )
 
 
-def _bounded(step: Step, region: Region, made: "Configuration") -> Layer:
-    bound = least(step.workload, made)
+def _bounded(step: Step, region: Region, made: "Configuration", cycles: int) -> Layer:
+    bound = least(step.workload, made, cycles)
     energy = None if bound.joules is None else EnergyUse(bound.joules, 0.0, 0.0, {})
     return Layer(
         name=step.name, op=step.op, where="accelerator", shape=step.shape, macs=step.macs, cycles=bound.cycles,
@@ -143,6 +147,7 @@ def _accelerated(
         instructions=timing.instructions, bytes=moved,
         mapping=str(plan.mapping), region=region.symbol, target=region.target, energy=energy_use(plan, made),
         note=step.choice or None, offchip_bytes=sum(size for name, size in moved.items() if name in main),
+        packed={t.name: t.packing.text(t.names) for t in step.workload.inputs if t.packing is not None},
         **({} if uses is None else uses.of(timing)),
     )
 

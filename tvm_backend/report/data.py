@@ -36,6 +36,7 @@ class Layer:
     a cycle. ``mapping`` is the chosen mapping in one line. Fields that do not apply to host layers are ``None`` or
     empty there, and ``note`` says why. Of layers of an accelerator it says what was weighed, where operators could be
     taken as one layer or as several. ``offchip_bytes``: what the accelerator's main memory read and wrote.
+    ``packed``: for constants that are laid out when the network is compiled, where an element lies.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Layer:
     note: str | None = None
     target: str | None = None
     offchip_bytes: int | None = None
+    packed: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def busiest(self) -> UnitUse | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from archloom.mapper.known import noted
 from archloom.oracle.errors import ArchloomError, InputError
 from archloom.oracle.memory import Remembered
 from archloom.oracle.user_code import place_of, told
@@ -86,6 +87,11 @@ def unpacked_bounds(context: bytes, question: bytes) -> Answer:
     return _unpacked(bounds_of, context, question)
 
 
+def unpacked_known_bounds(context: bytes, question: bytes) -> Answer:
+    """:func:`known_bounds_of` of what was packed."""
+    return _unpacked(known_bounds_of, context, question)
+
+
 def unpacked_figures(context: bytes, question: bytes) -> Answer:
     """:func:`figures_of` of what was packed."""
     return _unpacked(figures_of, context, question)
@@ -104,6 +110,11 @@ def bounds_of(context: Context, question: Question) -> Answer:
     """Figures where each layer costs what no mapping is below: nothing is simulated, and nothing of the user's called
     but what makes networks."""
     return _answered(lambda: (measured(_mix(context, question.candidate, bound=True)), {}))
+
+
+def known_bounds_of(context: Context, question: Question) -> Answer:
+    """As :func:`bounds_of`, where layers cost what is known of them by now, if that says what they cost."""
+    return _answered(lambda: (measured(_mix(context, question.candidate, bound=True, known=True)), {}))
 
 
 def figures_of(context: Context, question: Question) -> Answer:
@@ -139,7 +150,8 @@ def _answered(find: Callable[[], tuple[dict[str, float | None], dict[str, float]
 
 def _figures(context: Context, question: Question) -> tuple[dict[str, float | None], dict[str, float]]:
     candidate = question.candidate
-    mix = _mix(context, candidate)
+    with noted():
+        mix = _mix(context, candidate)
     found = measured(mix)
     for name, function in context.functions.items():
         found[name] = sum(float(function(report)) * weight for report, weight in mix)
@@ -164,9 +176,9 @@ def _number(name: str, value: Any, key: str | None, known: Mapping[str, float], 
     return found
 
 
-def _mix(context: Context, candidate: Candidate, *, bound: bool = False) -> Mix:
+def _mix(context: Context, candidate: Candidate, *, bound: bool = False, known: bool = False) -> Mix:
     request = Request(spelled(candidate.target), candidate.resolved, details=PEAK_BYTES in context.names, on_disk=False,
-                      bound=bound)
+                      bound=bound, known=known)
     sources = _sources(candidate)
     reports = [report_of(s, replace(request, as_int8=as_if_int8(candidate.as_int8, s))) for s in sources]
     return [(with_host(r, context.profile), weight) for r, weight in zip(reports, candidate.counts)]

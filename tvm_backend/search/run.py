@@ -3,7 +3,8 @@
 A trial that was asked for is a candidate. One that the store knows is told to the sampler at once: so a search goes on
 that was ended, and with one worker it goes on as if it had not been. Of the others bounds are found first. The most
 promising is measured first; one that the front dominates already by its bounds alone, or whose bounds break a
-constraint, is not measured at all.
+constraint, is not measured at all. Before others are measured they are bounded again by what is known of their layers
+by then, where the sampler does not learn from that: what is known depends on more than the seed.
 """
 
 from __future__ import annotations
@@ -37,6 +38,14 @@ SHOWN_SECONDS = 0.5
 """After which progress is told again."""
 VOLUME_SHARE = 0.02
 """Of a search's time that goes into hypervolumes for its progress."""
+LOOKS = 256
+"""Candidates of which no more is known than their bounds said before no more of them are looked up; one of which there
+is more pays for as many. A free choice."""
+_FUNCTIONS = {
+    "bounds": (evaluate.bounds_of, evaluate.unpacked_bounds),
+    "known": (evaluate.known_bounds_of, evaluate.unpacked_known_bounds),
+    "figures": (evaluate.figures_of, evaluate.unpacked_figures)}
+"""What finds them, in this process and in others."""
 
 
 @dataclass(eq=False)
@@ -90,6 +99,8 @@ class Run:
         self._open: dict[str, _Entry] = {}
         self._bounding: dict[Future[Answer], _Entry] = {}
         self._ready: list[_Entry] = []
+        self._looking: dict[Future[Answer], _Entry] = {}
+        self._looks = LOOKS
         self._measuring: dict[Future[Answer], _Entry] = {}
         self._begun = self._shown = time.monotonic()
         self._volume, self._volume_due = 0.0, 0.0
@@ -175,28 +186,29 @@ class Run:
 
     # --- candidates -----------------------------------------------------------------------------------------------
     def _begin(self, entry: _Entry, asked: "dict[Future[Answer], _Entry]") -> None:
-        """Ask for the bounds, or for the figures, of a candidate."""
-        bound = asked is self._bounding
-        keys = () if bound else tuple(entry.candidate.figure_keys.values())
+        """Ask for the bounds, for what is known, or for the figures, of a candidate."""
+        measured = asked is self._measuring
+        keys = tuple(entry.candidate.figure_keys.values()) if measured else ()
         question = Question(entry.candidate, self.store.own_figures(keys))
-        with self.spent.at("bounds" if bound else "measuring"):
+        here, away = _FUNCTIONS["figures" if measured else "bounds" if asked is self._bounding else "known"]
+        with self.spent.at("measuring" if measured else "bounds"):
             if self.workers.here:
-                find = evaluate.bounds_of if bound else evaluate.figures_of
-                future = self.workers.ask(find, self.context, question)
+                future = self.workers.ask(here, self.context, question)
             else:
-                away = evaluate.unpacked_bounds if bound else evaluate.unpacked_figures
                 future = self.workers.ask(away, self._packed_context, packed(question))
         asked[future] = entry
 
     def _measure(self) -> None:
         """Begin with the most promising candidates, once the bounds of all that were asked for are known."""
         most = self.workers.count * self.workers.batch(evaluate.unpacked_figures)
-        while self._ready and not self._bounding and len(self._measuring) < most:
+        while self._ready and not self._bounding and len(self._measuring) + len(self._looking) < most:
             entry = heapq.heappop(self._ready)
-            if self.use_bounds and self._is_ruled_out(entry):
-                self._finish(entry, self._row(entry, "bounded", entry.least, entry.least_violations, entry.found))
-            else:
+            if not self.use_bounds:
                 self._begin(entry, self._measuring)
+            elif self.sampler.learns or not self._looks or self._is_ruled_out(entry):
+                self._measure_or_leave(entry)
+            else:
+                self._begin(entry, self._looking)
 
     def _is_ruled_out(self, entry: _Entry) -> bool:
         return any(v > 0 for v in entry.least_violations) or self.front.dominates(entry.least)
@@ -204,13 +216,13 @@ class Run:
     def _settle(self) -> None:
         """Wait for an answer, and take up all that are there."""
         self.workers.send()
-        waiting = {**self._bounding, **self._measuring}
+        waiting = {**self._bounding, **self._looking, **self._measuring}
         if not waiting:
             return
-        with self.spent.at("bounds" if self._bounding else "measuring"):
+        with self.spent.at("measuring" if self._measuring else "bounds"):
             done = wait(waiting, return_when=FIRST_COMPLETED).done
         for future in sorted(done, key=lambda f: waiting[f].number):
-            asked = self._bounding if future in self._bounding else self._measuring
+            asked = next(each for each in (self._bounding, self._looking, self._measuring) if future in each)
             entry = asked.pop(future)
             try:
                 answer = future.result()
@@ -220,7 +232,9 @@ class Run:
                     self._begin(entry, asked)
                     continue
                 answer = Answer(error=f"{error}, {TRIES} times")
-            if asked is self._bounding and answer.error is None:
+            if asked is self._looking:
+                self._know_more(entry, answer)
+            elif asked is self._bounding and answer.error is None:
                 self._know_bounds(entry, answer)
             else:
                 self._know(entry, answer)
@@ -231,10 +245,28 @@ class Run:
         except Missing as error:
             self._fail(entry, error, answer)
             return
+        self._bound(entry, answer)
+        heapq.heappush(self._ready, entry)
+
+    def _know_more(self, entry: _Entry, answer: Answer) -> None:
+        """What is known by now of a candidate, without a simulation, may rule it out; an error is one of its
+        measurement, if that meets it, too."""
+        self._looks = max(0, self._looks - 1)
+        if answer.error is None and answer.figures != entry.found.figures:
+            self._looks += LOOKS
+            self._bound(entry, answer)
+        self._measure_or_leave(entry)
+
+    def _bound(self, entry: _Entry, answer: Answer) -> None:
         bounds = evaluate.intervals(self.context, entry.candidate, answer.figures)
         entry.found, entry.least = answer, self.aims.least_values(bounds)
         entry.least_violations = self.aims.least_violations(bounds)
-        heapq.heappush(self._ready, entry)
+
+    def _measure_or_leave(self, entry: _Entry) -> None:
+        if self._is_ruled_out(entry):
+            self._finish(entry, self._row(entry, "bounded", entry.least, entry.least_violations, entry.found))
+        else:
+            self._begin(entry, self._measuring)
 
     def _know(self, entry: _Entry, answer: Answer) -> None:
         """A candidate of which all is known, or that failed, is done."""

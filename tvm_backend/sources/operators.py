@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -124,7 +124,9 @@ def workload(op: Operator) -> Workload:
     if op.kind == "add":
         return add(v["size"], epilogue=Epilogue(False, scale, relu, "int8"))
     if op.kind == "gemm":
-        return gemm(v["m"], v["n"], v["k"], batch=v["batch"], epilogue=Epilogue(bias, scale, relu, "int8"))
-    pool = Pool(v["pool"], v["pool_stride"], (v["pool_pad"],) * 4) if v["pool"] else None
-    return conv2d(v["n"], v["h"], v["w"], v["c"], v["o"], *op.kernel, stride=(v["stride"],) * 2,
-                  padding=(v["pad"],) * 4, epilogue=Epilogue(bias, scale, relu, "int8", pool))
+        made = gemm(v["m"], v["n"], v["k"], batch=v["batch"], epilogue=Epilogue(bias, scale, relu, "int8"))
+    else:
+        pool = Pool(v["pool"], v["pool_stride"], (v["pool_pad"],) * 4) if v["pool"] else None
+        made = conv2d(v["n"], v["h"], v["w"], v["c"], v["o"], *op.kernel, stride=(v["stride"],) * 2,
+                      padding=(v["pad"],) * 4, epilogue=Epilogue(bias, scale, relu, "int8", pool))
+    return replace(made, constants=tuple(t.name for t in made.inputs[1:]))

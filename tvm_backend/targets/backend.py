@@ -56,9 +56,9 @@ class Lowered:
     """A match as a workload.
 
     ``inputs`` gives the operand (an index into the operator's operands) of each non-constant argument, in the
-    workload's order; ``constants`` the arrays of the others, shaped as the workload's tensors. ``layout`` is how the
-    operands and the result lie in memory; ``op`` names the fused operators. ``output_stage`` is what the host makes of
-    the workload's int32 sums; ``tiles`` says more of operators on tensors in tiles.
+    workload's order; ``constants`` the arrays of the others, shaped as the workload's tensors are stored. ``layout`` is
+    how the operands and the result lie in memory; ``op`` names the fused operators. ``output_stage`` is what the host
+    makes of the workload's int32 sums; ``tiles`` says more of operators on tensors in tiles.
     """
 
     workload: Workload

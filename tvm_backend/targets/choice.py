@@ -18,7 +18,7 @@ from archloom.mapper.workload import Workload
 from archloom.oracle.errors import TargetError, suggest
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets import registry
-from archloom.tvm_backend.targets.backend import Pattern, UMABackend, Verdict
+from archloom.tvm_backend.targets.backend import Lowered, Pattern, UMABackend, Verdict
 
 Target: TypeAlias = "str | UMABackend | Sequence[str | UMABackend]"
 
@@ -39,10 +39,22 @@ class Chosen:
     def placed(self, pattern: Pattern, op: QuantizedOp) -> Verdict:
         """Whether nothing is known against a mapping of an operator that a pattern takes."""
         if self.unplaced:
-            work = self.backend.strategy(pattern.name, self.options)(op).workload
+            work = self.lowered(pattern.name, op).workload
             if (reason := self.unplaced.get(plain(work))) is not None:
                 return Verdict(False, reason, "a mapping that fits")
         return Verdict(True, "")
+
+    def lowered(self, pattern: str, op: QuantizedOp) -> Lowered:
+        """A match as a workload, with its constants as the target wants them in memory."""
+        found = self.backend.strategy(pattern, self.options)(op)
+        work = self.packed(replace(found.workload, constants=tuple(found.constants)))
+        arrays = {t.name: t.stored(found.constants[t.name]) for t in work.inputs if t.packing is not None}
+        return replace(found, workload=work, constants={**found.constants, **arrays})
+
+    def packed(self, work: Workload) -> Workload:
+        """A workload with its constants as the target wants them in memory."""
+        accelerator = self.backend.accelerator
+        return work if accelerator.layouts is None else accelerator.configure(self.accelerator_options).packed(work)
 
     @property
     def name(self) -> str:

@@ -138,7 +138,7 @@ class _RegionLowering:
 
     def _lowered(self, pattern: str, op: QuantizedOp) -> Lowered:
         with in_user_code(lambda: f"target {self.target.name!r}, strategy {pattern!r} of operator {op.name!r}"):
-            return self.target.backend.strategy(pattern, self.target.options)(op)
+            return self.target.lowered(pattern, op)
 
     def _readings(self) -> dict[Any, _Reading]:
         """All matches as workloads, which agree on how images lie that they hand each other; where two are better taken

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.memory import Memory
+from archloom.mapper.packing import Packing, Place
 from archloom.mapper.requantization import Requantization
 from archloom.mapper.tiling import sizes_of
 from archloom.mapper.workload import Workload
@@ -40,7 +41,8 @@ class Requantized:
 
 @dataclass(frozen=True)
 class Gemm:
-    """``C[m, n] = epilogue(A[m, k] · B[k, n] + bias[n])``, all dense and row-major in HBM.
+    """``C[m, n] = epilogue(A[m, k] · B[k, n] + bias[n])``, all dense and row-major in HBM, but for a B that is constant
+    and ``packed`` as the kit's ``layouts`` have it.
 
     ``a``, ``b``, ``bias`` and ``c`` are byte addresses of the first elements, affine in enclosing loop variables.
     ``item``, ``sum_item`` and ``out_item`` are bytes of an element of A and B, of the bias (int32 or float32), and of
@@ -65,6 +67,8 @@ class Gemm:
     workspace: Affine
     """first byte of the memory asked for beside the operands (see :class:`GemmKit`)"""
     requantized: Requantized | None
+    packed: Affine | None = field(default=None, kw_only=True)
+    """bytes from the first element of B to that in row ``k`` and column ``n``, where it is packed"""
 
     @property
     def scale_bits(self) -> int:
@@ -83,14 +87,22 @@ class Gemm:
 
     @property
     def strides(self) -> tuple[int, int, int]:
-        """Bytes from one row to the next of A, B and C."""
-        return self.k * self.item, self.n * self.item, self.n * self.out_item
+        """Bytes from one row to the next of A, B (where it is packed, those of a block) and C."""
+        row = self.n * self.item if self.packed is None else self.packed.evaluate({"k": 1, "n": 0})
+        return self.k * self.item, row, self.n * self.out_item
 
     def a_at(self, m: Affine | int, k: Affine | int) -> Affine:
         return self.a + Affine.of(m) * (self.k * self.item) + Affine.of(k) * self.item
 
     def b_at(self, k: Affine | int, n: Affine | int) -> Affine:
+        if self.packed is not None:
+            return self.b + self.packed.substitute({"k": k, "n": n})
         return self.b + Affine.of(k) * (self.n * self.item) + Affine.of(n) * self.item
+
+    def with_b(self, place: Place, at: Affine) -> "Gemm":
+        """The same product, of a B that lies at ``at`` as ``place`` has it (:mod:`archloom.mapper.packing`)."""
+        index = Affine.variable("k"), Affine.variable("n")
+        return replace(self, b=at, packed=Packing.of(place, "kn").offset(index, (self.k, self.n)) * self.item)
 
     def c_at(self, m: Affine | int, n: Affine | int) -> Affine:
         return self.c + Affine.of(m) * (self.n * self.out_item) + Affine.of(n) * self.out_item
@@ -161,9 +173,12 @@ def gemm_of(workload: Workload, addresses: Mapping[str, int], workspace: int, ba
     made = None if epilogue.requantization is None else Requantized(
         epilogue.requantization, own + addresses["multiplier"], own + addresses["shift"],
         Affine(addresses["table"]) if "table" in addresses else None)
+    *lead, row, column = b.names
+    packed = None if b.packing is None else b.byte_at(**{row: Affine.variable("k"), column: Affine.variable("n")})
     return Gemm(
-        m, n, k, batch * (m * k * item) + addresses[a.name], batch * (k * n * item) + addresses[b.name],
+        m, n, k, batch * (m * k * item) + addresses[a.name],
+        b.byte_at(**dict.fromkeys(lead, batch)) + addresses[b.name],
         None if bias is None else own + addresses[bias.name],
         batch * (m * n * out_item) + addresses[workload.output.name],
-        item, 4, out_item, epilogue.relu, epilogue.scale, Affine(workspace), made,
+        item, 4, out_item, epilogue.relu, epilogue.scale, Affine(workspace), made, packed=packed,
     )

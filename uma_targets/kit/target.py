@@ -12,6 +12,7 @@ from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.options import Option
+from archloom.mapper.packing import Place
 from archloom.mapper.requantization import Requantizer
 from archloom.mapper.space import Space
 from archloom.mapper.tiling import Shape, Tiling, space_of, square_tiles
@@ -48,6 +49,7 @@ class GemmKit:
     product, mapping, sizes → instructions. ``tiling``: shape, hardware, options and sizes of the ISA → the tiles to
     choose from (by default one of the option ``dim`` each way). ``macs_per_cycle``: the peak of a graph, for
     utilization (by default what its units' products make).
+    ``layouts``: where constants of a workload are to lie in memory, by name (:mod:`archloom.mapper.packing`).
     ``workspace_bytes``: memory that a mapping needs beside the operands (``Gemm.workspace``).
     ``numbers``: ``int8`` takes operators of quantized networks, from int8 to requantized int8; ``float32`` those of
     networks as they are. ``attention``: how attention of float32 is computed as one operator, where it is; ``kernels``:
@@ -58,8 +60,8 @@ class GemmKit:
     scales by channel, zero points, uint8, float results. ``requantizer``: how the machine makes bytes of sums by itself
     (:mod:`archloom.mapper.requantization`), with scales by channel and zero points, in place of one factor.
     ``vectors``: its vector unit, for all operators that are no products: whole networks of float32.
-    ``patience``: how much more a search simulates
-    (``Accelerator.patience``).
+    ``patience``: how much more a search simulates (``Accelerator.patience``); ``is_bounded``: its tilings say what
+    they take at least (``Tiling.least``).
     """
 
     name: str
@@ -78,11 +80,13 @@ class GemmKit:
     sums: bool = False
     requantizer: Requantizer | None = None
     workspace_bytes: WorkspaceBytes | None = field(default=None, repr=False)
+    layouts: "Callable[[Workload, Mapping[str, Any]], Mapping[str, Place]] | None" = field(default=None, repr=False)
     attention: AttentionKernel | None = field(default=None, repr=False)
     kernels: Mapping[str, Kernel] = field(default_factory=dict, repr=False)
     windows: tuple[rules.SizedRule, ...] = ()
     vectors: VectorKit | None = None
     patience: int = 1
+    is_bounded: bool = False
 
     @cached_property
     def isa_name(self) -> str:
@@ -110,9 +114,11 @@ class GemmKit:
             tiling = self.tiling(shape, hardware, {**machine.isa.scope, **options})
             return space_of(workload, shape, tiling, hardware, machine.macs_per_cycle)
 
+        stated = self.layouts
         made = Accelerator(
             self.name, self.description, self.options, isa, self.graph, self.isa_parameters, emitter, space,
-            self.macs_per_cycle, patience=self.patience,
+            self.macs_per_cycle, patience=self.patience, is_bounded=self.is_bounded,
+            layouts=None if stated is None else lambda work, bound, options: stated(work, {**options, **bound.scope}),
         )
         return made
 

@@ -60,6 +60,16 @@ def test_bounds_that_are_tight_leave_the_front_to_be_measured(table: Table) -> N
         assert set(workers.measured) == front_of(exact)
 
 
+def test_what_is_known_rules_out_before_a_measurement() -> None:
+    """Of the second all is known, and the first is better; a sampler that learns is told of measurements."""
+    table = {(0, 0): Cost(1, 1, 1, slack=1), (0, 1): Cost(2, 1, 1, slack=0.5)}
+    for sampler, measured, looked_up in (("grid", [(0, 0)], [(0, 0), (0, 1)]), ("random", [(0, 0), (0, 1)], [])):
+        store, workers = Store.create(None, definition()), TableWorkers(table)
+        run(table, store, workers, sampler=sampler, trials=None if sampler == "grid" else 20)
+        assert sorted(workers.measured) == measured and sorted(workers.looked_up) == looked_up
+        assert places(store) == {(0, 0)}
+
+
 @examples(8, 500)
 @given(tables(), st.sampled_from(("grid", "random", "pymoo")), st.integers(0, 12))
 def test_a_search_that_was_ended_goes_on_as_if_it_had_not_been(table: Table, sampler: str, after: int) -> None:

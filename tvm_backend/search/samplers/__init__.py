@@ -21,10 +21,11 @@ class Told:
 
 class Sampler(Protocol):
     """``name`` says what is used, ``ahead`` how many trials may be asked for before any is told, None for as many as
-    there are workers."""
+    there are workers; ``learns``: whether trials depend on what it was told of others."""
 
     name: str
     ahead: int | None
+    learns: bool
 
     def ask(self) -> Trial | None:
         """The next trial; None where there is none, or none before others are told."""

@@ -14,6 +14,7 @@ class Grid:
 
     name = "grid"
     ahead: int | None = AHEAD
+    learns = False
 
     def __init__(self) -> None:
         self._trials = every()

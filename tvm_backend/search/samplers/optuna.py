@@ -21,7 +21,7 @@ class Study:
     """A study in memory; ``given`` is a sampler or its name."""
 
     ahead: int | None = None
-    is_done = False
+    is_done, learns = False, True
 
     def __init__(self, given: Any, aims: Aims, seed: int) -> None:
         try:

@@ -23,7 +23,7 @@ class Generations:
     """A genome has a number from 0 to 1 for each parameter. All trials of a generation may be under way together, and
     are told in their order, so that what follows does not depend on which of them end first."""
 
-    is_done = False
+    is_done, learns = False, True
     ahead: int | None = 1 << 30
 
     def __init__(self, given: Any, space: Space, aims: Aims, seed: int, trials: int | None) -> None:

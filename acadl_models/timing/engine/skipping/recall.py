@@ -218,7 +218,12 @@ def window_agrees(t, m, h, order, begin, scope):
 
 @jit
 def stays_in_bank(t, m, access, moved):
-    """Whether one bank holds all words of an access within the ranges of values, here and before they moved."""
+    """Whether one bank holds all words of an access within the ranges of values, here and before they moved.
+
+    An access that has one bank alone stays there, whatever ranges say: they may be wider than what is touched.
+    """
+    if t[access + AccessSpec.STORE_COUNT] == 1:
+        return True
     low, high = range_of(t, m, t[access + AccessSpec.WORD])
     return bank_of(t, access, min(low, low - moved), max(high, high - moved)) != NONE
 
