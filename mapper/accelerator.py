@@ -62,8 +62,9 @@ class Accelerator:
     of emitter and space. ``patience``: how many times as many instructions the simulations of a search may step through
     as those of others, and how many times as far from the best estimates may be, where its instructions are simulated
     fast. ``top_k``: how many of the candidates that the cost model ranks first a search simulates where nothing else is
-    asked for. ``is_bounded``: its spaces say what their mappings take at least, for workloads of some kinds. ``layouts``:
-    where constants of a workload are to lie in memory, by name, if not row by row (:mod:`archloom.mapper.packing`).
+    asked for. ``is_bounded``: its spaces say what their mappings take at least, for workloads of some kinds.
+    ``layouts``: where constants of a workload are to lie in memory, by name, if not row by row
+    (:mod:`archloom.mapper.packing`).
     """
 
     name: str
