@@ -95,10 +95,11 @@ class Task:
     refusal: Refusal = NOT_YET
 
     def attempt(
-        self, stream: ResolvedStream, left: tuple[Left, ...] = (), steps: Steps | None = None
+        self, stream: ResolvedStream, left: tuple[Left, ...] = (), steps: Steps | None = None, *,
+        recurrences: bool = False,
     ) -> Raising | Refusal:
         """The task's stream, or what was made of it, raised."""
-        raiser = Raiser(Tree(stream), self.reassociate, self.limits, steps)
+        raiser = Raiser(Tree(stream), self.reassociate, self.limits, steps, recurrences)
         try:
             with bounded_work(self.limits.rewritings):
                 made = tuple(_result(raiser, tensor) for tensor in stream.results)
@@ -123,6 +124,11 @@ class Strategy:
     name: str
     apply: Callable[[Task], Raising | Refusal | None]
     as_deep: bool = False
+
+
+def _with_recurrences(task: Task) -> Raising | Refusal | None:
+    """What loops hand on from one iteration to the next as sums and chains over them."""
+    return task.attempt(task.stream, recurrences=True) if task.refusal.carried else None
 
 
 def _without_rings(task: Task) -> Raising | Refusal | None:
@@ -175,6 +181,7 @@ def _in_part(task: Task) -> Raising | Refusal:
 
 STRATEGIES = (
     Strategy("as it stands", lambda task: task.attempt(task.stream), as_deep=True),
+    Strategy("with recurrences", _with_recurrences, as_deep=True),
     Strategy("without rings", _without_rings, as_deep=True),
     Strategy("in strips", _in_strips),
     Strategy("in part", _in_part),

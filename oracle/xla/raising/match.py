@@ -28,6 +28,10 @@ _COUNTED = 4096
 """Up to how many values of a variable the range of a form is counted out; beyond, it is one that may be too wide."""
 
 
+FEW = 16
+"""Up to how many values of a variable are taken one by one where a digit is no linear form of it."""
+
+
 Unknown = Union[str, int]
 """What a write determines of an element that it hits: a loop variable, or the place along a dim of its window."""
 
@@ -107,6 +111,8 @@ def match(
         found = _digits(rest.simplify(ranges), free, ranges)
         if found is None:
             return None
+        if isinstance(found, Condition):
+            return Match(digits, found)
         digits.update({n: Affine(falling[n]) - d if n in falling else d for n, d in found[0].items()})
         constraints += found[1]
     for number, dim in enumerate(window.dims):
@@ -172,14 +178,21 @@ def _clear_of(rest: Affine, free: Progressions, ranges: Ranges) -> bool:
     return False
 
 
-def _digits(rest: Affine, free: Progressions, ranges: Ranges) -> tuple[Digits, list[Condition]] | None:
-    """Digits of ``rest`` to the strides of ``free`` and what must hold for them; None where no element is hit."""
+Found = tuple[Digits, list[Condition]]
+"""Digits, and what must hold for them."""
+
+
+def _digits(rest: Affine, free: Progressions, ranges: Ranges) -> Found | Condition | None:
+    """Digits of ``rest`` to the strides of ``free`` and what must hold for them; None where no element is hit.
+
+    A condition by itself where only part of the elements has digits of one form.
+    """
     order = sorted(free, key=lambda n: -free[n][1])
     span = 0
     for name in reversed(order):
         extent, stride = free[name]
         if stride <= span:
-            raise Unraisable(f"a write hits elements more than once (stride {stride} within a span of {span})")
+            return _by_remainders(rest, free, ranges, f"stride {stride} within a span of {span}")
         span += stride * (extent - 1)
     digits: Digits = {}
     constraints: list[Condition] = []
@@ -193,6 +206,33 @@ def _digits(rest: Affine, free: Progressions, ranges: Ranges) -> tuple[Digits, l
             order = order[:cut]
     _descend(rest, order, free, ranges, digits, constraints)
     return digits, constraints
+
+
+def _by_remainders(rest: Affine, free: Progressions, ranges: Ranges, why: str) -> Found | Condition | None:
+    """As :func:`_digits` where strides overlap, but one of them is told from the others by remainders.
+
+    With g the gcd of all strides but c, ``rest % g`` is ``c * n % g``, which determines n where there are no more than
+    g / gcd(c, g) values of it. So a row that goes along the diagonal of an array is told by the column.
+    """
+    for name, (extent, stride) in sorted(free.items(), key=lambda item: -item[1][1]):
+        others = {n: p for n, p in free.items() if n != name}
+        g = math.gcd(*(s for _, s in others.values()))
+        step = math.gcd(stride, g)
+        if not step or extent > g // step:
+            continue
+        inverse = pow(stride // step, -1, g // step)
+        digit = ((rest // step).simplify(ranges) * inverse % (g // step)).simplify(ranges)
+        if not digit.is_linear and len(digit.variables()) == 1:
+            (variable,) = digit.variables()
+            low, high = ranges[variable]
+            if 0 < high - low < FEW:  # for each of its values the digit is a number
+                return Condition(Affine.variable(variable), low, low)
+        found = _digits((rest - digit * stride).simplify(ranges), others, ranges)
+        if not isinstance(found, tuple):
+            return found
+        bounds = [Condition(digit, 0, extent - 1), Condition((rest % step).simplify(ranges), 0, 0)]
+        return {name: digit, **found[0]}, [*bounds, *found[1]]
+    raise Unraisable(f"a write hits elements more than once ({why})")
 
 
 def _separate(

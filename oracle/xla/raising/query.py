@@ -15,6 +15,13 @@ from archloom.oracle.xla.notation.variables import fresh
 from archloom.oracle.xla.raising.match import Condition
 
 
+COUNTED = 256
+"""Up to how many values of a variable are tried for where a condition turns."""
+
+TURNS = 8
+"""Into how many pieces a variable is cut where a condition turns."""
+
+
 @dataclass(frozen=True)
 class Query:
     """Elements of a buffer: an address for each of its axes, over variables with ``ranges``."""
@@ -47,16 +54,29 @@ def _split_variable(q: Query, c: Condition, name: str, find: Find) -> Expr:
         cuts = sorted({low, first, last + 1, high + 1})
         if len(cuts) == 2:
             raise Unraisable(f"cannot bound {c.form}")
-    else:
-        divisor, shift = _divisor(c.form)
+        return _split_at(q, name, cuts, find)
+    found = _divisor(c.form)
+    if found is not None:
+        divisor, shift = found
         whole_low = -(-(low + shift) // divisor) * divisor - shift
         whole_high = (high + 1 + shift) // divisor * divisor - shift
         if (whole_low, whole_high) == (low, high + 1) and high + 1 - low > divisor:
             return _split_axis(q, name, divisor, shift, find)
         cuts = sorted({low, whole_low, whole_high, high + 1})
-        if len(cuts) == 2 or cuts[0] < low or cuts[-1] > high + 1:
-            raise Unraisable(f"cannot bound {c.form}")
-    return _split_at(q, name, cuts, find)
+        if len(cuts) > 2 and cuts[0] == low and cuts[-1] == high + 1:
+            return _split_at(q, name, cuts, find)
+    return _split_at(q, name, _turns(c, name, low, high), find)
+
+
+def _turns(c: Condition, name: str, low: int, high: int) -> list[int]:
+    """Where ``c`` turns from true to false or back along a variable of few values; Unraisable where that is often."""
+    cuts = [low]
+    if high - low < COUNTED:
+        holds = [c.low <= c.form.evaluate({name: x}) <= c.high for x in range(low, high + 1)]
+        cuts += [low + n + 1 for n, (a, b) in enumerate(itertools.pairwise(holds)) if a != b]
+    if not 1 < len(cuts) <= TURNS:
+        raise Unraisable(f"cannot bound {c.form}")
+    return [*cuts, high + 1]
 
 
 def _split_at(q: Query, name: str, cuts: list[int], find: Find) -> Expr:
@@ -139,8 +159,8 @@ def _bisect(holds: Callable[[int], bool], low: int, high: int) -> int:
     return low
 
 
-def _divisor(form: Affine) -> tuple[int, int]:
-    """Divisor and shift of an innermost ``(x + shift) // divisor`` (or ``%``) of the form's variable."""
+def _divisor(form: Affine) -> tuple[int, int] | None:
+    """Divisor and shift of an innermost ``(x + shift) // divisor`` (or ``%``) of the form's variable, if it has one."""
     for atom, _ in form.terms:
         if isinstance(atom, str):
             continue
@@ -149,4 +169,4 @@ def _divisor(form: Affine) -> tuple[int, int]:
         ((_, factor),) = atom.numerator.terms
         if factor > 0 and atom.divisor % factor == 0:
             return atom.divisor // factor, atom.numerator.constant // factor
-    raise Unraisable(f"no divisor splits the condition on {form}")
+    return None
