@@ -8,6 +8,7 @@ non-overlapping strides mean; loop variables that do not occur in the address st
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -187,13 +188,12 @@ def _digits(rest: Affine, free: Progressions, ranges: Ranges) -> Found | Conditi
 
     A condition by itself where only part of the elements has digits of one form.
     """
-    order = sorted(free, key=lambda n: -free[n][1])
-    span = 0
-    for name in reversed(order):
-        extent, stride = free[name]
-        if stride <= span:
-            return _by_remainders(rest, free, ranges, f"stride {stride} within a span of {span}")
-        span += stride * (extent - 1)
+    order, why = _radix(free)
+    if why:
+        found = _by_remainders(rest, free, ranges) or _by_sums(rest, free, ranges)
+        if found is None:
+            raise Unraisable(f"a write hits elements more than once ({why})")
+        return found.digits
     digits: Digits = {}
     constraints: list[Condition] = []
     for cut in range(len(order), 0, -1):
@@ -208,8 +208,27 @@ def _digits(rest: Affine, free: Progressions, ranges: Ranges) -> Found | Conditi
     return digits, constraints
 
 
-def _by_remainders(rest: Affine, free: Progressions, ranges: Ranges, why: str) -> Found | Condition | None:
-    """As :func:`_digits` where strides overlap, but one of them is told from the others by remainders.
+def _radix(free: Progressions) -> tuple[list[Unknown], str]:
+    """The unknowns by their strides, the largest first; and why they are no digits in this order, if they are none."""
+    order = sorted(free, key=lambda n: -free[n][1])
+    span = 0
+    for name in reversed(order):
+        extent, stride = free[name]
+        if stride <= span:
+            return order, f"stride {stride} within a span of {span}"
+        span += stride * (extent - 1)
+    return order, ""
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """What :func:`_digits` gives."""
+
+    digits: Found | Condition | None
+
+
+def _by_remainders(rest: Affine, free: Progressions, ranges: Ranges) -> _Solved | None:
+    """The digits where strides overlap, but one of them is told from the others by remainders; None where none is.
 
     With g the gcd of all strides but c, ``rest % g`` is ``c * n % g``, which determines n where there are no more than
     g / gcd(c, g) values of it. So a row that goes along the diagonal of an array is told by the column.
@@ -226,13 +245,37 @@ def _by_remainders(rest: Affine, free: Progressions, ranges: Ranges, why: str) -
             (variable,) = digit.variables()
             low, high = ranges[variable]
             if 0 < high - low < FEW:  # for each of its values the digit is a number
-                return Condition(Affine.variable(variable), low, low)
+                return _Solved(Condition(Affine.variable(variable), low, low))
         found = _digits((rest - digit * stride).simplify(ranges), others, ranges)
         if not isinstance(found, tuple):
-            return found
+            return _Solved(found)
         bounds = [Condition(digit, 0, extent - 1), Condition((rest % step).simplify(ranges), 0, 0)]
-        return {name: digit, **found[0]}, [*bounds, *found[1]]
-    raise Unraisable(f"a write hits elements more than once ({why})")
+        return _Solved(({name: digit, **found[0]}, [*bounds, *found[1]]))
+    return None
+
+
+def _by_sums(rest: Affine, free: Progressions, ranges: Ranges) -> _Solved | None:
+    """The digits where one stride is a little more than a multiple of another; None where that does not help.
+
+    ``(k*b + r) * x + b * y`` is ``b * (k*x + y) + r * x``: of places along diagonals, rows and columns.
+    """
+    for large, small in itertools.permutations(free, 2):
+        (extent, a), (count, b) = free[large], free[small]
+        times, left = divmod(a, b) if b else (0, 0)
+        if not times or not left:
+            continue
+        total = "%sum"
+        other: Progressions = {n: p for n, p in free.items() if n != small}
+        other.update({large: (extent, left), total: (times * (extent - 1) + count, b)})
+        if _radix(other)[1]:
+            continue
+        found = _digits(rest, other, ranges)
+        if not isinstance(found, tuple):
+            return _Solved(found)
+        digits = dict(found[0])
+        digits[small] = (digits.pop(total) - digits[large] * times).simplify(ranges)
+        return _Solved((digits, [*found[1], Condition(digits[small], 0, count - 1)]))
+    return None
 
 
 def _separate(
