@@ -71,13 +71,15 @@ class Recurrence:
             return e
         if not isinstance(e, Switch):
             inner = here.inside(e)
+            if isinstance(e, Guarded) and inner.is_empty:
+                return Const(e.fill, e.dtype)
             return _normal(e.rebuilt(e.forms, [self._pruned(c, inner) for c in e.children]), here.ranges)
         kept: list[tuple[int, int, Expr]] = []
         for first, last, body in reach(e.cases, *e.form.range(here.ranges)):
             inner = here.where(e.form, first, last)
             if not self.mentions(body) or not inner.is_empty:
                 kept.append((kept[-1][1] + 1 if kept else first, last, self._pruned(body, inner)))
-        return switch_of(e.form, tuple(kept), here.ranges) if kept else e
+        return switch_of(e.form, tuple(kept), here.ranges) if kept else Const(0, e.dtype)
 
     def _after(self, e: Expr, here: Place) -> Expr | None:
         ranges = self._without(here.ranges)
