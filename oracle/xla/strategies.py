@@ -207,7 +207,7 @@ def raise_stream(stream: ResolvedStream, *, reassociate: bool = False, limits: L
             return Outcome(None, found.reason, tuple(attempts))
         if task.refusal is NOT_YET:
             task = replace(task, refusal=found)
-        elif task.refusal.carried:
+        elif task.refusal.carried and not task.recurrences:
             task = replace(task, refusal=found, recurrences=True)
     return Outcome(None, task.refusal.reason, tuple(attempts))
 

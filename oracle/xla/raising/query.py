@@ -115,10 +115,30 @@ def _split_digit(q: Query, condition: Affine, find: Find) -> Expr:
         raise refused
     name, factor = fresh(), math.gcd(*(c for _, c in part.terms))
     form = Affine(0, tuple((a, c // factor) for a, c in part.terms))
+    short = _short_of(form, q.ranges)
+    if short is not None:
+        low, high = q.ranges[short]
+        return _split_at(q, short, list(range(low, high + 2)), find)
     digit = rest + Affine.variable(name) * factor
     ranges = {**q.ranges, name: form.range(q.ranges)}
     e = find(replace(q, address=tuple(digit if a is touched[0] else a for a in q.address), ranges=ranges), {})
     return let_of(((name, form),), e, q.ranges)
+
+
+def _short_of(form: Affine, ranges: Ranges) -> str | None:
+    """The variable of few values that do not fill the steps of the next one, so that the form leaves numbers out.
+
+    A variable in place of the form would stand for those, too: for elements that nobody asks for, and perhaps nobody
+    writes.
+    """
+    span = 0
+    last: str | None = None
+    for size, name in sorted((abs(c), a) for a, c in form.terms if isinstance(a, str)):
+        low, high = ranges[name]
+        if last is not None and size > span + 1:
+            return last if ranges[last][1] - ranges[last][0] < TURNS else None
+        span, last = span + size * (high - low), name
+    return None
 
 
 def _is_monotone(form: Affine) -> bool:
