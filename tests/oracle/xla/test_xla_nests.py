@@ -65,7 +65,9 @@ def test_what_a_loop_carries_is_all_that_stays() -> None:
     report = agree(program(LOAD + merged + "sort row=9, from=8\n" + STORE)).report
     assert not report.raised and [p.raised for p in report.parts] == [True, False, True]
     assert report.results[0].operations == ("loops at 2", "sort 1x4")
-    assert [str(s) for s in report.strategies] == [f"as it stands: {report.results[0].reason}", "in part: succeeds"]
+    reason = report.results[0].reason
+    assert [str(s) for s in report.strategies] == [
+        f"as it stands: {reason}", f"with recurrences: {reason}", "in part: succeeds"]
     (sort,) = (f for f in report.fallbacks if f.where == "sort 1x4 of sort")
     assert str(sort) == ("sort 1x4 of sort: whole tensors, because sort has no index notation; "
                          "elements computed, used or not: 4")
