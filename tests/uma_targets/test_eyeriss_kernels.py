@@ -97,7 +97,9 @@ def test_any_mapping_that_fits_is_right(machine: tuple[Machine, Isa], shape: Sha
 @pytest.mark.slow
 @examples(6, 100)
 @given(machines(), shapes(), st.data())
-def test_oracle_equals_interpreter_with_any_mapping(machine: tuple[Machine, Isa], shape: Shape, data: st.DataObject) -> None:
+def test_oracle_equals_interpreter_with_any_mapping(
+    machine: tuple[Machine, Isa], shape: Shape, data: st.DataObject
+) -> None:
     made, isa = machine
     estimated, mapping_of = convolutions("conv", shape, made).ranked()
     number = data.draw(st.sampled_from(np.argsort(estimated, kind="stable")[:500].tolist()))

@@ -362,7 +362,7 @@ class Dataflow:
                 yield item, place, found.partial
 
     def _held(self, q: Query, at: Cursor, loop: Block, before: Cursor) -> Expr | Cursor:
-        """What an iteration that is taken by itself finds; what was there before the loop, if no other one writes it."""
+        """What an iteration that is taken by itself finds; what was there before the loop, if no other writes it."""
         try:
             written = any(self._hits_before(q, at, loop, at.known.get(loop.var, Affine.variable(loop.var))))
         except Unraisable:  # perhaps: what it finds is right in any case

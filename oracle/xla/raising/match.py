@@ -3,7 +3,8 @@
 ``write offset(known, u) + strides * y = address(z)`` is solved for the unknown loop variables ``u`` and local axes
 ``y`` as digits of a mixed-radix number: the largest stride first, quotient and remainder, each digit an expression
 of the reader's variables. The solution is unique where the write never hits an element twice, which is what
-non-overlapping strides mean; loop variables that do not occur in the address stay free.
+non-overlapping strides mean, and where overlapping ones can be told apart by remainders or sums; loop variables that do
+not occur in the address stay free.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class Condition:
 class Match:
     """Where the read's element comes from.
 
-    ``digits`` has a form for every unknown that the address determines; where ``partial`` is not None, only for the
-    elements that satisfy it (there may be further conditions behind).
+    ``digits`` has a form for every unknown that the address determines; where ``partial`` is not None, that tells apart
+    elements that are to be matched by themselves (there may be further conditions behind).
     """
 
     digits: Digits
@@ -246,7 +247,10 @@ def _by_remainders(rest: Affine, free: Progressions, ranges: Ranges) -> _Solved 
             low, high = ranges[variable]
             if 0 < high - low < FEW:  # for each of its values the digit is a number
                 return _Solved(Condition(Affine.variable(variable), low, low))
-        found = _digits((rest - digit * stride).simplify(ranges), others, ranges)
+        try:
+            found = _digits((rest - digit * stride).simplify(ranges), others, ranges)
+        except Unraisable:
+            continue
         if not isinstance(found, tuple):
             return _Solved(found)
         bounds = [Condition(digit, 0, extent - 1), Condition((rest % step).simplify(ranges), 0, 0)]

@@ -14,7 +14,6 @@ from archloom.oracle.xla.notation.limits import Unraisable
 from archloom.oracle.xla.notation.variables import fresh
 from archloom.oracle.xla.raising.match import Condition
 
-
 COUNTED = 256
 """Up to how many values of a variable are tried for where a condition turns."""
 

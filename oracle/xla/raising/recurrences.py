@@ -1,9 +1,9 @@
 """Values that loops hand on from one iteration to the next, where no single instruction says what becomes of them.
 
 A partial sum comes out of a buffer, goes into an array, up its columns and back: several instructions, each of which
-only moves or adds, make the element's new value of its old one. Of one iteration, taken by itself, the search finds that
-value as an expression in which :func:`held` stands for what the iteration has found. Where that is the element itself,
-all iterations together are a sum, or a chain in their order.
+only moves or adds, make the element's new value of its old one. Of one iteration, taken by itself, the search finds
+that value as an expression in which :func:`held` stands for what the iteration has found. Where that is the element
+itself, all iterations together are a sum, or a chain in their order.
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ class Recurrence:
         body = make(substitute(e.body, {n: Affine.variable(v) for n, v in own.items()}, inner.ranges), inner)
         return None if body is None else let_of(named, body, ranges)
 
-    # --- what one iteration makes of a single element, or of a word of bytes ------------------------------------------
+    # --- what one iteration makes of a single element, or of a word of bytes ----------------------------------------
 
     def _updated(self, e: Expr, here: Place, byte: Affine | None) -> Expr | None:
-        """The element after all iterations where each makes ``e`` of it; or the word, of which it is number ``byte``."""
+        """The element after all iterations where each makes ``e`` of it; or the word of which it is number ``byte``."""
         old: list[Expr] = []
 
         def is_old(x: Expr, here: Place) -> bool:

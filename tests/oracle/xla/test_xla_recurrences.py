@@ -73,8 +73,11 @@ ISA = isa_of("""
 
 @dataclass(frozen=True)
 class Passes:
-    """``rounds`` in which the sums of ``places`` go through lines of ``steps`` places each; every other round by places
-    of its own where ``slots`` is 2. Sums come back ``moved`` words further, and are changed otherwise with ``turned``."""
+    """``rounds`` in which the sums of ``places`` go through lines of ``steps`` places each.
+
+    Every other round has places of its own where ``slots`` is 2. Sums come back ``moved`` vectors further, and are
+    changed otherwise with ``turned``.
+    """
 
     rounds: int
     places: int
