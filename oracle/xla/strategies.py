@@ -87,18 +87,22 @@ NOT_YET = Refusal("it was not tried yet")
 
 @dataclass(frozen=True)
 class Task:
-    """A stream without relays, to be raised; ``refusal`` says why it was not as it stands."""
+    """A stream without relays, to be raised; ``refusal`` says why it was not as it stands.
+
+    With ``recurrences`` what loops carry is looked for, and ``refusal`` is that of the first attempt to do so.
+    """
 
     stream: ResolvedStream
     reassociate: bool
     limits: Limits
     refusal: Refusal = NOT_YET
+    recurrences: bool = False
 
     def attempt(
         self, stream: ResolvedStream, left: tuple[Left, ...] = (), steps: Steps | None = None
     ) -> Raising | Refusal:
         """The task's stream, or what was made of it, raised."""
-        raiser = Raiser(Tree(stream), self.reassociate, self.limits, steps)
+        raiser = Raiser(Tree(stream), self.reassociate, self.limits, steps, self.recurrences)
         try:
             with bounded_work(self.limits.rewritings):
                 made = tuple(_result(raiser, tensor) for tensor in stream.results)
@@ -123,6 +127,11 @@ class Strategy:
     name: str
     apply: Callable[[Task], Raising | Refusal | None]
     as_deep: bool = False
+
+
+def _with_recurrences(task: Task) -> Raising | Refusal | None:
+    """What loops hand on from one iteration to the next as sums and chains over them."""
+    return replace(task, recurrences=True).attempt(task.stream) if task.refusal.carried else None
 
 
 def _without_rings(task: Task) -> Raising | Refusal | None:
@@ -175,6 +184,7 @@ def _in_part(task: Task) -> Raising | Refusal:
 
 STRATEGIES = (
     Strategy("as it stands", lambda task: task.attempt(task.stream), as_deep=True),
+    Strategy("with recurrences", _with_recurrences, as_deep=True),
     Strategy("without rings", _without_rings, as_deep=True),
     Strategy("in strips", _in_strips),
     Strategy("in part", _in_part),
@@ -197,6 +207,8 @@ def raise_stream(stream: ResolvedStream, *, reassociate: bool = False, limits: L
             return Outcome(None, found.reason, tuple(attempts))
         if task.refusal is NOT_YET:
             task = replace(task, refusal=found)
+        elif task.refusal.carried and not task.recurrences:
+            task = replace(task, refusal=found, recurrences=True)
     return Outcome(None, task.refusal.reason, tuple(attempts))
 
 

@@ -14,6 +14,7 @@ from archloom.oracle.interpreter import run
 from archloom.oracle.stream import Stream
 from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.xla import compile_stream
+from archloom.oracle.xla.strategies import count_contractions
 from archloom.uma_targets.eyeriss.plan import Machine, RowStationary, check
 from archloom.uma_targets.eyeriss.problem import Shape, conv_shape
 from archloom.uma_targets.eyeriss.space import convolutions, products, row_stationary
@@ -91,6 +92,34 @@ def test_any_mapping_that_fits_is_right(machine: tuple[Machine, Isa], shape: Sha
     stream = conv_stream(shape, made, dict(isa.parameters), mapping=mapping)
     given_arguments, result = interpreted(stream, isa)
     np.testing.assert_array_equal(result, convolution(given_arguments, shape, result.dtype))
+
+
+@pytest.mark.slow
+@examples(6, 100)
+@given(machines(), shapes(), st.data())
+def test_oracle_equals_interpreter_with_any_mapping(
+    machine: tuple[Machine, Isa], shape: Shape, data: st.DataObject
+) -> None:
+    made, isa = machine
+    estimated, mapping_of = convolutions("conv", shape, made).ranked()
+    number = data.draw(st.sampled_from(np.argsort(estimated, kind="stable")[:500].tolist()))
+    stream = conv_stream(shape, made, dict(isa.parameters), mapping=row_stationary(mapping_of(number)))
+    given_arguments, result = interpreted(stream, isa)
+    (found,) = compile_stream(stream, isa)(*(given_arguments[t.name] for t in stream.arguments))
+    np.testing.assert_array_equal(np.asarray(found), result)
+
+
+@pytest.mark.first_case
+@pytest.mark.parametrize(("channels", "pixels", "filters"), [
+    (32, 4, 32), (3, 16, 8), (8, 16, 8), (8, 8, 16), (16, 8, 16), (16, 4, 32), (32, 8, 16), (16, 16, 8)])
+def test_layers_of_a_u_net_are_raised(channels: int, pixels: int, filters: int) -> None:
+    """Sums that go through the array again for each group of channels are sums over all channels."""
+    made, isa = machine_of(psum_bits=32)
+    shape = conv_shape(1, channels, pixels, pixels, filters, 3, 3, 1, (1, 1, 1, 1))
+    oracle = compile_stream(conv_stream(shape, made, dict(isa.parameters), bias=True, relu=True), isa)
+    assert oracle.raised, str(oracle.report)
+    raising = oracle.program.raising
+    assert raising is not None and sum(count_contractions(r.value) for r in raising.results) <= 32
 
 
 @pytest.mark.first_case

@@ -65,21 +65,23 @@ class Refusal:
     """``reason`` in words; what is to blame is known where raising failed at something.
 
     ``item`` is the loop or the instruction of the tree (:mod:`archloom.oracle.xla.raising.tree`), ``ring`` the buffer
-    in which a loop walks around in a ring. ``too_deep`` says that the search took more calls than Python allows.
+    in which a loop walks around in a ring. ``carried`` says that a value goes from one iteration of a loop to the next,
+    ``too_deep`` that the search took more calls than Python allows.
     """
 
     reason: str
     item: object = None
     ring: str | None = None
+    carried: bool = False
     too_deep: bool = False
 
 
 class Unraisable(Exception):
     """The stream, or a part of it, has no index notation; the reason is the message. Loops run instead."""
 
-    def __init__(self, reason: str, ring: str | None = None) -> None:
+    def __init__(self, reason: str, ring: str | None = None, *, carried: bool = False) -> None:
         super().__init__(reason)
-        self.refusal = Refusal(reason, ring=ring)
+        self.refusal = Refusal(reason, ring=ring, carried=carried)
 
     def at(self, item: object) -> "Unraisable":
         """The same, to blame on an item of the tree if it is on none yet: the innermost that it passes on its way."""

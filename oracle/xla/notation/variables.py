@@ -10,6 +10,9 @@ from archloom.oracle.variables import Variable
 OLD_CONTENTS = "%old"
 """The argument that stands for what a window holds before a write; no tensor of a stream can have this name."""
 
+HELD = "%held"
+"""How the names of arguments begin that stand for what buffers hold when an iteration of a loop begins."""
+
 BIT_PATTERNS = "%bits"
 """The argument that holds a stream's bit patterns; no tensor of a stream can have this name."""
 

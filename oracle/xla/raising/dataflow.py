@@ -10,7 +10,7 @@ read is split along an axis.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -27,6 +27,7 @@ from archloom.oracle.xla.notation.sums import add_of, fold_of, plug, sum_of
 from archloom.oracle.xla.notation.variables import axis_range, fresh
 from archloom.oracle.xla.raising.match import Condition, Digits, Match, match
 from archloom.oracle.xla.raising.query import Query, split
+from archloom.oracle.xla.raising.recurrences import Recurrence, held
 from archloom.oracle.xla.raising.tree import Block, Tree, WriteItem, writes
 from archloom.oracle.xla.raising.updates import Update
 
@@ -109,6 +110,10 @@ class Dataflow:
     update_of: Callable[[WriteItem], Update | None]
     reassociate: bool
     steps: Steps
+    iteration: "Callable[[Block], Dataflow] | None" = None
+    """The search within one iteration of a loop; None where values that loops carry are not looked for."""
+    opened: tuple[Block, ...] = ()
+    """The loops of which it is a search within one iteration."""
 
     def at_end(self, query: Query) -> Expr:
         """What the buffer holds when the program has ended."""
@@ -151,12 +156,12 @@ class Dataflow:
             return self.initial(q)
         if at.after is not None:
             if at.covered:
-                raise Unraisable(f"a value of {q.buffer} is carried through loop {loop.var}")
+                raise Unraisable(f"a value of {q.buffer} is carried through loop {loop.var}", carried=True)
             return at.after
         before = Cursor(loop.parent, loop.position, at.known)
         if q.buffer not in loop.written:
             return before
-        return self._earlier(q, at, loop, before)
+        return (self._held if loop in self.opened else self._earlier)(q, at, loop, before)
 
     def _write(self, q: Query, at: Cursor, item: WriteItem, summands: list[Expr]) -> Expr | Cursor:
         found = match(item.write.window, at.known, {}, q.address, q.ranges)
@@ -209,6 +214,8 @@ class Dataflow:
         places = [found.digits.get(loop.var) for _, _, found in hits]
         if all(place is None for place in places):
             updated = self._updated(q, at, hits)
+            if updated is None and self.iteration is not None:
+                updated = self._recurring(q, at, loop, self.iteration(loop))
             if updated is not None:
                 return updated
         end = Cursor(loop, len(loop.items), at.known, at.back())
@@ -254,6 +261,21 @@ class Dataflow:
                               {number: Affine.variable(place)}, from_bytes(byte, old, dtype, inner))
         return byte_of(let_of(((place, form),), value, q.ranges), (digit % word).simplify(q.ranges))
 
+    def _recurring(self, q: Query, at: Cursor, loop: Block, iteration: "Dataflow") -> Expr | None:
+        """What a loop makes of elements that each of its iterations finds and changes, by several instructions."""
+        own = fresh()
+        inner = {**q.ranges, own: (0, loop.extent - 1)}
+        known = {**at.known, loop.var: Affine.variable(own)}
+        try:
+            value = iteration.find(replace(q, ranges=inner), Cursor(loop, len(loop.items), known))
+        except Exhausted:
+            raise
+        except Unraisable:
+            return None
+        shape = self.tree.stream.buffer(q.buffer).shape
+        made = Recurrence(loop.var, q, shape, own, loop.extent, lambda start: self.find(start, at.back()))
+        return made.after(value) if made.mentions(value) else None
+
     def _chained(
         self, q: Query, at: Cursor, parts: list[tuple[Hit, Update]], adds: bool, places: Digits,
         start: Expr | None = None,
@@ -295,19 +317,9 @@ class Dataflow:
         """Iterations of an enclosing loop before the reader's own."""
         now = at.known.get(loop.var, Affine.variable(loop.var))
         hits: list[tuple[WriteItem, Affine | None]] = []
-        for item, around in writes(loop, q.buffer):
-            renamed = {inner.var: fresh() for inner in around}
-            names = {k: Affine.variable(v) for k, v in renamed.items()}
-            window = item.write.window.with_offsets(partial(Affine.substitute, values=names))
-            unknown = {renamed[inner.var]: (0, inner.extent - 1) for inner in around}
-            found = match(window, at.known, unknown, q.address, q.ranges)
-            if found is None:
-                continue
-            place = found.digits.get(renamed[loop.var])
-            if place is not None and (place - now).simplify(q.ranges).range(q.ranges)[0] >= 0:
-                continue
-            if found.partial is not None:
-                return split(q, found.partial, lambda part, names: self.find(part, at.renamed(names)))
+        for item, place, condition in self._hits_before(q, at, loop, now):
+            if condition is not None:
+                return split(q, condition, lambda part, names: self.find(part, at.renamed(names)))
             hits.append((item, place))
         if not hits:
             return before
@@ -322,7 +334,8 @@ class Dataflow:
             return Cursor(loop, len(loop.items), {**at.known, loop.var: places[0]}, before)
         kinds = {item.write.kind for item, _ in hits}
         if "write" not in kinds or any(place is not None for _, place in hits):
-            raise Unraisable(f"loop {loop.var} carries values of {q.buffer} from one iteration to another")
+            raise Unraisable(
+                f"loop {loop.var} carries values of {q.buffer} from one iteration to another", carried=True)
         low, high = now.range(q.ranges)
         if high == 0:
             return before
@@ -330,6 +343,32 @@ class Dataflow:
             return split(q, Condition(now, 1, high), lambda part, names: self.find(part, at.renamed(names)))
         end = Cursor(loop, len(loop.items), {**at.known, loop.var: now - 1}, before, covered=True)
         return end
+
+    def _hits_before(
+        self, q: Query, at: Cursor, loop: Block, now: Affine
+    ) -> Iterator[tuple[WriteItem, Affine | None, Condition | None]]:
+        """The writes of the query's elements in iterations of a loop before ``now``: the iteration, where there is only
+        one, and what holds for those elements that are written."""
+        for item, around in writes(loop, q.buffer):
+            renamed = {inner.var: fresh() for inner in around}
+            names = {k: Affine.variable(v) for k, v in renamed.items()}
+            window = item.write.window.with_offsets(partial(Affine.substitute, values=names))
+            unknown = {renamed[inner.var]: (0, inner.extent - 1) for inner in around}
+            found = match(window, at.known, unknown, q.address, q.ranges)
+            if found is None:
+                continue
+            place = found.digits.get(renamed[loop.var])
+            if place is None or (place - now).simplify(q.ranges).range(q.ranges)[0] < 0:
+                yield item, place, found.partial
+
+    def _held(self, q: Query, at: Cursor, loop: Block, before: Cursor) -> Expr | Cursor:
+        """What an iteration that is taken by itself finds; what was there before the loop, if no other writes it."""
+        try:
+            written = any(self._hits_before(q, at, loop, at.known.get(loop.var, Affine.variable(loop.var))))
+        except Unraisable:  # perhaps: what it finds is right in any case
+            written = True
+        buffer = self.tree.stream.buffer(q.buffer)
+        return held(loop.var, q, buffer.shape, buffer.dtype) if written else before
 
     def initial(self, q: Query) -> Expr:
         """The contents at the start: arguments in HBM, zeros everywhere else."""

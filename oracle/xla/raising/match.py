@@ -3,11 +3,13 @@
 ``write offset(known, u) + strides * y = address(z)`` is solved for the unknown loop variables ``u`` and local axes
 ``y`` as digits of a mixed-radix number: the largest stride first, quotient and remainder, each digit an expression
 of the reader's variables. The solution is unique where the write never hits an element twice, which is what
-non-overlapping strides mean; loop variables that do not occur in the address stay free.
+non-overlapping strides mean, and where overlapping ones can be told apart by remainders or sums; loop variables that do
+not occur in the address stay free.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,6 +28,10 @@ _LARGEST = 1 << 62
 
 _COUNTED = 4096
 """Up to how many values of a variable the range of a form is counted out; beyond, it is one that may be too wide."""
+
+
+FEW = 16
+"""Up to how many values of a variable are taken one by one where a digit is no linear form of it."""
 
 
 Unknown = Union[str, int]
@@ -53,8 +59,8 @@ class Condition:
 class Match:
     """Where the read's element comes from.
 
-    ``digits`` has a form for every unknown that the address determines; where ``partial`` is not None, only for the
-    elements that satisfy it (there may be further conditions behind).
+    ``digits`` has a form for every unknown that the address determines; where ``partial`` is not None, that tells apart
+    elements that are to be matched by themselves (there may be further conditions behind).
     """
 
     digits: Digits
@@ -107,6 +113,8 @@ def match(
         found = _digits(rest.simplify(ranges), free, ranges)
         if found is None:
             return None
+        if isinstance(found, Condition):
+            return Match(digits, found)
         digits.update({n: Affine(falling[n]) - d if n in falling else d for n, d in found[0].items()})
         constraints += found[1]
     for number, dim in enumerate(window.dims):
@@ -172,15 +180,21 @@ def _clear_of(rest: Affine, free: Progressions, ranges: Ranges) -> bool:
     return False
 
 
-def _digits(rest: Affine, free: Progressions, ranges: Ranges) -> tuple[Digits, list[Condition]] | None:
-    """Digits of ``rest`` to the strides of ``free`` and what must hold for them; None where no element is hit."""
-    order = sorted(free, key=lambda n: -free[n][1])
-    span = 0
-    for name in reversed(order):
-        extent, stride = free[name]
-        if stride <= span:
-            raise Unraisable(f"a write hits elements more than once (stride {stride} within a span of {span})")
-        span += stride * (extent - 1)
+Found = tuple[Digits, list[Condition]]
+"""Digits, and what must hold for them."""
+
+
+def _digits(rest: Affine, free: Progressions, ranges: Ranges) -> Found | Condition | None:
+    """Digits of ``rest`` to the strides of ``free`` and what must hold for them; None where no element is hit.
+
+    A condition by itself where only part of the elements has digits of one form.
+    """
+    order, why = _radix(free)
+    if why:
+        found = _by_remainders(rest, free, ranges) or _by_sums(rest, free, ranges)
+        if found is None:
+            raise Unraisable(f"a write hits elements more than once ({why})")
+        return found.digits
     digits: Digits = {}
     constraints: list[Condition] = []
     for cut in range(len(order), 0, -1):
@@ -193,6 +207,79 @@ def _digits(rest: Affine, free: Progressions, ranges: Ranges) -> tuple[Digits, l
             order = order[:cut]
     _descend(rest, order, free, ranges, digits, constraints)
     return digits, constraints
+
+
+def _radix(free: Progressions) -> tuple[list[Unknown], str]:
+    """The unknowns by their strides, the largest first; and why they are no digits in this order, if they are none."""
+    order = sorted(free, key=lambda n: -free[n][1])
+    span = 0
+    for name in reversed(order):
+        extent, stride = free[name]
+        if stride <= span:
+            return order, f"stride {stride} within a span of {span}"
+        span += stride * (extent - 1)
+    return order, ""
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """What :func:`_digits` gives."""
+
+    digits: Found | Condition | None
+
+
+def _by_remainders(rest: Affine, free: Progressions, ranges: Ranges) -> _Solved | None:
+    """The digits where strides overlap, but one of them is told from the others by remainders; None where none is.
+
+    With g the gcd of all strides but c, ``rest % g`` is ``c * n % g``, which determines n where there are no more than
+    g / gcd(c, g) values of it. So a row that goes along the diagonal of an array is told by the column.
+    """
+    for name, (extent, stride) in sorted(free.items(), key=lambda item: -item[1][1]):
+        others = {n: p for n, p in free.items() if n != name}
+        g = math.gcd(*(s for _, s in others.values()))
+        step = math.gcd(stride, g)
+        if not step or extent > g // step:
+            continue
+        inverse = pow(stride // step, -1, g // step)
+        digit = ((rest // step).simplify(ranges) * inverse % (g // step)).simplify(ranges)
+        if not digit.is_linear and len(digit.variables()) == 1:
+            (variable,) = digit.variables()
+            low, high = ranges[variable]
+            if 0 < high - low < FEW:  # for each of its values the digit is a number
+                return _Solved(Condition(Affine.variable(variable), low, low))
+        try:
+            found = _digits((rest - digit * stride).simplify(ranges), others, ranges)
+        except Unraisable:
+            continue
+        if not isinstance(found, tuple):
+            return _Solved(found)
+        bounds = [Condition(digit, 0, extent - 1), Condition((rest % step).simplify(ranges), 0, 0)]
+        return _Solved(({name: digit, **found[0]}, [*bounds, *found[1]]))
+    return None
+
+
+def _by_sums(rest: Affine, free: Progressions, ranges: Ranges) -> _Solved | None:
+    """The digits where one stride is a little more than a multiple of another; None where that does not help.
+
+    ``(k*b + r) * x + b * y`` is ``b * (k*x + y) + r * x``: of places along diagonals, rows and columns.
+    """
+    for large, small in itertools.permutations(free, 2):
+        (extent, a), (count, b) = free[large], free[small]
+        times, left = divmod(a, b) if b else (0, 0)
+        if not times or not left:
+            continue
+        total = "%sum"
+        other: Progressions = {n: p for n, p in free.items() if n != small}
+        other.update({large: (extent, left), total: (times * (extent - 1) + count, b)})
+        if _radix(other)[1]:
+            continue
+        found = _digits(rest, other, ranges)
+        if not isinstance(found, tuple):
+            return _Solved(found)
+        digits = dict(found[0])
+        digits[small] = (digits.pop(total) - digits[large] * times).simplify(ranges)
+        return _Solved((digits, [*found[1], Condition(digits[small], 0, count - 1)]))
+    return None
 
 
 def _separate(

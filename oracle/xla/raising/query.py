@@ -14,6 +14,12 @@ from archloom.oracle.xla.notation.limits import Unraisable
 from archloom.oracle.xla.notation.variables import fresh
 from archloom.oracle.xla.raising.match import Condition
 
+COUNTED = 256
+"""Up to how many values of a variable are tried for where a condition turns."""
+
+TURNS = 8
+"""Into how many pieces a variable is cut where a condition turns."""
+
 
 @dataclass(frozen=True)
 class Query:
@@ -47,16 +53,29 @@ def _split_variable(q: Query, c: Condition, name: str, find: Find) -> Expr:
         cuts = sorted({low, first, last + 1, high + 1})
         if len(cuts) == 2:
             raise Unraisable(f"cannot bound {c.form}")
-    else:
-        divisor, shift = _divisor(c.form)
+        return _split_at(q, name, cuts, find)
+    found = _divisor(c.form)
+    if found is not None:
+        divisor, shift = found
         whole_low = -(-(low + shift) // divisor) * divisor - shift
         whole_high = (high + 1 + shift) // divisor * divisor - shift
         if (whole_low, whole_high) == (low, high + 1) and high + 1 - low > divisor:
             return _split_axis(q, name, divisor, shift, find)
         cuts = sorted({low, whole_low, whole_high, high + 1})
-        if len(cuts) == 2 or cuts[0] < low or cuts[-1] > high + 1:
-            raise Unraisable(f"cannot bound {c.form}")
-    return _split_at(q, name, cuts, find)
+        if len(cuts) > 2 and cuts[0] == low and cuts[-1] == high + 1:
+            return _split_at(q, name, cuts, find)
+    return _split_at(q, name, _turns(c, name, low, high), find)
+
+
+def _turns(c: Condition, name: str, low: int, high: int) -> list[int]:
+    """Where ``c`` turns from true to false or back along a variable of few values; Unraisable where that is often."""
+    cuts = [low]
+    if high - low < COUNTED:
+        holds = [c.low <= c.form.evaluate({name: x}) <= c.high for x in range(low, high + 1)]
+        cuts += [low + n + 1 for n, (a, b) in enumerate(itertools.pairwise(holds)) if a != b]
+    if not 1 < len(cuts) <= TURNS:
+        raise Unraisable(f"cannot bound {c.form}")
+    return [*cuts, high + 1]
 
 
 def _split_at(q: Query, name: str, cuts: list[int], find: Find) -> Expr:
@@ -95,10 +114,30 @@ def _split_digit(q: Query, condition: Affine, find: Find) -> Expr:
         raise refused
     name, factor = fresh(), math.gcd(*(c for _, c in part.terms))
     form = Affine(0, tuple((a, c // factor) for a, c in part.terms))
+    short = _short_of(form, q.ranges)
+    if short is not None:
+        low, high = q.ranges[short]
+        return _split_at(q, short, list(range(low, high + 2)), find)
     digit = rest + Affine.variable(name) * factor
     ranges = {**q.ranges, name: form.range(q.ranges)}
     e = find(replace(q, address=tuple(digit if a is touched[0] else a for a in q.address), ranges=ranges), {})
     return let_of(((name, form),), e, q.ranges)
+
+
+def _short_of(form: Affine, ranges: Ranges) -> str | None:
+    """The variable of few values that do not fill the steps of the next one, so that the form leaves numbers out.
+
+    A variable in place of the form would stand for those, too: for elements that nobody asks for, and perhaps nobody
+    writes.
+    """
+    span = 0
+    last: str | None = None
+    for size, name in sorted((abs(c), a) for a, c in form.terms if isinstance(a, str)):
+        low, high = ranges[name]
+        if last is not None and size > span + 1:
+            return last if ranges[last][1] - ranges[last][0] < TURNS else None
+        span, last = span + size * (high - low), name
+    return None
 
 
 def _is_monotone(form: Affine) -> bool:
@@ -139,8 +178,8 @@ def _bisect(holds: Callable[[int], bool], low: int, high: int) -> int:
     return low
 
 
-def _divisor(form: Affine) -> tuple[int, int]:
-    """Divisor and shift of an innermost ``(x + shift) // divisor`` (or ``%``) of the form's variable."""
+def _divisor(form: Affine) -> tuple[int, int] | None:
+    """Divisor and shift of an innermost ``(x + shift) // divisor`` (or ``%``) of the form's variable, if it has one."""
     for atom, _ in form.terms:
         if isinstance(atom, str):
             continue
@@ -149,4 +188,4 @@ def _divisor(form: Affine) -> tuple[int, int]:
         ((_, factor),) = atom.numerator.terms
         if factor > 0 and atom.divisor % factor == 0:
             return atom.divisor // factor, atom.numerator.constant // factor
-    raise Unraisable(f"no divisor splits the condition on {form}")
+    return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from archloom.oracle.affine import Affine
@@ -29,7 +29,7 @@ from archloom.oracle.xla.notation.sums import EXTREMES, add_of, extreme_of, fold
 from archloom.oracle.xla.notation.variables import OLD_CONTENTS, TensorAxis, axis_range, fresh
 from archloom.oracle.xla.raising.dataflow import Cursor, Dataflow, Steps
 from archloom.oracle.xla.raising.query import Query
-from archloom.oracle.xla.raising.tree import InstrItem, Tree, WriteItem
+from archloom.oracle.xla.raising.tree import Block, InstrItem, Tree, WriteItem
 from archloom.oracle.xla.raising.updates import Update, old_contents, update
 
 Tensor = tuple[tuple[str, ...], Expr]
@@ -45,16 +45,30 @@ class Raiser:
     limits: Limits = USUAL
     steps: Steps | None = None
     """What the search for values may look at, where several raisers share it; as the limits say by default."""
+    recurrences: bool = False
+    """Whether values that loops hand on from one iteration to the next are looked for."""
+    opened: tuple[Block, ...] = ()
+    """Loops of which one iteration is taken by itself: what it finds is :func:`.recurrences.held`."""
     record: Record = field(default_factory=Record)
     """The operators that are computed of whole tensors."""
     _values: dict[tuple[int, str, int | None], Tensor] = field(default_factory=dict)
     _pending: set[tuple[int, str, int | None]] = field(default_factory=set)
     _updates: dict[tuple[int, int], Update | None] = field(default_factory=dict)
     _wholes: dict[expr.Whole, expr.Whole] = field(default_factory=dict)
+    _iterations: dict[Block, Dataflow] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        steps = self.steps or Steps(self.limits.steps)
-        self.dataflow = Dataflow(self.tree, self.value_of, self.update_of, self.reassociate, steps)
+        self.steps = self.steps or Steps(self.limits.steps)
+        self.dataflow = Dataflow(
+            self.tree, self.value_of, self.update_of, self.reassociate, self.steps,
+            self._iteration if self.recurrences else None, self.opened)
+
+    def _iteration(self, loop: Block) -> Dataflow:
+        """The search within one iteration of a loop."""
+        if loop not in self._iterations:
+            inside = replace(self, opened=(*self.opened, loop), _values={}, _pending=set(), _updates={}, _iterations={})
+            self._iterations[loop] = inside.dataflow
+        return self._iterations[loop]
 
     def update_of(self, item: WriteItem) -> Update | None:
         """What the write makes of the window's old contents; None where it does not keep to their places."""
@@ -97,7 +111,8 @@ class Raiser:
         if key in self._pending:
             loop = owner.parent if owner.parent.parent else None
             of = f" of loop {loop.var}" if loop else ""
-            raise Unraisable(f"{owner.instr.mnemonic} carries a value from one iteration{of} to another").at(loop)
+            why = f"{owner.instr.mnemonic} carries a value from one iteration{of} to another"
+            raise Unraisable(why, carried=True).at(loop)
         self._pending.add(key)
         try:
             value = self._computed(owner, name, old)

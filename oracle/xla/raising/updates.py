@@ -61,7 +61,7 @@ def update(axes: tuple[str, ...], e: Expr, window: Window, ranges: Ranges) -> Up
     """The update that the value ``e`` over ``axes`` is, with ``OLD_CONTENTS`` in it for the old contents; or None."""
     at = linear(tuple(Affine.variable(a) for a in axes), window.shape).simplify(ranges)
     if not isinstance(e, expr.ByteOf):
-        body = _carried(e, lambda x: x == Leaf(OLD_CONTENTS, at, e.dtype))
+        body = carried(e, lambda x: x == Leaf(OLD_CONTENTS, at, e.dtype), _mentions)
         return None if body is None else Update(axes, 1, body)
     size, last, extent = expr.width(e.body.dtype), axes[-1], window.shape[-1]
     dim = window.dims[-1]
@@ -74,19 +74,19 @@ def update(axes: tuple[str, ...], e: Expr, window: Window, ranges: Ranges) -> Up
     if substitute(body, {word: Affine.variable(last) // size}, ranges) != e.body:
         return None
     first = (at - Affine.variable(last) + Affine.variable(word) * size).simplify(inner)
-    made = _carried(body, lambda e: _is_word(e, first, size, inner))
+    made = carried(body, lambda e: _is_word(e, first, size, inner), _mentions)
     return None if made is None else Update((*axes[:-1], word), size, made)
 
 
-def _carried(e: Expr, is_old: Callable[[Expr], bool]) -> Expr | None:
+def carried(e: Expr, is_old: Callable[[Expr], bool], mentions: Callable[[Expr], bool]) -> Expr | None:
     """``e`` with :class:`Carry` for what is the old element; None where the old contents occur in any other way."""
     if is_old(e):
         return Carry(e.dtype)
-    if not _mentions(e):
+    if not mentions(e):
         return e
     if not isinstance(e, Map):
         return None
-    parts = [_carried(o, is_old) for o in e.operands]
+    parts = [carried(o, is_old, mentions) for o in e.operands]
     return None if None in parts else map_of(e.opcode, tuple(p for p in parts if p), e.attributes, e.dtype)
 
 

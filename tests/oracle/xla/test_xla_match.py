@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from archloom.oracle.affine import Affine
@@ -72,6 +73,72 @@ def test_solution_is_the_hit(problem):
             assert found
             for name, digit in solved.digits.items():
                 assert digit.evaluate(here) == found[0][name]
+
+
+@st.composite
+def overlapping(draw: st.DrawFn):
+    """A write of any strides that hits no element twice, and a read over two variables."""
+    extents = [draw(st.integers(1, 4)) for _ in range(4)]
+    strides = [draw(st.integers(1, 30)) for _ in range(4)]
+    places = [sum(x * s for x, s in zip(at, strides, strict=True)) for at in product(*map(range, extents))]
+    assume(len(set(places)) == len(places))
+    offset = v("i") * strides[0] + v("j") * strides[1]
+    write = window(offset, (extents[2], strides[2]), (extents[3], strides[3]))
+    unknown = {"i": (0, extents[0] - 1), "j": (0, extents[1] - 1)}
+    ranges = {"x": (0, draw(st.integers(0, 5))), "y": (0, draw(st.integers(0, 5)))}
+    address = v("x") * draw(st.sampled_from(strides)) + v("y") * draw(st.sampled_from(strides))
+    return write, unknown, address + draw(st.integers(-2, 9)), ranges
+
+
+def checked(write: Window, unknown: dict, address: Affine, ranges: dict) -> int:
+    """How many elements are solved for, condition by condition along single variables; each as by enumeration."""
+    solved = match(write, {}, unknown, (address,), ranges)
+    condition = solved.partial if solved is not None else None
+    if condition is not None:
+        name = exact_axis(condition.form)
+        if name is None:
+            return 0
+        low, high = ranges[name]
+        shift, count = condition.form.constant, 0
+        first, last = max(low, condition.low - shift), min(high, condition.high - shift)
+        assert (first, last) != (low, high)
+        for a, b in ((low, first - 1), (first, last), (last + 1, high)):
+            if a <= b:
+                count += checked(write, unknown, address.simplify({**ranges, name: (a, b)}), {**ranges, name: (a, b)})
+        return count
+    count = 0
+    for x, y in product(*(range(low, high + 1) for low, high in ranges.values())):
+        here = {"x": x, "y": y}
+        found = hits(write, unknown, address.evaluate(here))
+        assert bool(found) == (solved is not None)
+        if solved is not None:
+            assert {name: digit.evaluate(here) for name, digit in solved.digits.items()} == found[0]
+        count += 1
+    return count
+
+
+def exact_axis(form: Affine) -> str | None:
+    """The variable of a form that is one and a constant."""
+    (*terms,) = form.terms
+    return terms[0][0] if len(terms) == 1 and isinstance(terms[0][0], str) and terms[0][1] == 1 else None
+
+
+@examples(60, 1500)
+@given(overlapping())
+def test_strides_that_overlap_are_solved_or_refused(problem):
+    with suppress(Unraisable):
+        checked(*problem)
+
+
+@pytest.mark.parametrize("dims", [((2, 28), (2, 26), (4, 6)), ((2, 28), (2, 26), (7, 4))])
+def test_diagonals_of_an_array_are_solved(dims):
+    """Rows that are handed on along a diagonal: one row up is one column less."""
+    (loop, stride), *rest = dims
+    for j in range(2):  # the second where the column is told from the row
+        ranges = {"x": (0, loop - 1), "y": (0, rest[1][0] - 1)}
+        address = v("x") * stride + v("y") * rest[1][1] + 26 * j
+        write = window(v("i") * stride, *rest)
+        assert checked(write, {"i": (0, loop - 1), "j": (0, 0)}, address, ranges) == loop * rest[1][0]
 
 
 def test_double_buffering_cancels():

@@ -65,7 +65,9 @@ def test_what_a_loop_carries_is_all_that_stays() -> None:
     report = agree(program(LOAD + merged + "sort row=9, from=8\n" + STORE)).report
     assert not report.raised and [p.raised for p in report.parts] == [True, False, True]
     assert report.results[0].operations == ("loops at 2", "sort 1x4")
-    assert [str(s) for s in report.strategies] == [f"as it stands: {report.results[0].reason}", "in part: succeeds"]
+    reason = report.results[0].reason
+    assert [str(s) for s in report.strategies] == [
+        f"as it stands: {reason}", f"with recurrences: {reason}", "in part: succeeds"]
     (sort,) = (f for f in report.fallbacks if f.where == "sort 1x4 of sort")
     assert str(sort) == ("sort 1x4 of sort: whole tensors, because sort has no index notation; "
                          "elements computed, used or not: 4")
@@ -108,7 +110,7 @@ def test_nothing_but_loops() -> None:
                            "  merge row=1, from=2\n  store dram=1040 + 16*i, row=1\n}\n")).report
     assert not report.raised and [p.raised for p in report.parts] == [False]
     assert report.results[0].operations == () and "carr" in report.parts[0].reason
-    assert [s.strategy for s in report.strategies] == ["as it stands", "in part"]
+    assert [s.strategy for s in report.strategies] == ["as it stands", "with recurrences", "in part"]
 
 
 def test_a_stream_beyond_the_limits_stays_loops() -> None:
@@ -118,7 +120,7 @@ def test_a_stream_beyond_the_limits_stays_loops() -> None:
                         (Limits(part_steps=0), "no further part is to blame: its reads fall into too many pieces")):
         report = compile_stream(stream, WHOLE, limits=limits).report
         assert not report.raised and report.results[0].reason == first
-        assert [s.reason for s in report.strategies] == [first, why], report.explanation
+        assert [s.reason for s in report.strategies] == [first, first, why], report.explanation
 
 
 def test_neighbours_that_stay_are_one_nest() -> None:

@@ -20,9 +20,8 @@ EVEN, UNEVEN = "gemm(m=16,n=16,k=16)", "gemm(m=33,n=29,k=70,bias=1,relu=1)"
 CONVOLUTION = "conv2d(n=1,c=8,h=8,w=8,o=8,k=3,stride=1,pad=1,bias=1,relu=1)"
 
 OTHERWISE: dict[tuple[str, str], tuple[str, frozenset[How]]] = {
-    ("amx", UNEVEN): ("as it stands", frozenset({How.GATHER})),
-    ("eyeriss", UNEVEN): ("in part", frozenset({How.GATHER, How.MASK})),
-    ("oma", UNEVEN): ("in part", frozenset({How.GATHER})),
+    ("eyeriss", UNEVEN): ("with recurrences", frozenset()),
+    ("oma", UNEVEN): ("with recurrences", frozenset()),
     ("mesh", CONVOLUTION): ("as it stands", frozenset({How.GATHER})),
     ("triple_ring", CONVOLUTION): ("as it stands", frozenset({How.GATHER})),
     ("wormhole", CONVOLUTION): ("as it stands", frozenset({How.GATHER})),
