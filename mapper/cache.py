@@ -109,8 +109,8 @@ def store_plan(key: str, body: Any) -> None:
 
 
 class Kept(Generic[T]):
-    """What searches have found, by key: in the process, which remembers ``most``, and on disk, where other processes find
-    it, too. What is read again from there takes a millisecond; few networks have as many layers that differ."""
+    """What searches have found, by key: in the process, which remembers ``most``, and on disk, where other processes
+    find it, too. What is read again from there takes a millisecond; few networks have as many layers that differ."""
 
     def __init__(self, most: int = 256) -> None:
         self._known = Remembered[str, T](most)
