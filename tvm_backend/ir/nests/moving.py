@@ -12,8 +12,9 @@ from archloom.mapper.nests import Code
 from archloom.oracle.affine import Affine
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.conversion import is_blank
-from archloom.tvm_backend.ir.nests.reading import WHOLE_NUMBERS, Index, Reading, dense
+from archloom.tvm_backend.ir.nests.reading import WHOLE_NUMBERS, WIDE, Index, Reading, dense
 from archloom.tvm_backend.ir.nests.scalars import apply, chosen
+from archloom.tvm_backend.ir.nests.wide import saturated, to_float, truth
 from archloom.tvm_backend.ir.sweeps import NotQuantized
 
 
@@ -76,13 +77,21 @@ def _taken(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
         raise NotQuantized("it takes elements of what is computed here")
     if ir.dtype_of(indices) not in WHOLE_NUMBERS:
         raise NotQuantized(f"places are {ir.dtype_of(indices)}")
-    words = reading.at(indices, code, at)
+    words = _whole(reading, indices, code, at)
     inside = code.apply("whole_maximum", code.apply("whole_minimum", words, code.whole(shape[axis] - 1)), code.whole(0))
     scaled = code.apply("whole_multiply", inside, code.whole(math.prod(shape[axis + 1:])))
     of, first = reading.place(data, (*before, Affine(0), *behind))
-    if ir.dtype_of(data) != "float32":
-        raise NotQuantized(f"it takes elements of {ir.dtype_of(data)}")
-    return code.gather(of, first, scaled)
+    if reading.words_of(data) == 2:
+        return code.gather(of, first * 2 + reading.half, code.apply("shift_left", scaled, code.whole(1)))
+    found = code.gather(of, first, scaled)
+    return code.apply("shift_right", found, code.whole(31)) if reading.half else found
+
+
+def _whole(reading: Reading, expr: Any, code: Code, index: Index) -> int:
+    """A whole number as the int32 next to it."""
+    if ir.dtype_of(expr) == WIDE:
+        return saturated(code, reading.wide(expr, code, index))
+    return reading.word(0, expr, code, index)
 
 
 def _linear(reading: Reading, table: np.ndarray, index: Index, extent: int) -> Affine | None:
@@ -138,15 +147,34 @@ def _power(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
 
 
 def _converted(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
-    kinds = tuple("whole" if t in WHOLE_NUMBERS else t for t in (ir.dtype_of(call.args[0]), ir.dtype_of(call)))
-    found = reading.broadcast(call.args[0], code, index)
-    if kinds[0] == kinds[1] or kinds == ("float32", "bool"):
-        return found
-    if kinds in (("whole", "float32"), ("whole", "bool")):
-        return code.apply("to_float", found)
-    if kinds == ("bool", "float32"):
-        return chosen(code, found, code.number(1), code.number(0))
-    raise NotQuantized(f"it converts {ir.dtype_of(call.args[0])} to {ir.dtype_of(call)}")
+    source, half = call.args[0], reading.half
+    kinds = ir.dtype_of(source), ir.dtype_of(call)
+    if kinds[0] == kinds[1]:
+        return reading.broadcast(source, code, index)
+    if kinds[0] == WIDE and kinds[1] in OF_WIDE:
+        return OF_WIDE[kinds[1]](code, reading.wide(source, code, index))
+    if kinds[0] not in ("int32", "bool", "float32") or (kinds not in CONVERTED and kinds[1] != WIDE):
+        raise NotQuantized(f"it converts {kinds[0]} to {kinds[1]}")
+    reading.half = 0
+    found, reading.half = reading.broadcast(source, code, index), half
+    if kinds[1] != WIDE:
+        return CONVERTED[kinds](code, found)
+    if kinds[0] == "float32":
+        raise NotQuantized("it converts float32 to int64")
+    found = CONVERTED["bool", "int32"](code, found) if kinds[0] == "bool" else found
+    return code.apply("shift_right", found, code.whole(31)) if half else found
+
+
+OF_WIDE: Mapping[str, Callable[[Code, Any], int]] = {
+    "int32": lambda code, x: x.low(), "float32": to_float, "bool": truth}
+CONVERTED: Mapping[tuple[str, str], Callable[[Code, int], int]] = {
+    ("float32", "bool"): lambda code, x: x,
+    ("int32", "float32"): lambda code, x: code.apply("to_float", x),
+    ("int32", "bool"): lambda code, x: code.apply("to_float", x),
+    ("bool", "float32"): lambda code, x: chosen(code, x, code.number(1), code.number(0)),
+    ("bool", "int32"): lambda code, x: chosen(code, x, code.whole(1), code.whole(0)),
+}
+"""Conversions by types, of int64 and of others; a truth is a number that is 0 or not."""
 
 
 PLACED: Mapping[str, Callable[[Reading, ir.Call, Code, Index], int]] = {

@@ -23,7 +23,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Stream
 from archloom.tvm_backend.ir.match import QuantizedOp
-from archloom.tvm_backend.ir.nests import NARROWED, WHOLE, Piece
+from archloom.tvm_backend.ir.nests import WHOLE, Piece, kept
 from archloom.tvm_backend.ir.operators import OPERATORS
 from archloom.tvm_backend.ir.patterns import DFPattern, is_op, wildcard
 from archloom.tvm_backend.targets.backend import Lowered, Predicate, Verdict
@@ -134,19 +134,13 @@ def lowered(op: QuantizedOp) -> Lowered:
         name, array = Piece.operand(number), operand.array
         if array is None:
             inputs.append((name, number))
+            tensors.append((operand.shape, operand.dtype))
         else:
-            constants[name] = _narrowed(array)
-        dtype = NARROWED.get(operand.dtype, operand.dtype)
-        tensors.append((operand.shape, dtype))
+            constants[name] = kept(array)
+            tensors.append((operand.shape, str(constants[name].dtype)))
     label = "+".join(dict.fromkeys(reversed(piece.operators)))
-    work = wl.nest(piece.nests, (*tensors, (op.shape, "float32")), name=op.name)
+    work = wl.nest(piece.nests, (*tensors, (op.shape, piece.dtype)), name=op.name)
     return Lowered(work, label, tuple(inputs), constants, ROW_MAJOR)
-
-
-def _narrowed(array: np.ndarray) -> np.ndarray:
-    """A constant as it is kept."""
-    dtype = NARROWED.get(str(array.dtype))
-    return array if dtype is None else array.astype(dtype)
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
