@@ -28,6 +28,7 @@ from archloom.tvm_backend.passes.channels_last import channels_last
 from archloom.tvm_backend.passes.common import without_copies
 from archloom.tvm_backend.passes.composites import fuse_composites
 from archloom.tvm_backend.passes.products import as_products
+from archloom.tvm_backend.passes.truths import without_truths
 from archloom.tvm_backend.passes.weights import without_batch_norms
 from archloom.tvm_backend.targets.backend import Predicate, Strategy, UMABackend, UMAPhase
 from archloom.uma_targets.kit import attention, patterns, requantized, rules, strategies, sums
@@ -259,7 +260,7 @@ class KitTarget(DescribedTarget):
         """Attention as one operator where the target takes it so; else, and convolutions, as products of matrices."""
         kernel = self.kit.attention
         if self.nests:
-            module = without_copies(channels_last(fuse_composites(without_batch_norms(module))))
+            module = without_truths(without_copies(channels_last(fuse_composites(without_batch_norms(module)))))
         if kernel is None:
             return as_products(module)
         values = self._values(options)

@@ -24,7 +24,7 @@ __all__ = ["NEST", "WHOLE", "Piece", "kept", "read_piece"]
 
 WHOLE = {**FOLDING, **WINDOWS}
 """What is the last operator of a piece."""
-MOVED = frozenset({"concat"})
+MOVED = frozenset({"concat", "cumsum"})
 """Those of numbers of any type."""
 
 

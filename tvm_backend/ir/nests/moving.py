@@ -31,12 +31,32 @@ def _reshaped(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
     reading.cut(place, strides)
     found = []
     for stride in strides:
-        whole = Affine.build(place.constant // stride, [(a, c // stride) for a, c in place.terms if c % stride == 0])
-        place = place - whole * stride
+        whole, place = _divided(reading, place, stride)
         found.append(whole)
-        if reading.largest(place) >= stride:
-            raise NotQuantized(f"a reshape from {shape} to {ir.shape_of(call)} is not linear")
     return reading.at(call.args[0], code, tuple(found))
+
+
+def _divided(reading: Reading, place: Affine, stride: int) -> tuple[Affine, Affine]:
+    """Quotient and remainder of a place, whose axes are cut for it."""
+    whole = Affine.build(place.constant // stride, [(a, c // stride) for a, c in place.terms if c % stride == 0])
+    rest = place - whole * stride
+    if reading.largest(rest) >= stride:
+        raise NotQuantized(f"a quotient of {place} by {stride} is not linear")
+    return whole, rest
+
+
+def _repeated(part: int) -> "Callable[[Reading, ir.Call, Code, Index], int]":
+    """Of elements that stand in a row so many times (the quotient of a place, 0), or of tensors that do (the rest, 1)."""
+    def number(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
+        shape, places = ir.shape_of(call.args[0]), list(index[len(index) - len(ir.shape_of(call.args[0])):])
+        for axis, (extent, made) in enumerate(zip(shape, ir.shape_of(call)[-len(shape):], strict=True)):
+            by = extent if part else made // extent
+            if made != extent:
+                reading.cut(places[axis], [by])
+                places[axis] = _divided(reading, places[axis], by)[part]
+        return reading.at(call.args[0], code, tuple(places))
+
+    return number
 
 
 def _sliced(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
@@ -133,17 +153,24 @@ def _spread(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
     return reading.broadcast(call.args[0], code, index)
 
 
+MOST_POWER = 4
+"""The largest one that is made of products and roots."""
+
+
 def _power(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
     exponent = ir.number_of(call.args[1])
     x = reading.broadcast(call.args[0], code, index)
-    made = {2.0: ("square",), 0.5: ("sqrt",), -0.5: ("sqrt", "reciprocal"), -1.0: ("reciprocal",), 1.0: ()}
-    if exponent == 3.0:
-        return code.apply("multiply", code.apply("multiply", x, x), x)
-    if exponent not in made:
-        raise NotQuantized("a power other than a square, a cube, a root or a reciprocal")
-    for name in made[exponent]:
-        x = apply(code, name, x)
-    return x
+    quarters = None if exponent is None else abs(exponent) * 4
+    if exponent is None or quarters not in range(1, 4 * MOST_POWER + 1):
+        raise NotQuantized(f"a power other than quarters up to {MOST_POWER}")
+    factors, whole = [x] * (int(quarters) // 4), int(quarters) % 4
+    if whole:
+        root = code.apply("sqrt", x)
+        factors += [root] * (whole // 2) + ([code.apply("sqrt", root)] if whole % 2 else [])
+    found = factors[0]
+    for factor in factors[1:]:
+        found = code.apply("multiply", found, factor)
+    return apply(code, "reciprocal", found) if exponent < 0 else found
 
 
 def _converted(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
@@ -179,5 +206,5 @@ CONVERTED: Mapping[tuple[str, str], Callable[[Code, int], int]] = {
 
 PLACED: Mapping[str, Callable[[Reading, ir.Call, Code, Index], int]] = {
     "permute_dims": _permuted, "strided_slice": _sliced, "take": _taken, "broadcast_to": _spread, "power": _power,
-    "astype": _converted, **dict.fromkeys(("reshape", "expand_dims", "squeeze", "flatten"), _reshaped)}
+    "astype": _converted, "repeat": _repeated(0), "tile": _repeated(1), **dict.fromkeys(("reshape", "expand_dims", "squeeze", "flatten"), _reshaped)}
 """How a number of a result comes from operands at other places."""

@@ -32,28 +32,27 @@ from archloom.uma_targets.kit.attention import Kernel
 from archloom.uma_targets.kit.vectors.emit import WORD, Words, group_of, nodes_of
 from archloom.uma_targets.kit.vectors.unit import Unit
 
-NEEDS = "float32 results of operators that are nests of loops over the vector unit's operations"
+NEEDS = "float32, int32 or int64 results of operators that are nests of loops over the vector unit's operations"
 CHAINED, BEFORE = 6, 2
 """Most operators one after the other in a piece, and before one that folds."""
 ARITY: Mapping[str, int] = {
     **{name: 2 if o.binary else 1 for name, o in OPERATORS.items() if o.vector or o.scalar},
-    **dict.fromkeys(("permute_dims", "astype"), 1), **dict.fromkeys(("clip", "where"), 3),
-    **dict.fromkeys(("less", "less_equal", "greater", "greater_equal", "equal", "logical_and", "bitwise_and",
+    **dict.fromkeys(("permute_dims", "astype", "repeat", "tile"), 1), **dict.fromkeys(("clip", "where"), 3),
+    **dict.fromkeys(("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "logical_and", "bitwise_and",
                      "power", "take", "broadcast_to"), 2),
 }
 """Arguments of operators that say how a number of their result is computed."""
-NORMS = {"nn.layer_norm": 3, "nn.rms_norm": 2}
+NORMS = {"nn.layer_norm": 3, "nn.rms_norm": 2, "nn.group_norm": 3}
 
 
 @dataclass(frozen=True)
 class VectorKit:
     """A target's vector unit, of the ISA's parameters; ``most``: of a graph, how many registers a group may have;
-    ``reach_bytes``: how large a tensor may be of which elements are read by numbers that are computed. Such an access
-    is simulated as one to all of the tensor."""
+    ``reach_bytes``: how large a tensor may be of which elements are read by numbers that are computed."""
 
     unit: Callable[[Mapping[str, int]], Unit]
     most: Callable[[ArchitectureGraph], int]
-    reach_bytes: int = 1 << 18
+    reach_bytes: int = (1 << 31) - 1
 
 
 # --- patterns ---------------------------------------------------------------------------------------------------------
@@ -95,7 +94,7 @@ def _step(value: Make, anywhere: bool) -> DFPattern:
     for name, arity in ARITY.items():
         for place in range(arity if anywhere else 1):
             found.append(is_op(f"relax.{name}")(*(given if i == place else wildcard() for i in range(arity))))
-    found.append(is_op("relax.strided_slice")(given, *(wildcard() for _ in range(4))))
+    found += [is_op("relax.strided_slice")(given, *(wildcard() for _ in range(count))) for count in (3, 4)]
     return reduce(or_, found)
 
 
