@@ -16,11 +16,11 @@ from archloom.mapper.nests import Nest
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nests.folding import FOLDING
 from archloom.tvm_backend.ir.nests.moving import PLACED
-from archloom.tvm_backend.ir.nests.reading import NEST, WORDS, Cut, Piece, Reading, kept
+from archloom.tvm_backend.ir.nests.reading import NEST, WIDE, WORDS, Cut, Piece, Reading, kept
 from archloom.tvm_backend.ir.nests.windows import WINDOWS
 from archloom.tvm_backend.ir.sweeps import NotQuantized
 
-__all__ = ["NEST", "WHOLE", "Piece", "kept", "read_piece"]
+__all__ = ["NEST", "WHOLE", "WIDE", "Piece", "kept", "read_piece"]
 
 WHOLE = {**FOLDING, **WINDOWS}
 """What is the last operator of a piece."""

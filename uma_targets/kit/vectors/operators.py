@@ -23,11 +23,11 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Stream
 from archloom.tvm_backend.ir.match import QuantizedOp
-from archloom.tvm_backend.ir.nests import WHOLE, Piece, kept
+from archloom.tvm_backend.ir.nests import WHOLE, WIDE, Piece, kept
 from archloom.tvm_backend.ir.operators import OPERATORS
 from archloom.tvm_backend.ir.patterns import DFPattern, is_op, wildcard
-from archloom.tvm_backend.targets.backend import Lowered, Predicate, Verdict
-from archloom.tvm_backend.targets.layouts import ROW_MAJOR
+from archloom.tvm_backend.targets.backend import InTiles, Lowered, Predicate, Verdict
+from archloom.tvm_backend.targets.layouts import ROW_MAJOR, WORDS, Layout
 from archloom.uma_targets.kit.attention import Kernel
 from archloom.uma_targets.kit.vectors.emit import WORD, Words, group_of, nodes_of
 from archloom.uma_targets.kit.vectors.unit import Unit
@@ -128,18 +128,29 @@ def _gathered(piece: Piece) -> set[str]:
 def lowered(op: QuantizedOp) -> Lowered:
     """A piece as a workload on all of its operands as they are."""
     piece: Piece = op.attrs["piece"]
-    constants, inputs, tensors = {}, [], []
+    constants, inputs, layouts, tensors = {}, [], {}, []
     for number, operand in enumerate(op.operands):
         name, array = Piece.operand(number), operand.array
         if array is None:
             inputs.append((name, number))
-            tensors.append((operand.shape, operand.dtype))
+            layouts[name] = _layout(operand.dtype)
+            tensors.append(_stored(operand.shape, operand.dtype))
         else:
-            constants[name] = kept(array)
-            tensors.append((operand.shape, str(constants[name].dtype)))
+            array = kept(array)
+            constants[name] = WORDS.pack(array) if array.dtype == WIDE else array
+            tensors.append((constants[name].shape, str(constants[name].dtype)))
     label = "+".join(dict.fromkeys(reversed(piece.operators)))
-    work = wl.nest(piece.nests, (*tensors, (op.shape, piece.dtype)), name=op.name)
-    return Lowered(work, label, tuple(inputs), constants, ROW_MAJOR)
+    work = wl.nest(piece.nests, (*tensors, _stored(op.shape, piece.dtype)), name=op.name)
+    return Lowered(work, label, tuple(inputs), constants, _layout(piece.dtype), tiles=InTiles(layouts))
+
+
+def _layout(dtype: str) -> Layout:
+    return WORDS if dtype == WIDE else ROW_MAJOR
+
+
+def _stored(shape: tuple[int, ...], dtype: str) -> tuple[tuple[int, ...], str]:
+    """Shape and type of a tensor in memory."""
+    return _layout(dtype).stored_shape(shape), "int32" if dtype == WIDE else dtype
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
