@@ -1,8 +1,8 @@
 """How the tensors of regions lie in memory: a class for each layout, which packs tensors and unpacks them.
 
-Accelerators of one core take them as the network has them, or images with their channels last, or int64 as words. Meshes of cores take
-matrices of float16 in tiles of 32 x 32 that lie one after the other, filled up with zeros; what is a matrix of a tensor
-depends on the layout.
+Accelerators of one core take them as the network has them, or images with their channels last, or int64 as words.
+Meshes of cores take matrices of float16 in tiles of 32 x 32 that lie one after the other, filled up with zeros; what is
+a matrix of a tensor depends on the layout.
 """
 
 from __future__ import annotations

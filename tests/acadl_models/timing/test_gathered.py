@@ -24,7 +24,7 @@ def stream_of(reach: int, lanes: int, turns: int, *, stored: bool = False) -> Re
     """Two gathers in each of so many turns from the ``reach`` bytes from 64 on; ``stored``: and a store into them."""
     gathers = [Instr.make("vluxei32_v", vd=vd, dram=64, vs2=0, vm=1, reach=reach) for vd in (8, 12)]
     store = [Instr.make("vse32_v", vs3=8, dram=64, vm=1)] if stored else []
-    body = (Instr.make("vsetvli", rd=0, avl=lanes, vtypei=2 << 3), Loop("i", turns, (*gathers, *store)))
+    body = (Instr.make("vsetvli", rd=0, avl=lanes, vtypei=2 << 3), Loop("i", 0, turns, 1, (*gathers, *store)))
     stream = Stream("mte", tuple(SIZES.items()), (), (), 64 + reach, body)
     return resolve(stream, taidl.load("mte", **SIZES))
 
@@ -50,13 +50,13 @@ def _bytes(access: Access, i: int) -> np.ndarray:
 @pytest.mark.parametrize("reach, lanes, turns", [(1 << 20, 8, 5), (5000, 7, 3), (4 * 8 * 10, 8, 5), (77, 3, 2)])
 def test_places_are_as_many_as_elements_and_lie_apart(reach: int, lanes: int, turns: int) -> None:
     found = read(stream_of(reach, lanes, turns))
-    assert all(len(each) == 4 * lanes and 64 <= each.min() and each.max() < 64 + reach for each in found)
+    assert all(len(each) == 4 * lanes and each.min() >= 64 and each.max() < 64 + reach for each in found)
     assert len(np.unique(np.concatenate(found))) == 4 * lanes * 2 * turns
 
 
 def test_places_are_those_of_other_instances_where_there_are_no_more() -> None:
     found = read(stream_of(200, 8, 9))
-    assert all(len(each) == 32 and 64 <= each.min() and each.max() < 264 for each in found)
+    assert all(len(each) == 32 and each.min() >= 64 and each.max() < 264 for each in found)
     assert all(len(each) == 30 for each in read(stream_of(30, 8, 2)))  # more elements than there are: all of it
 
 
@@ -73,4 +73,4 @@ def test_simulators_agree(reach: int, stored: bool) -> None:
 def test_lines_of_a_large_table_are_as_many_misses() -> None:
     """Each of 96 elements has a line of its own."""
     timing = simulate(mte(vlen=VLEN, rlen=128), stream_of(1 << 20, 8, 6))
-    assert timing.storages["l2"].misses == 96
+    assert timing.cache("l2").misses == 96

@@ -69,11 +69,12 @@ CASES = {
                     {"x": (2, 7, 20)}, (2, 7, 20), axes=np.array([1])),
     "functions": network([make_node("Sigmoid", ["x"], ["a"]), make_node("Erf", ["a"], ["b"]),
                           make_node("Tanh", ["b"], ["z"])], {"x": (3, 40)}, (3, 40)),
-    "turns": network([make_node("Cos", ["x"], ["a"]), make_node("Sin", ["x"], ["b"]), make_node("Mul", ["a", "b"], ["z"])],
-                     {"x": (3, 40)}, (3, 40)),
+    "turns": network([make_node("Cos", ["x"], ["a"]), make_node("Sin", ["x"], ["b"]),
+                      make_node("Mul", ["a", "b"], ["z"])], {"x": (3, 40)}, (3, 40)),
     "truths": network(
-        [make_node("Less", ["x", "y"], ["a"]), make_node("Not", ["a"], ["b"]), make_node("Greater", ["x", "low"], ["c"]),
-         make_node("And", ["b", "c"], ["d"]), make_node("Where", ["d", "x", "y"], ["e"]),
+        [make_node("Less", ["x", "y"], ["a"]), make_node("Not", ["a"], ["b"]),
+         make_node("Greater", ["x", "low"], ["c"]), make_node("And", ["b", "c"], ["d"]),
+         make_node("Where", ["d", "x", "y"], ["e"]),
          make_node("Cast", ["d"], ["f"], to=TensorProto.FLOAT), make_node("Add", ["e", "f"], ["z"])],
         {"x": (3, 40), "y": (40,)}, (3, 40), low=np.float32(-0.5)),
     "sums up to each": network([make_node("CumSum", ["x", "axis"], ["z"])], {"x": (2, 23, 5)}, (2, 23, 5),
@@ -83,8 +84,8 @@ CASES = {
                      by=np.float32(-0.75)),
     "softmax of rows": network([make_node("Softmax", ["x"], ["z"], axis=-1)], {"x": (2, 3, 70)}, (2, 3, 70)),
 }
-LONG = {"turns", "sums up to each", "transposed", "functions", "softmax of rows", "softmax of columns", "convolution", "grouped", "depthwise",
-        "pooling", "norm"}
+LONG = {"turns", "sums up to each", "power", "truths", "transposed", "functions", "softmax of rows",
+        "softmax of columns", "convolution", "grouped", "depthwise", "pooling", "norm"}
 """Cases of which the oracle's programs take seconds to compile."""
 
 

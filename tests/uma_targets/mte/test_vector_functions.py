@@ -66,7 +66,8 @@ def test_every_function_has_a_bound() -> None:
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_functions_are_within_their_bounds(name: str) -> None:
     bits = np.arange(-1 << 31, 1 << 31, 40_009, np.int64).astype(np.int32)
-    ends = np.array([0.0, -0.0, 1, -1, 0.6, 1e-45, -1e-45, 88.73, -87.4, -103.9, 104, 3.9, math.pi / 4, 33 * math.pi / 2, 1e10, 3e38, *ODD], np.float32)
+    ends = np.array([0.0, -0.0, 1, -1, 0.6, 1e-45, -1e-45, 88.73, -87.4, -103.9, 104, 3.9, math.pi / 4,
+                     33 * math.pi / 2, 1e10, 3e38, *ODD], np.float32)
     near = np.linspace(-20, 20, 100_001, dtype=np.float32)
     x = np.concatenate([bits.view(np.float32), ends, near])
     assert excess(name, x) <= 0

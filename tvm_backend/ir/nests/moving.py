@@ -46,7 +46,7 @@ def _divided(reading: Reading, place: Affine, stride: int) -> tuple[Affine, Affi
 
 
 def _repeated(part: int) -> "Callable[[Reading, ir.Call, Code, Index], int]":
-    """Of elements that stand in a row so many times (the quotient of a place, 0), or of tensors that do (the rest, 1)."""
+    """Of elements that stand in a row so many times (the quotient of a place, 0), or of tensors (the rest, 1)."""
     def number(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
         shape, places = ir.shape_of(call.args[0]), list(index[len(index) - len(ir.shape_of(call.args[0])):])
         for axis, (extent, made) in enumerate(zip(shape, ir.shape_of(call)[-len(shape):], strict=True)):
@@ -206,5 +206,6 @@ CONVERTED: Mapping[tuple[str, str], Callable[[Code, int], int]] = {
 
 PLACED: Mapping[str, Callable[[Reading, ir.Call, Code, Index], int]] = {
     "permute_dims": _permuted, "strided_slice": _sliced, "take": _taken, "broadcast_to": _spread, "power": _power,
-    "astype": _converted, "repeat": _repeated(0), "tile": _repeated(1), **dict.fromkeys(("reshape", "expand_dims", "squeeze", "flatten"), _reshaped)}
+    "astype": _converted, "repeat": _repeated(0), "tile": _repeated(1),
+    **dict.fromkeys(("reshape", "expand_dims", "squeeze", "flatten"), _reshaped)}
 """How a number of a result comes from operands at other places."""

@@ -38,8 +38,8 @@ CHAINED, BEFORE = 6, 2
 ARITY: Mapping[str, int] = {
     **{name: 2 if o.binary else 1 for name, o in OPERATORS.items() if o.vector or o.scalar},
     **dict.fromkeys(("permute_dims", "astype", "repeat", "tile"), 1), **dict.fromkeys(("clip", "where"), 3),
-    **dict.fromkeys(("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "logical_and", "bitwise_and",
-                     "power", "take", "broadcast_to"), 2),
+    **dict.fromkeys(("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "logical_and",
+                     "bitwise_and", "power", "take", "broadcast_to"), 2),
 }
 """Arguments of operators that say how a number of their result is computed."""
 NORMS = {"nn.layer_norm": 3, "nn.rms_norm": 2, "nn.group_norm": 3}
