@@ -13,7 +13,9 @@ from onnx import TensorProto, numpy_helper
 from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_tensor_value_info
 
 import archloom
+from archloom.models import catalogue
 from archloom.tvm_backend.compile import partition_model
+from archloom.tvm_backend.sources.named_networks import load_named
 from tests.support.examples import slow
 
 OPTIONS = {"vlen": 1024, "rlen": 256}
@@ -184,6 +186,13 @@ def test_operators_of_torch_on_the_core_alone() -> None:
     assert found.passed, str(found)
     compiled = archloom.compile(model, "mte", OPTIONS)
     np.testing.assert_allclose(np.asarray(compiled(x.numpy())).reshape(wanted.shape), wanted, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", [n if n == "gpt2" else slow(n) for n in sorted(catalogue.BY_NAME)])
+def test_networks_by_name_leave_nothing_to_the_host(name: str) -> None:
+    """But reshapes of results, which move nothing; in small sizes, with all kinds of layers."""
+    model = load_named(catalogue.tiny(name), "float32")
+    assert {op.op for op in partition_model(model, "mte", OPTIONS).host.ops} <= {"reshape"}
 
 
 def test_rows_of_large_tables_are_timed_as_misses(tmp_path: Path) -> None:

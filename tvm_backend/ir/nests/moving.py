@@ -160,7 +160,7 @@ MOST_POWER = 4
 def _power(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
     exponent = ir.number_of(call.args[1])
     x = reading.broadcast(call.args[0], code, index)
-    quarters = None if exponent is None else abs(exponent) * 4
+    quarters = 0 if exponent is None else abs(exponent) * 4
     if exponent is None or quarters not in range(1, 4 * MOST_POWER + 1):
         raise NotQuantized(f"a power other than quarters up to {MOST_POWER}")
     factors, whole = [x] * (int(quarters) // 4), int(quarters) % 4
