@@ -177,7 +177,7 @@ class KitTarget(DescribedTarget):
                 self.kit.attention, self._values({})))
             self._register_operator_strategy("attention", attention.strategy)
         if self.kit.vectors is not None:
-            self._offer_nests(nests.taken(self.kit.vectors))
+            self._offer_nests(nests.taken(self.kit.vectors, self._graph))
         self._register_relax_pass(
             UMAPhase.PRE_PARTITIONING, self._prepared if floats else self._gathered, takes_options=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
@@ -219,6 +219,10 @@ class KitTarget(DescribedTarget):
                           requantized.by_machine(machine, strategies.matmul), tables)
         self._offer_forms("conv2d", rules.AllOf("nn.conv2d", conv2d, self.kit.windows),
                           requantized.by_machine(machine, whole), tables)
+
+    def _graph(self, options: Options) -> "ArchitectureGraph":
+        """The graph for all options of the kit, by default theirs."""
+        return self.kit.graph(self._values(options))
 
     def _offer_nests(self, taken: Predicate) -> None:
         """All that is a nest of loops."""

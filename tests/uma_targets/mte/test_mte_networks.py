@@ -190,9 +190,10 @@ def test_operators_of_torch_on_the_core_alone() -> None:
 
 @pytest.mark.parametrize("name", [n if n == "gpt2" else slow(n) for n in sorted(catalogue.BY_NAME)])
 def test_networks_by_name_leave_nothing_to_the_host(name: str) -> None:
-    """But reshapes of results, which move nothing; in small sizes, with all kinds of layers."""
+    """But reshapes of results, which move nothing; in small sizes, with all kinds of layers, and on few registers."""
     model = load_named(catalogue.tiny(name), "float32")
-    assert {op.op for op in partition_model(model, "mte", OPTIONS).host.ops} <= {"reshape"}
+    for options in (OPTIONS, {"architecture": "mte8s"}):
+        assert {op.op for op in partition_model(model, "mte", options).host.ops} <= {"reshape"}
 
 
 def test_rows_of_large_tables_are_timed_as_misses(tmp_path: Path) -> None:

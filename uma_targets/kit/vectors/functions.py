@@ -69,8 +69,8 @@ def exp(code: Code, x: int) -> int:
     k, rest = code.apply("to_float", whole), x
     for part in LN2:
         rest = code.apply("multiply_add", k, code.number(-part), rest)
-    half = code.apply("shift_right", whole, code.whole(1))
     found = _polynomial(code, rest, EXP)
+    half = code.apply("shift_right", whole, code.whole(1))
     for power in (half, code.apply("whole_subtract", whole, half)):
         found = code.apply("multiply", found, _power(code, power))
     below = code.apply("less", x, code.number(LEAST_EXP))
@@ -84,26 +84,26 @@ def sigmoid(code: Code, x: int) -> int:
 
 
 def tanh(code: Code, x: int) -> int:
-    """1 - 2 / (1 + e^2x) of |x| from 0.6 on, with the sign of x."""
+    """1 - 2 / (1 + e^2x) of |x| from 0.6 on, with the sign of x; that first, so that few vectors are there at a time."""
     size = code.apply("abs", x)
-    square = code.apply("multiply", x, x)
-    inner = code.apply("multiply_add", code.apply("multiply", x, square), _polynomial(code, square, TANH), x)
     power = exp(code, code.apply("add", size, size))
     share = code.apply("divide", code.number(2), code.apply("add", power, code.number(1)))
     outer = code.apply("with_sign", code.apply("subtract", code.number(1), share), x)
-    return code.apply("select", code.apply("less", size, code.number(0.6)), inner, outer)
+    square = code.apply("multiply", x, x)
+    inner = code.apply("multiply_add", code.apply("multiply", x, square), _polynomial(code, square, TANH), x)
+    return code.apply("select", code.apply("less", square, code.number(0.36)), inner, outer)
 
 
 def erf(code: Code, x: int) -> int:
     """1 - erfc(|x|) from 1 on, with the sign of x."""
     size = code.apply("abs", x)
-    square = code.apply("multiply", x, x)
-    inner = code.apply("multiply_add", x, _polynomial(code, square, ERF), x)
     power = code.apply("multiply", code.apply("negate", size), _polynomial(code, size, ERFC))
     outer = code.apply("with_sign", code.apply("subtract", code.number(1), exp(code, power)), x)
     one = code.apply("with_sign", code.number(1), x)
-    far = code.apply("select", code.apply("less", code.number(3.9), size), one, outer)
-    return code.apply("select", code.apply("less", size, code.number(1)), inner, far)
+    square = code.apply("multiply", x, x)
+    far = code.apply("select", code.apply("less", code.number(3.9**2), square), one, outer)
+    inner = code.apply("multiply_add", x, _polynomial(code, square, ERF), x)
+    return code.apply("select", code.apply("less", square, code.number(1)), inner, far)
 
 
 def _word(code: Code, place: int, first: int, *, upwards: bool) -> int:

@@ -105,8 +105,9 @@ def _folding(value: Make) -> DFPattern:
                         for name in WHOLE))
 
 
-def taken(vectors: VectorKit) -> Predicate:
-    """A piece that has been read is one that is taken, but for places in large tensors."""
+def taken(vectors: VectorKit, graph: Callable[[Any], ArchitectureGraph]) -> Predicate:
+    """A piece that has been read is one that is taken, but for places in large tensors, and for vectors at a time for
+    which there are no registers: a part of it may be a piece."""
     def predicate(op: QuantizedOp, options: Mapping[str, OptionValue]) -> Verdict:
         if "piece" not in op.attrs:
             return Verdict(False, f"it is {op.anchor}", NEEDS)
@@ -115,6 +116,11 @@ def taken(vectors: VectorKit) -> Predicate:
         if largest > vectors.reach_bytes:
             return Verdict(False, f"it reads elements of {largest} bytes by computed numbers",
                            f"tensors of at most {vectors.reach_bytes} bytes for that")
+        try:
+            for nest in op.attrs["piece"].nests:
+                group_of(nest, vectors.unit(graph(options).parameters))
+        except MappingError as error:
+            return Verdict(False, str(error), "pieces for which there are registers")
         return Verdict(True, "it is a nest of loops")
 
     return predicate
