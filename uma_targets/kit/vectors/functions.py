@@ -84,7 +84,7 @@ def sigmoid(code: Code, x: int) -> int:
 
 
 def tanh(code: Code, x: int) -> int:
-    """1 - 2 / (1 + e^2x) of |x| from 0.6 on, with the sign of x; that first, so that few vectors are there at a time."""
+    """1 - 2 / (1 + e^2x) of |x| from 0.6 on, with the sign of x; that first, so that few vectors are there at once."""
     size = code.apply("abs", x)
     power = exp(code, code.apply("add", size, size))
     share = code.apply("divide", code.number(2), code.apply("add", power, code.number(1)))
