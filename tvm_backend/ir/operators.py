@@ -130,7 +130,7 @@ OPERATORS: Mapping[str, Operator] = {
     "right_shift": Operator(fold=_by(np.right_shift), xla="numpy.right_shift", heavy=True),
     "logical_xor": Operator(xla="numpy.bitwise_xor"),
     "equal": _comparison(np.equal, "numpy.equal", scalar=("equal",)),
-    "not_equal": _comparison(np.not_equal, "numpy.not_equal", False, ("not_equal",)),
+    "not_equal": _comparison(np.not_equal, "numpy.not_equal", scalar=("not_equal",)),
     "less": _comparison(np.less, "numpy.less", scalar=("less",)),
     "less_equal": _comparison(np.less_equal, "numpy.less_equal", scalar=("less_equal",)),
     "greater": _comparison(np.greater, "numpy.greater", scalar=("greater",)),
