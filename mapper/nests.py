@@ -23,7 +23,7 @@ LOAD, NUMBER, WHOLE, HELD, GATHER = "load", "number", "whole", "held", "gather"
 """Operations without arithmetic: a word of a tensor; a float32; an int32; what an earlier pass has found; a word of a
 tensor, so many words behind its address as an int32 says."""
 
-COMPARISONS = frozenset({"less", "less_equal", "equal", "whole_less"})
+COMPARISONS = frozenset({"less", "less_equal", "equal", "whole_less", "whole_equal", "unsigned_less"})
 """Operations that give a truth, for ``select``."""
 
 ZERO = Affine(0)
@@ -172,6 +172,16 @@ def _truth(function: Any) -> Any:
     return of_words
 
 
+def _unsigned(function: Any) -> Any:
+    """A function of words as unsigned numbers, whose results are words."""
+    return lambda *words: np.asarray(function(*(np.asarray(w).view(np.uint32) for w in words))).astype(
+        np.uint32).view(np.int32)
+
+
+def _high(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return a.astype(np.uint64) * b.astype(np.uint64) >> np.uint64(32)  # type: ignore[no-any-return]
+
+
 def _erf(x: np.ndarray) -> np.ndarray:
     return np.vectorize(math.erf, otypes=[np.float64])(x)
 
@@ -188,15 +198,20 @@ SCALAR: Mapping[str, Any] = {
     "to_whole": lambda w: np.rint(np.clip(w.view(np.float32).astype(np.float64), -2**31, 2**31 - 1)).astype(np.int32),
     "to_float": lambda w: w.astype(np.float32).view(np.int32),
     "whole_add": np.add, "whole_subtract": np.subtract, "whole_multiply": np.multiply, "whole_minimum": np.minimum,
-    "whole_maximum": np.maximum, "shift_left": np.left_shift, "shift_right": np.right_shift,
+    "whole_maximum": np.maximum, "whole_and": np.bitwise_and, "whole_or": np.bitwise_or,
+    "shift_left": lambda a, b: np.left_shift(a, b & 31), "shift_right": lambda a, b: np.right_shift(a, b & 31),
+    "unsigned_shift_right": _unsigned(lambda a, b: a >> (b & np.uint32(31))), "multiply_high": _unsigned(_high),
     "less": _truth(np.less), "less_equal": _truth(np.less_equal), "equal": _truth(np.equal),
     "whole_less": lambda a, b: np.less(a, b).astype(np.int32),
+    "whole_equal": lambda a, b: np.equal(a, b).astype(np.int32), "unsigned_less": _unsigned(np.less),
     "select": lambda c, a, b: np.where(np.asarray(c) != 0, a, b),
     "exp": _wide(np.exp), "erf": _wide(_erf), "tanh": _wide(np.tanh), "sigmoid": _wide(_sigmoid),
+    "sin": _wide(np.sin), "cos": _wide(np.cos),
 }
 """What each operation makes of words: the definition, by NumPy. Arithmetic is of float32, rounded once, but for what is
-called ``whole`` (int32); ``less`` and its like give a truth, which ``select`` takes; ``maximum`` and ``minimum`` of a
-number and a NaN are the number, as in RISC-V."""
+called ``whole`` (int32), ``unsigned`` (uint32) or shifts, by the last five bits of the second; ``multiply_high`` gives
+the upper half of a product of unsigned numbers; ``less`` and its like give a truth, which ``select`` takes; ``maximum``
+and ``minimum`` of a number and a NaN are the number, as in RISC-V."""
 
 
 def evaluate(nest: Nest, words: Mapping[str, Bits]) -> None:

@@ -13,6 +13,7 @@ from archloom.acadl_models.acadl import ArchitectureGraph, MemoryInterface, Pipe
 from archloom.acadl_models.acadl.graph import per_graph
 from archloom.acadl_models.acadl.latency import Expression, LatencyError
 from archloom.acadl_models.timing.binding import Binder
+from archloom.acadl_models.timing.gathered import placed
 from archloom.acadl_models.timing.program import Program, StaticInstruction
 from archloom.oracle.errors import GraphError, StreamError
 from archloom.oracle.resolved import ResolvedStream
@@ -20,7 +21,7 @@ from archloom.oracle.resolved import ResolvedStream
 
 def bind(graph: ArchitectureGraph, stream: ResolvedStream) -> Program:
     """Bind ``stream`` to ``graph``; GraphError lists all reasons why it cannot be timed on it."""
-    binder = Binder(graph, stream)
+    binder = Binder(graph, placed(stream))
     faults = list(untimed(graph))
     if not faults:
         body = binder.bound()

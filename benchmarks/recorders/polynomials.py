@@ -77,6 +77,10 @@ WANTED = {
         _of_square(math.erf, 1.0), 1e-8, 1.0, 7, lambda t: 1 / _of_square(math.erf)(t)),
     "ERFC: -log(erfc x) / x, 1 < x < 4": Wanted(
         lambda x: -np.log(_each(math.erfc)(x)) / x, 0.95, 4.0, 8, lambda x: x * _each(math.erfc)(x)),
+    "SIN: (sin x / x - 1) / x² of x², |x| < pi / 4": Wanted(
+        lambda t: _of_square(math.sin, 1.0)(t) / t, 1e-4, 0.617, 2, lambda t: t),
+    "COS: (cos x - 1 + x² / 2) / x⁴ of x², |x| < pi / 4": Wanted(
+        lambda t: (np.cos(np.sqrt(t)) - 1 + t / 2) / t**2, 1e-3, 0.617, 2, lambda t: t**2),
 }
 
 

@@ -1,8 +1,8 @@
 """How the tensors of regions lie in memory: a class for each layout, which packs tensors and unpacks them.
 
-Accelerators of one core take them as the network has them, or images with their channels last. Meshes of cores take
-matrices of float16 in tiles of 32 x 32 that lie one after the other, filled up with zeros; what is a matrix of a tensor
-depends on the layout.
+Accelerators of one core take them as the network has them, or images with their channels last, or int64 as words.
+Meshes of cores take matrices of float16 in tiles of 32 x 32 that lie one after the other, filled up with zeros; what is
+a matrix of a tensor depends on the layout.
 """
 
 from __future__ import annotations
@@ -80,6 +80,34 @@ class RowMajor(Layout):
 
     def unpack(self, stored: Any, shape: Shape, dtype: str) -> Any:
         return stored
+
+
+class Words(Layout):
+    """Whole numbers of 64 bits as two words each, the low one first: the same bytes."""
+
+    name = "words"
+    in_tiles = False
+
+    def stored_shape(self, shape: Shape) -> Shape:
+        return *shape, 2
+
+    def pack(self, x: Any) -> Any:
+        if isinstance(x, np.ndarray):
+            return np.ascontiguousarray(x).view(np.int32).reshape(*x.shape, 2)
+        return _cast(x, np.int32)
+
+    def unpack(self, stored: Any, shape: Shape, dtype: str) -> Any:
+        if isinstance(stored, np.ndarray):
+            return np.ascontiguousarray(stored).view(dtype).reshape(shape)
+        return _cast(stored.reshape(*shape, 2), np.dtype(dtype))
+
+
+def _cast(x: Any, dtype: Any) -> Any:
+    """The bytes of an array of JAX in another type."""
+    import jax
+
+    with jax.enable_x64(True):
+        return jax.lax.bitcast_convert_type(x, dtype)
 
 
 class ChannelsLast(Layout):
@@ -273,11 +301,11 @@ class TileRow(Layout):
         return stored.reshape(-1)[:math.prod(shape)].reshape(shape).astype(dtype)
 
 
-ROW_MAJOR, NHWC = RowMajor(), ChannelsLast()
+ROW_MAJOR, WORDS, NHWC = RowMajor(), Words(), ChannelsLast()
 TILES, BATCH, HEADS, PIXELS, ROW = OneMatrix(), MatrixBatch(), HeadMatrices(), PixelMatrix(), TileRow()
 
 _WITHOUT_NUMBERS: dict[str, Layout] = {
-    layout.name: layout for layout in (ROW_MAJOR, NHWC, TILES, BATCH, HEADS, PIXELS, ROW)}
+    layout.name: layout for layout in (ROW_MAJOR, WORDS, NHWC, TILES, BATCH, HEADS, PIXELS, ROW)}
 
 
 @lru_cache(maxsize=1024)

@@ -212,7 +212,7 @@ class _RegionLowering:
             name, lowered.op, workload, tuple(inputs.items()), value.name, shape,
             lowered.constants, answers, self.before.positions[number], views, lowered.output_stage, reading.choice))
         for argument, operand in inputs.items():
-            layout = views[argument].layout if argument in views else value.layout
+            layout = views[argument].layout if argument in views else lowered.tiles.layouts.get(argument, value.layout)
             self.read_as.setdefault(operand, []).append(layout)
 
     def _inputs(self, reading: _Reading) -> dict[str, str]:

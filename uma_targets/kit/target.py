@@ -29,6 +29,7 @@ from archloom.tvm_backend.passes.channels_last import channels_last
 from archloom.tvm_backend.passes.common import without_copies
 from archloom.tvm_backend.passes.composites import fuse_composites
 from archloom.tvm_backend.passes.products import as_products
+from archloom.tvm_backend.passes.truths import without_truths
 from archloom.tvm_backend.passes.weights import without_batch_norms
 from archloom.tvm_backend.targets.backend import Predicate, Strategy, UMABackend, UMAPhase
 from archloom.uma_targets.kit import attention, patterns, requantized, rules, strategies, sums
@@ -181,7 +182,7 @@ class KitTarget(DescribedTarget):
                 self.kit.attention, self._values({})))
             self._register_operator_strategy("attention", attention.strategy)
         if self.kit.vectors is not None:
-            self._offer_nests(nests.taken(self.kit.vectors))
+            self._offer_nests(nests.taken(self.kit.vectors, self._graph))
         self._register_relax_pass(
             UMAPhase.PRE_PARTITIONING, self._prepared if floats else self._gathered, takes_options=True)
         self._register_codegen("stream", lambda: self.kit.accelerator)
@@ -224,6 +225,10 @@ class KitTarget(DescribedTarget):
         self._offer_forms("conv2d", rules.AllOf("nn.conv2d", conv2d, self.kit.windows),
                           requantized.by_machine(machine, whole), tables)
 
+    def _graph(self, options: Options) -> "ArchitectureGraph":
+        """The graph for all options of the kit, by default theirs."""
+        return self.kit.graph(self._values(options))
+
     def _offer_nests(self, taken: Predicate) -> None:
         """All that is a nest of loops."""
         for name, pattern in nests.patterns():
@@ -264,7 +269,7 @@ class KitTarget(DescribedTarget):
         """Attention as one operator where the target takes it so; else, and convolutions, as products of matrices."""
         kernel = self.kit.attention
         if self.nests:
-            module = without_copies(channels_last(fuse_composites(without_batch_norms(module))))
+            module = without_truths(without_copies(channels_last(fuse_composites(without_batch_norms(module)))))
         if kernel is None:
             return as_products(module)
         values = self._values(options)

@@ -1,4 +1,4 @@
-"""Pieces of float networks as nests of loops over scalar operations (:mod:`archloom.mapper.nests`).
+"""Pieces of networks as nests of loops over scalar operations (:mod:`archloom.mapper.nests`).
 
 An operator says how a number of its result comes from numbers of its operands, at places that are linear in the axes of
 the result: element-wise operators, and those that only move numbers (transposes, slices, broadcasts, gathers). Such may
@@ -16,20 +16,22 @@ from archloom.mapper.nests import Nest
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nests.folding import FOLDING
 from archloom.tvm_backend.ir.nests.moving import PLACED
-from archloom.tvm_backend.ir.nests.reading import NARROWED, NEST, Cut, Piece, Reading
+from archloom.tvm_backend.ir.nests.reading import NEST, WIDE, WORDS, Cut, Piece, Reading, kept
 from archloom.tvm_backend.ir.nests.windows import WINDOWS
 from archloom.tvm_backend.ir.sweeps import NotQuantized
 
-__all__ = ["NARROWED", "NEST", "WHOLE", "Piece", "read_piece"]
+__all__ = ["NEST", "WHOLE", "WIDE", "Piece", "kept", "read_piece"]
 
 WHOLE = {**FOLDING, **WINDOWS}
 """What is the last operator of a piece."""
+MOVED = frozenset({"concat", "cumsum"})
+"""Those of numbers of any type."""
 
 
 def read_piece(root: ir.Call, lookup: ir.Lookup) -> Piece:
     """The piece whose result is ``root``; ``lookup`` gives the values of variables inside. NotQuantized for others."""
-    if not ir.is_tensor(root) or ir.dtype_of(root) != "float32" or 0 in ir.shape_of(root):
-        raise NotQuantized("its result is no tensor of float32")
+    if not ir.is_tensor(root) or ir.dtype_of(root) not in WORDS or 0 in ir.shape_of(root):
+        raise NotQuantized(f"its result is no tensor of {', '.join(WORDS)}")
     cuts: dict[str, tuple[int, ...]] = {}
     while True:
         reading = Reading(lookup, cuts, PLACED)
@@ -38,12 +40,15 @@ def read_piece(root: ir.Call, lookup: ir.Lookup) -> Piece:
         except Cut as cut:
             cuts = {**cuts, cut.axis: cut.extents}
             continue
-        return Piece(nests, tuple(reading.operands), tuple(reading.operators), tuple(reading.names))
+        return Piece(nests, tuple(reading.operands), tuple(reading.operators), tuple(reading.names),
+                     ir.dtype_of(root))
 
 
 def _nests(reading: Reading, root: ir.Call) -> Iterator[Nest]:
     name = str(ir.op_name(root))
     if name in WHOLE:
+        if ir.dtype_of(root) != "float32" and name not in MOVED:
+            raise NotQuantized(f"{name} of {ir.dtype_of(root)}")
         reading.note(name)
         yield from WHOLE[name](reading, root)
     else:

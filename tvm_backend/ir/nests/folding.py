@@ -1,4 +1,4 @@
-"""Reductions, softmax and normalizations: passes over the same axes of a tensor."""
+"""Reductions, softmax and normalizations: passes over the same axes of a tensor; and sums up to each element."""
 
 from __future__ import annotations
 
@@ -8,35 +8,41 @@ from dataclasses import dataclass
 from typing import Any
 
 from archloom.mapper.nests import Code, Fold, Nest, Pass, Store
+from archloom.oracle.affine import Affine
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.nests.reading import RESULT, Index, Reading, dense
-from archloom.tvm_backend.ir.nests.scalars import apply
+from archloom.tvm_backend.ir.nests.reading import RESULT, WIDE, Index, Reading, dense
+from archloom.tvm_backend.ir.nests.scalars import OF_WHOLE, apply
+from archloom.tvm_backend.ir.nests.wide import Wide, wide
+from archloom.tvm_backend.ir.sweeps import NotQuantized
 
 
 @dataclass
 class _Rows:
-    """A tensor's axes, some of which each pass goes over again."""
+    """A tensor's axes, some of which each pass goes over again; of the axis ``grouped``, if any, the parts of one of so
+    many groups."""
 
     reading: Reading
     source: Any
     over: tuple[int, ...]
+    grouped: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         self.shape = ir.shape_of(self.source)
+        outer, inner = list(self.shape), list(self.shape)
+        parts: list[int] = []
+        if self.grouped is not None:
+            axis, groups = self.grouped
+            parts, outer[axis], inner[axis] = [axis], groups, self.shape[axis] // groups
         self.own = [i for i in range(len(self.shape)) if i not in self.over]
-        self.axes, self.rows = self.reading.axes("i", [self.shape[i] for i in self.own])
-        self.inner, self.columns = self.reading.axes("k", [self.shape[i] for i in self.over])
+        inside = [*parts, *self.over]
+        self.count = math.prod(inner[i] for i in inside)
+        self.axes, self.rows = self.reading.axes("i", [outer[i] for i in self.own])
+        self.inner, self.columns = self.reading.axes("k", [inner[i] for i in inside])
         self.passes: list[Pass] = []
-
-    @property
-    def count(self) -> int:
-        return math.prod(self.shape[i] for i in self.over)
-
-    @property
-    def index(self) -> Index:
-        """The place in the tensor."""
-        places = dict(zip(self.own, self.rows, strict=True)) | dict(zip(self.over, self.columns, strict=True))
-        return tuple(places[i] for i in range(len(self.shape)))
+        places = dict(zip(self.own, self.rows, strict=True))
+        for i, place in zip(inside, self.columns, strict=True):
+            places[i] = places[i] * inner[i] + place if i in places else place
+        self.index: Index = tuple(places[i] for i in range(len(self.shape)))
 
     def number(self, code: Code) -> int:
         return self.reading.at(self.source, code, self.index)
@@ -91,9 +97,21 @@ def _softmax(reading: Reading, call: ir.Call) -> Iterator[Nest]:
 
 
 def _norm(reading: Reading, call: ir.Call) -> Iterator[Nest]:
-    """(x - mean) / sqrt(variance + epsilon), or without the mean, scaled and shifted."""
-    centered = ir.op_name(call) == "nn.layer_norm"
+    """Over axes, by factors for each of their places."""
     rows = _Rows(reading, call.args[0], _axes_of(call, "axes"))
+    yield _normalized(call, rows, rows.columns, ir.op_name(call) == "nn.layer_norm")
+
+
+def _group_norm(reading: Reading, call: ir.Call) -> Iterator[Nest]:
+    """Over some channels and all of other axes, by factors for each channel."""
+    shape, over = ir.shape_of(call.args[0]), _axes_of(call, "axes")
+    channel, groups = int(ir.attr(call, "channel_axis")) % len(shape), int(ir.attr(call, "num_groups"))
+    rows = _Rows(reading, call.args[0], tuple(a for a in over if a != channel), (channel, groups))
+    yield _normalized(call, rows, (rows.index[channel],), True)
+
+
+def _normalized(call: ir.Call, rows: _Rows, place: Index, centered: bool) -> Nest:
+    """(x - mean) / sqrt(variance + epsilon), or without the mean, scaled and shifted by what lies at ``place``."""
     if centered:
         code = Code()
         rows.add(code, Fold("total", "sum", rows.number(code)))
@@ -114,13 +132,51 @@ def _norm(reading: Reading, call: ir.Call) -> Iterator[Nest]:
     x = code.apply("multiply", number(code), code.held("factor"))
     for function, argument, flag in zip(("multiply", "add"), call.args[1:], ("scale", "center")):
         if ir.attr(call, flag, True):
-            x = code.apply(function, x, reading.at(argument, code, rows.columns))
+            x = code.apply(function, x, rows.reading.at(argument, code, place))
     rows.add(code, store=x)
-    yield rows.nest()
+    return rows.nest()
+
+
+def _scanned(reading: Reading, call: ir.Call) -> Iterator[Nest]:
+    """Sums of all elements of an axis up to each, in place: of pairs, of pairs of those and so on, then from the widest
+    back, those of the elements between (Brent and Kung's network)."""
+    shape, axis = ir.shape_of(call), ir.attr(call, "axis")
+    if axis is None or ir.attr(call, "exclusive", False) or ir.dtype_of(call) != ir.dtype_of(call.args[0]):
+        raise NotQuantized("it sums up along no axis, without the element, or in another type")
+    axis = int(axis) % len(shape)
+    extent, widths = shape[axis], [1]
+    while 4 * widths[-1] <= extent:
+        widths.append(2 * widths[-1])
+    yield reading.each(call.args[0])
+    up = [(width, width - 1, extent // (2 * width)) for width in widths]
+    down = [(width, 2 * width - 1, (extent - width) // (2 * width)) for width in reversed(widths)]
+    for number, (width, first, count) in enumerate((*up, *down)):
+        if count > 0:
+            yield _added(reading, call, axis, number, (width, first, count))
+
+
+def _added(reading: Reading, call: ir.Call, axis: int, number: int, step: tuple[int, int, int]) -> Nest:
+    """To elements of the result ``width`` behind the ``first``, and each 2 ``width`` further on, those before them."""
+    (width, first, count), shape, dtype = step, ir.shape_of(call), ir.dtype_of(call)
+    axes, index = reading.axes(f"s{number}_", [count if i == axis else n for i, n in enumerate(shape)])
+
+    def place(behind: int) -> Affine:
+        return dense(shape, (*index[:axis], index[axis] * (2 * width) + first + behind, *index[axis + 1:]))
+
+    code = Code()
+    if dtype != WIDE:
+        total = code.apply(OF_WHOLE["add"] if dtype == "int32" else "add", code.load(RESULT, place(width)), code.load(
+            RESULT, place(0)))
+        return Nest(axes, (Pass((), tuple(code.operations), (Store(RESULT, place(width), total),)),))
+    a, b = (Wide(lambda at=at: code.load(RESULT, at * 2), lambda at=at: code.load(RESULT, at * 2 + 1))  # type: ignore[misc]
+            for at in (place(width), place(0)))
+    stores = tuple(Store(RESULT, place(width) * 2 + half, wide(code, "add", half, a, b)) for half in (0, 1))
+    return Nest(axes, (Pass((), tuple(code.operations), stores),))
 
 
 FOLDING: Mapping[str, Callable[[Reading, ir.Call], Iterator[Nest]]] = {
     "sum": _reduced("sum"), "mean": _reduced("sum", mean), "max": _reduced("maximum"), "min": _reduced("minimum"),
     "nn.softmax": _softmax, "nn.layer_norm": _norm, "nn.rms_norm": _norm,
+    "nn.group_norm": _group_norm, "cumsum": _scanned,
 }
 """What folds along axes."""

@@ -12,8 +12,9 @@ from archloom.mapper.nests import Code
 from archloom.oracle.affine import Affine
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.conversion import is_blank
-from archloom.tvm_backend.ir.nests.reading import WHOLE_NUMBERS, Index, Reading, dense
+from archloom.tvm_backend.ir.nests.reading import WHOLE_NUMBERS, WIDE, Index, Reading, dense
 from archloom.tvm_backend.ir.nests.scalars import apply, chosen
+from archloom.tvm_backend.ir.nests.wide import saturated, to_float, truth
 from archloom.tvm_backend.ir.sweeps import NotQuantized
 
 
@@ -30,12 +31,32 @@ def _reshaped(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
     reading.cut(place, strides)
     found = []
     for stride in strides:
-        whole = Affine.build(place.constant // stride, [(a, c // stride) for a, c in place.terms if c % stride == 0])
-        place = place - whole * stride
+        whole, place = _divided(reading, place, stride)
         found.append(whole)
-        if reading.largest(place) >= stride:
-            raise NotQuantized(f"a reshape from {shape} to {ir.shape_of(call)} is not linear")
     return reading.at(call.args[0], code, tuple(found))
+
+
+def _divided(reading: Reading, place: Affine, stride: int) -> tuple[Affine, Affine]:
+    """Quotient and remainder of a place, whose axes are cut for it."""
+    whole = Affine.build(place.constant // stride, [(a, c // stride) for a, c in place.terms if c % stride == 0])
+    rest = place - whole * stride
+    if reading.largest(rest) >= stride:
+        raise NotQuantized(f"a quotient of {place} by {stride} is not linear")
+    return whole, rest
+
+
+def _repeated(part: int) -> "Callable[[Reading, ir.Call, Code, Index], int]":
+    """Of elements that stand in a row so many times (the quotient of a place, 0), or of tensors (the rest, 1)."""
+    def number(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
+        shape, places = ir.shape_of(call.args[0]), list(index[len(index) - len(ir.shape_of(call.args[0])):])
+        for axis, (extent, made) in enumerate(zip(shape, ir.shape_of(call)[-len(shape):], strict=True)):
+            by = extent if part else made // extent
+            if made != extent:
+                reading.cut(places[axis], [by])
+                places[axis] = _divided(reading, places[axis], by)[part]
+        return reading.at(call.args[0], code, tuple(places))
+
+    return number
 
 
 def _sliced(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
@@ -76,13 +97,21 @@ def _taken(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
         raise NotQuantized("it takes elements of what is computed here")
     if ir.dtype_of(indices) not in WHOLE_NUMBERS:
         raise NotQuantized(f"places are {ir.dtype_of(indices)}")
-    words = reading.at(indices, code, at)
+    words = _whole(reading, indices, code, at)
     inside = code.apply("whole_maximum", code.apply("whole_minimum", words, code.whole(shape[axis] - 1)), code.whole(0))
     scaled = code.apply("whole_multiply", inside, code.whole(math.prod(shape[axis + 1:])))
     of, first = reading.place(data, (*before, Affine(0), *behind))
-    if ir.dtype_of(data) != "float32":
-        raise NotQuantized(f"it takes elements of {ir.dtype_of(data)}")
-    return code.gather(of, first, scaled)
+    if reading.words_of(data) == 2:
+        return code.gather(of, first * 2 + reading.half, code.apply("shift_left", scaled, code.whole(1)))
+    found = code.gather(of, first, scaled)
+    return code.apply("shift_right", found, code.whole(31)) if reading.half else found
+
+
+def _whole(reading: Reading, expr: Any, code: Code, index: Index) -> int:
+    """A whole number as the int32 next to it."""
+    if ir.dtype_of(expr) == WIDE:
+        return saturated(code, reading.wide(expr, code, index))
+    return reading.word(0, expr, code, index)
 
 
 def _linear(reading: Reading, table: np.ndarray, index: Index, extent: int) -> Affine | None:
@@ -124,32 +153,59 @@ def _spread(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
     return reading.broadcast(call.args[0], code, index)
 
 
+MOST_POWER = 4
+"""The largest one that is made of products and roots."""
+
+
 def _power(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
     exponent = ir.number_of(call.args[1])
     x = reading.broadcast(call.args[0], code, index)
-    made = {2.0: ("square",), 0.5: ("sqrt",), -0.5: ("sqrt", "reciprocal"), -1.0: ("reciprocal",), 1.0: ()}
-    if exponent == 3.0:
-        return code.apply("multiply", code.apply("multiply", x, x), x)
-    if exponent not in made:
-        raise NotQuantized("a power other than a square, a cube, a root or a reciprocal")
-    for name in made[exponent]:
-        x = apply(code, name, x)
-    return x
+    quarters = 0 if exponent is None else abs(exponent) * 4
+    if exponent is None or quarters not in range(1, 4 * MOST_POWER + 1):
+        raise NotQuantized(f"a power other than quarters up to {MOST_POWER}")
+    factors, whole = [x] * (int(quarters) // 4), int(quarters) % 4
+    if whole:
+        root = code.apply("sqrt", x)
+        factors += [root] * (whole // 2) + ([code.apply("sqrt", root)] if whole % 2 else [])
+    found = factors[0]
+    for factor in factors[1:]:
+        found = code.apply("multiply", found, factor)
+    return apply(code, "reciprocal", found) if exponent < 0 else found
 
 
 def _converted(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
-    kinds = tuple("whole" if t in WHOLE_NUMBERS else t for t in (ir.dtype_of(call.args[0]), ir.dtype_of(call)))
-    found = reading.broadcast(call.args[0], code, index)
-    if kinds[0] == kinds[1] or kinds == ("float32", "bool"):
-        return found
-    if kinds in (("whole", "float32"), ("whole", "bool")):
-        return code.apply("to_float", found)
-    if kinds == ("bool", "float32"):
-        return chosen(code, found, code.number(1), code.number(0))
-    raise NotQuantized(f"it converts {ir.dtype_of(call.args[0])} to {ir.dtype_of(call)}")
+    source, half = call.args[0], reading.half
+    kinds = ir.dtype_of(source), ir.dtype_of(call)
+    if kinds[0] == kinds[1]:
+        return reading.broadcast(source, code, index)
+    if kinds[0] == WIDE and kinds[1] in OF_WIDE:
+        return OF_WIDE[kinds[1]](code, reading.wide(source, code, index))
+    if kinds[0] not in ("int32", "bool", "float32") or (kinds not in CONVERTED and kinds[1] != WIDE):
+        raise NotQuantized(f"it converts {kinds[0]} to {kinds[1]}")
+    reading.half = 0
+    found, reading.half = reading.broadcast(source, code, index), half
+    if kinds[1] != WIDE:
+        return CONVERTED[kinds](code, found)
+    if kinds[0] == "float32":
+        raise NotQuantized("it converts float32 to int64")
+    found = CONVERTED["bool", "int32"](code, found) if kinds[0] == "bool" else found
+    return code.apply("shift_right", found, code.whole(31)) if half else found
+
+
+OF_WIDE: Mapping[str, Callable[[Code, Any], int]] = {
+    "int32": lambda code, x: x.low(), "float32": to_float, "bool": truth}
+CONVERTED: Mapping[tuple[str, str], Callable[[Code, int], int]] = {
+    ("float32", "bool"): lambda code, x: x,
+    ("int32", "float32"): lambda code, x: code.apply("to_float", x),
+    ("int32", "bool"): lambda code, x: code.apply("to_float", x),
+    ("bool", "float32"): lambda code, x: chosen(code, x, code.number(1), code.number(0)),
+    ("bool", "int32"): lambda code, x: chosen(code, x, code.whole(1), code.whole(0)),
+}
+"""Conversions by types, of int64 and of others; a truth is a number that is 0 or not."""
 
 
 PLACED: Mapping[str, Callable[[Reading, ir.Call, Code, Index], int]] = {
     "permute_dims": _permuted, "strided_slice": _sliced, "take": _taken, "broadcast_to": _spread, "power": _power,
-    "astype": _converted, **dict.fromkeys(("reshape", "expand_dims", "squeeze", "flatten"), _reshaped)}
+    "astype": _converted, "repeat": _repeated(0), "tile": _repeated(1),
+    **dict.fromkeys(("reshape", "expand_dims", "squeeze", "flatten"), _reshaped)}
 """How a number of a result comes from operands at other places."""

@@ -8,10 +8,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.mapper.nests import Axis, Code, Nest, Pass, Store
+from archloom.mapper.nests import COMPARISONS, Axis, Code, Nest, Pass, Store
 from archloom.oracle.affine import Affine
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nests.scalars import OF_WHOLE, apply
+from archloom.tvm_backend.ir.nests.wide import OF_WIDE, Wide, wide
 from archloom.tvm_backend.ir.operators import operator
 from archloom.tvm_backend.ir.sweeps import NotQuantized
 
@@ -19,11 +20,11 @@ Index: TypeAlias = tuple[Affine, ...]
 NEST = "nest"
 """The anchor of such pieces."""
 RESULT = "Y"
-WORDS = ("float32", "int32")
+WIDE = "int64"
+"""Numbers of two words, the low one first."""
+WORDS = ("float32", "int32", WIDE)
 """What tensors in memory may be of."""
-NARROWED = {"bool": "float32", "int64": "int32"}
-"""What constants are kept as. Whole numbers are places in other tensors."""
-WHOLE_NUMBERS = ("int32", "int64")
+WHOLE_NUMBERS = ("int32", WIDE)
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Piece:
     operands: tuple[Any, ...]
     operators: tuple[str, ...]
     names: tuple[str, ...] = ()
+    dtype: str = "float32"
 
     @staticmethod
     def operand(number: int) -> str:
@@ -50,7 +52,8 @@ class Cut(Exception):
 
 @dataclass
 class Reading:
-    """What is read so far; ``cuts`` has the parts of axes by name, ``placed`` the operators that read elsewhere."""
+    """What is read so far; ``cuts`` has the parts of axes by name, ``placed`` the operators that read elsewhere;
+    ``half``: which word of numbers of two is read."""
 
     lookup: ir.Lookup
     cuts: Mapping[str, tuple[int, ...]]
@@ -59,14 +62,20 @@ class Reading:
     operators: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     extents: dict[str, int] = field(default_factory=dict)
+    half: int = 0
 
     def each(self, expr: Any, into: Callable[[Index], Affine] | None = None) -> Nest:
         """Every number of an expression, stored where ``into`` says (by default as its shape has it)."""
         axes, index = self.axes("i", shape := ir.shape_of(expr))
         code = Code()
-        found = self.at(expr, code, index)
         place = dense(shape, index) if into is None else into(index)
-        return Nest(axes, (Pass((), tuple(code.operations), (Store(RESULT, place, found),)),))
+        if ir.dtype_of(expr) == WIDE:
+            stores = tuple(Store(RESULT, place * 2 + half, self.word(half, expr, code, index)) for half in (0, 1))
+        else:
+            stores = (Store(RESULT, place, self.at(expr, code, index)),)
+        if code.operations[stores[0].value].name in COMPARISONS:
+            raise NotQuantized("truths have no words")
+        return Nest(axes, (Pass((), tuple(code.operations), stores),))
 
     def axes(self, prefix: str, shape: Sequence[int]) -> tuple[tuple[Axis, ...], Index]:
         """Axes for a shape, cut where they must be, and the place along each extent."""
@@ -106,24 +115,45 @@ class Reading:
             return self.placed[name](self, inner, code, index)
         return self._elementwise(name, inner, code, index)
 
+    def word(self, half: int, expr: Any, code: Code, index: Index) -> int:
+        """A word of the number of an expression at a place: the low one (0) or the high one, of int64."""
+        before, self.half = self.half, half
+        try:
+            return self.at(expr, code, index)
+        finally:
+            self.half = before
+
+    def wide(self, expr: Any, code: Code, index: Index) -> Wide:
+        """Both words of an int64 that is spread to the shape that the place is of."""
+        mine = spread_place(expr, index)
+        return Wide(lambda: self.word(0, expr, code, mine), lambda: self.word(1, expr, code, mine))
+
     def _read(self, expr: Any, code: Code, index: Index) -> int:
         """A number of what comes from outside."""
         if not ir.is_tensor(expr):
             raise NotQuantized("an operand is no tensor")
-        number = ir.number_of(expr) if ir.is_constant(expr) else None
-        if number is not None:
+        if ir.is_constant(expr) and (array := ir.const_value(expr)).size == 1:
             if ir.dtype_of(expr) not in WHOLE_NUMBERS:
-                return code.number(number)
-            _check_words(np.array(int(number)))
-            return code.whole(int(number))
-        return code.load(*self.place(expr, index))
+                return code.number(float(array.reshape(())))
+            number = int(array.reshape(())) >> 32 * self.half
+            return code.whole((number + (1 << 31)) % (1 << 32) - (1 << 31))
+        if self.words_of(expr) == 2:
+            of, at = self.place(expr, index)
+            return code.load(of, at * 2 + self.half)
+        found = code.load(*self.place(expr, index))
+        return code.apply("shift_right", found, code.whole(31)) if self.half else found
+
+    @staticmethod
+    def words_of(expr: Any) -> int:
+        """Of an element in memory."""
+        if not ir.is_constant(expr):
+            return 2 if ir.dtype_of(expr) == WIDE else 1
+        return 2 if str(kept(ir.const_value(expr)).dtype) == WIDE else 1
 
     def place(self, expr: Any, index: Index) -> tuple[str, Affine]:
-        """The operand that an expression is, and the word that an element begins with."""
-        if ir.dtype_of(expr) not in (*WORDS, *(NARROWED if ir.is_constant(expr) else ())):
+        """The operand that an expression is, and the number of an element."""
+        if ir.dtype_of(expr) not in WORDS and not (ir.is_constant(expr) and ir.dtype_of(expr) == "bool"):
             raise NotQuantized(f"an operand is {ir.dtype_of(expr)}")
-        if ir.dtype_of(expr) == "int64":
-            _check_words(ir.const_value(expr))
         number = next((i for i, known in enumerate(self.operands) if ir.same(known, expr)), len(self.operands))
         if number == len(self.operands):
             self.operands.append(expr)
@@ -133,17 +163,16 @@ class Reading:
         """The number of an expression that is spread to the shape that the place is of."""
         if not ir.is_tensor(expr):
             return code.number(float(ir.scalar_of(expr)))
-        shape = ir.shape_of(expr)
-        mine = index[len(index) - len(shape):]
-        return self.at(expr, code, tuple(Affine(0) if n == 1 else i for n, i in zip(shape, mine, strict=True)))
+        return self.at(expr, code, spread_place(expr, index))
 
     def _elementwise(self, name: str, call: ir.Call, code: Code, index: Index) -> int:
         functions: tuple[str, ...] = operator(name).scalar or operator(name).vector
-        whole = any(ir.is_tensor(a) and ir.dtype_of(a) in WHOLE_NUMBERS for a in call.args)
+        kinds = [ir.dtype_of(a) for a in call.args if ir.is_tensor(a)]
+        whole = not {*kinds}.isdisjoint(WHOLE_NUMBERS)
+        if WIDE in kinds:
+            return self._of_wide(name, functions, call, code, index)
         if whole:
             functions = tuple(OF_WHOLE.get(f, "") for f in functions)
-        if ir.dtype_of(call) == "int64" and {"whole_add", "whole_subtract", "whole_multiply"} & {*functions}:
-            raise NotQuantized(f"{name} of int64 may have more than the 32 bits of the vector unit's numbers")
         if not all(functions) or not functions:
             raise NotQuantized(f"{name}{' of whole numbers' if whole else ''} is none of the vector unit's operators")
         self.note(name)
@@ -151,6 +180,18 @@ class Reading:
         for function in functions:
             first, others = apply(code, function, first, *others), []
         return first
+
+    def _of_wide(self, name: str, functions: Sequence[str], call: ir.Call, code: Code, index: Index) -> int:
+        """An operator of int64: of a word of its result, or of a truth."""
+        if len(functions) != 1 or functions[0] not in OF_WIDE:
+            raise NotQuantized(f"{name} of int64 is none of the vector unit's operators")
+        self.note(name)
+        half, first = self.half, []
+        if functions[0] == "choose":
+            self.half = 0
+            first, self.half = [self.broadcast(call.args[0], code, index)], half
+        numbers = [self.wide(a, code, index) for a in call.args[len(first):]]
+        return wide(code, functions[0], half, *first, *numbers)
 
     # cuts -------------------------------------------------------------------------------------------------------------
 
@@ -173,10 +214,21 @@ class Reading:
         return place.constant + sum(c * (self.extents[str(a)] - 1) for a, c in place.terms if c > 0)
 
 
-def _check_words(numbers: np.ndarray) -> None:
-    """NotQuantized for whole numbers that have more than 32 bits."""
-    if numbers.size and not -(1 << 31) <= int(numbers.min()) <= int(numbers.max()) < 1 << 31:
-        raise NotQuantized("a constant has whole numbers of more than 32 bits")
+def kept(array: np.ndarray) -> np.ndarray:
+    """A constant as it lies in memory: truths as float32, int64 as int32 where that has all of its numbers."""
+    if array.dtype == bool:
+        return array.astype(np.float32)
+    if str(array.dtype) == WIDE and (
+            not array.size or -(1 << 31) <= int(array.min()) <= int(array.max()) < 1 << 31):
+        return array.astype(np.int32)
+    return array
+
+
+def spread_place(expr: Any, index: Index) -> Index:
+    """The place in a tensor that is spread to the shape that a place is of."""
+    shape = ir.shape_of(expr)
+    mine = index[len(index) - len(shape):]
+    return tuple(Affine(0) if n == 1 else i for n, i in zip(shape, mine, strict=True))
 
 
 def dense(shape: Sequence[int], index: Index) -> Affine:

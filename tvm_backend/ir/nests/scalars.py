@@ -34,6 +34,10 @@ def chosen(code: Code, condition: int, a: int, b: int) -> int:
     return code.apply("select", code.apply("equal", condition, code.number(0)), b, a)
 
 
+def _opposite(code: Code, x: int) -> int:
+    return code.apply("equal", _truth(code, x), code.number(0))
+
+
 def _truth(code: Code, x: int) -> int:
     """A truth as a number that is 0 or not."""
     compared = code.operations[x].name in COMPARISONS
@@ -48,12 +52,18 @@ COMPOSED: Mapping[str, Callable[..., int]] = {
     "gelu": _gelu, "gelu_tanh": _gelu_tanh, "choose": chosen,
     "clip": lambda code, x, low, high: code.apply("minimum", code.apply("maximum", x, low), high),
     "both": lambda code, a, b: code.apply("multiply", _truth(code, a), _truth(code, b)),
-    "not": lambda code, x: code.apply("equal", _truth(code, x), code.number(0)),
+    "not": _opposite, "not_equal": lambda code, a, b: _opposite(code, code.apply("equal", a, b)),
     "greater": lambda code, a, b: code.apply("less", b, a),
     "greater_equal": lambda code, a, b: code.apply("less_equal", b, a),
+    "whole_greater": lambda code, a, b: code.apply("whole_less", b, a),
+    "whole_less_equal": lambda code, a, b: _opposite(code, code.apply("whole_less", b, a)),
+    "whole_greater_equal": lambda code, a, b: _opposite(code, code.apply("whole_less", a, b)),
+    "whole_not_equal": lambda code, a, b: _opposite(code, code.apply("whole_equal", a, b)),
 }
 """Scalar operations that are several of :data:`~archloom.mapper.nests.SCALAR`."""
 OF_WHOLE: Mapping[str, str] = {
-    **{name: f"whole_{name}" for name in ("add", "subtract", "multiply", "maximum", "minimum", "less")},
+    **{name: f"whole_{name}" for name in (
+        "add", "subtract", "multiply", "maximum", "minimum", "less", "less_equal", "greater", "greater_equal", "equal",
+        "not_equal")},
     "choose": "choose"}
 """Those on int32, by the names of those on float32."""

@@ -23,37 +23,36 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Stream
 from archloom.tvm_backend.ir.match import QuantizedOp
-from archloom.tvm_backend.ir.nests import NARROWED, WHOLE, Piece
+from archloom.tvm_backend.ir.nests import WHOLE, WIDE, Piece, kept
 from archloom.tvm_backend.ir.operators import OPERATORS
 from archloom.tvm_backend.ir.patterns import DFPattern, is_op, wildcard
-from archloom.tvm_backend.targets.backend import Lowered, Predicate, Verdict
-from archloom.tvm_backend.targets.layouts import ROW_MAJOR
+from archloom.tvm_backend.targets.backend import InTiles, Lowered, Predicate, Verdict
+from archloom.tvm_backend.targets.layouts import ROW_MAJOR, WORDS, Layout
 from archloom.uma_targets.kit.attention import Kernel
 from archloom.uma_targets.kit.vectors.emit import WORD, Words, group_of, nodes_of
 from archloom.uma_targets.kit.vectors.unit import Unit
 
-NEEDS = "float32 results of operators that are nests of loops over the vector unit's operations"
+NEEDS = "float32, int32 or int64 results of operators that are nests of loops over the vector unit's operations"
 CHAINED, BEFORE = 6, 2
 """Most operators one after the other in a piece, and before one that folds."""
 ARITY: Mapping[str, int] = {
     **{name: 2 if o.binary else 1 for name, o in OPERATORS.items() if o.vector or o.scalar},
-    **dict.fromkeys(("permute_dims", "astype"), 1), **dict.fromkeys(("clip", "where"), 3),
-    **dict.fromkeys(("less", "less_equal", "greater", "greater_equal", "equal", "logical_and", "bitwise_and",
-                     "power", "take", "broadcast_to"), 2),
+    **dict.fromkeys(("permute_dims", "astype", "repeat", "tile"), 1), **dict.fromkeys(("clip", "where"), 3),
+    **dict.fromkeys(("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "logical_and",
+                     "bitwise_and", "power", "take", "broadcast_to"), 2),
 }
 """Arguments of operators that say how a number of their result is computed."""
-NORMS = {"nn.layer_norm": 3, "nn.rms_norm": 2}
+NORMS = {"nn.layer_norm": 3, "nn.rms_norm": 2, "nn.group_norm": 3}
 
 
 @dataclass(frozen=True)
 class VectorKit:
     """A target's vector unit, of the ISA's parameters; ``most``: of a graph, how many registers a group may have;
-    ``reach_bytes``: how large a tensor may be of which elements are read by numbers that are computed. Such an access
-    is simulated as one to all of the tensor."""
+    ``reach_bytes``: how large a tensor may be of which elements are read by numbers that are computed."""
 
     unit: Callable[[Mapping[str, int]], Unit]
     most: Callable[[ArchitectureGraph], int]
-    reach_bytes: int = 1 << 18
+    reach_bytes: int = (1 << 31) - 1
 
 
 # --- patterns ---------------------------------------------------------------------------------------------------------
@@ -95,7 +94,7 @@ def _step(value: Make, anywhere: bool) -> DFPattern:
     for name, arity in ARITY.items():
         for place in range(arity if anywhere else 1):
             found.append(is_op(f"relax.{name}")(*(given if i == place else wildcard() for i in range(arity))))
-    found.append(is_op("relax.strided_slice")(given, *(wildcard() for _ in range(4))))
+    found += [is_op("relax.strided_slice")(given, *(wildcard() for _ in range(count))) for count in (3, 4)]
     return reduce(or_, found)
 
 
@@ -106,8 +105,9 @@ def _folding(value: Make) -> DFPattern:
                         for name in WHOLE))
 
 
-def taken(vectors: VectorKit) -> Predicate:
-    """A piece that has been read is one that is taken, but for places in large tensors."""
+def taken(vectors: VectorKit, graph: Callable[[Any], ArchitectureGraph]) -> Predicate:
+    """A piece that has been read is one that is taken, but for places in large tensors, and for vectors at a time for
+    which there are no registers: a part of it may be a piece."""
     def predicate(op: QuantizedOp, options: Mapping[str, OptionValue]) -> Verdict:
         if "piece" not in op.attrs:
             return Verdict(False, f"it is {op.anchor}", NEEDS)
@@ -116,6 +116,11 @@ def taken(vectors: VectorKit) -> Predicate:
         if largest > vectors.reach_bytes:
             return Verdict(False, f"it reads elements of {largest} bytes by computed numbers",
                            f"tensors of at most {vectors.reach_bytes} bytes for that")
+        try:
+            for nest in op.attrs["piece"].nests:
+                group_of(nest, vectors.unit(graph(options).parameters))
+        except MappingError as error:
+            return Verdict(False, str(error), "pieces for which there are registers")
         return Verdict(True, "it is a nest of loops")
 
     return predicate
@@ -129,24 +134,29 @@ def _gathered(piece: Piece) -> set[str]:
 def lowered(op: QuantizedOp) -> Lowered:
     """A piece as a workload on all of its operands as they are."""
     piece: Piece = op.attrs["piece"]
-    constants, inputs, tensors = {}, [], []
+    constants, inputs, layouts, tensors = {}, [], {}, []
     for number, operand in enumerate(op.operands):
         name, array = Piece.operand(number), operand.array
         if array is None:
             inputs.append((name, number))
+            layouts[name] = _layout(operand.dtype)
+            tensors.append(_stored(operand.shape, operand.dtype))
         else:
-            constants[name] = _narrowed(array)
-        dtype = NARROWED.get(operand.dtype, operand.dtype)
-        tensors.append((operand.shape, dtype))
+            array = kept(array)
+            constants[name] = WORDS.pack(array) if array.dtype == WIDE else array
+            tensors.append((constants[name].shape, str(constants[name].dtype)))
     label = "+".join(dict.fromkeys(reversed(piece.operators)))
-    work = wl.nest(piece.nests, (*tensors, (op.shape, "float32")), name=op.name)
-    return Lowered(work, label, tuple(inputs), constants, ROW_MAJOR)
+    work = wl.nest(piece.nests, (*tensors, _stored(op.shape, piece.dtype)), name=op.name)
+    return Lowered(work, label, tuple(inputs), constants, _layout(piece.dtype), tiles=InTiles(layouts))
 
 
-def _narrowed(array: np.ndarray) -> np.ndarray:
-    """A constant as it is kept."""
-    dtype = NARROWED.get(str(array.dtype))
-    return array if dtype is None else array.astype(dtype)
+def _layout(dtype: str) -> Layout:
+    return WORDS if dtype == WIDE else ROW_MAJOR
+
+
+def _stored(shape: tuple[int, ...], dtype: str) -> tuple[tuple[int, ...], str]:
+    """Shape and type of a tensor in memory."""
+    return _layout(dtype).stored_shape(shape), "int32" if dtype == WIDE else dtype
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------

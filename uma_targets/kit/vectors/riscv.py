@@ -32,12 +32,17 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
     "to_whole": {"v": "vfcvt_x_f_v vs2 vm"}, "to_float": {"v": "vfcvt_f_x_v vs2 vm"},
     "whole_add": _whole("add", "vv", "vx", "vi"), "whole_subtract": _whole("sub", "vv", "vx"),
     "whole_multiply": _whole("mul", "vv", "vx"), "whole_minimum": _whole("min", "vv", "vx"),
-    "whole_maximum": _whole("max", "vv", "vx"), "shift_left": _whole("sll", "vi"), "shift_right": _whole("sra", "vi"),
+    "whole_maximum": _whole("max", "vv", "vx"), "whole_and": _whole("and", "vv", "vx", "vi"),
+    "whole_or": _whole("or", "vv", "vx", "vi"), "shift_left": _whole("sll", "vv", "vi"),
+    "shift_right": _whole("sra", "vv", "vi"), "unsigned_shift_right": _whole("srl", "vv", "vi"),
+    "multiply_high": _whole("mulhu", "vv", "vx"),
     "less": {"vv": "vmflt_vv vs2 vs1 vm", "vf": "vmflt_vf vs2 rs1 vm", "fv": "vmfgt_vf rs1 vs2 vm"},
     "less_equal": {"vv": "vmfle_vv vs2 vs1 vm", "vf": "vmfle_vf vs2 rs1 vm",
                    "fv": "vmfge_vf rs1 vs2 vm"},
     "equal": {"vv": "vmfeq_vv vs2 vs1 vm", "vf": "vmfeq_vf vs2 rs1 vm", "fv": "vmfeq_vf rs1 vs2 vm"},
     "whole_less": {"vv": "vmslt_vv vs2 vs1 vm", "vx": "vmslt_vx vs2 rs1 vm", "xv": "vmsgt_vx rs1 vs2 vm"},
+    "whole_equal": {"vv": "vmseq_vv vs2 vs1 vm", "vx": "vmseq_vx vs2 rs1 vm", "vi": "vmseq_vi vs2 imm vm"},
+    "unsigned_less": {"vv": "vmsltu_vv vs2 vs1 vm", "vx": "vmsltu_vx vs2 rs1 vm", "xv": "vmsgtu_vx rs1 vs2 vm"},
     "select": {"xv": "vmerge_vxm rs1 vs2", "vv": "vmerge_vvm vs1 vs2", "fv": "vfmerge_vfm rs1 vs2"},
     "multiply_add": {"vv": "vfmacc_vv vs1 vs2 vm", "fv": "vfmacc_vf rs1 vs2 vm",
                      "vf": "vfmacc_vf vs2 rs1 vm"},
@@ -70,7 +75,7 @@ class RiscvV:
         return (name, "".join(kinds)) in _INSTRUCTIONS
 
     def fits(self, name: str, value: int) -> bool:
-        low, high = (0, 32) if name.startswith("shift") else (-16, 16)
+        low, high = (0, 32) if "shift" in name else (-16, 16)
         return low <= value < high
 
     def apply(self, name: str, into: int, operands: Sequence[Operand]) -> Node:

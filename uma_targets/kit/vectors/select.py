@@ -16,7 +16,8 @@ from archloom.oracle.errors import MappingError
 from archloom.uma_targets.kit.vectors.unit import Unit
 
 INTEGER = frozenset({"to_float", "whole_add", "whole_subtract", "whole_multiply", "whole_minimum", "whole_maximum",
-                     "shift_left", "shift_right", "whole_less"})
+                     "whole_and", "whole_or", "shift_left", "shift_right", "unsigned_shift_right", "multiply_high",
+                     "whole_less", "whole_equal", "unsigned_less"})
 """Operations of which operands are int32."""
 ACCUMULATED = {"sum": "add", "maximum": "maximum", "minimum": "minimum"}
 
@@ -133,7 +134,8 @@ class Selection:
     def _operands(self, name: str, sources: tuple[Source, ...]) -> tuple[Source, ...]:
         """With scalars spread until there is an instruction."""
         given = sources
-        for place in [i for i, s in enumerate(sources) if isinstance(s, Operation)]:
+        scalars = [i for i, s in enumerate(sources) if isinstance(s, Operation)]
+        for place in reversed(scalars) if name == "select" else scalars:
             if self.unit.has(name, [kind_of(s, name, self.unit) for s in given]):
                 break
             given = (*given[:place], self._vector(given[place]), *given[place + 1:])
@@ -144,6 +146,8 @@ class Selection:
     def _vector(self, source: Source) -> int:
         if isinstance(source, int):
             return source
+        if source.name == WHOLE:  # anew, so that it is no vector that stays
+            return self._new("splat", (source,))
         if source not in self.spread:
             self.spread[source] = self._new("splat", (source,))
         return self.spread[source]
