@@ -103,6 +103,7 @@ def test_operators_on_the_core_alone(name: str, tmp_path: Path) -> None:
     assert left <= {"reshape"}  # the result's bytes under another shape
 
 
+@pytest.mark.slow
 def test_places_are_read_from_memory(tmp_path: Path) -> None:
     """An embedding: rows of a table by numbers that are known when it runs."""
     graph = make_graph(
@@ -163,9 +164,10 @@ def test_whole_numbers_of_64_bits_are_exact(name: str, tmp_path: Path) -> None:
     assert found.passed, str(found)
 
 
+@pytest.mark.slow
 def test_operators_of_torch_on_the_core_alone() -> None:
     """Norms of groups, and elements and tensors that stand in a row."""
-    torch = pytest.importorskip("torch")
+    import torch
 
     class Module(torch.nn.Module):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
