@@ -45,6 +45,7 @@ class H(Record):
     SPACES = SPACE_TABLE = constant  # address spaces (memories): bits of which their lines and rows are whole parts
     LEVELS = HIT_AFTER_MISS = SLOT_TAILS = TAIL_SIZE = BANKS = constant
     PLACED = constant  # accesses with a place in such memories
+    LOOKS = constant  # room for what is asked of caches: a power of two, or 0
     GROUPS = constant  # GroupSpec records of each state.Group
     HEADERS = constant  # 1: the header of the machine counts as a part with one record
 

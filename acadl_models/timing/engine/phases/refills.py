@@ -12,17 +12,30 @@ from archloom.acadl_models.timing.engine.state import Cache, M, Request, Store, 
 
 # --- registers -------------------------------------------------------------------------------------------------
 @jit
-def must_wait(t, m, cache, line, is_write):
-    """Whether a line is on its way, or would need a register while none is free."""
+def must_wait(t, m, cache, line, is_write, step):
+    """Whether a line is on its way, or would need a register while none is free. Where it stood when its step asked
+    last is looked at first: many may wait, and all ask whenever a line has come."""
     if place_of(t, m, cache, line) != NONE:
         return False
     record, here = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE, m[M.CACHES] + cache * Cache.SIZE
     first, taken = m[here + Cache.REGISTERS], m[here + Cache.TAKEN]
-    for k in range(first, first + taken):
-        if m[m[k] + WayStep.FROM] // t[record + CacheSpec.LINE] == line:
+    size, among = t[record + CacheSpec.LINE], m[step + WayStep.AMONG]
+    if 0 <= among < taken and m[m[first + among] + WayStep.FROM] // size == line:
+        return True
+    for k in range(taken):
+        if m[m[first + k] + WayStep.FROM] // size == line:
+            m[step + WayStep.AMONG] = k
             return True
+    m[step + WayStep.AMONG] = NONE
+    return lacks_register(t, m, cache, is_write)
+
+
+@jit
+def lacks_register(t, m, cache, is_write):
+    """Whether a miss would need a register while none is free."""
+    record = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE
     comes = not is_write or t[record + CacheSpec.ALLOCATE] == 1 or t[record + CacheSpec.WRITE_BACK] == 1
-    return comes and taken == t[record + CacheSpec.REGISTERS]
+    return comes and m[m[M.CACHES] + cache * Cache.SIZE + Cache.TAKEN] == t[record + CacheSpec.REGISTERS]
 
 
 @jit

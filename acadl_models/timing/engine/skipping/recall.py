@@ -40,6 +40,7 @@ def begin_transition(t, m, h, loop, length, offsets, hashed):
     forget_pending(t, h, number)
     memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
     h[memory + LoopMemory.PENDING] = number
+    h[memory + LoopMemory.VAIN] += 1
     h[index + Transition.VALID] = 0
     h[index + Transition.LOOP], h[index + Transition.HASH] = loop, hashed
     h[index + Transition.LENGTH], h[index + Transition.OFFSETS] = length, offsets
@@ -237,13 +238,15 @@ def apply(t, m, h, loop, begin, end):
     cycles = h[now + M.TIME] - h[begin + M.TIME]
     instances = h[now + M.SEQ] - h[begin + M.SEQ]
     moving.keep_efforts(m, h, now)
+    m[M.LOOKS_SINCE] = m[M.LOOKED]
     m[M.SKIPS] += 1
     join_peaks(t, m, h, now, begin)
     moving.add_counters(m, h, now, h, begin, 1)
     moving.move_machine(t, m, cycles, instances)
     shift_instances(t, m, cycles, instances)
     restore_loops(t, m, h, loop, now, begin, end, instances)
-    h[h[Memory.LOOPS] + loop * LoopMemory.SIZE + LoopMemory.MISSES] = 0
+    memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
+    h[memory + LoopMemory.MISSES] = h[memory + LoopMemory.VAIN] = 0
 
 
 @jit
