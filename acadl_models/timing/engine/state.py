@@ -249,9 +249,8 @@ class LookFlag(Record):
     FOUND, IS_READ, COUNTS, FULL, DIRTY, LOADED, AMONG = 1, 2, 4, 8, 16, 32, 64
 
 
-MOST_LOOKS = 1 << 17
-"""Of what was asked of caches, what is remembered: longer periods are not replayed. Three quarters of a block of a large
-product; a free choice."""
+MOST_LOOKS = 1 << 19
+"""Of what was asked of caches, what is remembered: periods with more than half of that are not replayed. A free choice."""
 
 
 class Dram(Record):

@@ -29,7 +29,7 @@ def replay(t, m, h, record, old, old_end, periods, now, distance, times):
     """Ask the caches for the next periods what was asked since the machine at ``h[old]``, ``times`` periods at most;
     returns for how many they answer alike. Lines and counters of the caches are then those at their end."""
     asked = m[M.LOOKED] - h[old + M.LOOKED]
-    if asked > t[H.LOOKS] or h[old + M.LOOKED] < m[M.LOOKS_SINCE]:
+    if 2 * asked > t[H.LOOKS] or h[old + M.LOOKED] < m[M.LOOKS_SINCE]:
         return 0
     if not addresses_moved(t, m, h, record, periods, old_end):
         return 0
@@ -40,12 +40,13 @@ def replay(t, m, h, record, old, old_end, periods, now, distance, times):
     expect(t, m)
     done = 0
     while done < times:
-        batch = min(times - done, max(1, AT_ONCE // asked))
         before = m[M.LOOKED]
+        batch = min(times - done, max(1, min(AT_ONCE, t[H.LOOKS] - asked) // asked))
         copy_words(h, h[Memory.MACHINE] + m[M.CACHES], m, m[M.CACHES], m[M.DRAMS] - m[M.CACHES])
         alike = ask(t, m, record, periods, asked, batch)
         done += alike
         if alike < batch:
+            m[M.LOOKS_SINCE] = max(m[M.LOOKS_SINCE], m[M.LOOKED] - t[H.LOOKS])  # what lay there before is lost
             m[M.LOOKED] = before
             copy_words(m, m[M.CACHES], h, h[Memory.MACHINE] + m[M.CACHES], m[M.DRAMS] - m[M.CACHES])
             ask(t, m, record, periods, asked, alike)
@@ -134,6 +135,8 @@ def answers_alike(t, m, op, cache, first, more):
         m[here + Cache.COMING] += 1
     else:
         place = expected_at(t, m, cache, line)
+        if place == NONE:
+            return False
         m[here + Cache.COMING] -= 1
         m[place] = m[m[M.EXPECTED] + m[here + Cache.REGISTERS] - m[M.REGISTERS] + m[here + Cache.COMING]]
     return True
