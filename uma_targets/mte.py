@@ -160,15 +160,9 @@ class Blocks:
         return [node for across in runs(self.gemm.n, self.machine.columns, self.wide)
                 for node in repeat("nb", across.count, lambda j, across=across: [  # type: ignore[misc]
                     node for down in runs(self.gemm.m, self.machine.rows, self.tall)
-                    for node in self._down(down, j * across.span + across.first, across, k0, depth)])]
-
-    def _down(self, down: Run, n: Affine, across: Run, k: Affine, depth: Piece) -> Nodes:
-        """The blocks of C of some rows, one below the other; before the first of the next columns is the last one, which
-        is written apart so that the others differ by constants alone."""
-        last = Affine((down.count - 1) * down.span + down.first)
-        return [*repeat("mb", down.count - 1, lambda i: self._block(
-            i * down.span + down.first, (i + 1) * down.span + down.first, down, n, across, k, depth)),
-            *self._block(last, Affine(down.first), down, n, across, k, depth)]
+                    for node in repeat("mb", down.count, lambda i, down=down: self._block(  # type: ignore[misc]
+                        i * down.span + down.first, (i + 1) % down.count * down.span + down.first, down,
+                        j * across.span + across.first, across, k0, depth))])]
 
     def _block(
         self, m: Affine, later: Affine, down: Run, n: Affine, across: Run, k: Affine, depth: Piece

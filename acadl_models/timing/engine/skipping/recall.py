@@ -126,13 +126,16 @@ def same_path(t, m, h, begin, end):
     while loop != NONE:
         record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
         iteration = m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION
-        moved = m[iteration] - h[begin + iteration]
+        moved, gone = m[iteration] - h[begin + iteration], 0
         if stays(t, m, h, loop, begin, end):
-            if m[iteration] + h[end + iteration] - h[begin + iteration] >= t[record + LoopSpec.EXTENT]:
+            gone = h[end + iteration] - h[begin + iteration]
+            if m[iteration] + gone >= t[record + LoopSpec.EXTENT]:
                 return False
         elif moved != 0:
             return False
         if moved != 0 and (t[record + LoopSpec.REPEATS] == 0 or moved % t[record + LoopSpec.REPEATS] != 0):
+            return False
+        if moved != 0 and max(m[iteration], h[begin + iteration]) + gone >= t[record + LoopSpec.LIMIT]:
             return False
         loop = t[record + LoopSpec.PARENT]
     return True

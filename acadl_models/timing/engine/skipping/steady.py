@@ -212,7 +212,7 @@ def moved_along(t, m, h, record, distance, new, old):
 @jit
 def most_periods(t, m, record, state, old_fetched, distance):
     """Periods that may be skipped: the position stays inside of the loop, and every fetch is a full one."""
-    times = (t[record + LoopSpec.EXTENT] - 1 - m[state + Loop.ITERATION]) // distance
+    times = (t[record + LoopSpec.LIMIT] - 1 - m[state + Loop.ITERATION]) // distance
     fetched = m[M.FETCHED] - old_fetched
     return min(times, (t[H.TOTAL] - m[M.FETCHED] - t[H.FETCH_FLIGHTS] * t[H.FETCH_WIDTH]) // fetched)
 
