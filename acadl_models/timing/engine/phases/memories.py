@@ -142,7 +142,7 @@ def look_again(t, m, request, tail, step, cache):
     level, first = m[step + WayStep.LEVEL], m[step + WayStep.FROM]
     line = first // t[t[H.CACHE_TABLE] + cache * CacheSpec.SIZE + CacheSpec.LINE]
     is_write = level == 0 and m[request + Request.IS_READ] == 0
-    waits = must_wait(t, m, cache, line, is_write, step)
+    waits = must_wait(t, m, cache, is_write, step)
     if m[M.REMEMBERS] == 1:
         more = LookFlag.FOUND * int(waits) + LookFlag.FULL * int(lacks_register(t, m, cache, is_write))
         append(t, m, LookOp.AGAIN, cache, m[tail + Tail.ACCESS], first, more + LookFlag.AMONG * (m[step + WayStep.AMONG] + 1))

@@ -12,18 +12,18 @@ from archloom.acadl_models.timing.engine.state import Cache, M, Request, Store, 
 
 # --- registers -------------------------------------------------------------------------------------------------
 @jit
-def must_wait(t, m, cache, line, is_write, step):
-    """Whether a line is on its way, or would need a register while none is free. Where it stood when its step asked
+def must_wait(t, m, cache, is_write, step):
+    """Whether the line of a step is on its way, or would need a register while none is free. Where it stood when its step asked
     last is looked at first: many may wait, and all ask whenever a line has come."""
-    if place_of(t, m, cache, line) != NONE:
+    line = m[step + WayStep.FROM]  # its first byte, as that of those on their way
+    if place_of(t, m, cache, line // t[t[H.CACHE_TABLE] + cache * CacheSpec.SIZE + CacheSpec.LINE]) != NONE:
         return False
-    record, here = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE, m[M.CACHES] + cache * Cache.SIZE
+    here, among = m[M.CACHES] + cache * Cache.SIZE, m[step + WayStep.AMONG]
     first, taken = m[here + Cache.REGISTERS], m[here + Cache.TAKEN]
-    size, among = t[record + CacheSpec.LINE], m[step + WayStep.AMONG]
-    if 0 <= among < taken and m[m[first + among] + WayStep.FROM] // size == line:
+    if 0 <= among < taken and m[m[first + among] + WayStep.FROM] == line:
         return True
     for k in range(taken):
-        if m[m[first + k] + WayStep.FROM] // size == line:
+        if m[m[first + k] + WayStep.FROM] == line:
             m[step + WayStep.AMONG] = k
             return True
     m[step + WayStep.AMONG] = NONE
