@@ -109,7 +109,8 @@ class M(Record):
     LOOKED = effort  # what was asked of caches so far: the last of it is in LOOKS
     LOOKS_SINCE = effort  # from which on nothing is missing there
     # where the parts lie, as PARTS has them
-    STAGES = UNITS = STORES = LOOPS = SPENT = ITERATED = CACHES = CACHE_LINES = EXPECTED = DRAMS = BANKS = LINKS = constant
+    STAGES = UNITS = STORES = LOOPS = SPENT = ITERATED = constant
+    CACHES = CACHE_LINES = EXPECTED = DRAMS = BANKS = LINKS = constant
     REST = constant  # with the header all before this is kept of the begin of a period
     FLIGHTS = REGISTERS = VALUES = EVENTS = CLASSES = FILES = NAMES = QUEUES = constant
     WHEEL = MARKS = SUMMARY = SLOTS = constant
@@ -250,7 +251,8 @@ class LookFlag(Record):
 
 
 MOST_LOOKS = 1 << 19
-"""Of what was asked of caches, what is remembered: periods with more than half of that are not replayed. A free choice."""
+"""Of what was asked of caches, what is remembered: periods with more than half of that are not replayed. A free
+choice."""
 
 
 class Dram(Record):

@@ -136,9 +136,9 @@ def test_a_table_stays_while_a_stream_passes_through_its_sets() -> None:
 def test_a_stream_that_reaches_a_table_is_stepped_there() -> None:
     """From where it reads the table's lines, which are there, it is faster; and behind them as before."""
     table = [instr("op", reads=(at(16384 + 16 * k),)) for k in range(8)]
-    body = loop("i", 900, instr("op", reads=(at(i * 16 + 8192),)), *table)
+    body = loop("i", 600, instr("op", reads=(at(i * 16 + 12288),)), *table)
     result = check(cached(sets=512, slots=2), stream(body), 0.9)
-    assert result.cache("l1").read_misses == 900
+    assert result.cache("l1").read_misses == 600
 
 
 def test_lines_that_are_written_back_at_odd_times_cost_no_time() -> None:

@@ -16,8 +16,8 @@ from archloom.oracle.affine import Affine, Atom, Bounds, Div, Mod
 from archloom.oracle.taidl import ast
 
 Moves: TypeAlias = dict[str, tuple[int, int]]
-"""For each variable ``(iterations, shift)``: ``expression(i + iterations) = expression(i) + shift`` for every ``i`` with
-``i + iterations`` below the limit of the variable."""
+"""For each variable ``(iterations, shift)``: ``expression(i + iterations) = expression(i) + shift`` for every ``i``, as
+long as ``i + iterations`` is below the limit of the variable."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class BadLatencyError(Exception):
 class Expressions:
     """Places affine expressions; values are numbered, loop variables first, then divisions and modulos (atoms).
 
-    Expressions are looked up by identity: comparing is slow, and a repetition costs a few words. ``limits``: of loops in
-    which an expression takes another turn near the end (``(i + 1) % extent``), the iterations before that.
+    Expressions are looked up by identity: comparing is slow, and a repetition costs a few words. ``limits``: of loops
+    in which an expression takes another turn near the end (``(i + 1) % extent``), the iterations before that.
     """
 
     def __init__(self, tables: Tables, loops: Sequence[StaticLoop]) -> None:

@@ -63,8 +63,8 @@ class MemoryTables:
         return put(record)
 
     def multiple(self, moves: Iterable[tuple[Place, int]]) -> int:
-        """In how many periods of a loop all accesses move by whole lines, rows and bursts; ``moves``: places, and by how
-        many words."""
+        """In how many periods of a loop all accesses move by whole lines, rows and bursts; ``moves``: places, and by
+        how many words."""
         moving = [(path[-1], words * place.data_width) for place, words in moves for path in place.paths]
         return math.lcm(*(_times(self.grains[self.spaces[memory]], bits)
                           for memory, bits in moving if bits and memory in self.spaces))

@@ -145,7 +145,8 @@ def look_again(t, m, request, tail, step, cache):
     waits = must_wait(t, m, cache, is_write, step)
     if m[M.REMEMBERS] == 1:
         more = LookFlag.FOUND * int(waits) + LookFlag.FULL * int(lacks_register(t, m, cache, is_write))
-        append(t, m, LookOp.AGAIN, cache, m[tail + Tail.ACCESS], first, more + LookFlag.AMONG * (m[step + WayStep.AMONG] + 1))
+        more += LookFlag.AMONG * (m[step + WayStep.AMONG] + 1)
+        append(t, m, LookOp.AGAIN, cache, m[tail + Tail.ACCESS], first, more)
     if waits:
         wait_at(m, cache, request)
         return False

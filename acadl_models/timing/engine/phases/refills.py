@@ -13,8 +13,8 @@ from archloom.acadl_models.timing.engine.state import Cache, M, Request, Store, 
 # --- registers -------------------------------------------------------------------------------------------------
 @jit
 def must_wait(t, m, cache, is_write, step):
-    """Whether the line of a step is on its way, or would need a register while none is free. Where it stood when its step asked
-    last is looked at first: many may wait, and all ask whenever a line has come."""
+    """Whether the line of a step is on its way, or would need a register while none is free. Where it stood when the
+    step asked last is looked at first: many may wait, and all ask whenever a line has come."""
     line = m[step + WayStep.FROM]  # its first byte, as that of those on their way
     if place_of(t, m, cache, line // t[t[H.CACHE_TABLE] + cache * CacheSpec.SIZE + CacheSpec.LINE]) != NONE:
         return False

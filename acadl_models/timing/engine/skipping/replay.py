@@ -99,8 +99,9 @@ def ask(t, m, record, periods, asked, count):
         for number in range(begin, begin + asked):
             look = look_at(t, m, number)
             access = m[look + Look.ACCESS]
-            shift = word_shift(t, record, periods, t[access + AccessSpec.ORDER]) * (t[access + AccessSpec.DATA_WIDTH] // 8)
-            op, cache, first, more = m[look + Look.OP], m[look + Look.CACHE], m[look + Look.FROM] + shift, m[look + Look.MORE]
+            words = word_shift(t, record, periods, t[access + AccessSpec.ORDER])
+            first = m[look + Look.FROM] + words * (t[access + AccessSpec.DATA_WIDTH] // 8)
+            op, cache, more = m[look + Look.OP], m[look + Look.CACHE], m[look + Look.MORE]
             if not answers_alike(t, m, op, cache, first, more):
                 return done
             append(t, m, op, cache, access, first, more)
