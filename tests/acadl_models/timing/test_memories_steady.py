@@ -133,6 +133,13 @@ def test_a_table_stays_while_a_stream_passes_through_its_sets() -> None:
     assert result.cache("l1").read_misses == 901
 
 
+def test_a_loop_is_skipped_up_to_where_an_expression_turns() -> None:
+    """What is read ahead begins anew in the last iteration."""
+    ahead = instr("op", reads=(at((i + 1) % 500 * 16 + 4096),))
+    result = check(cached(sets=256), stream(loop("i", 500, ahead, instr("op", reads=(at(64),)))), 0.9)
+    assert (result.cache("l1").read_misses, result.cache("l1").read_hits) == (501, 499)
+
+
 def test_a_stream_that_reaches_a_table_is_stepped_there() -> None:
     """From where it reads the table's lines, which are there, it is faster; and behind them as before."""
     table = [instr("op", reads=(at(16384 + 16 * k),)) for k in range(8)]
@@ -252,19 +259,21 @@ def test_skipping_equals_stepping_on_long_random_streams(r: Random) -> None:
 @examples(25, 400)
 @given(randoms)
 def test_replayed_periods_equal_stepped_ones(r: Random) -> None:
-    """Tables that stay and streams that pass, near enough to meet and to drive each other out."""
+    """Tables that stay and streams that pass, near enough to meet and to drive each other out, and some that begin anew
+    in the last iteration of a loop; also without caches, where transitions are recalled."""
     graph = cached(
-        r.choice((1, 2)), r.choice(list(ReplacementPolicy)), r.choice((4, 16, 64)), r.choice((1, 3, 8)),
+        r.choice((0, 1, 1, 2, 2)), r.choice(list(ReplacementPolicy)), r.choice((4, 16, 64)), r.choice((1, 3, 8)),
         r.randint(1, 4), write_back=r.random() < 0.5, write_allocate=r.random() < 0.5,
         miss_registers=r.choice((None, 1, 2)), line_requests=r.random() < 0.5,
     )
-    strides = (0, 0, 16, 32, 32, 64, 96, 160, 8)
+    strides, extent = (0, 0, 16, 32, 32, 64, 96, 160, 8), r.randint(10, 90)
+    turning = (i, i, (i + 1) % extent, (i + r.randint(0, 5)) % (extent + 2))
     accesses = []
     for _ in range(r.randint(2, 4)):
         address = Affine(r.randrange(0, 4096, r.choice((1, 16)))) + j * r.choice(strides)
-        address += i * r.choice(strides) + k * r.choice((0, 16, 32))
+        address += r.choice(turning) * r.choice(strides) + k * r.choice((0, 16, 32))
         window = at(address, r.choice((4, 16, 40)))
         accesses.append(instr("op", reads=(window,)) if r.random() < 0.7 else instr("op", writes=(window,)))
-    body = loop("i", r.randint(10, 90), loop("k", r.randint(1, 5), *accesses))
+    body = loop("i", extent, loop("k", r.randint(1, 5), *accesses))
     work = stream(loop("j", r.randint(1, 12), body))
     assert simulate(graph, work, skip=True) == simulate(graph, work, skip=False)
