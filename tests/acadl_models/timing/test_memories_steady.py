@@ -133,11 +133,19 @@ def test_a_table_stays_while_a_stream_passes_through_its_sets() -> None:
     assert result.cache("l1").read_misses == 901
 
 
-def test_a_loop_is_skipped_up_to_where_an_expression_turns() -> None:
-    """What is read ahead begins anew in the last iteration."""
-    ahead = instr("op", reads=(at((i + 1) % 500 * 16 + 4096),))
-    result = check(cached(sets=256), stream(loop("i", 500, ahead, instr("op", reads=(at(64),)))), 0.9)
-    assert (result.cache("l1").read_misses, result.cache("l1").read_hits) == (501, 499)
+@pytest.mark.parametrize(("line", "lines"), [((i + 1) % 500, 500), ((i + 200) % 480, 480)])
+def test_a_loop_is_skipped_up_to_where_an_expression_turns(line: Affine, lines: int) -> None:
+    """What is read ahead begins anew in the last iteration, or in the second half."""
+    ahead = instr("op", reads=(at(line * 16 + 4096),))
+    result = check(cached(sets=256), stream(loop("i", 500, ahead, instr("op", reads=(at(64),)))), 0.5)
+    assert (result.cache("l1").read_misses, result.cache("l1").read_hits) == (lines + 1, 999 - lines)
+
+
+def test_two_streams_ask_for_one_line_where_they_meet() -> None:
+    """The faster one catches up while the line is on its way: they wait for each other there, and find three lines."""
+    slow_one, fast_one = instr("op", reads=(at(i * 16 + 8896),)), instr("op", reads=(at(i * 48 + 4096),))
+    result = check(cached(sets=1, slots=4, behind=4), stream(loop("i", 400, slow_one, fast_one)), 0.3)
+    assert (result.cache("l1").read_misses, result.cache("l1").read_hits) == (797, 3)
 
 
 def test_a_stream_that_reaches_a_table_is_stepped_there() -> None:
