@@ -111,7 +111,8 @@ class AccessPlan:
     def named(self) -> Named | None:
         """The renamed registers that it names; None where the place in a register depends on loops."""
         per = self.place.data_width // element_bits(self.buffer.dtype)
-        return named(self.element_offset, self.elements, per, adds=self.access.kind == "accumulate")
+        dims, adds = self.access.window.dims, self.access.kind == "accumulate"
+        return named(self.element_offset, dims, self.buffer.shape, per, adds=adds)
 
     @cached_property
     def word_offset(self) -> Affine:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.oracle.affine import Affine
+from archloom.oracle.resolved import WindowDim
+from archloom.oracle.windows import positions
 
 
 @dataclass(frozen=True)
@@ -22,17 +24,28 @@ class Named:
     whole: tuple[bool, ...]
 
 
-def named(offset: Affine, elements: NDArray[np.int64], per: int, *, adds: bool) -> Named | None:
-    """The registers, of ``per`` elements each, of a window at an offset, int64 [distinct elements]; all row-major.
+def named(
+    offset: Affine, dims: tuple[WindowDim, ...], shape: tuple[int, ...], per: int, *, adds: bool
+) -> Named | None:
+    """The registers, of ``per`` elements each, of a window of a buffer; ``offset``: of its first element, row-major.
 
     ``adds``: it accumulates, and so needs what was there.
     None where the place in a register depends on loops.
     """
     if any(coefficient % per for _, coefficient in offset.terms):
         return None
-    numbers, counts = np.unique((elements + offset.constant % per) // per, return_counts=True)
+    numbers, full = _touched(dims, shape, per, offset.constant % per)
     first = Affine(offset.constant // per, tuple([(atom, coefficient // per) for atom, coefficient in offset.terms]))
-    return Named(first, tuple(numbers.tolist()), tuple(((counts == per) & (not adds)).tolist()))
+    return Named(first, numbers, (False,) * len(full) if adds else full)
+
+
+@lru_cache(maxsize=4096)
+def _touched(
+    dims: tuple[WindowDim, ...], shape: tuple[int, ...], per: int, begin: int
+) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+    """The registers of a window that begins at an element of the first, ascending, and whether it has all of each."""
+    numbers, counts = np.unique((positions(dims, shape, len(shape)) + begin) // per, return_counts=True)
+    return tuple(numbers.tolist()), tuple((counts == per).tolist())
 
 
 def files_of(graph: ArchitectureGraph, buffer: str, numbers: Sequence[int]) -> list[str]:

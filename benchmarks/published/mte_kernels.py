@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from archloom.acadl_models import riscv_v
 from archloom.acadl_models.mte import MASKS, PRODUCTS, TILES
-from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing import simulate_bound
 from archloom.acadl_models.timing.energy import energy
 from archloom.acadl_models.timing.machine import bind
 from archloom.mapper.accelerator import Configuration
@@ -261,9 +261,9 @@ def mapping_of(case: Case, configuration: Configuration) -> TileMapping:
 
 
 def _cost(stream: Stream, configuration: Configuration) -> Cost:
-    text = resolve(stream, configuration.isa)
-    timing = simulate(configuration.graph, text)
-    found = energy(bind(configuration.graph, text), timing)
+    program = bind(configuration.graph, resolve(stream, configuration.isa))
+    timing = simulate_bound(program)
+    found = energy(program, timing)
     return Cost(timing.cycles, found.known_joules - (found.of("memory").joules or 0.0), found.of("v").joules or 0.0)
 
 

@@ -45,6 +45,7 @@ class H(Record):
     SPACES = SPACE_TABLE = constant  # address spaces (memories): bits of which their lines and rows are whole parts
     LEVELS = HIT_AFTER_MISS = SLOT_TAILS = TAIL_SIZE = BANKS = constant
     PLACED = constant  # accesses with a place in such memories
+    LOOKS = constant  # room for what is asked of caches: a power of two, or 0
     GROUPS = constant  # GroupSpec records of each state.Group
     HEADERS = constant  # 1: the header of the machine counts as a part with one record
 
@@ -246,6 +247,7 @@ class LoopSpec(Record):
     """Loop."""
 
     START = STEP = EXTENT = constant
+    LIMIT = constant  # iterations in which everything below it moves as stated, the extent or fewer
     BODY = END = constant  # program positions of its first operation and of its back edge
     ATOMS = ATOM_COUNT = constant  # the atoms to evaluate when its variable changes
     PERIOD = constant  # after so many iterations every address below it has moved by a constant (0: never)

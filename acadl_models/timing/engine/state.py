@@ -106,14 +106,17 @@ class M(Record):
     LISTS = constant.times(8)  # where in FIELDS each Group begins, and where the last one ends
     WOKEN = WOKEN_LAST = linked  # requests that look again in this cycle, linked by Request.LINK
     GRANTS = derived  # requests granted by caches so far: of it, what came after a request that looks on matters
+    LOOKED = effort  # what was asked of caches so far: the last of it is in LOOKS
+    LOOKS_SINCE = effort  # from which on nothing is missing there
     # where the parts lie, as PARTS has them
-    STAGES = UNITS = STORES = LOOPS = SPENT = ITERATED = CACHES = CACHE_LINES = DRAMS = BANKS = LINKS = constant
+    STAGES = UNITS = STORES = LOOPS = SPENT = ITERATED = constant
+    CACHES = CACHE_LINES = EXPECTED = DRAMS = BANKS = LINKS = constant
     REST = constant  # with the header all before this is kept of the begin of a period
     FLIGHTS = REGISTERS = VALUES = EVENTS = CLASSES = FILES = NAMES = QUEUES = constant
     WHEEL = MARKS = SUMMARY = SLOTS = constant
     FIELDS = STACK = WORK = MOVING = JUDGED = FREED = STEPPING = POSTED = RANGES = constant
     LOW = HIGH = DISTANCES = KNOWN = DISTANCE = constant
-    LOG = constant
+    LOOKS = LOG = constant
 
 
 class Status(Record):
@@ -221,7 +224,35 @@ class Cache(Record):
     TAKEN = derived  # registers of lines on their way: the first of REGISTERS
     REGISTERS = constant  # for each the step with which its line comes in
     ROTATION = scratch  # by how many sets a period that is skipped moves its lines
+    COMING = scratch  # while one is replayed, how many lines are on their way
     LINES = constant  # its sets, each a list of ways in the order of replacement: 2 * line + dirty, or NONE
+
+
+class Look(Record):
+    """What was asked of a cache (``LookOp``), by which access, from which byte on, and more about it."""
+
+    OP = CACHE = ACCESS = FROM = MORE = scratch
+
+
+class LookOp(Record):
+    """``Look.OP``, and what ``MORE`` is: a look-up (``IS_READ``, ``FOUND``, ``COUNTS``: whether a miss is counted); one
+    that asks whether it must wait (``FOUND``: it must, ``FULL``: all registers are taken that it would need one of, and
+    times ``AMONG`` one more than where its line stands among those on their way);
+    a line that comes in (``DIRTY``, ``LOADED``); bytes that are passed on (how many); a line that is on its way from
+    now on; one that has come."""
+
+    LOOK = AGAIN = PUT = PASS = REGISTER = ARRIVE = code
+
+
+class LookFlag(Record):
+    """Of ``Look.MORE``."""
+
+    FOUND, IS_READ, COUNTS, FULL, DIRTY, LOADED, AMONG = 1, 2, 4, 8, 16, 32, 64
+
+
+MOST_LOOKS = 1 << 19
+"""Of what was asked of caches, what is remembered: periods with more than half of that are not replayed. A free
+choice."""
 
 
 class Dram(Record):
@@ -341,6 +372,7 @@ class WayStep(Record):
     OP = LEVEL = shaped
     FROM = TO = place
     MISSED = shaped
+    AMONG = derived  # of a look-up that waits: where its line stands among those on their way, if it has not moved
 
 
 class WayStepKind(Record):
@@ -459,6 +491,7 @@ PARTS: tuple[MachinePart, ...] = (
     MachinePart(M.ITERATED, effort, H.SITES),  # iterations of each loop of the text begun one by one
     MachinePart(M.CACHES, Cache, H.CACHES),
     MachinePart(M.CACHE_LINES, Kind("place", NONE), _cache_lines),
+    MachinePart(M.EXPECTED, scratch, _registers),  # lines on their way while a period is replayed, cache by cache
     MachinePart(M.DRAMS, Dram, H.DRAMS),
     MachinePart(M.BANKS, Bank, H.BANKS),
     MachinePart(M.LINKS, Link, H.LINKS),
@@ -489,6 +522,7 @@ PARTS: tuple[MachinePart, ...] = (
     MachinePart(M.DISTANCES, scratch, lambda t: t[H.CLASSES] * t[H.MAX_AXES]),  # by which conflict classes have moved
     MachinePart(M.KNOWN, scratch, H.CLASSES),  # whether these are known
     MachinePart(M.DISTANCE, scratch, lambda t: t[H.MAX_AXES] + 1),  # the one at hand: along each axis, and in words
+    MachinePart(M.LOOKS, Look, H.LOOKS),  # what was asked of caches, in a ring
     MachinePart(M.LOG, Log, lambda t: 0),  # room for more where a window is looked at
 )
 
@@ -585,9 +619,9 @@ class Memory(Record):
 
 class LoopMemory(Record):
     """Loop: snapshots since its entry, the sequence number of that entry, snapshots without a match, instances stepped
-    at the last one, the transition that begins at its last event."""
+    at the last one, transitions that were remembered since one was recalled, the one that begins at its last event."""
 
-    SNAPSHOTS = ACTIVATION = MISSES = SAMPLED = control
+    SNAPSHOTS = ACTIVATION = MISSES = SAMPLED = VAIN = control
     PENDING = linked
 
 

@@ -12,11 +12,12 @@ from archloom.acadl_models.timing.engine.lowering.latencies import Names, compil
 from archloom.acadl_models.timing.engine.lowering.tables import Tables
 from archloom.acadl_models.timing.machine import latency_fault
 from archloom.acadl_models.timing.program import StaticLoop
-from archloom.oracle.affine import Affine, Atom, Bounds, Div
+from archloom.oracle.affine import Affine, Atom, Bounds, Div, Mod
 from archloom.oracle.taidl import ast
 
 Moves: TypeAlias = dict[str, tuple[int, int]]
-"""For each variable ``(iterations, shift)``: ``expression(i + iterations) = expression(i) + shift`` for every ``i``."""
+"""For each variable ``(iterations, shift)``: ``expression(i + iterations) = expression(i) + shift`` for every ``i``, as
+long as ``i + iterations`` is below the limit of the variable."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class BadLatencyError(Exception):
 class Expressions:
     """Places affine expressions; values are numbered, loop variables first, then divisions and modulos (atoms).
 
-    Expressions are looked up by identity: comparing is slow, and a repetition costs a few words.
+    Expressions are looked up by identity: comparing is slow, and a repetition costs a few words. ``limits``: of loops
+    in which an expression takes another turn near the end (``(i + 1) % extent``), the iterations before that.
     """
 
     def __init__(self, tables: Tables, loops: Sequence[StaticLoop]) -> None:
@@ -49,6 +51,8 @@ class Expressions:
         self.loops = len(loops)
         self.atoms: list[tuple[int, int, int, frozenset[str]]] = []
         self.steps = {loop.var: loop.values.step for loop in loops}
+        self.ranges = {loop.var: loop.values for loop in loops}
+        self.limits: dict[str, int] = {}
         self._atom_moves: dict[Atom, Moves] = {}
         self._kept: list[Affine] = []
         self._by_id: dict[int, int] = {}
@@ -106,7 +110,22 @@ class Expressions:
                 # m periods move the numerator by a multiple of the divisor
                 m = atom.divisor // math.gcd(atom.divisor, shift)
                 known[variable] = m * iterations, m * shift // atom.divisor if whole else 0
+                if 2 * m * iterations >= len(self.ranges[variable]) and (limit := self._turns(atom, variable)):
+                    known[variable] = 1, 0 if whole else shift
+                    self.limits[variable] = min(limit, self.limits.get(variable, limit))
         return known
+
+    def _turns(self, atom: Div | Mod, variable: str) -> int:
+        """From which iteration on the quotient of an atom is another one, where that depends on one variable alone and
+        comes in the second half of its loop; else 0."""
+        (value, coefficient), *others = atom.numerator.terms
+        if others or value != variable:
+            return 0
+        numbers = self.ranges[variable]
+        first, shift = atom.numerator.constant + coefficient * numbers.start, coefficient * numbers.step
+        rest = first % atom.divisor
+        limit = -(-(atom.divisor - rest) // shift) if shift > 0 else rest // -shift + 1
+        return limit if 2 * limit > len(numbers) else 0
 
 
 class Latencies:

@@ -61,9 +61,10 @@ class LoopLowering:
     def record(self, text: LoopText) -> list[int]:
         """The LoopSpec record of a loop; rings of snapshots are counted in the header."""
         values, extent = text.loop.values, len(text.loop.values)
+        limit = min(extent, self.expressions.limits.get(text.loop.var, extent))
         period, shifts = self._shifts(text)
         every = period * self._multiple(text, shifts)
-        repeats = 0 < 2 * every < extent and text.size >= LEAST_RUN
+        repeats = 0 < 2 * every < limit and text.size >= LEAST_RUN
         moving = []
         clashes: list[int] = []
         if repeats and any(shifts):
@@ -73,6 +74,7 @@ class LoopLowering:
             moving = [self.places[e.order] for e, words in zip(below, moves) if words and e.form.is_spread]
         record = [0] * LoopSpec.SIZE
         record[LoopSpec.START], record[LoopSpec.STEP], record[LoopSpec.EXTENT] = values.start, values.step, extent
+        record[LoopSpec.LIMIT] = limit
         record[LoopSpec.BODY], record[LoopSpec.END], record[LoopSpec.PARENT] = text.body, text.end, text.parent
         record[LoopSpec.DEPTH] = text.depth
         record[LoopSpec.SITE] = self.sites.of_loop[id(text.loop)]

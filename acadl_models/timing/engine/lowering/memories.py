@@ -63,17 +63,11 @@ class MemoryTables:
         return put(record)
 
     def multiple(self, moves: Iterable[tuple[Place, int]]) -> int:
-        """In how many periods of a loop caches and banks may repeat; ``moves``: places, and by how many words."""
-        moving = [(path, words * place.data_width) for place, words in moves for path in place.paths]
-        placed = [(self.spaces[path[-1]], bits) for path, bits in moving if bits and path[-1] in self.spaces]
-        found = [_times(self.grains[space], bits) for space, bits in placed]
-        for name in self.caches:
-            cache = self.graph[name]
-            assert isinstance(cache, acadl.SetAssociativeCache)
-            through = {bits for path, bits in moving if name in path}
-            if len(through) > 1:  # they stay in their sets; what moves alike may go round them
-                found += [_times(8 * cache.cache_line_size * cache.sets, bits) for bits in through if bits]
-        return math.lcm(*found)
+        """In how many periods of a loop all accesses move by whole lines, rows and bursts; ``moves``: places, and by
+        how many words."""
+        moving = [(path[-1], words * place.data_width) for place, words in moves for path in place.paths]
+        return math.lcm(*(_times(self.grains[self.spaces[memory]], bits)
+                          for memory, bits in moving if bits and memory in self.spaces))
 
 
 def _times(whole: int, part: int) -> int:

@@ -17,7 +17,7 @@ from archloom.acadl_models.timing.engine.lowering.loops import LoopLowering, Loo
 from archloom.acadl_models.timing.engine.lowering.registers import RegisterLowering
 from archloom.acadl_models.timing.engine.lowering.routes import SharedRoutes, first_record, linked, route_records
 from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
-from archloom.acadl_models.timing.engine.state import Access, Instance, Operand, Request
+from archloom.acadl_models.timing.engine.state import MOST_LOOKS, Access, Instance, Operand, Request
 from archloom.acadl_models.timing.loops import TOP, LoopSites
 from archloom.acadl_models.timing.machine import fetch_cycles
 from archloom.acadl_models.timing.program import Program, StaticInstruction, StaticLoop, StaticNode, limits
@@ -112,6 +112,7 @@ class _Lowering:
         for field, value in self.graph.header.items():
             d[field] = value
         d[H.STATICS], d[H.LOOPS], d[H.TOTAL] = len(self.statics), len(self.loops), self.total
+        d[H.LOOKS] = min(MOST_LOOKS, 1 << (8 * self.total).bit_length()) if d[H.CACHES] else 0
         d[H.FETCH_LATENCY] = fetch_cycles(self.program.graph, self.program.stream.parameters)
         flights = self.program.graph.semantics.fetches_in_flight
         d[H.FETCH_FLIGHTS] = min(flights, d[H.FETCH_LATENCY])  # at most one starts in a cycle

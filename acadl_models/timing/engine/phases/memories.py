@@ -11,9 +11,27 @@ from archloom.acadl_models.timing.engine.fields import FOREVER, NONE
 from archloom.acadl_models.timing.engine.jit import jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, BufferPart, CacheSpec, DramSpec, H
 from archloom.acadl_models.timing.engine.phases.lines import count_miss, hits, pass_on, put
-from archloom.acadl_models.timing.engine.phases.refills import arrive, ask_behind, must_wait, register, wait_at
+from archloom.acadl_models.timing.engine.phases.looks import append, note
+from archloom.acadl_models.timing.engine.phases.refills import (
+    arrive,
+    ask_behind,
+    lacks_register,
+    must_wait,
+    register,
+    wait_at,
+)
 from archloom.acadl_models.timing.engine.phases.values import fail, stands_for
-from archloom.acadl_models.timing.engine.state import Bank, Dram, M, Request, Tail, WayStep, WayStepKind
+from archloom.acadl_models.timing.engine.state import (
+    Bank,
+    Dram,
+    LookFlag,
+    LookOp,
+    M,
+    Request,
+    Tail,
+    WayStep,
+    WayStepKind,
+)
 
 
 # --- tails of requests -----------------------------------------------------------------------------------------
@@ -55,6 +73,7 @@ def push(t, m, tail, op, level, first, last):
     step = tail + Tail.LATENCIES + 2 * t[H.LEVELS] + m[tail + Tail.DEPTH] * WayStep.SIZE
     m[step + WayStep.OP], m[step + WayStep.LEVEL], m[step + WayStep.FROM], m[step + WayStep.TO] = op, level, first, last
     m[step + WayStep.MISSED] = 0
+    m[step + WayStep.AMONG] = NONE
     m[tail + Tail.DEPTH] += 1
     return step
 
@@ -99,12 +118,22 @@ def look_for_next(t, m, request, tail, step, cache):
     if line == NONE:
         return False
     is_write = of_request and m[request + Request.IS_READ] == 0
-    if not hits(t, m, cache, line, not is_write):
+    first = line * t[record + CacheSpec.LINE]
+    if not look(t, m, tail, cache, first, not is_write, 0):
         m[step + WayStep.MISSED] = 1
-        push(t, m, tail, WayStepKind.LOOK, m[step + WayStep.LEVEL], line * t[record + CacheSpec.LINE], 0)
+        push(t, m, tail, WayStepKind.LOOK, m[step + WayStep.LEVEL], first, 0)
     elif is_write:
         write_parts(t, m, tail, cache, line, m[step + WayStep.TO])
     return True
+
+
+@jit
+def look(t, m, tail, cache, first, is_read, counts):
+    """Whether the line at a byte is there, which is noted: with ``counts`` as what else counts as a miss."""
+    found = hits(t, m, cache, first // t[t[H.CACHE_TABLE] + cache * CacheSpec.SIZE + CacheSpec.LINE], is_read)
+    more = LookFlag.FOUND * int(found) + LookFlag.IS_READ * int(is_read) + counts
+    note(t, m, tail, LookOp.LOOK, cache, first, more)
+    return found
 
 
 @jit
@@ -113,11 +142,16 @@ def look_again(t, m, request, tail, step, cache):
     level, first = m[step + WayStep.LEVEL], m[step + WayStep.FROM]
     line = first // t[t[H.CACHE_TABLE] + cache * CacheSpec.SIZE + CacheSpec.LINE]
     is_write = level == 0 and m[request + Request.IS_READ] == 0
-    if must_wait(t, m, cache, line, is_write):
+    waits = must_wait(t, m, cache, is_write, step)
+    if m[M.REMEMBERS] == 1:
+        more = LookFlag.FOUND * int(waits) + LookFlag.FULL * int(lacks_register(t, m, cache, is_write))
+        more += LookFlag.AMONG * (m[step + WayStep.AMONG] + 1)
+        append(t, m, LookOp.AGAIN, cache, m[tail + Tail.ACCESS], first, more)
+    if waits:
         wait_at(m, cache, request)
         return False
     m[tail + Tail.DEPTH] -= 1
-    if not hits(t, m, cache, line, not is_write):
+    if not look(t, m, tail, cache, first, not is_write, LookFlag.COUNTS):
         miss(t, m, tail, level, cache, first, is_write)
     elif is_write:
         write_parts(t, m, tail, cache, line, m[tail + Tail.LATENCIES + 2 * t[H.LEVELS] + WayStep.TO])
@@ -137,6 +171,7 @@ def miss(t, m, tail, level, cache, first, is_write):
         comes = push(t, m, tail, WayStepKind.FILL, level, first, 0)
     if loads or t[record + CacheSpec.WRITE_BACK] == 1:
         register(m, cache, comes)
+        note(t, m, tail, LookOp.REGISTER, cache, first, 0)
     if loads and t[record + CacheSpec.NEXT] != NONE:
         push(t, m, tail, WayStepKind.READ, level + 1, first, first + t[record + CacheSpec.LINE])
         push(t, m, tail, WayStepKind.SLOT, level, first, 0)
@@ -149,14 +184,18 @@ def miss(t, m, tail, level, cache, first, is_write):
 def come_in(t, m, tail, step, cache):
     """The line of a step comes into a cache, from behind or to be written."""
     record = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE
-    line = m[step + WayStep.FROM] // t[record + CacheSpec.LINE]
+    first = m[step + WayStep.FROM]
+    line = first // t[record + CacheSpec.LINE]
     if m[step + WayStep.OP] == WayStepKind.FILL:
         m[m[M.CACHES] + cache * state.Cache.SIZE + state.Cache.FROM_BACKING] += t[record + CacheSpec.LINE]
         put(t, m, cache, line, 0)
+        note(t, m, tail, LookOp.PUT, cache, first, LookFlag.LOADED)
+        note(t, m, tail, LookOp.ARRIVE, cache, first, 0)
         arrive(t, m, cache, step, True)
         return
     write_parts(t, m, tail, cache, line, m[tail + Tail.LATENCIES + 2 * t[H.LEVELS] + WayStep.TO])
     if t[record + CacheSpec.ALLOCATE] == 0 and t[record + CacheSpec.WRITE_BACK] == 1:
+        note(t, m, tail, LookOp.ARRIVE, cache, first, 0)
         arrive(t, m, cache, step, False)
 
 
@@ -206,6 +245,7 @@ def write_parts(t, m, tail, cache, line, run):
     record = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE
     if t[record + CacheSpec.WRITE_BACK] == 1:
         put(t, m, cache, line, 1)
+        note(t, m, tail, LookOp.PUT, cache, line * t[record + CacheSpec.LINE], LookFlag.DIRTY)
         return
     begin = line * t[record + CacheSpec.LINE]
     end = begin + t[record + CacheSpec.LINE]
@@ -214,6 +254,7 @@ def write_parts(t, m, tail, cache, line, run):
         first, last = max(first, begin), min(last, end)
         if first < last:
             pass_on(t, m, cache, first, last)
+            note(t, m, tail, LookOp.PASS, cache, first, last - first)
         elif first >= end:
             break
         run += 1

@@ -12,17 +12,30 @@ from archloom.acadl_models.timing.engine.state import Cache, M, Request, Store, 
 
 # --- registers -------------------------------------------------------------------------------------------------
 @jit
-def must_wait(t, m, cache, line, is_write):
-    """Whether a line is on its way, or would need a register while none is free."""
-    if place_of(t, m, cache, line) != NONE:
+def must_wait(t, m, cache, is_write, step):
+    """Whether the line of a step is on its way, or would need a register while none is free. Where it stood when the
+    step asked last is looked at first: many may wait, and all ask whenever a line has come."""
+    line = m[step + WayStep.FROM]  # its first byte, as that of those on their way
+    if place_of(t, m, cache, line // t[t[H.CACHE_TABLE] + cache * CacheSpec.SIZE + CacheSpec.LINE]) != NONE:
         return False
-    record, here = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE, m[M.CACHES] + cache * Cache.SIZE
+    here, among = m[M.CACHES] + cache * Cache.SIZE, m[step + WayStep.AMONG]
     first, taken = m[here + Cache.REGISTERS], m[here + Cache.TAKEN]
-    for k in range(first, first + taken):
-        if m[m[k] + WayStep.FROM] // t[record + CacheSpec.LINE] == line:
+    if 0 <= among < taken and m[m[first + among] + WayStep.FROM] == line:
+        return True
+    for k in range(taken):
+        if m[m[first + k] + WayStep.FROM] == line:
+            m[step + WayStep.AMONG] = k
             return True
+    m[step + WayStep.AMONG] = NONE
+    return lacks_register(t, m, cache, is_write)
+
+
+@jit
+def lacks_register(t, m, cache, is_write):
+    """Whether a miss would need a register while none is free."""
+    record = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE
     comes = not is_write or t[record + CacheSpec.ALLOCATE] == 1 or t[record + CacheSpec.WRITE_BACK] == 1
-    return comes and taken == t[record + CacheSpec.REGISTERS]
+    return comes and m[m[M.CACHES] + cache * Cache.SIZE + Cache.TAKEN] == t[record + CacheSpec.REGISTERS]
 
 
 @jit

@@ -28,7 +28,7 @@ from archloom.acadl_models.timing.engine.state import Bank, Cache, Instance, Liv
 def repeatable(t, m, h, record, old, old_end, state, distance, times):
     """How many of the next ``times`` periods are proven to repeat the one since the machine at ``h[old]``."""
     periods = distance // t[record + layout.LoopSpec.REPEATS]
-    if not addresses_moved(t, m, h, record, periods, old_end):
+    if not go_round(t, record, periods) or not addresses_moved(t, m, h, record, periods, old_end):
         return 0
     now = m[state + Loop.ITERATION]
     if not memories_moved(t, m, h, record, old, periods, now - distance, now):
@@ -43,6 +43,34 @@ def repeatable(t, m, h, record, old, old_end, state, distance, times):
         else:
             times = middle
     return low
+
+
+@jit
+def go_round(t, record, periods):
+    """Whether all accesses of a cache below a loop move by the same number of its sets."""
+    first = t[record + layout.LoopSpec.FIRST_ACCESS]
+    for cache in range(t[H.CACHES]):
+        spec, found = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE, NONE
+        for order in range(first, first + t[record + layout.LoopSpec.ACCESS_COUNT]):
+            access = t[t[H.PLACES] + order]
+            bits = word_shift(t, record, periods, order) * t[access + AccessSpec.DATA_WIDTH]
+            moved = bits // (8 * t[spec + CacheSpec.LINE]) % t[spec + CacheSpec.SETS]
+            for k in range(t[access + AccessSpec.STORE_COUNT] if t[access + AccessSpec.PLACE] != NONE else 0):
+                if goes_through(t, t[access + AccessSpec.STORES] + k * BufferPart.SIZE, cache):
+                    if found != NONE and found != moved:
+                        return False
+                    found = moved
+    return True
+
+
+@jit
+def goes_through(t, bank, cache):
+    """Whether a cache is on the way to a part of a buffer."""
+    way = t[bank + BufferPart.WAY]
+    for level in range(t[way] if way != NONE else 0):
+        if t[way + 1 + 3 * level] == cache:
+            return True
+    return False
 
 
 @jit
@@ -188,13 +216,11 @@ def sets_moved(t, m, live, cache):
     record = t[H.CACHE_TABLE] + cache * CacheSpec.SIZE
     for k in range(live):
         place = m[M.RANGES] + k * Live.SIZE
-        way = t[m[place + Live.BUFFER_PART] + BufferPart.WAY]
-        for level in range(t[way] if way != NONE else 0):
-            if t[way + 1 + 3 * level] == cache:
-                moved = m[place + Live.SHIFT] // (8 * t[record + CacheSpec.LINE]) % t[record + CacheSpec.SETS]
-                if found != NONE and found != moved:
-                    return NONE
-                found = moved
+        if goes_through(t, m[place + Live.BUFFER_PART], cache):
+            moved = m[place + Live.SHIFT] // (8 * t[record + CacheSpec.LINE]) % t[record + CacheSpec.SETS]
+            if found != NONE and found != moved:
+                return NONE
+            found = moved
     return max(found, 0)
 
 

@@ -78,7 +78,7 @@ def same_memories(t, m, h, begin, new_end, old_end):
     for bank in range(m[M.BANKS], m[M.BANKS] + t[H.BANKS] * Bank.SIZE, Bank.SIZE):
         if m[bank + Bank.ROW] != h[begin + bank + Bank.ROW]:
             return False
-    for k in range(m[M.CACHE_LINES], m[M.DRAMS]):
+    for k in range(m[M.CACHE_LINES], m[M.EXPECTED]):
         if m[k] != h[begin + k]:
             return False
     return True

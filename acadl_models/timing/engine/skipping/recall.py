@@ -40,6 +40,7 @@ def begin_transition(t, m, h, loop, length, offsets, hashed):
     forget_pending(t, h, number)
     memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
     h[memory + LoopMemory.PENDING] = number
+    h[memory + LoopMemory.VAIN] += 1
     h[index + Transition.VALID] = 0
     h[index + Transition.LOOP], h[index + Transition.HASH] = loop, hashed
     h[index + Transition.LENGTH], h[index + Transition.OFFSETS] = length, offsets
@@ -125,13 +126,16 @@ def same_path(t, m, h, begin, end):
     while loop != NONE:
         record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
         iteration = m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION
-        moved = m[iteration] - h[begin + iteration]
+        moved, gone = m[iteration] - h[begin + iteration], 0
         if stays(t, m, h, loop, begin, end):
-            if m[iteration] + h[end + iteration] - h[begin + iteration] >= t[record + LoopSpec.EXTENT]:
+            gone = h[end + iteration] - h[begin + iteration]
+            if m[iteration] + gone >= t[record + LoopSpec.EXTENT]:
                 return False
         elif moved != 0:
             return False
         if moved != 0 and (t[record + LoopSpec.REPEATS] == 0 or moved % t[record + LoopSpec.REPEATS] != 0):
+            return False
+        if moved != 0 and max(m[iteration], h[begin + iteration]) + gone >= t[record + LoopSpec.LIMIT]:
             return False
         loop = t[record + LoopSpec.PARENT]
     return True
@@ -237,13 +241,15 @@ def apply(t, m, h, loop, begin, end):
     cycles = h[now + M.TIME] - h[begin + M.TIME]
     instances = h[now + M.SEQ] - h[begin + M.SEQ]
     moving.keep_efforts(m, h, now)
+    m[M.LOOKS_SINCE] = m[M.LOOKED]
     m[M.SKIPS] += 1
     join_peaks(t, m, h, now, begin)
     moving.add_counters(m, h, now, h, begin, 1)
     moving.move_machine(t, m, cycles, instances)
     shift_instances(t, m, cycles, instances)
     restore_loops(t, m, h, loop, now, begin, end, instances)
-    h[h[Memory.LOOPS] + loop * LoopMemory.SIZE + LoopMemory.MISSES] = 0
+    memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
+    h[memory + LoopMemory.MISSES] = h[memory + LoopMemory.VAIN] = 0
 
 
 @jit

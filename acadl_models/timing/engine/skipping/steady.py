@@ -22,14 +22,19 @@ from archloom.acadl_models.timing.engine.phases.conflicts import renew_classes
 from archloom.acadl_models.timing.engine.phases.program import set_iteration
 from archloom.acadl_models.timing.engine.phases.transfers import repeat_peaks
 from archloom.acadl_models.timing.engine.skipping import moving
-from archloom.acadl_models.timing.engine.skipping.memories_repeat import move_memories, repeatable
+from archloom.acadl_models.timing.engine.skipping.memories_repeat import move_addresses, move_memories, repeatable
 from archloom.acadl_models.timing.engine.skipping.ranges import bank_of, range_of, value_ranges
 from archloom.acadl_models.timing.engine.skipping.recall import begin_transition, complete_transition, recall
+from archloom.acadl_models.timing.engine.skipping.replay import replay
 from archloom.acadl_models.timing.engine.skipping.snapshot import describe, hash_of, in_flight
-from archloom.acadl_models.timing.engine.state import SNAPSHOTS, Instance, Loop, LoopMemory, M, Memory, Snapshot
+from archloom.acadl_models.timing.engine.state import SNAPSHOTS, Cache, Instance, Loop, LoopMemory, M, Memory, Snapshot
 
 PATIENCE = 4
 """After so many states without a match, one more instance is stepped before the next is compared."""
+
+MOST_IN_VAIN = 8
+"""So many transitions of a loop are remembered behind caches without one being recalled: each takes as long as stepping
+some hundred instances."""
 
 LONGEST_WAIT = 256
 """Most instances that are stepped between two comparisons at a loop."""
@@ -74,7 +79,7 @@ def skip_one(t, m, h):
         if event & state.LoopEvent.CROSSED != 0 and t[record + LoopSpec.PERIOD] > 0:
             if skip_periods(t, m, h, loop, length, offsets, hashed):
                 return False
-        if t[record + LoopSpec.WATCHED] == 1 and moving.packed_words(t, m) <= state.MOST_MACHINE_WORDS:
+        if is_watched(t, h, loop) and moving.packed_words(t, m) <= state.MOST_MACHINE_WORDS:
             if recall(t, m, h, loop, length, offsets, hashed):
                 return True
             begin_transition(t, m, h, loop, length, offsets, hashed)
@@ -89,7 +94,7 @@ def is_due(t, m, h, loop, event):
     period = t[record + LoopSpec.PERIOD]
     iteration = m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION]
     repeats = event & state.LoopEvent.CROSSED != 0 and period > 0 and iteration % period == 0
-    if not repeats and t[record + LoopSpec.WATCHED] == 0:
+    if not (repeats and began_inside(m, loop)) and not is_watched(t, h, loop):
         return False
     memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
     wait = min(h[memory + LoopMemory.MISSES] // PATIENCE, LONGEST_WAIT)
@@ -102,11 +107,25 @@ def is_due(t, m, h, loop, event):
 
 
 @jit
+def began_inside(m, loop):
+    """Whether everything in flight was fetched inside of a loop since it was entered."""
+    return m[M.OLDEST] == NONE or m[m[M.OLDEST] + Instance.SEQ] >= m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ENTRY_SEQ]
+
+
+@jit
+def is_watched(t, h, loop):
+    """Whether transitions of a loop are worth remembering: behind caches few are ever recalled."""
+    record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
+    vain = h[h[Memory.LOOPS] + loop * LoopMemory.SIZE + LoopMemory.VAIN]
+    return t[record + LoopSpec.WATCHED] == 1 and (t[H.CACHES] == 0 or vain < MOST_IN_VAIN)
+
+
+@jit
 def skip_periods(t, m, h, loop, length, offsets, hashed):
     """Look for an equal state at an earlier pass of the loop and skip; returns whether anything was skipped."""
     record, state = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE, m[M.LOOPS] + loop * Loop.SIZE
     memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
-    if m[state + Loop.ITERATION] % t[record + LoopSpec.PERIOD] != 0:
+    if m[state + Loop.ITERATION] % t[record + LoopSpec.PERIOD] != 0 or not began_inside(m, loop):
         return False
     if h[memory + LoopMemory.ACTIVATION] != m[state + Loop.ENTRY_SEQ]:
         h[memory + LoopMemory.ACTIVATION] = m[state + Loop.ENTRY_SEQ]
@@ -114,7 +133,7 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
     first = h[Memory.RINGS] + t[record + LoopSpec.HISTORY] * SNAPSHOTS * Snapshot.SIZE
     count = h[memory + LoopMemory.SNAPSHOTS]
     words, machine = h[Memory.SCRATCH], m[M.REST]
-    room = moving.room_of(t, h, Memory.SNAPSHOTS, loop)
+    room, replays = moving.room_of(t, h, Memory.SNAPSHOTS, loop), False
     for back in range(1, min(count, SNAPSHOTS) + 1):
         old = first + ((count - back) % SNAPSHOTS) * Snapshot.SIZE
         same = h[old + Snapshot.LENGTH] == length and h[old + Snapshot.OFFSETS] == offsets
@@ -132,12 +151,19 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
         times = most_periods(t, m, record, state, h[old_machine + M.FETCHED], distance)
         times = min(times, (m[M.PAUSE] - 1 - m[M.TIME]) // (m[M.TIME] - h[old_machine + M.TIME]))
         times = provable(t, m, record, h[old + Snapshot.ITERATION], m[state + Loop.ITERATION], distance, times)
+        replayed = False
         if t[H.SPACES] > 0 and times > 0:
-            times = repeatable(t, m, h, record, old_machine, old_words + length + offsets, state, distance, times)
+            most, end = times, old_words + length + offsets
+            times = repeatable(t, m, h, record, old_machine, end, state, distance, most)
+            if times == 0 and t[H.LOOKS] > 0 and not replays:
+                replays = True  # once: where its answers differ from those of one pass, they do from those of others
+                now, periods = m[state + Loop.ITERATION], distance // t[record + LoopSpec.REPEATS]
+                times = replay(t, m, h, record, old_machine, end, periods, now, distance, most)
+                replayed = times > 0
             if times == 0:
                 continue  # memories may be as they were at an earlier pass
         if times > 0:
-            multiply(t, m, h, old_machine, loop, record, distance, times)
+            multiply(t, m, h, old_machine, loop, record, distance, times, replayed)
             h[memory + LoopMemory.MISSES] = 0
             return True
         break
@@ -186,9 +212,7 @@ def moved_along(t, m, h, record, distance, new, old):
 @jit
 def most_periods(t, m, record, state, old_fetched, distance):
     """Periods that may be skipped: the position stays inside of the loop, and every fetch is a full one."""
-    if m[M.OLDEST] != NONE and m[m[M.OLDEST] + Instance.SEQ] < m[state + Loop.ENTRY_SEQ]:
-        return 0
-    times = (t[record + LoopSpec.EXTENT] - 1 - m[state + Loop.ITERATION]) // distance
+    times = (t[record + LoopSpec.LIMIT] - 1 - m[state + Loop.ITERATION]) // distance
     fetched = m[M.FETCHED] - old_fetched
     return min(times, (t[H.TOTAL] - m[M.FETCHED] - t[H.FETCH_FLIGHTS] * t[H.FETCH_WIDTH]) // fetched)
 
@@ -247,17 +271,23 @@ def may_meet(t, m, access, other):
 
 # --- skipping --------------------------------------------------------------------------------------------------
 @jit
-def multiply(t, m, h, old, loop, record, distance, times):
-    """Skip ``times`` periods: move the state on in time and along the loop, and add to the counters."""
+def multiply(t, m, h, old, loop, record, distance, times, replayed):
+    """Skip ``times`` periods: move the state on in time and along the loop, and add to the counters. Where they were
+    ``replayed``, caches and their counters are already as they then are."""
     cycles = times * (m[M.TIME] - h[old + M.TIME])
     instances = times * (m[M.FETCHED] - h[old + M.FETCHED])
     repeat_peaks(t, m, h, old, times)
+    copy_words(h, h[Memory.MACHINE], m, m[M.CACHES], t[H.CACHES] * Cache.SIZE)
     moving.add_counters(m, m, 0, h, old, times)
     m[M.SKIPS] += 1
     moving.move_machine(t, m, cycles, instances)
     move_instances(t, m, record, times * (distance // t[record + LoopSpec.REPEATS]), cycles, instances)
-    if t[H.SPACES] > 0:
+    if replayed:
+        copy_words(m, m[M.CACHES], h, h[Memory.MACHINE], t[H.CACHES] * Cache.SIZE)
+        move_addresses(t, m, record, times * (distance // t[record + LoopSpec.REPEATS]))
+    elif t[H.SPACES] > 0:
         move_memories(t, m, h, record, old, distance // t[record + LoopSpec.REPEATS], times)
+        m[M.LOOKS_SINCE] = m[M.LOOKED]
     h[h[Memory.LOOPS] + loop * LoopMemory.SIZE + LoopMemory.PENDING] = NONE
     for other in range(t[H.LOOPS]):
         if moving.is_inside(t, t[H.LOOP_TABLE] + other * LoopSpec.SIZE, record):
