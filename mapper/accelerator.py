@@ -13,7 +13,7 @@ from archloom.acadl_models.energy import read_overrides
 from archloom.acadl_models.timing import Heard
 from archloom.mapper.asked import Asked, Part, read_asked
 from archloom.mapper.cache import Entry, key_of
-from archloom.mapper.compute import peak
+from archloom.mapper.costs.compute import peak
 from archloom.mapper.explore import Objective
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.known import Kin

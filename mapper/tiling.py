@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from archloom.mapper.costs.pipeline import cycles
+from archloom.mapper.costs.rates import Loop
 from archloom.mapper.hardware import Hardware, Memory
 from archloom.mapper.mapping import Mapping as TileMapping
-from archloom.mapper.pipeline import cycles
-from archloom.mapper.rates import Loop
 from archloom.mapper.reuse import ceil_div
 from archloom.mapper.space import Columns, Space, SpaceBuilder, Table, product
 from archloom.mapper.workload import Workload
@@ -70,8 +70,8 @@ class Tiling:
     choice. ``demand`` and ``room``: for each buffer what tiles need of it, and what it has (in the same unit); the rest
     is pruned. ``buffers``: candidates for how many tiles of an operand are held at a time, where that is a choice, by
     the operand's name. ``loops``: what the emission issues for a product, by which candidates are ranked (see
-    :mod:`archloom.mapper.pipeline`); without it, by :func:`traffic_cycles`. ``least``: cycles that no simulation of
-    the whole batch in such tiles takes fewer than, where its emission proves any. Columns are ``m``, ``n``, ``k``,
+    :mod:`archloom.mapper.costs`); without it, by :func:`traffic_cycles`. ``least``: cycles that no simulation of the
+    whole batch in such tiles takes fewer than, where its emission proves any. Columns are ``m``, ``n``, ``k``,
     ``order`` and ``dataflow`` (indices into the two lists), and the names in ``buffers``. ``help`` names the options
     that would make room.
     """

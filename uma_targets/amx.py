@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from archloom.acadl_models.amx import LINE_BYTES, MACS_PER_CYCLE, ROWS, amx
-from archloom.mapper.lines import Cache
+from archloom.mapper.costs.lines import Cache
 from archloom.mapper.packing import Place
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError

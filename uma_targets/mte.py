@@ -21,7 +21,7 @@ import numpy as np
 
 from archloom.acadl_models.acadl import ArchitectureGraph, RegisterFile
 from archloom.acadl_models.mte import LINE_BYTES, PORT_BYTES, macs_per_cycle, mte
-from archloom.mapper.lines import Cache
+from archloom.mapper.costs.lines import Cache
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr, Node

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from archloom.acadl_models.oma import oma
-from archloom.mapper.lines import Cache, misses
+from archloom.mapper.costs.lines import Cache, misses
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr, Node

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from archloom.acadl_models.qkv import qkv
-from archloom.mapper.pipeline import cycles
-from archloom.mapper.rates import Number
+from archloom.mapper.costs.pipeline import cycles
+from archloom.mapper.costs.rates import Number
 from archloom.mapper.reuse import Int
 from archloom.mapper.space import Space, SpaceBuilder, Table, product
 from archloom.mapper.workload import Workload

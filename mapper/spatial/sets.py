@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TypeAlias, Union
 
 from archloom.acadl_models import acadl
-from archloom.mapper.compute import Compute, computes
+from archloom.mapper.costs.compute import Compute, computes
 from archloom.mapper.hardware import Port
 from archloom.mapper.spatial.affine_map import Point
 from archloom.mapper.spatial.df import ComputeUnit, Cores, Item, Memories, Scalar

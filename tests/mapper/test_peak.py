@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from archloom.mapper.compute import peak
+from archloom.mapper.costs.compute import peak
 from archloom.oracle.errors import TargetError
 from archloom.tvm_backend.targets import registry
 from tests.support.examples import examples

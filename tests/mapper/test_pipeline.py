@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl.latency import parse
-from archloom.mapper.lines import Cache, misses
-from archloom.mapper.pipeline import CLOSE, cycles
-from archloom.mapper.rates import Issue, Loop
+from archloom.mapper.costs.lines import Cache, misses
+from archloom.mapper.costs.pipeline import CLOSE, cycles
+from archloom.mapper.costs.rates import Issue, Loop
 from archloom.mapper.search import search
 from archloom.mapper.tiling import Shape
 from archloom.mapper.workload import Epilogue, gemm

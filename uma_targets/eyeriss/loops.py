@@ -1,4 +1,4 @@
-"""What Eyeriss's emission issues, as a nest of loops whose cycles the mapper estimates (:mod:`mapper.pipeline`)."""
+"""What Eyeriss's emission issues, as a nest of loops whose cycles :mod:`archloom.mapper.costs` estimates."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from archloom.mapper.costs.rates import Issue, Loop, Number, Rates
 from archloom.mapper.hardware import Hardware
-from archloom.mapper.rates import Issue, Loop, Number, Rates
 from archloom.mapper.reuse import ceil_div
 from archloom.mapper.spans import kinds
 from archloom.uma_targets.eyeriss.plan import Machine, taps

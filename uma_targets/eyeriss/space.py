@@ -12,8 +12,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from archloom.mapper.costs.pipeline import cycles
 from archloom.mapper.mapping import Mapping
-from archloom.mapper.pipeline import cycles
 from archloom.mapper.space import Columns as Mapped
 from archloom.mapper.space import Space, SpaceBuilder, Table, select
 from archloom.uma_targets.eyeriss.loops import Columns, Tensors, loops

@@ -1,4 +1,4 @@
-"""What Gemmini's emission issues, as nests of loops whose cycles the mapper estimates (:mod:`mapper.pipeline`).
+"""What Gemmini's emission issues, as nests of loops whose cycles :mod:`archloom.mapper.costs` estimates.
 
 A nest says what an iteration issues; three things it cannot say are reckoned here.
 
@@ -31,8 +31,8 @@ from typing import Any
 
 import numpy as np
 
+from archloom.mapper.costs.rates import FAR, Issue, Loop, Number
 from archloom.mapper.hardware import Hardware
-from archloom.mapper.rates import FAR, Issue, Loop, Number
 from archloom.mapper.reuse import ceil_div
 from archloom.mapper.space import HOIST, INTERLEAVE, STREAM, Columns
 from archloom.uma_targets.gemmini.emit_gemm import GemmProblem

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from archloom.mapper import space as tables
+from archloom.mapper.costs.pipeline import cycles, places
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import LEVELS, Mapping
-from archloom.mapper.pipeline import cycles, places
 from archloom.mapper.reuse import ceil_div, conv_residency, gemm_residency
 from archloom.mapper.space import HOIST, INTERLEAVE, STREAM, Columns, Space, SpaceBuilder, Table
 from archloom.mapper.workload import Workload

@@ -8,10 +8,10 @@ The worked example is :mod:`archloom.uma_targets.oma`; ``docs/writing_a_target.m
 numbers lie where, what a mapping has, and how candidates are ranked.
 """
 
+from archloom.mapper.costs.rates import Issue, Loop
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.options import GraphOptions, Option
-from archloom.mapper.rates import Issue, Loop
 from archloom.mapper.requantization import DOUBLING_HIGH, HALF_EVEN, HALF_UP, TRUNCATED, Requantizer
 from archloom.mapper.space import Columns, divided
 from archloom.mapper.tiling import Shape, Tiling, square_tiles, tile_loads

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from archloom.acadl_models.plasticine import isa_parameters, plasticine
+from archloom.mapper.costs.rates import Number
 from archloom.mapper.mapping import Mapping as TileMapping
-from archloom.mapper.rates import Number
 from archloom.mapper.spans import Group, groups, kinds
 from archloom.oracle.affine import Affine
 from archloom.uma_targets import kit

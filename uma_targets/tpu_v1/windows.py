@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from archloom.mapper.costs.pipeline import cycles
 from archloom.mapper.memory import Memory
-from archloom.mapper.pipeline import cycles
 from archloom.mapper.space import Space, SpaceBuilder, Table
 from archloom.mapper.workload import Workload
 from archloom.oracle.affine import Affine

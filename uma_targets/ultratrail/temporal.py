@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from archloom.mapper import workload as wl
+from archloom.mapper.costs.pipeline import cycles
+from archloom.mapper.costs.rates import Issue, Loop
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.memory import Memory
 from archloom.mapper.options import OptionValue
-from archloom.mapper.pipeline import cycles
-from archloom.mapper.rates import Issue, Loop
 from archloom.mapper.space import Space, SpaceBuilder, Table, divided
 from archloom.mapper.workload import Workload
 from archloom.oracle.affine import Affine

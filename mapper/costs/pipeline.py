@@ -58,8 +58,8 @@ from typing import Any
 
 import numpy as np
 
+from archloom.mapper.costs.rates import FAR, Issue, Loop, Number, Rates, add
 from archloom.mapper.hardware import Hardware
-from archloom.mapper.rates import FAR, Issue, Loop, Number, Rates, add
 
 MOST_PLACES = 16
 """More than the loads that can be under way have no use."""
