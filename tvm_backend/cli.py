@@ -11,8 +11,9 @@ import atexit
 import contextlib
 import json
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -34,6 +35,7 @@ from archloom.tvm_backend.commands import (
 )
 from archloom.tvm_backend.commands.colour import painted
 from archloom.tvm_backend.commands.completion import complete
+from archloom.tvm_backend.commands.interrupts import interruptible
 from archloom.tvm_backend.commands.parser import BAD_INPUT, Parser
 from archloom.tvm_backend.progress import messages
 from archloom.tvm_backend.version import VERSION
@@ -61,30 +63,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser()
     complete(parser)
     args = parser.parse_args(argv)
-    try:
-        # libraries print where they like: stdout is the result's alone; infinities and NaN are values, no accidents
-        with contextlib.redirect_stdout(sys.stderr), np.errstate(all="ignore"), messages():
-            outcome: Outcome = args.run(args)
-        _print(outcome, args.json)
-        return outcome.status
-    except ArchloomError as error:
-        return _fail(str(error))
-    except MemoryError:
-        return _fail(f"{getattr(args, 'model', 'the command')}: needs more memory than there is")
-    except KeyboardInterrupt:
-        return _fail("interrupted", INTERRUPTED)
-    except BrokenPipeError:
-        # the reader has seen enough (a pager, head): not an error, but Python must not flush into it again
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{place}{error.strerror or error}")
-    except Exception as error:
-        found = place_of(error)
-        if found is None:  # a fault of our own
-            raise
-        return _fail(f"{found}: {told(error)}")
+    with interruptible() as asked:
+        try:
+            # libraries print where they like: stdout is the result's alone; infinities and NaN are values, no accidents
+            with contextlib.redirect_stdout(sys.stderr), np.errstate(all="ignore"), messages():
+                outcome: Outcome = args.run(args)
+            _print(outcome, args.json)
+            return outcome.status
+        except KeyboardInterrupt:
+            return _fail("interrupted", INTERRUPTED)
+        except Exception as error:
+            return _fail("interrupted", INTERRUPTED) if asked() else _told(error, args)
+
+
+def _told(error: Exception, args: argparse.Namespace) -> int:
+    """The exit status of a command that ended with an error, after a message; a fault of our own is raised again."""
+    match error:
+        case ArchloomError():
+            return _fail(str(error))
+        case MemoryError():
+            return _fail(f"{getattr(args, 'model', 'the command')}: needs more memory than there is")
+        case BrokenPipeError():
+            # the reader has seen enough (a pager, head): not an error, but Python must not flush into it again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        case OSError():
+            place = f"{error.filename}: " if error.filename else ""
+            return _fail(f"{place}{error.strerror or error}")
+    found = place_of(error)
+    if found is None:
+        raise error
+    return _fail(f"{found}: {told(error)}")
 
 
 def _print(outcome: Outcome, as_json: bool) -> None:
@@ -99,18 +108,33 @@ def _print(outcome: Outcome, as_json: bool) -> None:
 
 
 def _fail(message: str, status: int = BAD_INPUT) -> int:
-    print(painted(f"archloom: {message}", sys.stderr), file=sys.stderr)
+    with contextlib.suppress(OSError):  # where standard error cannot be written the status says it alone
+        print(painted(f"archloom: {message}", sys.stderr), file=sys.stderr)
     return status
 
 
-def entry() -> None:
+def _open_streams() -> None:
+    """Let standard streams that are closed lead nowhere: a file that is opened would take the place of one, and get
+    what libraries print."""
+    while (place := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(place)
+    sys.stdout, sys.stderr = sys.stdout or os.fdopen(1, "w"), sys.stderr or os.fdopen(2, "w")
+
+
+def entry(signals: Collection[int] | None = None) -> None:
     """Run one command and end the process without taking apart what libraries have built, which takes seconds.
+
+    ``signals`` are those that wait from now on, where others have waited until now.
 
     What they registered to be done at the end is done: Python calls first what was registered last.
     """
+    _open_streams()
     status = 1  # of an exception that is no command's outcome
     atexit.register(lambda: os._exit(status))
     try:
+        if signals is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, signals)
         status = main()
     except SystemExit as left:  # argparse has said what there is to say
         status = left.code if isinstance(left.code, int) else 0

@@ -87,7 +87,10 @@ class CompiledNetwork:
                 chosen.prepare(list(self.compiled.steps()))
             result_of = self._output_stages if isinstance(chosen, XlaExecutor) else Step.result
             results = self._host(arrays, lambda symbol, tensors: run_region(
-                self._regions[symbol], tensors, chosen, capture, result_of))
+                self._region(symbol, tensors), tensors, chosen, capture, result_of))
+        if len(results) != len(self.compiled.outputs):
+            raise ArtifactError(f"{self.compiled.name}: its host part gives {len(results)} results, expected "
+                                f"{len(self.compiled.outputs)}")
         for spec, y in zip(self.compiled.outputs, results, strict=True):
             if y.size != math.prod(spec.shape):
                 raise ArtifactError(f"{self.compiled.name}: its host part gives {y.shape} for {spec.name!r}, expected "
@@ -146,7 +149,16 @@ class CompiledNetwork:
         executor, host = self._executor("xla"), self._host
         assert isinstance(host, PlannedHost)
         return host.call(number, [on_device(x) for x in arguments], lambda symbol, tensors: run_region(
-            self._regions[symbol], tensors, executor, None, self._output_stages))
+            self._region(symbol, tensors), tensors, executor, None, self._output_stages))
+
+    def _region(self, symbol: str, tensors: Sequence[Any]) -> Region:
+        """The region that the host part calls; ArtifactError where an artifact's two do not fit together."""
+        region = self._regions.get(symbol)
+        if region is None or len(region.inputs) != len(tensors):
+            there = ", ".join(f"{r.symbol!r} of {len(r.inputs)} tensors" for r in self.compiled.regions) or "none"
+            raise ArtifactError(f"{self.compiled.name}: its host part calls region {symbol!r} with {len(tensors)} "
+                                f"tensors, expected one of: {there}")
+        return region
 
     @cached_property
     def _regions(self) -> dict[str, Region]:

@@ -1,13 +1,10 @@
-"""Runs inputs that nobody means well with in processes with limits, many in turn, and counts what comes of them.
+"""Runs inputs that nobody means well with in processes with limits, many in turn, and says what comes of them.
 
-``python -m tests.fuzz.harness [--seconds S] [--inputs N] [--seed N] [--kinds a,b] [--keep FOLDER]`` prints the counts
-as JSON; ``--faults N`` tries so many faults of the system as well (:mod:`tests.fuzz.faults`). The same seed makes the
-same inputs. With ``--keep``, what must not happen is kept there: a folder for each, with the words and the files.
+``benchmarks/networks/fuzz.py`` counts. The same seed makes the same inputs.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
 import hashlib
@@ -17,26 +14,24 @@ import os
 import pkgutil
 import sys
 import tempfile
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import numpy as np
 
 from archloom.oracle.taidl import available, load
-from tests.fuzz.inputs import KERNEL, KINDS, NUMBERS, Input
+from tests.fuzz.inputs import KERNEL, KINDS, NUMBERS, Input, kind_of
 from tests.support.limited import Outcome, in_turn, limited
 from tests.support.torch_tables import keep_tables_of_torch
 
 BAD = ("traceback", "abort", "hang", "over_memory", "wrong")
 WORDS = "words.json"
-TOGETHER = 256
-"""Inputs that one process takes in turn, unless one ends it: to fork for each takes longer than most inputs."""
+TOGETHER = 1024
+"""Inputs that one process takes in turn, unless one ends it: to fork for each takes longer than most inputs, and what
+a process does for the first time takes longer than what it does again."""
 NOTHING_RAN = "so nothing was checked"
 """A check that ends with 1 for this found nothing wrong: it is as good as a refusal."""
 
@@ -93,18 +88,13 @@ def made(kind: str, seed: int, number: int) -> Input:
     return KINDS[kind](Random(f"{kind} {seed} {number}"))
 
 
-def run(kinds: list[str], seed: int, seconds: float, most: int) -> Iterator[tuple[str, int, Input, Outcome]]:
-    """Inputs of all kinds in turn until the time or the number is up, with what came of them."""
-    end = time.monotonic() + seconds
-    for first in range(0, most, TOGETHER):
-        if time.monotonic() > end:
-            return
-        numbers = range(first, min(first + TOGETHER, most))
-        inputs = [(kind := kinds[number % len(kinds)], number, made(kind, seed, number)) for number in numbers]
-        with tempfile.TemporaryDirectory(prefix="archloom-fuzz-") as folder:
-            works = [_work(found, Path(folder) / str(number)) for _, number, found in inputs]
-            for (kind, number, found), outcome in zip(inputs, in_turn(works), strict=True):
-                yield kind, number, found, outcome
+def run(kinds: Sequence[str], seed: int, numbers: range) -> Iterator[tuple[str, Input, Outcome]]:
+    """The inputs of these numbers, by their kinds, and what came of them."""
+    inputs = [(kind := kind_of(number, kinds), made(kind, seed, number)) for number in numbers]
+    with tempfile.TemporaryDirectory(prefix="archloom-fuzz-") as folder:
+        works = [_work(found, Path(folder) / str(number)) for number, (_, found) in zip(numbers, inputs, strict=True)]
+        for (kind, found), outcome in zip(inputs, in_turn(works), strict=True):
+            yield kind, found, outcome
 
 
 def keep(found: Input, folder: Path) -> Path:
@@ -142,40 +132,3 @@ def prepared() -> None:
         load(name)
     gc.collect()
     gc.freeze()
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=float(os.environ.get("ARCHLOOM_FUZZ_SECONDS", "60")))
-    parser.add_argument("--seed", type=int, default=int(os.environ.get("ARCHLOOM_FUZZ_SEED", "0")))
-    parser.add_argument("--inputs", type=int, default=1 << 40)
-    parser.add_argument("--kinds", default=",".join(KINDS))
-    parser.add_argument("--faults", type=int, default=0)
-    parser.add_argument("--keep", type=Path)
-    args = parser.parse_args()
-    prepared()
-    counts: Counter[str] = Counter()
-    by_kind: dict[str, Counter[str]] = {kind: Counter() for kind in args.kinds.split(",")}
-    with tempfile.TemporaryDirectory(prefix="archloom-fuzz-cache-") as cache:
-        os.environ["ARCHLOOM_CACHE_DIR"] = cache
-        for kind, number, found, outcome in run(list(by_kind), args.seed, args.seconds, args.inputs):
-            counts[outcome.kind] += 1
-            by_kind[kind][outcome.kind] += 1
-            if outcome.kind in BAD:
-                where = keep(found, args.keep) if args.keep else f"number {number}"
-                print(f"{outcome.kind} ({outcome.status}): {kind} {where}: {' '.join(found.words)[:200]!r}: "
-                      f"{outcome.printed.strip()[-1500:]}", file=sys.stderr, flush=True)
-    result: dict[str, Any] = {"seed": args.seed, "inputs": counts.total(), "refused": counts["refused"],
-                              "accepted": counts["accepted"], **{kind: counts[kind] for kind in BAD},
-                              "kinds": {kind: dict(found) for kind, found in by_kind.items()}}
-    if args.faults:
-        from tests.fuzz import faults
-
-        result["faults"] = faults.run(args.faults, args.seed)
-    print(json.dumps(result))
-    bad = sum(counts[kind] for kind in BAD) + result.get("faults", {}).get("bad", 0)
-    return int(bad > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

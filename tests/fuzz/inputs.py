@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -186,3 +186,13 @@ def numbers(rng: Random) -> Input:
 KINDS: Mapping[str, Callable[[Random], Input]] = {f.__name__: f for f in (
     onnx_bytes, onnx_structure, onnx_text, pt2, artifact, npz, kernel, stream, taidl, df, workload, options, command,
     numbers)}
+RARE, ONE_IN = ("pt2", "numbers"), 50
+"""Kinds that take tenths of a second where the others take hundredths, and how many inputs have one of them."""
+
+
+def kind_of(number: int, kinds: Sequence[str]) -> str:
+    """The kind of an input: the common ones take turns, now and then it is a rare one's."""
+    rare, common = [k for k in kinds if k in RARE], [k for k in kinds if k not in RARE]
+    if not common or (rare and number % ONE_IN == ONE_IN - 1):
+        return rare[number // ONE_IN % len(rare)]
+    return common[number % len(common)]

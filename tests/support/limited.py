@@ -1,8 +1,13 @@
-"""Work in a process of its own with limits of memory and time, for inputs that nobody means well with."""
+"""Work in a process of its own with limits of memory and time, for inputs that nobody means well with.
+
+A hang is what takes more than ``SECONDS`` of processors, the work's own children included, or what has not ended
+``GRACE_SECONDS`` after that: on a busy machine the clock of the wall says little.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 import select
@@ -19,7 +24,7 @@ MEMORY, SECONDS, UNEXPECTED = 4 << 30, 60, 99
 OVER_MEMORY = "needs more memory than there is"
 """How the command line puts it."""
 GRACE_SECONDS = 240
-"""Of waiting, beyond the seconds of computing: machines may be busy with other things."""
+"""Of waiting, beyond the seconds of computing: for what waits and computes nothing."""
 
 
 @dataclass(frozen=True)
@@ -71,30 +76,49 @@ def _by_one_child(works: Sequence[Callable[[], object]], memory: int, seconds: i
             os.close(reader)
             _do(works, writer, log.fileno(), memory, seconds)
         os.close(writer)
-        with os.fdopen(reader, "rb") as pipe:
-            for _ in works:
-                late = not select.select([pipe], [], [], seconds + GRACE_SECONDS)[0]
-                if late:
-                    os.kill(child, signal.SIGKILL)
-                if line := b"" if late else pipe.readline():
-                    yield Outcome(**json.loads(line))
-                    continue
-                status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-                log.seek(0)
-                yield Outcome(-signal.SIGALRM if late else status, log.read().decode(errors="replace"))
-                return
-        os.waitpid(child, 0)
+        status = None
+        try:
+            with os.fdopen(reader, "rb") as pipe:
+                for _ in works:
+                    late = not select.select([pipe], [], [], seconds + GRACE_SECONDS)[0]
+                    if line := b"" if late else pipe.readline():
+                        yield Outcome(**json.loads(line))
+                        continue
+                    status = _ended(child, by_force=late)
+                    log.seek(0)
+                    yield Outcome(-signal.SIGALRM if late else status, log.read().decode(errors="replace"))
+                    return
+        finally:  # whoever asks for no more outcomes leaves no process behind
+            if status is None:
+                _ended(child, by_force=True)
+
+
+def _ended(child: int, *, by_force: bool) -> int:
+    """The exit status of a child that ends, or is ended."""
+    if by_force:
+        os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def _do(works: Sequence[Callable[[], object]], writer: int, log: int, memory: int, seconds: int) -> NoReturn:
-    """Write a line for each work, and what it prints to ``log``."""
+    """Write a line for each work, and what it prints to ``log``. Nothing that is raised leaves the child."""
+    try:
+        _do_each(works, writer, log, memory, seconds)
+    finally:
+        os._exit(UNEXPECTED)
+
+
+def _do_each(works: Sequence[Callable[[], object]], writer: int, log: int, memory: int, seconds: int) -> None:
     os.dup2(log, 2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     for work in works:
         os.ftruncate(log, 0)
         os.lseek(log, 0, os.SEEK_SET)
-        _limit(memory, seconds)
+        limit(memory, seconds)
+        before = spent(True)
         status = _status(work)
+        if spent(True) - before > seconds:  # less than that by itself, and the rest by its children
+            status = -signal.SIGXCPU
         sys.stderr.flush()
         size = os.lseek(log, 0, os.SEEK_CUR)
         printed = os.pread(log, size, 0).decode(errors="replace")
@@ -102,10 +126,16 @@ def _do(works: Sequence[Callable[[], object]], writer: int, log: int, memory: in
     os._exit(0)
 
 
-def _limit(memory: int, seconds: int) -> None:
+def spent(children: bool) -> float:
+    """Seconds that processors have worked for this process, on request with its children that have ended."""
+    whose = (resource.RUSAGE_SELF, *(resource.RUSAGE_CHILDREN,) * children)
+    return sum(sum(resource.getrusage(who)[:2]) for who in whose)
+
+
+def limit(memory: int, seconds: int) -> None:
+    """Bound what this process may take from now on: bytes beyond what it holds, seconds of processors."""
     held = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    spent = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-    for kind, most in (resource.RLIMIT_AS, held + memory), (resource.RLIMIT_CPU, int(spent) + seconds):
+    for kind, most in (resource.RLIMIT_AS, held + memory), (resource.RLIMIT_CPU, math.ceil(spent(False)) + seconds):
         resource.setrlimit(kind, (most, resource.getrlimit(kind)[1]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -159,9 +159,26 @@ def _partition(
         typed(r["symbol"], str), typed(r["target"], str), tuple(Value(v["name"], *_laid_out(v)) for v in r["values"]),
         typed(r["inputs"], NAMES), typed(r["outputs"], NAMES),
         tuple(_read_step(step, constants) for step in r["steps"])) for r in data["regions"])
+    for region in regions:
+        _check_flow(region)
     name, source, target = typed([data["name"], data["source"], data["target"]], tuple[str, str, str])
     return Partition(name, source, target, dict(data["options"]), typed(data["inputs"], SPECS),
                      typed(data["outputs"], SPECS), regions, host)
+
+
+def _check_flow(region: Region) -> None:
+    """ArtifactError unless each tensor of a region is stated, and computed or given before it is read."""
+    stated, known = {value.name for value in region.values}, set(region.inputs)
+    for step in region.steps:
+        _check_known((name for _, name in step.inputs), known, f"region {region.symbol!r}: step {step.name!r} reads")
+        known.add(step.output)
+    _check_known(region.outputs, known, f"region {region.symbol!r} gives")
+    _check_known(known, stated, f"region {region.symbol!r} states no")
+
+
+def _check_known(names: Iterable[str], known: Collection[str], what: str) -> None:
+    if unknown := sorted(set(names) - set(known)):
+        raise ArtifactError(f"{what} {unknown[0]!r}: expected one of {', '.join(sorted(known))}")
 
 
 def _laid_out(data: Mapping[str, Any]) -> tuple[tuple[int, ...], str, Layout, tuple[str, ...]]:

@@ -1,9 +1,13 @@
 """Bad input on the command line: one message that names the culprit, exit status 2, nothing written."""
 
+import gc
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +19,7 @@ from onnx import TensorProto, helper
 from archloom.tvm_backend import cli
 from archloom.tvm_backend.sources import operators
 from archloom.tvm_backend.sources.operator_network import onnx_model
+from tests.support.examples import slow
 
 Fails = Callable[..., str]
 
@@ -266,6 +271,73 @@ def test_a_signal_exits_with_130() -> None:
     assert run.returncode == 130 and run.stderr == "archloom: interrupted\n"
 
 
+def _in_a_destructor() -> None:
+    class Dropped:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    Dropped()
+
+
+def _when_collected() -> None:
+    def collected(phase: str, _: object) -> None:
+        if phase == "start":
+            gc.callbacks.remove(collected)
+            signal.raise_signal(signal.SIGINT)
+
+    gc.callbacks.append(collected)
+    gc.collect()
+
+
+def _when_dropped() -> None:
+    watched = {1, 2}
+    kept = weakref.ref(watched, lambda _: signal.raise_signal(signal.SIGINT))
+    del watched
+    assert kept() is None
+
+
+def _made_another_error() -> None:
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt as error:
+        raise RuntimeError("as libraries in C++ do") from error
+
+
+@pytest.mark.parametrize("lost", [_in_a_destructor, _when_collected, _when_dropped, _made_another_error])
+def test_no_interruption_is_lost(
+    lost: Callable[[], None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where Python prints what is raised and goes on, and where libraries make something else of it."""
+    def work() -> None:
+        lost()
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            pass
+
+    monkeypatch.setattr("archloom.tvm_backend.commands.targets.targets", work)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert cli.main(["targets"]) == 130
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert capsys.readouterr().err == "archloom: interrupted\n"
+
+
+def test_an_interrupt_while_modules_are_imported() -> None:
+    code = ("import os, signal, sys\n"
+            "class Interrupting:\n"
+            "    def find_spec(self, name, path=None, target=None):\n"
+            "        if name.startswith('archloom.tvm_backend.commands.'):\n"
+            "            os.kill(os.getpid(), signal.SIGINT)\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+            "sys.meta_path.insert(0, Interrupting())\n"
+            "sys.argv = ['archloom', 'targets']\n"
+            "from archloom.__main__ import main; main()")
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 130 and not run.stdout and "Traceback" not in run.stderr
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_full_standard_output() -> None:
     with open("/dev/full", "w") as full:
@@ -273,6 +345,17 @@ def test_full_standard_output() -> None:
                              stderr=subprocess.PIPE, text=True, check=False)
     assert run.returncode == 2
     assert run.stderr == "archloom: standard output: No space left on device\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize("streams", ["2>/dev/full", ">&- 2>&-", *map(slow, ("2>&-", ">&-", "<&-", "<&- >&- 2>&-"))])
+@pytest.mark.parametrize(("words", "status"), [
+    ("describe nothing", 2), slow("targets", 0), slow("estimate --no-cache 'gemm(m=4,n=4,k=4)'", 0)])
+def test_streams_that_cannot_be_written_or_are_closed(streams: str, words: str, status: int) -> None:
+    """The exit status is that with sound streams; what can be said is no traceback."""
+    run = subprocess.run(["sh", "-c", f'"{sys.executable}" -m archloom {words} {streams}'], capture_output=True,
+                         text=True, check=False)
+    assert run.returncode == status and "Traceback" not in run.stderr
 
 
 def test_an_empty_model_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,7 +100,11 @@ def _quantization(op: str) -> Converter:
         if any(attrs.get(name) for name in ("block_size", "output_dtype", "precision")) or zero is None:
             raise nodes.Unsupported(f"{op} with further attributes or without zero point")
         axis = attrs.get("axis", 1)
-        axis = 0 if len(typed(x).shape) <= 1 and axis == 1 else axis
+        extents = typed(x).shape
+        axis = 0 if len(extents) <= 1 and axis == 1 else axis
+        along = extents[axis:][:1] if -len(extents) <= axis < len(extents) else None
+        if any(math.prod(shape) != 1 and shape != along for shape in (typed(scale).shape, typed(zero).shape)):
+            raise nodes.Unsupported(f"{op} by other than one scale and zero point, or one for each along the axis")
         out = typed(zero).dtype if op == "quantize" else "float32"
         return call(op, x, scale, zero, axis=axis, out_dtype=out)
 

@@ -103,6 +103,9 @@ def refuse_faults(proto: onnx.ModelProto, label: str) -> None:
                              f"{KINDS.get(kind, f'the unknown type {kind}')}")
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for name, shape in shapes.items():
+        if any(extent < 0 for extent in shape):
+            raise ModelError(f"{label}: constant {name!r}: expected extents of at least 0, found shape "
+                             f"{'x'.join(map(str, shape))}")
         _refuse_size(shape, f"{label}: constant {name!r}")
     for node in graph.node:
         _refuse_window(node, shapes, label)
