@@ -36,7 +36,7 @@ RESULTS = ROOT / "benchmarks" / "data" / "mutants.jsonl"
 
 ENGINE = ("acadl_models/timing/test_engine_plain.py",  # needs no compilation to find most faults
           "acadl_models/timing/test_engine_random.py", "acadl_models/timing/test_engine_steady.py",
-          "acadl_models/timing/test_memories_steady.py", "acadl_models/timing/test_trace_windows.py")
+          "acadl_models/timing/test_memories_steady.py", "acadl_models/traces/test_trace_windows.py")
 REFERENCE = ("acadl_models/timing/test_timing_reference.py", "acadl_models/timing/test_timing_semantics.py",
              "acadl_models/timing/test_timing_memories.py", "acadl_models/timing/test_timing_properties.py",
              "acadl_models/timing/test_engine_random.py")
