@@ -161,6 +161,20 @@ def left_over(out: Issue, blocks: Number, products: Number, pace: Number, hardwa
     return replace(out, times=1 + np.maximum(blocks - 1 - done, 0))
 
 
+def _sums(
+    shape: GemmProblem, blocks: Number, rows: Number, chunk: Number, is_apart: Number, flow: str, hardware: Hardware
+) -> tuple[Issue, Issue, Issue]:
+    """Loads of bias and stores of a tile of so many blocks of sums, and what is left of the stores behind all products.
+
+    ``chunk``: products that follow one another of a block; ``is_apart``: whether a block is stored while others follow.
+    """
+    dim, port = hardware.dim, int(hardware.way("mvin").memory.bytes_per_cycle)
+    bias = load_bias(blocks * (shape.bias is not None), rows, port, beats(shape.n, dim, 4, port))
+    out = save(blocks, rows, port, dim, beats(shape.n, dim, shape.out_bytes, port))
+    overlap = np.where(is_apart, blocks - 1, blocks) * chunk
+    return bias, out, left_over(out, blocks, overlap, dim if flow == "os" else rows, hardware)
+
+
 def gemm_loops(shape: GemmProblem, c: Columns, flow: str, hardware: Hardware) -> Loop:
     """Tiles of C in the order of the mapping; chunks of the reduction; products of blocks.
 
@@ -182,15 +196,11 @@ def gemm_loops(shape: GemmProblem, c: Columns, flow: str, hardware: Hardware) ->
     places = np.minimum(np.where(stream_a, c["slots_a"], MANY), np.where(stream_b, c["slots_b"], MANY))
     m_outer = c["m_outer"] == 1
     outer, inner = np.where(m_outer, mt, nt), np.where(m_outer, nt, mt)
-
     # where sums stay, the first of them needs the last of the reduction
     share = (1 - 1 / kb) * (1 - 1 / (mb * nb)) if flow == "os" else 0
 
     blocks, last = mb * nb, c["interleave"] == 1
-    bias = load_bias(blocks * (shape.bias is not None), rows, port, beats(shape.n, dim, 4, port))
-    out = save(blocks, rows, port, dim, beats(shape.n, dim, shape.out_bytes, port))
-    overlap = np.where(last | (flow == "ws"), blocks - 1, blocks) * (kb if flow == "os" else 1)
-    end = left_over(out, blocks, overlap, dim if flow == "os" else rows, hardware)
+    bias, out, end = _sums(shape, blocks, rows, kb if flow == "os" else 1, last | (flow == "ws"), flow, hardware)
     stores = blocks - end.times / (shape.batch * mt * nt)  # of a tile, but for those
     # sums wait for what is left of the reduction, and for their stores to come into the window behind the products
     window = products_waiting(hardware) / (blocks * all_k)
@@ -221,8 +231,8 @@ def gemm_loops(shape: GemmProblem, c: Columns, flow: str, hardware: Hardware) ->
     one = Loop(shape.batch, (rows_of_tiles,), first=(_where(whole, level_whole == HOIST),),
                slots=np.where(m_outer, c["slots_b"], c["slots_a"]), taken=((1, 1 / outer),))
     streams = stream_a | (first_a & (inner == 1)), stream_b | (first_b & (inner == 1))
-    chunk = Chunk((mb, nb, kb), dim if flow == "os" else rows,
-                  (rows * np.maximum(beats_a, 1), deep * np.maximum(beats_b, 1)), shape.batch * mt * nt * kt)
+    loads = rows * np.maximum(beats_a, 1), deep * np.maximum(beats_b, 1)
+    chunk = Chunk((mb, nb, kb), dim if flow == "os" else rows, loads, shape.batch * mt * nt * kt)
     behind = products_left(chunk, streams, flow, hardware)
     return Loop(1, (one,), alone=(*pairs(flow, 1 + np.maximum(behind, 0), dim, (), dim), end))
 
