@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx import skeleton
+from archloom.tvm_backend.frontends.onnx.editor import within
 from archloom.tvm_backend.frontends.onnx.training import refuse_training
 from archloom.tvm_backend.ir.bounds import MAX_TENSOR_BYTES
 from archloom.tvm_backend.ir.nodes import Unsupported
@@ -82,8 +83,12 @@ def _shown(error: Exception) -> str:
 
 
 def refuse_faults(proto: onnx.ModelProto, label: str) -> None:
-    """ModelError for a network that names tensors twice, has no outputs, is too new, or has inputs of no numbers."""
+    """ModelError for a network whose names are no text, that names tensors twice, has no outputs, is too new, or has
+    inputs of no numbers."""
     graph = proto.graph
+    for name in _names(proto):
+        if isinstance(name, bytes):  # so protobuf gives what is not UTF-8
+            raise ModelError(f"{label}: expected names in UTF-8, found {name[:100]!r}")
     newest = onnx.defs.onnx_opset_version()
     for opset in proto.opset_import:
         if opset.domain in ("", "ai.onnx") and not 1 <= opset.version <= newest:
@@ -192,6 +197,19 @@ def _refuse_size(shape: tuple[int, ...], what: str) -> None:
     if size > MAX_TENSOR_BYTES or any(extent > MAX_EXTENT for extent in shape):
         raise ModelError(f"{what}: expected a tensor of at most {MAX_TENSOR_BYTES} elements, {MAX_EXTENT} along an "
                          f"axis, found shape {'x'.join(map(str, shape))}")
+
+
+def _names(proto: onnx.ModelProto) -> Iterator[str | bytes]:
+    """Of operators, tensors, dimensions, attributes and domains, in graphs within graphs, too."""
+    yield from (opset.domain for opset in proto.opset_import)
+    for graph in within(proto.graph):
+        yield from (tensor.name for tensor in graph.initializer)
+        for info in (*graph.input, *graph.output, *graph.value_info):
+            yield info.name
+            yield from (d.dim_param for d in info.type.tensor_type.shape.dim)
+        for node in graph.node:
+            yield from (node.op_type, node.domain, node.name, *node.input, *node.output)
+            yield from (attribute.name for attribute in node.attribute)
 
 
 def _refuse_twice(names: Iterable[str], what: str, label: str) -> None:
