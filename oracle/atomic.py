@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,14 +14,18 @@ from pathlib import Path
 def replacing(path: Path) -> Iterator[Path]:
     """A name at which to write a file or a folder, which takes the place of ``path`` when the block ends well.
 
-    It lies beside ``path``, so that it is renamed, never copied. Where the block or a rename fails, ``path`` is as it
-    was, and nothing else is left there.
+    It lies beside ``path``, so that it is renamed, never copied. Where the block or a rename fails, or is interrupted
+    anywhere, ``path`` is as it was, and nothing else is left there.
     """
-    work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    work = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"  # known before it is there
     try:
-        yield work / "new"
-        _swap(work / "new", path, work / "old")
-    finally:
+        try:
+            work.mkdir(mode=0o700)
+            yield work / "new"
+            _swap(work / "new", path, work / "old")
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+    finally:  # where that was interrupted, too
         shutil.rmtree(work, ignore_errors=True)
 
 

@@ -60,11 +60,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     if named := [word for word in words if "\0" in word]:
         return _fail(f"{named[0]!r}: expected words without the character of number 0")
-    parser = build_parser()
-    complete(parser)
-    args = parser.parse_args(argv)
+    args = argparse.Namespace()
     with interruptible() as asked:
         try:
+            parser = build_parser()
+            complete(parser)
+            args = parser.parse_args(argv)
             # libraries print where they like: stdout is the result's alone; infinities and NaN are values, no accidents
             with contextlib.redirect_stdout(sys.stderr), np.errstate(all="ignore"), messages():
                 outcome: Outcome = args.run(args)
@@ -140,6 +141,7 @@ def entry(signals: Collection[int] | None = None) -> None:
         status = left.code if isinstance(left.code, int) else 0
     except KeyboardInterrupt:  # before the command had begun
         status = INTERRUPTED
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # too late: all is done and said
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
             stream.flush()

@@ -162,8 +162,11 @@ def _partition(
     for region in regions:
         _check_flow(region)
     name, source, target = typed([data["name"], data["source"], data["target"]], tuple[str, str, str])
-    return Partition(name, source, target, dict(data["options"]), typed(data["inputs"], SPECS),
-                     typed(data["outputs"], SPECS), regions, host)
+    inputs = typed(data["inputs"], SPECS)
+    for spec in inputs:
+        if min(spec.shape, default=1) < 1:
+            raise ArtifactError(f"input {spec.name!r}: expected extents of at least 1, found shape {spec.shape}")
+    return Partition(name, source, target, dict(data["options"]), inputs, typed(data["outputs"], SPECS), regions, host)
 
 
 def _check_flow(region: Region) -> None:
