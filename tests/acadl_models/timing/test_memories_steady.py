@@ -148,6 +148,20 @@ def test_two_streams_ask_for_one_line_where_they_meet() -> None:
     assert (result.cache("l1").read_misses, result.cache("l1").read_hits) == (797, 3)
 
 
+def test_a_wait_that_is_new_where_two_streams_cross_shows_in_no_later_answer() -> None:
+    """One asks for a line that is on its way for the other; as a miss of its own it would load it at the same time."""
+    body = loop("i", 31, instr("op", reads=(at(i * 32 + 4096),)), instr("op", reads=(at(i * -16 + 5088),)))
+    result = check(cached(sets=1, slots=2), stream(body), 0.0)
+    assert (result.cache("l1").read_misses, result.cache("l1").read_hits) == (61, 1)
+
+
+def test_a_wait_that_falls_away_shows_in_no_later_answer() -> None:
+    """In a period that is replayed one waits for a line on its way; in the next one it need not."""
+    places = (i * -16 + j * 32 + 8320, i * 64 - j * 16 + 8336, i * -16 + 8192)
+    body = loop("i", 12, *(instr("op", reads=(at(place),)) for place in places))
+    check(cached(sets=1, slots=6, behind=2, miss_registers=3), stream(loop("j", 7, body)), 0.0)
+
+
 def test_a_stream_that_reaches_a_table_is_stepped_there() -> None:
     """From where it reads the table's lines, which are there, it is faster; and behind them as before."""
     table = [instr("op", reads=(at(16384 + 16 * k),)) for k in range(8)]
@@ -284,4 +298,22 @@ def test_replayed_periods_equal_stepped_ones(r: Random) -> None:
         accesses.append(instr("op", reads=(window,)) if r.random() < 0.7 else instr("op", writes=(window,)))
     body = loop("i", extent, loop("k", r.randint(1, 5), *accesses))
     work = stream(loop("j", r.randint(1, 12), body))
+    assert simulate(graph, work, skip=True) == simulate(graph, work, skip=False)
+
+
+@examples(40, 2000)
+@given(randoms)
+def test_streams_that_cross_are_stepped_where_one_waits_for_a_line_of_the_other(r: Random) -> None:
+    """Two or three streams of one loop that move by different distances, and meet within it or just behind it."""
+    graph = cached(
+        r.choice((1, 1, 2)), sets=r.choice((1, 1, 4)), slots=r.randint(2, 4), behind=r.randint(1, 2),
+        miss_registers=r.choice((None, 1, 2)),
+    )
+    extent = r.randint(20, 60)
+    meet, strides = r.randrange(15, extent + 2), r.sample((-16, 0, 16, 32, 48, 64), r.randint(2, 3))
+    body = []
+    for stride in strides:
+        window = at(i * stride + (16384 - stride * meet + r.choice((0, 0, 0, 16, 8))))
+        body.append(instr("op", reads=(window,)) if r.random() < 0.9 else instr("op", writes=(window,)))
+    work = stream(loop("i", extent, *body))
     assert simulate(graph, work, skip=True) == simulate(graph, work, skip=False)
