@@ -37,12 +37,15 @@ class Shape:
     item: int
     out_item: int
     bias: bool
+    residual: bool = False
+    """whether a tensor like the result is added"""
 
     @staticmethod
     def of(workload: Workload) -> "Shape":
         """The shape of a workload; MappingError for one that is no matrix product."""
         return Shape(
             *sizes_of(workload), workload.inputs[0].item_bytes, workload.output.item_bytes, workload.epilogue.bias,
+            workload.epilogue.residual,
         )
 
 

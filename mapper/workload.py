@@ -127,7 +127,7 @@ class Epilogue:
     activation: str = ""
     """of float16 in tiles, one of :data:`archloom.mapper.spatial.epilogue.ACTIVATIONS` beside ReLU, or ``relu6``"""
     residual: bool = False
-    """of float16 in tiles: a tensor like the result is added before the activation"""
+    """of float16 in tiles and of float32 products: a tensor like the result is added before the activation"""
     requantization: Requantization | None = None
 
 
@@ -253,8 +253,9 @@ def gemm(
         b = Tensor("B", (batch, k, n), dtype, (v["b"], v["k"], v["n"]))
     rows = Tensor("bias", (n,), sums, (v["n"],)) if shared_bias else Tensor(
         "bias", (batch, 1, n), sums, (v["b"], Affine(0), v["n"]))
-    inputs = (a, b, *_finishing(rows, epilogue))
     out = Tensor("C", (batch, m, n), epilogue.out_dtype, (v["b"], v["m"], v["n"]))
+    added = (replace(out, name="residual"),) if epilogue.residual else ()
+    inputs = (a, b, *_finishing(rows, epilogue), *added)
     return Workload("gemm", name, dims, inputs, out, epilogue)
 
 

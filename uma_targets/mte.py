@@ -3,7 +3,8 @@
 *Tiles* (Algorithm 1 of the paper, without alpha and beta). A block of C stays in registers over all of a block of K:
 tiles of A are loaded once for a step of K, those of B one after the other, each multiplied with all of A. Whole tiles
 and what is left at the edges are blocks apart, so that sizes are set once for a block, and for K where they change. C
-starts from the bias (loaded with rows 0 bytes apart) or zeros, in later blocks of K from what is there.
+starts from what is added to the product, from the bias (loaded with rows 0 bytes apart), the sum of both, or zeros, in
+later blocks of K from what is there.
 
 *Vectors* (tiles of one row). A row of B is loaded and multiplied with a number of each row of A.
 
@@ -172,7 +173,7 @@ class Blocks:
                  for a in range(down.tiles) for b in range(across.tiles)]
         yield from self._sizes(down, across)
         for register, row, column in tiles:
-            yield self._begin(register, row, column, depth)
+            yield from self._begin(register, down.tiles * across.tiles, row, column, depth)
         yield from ask_for(self.gemm.c_at(m, n), self.gemm.strides[2], down.span, across.span)
         yield from self._sums(m, later, down, n, across, k, depth)
         if self.gemm.relu and depth.is_last:
@@ -180,13 +181,20 @@ class Blocks:
         for register, row, column in tiles:
             yield self._end(register, row, column)
 
-    def _begin(self, register: int, row: Affine, column: Affine, depth: Piece) -> Node:
-        """A tile of C before the first step."""
+    def _begin(self, register: int, spare: int, row: Affine, column: Affine, depth: Piece) -> Iterator[Node]:
+        """A tile of C before the first step, when ``spare`` (of A or B) holds nothing yet."""
         if not depth.is_first:
-            return self._load_c(register, self.gemm.c_at(row, column), self.gemm.strides[2])
-        if self.gemm.bias is None:
-            return Instr.make("vmv_v_i", vd=register, imm=0)
-        return self._load_c(register, self.gemm.bias_at(column), 0)
+            yield self._load_c(register, self.gemm.c_at(row, column), self.gemm.strides[2])
+            return
+        if self.gemm.residual is not None:
+            yield self._load_c(register, self.gemm.residual_at(row, column), self.gemm.strides[2])
+        if self.gemm.bias is not None:
+            into = register if self.gemm.residual is None else spare
+            yield self._load_c(into, self.gemm.bias_at(column), 0)
+            if into == spare:
+                yield Instr.make("vfadd_vv", vd=register, vs2=register, vs1=spare, vm=1)
+        elif self.gemm.residual is None:
+            yield Instr.make("vmv_v_i", vd=register, imm=0)
 
     def _sizes(self, down: Run, across: Run) -> Iterator[Node]:
         raise NotImplementedError
@@ -377,7 +385,7 @@ def _loops(shape: kit.Shape, c: kit.Columns, machine: Machine, hardware: kit.Har
     loads = (issue(a, tall * held / wide, of_a + lines * tiles), issue(b, held, of_b + lines))
     group = Loop(ceil_div(c["k"], machine.deep) * wide / held, (issue(product, tall * held),), first=loads, slots=2,
                  rings=(((issue(product, 1),), 1),))
-    again = (c["k"] < shape.k) | bool(shape.bias)
+    again = (c["k"] < shape.k) | bool(shape.bias) | shape.residual
     block = Loop(blocks, (group,), first=(issue(load, tall * wide * again, near + lines),),
                  last=(issue(store, tall * wide, near + lines),), slots=1)
     return Loop(ceil_div(shape.k, c["k"]), (block,))
@@ -414,4 +422,4 @@ class Mte(kit.KitTarget):
     kit = kit.GemmKit(
         name="mte", isa="mte", graph=GRAPH.graph, options=GRAPH.options(), emit=emit, tiling=_tiling,
         description="a vector core whose registers hold tiles of matrices, and those it is compared with (MTE)",
-        macs_per_cycle=macs_per_cycle, numbers="float32", vectors=VectorKit(_unit, _free))
+        macs_per_cycle=macs_per_cycle, numbers="float32", residual=True, vectors=VectorKit(_unit, _free))

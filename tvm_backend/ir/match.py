@@ -104,8 +104,8 @@ def read(
     """The operator on ``numbers`` whose result is ``root``. Raises :class:`NotQuantized`.
 
     ``lookup`` gives the expression bound to a variable inside the piece, or None for what comes from outside.
-    ``vectors``: the target takes pieces without a product, and products to which a tensor is added, too. ``nests``: it
-    takes pieces without a product as nests of loops.
+    ``vectors``: the target takes pieces without a product. ``nests``: it takes pieces without a product as nests of
+    loops. Both read products to which a tensor is added.
     """
     if nests and not _multiplies(root, lookup):
         piece = read_piece(root, lookup)
@@ -116,7 +116,7 @@ def read(
         operands = tuple(_float(a, i, None, FLOATS[numbers]) for i, a in enumerate(given))
         name = _own_name([var.name for var in variables], anchor)
         return QuantizedOp(anchor, name, ir.shape_of(root), attrs, operands, None, ())
-    return _Reader(lookup, numbers, vectors).operator(root)
+    return _Reader(lookup, numbers, vectors or nests).operator(root)
 
 
 def _multiplies(root: Any, lookup: ir.Lookup) -> bool:
@@ -144,7 +144,7 @@ class _Reader:
 
     lookup: ir.Lookup
     numbers: Numbers
-    vectors: bool
+    adds: bool
     stages: list[Stage] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
 
@@ -192,7 +192,7 @@ class _Reader:
 
     def _with_tensor(self, call: ir.Call) -> QuantizedOp | None:
         """A product to which a tensor of its result's shape is added: the last operand; None for any other addition."""
-        for side, other in ((1, 0), (0, 1)) if self.vectors else ():
+        for side, other in ((1, 0), (0, 1)) if self.adds else ():
             added, product = call.args[side], call.args[other]
             inner = self._inside(product)
             outside = ir.is_var(added) and ir.op_name(self.lookup(added)) is None

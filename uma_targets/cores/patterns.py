@@ -12,8 +12,8 @@ import numpy as np
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.ir.operators import ACTIVATIONS, BINARY, UNARY
 from archloom.tvm_backend.ir.patterns import DFPattern, is_const, is_op, wildcard
-from archloom.uma_targets.kit.patterns import FLOAT_ANCHORS, Anchor, Form, clipped, float_biased
-from archloom.uma_targets.kit.rules import Rule, along_channels, constant_kernel, matrices
+from archloom.uma_targets.kit.patterns import FLOAT_ANCHORS, Anchor, Form, clipped, float_biased, with_residual
+from archloom.uma_targets.kit.rules import Rule, along_channels, constant_kernel, matrices, residual_alike
 
 SIX = 6.0
 """What the stores of meshes clip at, beside zero."""
@@ -28,11 +28,6 @@ def _swapped() -> DFPattern:
     return is_op("relax.permute_dims")(wildcard())
 
 
-def _with_residual(value: DFPattern) -> DFPattern:
-    """``value`` with another tensor added."""
-    return is_op("relax.add")(value, wildcard()) | is_op("relax.add")(wildcard(), value)
-
-
 def _product(first: Anchor, second: Anchor) -> Anchor:
     """A product of these operands, with or without bias."""
     return lambda: float_biased(is_op("relax.matmul")(first(), second()))
@@ -45,8 +40,8 @@ ANCHORS: Mapping[str, Anchor] = {
 """Products of which operands are permuted, products and convolutions."""
 
 FORMS: Mapping[str, Form] = {
-    "plain": lambda value: value, "activation": _finished, "residual": _with_residual,
-    "residual_activation": lambda value: _finished(_with_residual(value)),
+    "plain": lambda value: value, "activation": _finished, "residual": with_residual,
+    "residual_activation": lambda value: _finished(with_residual(value)),
 }
 
 
@@ -113,13 +108,6 @@ def known_activation(op: QuantizedOp) -> str | None:
         if bounded or (stage.kind == "clip" and stage.low != 0.0):
             return f"it clips to {stage.low:g}..{stage.high:g}"
     return None
-
-
-def residual_alike(op: QuantizedOp) -> str | None:
-    """A tensor that is added to the result has the result's shape."""
-    if not op.residual or op.operands[-1].shape == op.shape:
-        return None
-    return f"what is added has {op.operands[-1].shape}, the result {op.shape}"
 
 
 MATMUL: tuple[Rule, ...] = (float_operands, matrices, swapped_at_most, bias_along_channels, residual_alike,

@@ -28,7 +28,7 @@ from archloom.tvm_backend.targets.layouts import BATCH, DTYPE, PIXELS, SIDE, TIL
 from archloom.uma_targets.cores.patterns import SIX
 from archloom.uma_targets.cores.sweeps import keeps_zero, made_in, packed
 from archloom.uma_targets.kit.rules import has_relu
-from archloom.uma_targets.kit.strategies import label
+from archloom.uma_targets.kit.strategies import label, residual
 
 
 def matmul(op: QuantizedOp) -> Lowered:
@@ -51,7 +51,7 @@ def matmul(op: QuantizedOp) -> Lowered:
         constants = {"B": packed(array, b_layout), **constants}
         inputs = (("A", 0),)
     zeros = {"A": ("rows",) if swapped[0] else ("columns",), "B": ("columns",) if swapped[1] else ("rows",)}
-    return Lowered(work, _label("dense" if one_b else "batch_matmul", op), (*inputs, *_residual(op)), constants, side,
+    return Lowered(work, _label("dense" if one_b else "batch_matmul", op), (*inputs, *residual(op)), constants, side,
                    tiles=replace(_edges(op), layouts={"B": b_layout}, zero_edges=zeros))
 
 
@@ -79,7 +79,7 @@ def conv2d(op: QuantizedOp) -> Lowered:
     constants = {"B": made_in(kernel.array, shapes["B"], lambda a: laid.filter_tiles(a.transpose(2, 3, 1, 0)))}
     if op.bias is not None and op.bias.array is not None:
         constants["bias"] = made_in(op.bias.array, shapes["bias"], lambda a: laid.bias_rows(a.reshape(-1)))
-    return Lowered(work, _label("conv2d", op), (("A", 0), *_residual(op)), constants, Places(laid),
+    return Lowered(work, _label("conv2d", op), (("A", 0), *residual(op)), constants, Places(laid),
                    tiles=InTiles({"A": Windows(laid)}, gridded=_gridded(op, constants, plain=False)))
 
 
@@ -105,7 +105,7 @@ def _gridded(op: QuantizedOp, constants: Mapping[str, np.ndarray], plain: bool) 
             stride=made.stride, padding=made.padding, dilation=made.dilation, groups=groups, epilogue=_epilogue(op),
             name=op.name, grid=grid.numbers)
         layouts = {} if reads else {"A": Windows(replace(made, grid=grid.numbers))}
-        return Lowered(work, _label("conv2d", op), (("A", 0), *_residual(op)), constants, grid, tiles=InTiles(layouts))
+        return Lowered(work, _label("conv2d", op), (("A", 0), *residual(op)), constants, grid, tiles=InTiles(layouts))
 
     found = Gridded(on, (rows, line), margins, reads, plain)
     try:
@@ -123,14 +123,9 @@ def _pointwise(op: QuantizedOp) -> Lowered:
     assert kernel.array is not None
     constants = {"B": packed(kernel.array.reshape(o, c).T, TILES), **_bias(op)}
     work = _gemm(op, (1, n * h * w, o, c), True, (False, False))
-    return Lowered(work, _label("conv2d", op), (("A", 0), *_residual(op)), constants, PIXELS,
+    return Lowered(work, _label("conv2d", op), (("A", 0), *residual(op)), constants, PIXELS,
                    tiles=replace(_edges(op), zero_edges={"A": ("columns",)},
                                  gridded=_gridded(op, constants, plain=True)))
-
-
-def _residual(op: QuantizedOp) -> tuple[tuple[str, int], ...]:
-    """The argument that is added to the result, if there is one: it lies as that."""
-    return (("residual", len(op.operands) - 1),) if op.residual else ()
 
 
 def _edges(op: QuantizedOp) -> InTiles:
@@ -161,11 +156,7 @@ def _activation(op: QuantizedOp) -> str:
 
 def _label(base: str, op: QuantizedOp) -> str:
     """``base`` with what is fused to it."""
-    whole = label(base, op)
-    if op.residual:  # it is added before the activation
-        head, *rest = whole.split("+relu")
-        whole = "+residual".join((head, "+relu" if rest or whole.endswith("+relu") else ""))
-    return "+".join(part for part in (whole, _activation(op)) if part).replace("+relu+relu6", "+relu6")
+    return "+".join(part for part in (label(base, op), _activation(op)) if part).replace("+relu+relu6", "+relu6")
 
 
 def _bias(op: QuantizedOp) -> dict[str, np.ndarray]:

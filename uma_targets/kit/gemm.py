@@ -41,7 +41,7 @@ class Requantized:
 
 @dataclass(frozen=True)
 class Gemm:
-    """``C[m, n] = epilogue(A[m, k] · B[k, n] + bias[n])``, all dense and row-major in HBM, but for a B that is constant
+    """``C[m, n] = epilogue(A[m, k] · B[k, n] + bias[n] + residual[m, n])``, all dense and row-major in HBM, but for a B that is constant
     and ``packed`` as the kit's ``layouts`` have it.
 
     ``a``, ``b``, ``bias`` and ``c`` are byte addresses of the first elements, affine in enclosing loop variables.
@@ -69,6 +69,8 @@ class Gemm:
     requantized: Requantized | None
     packed: Affine | None = field(default=None, kw_only=True)
     """bytes from the first element of B to that in row ``k`` and column ``n``, where it is packed"""
+    residual: Affine | None = field(default=None, kw_only=True)
+    """byte address of the first element of what is added, laid out as C: for targets whose kit says so"""
 
     @property
     def scale_bits(self) -> int:
@@ -106,6 +108,12 @@ class Gemm:
 
     def c_at(self, m: Affine | int, n: Affine | int) -> Affine:
         return self.c + Affine.of(m) * (self.n * self.out_item) + Affine.of(n) * self.out_item
+
+    def residual_at(self, m: Affine | int, n: Affine | int) -> Affine:
+        """Byte address of residual[m, n]; MappingError where there is none."""
+        if self.residual is None:
+            raise MappingError("nothing is added to this product")
+        return self.residual + self.c_at(m, n) - self.c
 
     def bias_at(self, n: Affine | int) -> Affine:
         """Byte address of bias[n]; MappingError where there is none."""
@@ -175,10 +183,12 @@ def gemm_of(workload: Workload, addresses: Mapping[str, int], workspace: int, ba
         Affine(addresses["table"]) if "table" in addresses else None)
     *lead, row, column = b.names
     packed = None if b.packing is None else b.byte_at(**{row: Affine.variable("k"), column: Affine.variable("n")})
+    own_result = batch * (m * n * out_item)
     return Gemm(
         m, n, k, batch * (m * k * item) + addresses[a.name],
         b.byte_at(**dict.fromkeys(lead, batch)) + addresses[b.name],
         None if bias is None else own + addresses[bias.name],
-        batch * (m * n * out_item) + addresses[workload.output.name],
+        own_result + addresses[workload.output.name],
         item, 4, out_item, epilogue.relu, epilogue.scale, Affine(workspace), made, packed=packed,
+        residual=own_result + addresses["residual"] if epilogue.residual else None,
     )

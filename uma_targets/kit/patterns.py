@@ -100,6 +100,11 @@ def float_biased(value: DFPattern) -> DFPattern:
     return is_op("relax.add")(value, is_const()) | is_op("relax.add")(is_const(), value) | value
 
 
+def with_residual(value: DFPattern) -> DFPattern:
+    """``value`` with another tensor added."""
+    return is_op("relax.add")(value, wildcard()) | is_op("relax.add")(wildcard(), value)
+
+
 def attention() -> DFPattern:
     """Attention as one operator, with or without what is added to its scores."""
     three = [wildcard() for _ in range(3)]
@@ -110,7 +115,10 @@ FLOAT_ANCHORS: Mapping[str, Anchor] = {
     "conv2d": lambda: float_biased(is_op("relax.nn.conv2d")(wildcard(), is_const())),  # with a constant kernel
     "matmul": lambda: float_biased(is_op("relax.matmul")(wildcard(), wildcard())),  # constants are transposed before
 }
-FLOAT_FORMS: Mapping[str, Form] = {"plain": lambda value: value, "activation": clipped}
+FLOAT_FORMS: Mapping[str, Form] = {
+    "plain": lambda value: value, "activation": clipped, "residual": with_residual,
+    "residual_activation": lambda value: clipped(with_residual(value)),
+}
 
 
 def fused(anchor: str, form: str, *, floats: bool = False) -> DFPattern:

@@ -203,6 +203,13 @@ def float32_bias(op: QuantizedOp) -> str | None:
     return along_channels(op)
 
 
+def residual_alike(op: QuantizedOp) -> str | None:
+    """A tensor that is added to the result has the result's shape."""
+    if not op.residual or op.operands[-1].shape == op.shape:
+        return None
+    return f"what is added has {op.operands[-1].shape}, the result {op.shape}"
+
+
 def relu_only(op: QuantizedOp) -> str | None:
     """The activation is ReLU, or a clip from 0 without an upper bound."""
     for stage in op.stages:
@@ -218,7 +225,7 @@ INT8_MATMUL: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_matmul)
 INT8_CONV2D: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_convolution, pointwise_convolution)
 INT8_WINDOWS: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, constant_kernel)
 """Of a convolution that is a product once its windows are gathered."""
-FLOAT_MATMUL: tuple[Rule, ...] = (float32_operands, float32_bias, plain_matmul, relu_only)
+FLOAT_MATMUL: tuple[Rule, ...] = (float32_operands, float32_bias, plain_matmul, residual_alike, relu_only)
 FLOAT_CONV2D: tuple[Rule, ...] = (float32_operands, float32_bias, plain_convolution, pointwise_convolution, relu_only)
 
 

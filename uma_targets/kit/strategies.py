@@ -15,7 +15,7 @@ from archloom.uma_targets.kit.rules import has_relu, pointwise_convolution, pool
 
 def matmul(op: QuantizedOp) -> Lowered:
     """[..., m, k] x [k, n], where all leading dimensions are rows, or a batch of [m, k] x [k, n]."""
-    a, b = op.operands
+    a, b = op.operands[:2]
     *lead, m, k = a.read_shape
     n = b.read_shape[-1]
     batched = len(b.read_shape) > 2 and b.read_shape[:-2] == a.read_shape[:-2]
@@ -29,6 +29,7 @@ def matmul(op: QuantizedOp) -> Lowered:
         array = b.array.transpose(b.permutation) if b.permutation else b.array
         constants = {"B": laid_out(array, work.inputs[1].shape), **constants}
         inputs = (("A", 0),)
+    inputs = (*inputs, *residual(op))
     return Lowered(work, label("batch_matmul" if batched else "dense", op), inputs, constants, ROW_MAJOR)
 
 
@@ -79,7 +80,7 @@ def epilogue(op: QuantizedOp) -> wl.Epilogue:
     if op.epilogue is not None:
         return op.epilogue
     if op.operands[0].dtype == "float32":
-        return wl.Epilogue(op.bias is not None, 1.0, has_relu(op), "float32")
+        return wl.Epilogue(op.bias is not None, 1.0, has_relu(op), "float32", residual=op.residual)
     return wl.Epilogue(op.bias is not None, requantization_scale(op), has_relu(op), "int8", _pool(op))
 
 
@@ -89,6 +90,11 @@ def _pool(op: QuantizedOp) -> wl.Pool | None:
         return None
     top, left, bottom, right = stage.attrs["padding"]
     return wl.Pool(stage.attrs["pool_size"][0], stage.attrs["strides"][0], (top, left, bottom, right))
+
+
+def residual(op: QuantizedOp) -> tuple[tuple[str, int], ...]:
+    """The argument that is added to the result, if there is one: it lies as that."""
+    return (("residual", len(op.operands) - 1),) if op.residual else ()
 
 
 def laid_out(array: np.ndarray, shape: tuple[int, ...] | None = None) -> np.ndarray:
@@ -107,5 +113,5 @@ def bias(op: QuantizedOp) -> dict[str, np.ndarray]:
 
 
 def label(base: str, op: QuantizedOp) -> str:
-    fused = {"bias": op.bias is not None, "relu": has_relu(op), "max_pool": pool_stage(op) is not None}
+    fused = {"bias": op.bias is not None, "residual": op.residual, "relu": has_relu(op), "max_pool": pool_stage(op) is not None}
     return "+".join([base, *(name for name, there in fused.items() if there)])

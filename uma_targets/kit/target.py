@@ -56,7 +56,8 @@ class GemmKit:
     networks as they are. ``attention``: how attention of float32 is computed as one operator, where it is; ``kernels``:
     how workloads of other kinds are run. With rules ``windows``, convolutions that are no products and keep them are
     taken, too, by the kernel of ``conv2d``.
-    ``bias`` and ``relu`` say what the emission fuses; without them such operators are refused. ``sums``: it also stores
+    ``bias`` and ``relu`` say what the emission fuses; without them such operators are refused. ``residual``: it also adds
+    a tensor to products of float32, before the activation, with ``vectors``. ``sums``: it also stores
     int32 sums as they are (``Gemm.stores_sums``), of which the host makes the results where one factor is not enough:
     scales by channel, zero points, uint8, float results. ``requantizer``: how the machine makes bytes of sums by itself
     (:mod:`archloom.mapper.requantization`), with scales by channel and zero points, in place of one factor.
@@ -78,6 +79,7 @@ class GemmKit:
     numbers: Numbers = "int8"
     bias: bool = True
     relu: bool = True
+    residual: bool = False
     sums: bool = False
     requantizer: Requantizer | None = None
     workspace_bytes: WorkspaceBytes | None = field(default=None, repr=False)
@@ -205,7 +207,8 @@ class KitTarget(DescribedTarget):
         more = self._refusals
         matmul, conv2d = (rules.FLOAT_MATMUL, rules.FLOAT_CONV2D) if floats else (rules.INT8_MATMUL, rules.INT8_CONV2D)
         self._products.append(rules.AllOf("nn.conv2d", (*rules.INT8_WINDOWS, *more)))
-        self._offer_forms("matmul", rules.AllOf("matmul", (*matmul, *more)), strategies.matmul, floats=floats)
+        residual = ("residual_activation", "residual") if self.kit.residual else ()
+        self._offer_forms("matmul", rules.AllOf("matmul", (*matmul, *more)), strategies.matmul, residual, floats=floats)
         if self.kit.windows:
             conv2d = tuple(rule for rule in conv2d if rule is not rules.pointwise_convolution)
         self._offer_forms(
