@@ -3,13 +3,13 @@
 *Tiles* (Algorithm 1 of the paper, without alpha and beta). A block of C stays in registers over all of a block of K:
 tiles of A are loaded once for a step of K, those of B one after the other, each multiplied with all of A. Whole tiles
 and what is left at the edges are blocks apart, so that sizes are set once for a block, and for K where they change. C
-starts from what is added to the product, from the bias (loaded with rows 0 bytes apart), the sum of both, or zeros, in
-later blocks of K from what is there.
+starts from the bias (loaded with rows 0 bytes apart) or zeros, in later blocks of K from what is there. A tensor that
+is added to the product comes into the place of A or B when they are done.
 
 *Vectors* (tiles of one row). A row of B is loaded and multiplied with a number of each row of A.
 
 Both ask for lines of A and B a fixed distance before they load them, at the end of a block for those of A that the next
-one begins with; for those of C when a block begins.
+one begins with; for those of C, and of what is added, when a block begins.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ class Blocks:
         needs, room = self.machine.used(self.tall, self.wide, self.mapping.slots("B")), self.machine.registers
         if needs > room or not self.tall or not self.wide:
             raise MappingError(f"{self.mapping}: needs {needs} registers, of {room}")
-        blocks = pieces(self.gemm.k, self.mapping.size("k"), peel_first=True, peel_last=self.gemm.relu)
+        ends = self.gemm.relu or self.gemm.residual is not None
+        blocks = pieces(self.gemm.k, self.mapping.size("k"), peel_first=True, peel_last=ends)
         return [*self._constants(), *each("kb", blocks, self._block_of_k)]
 
     def _constants(self) -> Iterator[Node]:
@@ -171,30 +172,30 @@ class Blocks:
         """A block of C, for a block of K; the next one begins in the row ``later``."""
         tiles = [(a * across.tiles + b, m + a * down.size, n + b * across.size)
                  for a in range(down.tiles) for b in range(across.tiles)]
+        adds = self.gemm.residual is not None and depth.is_last
+        if adds:
+            yield from ask_for(self.gemm.residual_at(m, n), self.gemm.strides[2], down.span, across.span)
         yield from self._sizes(down, across)
         for register, row, column in tiles:
-            yield from self._begin(register, down.tiles * across.tiles, row, column, depth)
+            yield self._begin(register, row, column, depth)
         yield from ask_for(self.gemm.c_at(m, n), self.gemm.strides[2], down.span, across.span)
         yield from self._sums(m, later, down, n, across, k, depth)
+        for register, row, column in tiles if adds else ():
+            free = len(tiles)  # of A or B, which have been multiplied
+            yield self._load_c(free, self.gemm.residual_at(row, column), self.gemm.strides[2])
+            yield Instr.make("vfadd_vv", vd=register, vs2=register, vs1=free, vm=1)
         if self.gemm.relu and depth.is_last:
             yield from (Instr.make("vfmax_vf", vd=r, vs2=r, rs1=ZERO, vm=1) for r, _, _ in tiles)
         for register, row, column in tiles:
             yield self._end(register, row, column)
 
-    def _begin(self, register: int, spare: int, row: Affine, column: Affine, depth: Piece) -> Iterator[Node]:
-        """A tile of C before the first step, when ``spare`` (of A or B) holds nothing yet."""
+    def _begin(self, register: int, row: Affine, column: Affine, depth: Piece) -> Node:
+        """A tile of C before the first step."""
         if not depth.is_first:
-            yield self._load_c(register, self.gemm.c_at(row, column), self.gemm.strides[2])
-            return
-        if self.gemm.residual is not None:
-            yield self._load_c(register, self.gemm.residual_at(row, column), self.gemm.strides[2])
-        if self.gemm.bias is not None:
-            into = register if self.gemm.residual is None else spare
-            yield self._load_c(into, self.gemm.bias_at(column), 0)
-            if into == spare:
-                yield Instr.make("vfadd_vv", vd=register, vs2=register, vs1=spare, vm=1)
-        elif self.gemm.residual is None:
-            yield Instr.make("vmv_v_i", vd=register, imm=0)
+            return self._load_c(register, self.gemm.c_at(row, column), self.gemm.strides[2])
+        if self.gemm.bias is None:
+            return Instr.make("vmv_v_i", vd=register, imm=0)
+        return self._load_c(register, self.gemm.bias_at(column), 0)
 
     def _sizes(self, down: Run, across: Run) -> Iterator[Node]:
         raise NotImplementedError
@@ -385,9 +386,10 @@ def _loops(shape: kit.Shape, c: kit.Columns, machine: Machine, hardware: kit.Har
     loads = (issue(a, tall * held / wide, of_a + lines * tiles), issue(b, held, of_b + lines))
     group = Loop(ceil_div(c["k"], machine.deep) * wide / held, (issue(product, tall * held),), first=loads, slots=2,
                  rings=(((issue(product, 1),), 1),))
-    again = (c["k"] < shape.k) | bool(shape.bias) | shape.residual
+    again = (c["k"] < shape.k) | bool(shape.bias)
+    added = (issue(load, tall * wide, near + lines),) if shape.residual else ()
     block = Loop(blocks, (group,), first=(issue(load, tall * wide * again, near + lines),),
-                 last=(issue(store, tall * wide, near + lines),), slots=1)
+                 last=(*added, issue(store, tall * wide, near + lines)), slots=1)
     return Loop(ceil_div(shape.k, c["k"]), (block,))
 
 

@@ -41,8 +41,8 @@ class Requantized:
 
 @dataclass(frozen=True)
 class Gemm:
-    """``C[m, n] = epilogue(A[m, k] · B[k, n] + bias[n] + residual[m, n])``, all dense and row-major in HBM, but for a B that is constant
-    and ``packed`` as the kit's ``layouts`` have it.
+    """``C[m, n] = epilogue(A[m, k] · B[k, n] + bias[n] + residual[m, n])``, all dense and row-major in HBM, but for a B
+    that is constant and ``packed`` as the kit's ``layouts`` have it.
 
     ``a``, ``b``, ``bias`` and ``c`` are byte addresses of the first elements, affine in enclosing loop variables.
     ``item``, ``sum_item`` and ``out_item`` are bytes of an element of A and B, of the bias (int32 or float32), and of

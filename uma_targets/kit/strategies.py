@@ -113,5 +113,6 @@ def bias(op: QuantizedOp) -> dict[str, np.ndarray]:
 
 
 def label(base: str, op: QuantizedOp) -> str:
-    fused = {"bias": op.bias is not None, "residual": op.residual, "relu": has_relu(op), "max_pool": pool_stage(op) is not None}
+    fused = {"bias": op.bias is not None, "residual": op.residual, "relu": has_relu(op),
+             "max_pool": pool_stage(op) is not None}
     return "+".join([base, *(name for name, there in fused.items() if there)])

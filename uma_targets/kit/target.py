@@ -56,8 +56,8 @@ class GemmKit:
     networks as they are. ``attention``: how attention of float32 is computed as one operator, where it is; ``kernels``:
     how workloads of other kinds are run. With rules ``windows``, convolutions that are no products and keep them are
     taken, too, by the kernel of ``conv2d``.
-    ``bias`` and ``relu`` say what the emission fuses; without them such operators are refused. ``residual``: it also adds
-    a tensor to products of float32, before the activation, with ``vectors``. ``sums``: it also stores
+    ``bias`` and ``relu`` say what the emission fuses; without them such operators are refused. ``residual``: it also
+    adds a tensor to products of float32, before the activation, with ``vectors``. ``sums``: it also stores
     int32 sums as they are (``Gemm.stores_sums``), of which the host makes the results where one factor is not enough:
     scales by channel, zero points, uint8, float results. ``requantizer``: how the machine makes bytes of sums by itself
     (:mod:`archloom.mapper.requantization`), with scales by channel and zero points, in place of one factor.

@@ -84,6 +84,12 @@ CASES = {
     "power": network([make_node("Abs", ["x"], ["a"]), make_node("Add", ["a", "one"], ["b"]),
                       make_node("Pow", ["b", "by"], ["z"])], {"x": (3, 40)}, (3, 40), one=np.float32(1),
                      by=np.float32(-0.75)),
+    "added to a product": network(
+        [make_node("Gemm", ["x", "w", "y"], ["a"], alpha=0.5, beta=1.0), make_node("Relu", ["a"], ["z"])],
+        {"x": (7, 9), "y": (7, 18)}, (7, 18), w=weights(9, 18)),
+    "alpha and beta": network(
+        [make_node("Gemm", ["x", "y", "c"], ["z"], alpha=0.5, beta=-2.0, transB=1)],
+        {"x": (7, 9), "y": (18, 9), "c": (7, 18)}, (7, 18)),
     "softmax of rows": network([make_node("Softmax", ["x"], ["z"], axis=-1)], {"x": (2, 3, 70)}, (2, 3, 70)),
 }
 LONG = {"turns", "sums up to each", "power", "truths", "transposed", "functions", "softmax of rows",
@@ -101,6 +107,20 @@ def test_operators_on_the_core_alone(name: str, tmp_path: Path) -> None:
     assert found.outputs[0].max_abs_error < 2e-5
     left = {op.op for op in partition_model(archloom.load(path), "mte", OPTIONS).host.ops}
     assert left <= {"reshape"}  # the result's bytes under another shape
+
+
+def test_what_is_added_to_a_product_is_no_pass_of_its_own(tmp_path: Path) -> None:
+    """A product with a bias, to which a tensor is added, is one layer, and takes fewer cycles than two."""
+    def found(*nodes: Any, **inputs: tuple[int, ...]) -> Any:
+        path = tmp_path / "network.onnx"
+        onnx.save(network(nodes, inputs, (20, 40), w=weights(24, 40), b=weights(40)), path)
+        return archloom.estimate(path, "mte", OPTIONS)
+
+    product, addition = make_node("Gemm", ["x", "w", "b"], ["a"]), make_node("Add", ["y", "a"], ["z"])
+    whole = found(product, addition, x=(20, 24), y=(20, 40))
+    assert [layer.op for layer in whole.layers] == ["dense+bias+residual"]
+    parts = found(make_node("Gemm", ["x", "w", "b"], ["z"]), x=(20, 24)), found(addition, y=(20, 40), a=(20, 40))
+    assert whole.cycles < sum(part.cycles for part in parts)
 
 
 @pytest.mark.slow

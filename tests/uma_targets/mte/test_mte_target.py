@@ -29,8 +29,8 @@ from archloom.uma_targets.mte import Machine, emit
 from tests.support.examples import examples, randoms, slow
 
 
-def workload(m: int, n: int, k: int, bias: bool = True, relu: bool = True) -> Workload:
-    return gemm(m, n, k, epilogue=Epilogue(bias, 1.0, relu, "float32"), dtype="float32")
+def workload(m: int, n: int, k: int, bias: bool = True, relu: bool = True, residual: bool = False) -> Workload:
+    return gemm(m, n, k, epilogue=Epilogue(bias, 1.0, relu, "float32", residual=residual), dtype="float32")
 
 
 def stream_of(machine: Machine, work: Workload, m: int, n: int, k: int, held: int = 1) -> Stream:
@@ -108,7 +108,7 @@ def test_figures_that_cannot_be(options: dict[str, object], message: str) -> Non
 @given(randoms)
 def test_products_of_any_size_and_blocks(r: Random) -> None:
     machine = r.choice(MACHINES)
-    work = workload(r.randint(1, 11), r.randint(1, 21), r.randint(1, 13), r.random() < 0.5, r.random() < 0.5)
+    work = workload(r.randint(1, 11), r.randint(1, 21), r.randint(1, 13), *(r.random() < 0.5 for _ in range(3)))
     tall, wide, held = r.randint(1, 3), r.randint(1, 2), r.randint(1, 5)
     k = r.choice((16, machine.deep, 2 * machine.deep))
     try:
@@ -119,15 +119,15 @@ def test_products_of_any_size_and_blocks(r: Random) -> None:
     rng = np.random.default_rng(r.getrandbits(32))
     inputs = {t.name: rng.standard_normal(t.shape).astype(np.float32) for t in work.inputs}
     made = interpreter.run(stream, taidl.load("mte", **vars(machine)), inputs)["C"]
-    a, b, *bias = (inputs[t.name].astype(np.float64) for t in work.inputs)
-    sums = a @ b + (bias[0] if bias else 0)
+    a, b, *added = (inputs[t.name].astype(np.float64) for t in work.inputs)
+    sums = sum(added, a @ b)
     np.testing.assert_allclose(made, np.maximum(sums, 0) if work.epilogue.relu else sums, atol=1e-4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", [MACHINES[0], *map(slow, MACHINES[1:])])
 def test_the_oracle_equals_the_interpreter(machine: Machine) -> None:
-    stream = stream_of(machine, workload(7, 18, 9), machine.rows, machine.columns, 16)
+    stream = stream_of(machine, workload(7, 18, 9, residual=True), machine.rows, machine.columns, 16)
     isa = taidl.load("mte", **vars(machine))
     rng = np.random.default_rng(0)
     inputs = {t.name: rng.standard_normal(t.shape).astype(np.float32) for t in stream.arguments}
@@ -140,7 +140,7 @@ def test_the_oracle_equals_the_interpreter(machine: Machine) -> None:
 def test_both_simulators_agree(architecture: str) -> None:
     graph = mte(architecture=architecture)
     machine = Machine(**graph.parameters)
-    stream = stream_of(machine, workload(6, 20, 20), machine.rows, machine.columns, 20)
+    stream = stream_of(machine, workload(6, 20, 20, residual=True), machine.rows, machine.columns, 20)
     text = resolve(stream, taidl.load("mte", **graph.parameters))
     found = simulate(graph, text)
     assert isinstance(found, TimingResult) and found == simulate_reference(graph, text)

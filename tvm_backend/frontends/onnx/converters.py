@@ -161,14 +161,25 @@ def _pad(node: Node) -> Any:
 
 def _gemm(node: Node) -> Any:
     a, b, c = node.inputs[0], node.inputs[1], node.at(2)
-    if node.attrs.get("alpha", 1.0) != 1.0 or node.attrs.get("beta", 1.0) != 1.0:
-        raise nodes.Unsupported("Gemm with alpha or beta")
+    alpha, beta = (node.attrs.get(name, 1.0) for name in ("alpha", "beta"))
+    folded = isinstance(b, nodes.Constant)
+    b = _scaled(b, alpha) if folded else b
     if node.attrs.get("transA", 0):
         a = call("permute_dims", a, axes=(1, 0))
     if node.attrs.get("transB", 0):
         b = call("permute_dims", b, axes=(1, 0))
     result = call("matmul", a, b, out_dtype=None)
-    return result if c is None else call("add", result, c)
+    result = result if folded else _scaled(result, alpha)
+    return result if c is None else call("add", result, _scaled(c, beta))
+
+
+def _scaled(x: Any, factor: float) -> Any:
+    """A tensor times a number; of a constant at once."""
+    if factor == 1.0:
+        return x
+    if isinstance(x, nodes.Constant):
+        return computed(lambda array: array * array.dtype.type(factor), x.value)
+    return call("multiply", x, scalar(factor, x))
 
 
 def _elementwise(op: str, function: Callable[..., Any] | None = None) -> Converter:
