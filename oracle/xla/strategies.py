@@ -140,7 +140,10 @@ def _with_recurrences(task: Task) -> Raising | Refusal | None:
 
 def _as_read(task: Task) -> Raising | Refusal | None:
     """What loops hand on left open, as far as no result has it."""
-    return replace(task, unread=True).attempt(task.stream) if task.refusal.carried else None
+    if not task.refusal.carried:
+        return None
+    with bounded_work(task.limits.part_rewritings):
+        return replace(task, unread=True).attempt(task.stream, (), Steps(task.limits.part_steps))
 
 
 def _without_rings(task: Task) -> Raising | Refusal | None:
