@@ -77,8 +77,9 @@ class Raiser:
 
     def check(self, values: Iterable[Expr]) -> None:
         """Unraisable where values come back to themselves."""
-        for name in unread.names(values):
-            raise self._unread[name]
+        if self._unread:  # else there are none to look for
+            for name in unread.names(values):
+                raise self._unread[name]
 
     def update_of(self, item: WriteItem) -> Update | None:
         """What the write makes of the window's old contents; None where it does not keep to their places."""
