@@ -29,6 +29,7 @@ from archloom.oracle.xla.raising.match import Condition, Digits, Match, match
 from archloom.oracle.xla.raising.query import Query, split
 from archloom.oracle.xla.raising.recurrences import Recurrence, held
 from archloom.oracle.xla.raising.tree import Block, Tree, WriteItem, writes
+from archloom.oracle.xla.raising.unread import names
 from archloom.oracle.xla.raising.updates import Update
 
 Value = Callable[[WriteItem], tuple[tuple[str, ...], Expr]]
@@ -271,6 +272,8 @@ class Dataflow:
         except Exhausted:
             raise
         except Unraisable:
+            return None
+        if names((value,)):
             return None
         shape = self.tree.stream.buffer(q.buffer).shape
         made = Recurrence(loop.var, q, shape, own, loop.extent, lambda start: self.find(start, at.back()))

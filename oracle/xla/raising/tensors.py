@@ -8,7 +8,7 @@ axes; contractions and reductions bind variables; all others are element-wise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -27,9 +27,11 @@ from archloom.oracle.xla.notation.limits import USUAL, Limits, NoNotation, Unrai
 from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.sums import EXTREMES, add_of, extreme_of, fold_of, larger_of, sum_of
 from archloom.oracle.xla.notation.variables import OLD_CONTENTS, TensorAxis, axis_range, fresh
+from archloom.oracle.xla.raising import unread
 from archloom.oracle.xla.raising.dataflow import Cursor, Dataflow, Steps
 from archloom.oracle.xla.raising.query import Query
 from archloom.oracle.xla.raising.tree import Block, InstrItem, Tree, WriteItem
+from archloom.oracle.xla.raising.unread import itself
 from archloom.oracle.xla.raising.updates import Update, old_contents, update
 
 Tensor = tuple[tuple[str, ...], Expr]
@@ -49,11 +51,14 @@ class Raiser:
     """Whether values that loops hand on from one iteration to the next are looked for."""
     opened: tuple[Block, ...] = ()
     """Loops of which one iteration is taken by itself: what it finds is :func:`.recurrences.held`."""
+    unread: bool = False
+    """Whether values that come back to themselves stand for themselves, until it is known whether a result has them."""
     record: Record = field(default_factory=Record)
     """The operators that are computed of whole tensors."""
     _values: dict[tuple[int, str, int | None], Tensor] = field(default_factory=dict)
     _pending: set[tuple[int, str, int | None]] = field(default_factory=set)
     _updates: dict[tuple[int, int], Update | None] = field(default_factory=dict)
+    _unread: dict[str, Unraisable] = field(default_factory=dict)
     _wholes: dict[expr.Whole, expr.Whole] = field(default_factory=dict)
     _iterations: dict[Block, Dataflow] = field(default_factory=dict)
 
@@ -69,6 +74,12 @@ class Raiser:
             inside = replace(self, opened=(*self.opened, loop), _values={}, _pending=set(), _updates={}, _iterations={})
             self._iterations[loop] = inside.dataflow
         return self._iterations[loop]
+
+    def check(self, values: Iterable[Expr]) -> None:
+        """Unraisable where values come back to themselves."""
+        if self._unread:  # else there are none to look for
+            for name in unread.names(values):
+                raise self._unread[name]
 
     def update_of(self, item: WriteItem) -> Update | None:
         """What the write makes of the window's old contents; None where it does not keep to their places."""
@@ -112,7 +123,13 @@ class Raiser:
             loop = owner.parent if owner.parent.parent else None
             of = f" of loop {loop.var}" if loop else ""
             why = f"{owner.instr.mnemonic} carries a value from one iteration{of} to another"
-            raise Unraisable(why, carried=True).at(loop)
+            refused = Unraisable(why, carried=True).at(loop or owner)
+            if not self.unread or old is not None:
+                raise refused
+            kind = next(s.type for s in owner.instr.statements if not isinstance(s, Write) and s.dst == name)
+            found = itself(owner, name, kind)
+            self._unread[found.name] = refused
+            return self._axes(kind.shape)[0], found
         self._pending.add(key)
         try:
             value = self._computed(owner, name, old)
