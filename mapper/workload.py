@@ -228,7 +228,12 @@ class Workload:
                 and self.stride == (1, 1) and not any(self.padding) and self.epilogue.pool is None)
 
     def extent(self, name: str) -> int:
-        return next(d.extent for d in self.dims if d.name == name)
+        """Of a dimension; MappingError where there is none of that name."""
+        for dim in self.dims:
+            if dim.name == name:
+                return dim.extent
+        raise MappingError(f"{self.name}: expected one of the dimensions {', '.join(d.name for d in self.dims)}, found "
+                           f"{name!r}")
 
 
 def gemm(

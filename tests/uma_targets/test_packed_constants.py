@@ -133,3 +133,9 @@ def test_what_a_target_states_wrongly_is_said() -> None:
     accelerator = replace(accelerator_of("amx"), layouts=lambda work, isa, options: {"B": (n // 4, n % 8)})
     with pytest.raises(archloom.ArchloomError, match="the place of 'B': .* all of axis 1, such as i // 4 and i % 4"):
         accelerator.configure({}).packed(replace(gemm(2, 9, 3, epilogue=SUMS), constants=("B",)))
+
+
+@pytest.mark.parametrize("text", ["conv2d(n=1,c=4,h=8,w=8,o=4,k=3,pad=1)", "conv2d(n=1,c=4,h=8,w=8,o=4,k=1)"])
+def test_layouts_of_products_are_not_asked_for_convolutions(text: str) -> None:
+    """They become products first, or are one under other names."""
+    assert archloom.estimate(text, "amx").offloaded_macs_share == 1

@@ -50,7 +50,7 @@ class GemmKit:
     product, mapping, sizes → instructions. ``tiling``: shape, hardware, options and sizes of the ISA → the tiles to
     choose from (by default one of the option ``dim`` each way). ``macs_per_cycle``: the peak of a graph, for
     utilization (by default what its units' products make).
-    ``layouts``: where constants of a workload are to lie in memory, by name (:mod:`archloom.mapper.packing`).
+    ``layouts``: where constants of a product are to lie in memory, by name (:mod:`archloom.mapper.packing`).
     ``workspace_bytes``: memory that a mapping needs beside the operands (``Gemm.workspace``).
     ``numbers``: ``int8`` takes operators of quantized networks, from int8 to requantized int8; ``float32`` those of
     networks as they are. ``attention``: how attention of float32 is computed as one operator, where it is; ``kernels``:
@@ -117,11 +117,15 @@ class GemmKit:
             tiling = self.tiling(shape, hardware, {**machine.isa.scope, **options})
             return space_of(workload, shape, tiling, hardware, machine.macs_per_cycle)
 
-        stated = self.layouts
+        def layouts(work: Workload, bound: Isa, options: Options) -> "Mapping[str, Place]":
+            if self.layouts is None or work.kind != "gemm":  # what else there is becomes products
+                return {}
+            return self.layouts(work, {**options, **bound.scope})
+
         made = Accelerator(
             self.name, self.description, self.options, isa, self.graph, self.isa_parameters, emitter, space,
             self.macs_per_cycle, patience=self.patience, is_bounded=self.is_bounded,
-            layouts=None if stated is None else lambda work, bound, options: stated(work, {**options, **bound.scope}),
+            layouts=None if self.layouts is None else layouts,
         )
         return made
 
