@@ -108,9 +108,6 @@ def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: Hardwar
             return traffic_cycles(shape, c, memories, macs_per_cycle, tiling.orders)
         return np.broadcast_to(shape.batch * cycles(tiling.loops(c), hardware), c["m"].shape)
 
-    def least(c: Columns) -> np.ndarray:
-        return np.zeros(1, int) if tiling.least is None else tiling.least(c)
-
     def mapping(c: Columns, i: int) -> TileMapping:
         tile = tuple((d, int(c[d][i])) for d in "mnk")
         flow = tiling.dataflows[int(c["dataflow"][i])]
@@ -121,7 +118,7 @@ def space_of(workload: Workload, shape: Shape, tiling: Tiling, hardware: Hardwar
     needs = {name: np.broadcast_to(demand(columns), columns["m"].shape) for name, demand in tiling.demand.items()}
     steps = (*(d for d in "knm" if len(tiling.sizes[d]) > 1), *tiling.buffers)
     family = tuple(d for d in steps if d != "m")
-    builder.add(Table(columns, needs, estimate, mapping, steps, family or None, least))
+    builder.add(Table(columns, needs, estimate, mapping, steps, family or None, tiling.least))
     return builder.build()
 
 

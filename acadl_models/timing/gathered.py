@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from archloom.acadl_models.acadl.graph import HBM
 from archloom.oracle.accesses import Touching, accesses
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import (
@@ -27,8 +28,6 @@ from archloom.oracle.resolved import (
     WindowDim,
 )
 from archloom.oracle.windows import footprint
-
-MEMORY = "hbm"
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ def _of(node: ResolvedInstr, around: tuple[ResolvedLoop, ...]) -> Iterator[_Gath
     """Reads of an instruction that it only gathers from, fewer elements than they have."""
     if not any(isinstance(s, Op) and s.opcode == "gather" for s in node.statements):
         return
-    for read in node.touching(MEMORY):
+    for read in node.touching(HBM):
         if not isinstance(read, Read):
             continue
         users = [s for s in node.statements if isinstance(s, Op) and read.dst in s.operands]
@@ -129,7 +128,7 @@ def _written(body: Sequence[ResolvedNode], around: tuple[ResolvedLoop, ...]) -> 
             continue
         bounds = {e.var: (0, e.extent - 1) for e in around}
         for access in accesses(node):
-            if access.window.buffer == MEMORY and access.kind != "read":
+            if access.window.buffer == HBM and access.kind != "read":
                 yield footprint(access.window, bounds)[0]
 
 
