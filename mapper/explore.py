@@ -180,15 +180,16 @@ def explore(
     any plan the trials are none.
     """
     trials: dict[P, Trial[P]] = {}
-    refused: list[MappingError | StreamError] = []
+    refused, first = 0, None
 
     def take(plan: P, estimate: float) -> None:
+        nonlocal refused, first
         try:
             trial = attempt(plan, estimate)
         except (MappingError, StreamError) as error:
             if isinstance(error, GivenUp) and not trials:
                 raise
-            refused.append(error)
+            refused, first = refused + 1, first or error  # one alone, as their frames hold streams
             return
         trials[plan] = trial
         if heard is not None:
@@ -200,10 +201,10 @@ def explore(
         if len(trials) >= top_k and not further(len(trials), estimate / lowest if lowest else 1):
             break
         take(plan, estimate)
-        if len(refused) == MOST_REFUSED or (trials and enough()):
+        if refused == MOST_REFUSED or (trials and enough()):
             break
-    if not trials and refused:
-        raise refused[0]
+    if not trials and first is not None:
+        raise first
     if trials and variants is not None:
         best = min(trials.values(), key=score)
         for plan in variants(best.plan):

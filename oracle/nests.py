@@ -62,6 +62,11 @@ def size(nodes: Sequence[AnyNode]) -> int:
     return sum(1 if isinstance(n, (ResolvedInstr, Instr)) else size(n.body) for n in nodes)
 
 
+def written(nodes: Iterable[Node]) -> int:
+    """How many instructions of a stream are written down where they are issued at all: in no loop without iterations."""
+    return sum(1 if isinstance(n, Instr) else written(n.body) if n.extent else 0 for n in nodes)
+
+
 def touching(nodes: Sequence[ResolvedNode], buffer: str | None = None) -> Iterator[tuple[Read | Write, Around]]:
     """Every read and write (of ``buffer``, where one is given) in textual order, with the loops around it."""
     for instr, around in walk(nodes):

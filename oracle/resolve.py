@@ -28,7 +28,7 @@ from typing import TypeAlias
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import SourceError, StreamError
 from archloom.oracle.memory import Remembered
-from archloom.oracle.nests import size
+from archloom.oracle.nests import size, written
 from archloom.oracle.resolution.numbering import (
     Numbered,
     NumberedInstr,
@@ -102,6 +102,8 @@ def _resolve(stream: Stream, hold: _Hold, max_instructions: int) -> ResolvedStre
     isa = hold.isa
     texts = _texts(hold)
     resolver = _Resolver(stream, isa, max_instructions, texts)
+    if written(stream.body) > max_instructions:  # each is resolved at least once
+        raise resolver.too_many()
     state = {k: Affine.number(v) for k, v in isa.initial_registers().items()}
     body = resolver.nodes(Numbering(_specializers(hold), texts).nodes(stream.body, ""), state, Scope())
     return ResolvedStream(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.workload import Epilogue, Pool, conv2d, gemm
 from archloom.oracle.assembly import parse, to_text
 from archloom.oracle.errors import MappingError
+from archloom.oracle.nests import size
 from archloom.oracle.stream import Stream
 from archloom.uma_targets.gemmini.emit import GemminiEmitter
 from tests.support.examples import examples
@@ -88,6 +92,21 @@ def test_streams_stay_short() -> None:
     assert len(to_text(small).splitlines()) == len(to_text(large).splitlines()) < 50
     conv = conv2d(1, 56, 56, 64, 64, 3, 3, padding=(1, 1, 1, 1), epilogue=PLAIN)
     assert len(to_text(emitter.emit(conv, conv_mapping(4, 56, 32, 16))).splitlines()) < 400
+
+
+@examples(20, 300)
+@given(st.integers(2, 7), st.integers(0, 3), st.sampled_from([1, 2, 3]), st.integers(0, 15))
+def test_streams_of_packed_rows_do_not_grow_with_channels(kernel: int, pad: int, stride: int, rest: int) -> None:
+    """What lies between the elements that padding clips is a loop, however many channels there are."""
+    emitter = GemminiEmitter(mapped.isa_of(16, 16384, 1024).parameters)
+
+    def written(channels: int) -> int:
+        workload = conv2d(1, 30, 30, channels, 32, kernel, kernel, stride=(stride,) * 2,
+                          padding=(min(pad, kernel - 1),) * 4, epilogue=PLAIN)
+        mapping = replace(conv_mapping(2, 16, 32, 16), loads=(("X", "stream"), ("W", "stream")), packing="kernel_row")
+        return size(emitter.emit(workload, mapping).body)
+
+    assert written(320 + rest) == written(640 + rest)
 
 
 @pytest.mark.parametrize("dim", [4, 16])

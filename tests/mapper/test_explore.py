@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
@@ -12,6 +13,7 @@ import pytest
 from archloom.mapper.explore import MOST_REFUSED, Trial, explore, fewest_cycles, least
 from archloom.mapper.explore import ranked as worth
 from archloom.oracle.errors import MappingError, StreamError
+from archloom.oracle.stream import Stream
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,20 @@ def test_the_first_possible_ones_are_tried_in_their_order() -> None:
     assert [t.plan for t in trials] == [9, 3, 4]
     assert heard == list(trials)
     assert min(trials, key=fewest_cycles).plan == 3
+
+
+def test_what_was_refused_is_not_kept() -> None:
+    """Streams of refused candidates may be long: fifty of them took ten gigabytes once."""
+    streams: list[weakref.ref[Stream]] = []
+
+    def refusing(plan: int, estimate: float) -> Trial[int]:
+        stream = Stream("none", (), (), (), 0, ())
+        streams.append(weakref.ref(stream))
+        assert sum(each() is not None for each in streams) <= 2
+        return attempt(plan, estimate)
+
+    explore(ranked(*range(5, 50, 5), 3), refusing, top_k=1)
+    assert len(streams) == 10
 
 
 def test_more_than_the_first_are_tried_as_long_as_it_is_asked_for() -> None:

@@ -13,10 +13,11 @@ zeros. For the 7 × 7 kernel on 3 channels at dim 16 that makes 10 products of t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from itertools import groupby
+from typing import TypeAlias, TypeVar
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import HbmTensor
@@ -24,6 +25,8 @@ from archloom.uma_targets.gemmini import instructions as isa
 from archloom.uma_targets.gemmini.conv_axes import Axis, Run
 from archloom.uma_targets.gemmini.instructions import Block
 from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
+
+K = TypeVar("K")
 
 X, W = 0, 1
 """Load channels."""
@@ -104,12 +107,19 @@ class Step:
 
 @dataclass(frozen=True)
 class Segment:
-    """``size`` elements from ``first`` on under row ``kh`` of the kernel, in the columns from ``offset`` on."""
+    """``size`` elements from ``first`` on under row ``kh`` of the kernel, in the columns from ``offset`` on.
+
+    Of a tile: ``inside``, the rows of sums whose input under that row of the kernel lies inside of the image, from the
+    first to the one behind the last, and for each sum of a row in ``clips`` the elements of the segment that do. Both
+    are the same wherever loops vary ``kh`` and ``first``.
+    """
 
     kh: Affine
-    first: int
+    first: Affine
     offset: int
     size: int
+    inside: tuple[int, int] = (0, 0)
+    clips: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -268,24 +278,33 @@ class KernelRow:
         return sum_rows * sum_cols
 
     def each_chunk(self, tile: PixelTile | None, body: ChunkBody) -> Nodes:
-        """Whole rows block by block, then the groups; unrolled where padding differs among the kernel's rows."""
+        """Whole rows block by block, then the groups; a loop over neighbours of which the same is padding."""
         height, dim = self.image.rows.kernel, self.image.dim
-        padded = tile is not None and bool(tile.rows.before or tile.rows.after)
+        every_clip = [() if tile is None else self._clips(tile, b * dim, dim) for b in range(self.blocks)]
+        every_inside = [(0, 0) if tile is None else self._inside(tile.rows, kh) for kh in range(height)]
         nodes: Nodes = []
-        for b in range(self.blocks):
-            nodes += _each("kh", pieces(height, 1), padded, lambda kh, run, b=b: body(  # type: ignore[misc]
-                Chunk(kh + b * height, segments=(Segment(kh, b * dim, 0, dim),))))
-        groups = pieces(height, self.group) if self.rest else ()
-        return nodes + _each("g", groups, padded, lambda g, run: body(Chunk(
-            g + self.blocks * height, segments=tuple(
-                Segment(g * self.group + i, self.blocks * dim, i * self.rest, self.rest) for i in range(run.size)))))
+        for blocks, clips in _alike(every_clip):
+            nodes += each("kb", (blocks,), lambda b, _, clips=clips: _each_alike(  # type: ignore[misc]
+                "kh", every_inside, lambda kh, inside: body(Chunk(
+                    kh + b * height, segments=(Segment(kh, b * dim, 0, dim, inside, clips),)))))
+        if not self.rest:
+            return nodes
+        rest = () if tile is None else self._clips(tile, self.blocks * dim, self.rest)
+
+        def group(g: Affine, insides: tuple[tuple[int, int], ...]) -> Nodes:
+            return body(Chunk(g + self.blocks * height, segments=tuple(
+                Segment(g * self.group + i, Affine(self.blocks * dim), i * self.rest, self.rest, inside, rest)
+                for i, inside in enumerate(insides))))
+
+        return nodes + _each_alike(
+            "g", [tuple(every_inside[first:first + self.group]) for first in range(0, height, self.group)], group)
 
     def load(self, tile: PixelTile, chunk: Chunk, base: Affine) -> Nodes:
         """The last segment first: each load and each padding overwrites the columns in front of its segment."""
         axis, width = self.image.rows, tile.cols.sums
         nodes: Nodes = []
         for segment in reversed(chunk.segments):
-            low, high = self._sums_inside(tile.rows, segment.kh)
+            low, high = segment.inside
             reach = segment.offset + segment.size
             nodes += zeros(base, low * width, self.image.dim, reach)
             nodes += zeros(base + high * width, (tile.rows.sums - high) * width, self.image.dim, reach)
@@ -294,14 +313,13 @@ class KernelRow:
                 tile, row + (r + low) * axis.stride, segment, base + (r + low) * width))
         return nodes
 
-    def _sums_inside(self, rows: Run, kh: Affine) -> tuple[int, int]:
+    def _inside(self, rows: Run, kh: int) -> tuple[int, int]:
         """The rows low..high of sums whose input under row ``kh`` of the kernel lies inside of the image."""
         if not rows.before and not rows.after:
             return 0, rows.sums
-        axis = rows.axis
-        position = int(kh) if axis.kernel > 1 else 0
+        position = kh if rows.axis.kernel > 1 else 0
         inside = [r for r in range(rows.sums)
-                  if rows.before <= r * axis.local_stride + position < rows.before + rows.inside]
+                  if rows.before <= r * rows.axis.local_stride + position < rows.before + rows.inside]
         return (inside[0], inside[-1] + 1) if inside else (0, 0)
 
     def _load_row(self, tile: PixelTile, row: Affine, segment: Segment, base: Affine) -> Nodes:
@@ -311,7 +329,7 @@ class KernelRow:
         step, reach = image.cols.stride * image.c, segment.offset + segment.size
         pixel = row * image.cols.extent + cols.sum_start(tile.col) * image.cols.stride - image.cols.pad
         source = tile.batch * image.input_bytes + pixel * image.c + (image.x.address + segment.first - segment.offset)
-        clips = self._clips(tile, segment)
+        clips = segment.clips
         whole = sum(1 for _, end in clips if end == segment.size)
         nodes = each("q", pieces(whole, dim) if whole else (), lambda q, run: [isa.mvin(
             X, source + q * (dim * step), Block(base + q * dim, run.size, reach))])
@@ -323,17 +341,16 @@ class KernelRow:
             nodes += zeros(base + q, 1, dim, segment.offset + begin) if begin else []
         return nodes
 
-    def _clips(self, tile: PixelTile, segment: Segment) -> list[tuple[int, int]]:
-        """For each sum of a row the elements begin..end of the segment inside of the image, the same for tiles alike.
-        ``end`` never grows along the row, so that the sums which reach over the right edge come last."""
+    def _clips(self, tile: PixelTile, first: int, size: int) -> tuple[tuple[int, int], ...]:
+        """For each sum of a row the elements begin..end of ``size`` from ``first`` on inside of the image, the same for
+        tiles alike. ``end`` never grows along the row, so that the sums which reach over the right edge come last."""
         cols, c = tile.cols, self.image.c
         clips = []
         for q in range(cols.sums):
-            left = (cols.before - q * self.image.cols.stride) * c - segment.first
+            left = (cols.before - q * self.image.cols.stride) * c - first
             right = left + cols.inside * c
-            end = min(segment.size, max(0, right))
-            clips.append((min(max(0, left), segment.size), end))
-        return clips
+            clips.append((min(max(0, left), size), min(size, max(0, right))))
+        return tuple(clips)
 
     def products(self, tile: PixelTile | None, chunk: Chunk, body: StepBody) -> Nodes:
         width = tile.cols.sums if tile else 0
@@ -349,8 +366,16 @@ Scheme: TypeAlias = Channels | KernelRow
 """How the input is kept, loaded and used."""
 
 
-def _each(var: str, runs: tuple[Piece, ...], unrolled: bool, body: Callable[[Affine, Piece], Nodes]) -> Nodes:
-    """A loop over pieces, or one copy of the body for each."""
-    if not unrolled:
-        return each(var, runs, body)
-    return [node for run in runs for i in range(run.count) for node in body(Affine(run.first + i), run)]
+def _alike(kinds: Sequence[K]) -> list[tuple[Piece, K]]:
+    """Runs of neighbours of one kind, with that."""
+    found, first = [], 0
+    for kind, members in groupby(kinds):
+        count = len(list(members))
+        found.append((Piece(first, count, 1), kind))
+        first += count
+    return found
+
+
+def _each_alike(var: str, kinds: Sequence[K], body: Callable[[Affine, K], Nodes]) -> Nodes:
+    """A loop over each run of neighbours of one kind; ``body`` gets the number and the kind."""
+    return [node for run, kind in _alike(kinds) for node in each(var, (run,), lambda i, _, kind=kind: body(i, kind))]  # type: ignore[misc]
