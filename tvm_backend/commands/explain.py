@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> Outcome:
         stream, layer, mapping = planned(arguments.load_model(args), chosen, args.layer, progress)
     lines = nest(stream, layer.cycles or 0, layer.loops)
     data = {"layer": layer.name, "target": args.target, "mapping": layer.mapping, "plan": json.loads(mapping.to_json()),
-            "cycles": layer.cycles, "nest": to_json(lines)}
+            "cycles": layer.cycles, "bound_cycles": layer.bound_cycles, "nest": to_json(lines)}
     return Outcome("\n\n".join([_heading(layer, args.target), text(lines), details(layer)]), data)
 
 
@@ -69,6 +69,7 @@ def only(partition: Partition, name: str) -> Partition:
 
 
 def _heading(layer: Layer, target: str) -> str:
-    return "\n".join([f"{layer.name}: {layer.op} on {target}, {count(layer.macs)} MACs, {count(layer.cycles)} cycles",
+    over = "" if layer.gap is None else f" ({layer.gap:.2f} times what no mapping is below)"
+    return "\n".join([f"{layer.name}: {layer.op} on {target}, {count(layer.macs)} MACs, {count(layer.cycles)} cycles{over}",
                       f"mapping: {layer.mapping}",
                       *(f"{name} is packed when compiled: {place}" for name, place in layer.packed.items())])

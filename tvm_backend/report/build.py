@@ -100,7 +100,7 @@ def _bounded(step: Step, region: Region, made: "Configuration", cycles: int) -> 
     return Layer(
         name=step.name, op=step.op, where="accelerator", shape=step.shape, macs=step.macs, cycles=bound.cycles,
         seconds=bound.cycles / made.graph.clock_hz, region=region.symbol, target=region.target, energy=energy,
-        note=step.choice or None)
+        note=step.choice or None, bound_cycles=bound.cycles)
 
 
 def _is_unquantized(partition: Partition, chosen: "Sequence[Chosen]") -> bool:
@@ -147,6 +147,7 @@ def _accelerated(
         instructions=timing.instructions, bytes=moved,
         mapping=str(plan.mapping), region=region.symbol, target=region.target, energy=energy_use(plan, made),
         note=step.choice or None, offchip_bytes=sum(size for name, size in moved.items() if name in main),
+        bound_cycles=least(step.workload, made).cycles,
         packed={t.name: t.packing.text(t.names) for t in step.workload.inputs if t.packing is not None},
         **({} if uses is None else uses.of(timing)),
     )

@@ -36,7 +36,8 @@ class Layer:
     a cycle. ``mapping`` is the chosen mapping in one line. Fields that do not apply to host layers are ``None`` or
     empty there, and ``note`` says why. Of layers of an accelerator it says what was weighed, where operators could be
     taken as one layer or as several. ``offchip_bytes``: what the accelerator's main memory read and wrote.
-    ``packed``: for constants that are laid out when the network is compiled, where an element lies.
+    ``packed``: for constants that are laid out when the network is compiled, where an element lies. ``bound_cycles``:
+    no mapping takes fewer (:mod:`archloom.mapper.bounds`).
     """
 
     name: str
@@ -61,6 +62,12 @@ class Layer:
     target: str | None = None
     offchip_bytes: int | None = None
     packed: Mapping[str, str] = field(default_factory=dict)
+    bound_cycles: int | None = None
+
+    @property
+    def gap(self) -> float | None:
+        """Cycles over those that no mapping is below: nothing that a longer search finds is faster by more."""
+        return self.cycles / self.bound_cycles if self.cycles and self.bound_cycles else None
 
     @property
     def busiest(self) -> UnitUse | None:

@@ -111,7 +111,7 @@ def test_no_figure_of_a_report_differs(show: Callable[..., Page], report: Report
     for layer in report.layers:
         row = shown[layer.name]
         assert number(row[4]) == layer.macs and number(row[5]) == layer.cycles and number(row[6]) == layer.seconds
-        assert number(row[9]) == layer.offchip_bytes
+        assert number(row[8]) == layer.gap and number(row[10]) == layer.offchip_bytes
     assert [row[4] for row in rows_of(found, "Operators on the host")] == [h.reason for h in report.host]
 
 

@@ -115,6 +115,7 @@ def nodes_of(nodes: Sequence[ResolvedNode]) -> Iterator[Sequence[ResolvedNode]]:
 def test_lines_have_the_bytes_of_their_instructions(target: str) -> None:
     chosen = choose(target, CORES.get(target, {}))
     stream, layer, _ = planned(Source.of("gemm(m=24,n=20,k=36)").load_for(target), chosen)
+    assert layer.gap is not None and layer.gap >= 1
     lines = nest(stream, layer.cycles or 0, layer.loops)
     for line, nodes in zip(lines, [stream.body, *nodes_of(stream.body)], strict=True):
         assert dict(line.reads) == walked(stream, nodes, writes=False), line
@@ -143,7 +144,7 @@ def test_the_command_prints_nest_traffic_and_stalls(capsys: pytest.CaptureFixtur
     assert "bytes read" in printed and "execute.unit" in printed
     assert cli.main(["explain", "gemm(m=64,n=64,k=64)", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert data["nest"][0]["reads"]["A"] == 4096 and data["cycles"] == data["nest"][0]["cycles"]
+    assert data["nest"][0]["reads"]["A"] == 4096 and data["cycles"] == data["nest"][0]["cycles"] >= data["bound_cycles"]
 
 
 def test_a_layer_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -115,6 +115,7 @@ function layers(view, chosen) {
     { name: "cycles", get: of((l) => l.cycles) },
     { name: "time", unit: "s", get: of((l) => l.seconds) },
     { name: "utilization", unit: "%", get: of((l) => l.utilization) },
+    { name: "over bound", get: of((l) => l.cycles && l.bound_cycles && l.cycles / l.bound_cycles), help: "cycles over those that no mapping is below" },
     { name: "stalled", unit: "%", get: stalled, help: "part of the cycles in which the busiest unit waits for operands or memories" },
     { name: "off-chip", unit: "B", get: of((l) => l.offchip_bytes) },
     { name: "energy", unit: "J", get: of((l) => l.energy?.joules) },
