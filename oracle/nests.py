@@ -63,7 +63,7 @@ def size(nodes: Sequence[AnyNode]) -> int:
 
 
 def written(nodes: Iterable[Node]) -> int:
-    """How many instructions of a stream are written down where they are issued at all: in no loop without iterations."""
+    """How many instructions are written down where they are issued at all: in no loop without iterations."""
     return sum(1 if isinstance(n, Instr) else written(n.body) if n.extent else 0 for n in nodes)
 
 

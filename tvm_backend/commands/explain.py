@@ -70,6 +70,7 @@ def only(partition: Partition, name: str) -> Partition:
 
 def _heading(layer: Layer, target: str) -> str:
     over = "" if layer.gap is None else f" ({layer.gap:.2f} times what no mapping is below)"
-    return "\n".join([f"{layer.name}: {layer.op} on {target}, {count(layer.macs)} MACs, {count(layer.cycles)} cycles{over}",
+    return "\n".join([f"{layer.name}: {layer.op} on {target}, {count(layer.macs)} MACs, {count(layer.cycles)} cycles"
+                      + over,
                       f"mapping: {layer.mapping}",
                       *(f"{name} is packed when compiled: {place}" for name, place in layer.packed.items())])
