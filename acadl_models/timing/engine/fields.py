@@ -115,7 +115,8 @@ class RecordType(type):
             label = f"{name}.{field}"
             namespace[field] = len(kinds)
             if PLAIN_MODE and kind.words and kind is not code:
-                namespace[field] = Field(len(kinds), label, namespace["__module__"].rpartition(".")[2])
+                home = namespace["__module__"].rpartition(".")[2]
+                namespace[field] = Field(len(kinds), label, home if home == "layout" else "state")
             if kind.record is None:
                 kinds += [kind] * kind.words
                 labels += [label] * kind.words
@@ -135,7 +136,7 @@ class Record(metaclass=RecordType):
 class Field(int):
     """A field in the plain mode: what is added to the position of a record knows which field it must be.
 
-    ``home``: the module that declares it, and so the array in which it lies.
+    ``home``: ``layout`` where it lies in the tables, ``state`` in what changes.
     """
 
     label: str

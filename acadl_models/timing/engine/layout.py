@@ -46,7 +46,7 @@ class H(Record):
     LEVELS = HIT_AFTER_MISS = SLOT_TAILS = TAIL_SIZE = BANKS = constant
     PLACED = constant  # accesses with a place in such memories
     LOOKS = constant  # room for what is asked of caches: a power of two, or 0
-    GROUPS = constant  # GroupSpec records of each state.Group
+    GROUPS = constant  # GroupSpec records of each machine_parts.Group
     HEADERS = constant  # 1: the header of the machine counts as a part with one record
 
 

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from archloom.acadl_models.timing.engine import fields, state
+from archloom.acadl_models.timing.engine import fields, remembered, state
 from archloom.acadl_models.timing.engine.fields import NONE, PLAIN_MODE, Kind, Record
 from archloom.acadl_models.timing.engine.layout import CacheSpec, H, StageSpec, StoreSpec, UnitSpec
+from archloom.acadl_models.timing.engine.machine_parts import PARTS
+from archloom.acadl_models.timing.engine.remembered import Memory, Room
 from archloom.acadl_models.timing.engine.skipping.snapshot import state_words
-from archloom.acadl_models.timing.engine.state import PARTS, Array, M, Memory, Room, Stage, Unit
+from archloom.acadl_models.timing.engine.state import Array, M, Stage, Unit
 from archloom.acadl_models.timing.memories.cache import MODULUS
 
 
@@ -59,21 +61,21 @@ def new_memory(t: Array, m: Array, skip: bool) -> Array:
     if not skip:
         return np.empty(0, np.int64)
     bound = int(state_words(t, int(t[H.POOL])))
-    state_size = min(max(bound, state.LEAST_STATE_WORDS), state.MOST_STATE_WORDS)
+    state_size = min(max(bound, remembered.LEAST_STATE_WORDS), remembered.MOST_STATE_WORDS)
     rest, depths = int(m[M.REST]), int(t[H.DEPTHS])
     sizes = {
-        Memory.LOOPS: int(t[H.LOOPS]) * state.LoopMemory.SIZE,
-        Memory.INDEX: depths * state.TRANSITIONS * state.Transition.SIZE,
+        Memory.LOOPS: int(t[H.LOOPS]) * remembered.LoopMemory.SIZE,
+        Memory.INDEX: depths * remembered.TRANSITIONS * remembered.Transition.SIZE,
         Memory.NEXT: depths,
         Memory.SNAPSHOTS: depths * Room.SIZE,
         Memory.TRANSITIONS: depths * Room.SIZE,
         Memory.SCRATCH: state_size,
         Memory.MACHINE: rest,
-        Memory.RINGS: int(t[H.HISTORIES]) * state.SNAPSHOTS * state.Snapshot.SIZE,
+        Memory.RINGS: int(t[H.HISTORIES]) * remembered.SNAPSHOTS * remembered.Snapshot.SIZE,
     }
     rooms = {
-        Memory.SNAPSHOTS: max(state.SNAPSHOT_WORDS, 4 * (state_size + rest)),
-        Memory.TRANSITIONS: state.TRANSITION_WORDS,
+        Memory.SNAPSHOTS: max(remembered.SNAPSHOT_WORDS, 4 * (state_size + rest)),
+        Memory.TRANSITIONS: remembered.TRANSITION_WORDS,
     }
     h = _room(Memory.SIZE + sum(sizes.values()) + depths * sum(rooms.values()))
     h[: Memory.SIZE] = 0
@@ -87,7 +89,7 @@ def new_memory(t: Array, m: Array, skip: bool) -> Array:
         for room in records_of(h, field, depths, Room):
             room[Room.BEGIN], room[Room.WORDS] = position, words
             position += words
-    records_of(h, Memory.LOOPS, t[H.LOOPS], state.LoopMemory)[:] = state.LoopMemory.initial
+    records_of(h, Memory.LOOPS, t[H.LOOPS], remembered.LoopMemory)[:] = remembered.LoopMemory.initial
     return h
 
 

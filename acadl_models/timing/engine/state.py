@@ -1,15 +1,11 @@
-"""What lies where in the machine (``m``), the whole mutable state of a run, and in what skipping remembers (``h``).
+"""What lies where in the machine (``m``), the whole mutable state of a run: its records.
 
-Every field of the machine is declared here once, with its kind (:mod:`.fields`); ``PARTS`` says which records lie in
-it. What is done with a field when periods are skipped follows from its kind: a :class:`Group` has the positions of all
-fields of some kinds. The header ``M`` lies at position 0 of ``m``.
+Every field of the machine is declared here once, with its kind (:mod:`.fields`). What is done with a field when periods
+are skipped follows from its kind. Which records lie in ``m`` is in :mod:`.machine_parts`; the header ``M`` lies at
+position 0.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +13,6 @@ from numpy.typing import NDArray
 from archloom.acadl_models.timing.engine.fields import (
     FOREVER,
     NONE,
-    Kind,
     Record,
     arrival,
     code,
@@ -38,7 +33,6 @@ from archloom.acadl_models.timing.engine.fields import (
     time,
     until,
 )
-from archloom.acadl_models.timing.engine.layout import MAX_DIMS, STACK, CacheSpec, H, StoreKind, StoreSpec
 
 Array = NDArray[np.int64]
 
@@ -428,212 +422,3 @@ class Logged(Record):
 
 
 BEATS_ROOM = 1 << 31
-
-
-# --- m: its parts ----------------------------------------------------------------------------------------------
-Count = Callable[[Array], int]
-
-
-@dataclass(frozen=True)
-class MachinePart:
-    """So many records, or words of one kind: ``position`` is the M field with their position.
-
-    ``count``: the H field with their number, or what the tables say about it.
-    """
-
-    position: int
-    contents: type[Record] | Kind
-    count: int | Count
-
-    @cached_property
-    def kinds(self) -> tuple[Kind, ...]:
-        """Of the words of one record."""
-        return (self.contents,) if isinstance(self.contents, Kind) else self.contents.kinds
-
-    @cached_property
-    def initial(self) -> tuple[int, ...] | None:
-        """The words of one record before the first cycle; None where they are 0."""
-        found = tuple(kind.initial for kind in self.kinds)
-        return found if any(found) else None
-
-    def number(self, t: Array) -> int:
-        """How many records there are."""
-        return int(t[self.count] if isinstance(self.count, int) else self.count(t))
-
-
-def _caches(t: Array) -> Array:
-    return t[t[H.CACHE_TABLE] :][: t[H.CACHES] * CacheSpec.SIZE].reshape(-1, CacheSpec.SIZE)
-
-
-def _cache_lines(t: Array) -> int:
-    return int((_caches(t)[:, CacheSpec.SETS] * _caches(t)[:, CacheSpec.WAYS]).sum())
-
-
-def _registers(t: Array) -> int:
-    return int(_caches(t)[:, CacheSpec.REGISTERS].sum())
-
-
-def _most_stepping(t: Array) -> int:
-    stores = t[t[H.STORE_TABLE] :][: t[H.STORES] * StoreSpec.SIZE].reshape(-1, StoreSpec.SIZE)
-    return int(stores[stores[:, StoreSpec.KIND] == StoreKind.CACHED, StoreSpec.CAPACITY].sum())
-
-
-def _mark_words(t: Array) -> int:
-    return -(-int(t[H.STAGES]) // 64)
-
-
-PARTS: tuple[MachinePart, ...] = (
-    MachinePart(M.STAGES, Stage, H.STAGES),
-    MachinePart(M.UNITS, Unit, H.UNITS),
-    MachinePart(M.STORES, Store, H.STORES),
-    MachinePart(M.LOOPS, Loop, H.LOOPS),
-    MachinePart(M.SPENT, counter, H.SITE_COUNTERS),  # cycles with the front directly in each loop of the text
-    MachinePart(M.ITERATED, effort, H.SITES),  # iterations of each loop of the text begun one by one
-    MachinePart(M.CACHES, Cache, H.CACHES),
-    MachinePart(M.CACHE_LINES, Kind("place", NONE), _cache_lines),
-    MachinePart(M.EXPECTED, scratch, _registers),  # lines on their way while a period is replayed, cache by cache
-    MachinePart(M.DRAMS, Dram, H.DRAMS),
-    MachinePart(M.BANKS, Bank, H.BANKS),
-    MachinePart(M.LINKS, Link, H.LINKS),
-    MachinePart(M.REST, derived, lambda t: 0),
-    MachinePart(M.FLIGHTS, Flight, H.FETCH_FLIGHTS),
-    MachinePart(M.REGISTERS, Kind("derived", NONE), _registers),
-    MachinePart(M.VALUES, derived, H.VALUES),
-    MachinePart(M.EVENTS, scratch, H.LOOPS),
-    MachinePart(M.CLASSES, Ends, H.ENDS),
-    MachinePart(M.FILES, derived, H.FILES),  # free physical registers
-    MachinePart(M.NAMES, Name, H.NAMES),
-    MachinePart(M.QUEUES, Queue, H.SIGNATURES),
-    MachinePart(M.WHEEL, linked, lambda t: WHEEL),
-    MachinePart(M.MARKS, shaped, _mark_words),  # in wide machines: a bit for each stage
-    MachinePart(M.SUMMARY, shaped, lambda t: -(-_mark_words(t) // 64)),  # a bit for each word of these
-    MachinePart(M.SLOTS, shaped, lambda t: t[H.POOL] * t[H.SLOT_SIZE]),  # see slot_kinds
-    MachinePart(M.FIELDS, constant, lambda t: listed(t)),  # positions of the fields of each group
-    MachinePart(M.STACK, scratch, lambda t: STACK),  # of latencies
-    MachinePart(M.WORK, scratch, lambda t: 5 * MAX_DIMS),  # of phases.conflicts.is_sum
-    MachinePart(M.MOVING, scratch, H.POOL),  # instances that move on in phase 1
-    MachinePart(M.JUDGED, scratch, H.UNITS),  # instances that may start in phase 3
-    MachinePart(M.FREED, scratch, H.STORES),  # storages with slots freed in phase 1
-    MachinePart(M.STEPPING, scratch, _most_stepping),  # requests that look on in a cache in phase 1
-    MachinePart(M.POSTED, Posted, lambda t: (t[H.LEVELS] + 1) * POSTED_PER_LEVEL),  # stack of bytes that are passed on
-    MachinePart(M.RANGES, Live, H.PLACED),  # accesses of a loop in a proof
-    MachinePart(M.LOW, scratch, H.VALUES),  # ranges of values in a proof
-    MachinePart(M.HIGH, scratch, H.VALUES),
-    MachinePart(M.DISTANCES, scratch, lambda t: t[H.CLASSES] * t[H.MAX_AXES]),  # by which conflict classes have moved
-    MachinePart(M.KNOWN, scratch, H.CLASSES),  # whether these are known
-    MachinePart(M.DISTANCE, scratch, lambda t: t[H.MAX_AXES] + 1),  # the one at hand: along each axis, and in words
-    MachinePart(M.LOOKS, Look, H.LOOKS),  # what was asked of caches, in a ring
-    MachinePart(M.LOG, Log, lambda t: 0),  # room for more where a window is looked at
-)
-
-
-# --- m: its fields by kind -------------------------------------------------------------------------------------
-class Group(Record):
-    """Fields that are treated alike over the whole machine; their positions lie from ``m[M.LISTS + ...]`` to the next.
-
-    Those of instances are not among them: instances are walked in program order.
-    """
-
-    TIMES = SEQUENCES = COUNTERS = EFFORTS = STATES = UNTILS = ARRIVALS = code
-
-
-_KINDS = ((time, until, arrival), (sequence,), (counter,), (effort,), (state,), (until,), (arrival,))
-"""By group."""
-
-_GROUPS = tuple(
-    [
-        (part, offsets)
-        for part in (MachinePart(M.HEADER, M, H.HEADERS), *PARTS)
-        if (offsets := [k for k, kind in enumerate(part.kinds) if kind.name in {found.name for found in kinds}])
-    ]
-    for kinds in _KINDS
-)
-
-
-def group_words() -> list[int]:
-    """The ``GroupSpec`` records of each group with their fields, NONE behind each group."""
-    words: list[int] = []
-    for group in _GROUPS:
-        for part, offsets in group:
-            assert isinstance(part.count, int), part
-            words += [part.position, part.count, len(part.kinds), len(offsets), *offsets]
-        words.append(NONE)
-    return words
-
-
-def listed(t: Array) -> int:
-    """Fields of all groups."""
-    return sum(part.number(t) * len(offsets) for group in _GROUPS for part, offsets in group)
-
-
-# --- h: what is remembered of the run --------------------------------------------------------------------------
-SNAPSHOTS = 16
-"""Snapshots of each loop that are compared with the present state."""
-
-TRANSITIONS = 96
-"""Transitions from one loop event to the next that are remembered of the loops of one depth."""
-
-LEAST_RUN = 24
-"""Loops of fewer instances, all iterations together, are not compared with earlier passes: stepping is as fast."""
-
-LEAST_BODY = 48
-"""A transition takes as long as stepping some dozen instances: loops with shorter iterations are not remembered."""
-
-LEAST_STATE_WORDS, MOST_STATE_WORDS = 4096, 1 << 21
-"""Room for a relative state: what the graph may need, within these bounds. Longer states are not compared."""
-
-MANY_IN_FLIGHT = 256
-"""Where more instances are in flight, comparisons are so far apart that most of the time is spent on stepping."""
-
-STATES_PER_STEP = 8
-"""Instances in flight that are compared in less time than one is stepped."""
-
-MOST_MACHINE_WORDS = 1 << 18
-"""Largest machine that is remembered as the end of a transition."""
-
-SNAPSHOT_WORDS, TRANSITION_WORDS = 1 << 21, 1 << 21
-"""Room for the contents of snapshots and of transitions of the loops of one depth; the oldest give way.
-
-Each depth has its own, as inner loops pass many times until an outer one is at its next pass.
-"""
-
-
-class Room(Record):
-    """Room for contents: where it begins, words given away so far, its size."""
-
-    BEGIN = USED = WORDS = control
-
-
-class Memory(Record):
-    """Header of what is remembered."""
-
-    LOOPS = control  # LoopMemory records
-    SCRATCH = STATE_SIZE = control  # the state at hand, and the room for it
-    ADDRESSES = control  # words of addresses behind the state at hand
-    RINGS = control  # Snapshot records of each loop that may repeat
-    INDEX = control  # Transition records, so many for each depth of loops
-    NEXT = control  # for each depth the next of them to be used
-    MACHINE = control  # a copy of the machine up to M.REST
-    SNAPSHOTS = TRANSITIONS = control  # Room records, one for each depth of loops
-
-
-class LoopMemory(Record):
-    """Loop: snapshots since its entry, the sequence number of that entry, snapshots without a match, instances stepped
-    at the last one, transitions that were remembered since one was recalled, the one that begins at its last event."""
-
-    SNAPSHOTS = ACTIVATION = MISSES = SAMPLED = VAIN = control
-    PENDING = linked
-
-
-class Transition(Record):
-    """Transition: complete or not, of which loop, hash and size of its first state, and the places of the machine up to
-    M.REST with that state, and of the whole machine at its end."""
-
-    VALID = LOOP = HASH = LENGTH = OFFSETS = BEGIN = END = control
-
-
-class Snapshot(Record):
-    """Snapshot: hash and length of the relative state, number of offsets after it, iteration, and the place of the
-    machine up to M.REST, the state and the offsets of the accesses in flight."""
-
-    HASH = LENGTH = OFFSETS = ITERATION = PLACE = control

@@ -13,7 +13,7 @@ import pytest
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.timing import simulate
-from archloom.acadl_models.timing.engine import fields, layout, state
+from archloom.acadl_models.timing.engine import fields, layout, machine_parts, remembered, state
 from archloom.acadl_models.timing.engine.lowering.program import lower
 from archloom.acadl_models.timing.engine.machine import machine_words, new_machine
 from archloom.acadl_models.timing.machine import bind
@@ -33,9 +33,9 @@ from 2000 on with reorder buffers and renamed registers."""
 KINDS = {kind.name for kind in vars(fields).values() if isinstance(kind, fields.Kind)} - {fields.code.name}
 RECORDS = [
     found
-    for module in (layout, state)
+    for module in (layout, state, machine_parts, remembered)
     for found in vars(module).values()
-    if isinstance(found, fields.RecordType) and found is not fields.Record
+    if isinstance(found, fields.RecordType) and found.__module__ == module.__name__
 ]
 
 

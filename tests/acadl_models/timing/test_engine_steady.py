@@ -23,7 +23,7 @@ from archloom.acadl_models.acadl import (
 )
 from archloom.acadl_models.timing import TimingResult, simulate
 from archloom.acadl_models.timing.engine import run as running
-from archloom.acadl_models.timing.engine import state
+from archloom.acadl_models.timing.engine import remembered
 from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
@@ -154,7 +154,7 @@ def test_transitions_recur_although_the_loops_around_do_not() -> None:
 
 def test_snapshots_of_inner_loops_do_not_displace_those_of_outer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """The queue before the slower unit fills during each inner loop, whose passes differ; its activations are alike."""
-    monkeypatch.setattr(state, "SNAPSHOT_WORDS", 1)  # room for four snapshots
+    monkeypatch.setattr(remembered, "SNAPSHOT_WORDS", 1)  # room for four snapshots
     inner = loop("j", 40, *pair(j % 2, (j + 1) % 2))
     found = check(machine(depth=64), long_stream(loop("i", 30, inner, *pair(7, 7))))
     assert found.stepped_instructions < found.instructions / 3

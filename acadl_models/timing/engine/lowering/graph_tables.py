@@ -15,7 +15,7 @@ from archloom.acadl_models.timing.engine.layout import FETCH, H, StoreKind
 from archloom.acadl_models.timing.engine.lowering.forms import Shared
 from archloom.acadl_models.timing.engine.lowering.memories import MemoryTables, memory_tables
 from archloom.acadl_models.timing.engine.lowering.tables import Array
-from archloom.acadl_models.timing.engine.state import group_words
+from archloom.acadl_models.timing.engine.machine_parts import group_words
 from archloom.acadl_models.timing.machine import forwarding_order
 
 MOST_SHARED = 1 << 16

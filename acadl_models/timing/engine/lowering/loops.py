@@ -15,7 +15,7 @@ from archloom.acadl_models.timing.engine.lowering.accesses import Classes, Entry
 from archloom.acadl_models.timing.engine.lowering.expressions import Expressions, Latencies
 from archloom.acadl_models.timing.engine.lowering.memories import MemoryTables
 from archloom.acadl_models.timing.engine.lowering.tables import Array, Tables
-from archloom.acadl_models.timing.engine.state import LEAST_BODY, LEAST_RUN
+from archloom.acadl_models.timing.engine.remembered import LEAST_BODY, LEAST_RUN
 from archloom.acadl_models.timing.loops import LoopSites
 from archloom.acadl_models.timing.program import StaticLoop
 

@@ -18,9 +18,10 @@ from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, BufferPart, CacheSpec, DramSpec, H, StoreSpec
 from archloom.acadl_models.timing.engine.phases.memories import bank_of, tail_of
+from archloom.acadl_models.timing.engine.remembered import Memory
 from archloom.acadl_models.timing.engine.skipping.moving import is_below, shifts_of
 from archloom.acadl_models.timing.engine.skipping.ranges import range_of, value_ranges
-from archloom.acadl_models.timing.engine.state import Bank, Cache, Instance, Live, Loop, M, Memory, Tail, WayStep
+from archloom.acadl_models.timing.engine.state import Bank, Cache, Instance, Live, Loop, M, Tail, WayStep
 
 
 # --- proof -----------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from archloom.acadl_models.timing.engine import state
+from archloom.acadl_models.timing.engine import remembered
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import jit
 from archloom.acadl_models.timing.engine.layout import H
@@ -69,7 +69,7 @@ def describe_addresses(t, m, h, at):
 @jit
 def same_memories(t, m, h, begin, new_end, old_end):
     """Whether everything lies where it lay in an earlier machine, the addresses in flight included."""
-    for k in range(h[state.Memory.ADDRESSES]):
+    for k in range(h[remembered.Memory.ADDRESSES]):
         if h[new_end - 1 - k] != h[old_end - 1 - k]:
             return False
     for cache in range(m[M.CACHES], m[M.CACHES] + t[H.CACHES] * Cache.SIZE, Cache.SIZE):

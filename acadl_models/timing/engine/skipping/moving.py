@@ -5,7 +5,9 @@ from __future__ import annotations
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE, places, time, until
 from archloom.acadl_models.timing.engine.jit import copy_words, for_each, jit, jit_inline
 from archloom.acadl_models.timing.engine.layout import Code, GroupSpec, H, Instruction, LoopSpec
-from archloom.acadl_models.timing.engine.state import Group, Instance, M, Request, Room, Unit
+from archloom.acadl_models.timing.engine.machine_parts import Group
+from archloom.acadl_models.timing.engine.remembered import Room
+from archloom.acadl_models.timing.engine.state import Instance, M, Request, Unit
 
 
 @jit_inline

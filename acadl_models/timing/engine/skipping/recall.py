@@ -15,17 +15,18 @@ The end of the transition is then the present, with times, program order, counte
 
 from __future__ import annotations
 
-from archloom.acadl_models.timing.engine import state
+from archloom.acadl_models.timing.engine import remembered, state
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import copy_words, jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction, LoopSpec
 from archloom.acadl_models.timing.engine.phases.conflicts import renew_classes
 from archloom.acadl_models.timing.engine.phases.program import set_iteration
 from archloom.acadl_models.timing.engine.phases.transfers import join_peaks
+from archloom.acadl_models.timing.engine.remembered import TRANSITIONS, LoopMemory, Memory, Transition
 from archloom.acadl_models.timing.engine.skipping import moving
 from archloom.acadl_models.timing.engine.skipping.memories_state import same_memories
 from archloom.acadl_models.timing.engine.skipping.ranges import bank_of, range_of, value_ranges
-from archloom.acadl_models.timing.engine.state import TRANSITIONS, Instance, Loop, LoopMemory, M, Memory, Transition
+from archloom.acadl_models.timing.engine.state import Instance, Loop, M
 
 
 # --- remembering -----------------------------------------------------------------------------------------------
@@ -65,7 +66,7 @@ def complete_transition(t, m, h, loop):
     number = h[memory + LoopMemory.PENDING]
     h[memory + LoopMemory.PENDING] = NONE
     words = moving.packed_words(t, m)
-    if words > state.MOST_MACHINE_WORDS or t[H.TOTAL] - m[M.FETCHED] < t[H.FETCH_FLIGHTS] * t[H.FETCH_WIDTH]:
+    if words > remembered.MOST_MACHINE_WORDS or t[H.TOTAL] - m[M.FETCHED] < t[H.FETCH_FLIGHTS] * t[H.FETCH_WIDTH]:
         return
     index = h[Memory.INDEX] + number * Transition.SIZE
     h[index + Transition.VALID] = 1

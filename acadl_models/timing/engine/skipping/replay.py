@@ -16,9 +16,10 @@ from archloom.acadl_models.timing.engine.jit import copy_words, jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, BufferPart, CacheSpec, H, LoopSpec, StoreSpec
 from archloom.acadl_models.timing.engine.phases.lines import count_miss, hits, pass_on, place_of, put
 from archloom.acadl_models.timing.engine.phases.looks import append, look_at
+from archloom.acadl_models.timing.engine.remembered import Memory
 from archloom.acadl_models.timing.engine.skipping.memories_repeat import addresses_moved, keeps_whole, word_shift
 from archloom.acadl_models.timing.engine.skipping.ranges import range_of, value_ranges
-from archloom.acadl_models.timing.engine.state import Cache, Look, LookFlag, LookOp, M, Memory, WayStep
+from archloom.acadl_models.timing.engine.state import Cache, Look, LookFlag, LookOp, M, WayStep
 
 AT_ONCE = 1 << 12
 """Questions between two copies of the caches, to which an answer that differs leads back."""

@@ -6,17 +6,17 @@ offsets of accesses follow in a part of their own: they need not be equal, but m
 
 from __future__ import annotations
 
-from archloom.acadl_models.timing.engine import fields, state
+from archloom.acadl_models.timing.engine import fields, remembered, state
 from archloom.acadl_models.timing.engine.fields import FOREVER, NONE, places, until
 from archloom.acadl_models.timing.engine.jit import for_each, jit, jit_inline, word
 from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction
+from archloom.acadl_models.timing.engine.machine_parts import Group
 from archloom.acadl_models.timing.engine.phases.agenda import first_mark, next_mark
 from archloom.acadl_models.timing.engine.phases.reordering import is_in_flight
 from archloom.acadl_models.timing.engine.skipping.memories_state import describe_addresses, describe_memories
 from archloom.acadl_models.timing.engine.state import (
     Cache,
     Flight,
-    Group,
     Instance,
     M,
     Name,
@@ -56,7 +56,7 @@ def describe(t, m, h, base):
 
     Both are 0 if the state is too long.
     """
-    if words_in_flight(t, m) > h[state.Memory.STATE_SIZE]:
+    if words_in_flight(t, m) > h[remembered.Memory.STATE_SIZE]:
         return 0, 0
     number_instances(m)
     now = m[M.TIME]
@@ -76,7 +76,7 @@ def describe(t, m, h, base):
     at = addresses = describe_offsets(t, m, h, at)
     if t[H.SPACES] > 0:
         at = describe_addresses(t, m, h, at)
-    h[state.Memory.ADDRESSES] = at - addresses
+    h[remembered.Memory.ADDRESSES] = at - addresses
     return length, at - length - base
 
 
@@ -92,7 +92,7 @@ def words_in_flight(t, m):
     make many more requests than all others."""
     count = in_flight(m)
     words = state_words(t, count)
-    if words <= state.LEAST_STATE_WORDS:  # there is room in any case
+    if words <= remembered.LEAST_STATE_WORDS:  # there is room in any case
         return words
     requests = 0
     slot = m[M.OLDEST]

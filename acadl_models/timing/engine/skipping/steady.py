@@ -12,7 +12,7 @@ the same in all later periods, then these repeat cycle for cycle:
 
 from __future__ import annotations
 
-from archloom.acadl_models.timing.engine import state
+from archloom.acadl_models.timing.engine import remembered, state
 from archloom.acadl_models.timing.engine.fields import NONE
 from archloom.acadl_models.timing.engine.jit import copy_words, jit
 from archloom.acadl_models.timing.engine.layout import AccessSpec, H, Instruction, LoopSpec, PatternSpec
@@ -21,13 +21,14 @@ from archloom.acadl_models.timing.engine.phases.agenda import sort
 from archloom.acadl_models.timing.engine.phases.conflicts import renew_classes
 from archloom.acadl_models.timing.engine.phases.program import set_iteration
 from archloom.acadl_models.timing.engine.phases.transfers import repeat_peaks
+from archloom.acadl_models.timing.engine.remembered import SNAPSHOTS, LoopMemory, Memory, Snapshot
 from archloom.acadl_models.timing.engine.skipping import moving
 from archloom.acadl_models.timing.engine.skipping.memories_repeat import move_addresses, move_memories, repeatable
 from archloom.acadl_models.timing.engine.skipping.ranges import bank_of, range_of, value_ranges
 from archloom.acadl_models.timing.engine.skipping.recall import begin_transition, complete_transition, recall
 from archloom.acadl_models.timing.engine.skipping.replay import replay
 from archloom.acadl_models.timing.engine.skipping.snapshot import describe, hash_of, in_flight
-from archloom.acadl_models.timing.engine.state import SNAPSHOTS, Cache, Instance, Loop, LoopMemory, M, Memory, Snapshot
+from archloom.acadl_models.timing.engine.state import Cache, Instance, Loop, M
 
 PATIENCE = 4
 """After so many states without a match, one more instance is stepped before the next is compared."""
@@ -79,7 +80,7 @@ def skip_one(t, m, h):
         if event & state.LoopEvent.CROSSED != 0 and t[record + LoopSpec.PERIOD] > 0:
             if skip_periods(t, m, h, loop, length, offsets, hashed):
                 return False
-        if is_watched(t, h, loop) and moving.packed_words(t, m) <= state.MOST_MACHINE_WORDS:
+        if is_watched(t, h, loop) and moving.packed_words(t, m) <= remembered.MOST_MACHINE_WORDS:
             if recall(t, m, h, loop, length, offsets, hashed):
                 return True
             begin_transition(t, m, h, loop, length, offsets, hashed)
@@ -98,8 +99,8 @@ def is_due(t, m, h, loop, event):
         return False
     memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
     wait = min(h[memory + LoopMemory.MISSES] // PATIENCE, LONGEST_WAIT)
-    if in_flight(m) > state.MANY_IN_FLIGHT:
-        wait = max(wait, in_flight(m) // state.STATES_PER_STEP)
+    if in_flight(m) > remembered.MANY_IN_FLIGHT:
+        wait = max(wait, in_flight(m) // remembered.STATES_PER_STEP)
     if m[M.STEPPED] - h[memory + LoopMemory.SAMPLED] < wait:
         return False
     h[memory + LoopMemory.SAMPLED] = m[M.STEPPED]
