@@ -39,6 +39,7 @@ from archloom.oracle.taidl.types import TYPES
 
 if TYPE_CHECKING:
     from archloom.mapper.accelerator import Configuration
+    from archloom.mapper.space import Space
 
 
 ROUNDING = 1e-9
@@ -67,14 +68,18 @@ class Least:
     joules: float | None
 
 
-def least(workload: Workload, configuration: "Configuration", known: int = 0) -> Least:
-    """The bound of a workload on a machine, where no mapping is ``known`` to take fewer cycles."""
+def least(
+    workload: Workload, configuration: "Configuration", known: int = 0, space: "Space | None" = None
+) -> Least:
+    """The bound of a workload on a machine, where no mapping is ``known`` to take fewer cycles; ``space``: the mappings
+    that are meant, by default all that the target lists."""
     graph, needed = configuration.graph, needs(workload)
     shares, peak = _shares(workload, graph, needed), configuration.macs_per_cycle
     moved = max(sum(share.moved for share in shares), exchanged(workload, graph))
     first = min((share.ways.first for share in shares if share.read), default=0)
     last = max((share.ways.last for share in shares if share.written), default=0)
-    of_mappings = configuration.space(workload).least() if configuration.accelerator.is_bounded else 0
+    bounded = configuration.accelerator.is_bounded
+    of_mappings = (configuration.space(workload) if space is None else space).least() if bounded else 0
     cycles = max(
         known, of_mappings,
         first + math.ceil(needed.macs / peak) + last,  # what is multiplied is read before, and the sums written after

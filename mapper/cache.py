@@ -29,7 +29,8 @@ PLANS = "plans"
 
 @dataclass(frozen=True)
 class Entry:
-    """What a search found: enough to emit the stream again and to report on it."""
+    """What a search found: enough to emit the stream again and to report on it. ``bound_cycles``: no mapping takes
+    fewer (:mod:`archloom.mapper.bounds`)."""
 
     mapping: Mapping
     timing: TimingResult
@@ -39,6 +40,7 @@ class Entry:
     simulated: int
     energy: EnergyUse | None = None
     """None where it is not known, or was not found out."""
+    bound_cycles: int = 0
 
 
 def key_of(parts: Iterable[str]) -> str:
@@ -195,5 +197,5 @@ def from_json(body: MappingABC[str, Any]) -> Entry:
     return Entry(
         Mapping.from_json(json.dumps(body["mapping"])), TimingResult.from_json(body["timing"]),
         float(body["estimated_cycles"]), int(body["considered"]), int(body["fitting"]), int(body["simulated"]),
-        None if body["energy"] is None else EnergyUse.from_json(body["energy"]),
+        None if body["energy"] is None else EnergyUse.from_json(body["energy"]), int(body["bound_cycles"]),
     )

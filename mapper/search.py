@@ -14,6 +14,7 @@ from archloom.acadl_models.timing import Heard, simulate_bound
 from archloom.acadl_models.timing.result import EnergyUse, TimingResult
 from archloom.mapper import cache, known
 from archloom.mapper.asked import Allowed
+from archloom.mapper.bounds import least as least_of
 from archloom.mapper.explore import (
     ALIKE,
     HOPELESS,
@@ -43,7 +44,6 @@ from archloom.oracle.pages import Heading, Paragraph, Table, fragment
 if TYPE_CHECKING:
     from archloom.acadl_models.timing.program import Program
     from archloom.mapper.accelerator import Accelerator, Configuration
-    from archloom.mapper.space import Space
     from archloom.oracle.stream import Stream
 
 
@@ -68,7 +68,8 @@ class Plan:
 
     ``considered`` candidates were looked at, ``fitting`` of them fit the memories, ``simulated`` of those were
     simulated; ``estimated_cycles`` is what the cost model said of the one chosen; ``energy`` is None where it is not
-    known, or was not found out.
+    known, or was not found out. No mapping takes fewer than ``bound_cycles`` (:mod:`archloom.mapper.bounds`); 0 where
+    that was not found out.
     """
 
     workload: Workload
@@ -80,6 +81,7 @@ class Plan:
     fitting: int
     simulated: int
     energy: EnergyUse | None = None
+    bound_cycles: int = 0
 
     @cached_property
     def stream(self) -> "Stream":
@@ -126,7 +128,7 @@ def search(
     mapping, timing = entry.mapping, replace(entry.timing, stream=workload.name)
     return Plan(
         workload, mapping, lambda: configuration.emit(workload, mapping), timing, entry.estimated_cycles,
-        entry.considered, entry.fitting, entry.simulated, entry.energy,
+        entry.considered, entry.fitting, entry.simulated, entry.energy, entry.bound_cycles,
     )
 
 
@@ -173,7 +175,8 @@ def _search(
     if asked is not None and (whole := asked.whole) is not None:
         return _of_mapping(workload, configuration, whole, heard)
     if configuration.planner is not None:
-        return configuration.planner.find(workload, top_k, objective, heard, asked)
+        entry = configuration.planner.find(workload, top_k, objective, heard, asked)
+        return replace(entry, bound_cycles=least_of(workload, configuration).cycles)
     effort = Effort(Steps(workload.name, heard), configuration.accelerator.patience)
     runs, run_of = _Runs(configuration, effort.steps.hear, not is_time(objective)), dict[Mapping, _Run]()
 
@@ -189,7 +192,7 @@ def _search(
         raise MappingError(f"{workload.name}: no mapping is defined for this operator")
     best = min(trials, key=score)  # the first of equals
     return cache.Entry(best.plan, best.timing, best.estimated_cycles, space.considered, len(space), len(trials),
-                       run_of[best.plan].energy_if_any)
+                       run_of[best.plan].energy_if_any, least_of(workload, configuration, space=space).cycles)
 
 
 def _tried(
@@ -293,7 +296,8 @@ def _of_mapping(
         run = runs.of(configuration.emit(workload, mapping))
     except (MappingError, StreamError) as error:
         raise InputError(f"{workload.name}: the mapping that is asked for does not fit: {error}") from error
-    return cache.Entry(mapping, run.timing, run.timing.cycles, 1, 1, 1, run.energy_if_any)
+    return cache.Entry(mapping, run.timing, run.timing.cycles, 1, 1, 1, run.energy_if_any,
+                       least_of(workload, configuration, space=Space((), 1)).cycles)  # it need not be in the space
 
 
 def _score(

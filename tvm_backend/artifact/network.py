@@ -222,7 +222,7 @@ def _plans(plans: Mapping[str, "Plan"]) -> tuple[dict[str, bytes], dict[str, Any
         table[step] = {
             "mapping": json.loads(plan.mapping.to_json()), "timing": plan.timing.to_json(),
             "estimated_cycles": plan.estimated_cycles, "considered": plan.considered, "fitting": plan.fitting,
-            "simulated": plan.simulated, "stream": names[plan.stream],
+            "simulated": plan.simulated, "bound_cycles": plan.bound_cycles, "stream": names[plan.stream],
         }
     return streams, table
 
@@ -237,6 +237,6 @@ def _read_plan(data: Mapping[str, Any], workload: "Workload", stream: "Stream") 
     try:
         return Plan(workload, TileMapping.from_json(json.dumps(data["mapping"])), lambda: stream,
                     TimingResult.from_json(data["timing"]), float(data["estimated_cycles"]), int(data["considered"]),
-                    int(data["fitting"]), int(data["simulated"]))
+                    int(data["fitting"]), int(data["simulated"]), bound_cycles=int(data.get("bound_cycles", 0)))
     except (KeyError, TypeError, ValueError, MappingError) as error:
         raise ArtifactError(f"not a plan: {type(error).__name__}: {error}") from error

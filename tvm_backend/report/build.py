@@ -147,7 +147,7 @@ def _accelerated(
         instructions=timing.instructions, bytes=moved,
         mapping=str(plan.mapping), region=region.symbol, target=region.target, energy=energy_use(plan, made),
         note=step.choice or None, offchip_bytes=sum(size for name, size in moved.items() if name in main),
-        bound_cycles=least(step.workload, made).cycles,
+        bound_cycles=plan.bound_cycles or None,
         packed={t.name: t.packing.text(t.names) for t in step.workload.inputs if t.packing is not None},
         **({} if uses is None else uses.of(timing)),
     )

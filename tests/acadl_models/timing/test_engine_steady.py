@@ -22,8 +22,8 @@ from archloom.acadl_models.acadl import (
     generate,
 )
 from archloom.acadl_models.timing import TimingResult, simulate
-from archloom.acadl_models.timing.engine import run as running
 from archloom.acadl_models.timing.engine import remembered
+from archloom.acadl_models.timing.engine import run as running
 from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
