@@ -6,15 +6,21 @@ They are those of :mod:`archloom.models.catalogue`, and the light test networks 
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from archloom.mapper import disk
 from archloom.models import catalogue
 from archloom.oracle.errors import InputError
+from archloom.oracle.records import plain, typed
 from archloom.tvm_backend import cache
+from archloom.tvm_backend.compiled import TensorSpec
+from archloom.tvm_backend.ir.nodes import Module
 from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
+from archloom.tvm_backend.ir.written import function_of, written
 from archloom.tvm_backend.sources import shipped
+from archloom.tvm_backend.sources.shipped import Form
 
 if TYPE_CHECKING:
     import onnx
@@ -64,34 +70,40 @@ def load_named(text: str, numbers: Numbers, name: str | None = None) -> "Model":
     return replace(load_proto(quantize(floats, samples), label), floats=floats)
 
 
-def outline(text: str) -> "Skeleton":
-    """The float network that ``text`` names as ONNX without its weights, which are not made: as it is shipped, or else
+def outline(text: str, form: Form = shipped.ONNX) -> "Skeleton":
+    """The float network that ``text`` names without its weights, which are not made: as it is shipped, or else
     exported and kept on disk, unless it was made in another way than meant."""
     from archloom.tvm_backend.frontends.onnx.skeleton import Skeleton
 
-    if (known := shipped.outline(title(text))) is not None:
+    if (known := shipped.outline(title(text), form)) is not None:
         return Skeleton(known)
-    key = cache.key(["outline", text, *map(version, shipped.PACKAGES)])
+    key = cache.key(["outline", form.folder.name, text, *map(version, form.packages)])
     content = disk.load("outlines", key)
     if content is not None:
         return Skeleton(content)
-    found = exported(text)
+    found = exported(text, form)
     if not found.fallbacks:
         disk.store("outlines", key, found.content)
     return found
 
 
-def exported(text: str) -> "Skeleton":
+def exported(text: str, form: Form = shipped.ONNX) -> "Skeleton":
     """See :func:`outline`. ``light_`` networks are drawn for it, as their files have no weights of their own."""
+    from archloom.tvm_backend.frontends.onnx.skeleton import Skeleton, of_proto
+
     if _is_light(text):
         from archloom.models import zoo
-        from archloom.tvm_backend.frontends.onnx import skeleton
 
-        return skeleton.Skeleton(skeleton.of_proto(zoo.load(text)))
-    from archloom.tvm_backend.frontends.torch.skeletons import skeleton_of
-
+        return Skeleton(of_proto(zoo.load(text)))
     built = catalogue.outline(text)
-    return skeleton_of(built.module, tuple(built.inputs.values()), built.name, list(built.inputs))
+    if form is shipped.ONNX:
+        from archloom.tvm_backend.frontends.torch.skeletons import skeleton_of
+
+        return skeleton_of(built.module, tuple(built.inputs.values()), built.name, list(built.inputs))
+    from archloom.tvm_backend.frontends.torch.export import load_module
+
+    model = load_module(built.module, tuple(built.inputs.values()), built.name, list(built.inputs))
+    return Skeleton(_written(model), model.fallbacks)
 
 
 def load_outline(text: str, name: str | None = None) -> "Model":
@@ -100,10 +112,24 @@ def load_outline(text: str, name: str | None = None) -> "Model":
         from archloom.tvm_backend.frontends.onnx import load, skeleton
 
         return load.load_skeleton(skeleton.parse(outline(text).content), text, name or text, None)
-    from archloom.tvm_backend.frontends.torch.export import load_module
+    found = outline(text, shipped.FLOATS)
+    return replace(_read(found.content, name or title(text)), fallbacks=found.fallbacks)
 
-    built = catalogue.outline(text)
-    return load_module(built.module, tuple(built.inputs.values()), name or built.name, list(built.inputs))
+
+def _written(model: "Model") -> bytes:
+    """A network of plain expressions from torch as bytes, but for its name."""
+    (main,) = model.module.named.values()  # type: ignore[attr-defined]
+    tensors = {"inputs": plain(model.inputs), "outputs": plain(model.outputs)}
+    return json.dumps({**tensors, "main": written(main)}, separators=(",", ":")).encode()
+
+
+def _read(content: bytes, name: str) -> "Model":
+    """The network that :func:`_written` wrote."""
+    from archloom.tvm_backend.model import Model
+
+    data = json.loads(content)
+    inputs, outputs = (typed(data[key], tuple[TensorSpec, ...]) for key in ("inputs", "outputs"))
+    return Model(name, Module({"main": function_of(data["main"])}), inputs, outputs, "torch")
 
 
 def title(text: str) -> str:
