@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from archloom.oracle.errors import TaidlError, suggest
+from archloom.oracle.memory import paused
 from archloom.oracle.reading import TEXT_BYTES, read_bytes
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.isa import Instruction, Isa, Register, bind, check, instantiate
@@ -105,6 +106,7 @@ def _parsed(version: _Version) -> ast.IsaDef:
 
 
 @lru_cache(maxsize=16)
+@paused()
 def _read(files: tuple[_Version, ...]) -> tuple[ast.IsaDef, Mapping[str, Instruction]]:
     definition, *included = [_parsed(version) for version in reversed(files)]
     for each in included:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
+from operator import is_
 from typing import Any, ClassVar, TypeAlias, TypeVar, Union, dataclass_transform
 
 from archloom.oracle.errors import Position
@@ -337,19 +338,20 @@ class IsaDef(Node):
 # --- the expressions in nodes -------------------------------------------------------------------------------------
 
 N = TypeVar("N", bound=Node)
-_EXPRESSIONS = (Number, Name, Element, Unary, Binary, Call)
-_AROUND = (Type, At, Range, Walk, Slice)
+_EXPRESSIONS = frozenset({Number, Name, Element, Unary, Binary, Call})
+_AROUND = frozenset({Type, At, Range, Walk, Slice})
 """Nodes that are parts of others and have expressions in their fields."""
 
 
 def parts(value: object) -> Iterator[Expr]:
     """The expressions in the value of a field, from left to right, but for those within expressions and statements."""
-    if isinstance(value, _EXPRESSIONS):
-        yield value
+    kind = type(value)
+    if kind in _EXPRESSIONS:
+        yield value  # type: ignore[misc]
     elif isinstance(value, tuple):
         for part in value:
             yield from parts(part)
-    elif isinstance(value, _AROUND):
+    elif kind in _AROUND:
         for name in value.field_names:
             yield from parts(getattr(value, name))
 
@@ -365,9 +367,10 @@ def with_parts(node: N, form: Callable[[Expr], Expr]) -> N:
 
 
 def _with_parts(value: Any, form: Callable[[Expr], Expr]) -> Any:
-    if isinstance(value, tuple):
-        made = tuple(_with_parts(part, form) for part in value)
-        return made if any(new is not old for new, old in zip(made, value, strict=True)) else value
-    if isinstance(value, _EXPRESSIONS):
+    kind = type(value)
+    if kind is tuple:
+        made = tuple([_with_parts(part, form) for part in value])
+        return value if all(map(is_, made, value)) else made
+    if kind in _EXPRESSIONS:
         return form(value)
-    return with_parts(value, form) if isinstance(value, _AROUND) else value
+    return with_parts(value, form) if kind in _AROUND else value

@@ -15,7 +15,7 @@ from archloom.tvm_backend.sources.shipped import FLOATS, FORMS, ONNX, Form
 from tests.support.examples import slow
 
 SHIPPED = [(form, file.stem) for form in FORMS for file in sorted(form.folder.glob("*.xz"))]
-SOON = ((ONNX, "squeezenet"), (FLOATS, "resnet18"))
+SOON = ((ONNX, "squeezenet"), (FLOATS, "digits_cnn"))
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.folder.name)

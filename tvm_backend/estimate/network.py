@@ -2,8 +2,8 @@
 
 No weights are made or read where the operators of a network allow that. An ONNX network, and for integers one by name,
 is read without TVM (:mod:`archloom.tvm_backend.ir.plain`); what comes from torch otherwise is imported by TVM with
-inputs in place of weights, and goes on as plain expressions, too, which networks by name are shipped as. Reports are kept by the content of what was read, or
-by its name. Anything else is imported by TVM as for compilation.
+inputs in place of weights, and goes on as plain expressions, too, which networks by name are shipped as. Reports are
+kept by the content of what was read, or by its name. Anything else is imported by TVM as for compilation.
 """
 
 from __future__ import annotations

@@ -17,11 +17,17 @@ from archloom.acadl_models.timing.engine.state import Array, M, Stage, Unit
 from archloom.acadl_models.timing.memories.cache import MODULUS
 
 
-def new_machine(t: Array, log: int = 0) -> Array:
-    """The state before the first cycle; ``log``: records for which the log has room."""
+LOOKS = [part.position for part in PARTS].index(M.LOOKS)
+"""The place of that part among the others: the last but the log."""
+
+
+def new_machine(t: Array, log: int = 0, *, lasts: bool = True) -> Array:
+    """The state before the first cycle; ``log``: records for which the log has room. One that does not last lies where
+    the one before it in this thread did."""
     sizes = [len(part.kinds) * part.number(t) for part in PARTS]
     sizes[-1] = log * state.Log.SIZE
-    m = np.zeros(M.SIZE + sum(sizes), np.int64)
+    words = M.SIZE + sum(sizes)
+    m = np.zeros(words, np.int64) if lasts else _cleared(words, sizes[LOOKS] + sizes[-1])
     m[: M.SIZE] = M.initial
     position = int(M.SIZE)
     for part, size in zip(PARTS, sizes):
@@ -94,14 +100,22 @@ def new_memory(t: Array, m: Array, skip: bool) -> Array:
 
 
 _rooms = threading.local()
-"""Each thread keeps its room between runs: fresh pages would cost as much as a short run."""
+"""Each thread keeps its rooms between runs: fresh pages would cost as much as a short run."""
 
 
-def _room(words: int) -> Array:
-    room: Array | None = getattr(_rooms, "room", None)
+def _room(words: int, name: str = "memory") -> Array:
+    room: Array | None = getattr(_rooms, name, None)
     if room is None or len(room) < words:
-        room = _rooms.room = np.empty(words, np.int64)
+        room = np.empty(words, np.int64)
+        setattr(_rooms, name, room)
     return room
+
+
+def _cleared(words: int, written: int) -> Array:
+    """Room for a machine, whose last ``written`` words are written before they are read: they stay as they are."""
+    m = _room(words, "machine")[:words]
+    m[: words - written] = 0
+    return m
 
 
 # --- what is in it ---------------------------------------------------------------------------------------------

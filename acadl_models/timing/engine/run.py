@@ -47,7 +47,7 @@ def run(lowered: Lowered, *, skip: bool, heard: result.Heard | None = None) -> r
     pool = min(most, LARGEST_FIRST_POOL)
     while True:
         lowered.tables[H.POOL] = pool
-        machine = new_machine(lowered.tables)
+        machine = new_machine(lowered.tables, lasts=False)
         _run_heard(lowered, machine, new_memory(lowered.tables, machine, skip), heard)
         if machine[M.STATUS] != Status.POOL_FULL:
             break

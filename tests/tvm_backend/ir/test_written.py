@@ -76,9 +76,9 @@ def test_random_functions(module: RandomModule, data: st.DataObject) -> None:
 
 
 ARRAYS = [
-    np.float32(-0.0).reshape(()), np.zeros((2, 0, 3), np.int8), np.full((3, 2), np.nan, np.float32), np.array([0.0, -0.0]),
-    np.arange(12, dtype=np.int64).reshape(3, 4).T, np.array([True, False]), np.array([[7]], np.uint8),
-    blank((5, 6), np.float32), np.broadcast_to(np.float32(3), (2, 2))]
+    np.float32(-0.0).reshape(()), np.zeros((2, 0, 3), np.int8), np.full((3, 2), np.nan, np.float32),
+    np.array([0.0, -0.0]), np.arange(12, dtype=np.int64).reshape(3, 4).T, np.array([True, False]),
+    np.array([[7]], np.uint8), blank((5, 6), np.float32), np.broadcast_to(np.float32(3), (2, 2))]
 
 
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.shape}")
