@@ -16,7 +16,6 @@ from archloom.acadl_models.timing.engine.skipping.snapshot import state_words
 from archloom.acadl_models.timing.engine.state import Array, M, Stage, Unit
 from archloom.acadl_models.timing.memories.cache import MODULUS
 
-
 LOOKS = [part.position for part in PARTS].index(M.LOOKS)
 """The place of that part among the others: the last but the log."""
 
