@@ -57,7 +57,8 @@ class Accelerator:
     ``make_graph`` builds the architecture graph from resolved options; ``isa_name`` names the TAIDL description and
     ``isa_parameters`` derives its parameters from the graph; ``make_emitter`` gets the ISA and the options;
     ``make_space`` says which mappings a workload may have on the hardware; ``macs_per_cycle`` is the peak of a graph,
-    against which utilization is counted (by default what the products of its units make). ``planner``: for machines
+    against which utilization is counted (by default what the products of its units make), of operands of some types
+    so many times as many (``rates``). ``planner``: for machines
     that are planned in a way of their own, such as many cores: for a graph what finds mappings and emits them, in place
     of emitter and space. ``patience``: how many times as many instructions the simulations of a search may step through
     as those of others, and how many times as far from the best estimates may be, where its instructions are simulated
@@ -81,6 +82,7 @@ class Accelerator:
     top_k: int = 5
     is_bounded: bool = False
     layouts: "Callable[[Workload, Isa, Options], Mapping[str, Place]] | None" = field(default=None, repr=False)
+    rates: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
 
     def resolve_options(self, values: Options | None = None) -> dict[str, OptionValue]:
         """All options with defaults filled in, and ``energy`` and ``mapping`` where they are given; TargetError naming
@@ -210,6 +212,10 @@ class Configuration:
         """The peak, as the accelerator states it or as its graph and ISA have it."""
         stated = self.accelerator.macs_per_cycle
         return peak(self.graph, self.isa) if stated is None else stated(self.graph)
+
+    def peak_of(self, workload: "Workload") -> int:
+        """The peak in products of a workload's operands."""
+        return self.macs_per_cycle * self.accelerator.rates.get(workload.inputs[0].dtype, 1)
 
     def packed(self, workload: "Workload") -> "Workload":
         """The workload with its constants as the accelerator wants them in memory; MappingError for no layout."""

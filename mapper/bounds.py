@@ -74,7 +74,7 @@ def least(
     """The bound of a workload on a machine, where no mapping is ``known`` to take fewer cycles; ``space``: the mappings
     that are meant, by default all that the target lists."""
     graph, needed = configuration.graph, needs(workload)
-    shares, peak = _shares(workload, graph, needed), configuration.macs_per_cycle
+    shares, peak = _shares(workload, graph, needed), configuration.peak_of(workload)
     moved = max(sum(share.moved for share in shares), exchanged(workload, graph))
     first = min((share.ways.first for share in shares if share.read), default=0)
     last = max((share.ways.last for share in shares if share.written), default=0)

@@ -30,7 +30,8 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import HbmTensor, Instr, Node, Stream
 from archloom.uma_targets.kit import Gemm, ceil_div, repeat
-from archloom.uma_targets.mte import Machine, Mte, Taps, blocks
+from archloom.uma_targets.mte.emit import Machine, Taps, blocks
+from archloom.uma_targets.mte.target import Mte
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 CATEGORIES = {"I": 32, "II": 64, "III": 128, "IV": 256, "V": 512, "VI": 2048}

@@ -40,7 +40,7 @@ BUILT_IN = {
     "gamma": "archloom.uma_targets.gamma:Gamma",
     "gemmini": "archloom.uma_targets.gemmini.target:Gemmini",
     "mesh": "archloom.uma_targets.cores.target:Mesh",
-    "mte": "archloom.uma_targets.mte:Mte",
+    "mte": "archloom.uma_targets.mte.target:Mte",
     "oma": "archloom.uma_targets.oma:Oma",
     "plasticine": "archloom.uma_targets.plasticine.target:Plasticine",
     "qkv": "archloom.uma_targets.qkv:Qkv",

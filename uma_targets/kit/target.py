@@ -49,7 +49,8 @@ class GemmKit:
     another package), whose parameters ``isa_parameters`` reads off the graph (by default the graph's own). ``emit``:
     product, mapping, sizes → instructions. ``tiling``: shape, hardware, options and sizes of the ISA → the tiles to
     choose from (by default one of the option ``dim`` each way). ``macs_per_cycle``: the peak of a graph, for
-    utilization (by default what its units' products make).
+    utilization (by default what its units' products make); ``rates``: how many times as many of other numbers than
+    ``numbers``, by their type.
     ``layouts``: where constants of a product are to lie in memory, by name (:mod:`archloom.mapper.packing`).
     ``workspace_bytes``: memory that a mapping needs beside the operands (``Gemm.workspace``).
     ``numbers``: ``int8`` takes operators of quantized networks, from int8 to requantized int8; ``float32`` those of
@@ -59,7 +60,8 @@ class GemmKit:
     ``bias`` and ``relu`` say what the emission fuses; without them such operators are refused. ``residual``: it also
     adds a tensor to products of float32, before the activation, with ``vectors``. ``sums``: it also stores
     int32 sums as they are (``Gemm.stores_sums``), of which the host makes the results where one factor is not enough:
-    scales by channel, zero points, uint8, float results. ``requantizer``: how the machine makes bytes of sums by itself
+    scales by channel, zero points, uint8, float results. ``sums_of_bytes``: where numbers are floats it stores int32
+    sums of int8, too, for who asks the mapper for such products; no pattern of networks has them. ``requantizer``: how the machine makes bytes of sums by itself
     (:mod:`archloom.mapper.requantization`), with scales by channel and zero points, in place of one factor.
     ``vectors``: its vector unit, for all operators that are no products: whole networks of float32.
     ``patience``: how much more a search simulates (``Accelerator.patience``); ``is_bounded``: its tilings say what
@@ -76,11 +78,13 @@ class GemmKit:
         default=lambda graph: graph.parameters, repr=False)
     tiling: Callable[[Shape, Hardware, Options], Tiling] = field(default=square_tiles, repr=False)
     macs_per_cycle: "Callable[[ArchitectureGraph], int] | None" = field(default=None, repr=False)
+    rates: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     numbers: Numbers = "int8"
     bias: bool = True
     relu: bool = True
     residual: bool = False
     sums: bool = False
+    sums_of_bytes: bool = False
     requantizer: Requantizer | None = None
     workspace_bytes: WorkspaceBytes | None = field(default=None, repr=False)
     layouts: "Callable[[Workload, Mapping[str, Any]], Mapping[str, Place]] | None" = field(default=None, repr=False)
@@ -107,7 +111,7 @@ class GemmKit:
             kernels["nest"] = nests.kernel(isa, self.vectors, self.graph)
 
         def emitter(bound: Isa, options: Options) -> GemmEmitter:
-            return GemmEmitter(isa, bound.parameters, self.emit, self.workspace_bytes, kernels, self.sums,
+            return GemmEmitter(isa, bound.parameters, self.emit, self.workspace_bytes, kernels, self.sums or self.sums_of_bytes,
                                self.requantizer is not None, {**options, **bound.scope})
 
         def space(workload: Workload, hardware: Hardware, options: Options) -> Space:
@@ -125,7 +129,7 @@ class GemmKit:
         made = Accelerator(
             self.name, self.description, self.options, isa, self.graph, self.isa_parameters, emitter, space,
             self.macs_per_cycle, patience=self.patience, is_bounded=self.is_bounded,
-            layouts=None if self.layouts is None else layouts,
+            layouts=None if self.layouts is None else layouts, rates=self.rates,
         )
         return made
 

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from archloom.mapper.mapping import Mapping
 from archloom.oracle import interpreter, taidl
-from archloom.uma_targets.mte import Machine
+from archloom.uma_targets.mte.emit import Machine
 from benchmarks.published.mte_kernels import CATEGORIES, Convolution, category, convolutions, counted, products
 from tests.support.examples import examples, randoms
 
@@ -42,7 +42,7 @@ def test_convolutions_of_any_window_and_stride(r: Random) -> None:
     rows, columns = r.randint(1, 3), r.randint(1, 3)
     width = (columns - 1) * stride + window[1] + r.randint(0, 1)
     case = Convolution("", r.randint(1, 4), r.randint(1, 6), r.randint(1, 9), window, stride, rows, columns, width)
-    mapping = Mapping("gemm", "", (("m", r.randint(1, 2) * machine.rows), ("n", machine.columns), ("k", case.inputs)),
+    mapping = Mapping("gemm", "", (("m", r.randint(1, 2) * machine.rows), ("n", machine.columns()), ("k", case.inputs)),
                       ("m", "n", "k"), buffers=(("B", r.randint(1, 3)),))
     rng = np.random.default_rng(r.getrandbits(32))
     image = rng.standard_normal((case.images, case.height, width, case.inputs)).astype(np.float32)

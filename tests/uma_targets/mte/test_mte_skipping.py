@@ -10,7 +10,7 @@ from archloom.acadl_models.mte import ARCHITECTURES
 from archloom.acadl_models.timing import TimingResult, simulate
 from archloom.mapper.workload import Epilogue, gemm
 from archloom.oracle.resolve import resolve
-from archloom.uma_targets.mte import Mte
+from archloom.uma_targets.mte.target import Mte
 from tests.support.examples import examples, randoms
 
 

@@ -25,7 +25,7 @@ from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Instr, Stream
 from archloom.oracle.xla import compile_stream
 from archloom.uma_targets.kit.gemm import GemmEmitter
-from archloom.uma_targets.mte import Machine, emit
+from archloom.uma_targets.mte.emit import Machine, emit
 from tests.support.examples import examples, randoms, slow
 
 
@@ -110,9 +110,9 @@ def test_products_of_any_size_and_blocks(r: Random) -> None:
     machine = r.choice(MACHINES)
     work = workload(r.randint(1, 11), r.randint(1, 21), r.randint(1, 13), *(r.random() < 0.5 for _ in range(3)))
     tall, wide, held = r.randint(1, 3), r.randint(1, 2), r.randint(1, 5)
-    k = r.choice((16, machine.deep, 2 * machine.deep))
+    k = r.choice((16, machine.deep(), 2 * machine.deep()))
     try:
-        stream = stream_of(machine, work, tall * machine.rows, wide * machine.columns, k, held)
+        stream = stream_of(machine, work, tall * machine.rows, wide * machine.columns(), k, held)
     except MappingError:
         assert machine.used(tall, wide, held) > machine.registers
         return
@@ -127,7 +127,7 @@ def test_products_of_any_size_and_blocks(r: Random) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", [MACHINES[0], *map(slow, MACHINES[1:])])
 def test_the_oracle_equals_the_interpreter(machine: Machine) -> None:
-    stream = stream_of(machine, workload(7, 18, 9, residual=True), machine.rows, machine.columns, 16)
+    stream = stream_of(machine, workload(7, 18, 9, residual=True), machine.rows, machine.columns(), 16)
     isa = taidl.load("mte", **vars(machine))
     rng = np.random.default_rng(0)
     inputs = {t.name: rng.standard_normal(t.shape).astype(np.float32) for t in stream.arguments}
@@ -140,7 +140,7 @@ def test_the_oracle_equals_the_interpreter(machine: Machine) -> None:
 def test_both_simulators_agree(architecture: str) -> None:
     graph = mte(architecture=architecture)
     machine = Machine(**graph.parameters)
-    stream = stream_of(machine, workload(6, 20, 20, residual=True), machine.rows, machine.columns, 20)
+    stream = stream_of(machine, workload(6, 20, 20, residual=True), machine.rows, machine.columns(), 20)
     text = resolve(stream, taidl.load("mte", **graph.parameters))
     found = simulate(graph, text)
     assert isinstance(found, TimingResult) and found == simulate_reference(graph, text)

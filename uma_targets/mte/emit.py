@@ -1,4 +1,4 @@
-"""The UMA target ``mte``: products of float32 on a vector core with tiles in its registers, or with vectors alone.
+"""Instructions of products on a vector core with tiles in its registers, or with vectors alone.
 
 *Tiles* (Algorithm 1 of the paper, without alpha and beta). A block of C stays in registers over all of a block of K:
 tiles of A are loaded once for a step of K, those of B one after the other, each multiplied with all of A. Whole tiles
@@ -6,7 +6,10 @@ and what is left at the edges are blocks apart, so that sizes are set once for a
 starts from the bias (loaded with rows 0 bytes apart) or zeros, in later blocks of K from what is there. A tensor that
 is added to the product comes into the place of A or B when they are done.
 
-*Vectors* (tiles of one row). A row of B is loaded and multiplied with a number of each row of A.
+*Mixed precision* (equation 3 of the paper): bytes into sums of int32. A tile of B has a row for each of its columns, so
+that B lies column by column where it is constant; of another the rows of tiles are loaded as columns of memory.
+
+*Vectors* (tiles of one row). A row of B is loaded and multiplied with a number of each row of A, of float32 alone.
 
 Both ask for lines of A and B a fixed distance before they load them, at the end of a block for those of A that the next
 one begins with; for those of C, and of what is added, when a block begins.
@@ -18,23 +21,36 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from archloom.acadl_models.acadl import ArchitectureGraph, RegisterFile
-from archloom.acadl_models.mte import LINE_BYTES, PORT_BYTES, macs_per_cycle, mte
-from archloom.mapper.costs.lines import Cache
+from archloom.acadl_models.mte import LINE_BYTES
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr, Node
 from archloom.uma_targets import kit
-from archloom.uma_targets.kit import Gemm, Issue, Loop, Nodes, Piece, Tiling, ceil_div, each, pieces, repeat
-from archloom.uma_targets.kit.vectors import RiscvV, VectorKit
-
-GRAPH = kit.GraphOptions(mte)
+from archloom.uma_targets.kit import Gemm, Nodes, Piece, ceil_div, each, pieces, repeat
 
 BITS = 32
-F32, E32M1 = 2, 2 << 3
-"""Types of tiles (``ttypeio``) and of vectors (``vtypei``)."""
+"""Of an element of C."""
+E32M1 = 2 << 3
+"""The type of vectors (``vtypei``)."""
+
+
+@dataclass(frozen=True)
+class Types:
+    """Bits of elements of A and B; ``code``: these and those of C as ``tssm`` takes them (``ttypeio``); ``product``:
+    the instruction that multiplies tiles of them."""
+
+    bits: int
+    code: int
+    product: str
+
+    @property
+    def mixed(self) -> bool:
+        return self.bits < BITS
+
+
+F32, I8 = Types(32, 2, "tfmul"), Types(8, 7, "twmul")
+TYPES: Mapping[int, Types] = {types.bits // 8: types for types in (F32, I8)}
+"""By the bytes of an element of A and B."""
 
 AHEAD = 1 << 17
 """Multiply-adds between asking for a line and loading it: 512 cycles at 256 of them a cycle, twice what a miss takes. A
@@ -79,7 +95,7 @@ def blocks(gemm: Gemm, mapping: kit.TileMapping, machine: "Machine", taps: "Sequ
 
 @dataclass(frozen=True)
 class Machine:
-    """Sizes of registers, and what they are of float32."""
+    """Sizes of registers, and of tiles of these."""
 
     vlen: int
     rlen: int
@@ -90,14 +106,14 @@ class Machine:
         """Of a tile; 1 where there are vectors alone."""
         return self.vlen // self.rlen
 
-    @property
-    def columns(self) -> int:
-        return self.rlen // BITS
+    def columns(self, types: Types = F32) -> int:
+        """Of tiles of B and C (equations 2 and 3)."""
+        most = self.rlen // BITS
+        return min(self.rows, most) if types.mixed else most
 
-    @property
-    def deep(self) -> int:
+    def deep(self, types: Types = F32) -> int:
         """Of K in a step."""
-        return min(self.rows, self.columns)
+        return self.rlen // types.bits if types.mixed else min(self.rows, self.columns())
 
     def used(self, tall: Any, wide: Any, held: Any) -> Any:
         """Vector registers of a block of C, of the tiles of A that stay for a step, and of B."""
@@ -134,21 +150,42 @@ class Blocks:
     taps: tuple[Taps, ...]
 
     @property
+    def types(self) -> Types:
+        return TYPES[self.gemm.item]
+
+    @property
+    def columns(self) -> int:
+        return self.machine.columns(self.types)
+
+    @property
+    def deep(self) -> int:
+        """Of K in a step."""
+        return self.machine.deep(self.types)
+
+    @property
     def tall(self) -> int:
         """Tiles of a block along M."""
         return self.mapping.size("m") // self.machine.rows
 
     @property
     def wide(self) -> int:
-        return self.mapping.size("n") // self.machine.columns
+        return self.mapping.size("n") // self.columns
 
     def body(self) -> Nodes:
+        if self.types.mixed:
+            self._refuse_mixed()
         needs, room = self.machine.used(self.tall, self.wide, self.mapping.slots("B")), self.machine.registers
         if needs > room or not self.tall or not self.wide:
             raise MappingError(f"{self.mapping}: needs {needs} registers, of {room}")
         ends = self.gemm.relu or self.gemm.residual is not None
         blocks = pieces(self.gemm.k, self.mapping.size("k"), peel_first=True, peel_last=ends)
         return [*self._constants(), *each("kb", blocks, self._block_of_k)]
+
+    def _refuse_mixed(self) -> None:
+        """MappingError for products of bytes that no instruction makes."""
+        refuse_without_tiles(self.machine, self.types)
+        if not self.gemm.stores_sums or self.gemm.relu:
+            raise MappingError("products of int8 are stored as their int32 sums, without a factor or an activation")
 
     def _constants(self) -> Iterator[Node]:
         if self.gemm.relu:
@@ -159,7 +196,7 @@ class Blocks:
 
     def _block_of_k(self, number: Affine, depth: Piece) -> Nodes:
         k0 = number * self.mapping.size("k")
-        return [node for across in runs(self.gemm.n, self.machine.columns, self.wide)
+        return [node for across in runs(self.gemm.n, self.columns, self.wide)
                 for node in repeat("nb", across.count, lambda j, across=across: [  # type: ignore[misc]
                     node for down in runs(self.gemm.m, self.machine.rows, self.tall)
                     for node in repeat("mb", down.count, lambda i, down=down: self._block(  # type: ignore[misc]
@@ -174,11 +211,11 @@ class Blocks:
                  for a in range(down.tiles) for b in range(across.tiles)]
         adds = self.gemm.residual is not None and depth.is_last
         if adds:
-            yield from ask_for(self.gemm.residual_at(m, n), self.gemm.strides[2], down.span, across.span)
+            yield from ask_for(self.gemm.residual_at(m, n), self.gemm.strides[2], down.span, across.span * BITS // 8)
         yield from self._sizes(down, across)
         for register, row, column in tiles:
             yield self._begin(register, row, column, depth)
-        yield from ask_for(self.gemm.c_at(m, n), self.gemm.strides[2], down.span, across.span)
+        yield from ask_for(self.gemm.c_at(m, n), self.gemm.strides[2], down.span, across.span * BITS // 8)
         yield from self._sums(m, later, down, n, across, k, depth)
         for register, row, column in tiles if adds else ():
             free = len(tiles)  # of A or B, which have been multiplied
@@ -207,10 +244,10 @@ class Blocks:
         self, m: Affine, later: Affine, down: Run, n: Affine, across: Run, k: Affine, depth: Piece
     ) -> Nodes:
         nodes: Nodes = []
-        for run in pieces(depth.size, self.machine.deep):
+        for run in pieces(depth.size, self.deep):
             if self.machine.rows > 1:
-                nodes.append(Instr.make("tssk", rd=0, request=run.size, ttypeio=F32))
-            first = k + run.first * self.machine.deep
+                nodes.append(Instr.make("tssk", rd=0, request=run.size, ttypeio=self.types.code))
+            first = k + run.first * self.deep
             for taps in self.taps:
                 nodes += taps.nodes(lambda a, b, first=first, run=run: self._run(  # type: ignore[misc]
                     m, later, down, n, across, first, run.count, a, b))
@@ -220,9 +257,10 @@ class Blocks:
         self, m: Affine, later: Affine, down: Run, n: Affine, across: Run, k: Affine, count: int, a: Affine, b: Affine,
     ) -> Nodes:
         """So many steps of K from ``k`` on, A and B so many bytes behind, and before them what asks for lines."""
-        deep, steps = self.machine.deep, max(1, self.mapping.slots("B") // self.wide)
+        deep, steps = self.deep, max(1, self.mapping.slots("B") // self.wide)
         whole, *rest = pieces(count, steps)
-        last = max(0, whole.count - ceil_div(AHEAD, steps * deep * down.span * across.span))
+        ahead = AHEAD * BITS // self.types.bits
+        last = max(0, whole.count - ceil_div(ahead, steps * deep * down.span * across.span))
         far = whole.count - last
 
         def at(i: Affine) -> Affine:
@@ -241,11 +279,27 @@ class Blocks:
 
     def _ask_a(self, m: Affine, down: Run, k: Affine, steps: int, a1: Affine) -> Nodes:
         """Ask for lines of A before so many steps from ``k`` on: for all that tiles have of it."""
-        return ask_for(self.gemm.a_at(m, k) + a1, self.gemm.strides[0], down.span, steps * self.machine.deep)
+        return ask_for(self.gemm.a_at(m, k) + a1, self.gemm.strides[0], down.span, steps * self.deep * self.gemm.item)
 
     def _ask_b(self, n: Affine, across: Run, k: Affine, steps: int, b1: Affine) -> Nodes:
         """The same of B."""
-        return ask_for(self.gemm.b_at(k, n) + b1, self.gemm.strides[1], steps * self.machine.deep, across.span)
+        lines, along = steps * self.deep, across.span
+        if self.by_columns:
+            lines, along = along, lines
+        return ask_for(self.gemm.b_at(k, n) + b1, self.b_stride, lines, along * self.gemm.item)
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether B lies column by column."""
+        return self.types.mixed and self.gemm.packed is not None
+
+    @property
+    def b_stride(self) -> int:
+        """Bytes from one row of B to the next, or from column to column where it lies so."""
+        if not self.by_columns:
+            return self.gemm.strides[1]
+        assert self.gemm.packed is not None
+        return self.gemm.packed.evaluate({"k": 0, "n": 1})
 
     def _steps(
         self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, steps: int, a1: Affine, b1: Affine,
@@ -259,12 +313,12 @@ class Blocks:
         for at in range(0, len(pairs), held):
             group = pairs[at:at + held]
             for number, (step, b) in enumerate(group):
-                at_b = self.gemm.b_at(k + step * self.machine.deep, n + b * across.size) + b1
+                at_b = self.gemm.b_at(k + step * self.deep, n + b * across.size) + b1
                 yield self._load_b(b0 + number, at_b)
             for number, (step, b) in enumerate(group):
                 if b == 0:
                     for a in range(down.tiles):
-                        at_a = self.gemm.a_at(m + a * down.size, k + step * self.machine.deep) + a1
+                        at_a = self.gemm.a_at(m + a * down.size, k + step * self.deep) + a1
                         yield self._load_a(a0 + a, at_a)
                 for a in range(down.tiles):
                     yield self._product(a * across.tiles + b, a0 + a, b0 + number)
@@ -286,8 +340,8 @@ class Tiles(Blocks):
     """By instructions for tiles."""
 
     def _sizes(self, down: Run, across: Run) -> Iterator[Node]:
-        yield Instr.make("tssm", rd=0, request=down.size, ttypeio=F32)
-        yield Instr.make("tssn", rd=0, request=across.size, ttypeio=F32)
+        yield Instr.make("tssm", rd=0, request=down.size, ttypeio=self.types.code)
+        yield Instr.make("tssn", rd=0, request=across.size, ttypeio=self.types.code)
 
     def _load_c(self, register: int, address: Affine, stride: int) -> Node:
         return Instr.make("tlc", vd=register, dram=address, stride=stride)
@@ -299,10 +353,11 @@ class Tiles(Blocks):
         return Instr.make("tla", vd=register, dram=address, stride=self.gemm.strides[0])
 
     def _load_b(self, register: int, address: Affine) -> Node:
-        return Instr.make("tlb", vd=register, dram=address, stride=self.gemm.strides[1])
+        load = ("tlbt" if self.by_columns else "ttlbt") if self.types.mixed else "tlb"
+        return Instr.make(load, vd=register, dram=address, stride=self.b_stride)
 
     def _product(self, c: int, a: int, b: int) -> Node:
-        return Instr.make("tfmul", vd=c, vs1=a, vs2=b)
+        return Instr.make(self.types.product, vd=c, vs1=a, vs2=b)
 
 
 class Vectors(Blocks):
@@ -334,94 +389,17 @@ class Vectors(Blocks):
         return Instr.make("vfmacc_vf", vd=c, rs1=a, vs2=b, vm=1)
 
 
-def ask_for(at: Affine, stride: int, rows: int, columns: int) -> Nodes:
-    """Ask for the lines of so many rows of a matrix, ``stride`` bytes apart."""
-    return repeat("asked", rows, lambda r: repeat("line", ceil_div(columns * BITS // 8, LINE_BYTES), lambda c: [
+def ask_for(at: Affine, stride: int, rows: int, size: int) -> Nodes:
+    """Ask for the lines of so many rows of a matrix, each of ``size`` bytes and ``stride`` bytes apart."""
+    return repeat("asked", rows, lambda r: repeat("line", ceil_div(size, LINE_BYTES), lambda c: [
         Instr.make("prefetch_r", dram=at + r * stride + c * LINE_BYTES)]))
+
+
+def refuse_without_tiles(machine: Machine, types: Types) -> None:
+    """MappingError for bytes where there are vectors alone."""
+    if types.mixed and machine.rows == 1:
+        raise MappingError(f"products of int8 take tiles: expected rlen below vlen, found {machine.rlen} for both")
 
 
 def _lanes(count: int) -> Instr:
     return Instr.make("vsetvli", rd=0, avl=count, vtypei=E32M1)
-
-
-# --- the space of mappings -------------------------------------------------------------------------------------------
-DEPTHS = (256, 1024)
-"""Blocks of K to choose from, beside all of it: a free choice."""
-
-HELD = (1, 2, 4, 8)
-"""Tiles of B that are loaded one after the other, to choose from: a free choice."""
-
-
-def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
-    """Blocks of C that fit into registers beside tiles of A and B; all of K at once or in blocks."""
-    machine = Machine(**GRAPH.graph(options).parameters)
-
-    def multiples(extent: int, tile: int) -> list[int]:
-        return [tile * count for count in range(1, min(machine.registers, -(-extent // tile)) + 1)]
-
-    return Tiling(
-        {"m": multiples(shape.m, machine.rows), "n": multiples(shape.n, machine.columns),
-         "k": [shape.k, *(k for k in DEPTHS if k < shape.k)]},
-        demand={"registers": lambda c: machine.used(c["m"] // machine.rows, c["n"] // machine.columns, c["B"])},
-        room={"registers": machine.registers}, buffers={"B": HELD},
-        loops=lambda c: _loops(shape, c, machine, hardware), help="more registers")
-
-
-def _loops(shape: kit.Shape, c: kit.Columns, machine: Machine, hardware: kit.Hardware) -> Loop:
-    """Blocks of K, of C in them; groups of tiles of B, and products with them, each of which waits for the one before
-    it into the same tile. Sizes are those of whole tiles."""
-    tall, wide, held = c["m"] // machine.rows, c["n"] // machine.columns, c["B"]
-    blocks = ceil_div(shape.m, c["m"]) * ceil_div(shape.n, c["n"])
-    values = {"tm": machine.rows, "tn": machine.columns, "tk": machine.deep, "sewi": BITS, "sewo": BITS,
-              "vl": machine.columns, "sew": BITS}
-    near, of_a, of_b = _waits(shape, c, hardware)
-
-    def issue(name: str, times: Any, beats: Any = 0) -> Issue:
-        return Issue(name, times, values=values, beats=beats)
-
-    tiles = machine.rows > 1
-    product, a, b, load, store = (
-        ("tfmul", "tla", "tlb", "tlc", "tsc") if tiles else ("vfmacc_vf", "flw", "vle32_v", "vle32_v", "vse32_v"))
-    lines = machine.rows if tiles else machine.vlen // (8 * PORT_BYTES)
-    loads = (issue(a, tall * held / wide, of_a + lines * tiles), issue(b, held, of_b + lines))
-    group = Loop(ceil_div(c["k"], machine.deep) * wide / held, (issue(product, tall * held),), first=loads, slots=2,
-                 rings=(((issue(product, 1),), 1),))
-    again = (c["k"] < shape.k) | bool(shape.bias)
-    added = (issue(load, tall * wide, near + lines),) if shape.residual else ()
-    block = Loop(blocks, (group,), first=(issue(load, tall * wide * again, near + lines),),
-                 last=(*added, issue(store, tall * wide, near + lines)), slots=1)
-    return Loop(ceil_div(shape.k, c["k"]), (block,))
-
-
-def _waits(shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware) -> tuple[int, Any, Any]:
-    """Cycles until a line is there: of the cache, and in the mean of A and of B. Columns of B for a block come from
-    memory once for all blocks of rows where they leave half of the cache to others, all of A once for all columns where
-    there is room for both."""
-    cache = Cache.of(hardware)
-    if cache is None:
-        return 0, 0, 0
-    room, item = cache.lines * cache.line_bytes, BITS // 8
-    b, a = c["k"] * c["n"] * item, c["k"] * shape.m * item
-    far_b = np.where(2 * b <= room, 1 / ceil_div(shape.m, c["m"]), 1)
-    far_a = np.where(a + b <= room, 1 / ceil_div(shape.n, c["n"]), 1)
-    return cache.hit_cycles, cache.hit_cycles + far_a * cache.miss_cycles, cache.hit_cycles + far_b * cache.miss_cycles
-
-
-def _unit(parameters: Mapping[str, int]) -> RiscvV:
-    return RiscvV(parameters["vlen"], parameters["registers"])
-
-
-def _free(graph: ArchitectureGraph) -> int:
-    """Physical registers beyond those with names: one instruction writes no more."""
-    file = graph.objects[graph.buffers["v"][0].storage]
-    assert isinstance(file, RegisterFile) and file.physical_registers is not None
-    return file.physical_registers - graph.parameters["registers"]
-
-
-class Mte(kit.KitTarget):
-    """Products of float32 by tiles, or by vectors."""
-
-    kit = kit.GemmKit(
-        name="mte", isa="mte", graph=GRAPH.graph, options=GRAPH.options(), emit=emit, tiling=_tiling,
-        description="a vector core whose registers hold tiles of matrices, and those it is compared with (MTE)",
-        macs_per_cycle=macs_per_cycle, numbers="float32", residual=True, vectors=VectorKit(_unit, _free))

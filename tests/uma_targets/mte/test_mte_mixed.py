@@ -1,0 +1,146 @@
+"""Products in mixed precision, bytes into sums of int32: any geometry of tiles, exact, planned by the mapper."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from archloom.acadl_models.mte import ARCHITECTURES, mte
+from archloom.acadl_models.timing import simulate
+from archloom.acadl_models.timing.reference import simulate_reference
+from archloom.mapper.bounds import least
+from archloom.mapper.mapping import Mapping
+from archloom.mapper.packing import packed
+from archloom.mapper.search import search
+from archloom.mapper.workload import Epilogue, Workload, gemm
+from archloom.oracle import interpreter, taidl
+from archloom.oracle.errors import MappingError
+from archloom.oracle.nests import walk
+from archloom.oracle.resolve import resolve
+from archloom.oracle.stream import Stream
+from archloom.oracle.xla import compile_stream
+from archloom.uma_targets.kit.gemm import GemmEmitter
+from archloom.uma_targets.mte.emit import I8, Machine, emit
+from archloom.uma_targets.mte.target import Mte, _layouts
+from tests.support.examples import examples, randoms, slow
+
+MACHINES = [Machine(vlen, rlen, registers) for vlen, rlen, registers in (
+    (512, 128, 32), (512, 128, 8), (1024, 512, 32), (512, 256, 16), (2048, 64, 32), (256, 64, 32))]
+"""Rows, columns and K of a tile: 4, 4, 16; the same of few registers; 2, 2, 64; 2, 2, 32; 32, 2, 8; 4, 2, 8."""
+INT32 = Epilogue(False, 1.0, False, "int32")
+
+
+def workload(m: int, n: int, k: int, *, bias: bool = False, constant: bool = False, batch: int = 1) -> Workload:
+    work = gemm(m, n, k, epilogue=replace(INT32, bias=bias), batch=batch, shared_b=batch == 1)
+    return packed(replace(work, constants=("B",)), _layouts(work, {})) if constant else work
+
+
+def stream_of(machine: Machine, work: Workload, m: int, n: int, k: int, held: int = 1) -> Stream:
+    """A product in blocks of so many rows and columns, for blocks of K, with so many tiles of B."""
+    mapping = Mapping("gemm", "", (("m", m), ("n", n), ("k", k)), buffers=(("B", held),))
+    return GemmEmitter("mte", tuple(vars(machine).items()), emit, sums=True).emit(work, mapping)
+
+
+def drawn(work: Workload, seed: int) -> dict[str, np.ndarray]:
+    """Bytes, all values of them, and whole numbers of 32 bits as a bias."""
+    rng = np.random.default_rng(seed)
+    limits = {t.name: np.iinfo(t.dtype) for t in work.inputs}
+    return {t.name: rng.integers(limits[t.name].min, limits[t.name].max, t.shape, t.dtype, endpoint=True)
+            for t in work.inputs}
+
+
+def stored(work: Workload, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {t.name: t.stored(inputs[t.name]) for t in work.inputs}
+
+
+def expected(inputs: dict[str, np.ndarray]) -> np.ndarray:
+    """With the wraps of 32 bits."""
+    a, b, *bias = (inputs[name].astype(np.int64) for name in inputs)
+    return np.asarray(sum(bias, a @ b)).astype(np.int32)
+
+
+@examples(12, 400)
+@given(randoms)
+def test_products_of_any_geometry_size_and_blocks(r: Random) -> None:
+    vlen = r.randint(8, 12)
+    machine = Machine(1 << vlen, 1 << r.randint(6, vlen - 1), r.choice((8, 16, 32)))
+    work = workload(r.randint(1, 11), r.randint(1, 11), r.randint(1, 70), bias=r.random() < 0.5,
+                    constant=r.random() < 0.5, batch=r.choice((1, 1, 2)))
+    tall, wide, held = r.randint(1, 3), r.randint(1, 2), r.randint(1, 5)
+    deep = machine.deep(I8)
+    blocks = tall * machine.rows, wide * machine.columns(I8), r.choice((deep, 2 * deep, 128))
+    try:
+        stream = stream_of(machine, work, *blocks, held)
+    except MappingError:
+        assert machine.used(tall, wide, held) > machine.registers
+        return
+    inputs = drawn(work, r.getrandbits(32))
+    made = interpreter.run(stream, taidl.load("mte", **vars(machine)), stored(work, inputs))["C"]
+    np.testing.assert_array_equal(made, expected(inputs))
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+def test_tiles_are_what_the_machine_grants(machine: Machine) -> None:
+    """A tile each way takes one product, one more row of A another."""
+    rows, columns, deep = machine.rows, machine.columns(I8), machine.deep(I8)
+    assert (rows, columns, deep) == (
+        machine.vlen // machine.rlen, min(machine.vlen // machine.rlen, machine.rlen // 32), machine.rlen // 8)
+    isa, work = taidl.load("mte", **vars(machine)), workload(rows + 1, columns, deep)
+    stream = stream_of(machine, work, rows, columns, deep)
+    assert [instr.mnemonic for instr, _ in walk(resolve(stream, isa).body)].count("twmul") == 2
+    inputs = drawn(work, 1)
+    made = interpreter.run(stream, isa, inputs)["C"]
+    np.testing.assert_array_equal(made, expected(inputs))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("machine", "constant"), [(MACHINES[0], True), *((each, False) for each in MACHINES[2:])])
+def test_the_oracle_equals_the_interpreter(machine: Machine, constant: bool) -> None:
+    work = workload(7, 9, 40, bias=True, constant=constant)
+    stream = stream_of(machine, work, machine.rows, machine.columns(I8), 2 * machine.deep(I8))
+    isa = taidl.load("mte", **vars(machine))
+    inputs = stored(work, drawn(work, 2))
+    by_rule = interpreter.run(stream, isa, inputs)["C"]
+    np.testing.assert_array_equal(np.asarray(compile_stream(stream, isa)(*inputs.values())[0]), by_rule)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["mte8s", "mte32v", "sifive_int"])
+def test_both_simulators_agree(architecture: str) -> None:
+    graph = mte(architecture=architecture)
+    machine = Machine(**graph.parameters)
+    stream = stream_of(machine, workload(6, 20, 200, bias=True), machine.rows, machine.columns(I8), 200)
+    text = resolve(stream, taidl.load("mte", **graph.parameters))
+    assert simulate(graph, text) == simulate_reference(graph, text)
+
+
+TILES = [name for name, made in ARCHITECTURES.items() if made.rlen < made.vlen]
+
+
+@pytest.mark.parametrize("architecture", ["mte32s", *map(slow, set(TILES) - {"mte32s"})])
+def test_the_mapper_plans_them(architecture: str) -> None:
+    """A plan is exact, and no bound is above it; where an array multiplies, bytes take less than float32."""
+    machine = Mte.kit.accelerator.configure({"architecture": architecture})
+    work = machine.packed(replace(gemm(50, 70, 300, epilogue=INT32), constants=("B",)))
+    plan = search(work, Mte.kit.accelerator, {"architecture": architecture}, top_k=2)
+    assert least(work, machine).cycles <= plan.timing.cycles
+    inputs = drawn(work, 3)
+    made = interpreter.run(plan.stream, machine.isa, stored(work, inputs))["C"]
+    np.testing.assert_array_equal(made, expected(inputs))
+    floats = gemm(50, 70, 300, epilogue=replace(INT32, out_dtype="float32"), dtype="float32")
+    wide = search(floats, Mte.kit.accelerator, {"architecture": architecture}, top_k=2).timing.cycles
+    assert plan.timing.cycles < wide or not ARCHITECTURES[architecture].arrays
+
+
+@pytest.mark.parametrize(("work", "options", "message"), [
+    (workload(4, 4, 4), {"architecture": "vector1kb"}, "int8 take tiles: expected rlen below vlen, found 8192"),
+    (gemm(4, 4, 4, epilogue=Epilogue(False, 0.5, False, "int8")), {}, "stored as their int32 sums"),
+])
+def test_what_is_not_taken(work: Workload, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(MappingError, match=message):
+        search(work, Mte.kit.accelerator, options)

@@ -1,0 +1,1 @@
+"""A vector core whose registers hold tiles of matrices (MTE)."""
