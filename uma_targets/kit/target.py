@@ -60,9 +60,10 @@ class GemmKit:
     ``bias`` and ``relu`` say what the emission fuses; without them such operators are refused. ``residual``: it also
     adds a tensor to products of float32, before the activation, with ``vectors``. ``sums``: it also stores
     int32 sums as they are (``Gemm.stores_sums``), of which the host makes the results where one factor is not enough:
-    scales by channel, zero points, uint8, float results. ``sums_of_bytes``: where numbers are floats it stores int32
-    sums of int8, too, for who asks the mapper for such products; no pattern of networks has them. ``requantizer``: how the machine makes bytes of sums by itself
-    (:mod:`archloom.mapper.requantization`), with scales by channel and zero points, in place of one factor.
+    scales by channel, zero points, uint8, float results. ``sums_of_bytes``: where numbers are floats, it stores int32
+    sums of int8, too, for whoever asks the mapper for such products; no pattern of networks has them. ``requantizer``:
+    how the machine makes bytes of sums by itself (:mod:`archloom.mapper.requantization`), with scales by channel and
+    zero points, in place of one factor.
     ``vectors``: its vector unit, for all operators that are no products: whole networks of float32.
     ``patience``: how much more a search simulates (``Accelerator.patience``); ``is_bounded``: its tilings say what
     they take at least (``Tiling.least``).
@@ -111,8 +112,9 @@ class GemmKit:
             kernels["nest"] = nests.kernel(isa, self.vectors, self.graph)
 
         def emitter(bound: Isa, options: Options) -> GemmEmitter:
-            return GemmEmitter(isa, bound.parameters, self.emit, self.workspace_bytes, kernels, self.sums or self.sums_of_bytes,
-                               self.requantizer is not None, {**options, **bound.scope})
+            return GemmEmitter(
+                isa, bound.parameters, self.emit, self.workspace_bytes, kernels, self.sums or self.sums_of_bytes,
+                self.requantizer is not None, {**options, **bound.scope})
 
         def space(workload: Workload, hardware: Hardware, options: Options) -> Space:
             if workload.kind in kernels:

@@ -63,8 +63,10 @@ def _loops(shape: kit.Shape, c: kit.Columns, machine: Machine, hardware: kit.Har
         return Issue(name, times, values=values, beats=beats)
 
     tiles = machine.rows > 1
+    load_b = "tlbt" if types.mixed else "tlb"
     product, a, b, load, store = (
-        (types.product, "tla", "tlbt" if types.mixed else "tlb", "tlc", "tsc") if tiles else ("vfmacc_vf", "flw", "vle32_v", "vle32_v", "vse32_v"))
+        (types.product, "tla", load_b, "tlc", "tsc") if tiles else
+        ("vfmacc_vf", "flw", "vle32_v", "vle32_v", "vse32_v"))
     lines = machine.rows if tiles else machine.vlen // (8 * PORT_BYTES)
     loads = (issue(a, tall * held / wide, of_a + lines * tiles), issue(b, held, of_b + lines))
     group = Loop(ceil_div(c["k"], deep) * wide / held, (issue(product, tall * held),), first=loads, slots=2,
