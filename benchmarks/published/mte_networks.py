@@ -25,20 +25,18 @@ NETWORKS = {"SqueezeNet": "squeezenet", "Inception": "inception_v3", "ResNet50":
 """The paper's names and the project's."""
 ARCHITECTURES = {"MTE8s": "mte8s", "MTE32v": "mte32v", "MTE32s": "mte32s"}
 """The first is what the others are compared with."""
-PRODUCTS = ("matmul", "conv", "depthwise")
-"""What operators that multiply matrices begin with."""
-
 PAPER: Mapping[str, Any] = json.loads((ROOT / "benchmarks" / "data" / "mte.json").read_text("utf-8"))[
     "speedups_of_networks_over_mte8s"]
 
 
 def estimated(network: str) -> dict[str, Any]:
-    """Of a network by its name here: cycles on each architecture, the share of products in percent, what is left."""
+    """Of a network by its name here: cycles on each architecture, the share of layers that multiply and add in percent,
+    what is left."""
     found: dict[str, Any] = {}
     for paper, architecture in ARCHITECTURES.items():
         report = archloom.estimate(network, target="mte", options={"architecture": architecture})
         mine = [layer for layer in report.layers if layer.where == "accelerator"]
-        products = sum(layer.cycles or 0 for layer in mine if layer.op.startswith(PRODUCTS))
+        products = sum(layer.cycles or 0 for layer in mine if layer.macs)
         found[paper] = {
             "cycles": report.accelerator_cycles, "products": 100 * products / report.accelerator_cycles,
             "left": sorted({layer.op for layer in report.host if layer.op != "reshape"})}
