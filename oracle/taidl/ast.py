@@ -343,11 +343,11 @@ _AROUND = frozenset({Type, At, Range, Walk, Slice})
 """Nodes that are parts of others and have expressions in their fields."""
 
 
-def parts(value: object) -> Iterator[Expr]:
+def parts(value: Any) -> Iterator[Expr]:
     """The expressions in the value of a field, from left to right, but for those within expressions and statements."""
     kind = type(value)
     if kind in _EXPRESSIONS:
-        yield value  # type: ignore[misc]
+        yield value
     elif isinstance(value, tuple):
         for part in value:
             yield from parts(part)
