@@ -15,6 +15,7 @@ import archloom
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.mte import ARCHITECTURES, macs_per_cycle, mte
 from archloom.acadl_models.timing import TimingResult, simulate
+from archloom.acadl_models.timing.engine import machine as engine_machine
 from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.workload import Epilogue, Workload, gemm
@@ -144,6 +145,18 @@ def test_both_simulators_agree(architecture: str) -> None:
     text = resolve(stream, taidl.load("mte", **graph.parameters))
     found = simulate(graph, text)
     assert isinstance(found, TimingResult) and found == simulate_reference(graph, text)
+
+
+def test_a_run_sees_nothing_of_the_one_before() -> None:
+    """Its machine lies where that one's did; what caches were asked is not cleared."""
+    graph, isa = mte(), taidl.load("mte", **mte().parameters)
+    machine = Machine(**graph.parameters)
+    text = resolve(stream_of(machine, workload(96, 40, 64), machine.rows, machine.columns(), 32), isa)
+    found = simulate(graph, text)
+    room = engine_machine._rooms.machine
+    for number in (-1, 1 << 20):
+        room[:] = number
+        assert simulate(graph, text) == found and engine_machine._rooms.machine is room
 
 
 def test_tiles_of_a_stay_for_a_step() -> None:
