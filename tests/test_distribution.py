@@ -84,7 +84,8 @@ def test_only_archloom_is_installed(distributions: tuple[Path, Path]) -> None:
     assert {"py.typed", "oracle/isas/gemmini.taidl", "oracle/taidl/grammar.lark"} <= inside
     assert any(name.startswith("tvm_backend/host/profiles/") for name in inside)
     assert {f"tvm_backend/page/assets/{name}" for name in (STYLE, *SCRIPTS)} <= inside
-    assert {"tvm_backend/sources/outlines/sources", "tvm_backend/sources/outlines/resnet50.xz"} <= inside
+    shipped = "tvm_backend/sources/outlines"
+    assert {f"{shipped}{form}/{name}" for form in ("", "/floats") for name in ("sources", "resnet50.xz")} <= inside
     assert not any(name.startswith(("tests", "benchmarks", "examples")) for name in inside)
 
 
