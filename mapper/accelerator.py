@@ -54,8 +54,8 @@ class Planner(Emitter, Protocol):
 class Accelerator:
     """The description of an accelerator; everything that depends on options takes them as a mapping.
 
-    ``make_graph`` builds the architecture graph from resolved options; ``isa_name`` names the TAIDL description and
-    ``isa_parameters`` derives its parameters from the graph; ``make_emitter`` gets the ISA and the options;
+    ``make_graph`` builds the architecture graph from resolved options; ``isa_name`` names the TAIDL description, whose
+    parameters are those of the graph; ``make_emitter`` gets the ISA and the options;
     ``make_space`` says which mappings a workload may have on the hardware; ``macs_per_cycle`` is the peak of a graph,
     against which utilization is counted (by default what the products of its units make). ``planner``: for machines
     that are planned in a way of their own, such as many cores: for a graph what finds mappings and emits them, in place
@@ -72,7 +72,6 @@ class Accelerator:
     options: tuple[Option, ...]
     isa_name: str
     make_graph: Callable[[Options], "ArchitectureGraph"] = field(repr=False)
-    isa_parameters: Callable[["ArchitectureGraph"], Mapping[str, int]] = field(repr=False)
     make_emitter: Callable[[Isa, Options], Emitter] = field(repr=False)
     make_space: Callable[["Workload", Hardware, Options], "Space"] = field(repr=False)
     macs_per_cycle: "Callable[[ArchitectureGraph], int] | None" = field(default=None, repr=False)
@@ -121,7 +120,7 @@ class Accelerator:
         return self.configure(values).graph
 
     def isa(self, values: Options | None = None) -> "Isa":
-        """The ISA with the parameters that follow from the graph."""
+        """The ISA with the parameters of the graph."""
         return self.configure(values).isa
 
     def hardware(self, values: Options | None = None) -> Hardware:
@@ -163,9 +162,7 @@ class Configuration:
 
     @cached_property
     def isa(self) -> "Isa":
-        with in_user_code(lambda: f"target {self.accelerator.name!r}, the ISA's parameters at {self._shown}"):
-            parameters = self.accelerator.isa_parameters(self.graph)
-        return taidl.load(self.accelerator.isa_name, **parameters)
+        return taidl.load(self.accelerator.isa_name, **self.graph.parameters)
 
     @cached_property
     def hardware(self) -> Hardware:

@@ -46,8 +46,7 @@ class GemmKit:
     """An accelerator of matrix products.
 
     ``graph``: options → architecture graph. ``isa`` names a ``.taidl`` description (or is the path of one: that of
-    another package), whose parameters ``isa_parameters`` reads off the graph (by default the graph's own). ``emit``:
-    product, mapping, sizes → instructions. ``tiling``: shape, hardware, options and sizes of the ISA → the tiles to
+    another package), whose parameters are the graph's. ``emit``: product, mapping, sizes → instructions. ``tiling``: shape, hardware, options and sizes of the ISA → the tiles to
     choose from (by default one of the option ``dim`` each way). ``macs_per_cycle``: the peak of a graph, for
     utilization (by default what its units' products make).
     ``layouts``: where constants of a product are to lie in memory, by name (:mod:`archloom.mapper.packing`).
@@ -72,8 +71,6 @@ class GemmKit:
     isa: str | Path
     graph: Callable[[Options], "ArchitectureGraph"] = field(repr=False)
     emit: EmitGemm = field(repr=False)
-    isa_parameters: Callable[["ArchitectureGraph"], Mapping[str, int]] = field(
-        default=lambda graph: graph.parameters, repr=False)
     tiling: Callable[[Shape, Hardware, Options], Tiling] = field(default=square_tiles, repr=False)
     macs_per_cycle: "Callable[[ArchitectureGraph], int] | None" = field(default=None, repr=False)
     numbers: Numbers = "int8"
@@ -123,7 +120,7 @@ class GemmKit:
             return self.layouts(work, {**options, **bound.scope})
 
         made = Accelerator(
-            self.name, self.description, self.options, isa, self.graph, self.isa_parameters, emitter, space,
+            self.name, self.description, self.options, isa, self.graph, emitter, space,
             self.macs_per_cycle, patience=self.patience, is_bounded=self.is_bounded,
             layouts=None if self.layouts is None else layouts,
         )
