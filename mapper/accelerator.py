@@ -64,7 +64,7 @@ class Accelerator:
     fast. ``top_k``: how many of the candidates that the cost model ranks first a search simulates where nothing else is
     asked for. ``is_bounded``: its spaces say what their mappings take at least, for workloads of some kinds.
     ``layouts``: where constants of a workload are to lie in memory, by name, if not row by row
-    (:mod:`archloom.mapper.packing`).
+    (:mod:`archloom.mapper.packing`). ``calls``: functions of the target's that these call.
     """
 
     name: str
@@ -80,6 +80,13 @@ class Accelerator:
     top_k: int = 5
     is_bounded: bool = False
     layouts: "Callable[[Workload, Isa, Options], Mapping[str, Place]] | None" = field(default=None, repr=False)
+    calls: tuple[Callable[..., Any], ...] = field(default=(), repr=False)
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """Whose code decides what a search finds."""
+        own = (self.make_graph, self.make_emitter, self.make_space, self.macs_per_cycle, self.planner, self.layouts)
+        return tuple(function for function in (*own, *self.calls) if function is not None)
 
     def resolve_options(self, values: Options | None = None) -> dict[str, OptionValue]:
         """All options with defaults filled in, and ``energy`` and ``mapping`` where they are given; TargetError naming

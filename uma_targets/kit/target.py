@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -122,9 +122,15 @@ class GemmKit:
         made = Accelerator(
             self.name, self.description, self.options, isa, self.graph, emitter, space,
             self.macs_per_cycle, patience=self.patience, is_bounded=self.is_bounded,
-            layouts=None if self.layouts is None else layouts,
+            layouts=None if self.layouts is None else layouts, calls=tuple(self._functions()),
         )
         return made
+
+    def _functions(self) -> Iterator[Callable[..., Any]]:
+        """What the description consists of."""
+        yield from (each for each in (self.emit, self.tiling, self.workspace_bytes, self.layouts) if each is not None)
+        parts = (*self.kernels.values(), self.attention, self.vectors)
+        yield from (value for part in parts if part is not None for value in vars(part).values() if callable(value))
 
 
 class Described(Protocol):
