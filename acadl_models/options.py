@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TypeAlias, Union, get_args, get_type_hints
 
 from archloom.oracle import taidl
-from archloom.oracle.errors import TaidlError, TargetError, suggest
 from archloom.oracle.accesses import bits_of
+from archloom.oracle.errors import TaidlError, TargetError, suggest
 from archloom.oracle.taidl.isa import Isa
 
 Options: TypeAlias = Mapping[str, object]
@@ -72,11 +72,12 @@ class Stated:
         """A parameter or a constant by default; TaidlError where there is none."""
         scope = taidl.declared(self.name_or_path).scope
         if name not in scope:
-            raise TaidlError(f"{self.name_or_path}: no parameter and no constant is {name!r}{suggest(name, list(scope))}")
+            near = suggest(name, list(scope))
+            raise TaidlError(f"{self.name_or_path}: no parameter and no constant is {name!r}{near}")
         return scope[name]
 
     def size(self, parameter: str, help: str = "", unit: str = "", least: int | None = None) -> Size:
-        """What a parameter may be, or from ``least`` on where the machine needs more; TaidlError where there is none."""
+        """What a parameter may be, from ``least`` on where the machine needs more; TaidlError where there is none."""
         stated = taidl.parameter(self.name_or_path, parameter)
         return Size(stated.low if least is None else least, stated.high, help, unit)
 

@@ -117,7 +117,8 @@ class AddressGenerator(acadl.Template):
 def plasticine(
     *,
     rows: Annotated[int, Size(1, 64, "rows of units")] = 8,
-    cols: Annotated[int, Size(2, 64, "columns of units, an even number: half are PCUs, half PMUs")] = 2 * STATED["units"] // 8,
+    cols: Annotated[
+        int, Size(2, 64, "columns of units, an even number: half are PCUs, half PMUs")] = 2 * STATED["units"] // 8,
     lanes: Annotated[int, STATED.size("lanes", "lanes of a PCU, words of a vector")] = STATED["lanes"],
     stages: Annotated[int, Size(2, 64, "stages of a PCU")] = 6,
     pmu_kib: Annotated[int, Size(1, 1 << 15, "scratchpad of a PMU", "KiB")] = STATED.kib("pmu", STATED["units"]),
@@ -137,7 +138,8 @@ def plasticine(
     ``lookahead``: patterns that may be handed out at a time. Raises TargetError that lists every option out of range.
     """
     check_options(locals())
-    isa = STATED.isa(locals(), units=rows * cols // 2, vectors=(pmu_kib << 10) // STATED.row_bytes("pmu", locals()))
+    vectors = (pmu_kib << 10) // STATED.row_bytes("pmu", locals())
+    isa = STATED.isa(locals(), units=rows * cols // 2)
 
     @acadl.generate
     def build() -> None:

@@ -35,6 +35,8 @@ __all__ = ["wormhole"]
 _TECHNOLOGY = Technology(12, dram="GDDR6")
 """GlobalFoundries 12 nm; the supply is taken as the node's nominal one."""
 
+_L1_BYTES = sizes.stated_l1_bytes()
+
 
 def wormhole(
     *,
@@ -42,7 +44,7 @@ def wormhole(
     columns: Annotated[int, Size(1, 16, "columns of cores")] = sizes.STATED["cores"] // 8,
     sums: sizes.Sums = sizes.STATED["sums"],  # fitted: what bounds a block of C
     stats: sizes.Stats = sizes.STATED["stats"],  # an assumption, a fiftieth of L1
-    l1_bytes: sizes.L1Bytes = sizes.default_l1_bytes(),  # listing 7: 732 tiles
+    l1_bytes: sizes.L1Bytes = _L1_BYTES,  # listing 7: 732 tiles
     product_cycles: sizes.ProductCycles = 98,
     block_cycles: sizes.BlockCycles = 1250,  # fitted: waiting for semaphores and starting anew
     vector_cycles: sizes.VectorCycles = 3,  # for 32 numbers (listing 8: ``throughput = 3``, read as the matrix unit's)

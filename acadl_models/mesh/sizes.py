@@ -124,7 +124,7 @@ class Sizes:
         return -(-_TILE_NUMBERS // self.vector_width) * self.vector_cycles
 
 
-def default_l1_bytes() -> int:
+def stated_l1_bytes() -> int:
     """L1 of a core that has the tiles, sums and statistics of the ISA by default."""
     return (STATED["tiles"] + 2 * STATED["sums"]) * TILE_BYTES + STATED["stats"] * STAT_BYTES
 

@@ -83,7 +83,8 @@ def build(design: Design) -> acadl.ArchitectureGraph:
         fetch = Fetch("fetch", (rows + columns + 2) * a_step, width=a_step, latency=FETCH_CYCLES,
                       stands_for="the wave of operands")
         memories = Memories("memory", design, units=rows * columns if apart else max(rows, columns))
-        sync = acadl.RegisterFile("sync", held(design.isa.buffer("sync"))[1], {"fold": 0, "filled": 0}, write_after_read=LATCHED)
+        sync = acadl.RegisterFile(
+            "sync", held(design.isa.buffer("sync"))[1], {"fold": 0, "filled": 0}, write_after_read=LATCHED)
         grid = Grid("grid", design, fetch)
         for i in range(rows):
             west = Mover(f"west[{i}]", fetch, {"load_west", "clear_west"}, {"load_west": 0, "clear_west": 1})

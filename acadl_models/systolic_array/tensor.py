@@ -27,7 +27,8 @@ def build(design: Design) -> ArchitectureGraph:
         memories = Memories("memory", design, units=2)
         of_array = Included("array.unit")
         stationary, sums = [
-            RegisterFile(name, bits, {f"row[{i}]": 0 for i in range(rows)}, component=of_array, write_after_read=LATCHED)
+            RegisterFile(
+                name, bits, {f"row[{i}]": 0 for i in range(rows)}, component=of_array, write_after_read=LATCHED)
             for name, bits, rows in (held(design.isa.buffer(name)) for name in ("stationary", "sums"))]
         array = Mover(
             "array", fetch, {*STEPS, "drain"}, latency={"drain": drain, "shift": 1, "*": 0},

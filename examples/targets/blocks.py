@@ -31,14 +31,14 @@ from archloom.uma_targets.kit.convolution import Convolution
 
 ISA = Path(__file__).with_suffix(".taidl")
 STATED = Stated(ISA)
-MOST, ROOMS = STATED.size("dim").high, ("image_rows", "sum_rows")  # channels of a row at most; what blocks need of the buffers
+MOST, ROOMS = STATED.size("dim").high, ("image_rows", "sum_rows")  # channels of a row at most; what blocks need
 
 
 def blocks(
     *,
     multipliers: Annotated[int, Size(128, 256, "of the array", "multipliers", 128)] = 256,
     dim: Annotated[int, STATED.size("dim", "channels of a row of the buffers")] = STATED["dim"],
-    image_rows: Annotated[int, STATED.size("image_rows", "pixels of dim channels in the buffer")] = STATED["image_rows"],
+    image_rows: Annotated[int, STATED.size("image_rows", "pixels of dim channels held")] = STATED["image_rows"],
     sum_rows: Annotated[int, STATED.size("sum_rows", "accumulators of dim channels")] = STATED["sum_rows"],
     sram_bytes: Annotated[int, Size(1 << 16, 1 << 30, "memory of activations", "bytes")] = 1 << 22,
     clock_hz: Annotated[float, Clock("clock of the engine")] = 500e6,

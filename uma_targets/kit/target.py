@@ -46,9 +46,9 @@ class GemmKit:
     """An accelerator of matrix products.
 
     ``graph``: options → architecture graph. ``isa`` names a ``.taidl`` description (or is the path of one: that of
-    another package), whose parameters are the graph's. ``emit``: product, mapping, sizes → instructions. ``tiling``: shape, hardware, options and sizes of the ISA → the tiles to
-    choose from (by default one of the option ``dim`` each way). ``macs_per_cycle``: the peak of a graph, for
-    utilization (by default what its units' products make).
+    another package), whose parameters are the graph's. ``emit``: product, mapping, sizes → instructions. ``tiling``:
+    shape, hardware, options and sizes of the ISA → the tiles to choose from (by default one of the option ``dim`` each
+    way). ``macs_per_cycle``: the peak of a graph, for utilization (by default what its units' products make).
     ``layouts``: where constants of a product are to lie in memory, by name (:mod:`archloom.mapper.packing`).
     ``workspace_bytes``: memory that a mapping needs beside the operands (``Gemm.workspace``).
     ``numbers``: ``int8`` takes operators of quantized networks, from int8 to requantized int8; ``float32`` those of
