@@ -99,7 +99,7 @@ def array(size: int, shape: tuple[int, int, int]) -> tuple[Any, Any]:
     from archloom.oracle.resolve import resolve
     from benchmarks.published.systolic import Problem, machine
 
-    model = machine(Design(size, size, "ws", "scalar"))
+    model = machine(Design(size, size, "ws", "scalar", "scalesim"))
     return model.graph, resolve(model.stream(Problem(*shape)), model.isa)
 
 

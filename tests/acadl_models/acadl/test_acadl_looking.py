@@ -205,7 +205,7 @@ def test_drawing_without_graphviz_names_what_is_missing(monkeypatch: pytest.Monk
 def test_the_drawing_of_an_array_says_its_extent() -> None:
     for level, extent in (("tensor", "256 × 256"), ("scalar", "pe [12 × 20]")):
         rows, columns = (256, 256) if level == "tensor" else (12, 20)
-        texts = _texts(to_svg(systolic_array(rows, columns, level=level)))
+        texts = _texts(to_svg(systolic_array(rows, columns, "os", level=level)))
         assert extent in texts
         assert any(text.startswith(f"rows={rows}, columns={columns}") for text in texts)
 
