@@ -165,10 +165,10 @@ def check_options(options: dict[str, object]) -> None:
     """TargetError with every option that is out of range."""
     problems = problems_of(plasticine, options)
     cols, lanes, kib = (options[name] for name in ("cols", "lanes", "pmu_kib"))
-    least = STATED.size("vectors").low
     if isinstance(cols, int) and cols % 2:
         problems.append(f"cols must be even, not {cols}: every PCU has a PMU beside it")
-    vectors = (kib << 10) // STATED.row_bytes("pmu", options) if not problems and isinstance(kib, int) else least
-    if vectors < least:
+    of_lanes, least = STATED.size("lanes"), STATED.size("vectors").low
+    sound = isinstance(lanes, int) and of_lanes.low <= lanes <= of_lanes.high and isinstance(kib, int)
+    if sound and (vectors := (kib << 10) // STATED.row_bytes("pmu", {"lanes": lanes})) < least:  # type: ignore[operator]
         problems.append(f"pmu_kib={kib} holds {vectors} vectors of {lanes} lanes; at least {least} are needed")
     refuse("plasticine", problems)

@@ -38,7 +38,7 @@ from archloom.uma_targets.kit.nest import float_bits
 GRAPH = kit.GraphOptions(amx)
 
 TOUCHED = "touched"
-"""B is brought into the caches before the products: one that lies packed by a vector of each line, another by packing."""
+"""B is brought into the caches before the products: by a vector of each line, or by packing where it is computed."""
 
 LANES = 16
 TILE = ROWS * LINE_BYTES

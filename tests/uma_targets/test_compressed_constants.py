@@ -1,4 +1,4 @@
-"""A memory with a stored share: the same cycles and values, and fewer bytes and joules by the share of what it moves."""
+"""A memory with a stored share: the same cycles and values, bytes and joules by the share of what it moves."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def _accelerated(
 
 
 def _moved(timing: "TimingResult", graph: ArchitectureGraph) -> dict[str, int]:
-    """Bytes that each storage read and wrote, as they are stored: for instructions, and for caches that it is behind."""
+    """Bytes, as stored, that each storage read and wrote: for instructions, and for caches that it is behind."""
     moved = {s.name: round(stored_share(graph[s.name]) * (s.bytes_read + s.bytes_written)) for s in timing.storages}
     for place, lines in zip(graph.caches, timing.caches, strict=True):
         moved[graph.backing(place).name] += lines.bytes_from_backing + lines.bytes_to_backing
