@@ -29,16 +29,18 @@ from __future__ import annotations
 from typing import Annotated
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.options import Clock, Size, not_multiple, problems_of, refuse
-from archloom.acadl_models.parts import macs, registers, row_memory
+from archloom.acadl_models.options import Clock, Size, Stated, not_multiple, problems_of, refuse
+from archloom.acadl_models.parts import macs, registers, row_memory, shared
+from archloom.oracle.taidl.isa import Isa
 
-LANES = 4
+STATED = Stated("ai_engine")
+
+LANES = STATED["LANES"]
 """Complex values that an operation makes, an accumulator holds and a FIFO's place takes."""
 
 PRODUCTS_PER_CYCLE = 32
 """Multiply-accumulates of 16 bits that a core's vector unit makes in a cycle (8 complex ones in mul4 and mac4)."""
 
-_VALUE_BITS = 32
 _PORT_BYTES = 64
 _ISSUE_PER_CORE = 4
 _WINDOW_PER_CORE = 64
@@ -47,26 +49,32 @@ _WINDOW_PER_CORE = 64
 class Files(acadl.Template):
     """The places of a core that cost its vector unit no time."""
 
-    def __init__(self, name: str, samples: int, coefficients: int, tile: int) -> None:
-        self.x = registers("x", _VALUE_BITS, 2 * samples)
-        self.c = registers("c", _VALUE_BITS, coefficients)
-        self.acc = registers("acc", 2 * _VALUE_BITS * LANES, 2)
+    def __init__(self, name: str, isa: Isa) -> None:
+        def file(name: str, component: acadl.Memory | None = None) -> acadl.RegisterFile:
+            return registers(name, *of_core(isa, name), component=component)
+
         vectors = acadl.Memory(width_bits=256, ports=2)
-        self.ta = registers("ta", 16 * tile * tile, 2, component=vectors)
-        self.tb = registers("tb", 16 * tile * tile, 2, component=vectors)
-        self.tc = registers("tc", 32 * tile * tile, 2, component=vectors)
+        self.x, self.c, self.acc = (file(name) for name in ("x", "c", "acc"))
+        self.ta, self.tb, self.tc = (file(name, vectors) for name in ("ta", "tb", "tc"))
+
+
+def of_core(isa: Isa, name: str) -> tuple[int, int]:
+    """A core's part of a buffer: the bits of a word, and the words."""
+    buffer = isa.buffer(name)
+    return shared(buffer, isa.scope["cores"], buffer.shape[1])
 
 
 class Core(acadl.Template):
     """A core: two stream inputs, a vector unit and a stream output around its files."""
 
     def __init__(
-        self, name: str, fetch: acadl.InstructionFetchStage, memory: acadl.SRAM, number: int, fifo: int, samples: int,
-        coefficients: int, tile: int, stream_bytes: int,
+        self, name: str, fetch: acadl.InstructionFetchStage, memory: acadl.SRAM, number: int, isa: Isa,
+        stream_bytes: int,
     ) -> None:
         self.stream_bytes = stream_bytes
-        self.files = Files("files", samples, coefficients, tile)
-        self.fifo = row_memory("fifo", _VALUE_BITS * LANES, fifo, requests=2, ports=2, first=number * fifo)
+        self.files = Files("files", isa)
+        bits, places = of_core(isa, "stream")
+        self.fifo = row_memory("fifo", bits, places, requests=2, ports=2, first=number * places)
         input_a = acadl.MemoryAccessUnit(
             "input_a", {"read_samples", "read_coefficients", "read_a", "read_bias"}, latency=0)
         input_b = acadl.MemoryAccessUnit("input_b", {"read_b"}, latency=0)
@@ -115,13 +123,14 @@ class Core(acadl.Template):
 def ai_engine(
     *,
     rows: Annotated[int, Size(1, 16, "rows of cores")] = 1,
-    columns: Annotated[int, Size(1, 64, "columns of cores")] = 16,
+    columns: Annotated[int, Size(1, 64, "columns of cores")] = STATED["cores"],
     stream_bits: Annotated[int, Size(0, 4096, "width of every stream (0: no limit)", "bits")] = 32,
-    samples: Annotated[int, Size(8, 8192, "complex samples in a core")] = 32,
-    coefficients: Annotated[int, Size.of("ai_engine", "coefficients", "complex coefficients in a core")] = 32,
+    samples: Annotated[int, STATED.size("samples", "complex samples in a core")] = STATED["samples"],
+    coefficients: Annotated[
+        int, STATED.size("coefficients", "complex coefficients in a core")] = STATED["coefficients"],
     fifo: Annotated[
-        int, Size.of("ai_engine", "fifo", "places of four complex values at the end of a core's stream")] = 2,
-    tile: Annotated[int, Size.of("ai_engine", "tile", "rows and columns of a core's matrix tiles")] = 32,
+        int, STATED.size("fifo", "places of four complex values at the end of a core's stream")] = STATED["fifo"],
+    tile: Annotated[int, STATED.size("tile", "rows and columns of a core's matrix tiles")] = STATED["tile"],
     memory_latency: Annotated[int, Size(1, 1_000_000, "from a request of the memory to the first value", "cycles")] = 1,
     memory_mib: Annotated[int, Size(1, 1 << 20, "memory behind the streams", "MiB")] = 1024,
     clock_hz: Annotated[float, Clock("clock of the cores", 1, 1e5)] = 1e9,
@@ -134,6 +143,7 @@ def ai_engine(
     """
     _check_options(locals())
     cores = rows * columns
+    isa = STATED.isa(locals())
 
     @acadl.generate
     def build() -> None:
@@ -150,15 +160,14 @@ def ai_engine(
             address_ranges=[(0, memory_mib << 20)], component=acadl.OffChip("DDR4"),
         )
         chain = [
-            Core(f"core[{row}][{column}]", fetch, memory, number, fifo, samples, coefficients, tile, stream_bits // 8)
+            Core(f"core[{row}][{column}]", fetch, memory, number, isa, stream_bits // 8)
             for number, (row, column) in enumerate(chain_places(rows, columns))
         ]
         # a core alone feeds itself, so that its graph has all that the ISA names
         for core, after in zip(chain, chain[1:] or chain):
             core.feed(after)
         acadl.architecture(
-            "ai_engine", clock_hz=clock_hz,
-            parameters={"cores": cores, "samples": samples, "coefficients": coefficients, "fifo": fifo, "tile": tile},
+            "ai_engine", clock_hz=clock_hz, isa=isa,
             dims={"rows": rows, "columns": columns},
             buffers={
                 "hbm": memory, "stream": [core.fifo for core in chain],

@@ -29,12 +29,13 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.units import UnitLatency
-from archloom.acadl_models.options import Clock, Size, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, connect, macs, registers
+from archloom.acadl_models.options import Clock, Size, Stated, problems_of, refuse
+from archloom.acadl_models.parts import Fetch, connect, macs, registers, shared
 
+STATED = Stated("amx")
 LINE_BYTES = 64
-ROWS = 16
-TILES, ZMMS = 8, 32
+ROWS = STATED["ROWS"]
+TILES, ZMMS = STATED["TILES"], STATED["ZMMS"]
 """Registers of a program."""
 
 MACS_PER_CYCLE = 1024
@@ -81,6 +82,7 @@ def amx(
     Raises TargetError that lists every option out of range.
     """
     _check_options(locals())
+    isa = STATED.isa({})
 
     @acadl.generate
     def build() -> None:
@@ -94,9 +96,9 @@ def amx(
         acadl.ACADLEdge(l2, memory, acadl.BACKED_BY)
         acadl.ACADLEdge(l1, l2, acadl.BACKED_BY)
         tiles = registers(
-            "tiles", 8 * ROWS * LINE_BYTES, TILES, "tmm", acadl.Memory(width_bits=8 * LINE_BYTES, ports=2),
+            "tiles", *shared(isa.buffer("tiles")), "tmm", acadl.Memory(width_bits=8 * LINE_BYTES, ports=2),
             physical_tiles, forwards_sums=False)
-        zmm = registers("zmm", 8 * LINE_BYTES, ZMMS, physical=physical_zmm)
+        zmm = registers("zmm", *shared(isa.buffer("zmm")), physical=physical_zmm)
         fetch = Fetch("fetch", issue_entries, fetch_width, reorder=(reorder_entries, fetch_width, commit_width))
         tmul = _matrix_unit(product_cycles, product_latency)
         ports, loads = [_vector_port(i) for i in range(vector_ports)], [_load_port(i) for i in range(load_ports)]
@@ -111,7 +113,7 @@ def amx(
         connect(store, writes=[l1])
         connect(store, [tiles, zmm])
         acadl.architecture(
-            "amx", clock_hz=clock_hz, buffers={"hbm": memory, "tiles": tiles, "zmm": zmm},
+            "amx", clock_hz=clock_hz, isa=isa, buffers={"hbm": memory},
             technology=acadl.Technology(10, dram="DDR4"),
         )
 

@@ -29,14 +29,15 @@ from typing import Annotated
 from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.energy import arithmetic
-from archloom.acadl_models.options import Clock, Size, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, Place, QueuedUnit, connect, macs
+from archloom.acadl_models.options import Clock, Size, Stated, problems_of, refuse
+from archloom.acadl_models.parts import Fetch, Place, QueuedUnit, connect, held, macs, shared
+from archloom.oracle.resolved import Buffer
+from archloom.oracle.taidl.isa import Isa
+
+STATED = Stated("eyeriss")
 
 WORD_BITS = 16
 """Width of a value: 16-bit fixed point."""
-
-_SUM_BITS = 32
-"""Width in which the PEs add; what the global buffer keeps of it is ``psum_bits``."""
 
 
 @dataclass(frozen=True)
@@ -81,32 +82,21 @@ class Mover(QueuedUnit):
             name, fetch, mnemonics, depth=4, latency=1, interval=1, in_flight=in_flight, component=component)
 
 
-@dataclass(frozen=True)
-class Spads:
-    """Words of the scratchpads of a PE. What is read and written of them costs with each product (:class:`Energy`)."""
-
-    ifmap: int
-    filter: int
-    psum: int
-
-
 def _spad(words: int) -> acadl.Memory:
+    """A scratchpad of a PE: what is read and written of it costs with each product (:class:`Energy`)."""
     return acadl.Memory(size_bytes=words * WORD_BITS // 8, width_bits=WORD_BITS, ports=2)
 
 
 class PE(acadl.Template):
     """A processing element: scratchpads, FIFOs and a multiply-accumulate unit."""
 
-    def __init__(self, name: str, fetch: Fetch, spads: Spads, row_words: int, energy: Energy) -> None:
-        self.filt = acadl.RegisterFile(
-            "filt", data_width=WORD_BITS * spads.filter, registers={"row": 0}, joules_per_access=0.0,
-            component=_spad(spads.filter))
-        self.ifm, self.psum, self.pin = (
-            acadl.RegisterFile(fifo, data_width=bits * row_words, registers={"slot0": 0, "slot1": 0},
-                               joules_per_access=0.0, component=component)
-            for fifo, bits, component in (
-                ("ifm", WORD_BITS, _spad(spads.ifmap)), ("psum", _SUM_BITS, _spad(spads.psum)),
-                ("pin", _SUM_BITS, acadl.Included("psum")))
+    def __init__(self, name: str, fetch: Fetch, isa: Isa, energy: Energy) -> None:
+        sizes = isa.scope
+        self.filt, self.ifm, self.psum, self.pin = (
+            acadl.RegisterFile(fifo, shared(isa.buffer(fifo))[0], registers, joules_per_access=0.0, component=component)
+            for fifo, registers, component in (
+                ("filt", {"row": 0}, _spad(sizes["filter_spad"])), ("ifm", _SLOTS, _spad(sizes["ifmap_spad"])),
+                ("psum", _SLOTS, _spad(sizes["psum_spad"])), ("pin", _SLOTS, acadl.Included("psum")))
         )
         self.stage = acadl.ExecuteStage("stage", latency=1)
         work: UnitLatency = {"conv": "p * q * s * f", "accumulate": "words", "accumulate_in": "words"}
@@ -126,12 +116,9 @@ class PE(acadl.Template):
 class Array(acadl.Template):
     """``rows`` x ``cols`` PEs, linked up the columns; row 0 is the lowest."""
 
-    def __init__(
-        self, name: str, fetch: Fetch, rows: int, cols: int, spads: Spads, row_words: int, energy: Energy
-    ) -> None:
-        self.pe = [
-            [PE(f"pe[{i}][{j}]", fetch, spads, row_words, energy) for j in range(cols)] for i in range(rows)
-        ]
+    def __init__(self, name: str, fetch: Fetch, isa: Isa, energy: Energy) -> None:
+        rows, cols = (range(isa.scope[side]) for side in ("rows", "cols"))
+        self.pe = [[PE(f"pe[{i}][{j}]", fetch, isa, energy) for j in cols] for i in rows]
         for lower, upper in zip(self.pe, self.pe[1:]):
             for below, above in zip(lower, upper):
                 above.above(below)
@@ -143,15 +130,18 @@ class Array(acadl.Template):
 
 def eyeriss(
     *,
-    rows: Annotated[int, Size.of("eyeriss", "rows", "rows of the PE array")] = 12,
-    cols: Annotated[int, Size.of("eyeriss", "cols", "columns of the PE array")] = 14,
-    ifmap_spad: Annotated[int, Size.of("eyeriss", "ifmap_spad", "ifmap scratchpad of a PE", "words")] = 12,
-    filter_spad: Annotated[int, Size.of("eyeriss", "filter_spad", "filter scratchpad of a PE", "words")] = 224,
-    psum_spad: Annotated[int, Size.of("eyeriss", "psum_spad", "psum scratchpad of a PE", "words")] = 24,
-    glb_kib: Annotated[int, Size(1, 1 << 15, "global buffer for ifmaps and partial sums", "KiB")] = 100,
-    filter_glb_kib: Annotated[int, Size(1, 1 << 15, "global buffer for filters", "KiB")] = 8,
-    psum_bits: int = 16,
-    row_words: Annotated[int, Size.of("eyeriss", "row_words", "words that one primitive streams in or out")] = 1024,
+    rows: Annotated[int, STATED.size("rows", "rows of the PE array")] = STATED["rows"],
+    cols: Annotated[int, STATED.size("cols", "columns of the PE array")] = STATED["cols"],
+    ifmap_spad: Annotated[
+        int, STATED.size("ifmap_spad", "ifmap scratchpad of a PE", "words")] = STATED["ifmap_spad"],
+    filter_spad: Annotated[
+        int, STATED.size("filter_spad", "filter scratchpad of a PE", "words")] = STATED["filter_spad"],
+    psum_spad: Annotated[int, STATED.size("psum_spad", "psum scratchpad of a PE", "words")] = STATED["psum_spad"],
+    glb_kib: Annotated[int, Size(1, 1 << 15, "global buffer for ifmaps and partial sums", "KiB")] = STATED.kib("glb"),
+    filter_glb_kib: Annotated[int, Size(1, 1 << 15, "global buffer for filters", "KiB")] = STATED.kib("fglb"),
+    psum_bits: int = WORD_BITS * STATED["psum_words"],
+    row_words: Annotated[
+        int, STATED.size("row_words", "words that one primitive streams in or out")] = STATED["row_words"],
     ifmap_bus_bits: Annotated[
         int, Size(16, 4096, "bus of the ifmap network, a multiple of 16", "bits", multiple=WORD_BITS)
     ] = 16,
@@ -178,25 +168,22 @@ def eyeriss(
     """
     check_options(locals())
     energy = Energy(mac_of(TECHNOLOGY) if mac_joules is None else mac_joules)
+    glb_words, fglb_words = ((kib << 10) // STATED.row_bytes(name, {}) for name, kib in (
+        ("glb", glb_kib), ("fglb", filter_glb_kib)))
+    isa = STATED.isa(locals(), psum_words=psum_bits // WORD_BITS)
 
     @acadl.generate
     def build() -> None:
         memory = _dram(dram_bytes_per_cycle, dram_latency_cycles, dram_gib, energy)
-        glb, fglb = _buffer("glb", glb_kib, 5, energy), _buffer("fglb", filter_glb_kib, 2, energy)
+        glb, fglb = _buffer(isa.buffer("glb"), 5, energy), _buffer(isa.buffer("fglb"), 2, energy)
         fetch = Fetch("fetch", lookahead, _FETCHED, stands_for="the configuration of the array")
-        spads = Spads(ifmap_spad, filter_spad, psum_spad)
-        array = Array("array", fetch, rows, cols, spads, row_words, energy)
+        array = Array("array", fetch, isa, energy)
         ifmap, filters, psums = (_bus(name, bits) for name, bits in (
             ("ifmap", ifmap_bus_bits), ("filter", filter_bus_bits), ("psum", psum_bus_bits)))
         _networks(fetch, glb, fglb, array, ifmap=ifmap, filters=filters, psums=psums)
         _dma(fetch, memory, glb, fglb)
         acadl.architecture(
-            "eyeriss", clock_hz=clock_hz,
-            parameters={
-                "rows": rows, "cols": cols, "ifmap_spad": ifmap_spad, "filter_spad": filter_spad,
-                "psum_spad": psum_spad, "row_words": row_words, "psum_words": psum_bits // WORD_BITS,
-            },
-            buffers={"hbm": memory, "glb": glb, "fglb": fglb, **{f: array.files(f) for f in _FILES}},
+            "eyeriss", clock_hz=clock_hz, isa=isa, buffers={"hbm": memory, **{f: array.files(f) for f in _FILES}},
             technology=TECHNOLOGY,
         )
 
@@ -205,6 +192,8 @@ def eyeriss(
 
 _FILES = ("filt", "ifm", "psum", "pin")
 """The register files of a PE that are buffers of the ISA."""
+
+_SLOTS = {"slot0": 0, "slot1": 0}
 
 _GLB_PORT_BITS = 64
 """Width of a bank of the global buffer."""
@@ -218,10 +207,11 @@ def _dram(bytes_per_cycle: int, latency: int, gib: int, energy: Energy) -> acadl
     )
 
 
-def _buffer(name: str, kib: int, users: int, energy: Energy) -> acadl.SRAM:
+def _buffer(buffer: Buffer, users: int, energy: Energy) -> acadl.SRAM:
+    name, bits, words = held(buffer)
     return acadl.SRAM(
-        name, data_width=WORD_BITS, port_width=_GLB_PORT_BITS // WORD_BITS, max_concurrent_requests=users,
-        read_write_ports=users, address_ranges=[(0, kib * 1024 * 8 // WORD_BITS)], joules_per_access=energy.times(6),
+        name, data_width=bits, port_width=_GLB_PORT_BITS // bits, max_concurrent_requests=users,
+        read_write_ports=users, address_ranges=[(0, words)], joules_per_access=energy.times(6),
         component=acadl.Memory(width_bits=_GLB_PORT_BITS),
     )
 
@@ -250,12 +240,6 @@ def _dma(fetch: Fetch, memory: acadl.DRAM, glb: acadl.SRAM, fglb: acadl.SRAM) ->
     connect(load_filter.unit, [memory], [fglb])
     store = Mover("dma_store", fetch, {"store", "store_scaled"}, in_flight=4, component=macs(1, "f32", "f32"))
     connect(store.unit, [glb], [memory])
-
-
-def isa_parameters(graph: acadl.ArchitectureGraph) -> dict[str, int]:
-    """The parameters of ``eyeriss.taidl`` that follow from the graph."""
-    words = {f"{name}_words": sum((b.stop or 0) - b.start for b in graph.buffers[name]) for name in ("glb", "fglb")}
-    return {**graph.parameters, **words}
 
 
 def bus_words(graph: acadl.ArchitectureGraph) -> dict[str, int]:

@@ -9,7 +9,7 @@ from archloom.acadl_models.acadl import ArchitectureGraph, DataStorage, Function
 from archloom.acadl_models.acadl.latency import Expression
 from archloom.acadl_models.timing.program import word_axes
 from archloom.acadl_models.timing.routing import SHOWN, missing_edges, request_latencies, routing, unit_latencies
-from archloom.oracle.accesses import element_bits
+from archloom.oracle.accesses import bits_of
 from archloom.oracle.errors import TargetError, suggest
 from archloom.oracle.resolved import Buffer
 from archloom.oracle.taidl import ast
@@ -95,10 +95,7 @@ def _place(graph: ArchitectureGraph, buffer: Buffer) -> Iterator[str]:
     shape = f"buffer {buffer.name!r} ({'x'.join(map(str, buffer.shape))} {buffer.dtype})"
     places = [bank.storage for bank in graph.buffers[buffer.name]]
     where = ", ".join(places[:SHOWN]) + (f" and {len(places) - SHOWN} more" if len(places) > SHOWN else "")
-    bits = element_bits(buffer.dtype)
-    for extent in buffer.shape:
-        bits *= extent
-    size = -(-bits // 8)
+    size = -(-bits_of(buffer) // 8)
     if size > graph.bytes_of(buffer.name):
         yield f"{shape} takes {size} bytes, but {where} holds {graph.bytes_of(buffer.name)}"
     for bank in graph.buffers[buffer.name]:

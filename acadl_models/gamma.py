@@ -17,10 +17,12 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl, parts
 from archloom.acadl_models.acadl.units import UnitLatency
-from archloom.acadl_models.options import Clock, Size, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, Place, connect
+from archloom.acadl_models.options import Clock, Size, Stated, problems_of, refuse
+from archloom.acadl_models.parts import Fetch, Place, connect, shared
+from archloom.oracle.taidl.isa import Isa
 
-LANES = 8
+STATED = Stated("gamma")
+LANES = STATED["LANES"]
 """Rows and columns of a tile; elements of a vector register."""
 MACS_PER_CYCLE = LANES * LANES
 """Of one complex: a row of a product, 8 x 8 multiplications."""
@@ -48,17 +50,19 @@ def _connect(unit: acadl.FunctionalUnit, *places: Place) -> None:
 class Scratchpad(acadl.Template):
     """Rows of 8 x 16 bits, of which each port moves one a cycle."""
 
-    def __init__(self, name: str, first_row: int, rows: int, neighbours: int) -> None:
+    def __init__(self, name: str, number: int, isa: Isa, neighbours: int) -> None:
+        bits, rows = shared(isa.buffer("sp"), isa.scope["complexes"])
         # the load/store unit of its complex, and the compute units that it is shared by
-        self.sram = parts.row_memory("sram", 16 * LANES, rows, requests=2, ports=2 + neighbours, first=first_row)
+        self.sram = parts.row_memory("sram", bits, rows, requests=2, ports=2 + neighbours, first=number * rows)
 
 
 class Compute(acadl.Template):
     """Vector registers, accumulators, the units for products and sums, and the access unit to the scratchpads."""
 
-    def __init__(self, name: str, fetch: Fetch, queue: int, registers: int, accumulators: int, depth: int) -> None:
-        self.vectors = parts.registers("vectors", 16 * LANES, registers, "v")
-        self.sums = parts.registers("sums", 32 * LANES, accumulators * LANES, "s")
+    def __init__(self, name: str, fetch: Fetch, queue: int, isa: Isa, depth: int) -> None:
+        complexes = isa.scope["complexes"]
+        self.vectors = parts.registers("vectors", *shared(isa.buffer("vr"), complexes), "v")
+        self.sums = parts.registers("sums", *shared(isa.buffer("acc"), complexes), "s")
         # rows follow one another through a pipeline of so many stages
         latency: UnitLatency = dict.fromkeys(("gemm", "matmul"), f"rows + {depth}")
         self.matmul = acadl.FunctionalUnit(
@@ -87,10 +91,15 @@ class LoadStore(acadl.Template):
 def gamma(
     *,
     complexes: Annotated[
-        int, Size.of("gamma", "complexes", "load/store unit, compute unit and scratchpad, each so many times")] = 2,
-    registers: Annotated[int, Size(32, 1024, "vector registers of a complex, 8 x 16 bits each")] = 128,
-    accumulators: Annotated[int, Size.of("gamma", "accumulators", "tiles of 8 x 8 sums of 32 bits in a complex")] = 16,
-    scratchpad_kib: Annotated[int, Size(1, 1024, "scratchpad of a complex", "KiB")] = 16,
+        int, STATED.size("complexes", "load/store unit, compute unit and scratchpad, each so many times")
+    ] = STATED["complexes"],
+    registers: Annotated[
+        int, STATED.size("registers", "vector registers of a complex, 8 x 16 bits each", least=4 * LANES)
+    ] = STATED["registers"],
+    accumulators: Annotated[
+        int, STATED.size("accumulators", "tiles of 8 x 8 sums of 32 bits in a complex")] = STATED["accumulators"],
+    scratchpad_kib: Annotated[
+        int, Size(1, 1024, "scratchpad of a complex", "KiB")] = STATED.kib("sp", STATED["complexes"]),
     matmul_stages: Annotated[int, Size(1, 64, "pipeline of the product unit", "cycles")] = 4,
     bus_bytes: Annotated[int, Size(1, 1024, "width of a load/store unit's bus to the acadl.DRAM", "bytes")] = 16,
     dram_cycles: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 50,
@@ -106,7 +115,7 @@ def gamma(
     Raises TargetError that lists every option out of range.
     """
     _check_options(locals())
-    rows = (scratchpad_kib << 10) // (2 * LANES)
+    isa = STATED.isa(locals(), scratchpad_rows=(scratchpad_kib << 10) // STATED.row_bytes("sp", {}))
 
     @acadl.generate
     def build() -> None:
@@ -119,16 +128,15 @@ def gamma(
         pads, computes = [], []
         for c in range(complexes):
             neighbours = (c > 0) + (c + 1 < complexes)
-            pads.append(Scratchpad(f"scratchpad[{c}]", c * rows, rows, neighbours))
-            computes.append(Compute(f"compute[{c}]", fetch, queue, registers, accumulators, matmul_stages))
+            pads.append(Scratchpad(f"scratchpad[{c}]", c, isa, neighbours))
+            computes.append(Compute(f"compute[{c}]", fetch, queue, isa, matmul_stages))
             transfer = LoadStore(f"loadstore[{c}]", fetch, queue, in_flight)
             _connect(transfer.unit, dram, pads[c].sram, computes[c].vectors)
             acadl.ACADLEdge(transfer.unit, computes[c].sums, acadl.WRITE_DATA)
         for c, compute in enumerate(computes):
             _connect(compute.access, *(pad.sram for pad in pads[max(0, c - 1):c + 2]))
         acadl.architecture(
-            "gamma", clock_hz=clock_hz,
-            parameters={"complexes": complexes, "registers": registers, "accumulators": accumulators},
+            "gamma", clock_hz=clock_hz, isa=isa,
             buffers={
                 "hbm": dram, "sp": [pad.sram for pad in pads], "vr": [c.vectors for c in computes],
                 "acc": [c.sums for c in computes],
@@ -137,12 +145,6 @@ def gamma(
         )
 
     return acadl.create_ag(build())
-
-
-def isa_parameters(graph: acadl.ArchitectureGraph) -> dict[str, int]:
-    """All parameters of ``gamma.taidl``."""
-    first = graph.buffers["sp"][0]
-    return {**graph.parameters, "scratchpad_rows": (first.stop or 0) - first.start}
 
 
 def _check_options(options: dict[str, object]) -> None:

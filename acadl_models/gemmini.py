@@ -1,7 +1,7 @@
 """Gemmini (ucb-bar/gemmini) as an ACADL architecture graph.
 
 The figures are those of its public default configuration (``Configs.scala``, ``GemminiConfigs.scala``,
-``ExecuteController.scala``). Sizes are stated here once; the ISA's parameters are derived by :func:`isa_parameters`.
+``ExecuteController.scala``). What the ISA states of sizes stands there alone.
 
 How the hardware is modelled:
 
@@ -40,11 +40,14 @@ from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.units import UnitLatency
-from archloom.acadl_models.options import Clock, Flag, Size, check
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, macs, registers
+from archloom.acadl_models.options import Clock, Flag, Size, Stated, check
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, macs, registers, shared
 from archloom.oracle.errors import TargetError
+from archloom.oracle.resolved import Buffer
 
-NONE = 0xFFFFFFFF
+STATED = Stated("gemmini")
+
+NONE = STATED["NONE"]
 """The local address that stands for no operand."""
 
 ACCUMULATOR, FULL_WIDTH = 1 << 31, 1 << 29
@@ -69,20 +72,18 @@ _TECHNOLOGY = acadl.Technology(22, devices="lop", dram="DDR3", gated=False)
 _PAGE_BYTES = 4096
 """Of virtual memory."""
 
-_NORM_STATS = 4
-"""Rows whose statistics the normalization unit before the scaling unit gathers at a time."""
-
 _STATISTICS = ("stat_sum", "stat_top", "stat_max", "stat_mean", "stat_inv_stddev", "stat_inv_sum_exp")
-"""What it keeps of each: 32 bits."""
+"""What the normalization unit before the scaling unit gathers of some rows at a time."""
 
 
 _ScratchpadKib = Annotated[
-    int | None, Size(1, 1 << 20, "scratchpad; by default 256, more where dim needs it", "KiB")]
+    int | None, Size(1, 1 << 20, f"scratchpad; by default {STATED.kib('spad')}, more where dim needs it", "KiB")]
 _AccumulatorKib = Annotated[
-    int | None, Size(1, 1 << 20, "accumulator; by default 64, more where dim needs it", "KiB")]
+    int | None, Size(1, 1 << 20, f"accumulator; by default {STATED.kib('acc')}, more where dim needs it", "KiB")]
 _SinglePorted = Annotated[bool, Flag("loads, reads and writes of a scratchpad bank share one port")]
 _BusBits = Annotated[int, Size(8, 65536, "width of the bus to memory, a multiple of 8", "bits", multiple=8)]
-_PieceBytes = Annotated[int, Size(1, 4096, "longest piece of memory that one row of a transfer takes", "bytes")]
+_PieceBytes = Annotated[
+    int, STATED.size("dma_bytes", "longest piece of memory that one row of a transfer takes", "bytes")]
 _PageCycles = Annotated[
     int, Size(0, 10_000, "the DMA waits for the address of each further page of 4 KiB", "cycles")]
 _LoopEntries = Annotated[
@@ -91,7 +92,7 @@ _LoopEntries = Annotated[
 
 def gemmini(
     *,
-    dim: Annotated[int, Size.of("gemmini", "dim", "rows and columns of the array")] = 16,
+    dim: Annotated[int, STATED.size("dim", "rows and columns of the array")] = STATED["dim"],
     scratchpad_kib: _ScratchpadKib = None,
     accumulator_kib: _AccumulatorKib = None,
     scratchpad_banks: Annotated[int, Size(1, 64, "banks of the scratchpad")] = 4,
@@ -99,7 +100,7 @@ def gemmini(
     scratchpad_single_ported: _SinglePorted = False,
     spad_read_cycles: Annotated[int, Size(1, 1000)] = 4,
     dma_bus_bits: _BusBits = 128,
-    dma_max_bytes: _PieceBytes = 64,
+    dma_max_bytes: _PieceBytes = STATED["dma_bytes"],
     max_in_flight: Annotated[int, Size(1, 1024, "memory requests under way at a time")] = 16,
     row_requests: Annotated[bool, Flag("a memory request under way is a row of a transfer, not a transfer")] = False,
     page_cycles: _PageCycles = 0,
@@ -122,39 +123,35 @@ def gemmini(
     rounded down to one, a default up. Raises TargetError that lists every option out of range.
     """
     check(gemmini, locals())
-    spad_rows = _rows("scratchpad_kib", scratchpad_kib, max(256 << 10, 8 * dim * dim), dim, scratchpad_banks, 8 * dim)
-    acc_rows = _rows("accumulator_kib", accumulator_kib, max(64 << 10, 16 * dim * dim), 4 * dim, accumulator_banks, dim)
+    isa = STATED.isa(
+        locals(), dma_bytes=dma_max_bytes,
+        spad_rows=_rows("scratchpad", scratchpad_kib, "spad", dim, scratchpad_banks, tiles=8, least=8),
+        acc_rows=_rows("accumulator", accumulator_kib, "acc", dim, accumulator_banks, tiles=4, least=1))
     dma = _Dma(row_requests, dma_bus_bits // 8, dram_latency_cycles, max_in_flight, page_cycles)
 
     @acadl.generate
     def build() -> None:
         memory = dma.memory(dram_gib)
-        spad = _banks("scratchpad", spad_rows, scratchpad_banks, 8 * dim, scratchpad_single_ported)
-        acc = _banks("accumulator", acc_rows, accumulator_banks, 32 * dim, False)
+        spad = _banks("scratchpad", isa.buffer("spad"), scratchpad_banks, scratchpad_single_ported)
+        acc = _banks("accumulator", isa.buffer("acc"), accumulator_banks, False)
         pe = acadl.RegisterFile(
-            "pe", data_width=32 * dim * dim, registers={"pe": 0}, component=acadl.Included("execute.unit"))
+            "pe", shared(isa.buffer("pe"), words=1)[0], {"pe": 0}, component=acadl.Included("execute.unit"))
         # the core, or a state machine, issues one instruction a cycle into the reservation station
         fetch = Fetch("fetch", rs_ld + rs_st + rs_ex + loop_entries)
         load = _load(fetch, ld_queue, min(rs_ld, max_in_flight), dma)
         connect(load.unit, [memory], [*spad, *acc])
         store = _store(fetch, st_queue, min(rs_st, max_in_flight), dma)
-        statistics = {name: registers(name, 32, _NORM_STATS) for name in _STATISTICS}
-        connect(store.unit, [*spad, *acc, *statistics.values()], [memory, *statistics.values()])
+        statistics = [registers(*held(isa.buffer(name))) for name in _STATISTICS]
+        connect(store.unit, [*spad, *acc, *statistics], [memory, *statistics])
         execute = _execute(fetch, ex_queue, max(1, rs_ex // 2), spad_read_cycles, least_rows, dim)
         connect(execute.unit, spad, [*spad, *acc])
         connect(execute.unit, [pe], [pe])
         acadl.architecture(
-            "gemmini", clock_hz=clock_hz, parameters={"dim": dim, "dma_bytes": dma_max_bytes},
-            buffers={"hbm": memory, "spad": spad, "acc": acc, "pe": pe, **statistics}, technology=_TECHNOLOGY,
+            "gemmini", clock_hz=clock_hz, isa=isa, buffers={"hbm": memory, "spad": spad, "acc": acc},
+            technology=_TECHNOLOGY,
         )
 
     return acadl.create_ag(build())
-
-
-def isa_parameters(graph: acadl.ArchitectureGraph) -> dict[str, int]:
-    """The parameters of ``gemmini.taidl`` that belong to the graph: ``dim, spad_rows, acc_rows, dma_bytes``."""
-    rows = {name: sum((bank.stop or 0) - bank.start for bank in graph.buffers[name]) for name in ("spad", "acc")}
-    return {**graph.parameters, "spad_rows": rows["spad"], "acc_rows": rows["acc"]}
 
 
 @dataclass(frozen=True)
@@ -232,8 +229,8 @@ def _execute(
                       interval={**interval, "*": 1}, in_flight=in_flight, component=mesh)
 
 
-def _banks(name: str, rows: int, banks: int, data_width: int, shared_port: bool) -> list[acadl.SRAM]:
-    each = rows // banks
+def _banks(name: str, buffer: Buffer, banks: int, shared_port: bool) -> list[acadl.SRAM]:
+    data_width, each = shared(buffer, banks)
     return [
         acadl.SRAM(
             f"{name}[{i}]", data_width=data_width, max_concurrent_requests=2, read_write_ports=3, port_width=1,
@@ -244,12 +241,15 @@ def _banks(name: str, rows: int, banks: int, data_width: int, shared_port: bool)
     ]
 
 
-def _rows(option: str, kib: int | None, default_bytes: int, row_bytes: int, banks: int, least: int) -> int:
-    """Rows of a memory, a multiple of the banks; a size that is given must hold ``least`` of them."""
+def _rows(memory: str, kib: int | None, buffer: str, dim: int, banks: int, tiles: int, least: int) -> int:
+    """Rows of a memory, a multiple of the banks: by default those of ``tiles`` at least; a size that is given must hold
+    ``least`` of them."""
+    row_bytes = STATED.row_bytes(buffer, {"dim": dim})
     if kib is None:
-        return -(-default_bytes // (row_bytes * banks)) * banks
+        return -(-max(STATED.kib(buffer) << 10, tiles * dim * row_bytes) // (row_bytes * banks)) * banks
     rows = (kib << 10) // row_bytes // banks * banks
-    if rows < least:
-        need = -(-(-(-least // banks) * banks) * row_bytes // 1024)
-        raise TargetError(f"gemmini: {option}={kib} holds {rows} rows; at least {least} are needed: {need} KiB or more")
+    if rows < least * dim:
+        need = -(-(-(-least * dim // banks) * banks) * row_bytes // 1024)
+        raise TargetError(
+            f"gemmini: {memory}_kib={kib} holds {rows} rows; at least {least * dim} are needed: {need} KiB or more")
     return rows

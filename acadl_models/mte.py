@@ -31,10 +31,16 @@ from typing import Annotated, Any
 from archloom.acadl_models import acadl, riscv_v
 from archloom.acadl_models.acadl.semantics import Semantics
 from archloom.acadl_models.acadl.units import UnitLatency
-from archloom.acadl_models.options import Clock, Size, Word, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, connect, macs, registers
+from archloom.acadl_models.options import Clock, Size, Stated, Word, problems_of, refuse
+from archloom.acadl_models.parts import Fetch, connect, macs, registers, shared
+from archloom.oracle.resolved import Buffer
+
+STATED = Stated("mte")
 
 PORT_BYTES = LINE_BYTES = 64
+
+SCALARS = 32
+"""Integer registers, and as many of floats."""
 
 CONFIGURATION = frozenset({"tssm", "tssn", "tssk", "csrwi_tpolicy", "csrwi_bfloat", "csrr_rlenb"})
 PRODUCTS = frozenset({"tmul", "twmul", "tfmul", "tfwmul"})
@@ -52,8 +58,8 @@ class Architecture:
     """
 
     vlen: int = 8192
-    rlen: int = 512
-    registers: int = 32
+    rlen: int = STATED["rlen"]
+    registers: int = STATED["registers"]
     physical: int = 40
     static_cycles: int = 36
     vector_units: int = 4
@@ -73,9 +79,9 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 def mte(
     *,
     architecture: Annotated[str, Word(tuple(ARCHITECTURES), "the figures that are not given")] = "mte32s",
-    vlen: Annotated[int | None, Size(64, 1 << 16, "vector register, a power of two", "bits")] = None,
-    rlen: Annotated[int | None, Size(64, 1 << 16, "row of a tile, a power of two, at most vlen", "bits")] = None,
-    registers: Annotated[int | None, Size(8, 32, "vector registers of a program")] = None,
+    vlen: Annotated[int | None, STATED.size("vlen", "vector register, a power of two", "bits")] = None,
+    rlen: Annotated[int | None, STATED.size("rlen", "row of a tile, a power of two, at most vlen", "bits")] = None,
+    registers: Annotated[int | None, STATED.size("registers", "vector registers of a program")] = None,
     physical: Annotated[int | None, Size(9, 1 << 12, "vector registers to which they are renamed")] = None,
     static_cycles: Annotated[int | None, Size(0, 1000, "through the front end")] = None,
     vector_units: Annotated[int | None, Size(1, 16, "vector units")] = None,
@@ -102,6 +108,7 @@ def mte(
 ) -> acadl.ArchitectureGraph:
     """One core. Raises TargetError that lists every option out of range."""
     chosen = _checked(locals())
+    isa = STATED.isa(asdict(chosen))
     memory_cycles = max(1, round(memory_ns * 1e-9 * clock_hz))
     lines = max(1, round(memory_mbps * 1e6 * memory_ns * 1e-9 / l2_line))
 
@@ -115,8 +122,8 @@ def mte(
         l1 = _cache("l1", l1_kib, l1_ways, LINE_BYTES, l1_cycles, l1_cycles, l1_misses, 2 * queue, 3 * load_ports + 2)
         acadl.ACADLEdge(l2, memory, acadl.BACKED_BY)
         acadl.ACADLEdge(l1, l2, acadl.BACKED_BY)
-        v = _registers("v", chosen.vlen, chosen.registers, chosen.physical)
-        x, f = (_registers(name, 64, 32, 32 + reorder_entries) for name in "xf")
+        v = _registers(isa.buffer("v"), chosen.registers, chosen.physical)
+        x, f = (_registers(isa.buffer(name), SCALARS, SCALARS + reorder_entries) for name in "xf")
         front = 1 + chosen.static_cycles
         fetch = Fetch("fetch", 2 * queue + width * front, width, front, reorder=(reorder_entries, width, width))
         vectors = [_vector_unit(i, chosen, lane_bits) for i in range(chosen.vector_units)]
@@ -142,8 +149,7 @@ def mte(
         for unit in scalars:
             connect(unit, [x, f], [x, f])
         acadl.architecture(
-            "mte", clock_hz=clock_hz, buffers={"hbm": memory, "v": v, "x": x, "f": f},
-            parameters={"vlen": chosen.vlen, "rlen": chosen.rlen, "registers": chosen.registers},
+            "mte", clock_hz=clock_hz, isa=isa, buffers={"hbm": memory},
             semantics=Semantics(fetches_in_flight=front),
             technology=acadl.Technology(5, dram="HBM2"))
 
@@ -160,8 +166,9 @@ def macs_per_cycle(graph: acadl.ArchitectureGraph) -> int:
 
 
 # --- parts -----------------------------------------------------------------------------------------------------------
-def _registers(name: str, bits: int, count: int, physical: int) -> acadl.RegisterFile:
-    return registers(name, bits, count, component=acadl.Memory(width_bits=bits, ports=2), physical=physical)
+def _registers(buffer: Buffer, count: int, physical: int) -> acadl.RegisterFile:
+    bits, _ = shared(buffer, words=count)
+    return registers(buffer.name, bits, count, component=acadl.Memory(width_bits=bits, ports=2), physical=physical)
 
 
 def _vector_unit(number: int, chosen: Architecture, lane_bits: int) -> acadl.FunctionalUnit:

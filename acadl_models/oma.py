@@ -12,8 +12,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.options import Clock, Flag, Size, Word, check
-from archloom.acadl_models.parts import connect, macs
+from archloom.acadl_models.options import Clock, Flag, Size, Stated, Word, check
+from archloom.acadl_models.parts import connect, macs, shared
+from archloom.acadl_models.parts import registers as file_of
+
+STATED = Stated("oma")
 
 MOVES = frozenset({"load8", "load32", "store8", "store32"})
 ARITHMETIC = frozenset({"movi", "mov", "add", "max", "mac", "requant"})
@@ -21,7 +24,7 @@ ARITHMETIC = frozenset({"movi", "mov", "add", "max", "mac", "requant"})
 
 def oma(
     *,
-    registers: Annotated[int, Size.of("oma", "registers", "registers of 32 bits")] = 16,
+    registers: Annotated[int, STATED.size("registers", "registers of 32 bits")] = STATED["registers"],
     cache: Annotated[bool, Flag("a data cache in front of the data memory")] = True,
     cache_sets: Annotated[int, Size(1, 1 << 16, "sets of the data cache")] = 16,
     cache_ways: Annotated[int, Size(1, 64, "lines in a set")] = 2,
@@ -39,6 +42,7 @@ def oma(
     Raises TargetError that lists every option out of range.
     """
     check(oma, locals())
+    isa = STATED.isa(locals())
 
     @acadl.generate
     def build() -> None:
@@ -50,7 +54,7 @@ def oma(
         connect(imau0, [imem0, pc0], [pc0])
 
         ex0 = acadl.ExecuteStage("ex0", latency=1)
-        rf0 = acadl.RegisterFile("rf0", data_width=32, registers={f"r{i}": 0 for i in range(registers)})
+        rf0 = file_of("rf0", *shared(isa.buffer("reg")), "r")
         fu0 = acadl.FunctionalUnit("fu0", to_process=ARITHMETIC, latency={"mac": mac_cycles, "*": 1},
                                    component=macs(1, "i32", "i32"))
         mau0 = acadl.MemoryAccessUnit("mau0", to_process=MOVES, latency=0)
@@ -73,7 +77,7 @@ def oma(
             acadl.ACADLEdge(near, dmem0, acadl.BACKED_BY)
         connect(mau0, [near], [near])
         acadl.architecture(
-            "oma", clock_hz=clock_hz, parameters={"registers": registers}, buffers={"hbm": dmem0, "reg": rf0},
+            "oma", clock_hz=clock_hz, isa=isa, buffers={"hbm": dmem0, "reg": rf0},
             technology=acadl.Technology(45, devices="lstp", dram="DDR3"),
         )
 

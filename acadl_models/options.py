@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, TypeAlias, Union, get_args, get_type_hints
 
 from archloom.oracle import taidl
-from archloom.oracle.errors import TargetError
+from archloom.oracle.accesses import bits_of
+from archloom.oracle.errors import TaidlError, TargetError, suggest
+from archloom.oracle.taidl.isa import Isa
 
 Options: TypeAlias = Mapping[str, object]
 
@@ -30,12 +32,6 @@ class Size:
     help: str = ""
     unit: str = ""
     multiple: int = 1
-
-    @staticmethod
-    def of(isa: str | Path, parameter: str, help: str = "", unit: str = "") -> "Size":
-        """What a parameter of an ISA may be, by the name of the ISA or its file; TaidlError where there is none."""
-        stated = taidl.parameter(isa, parameter)
-        return Size(stated.low, stated.high, help, unit)
 
 
 @dataclass(frozen=True)
@@ -63,6 +59,47 @@ class Clock:
 
 
 Fact: TypeAlias = Union[Size, Flag, Word, Clock]
+
+
+@dataclass(frozen=True)
+class Stated:
+    """The sizes that an ISA states, by its name or its file: what a graph's parameters may be, what they are by
+    default, and how large its storages are. So each stands in one place."""
+
+    name_or_path: str | Path
+
+    def __getitem__(self, name: str) -> int:
+        """A parameter or a constant by default; TaidlError where there is none."""
+        scope = taidl.declared(self.name_or_path).scope
+        if name not in scope:
+            near = suggest(name, list(scope))
+            raise TaidlError(f"{self.name_or_path}: no parameter and no constant is {name!r}{near}")
+        return scope[name]
+
+    def size(self, parameter: str, help: str = "", unit: str = "", least: int | None = None) -> Size:
+        """What a parameter may be, from ``least`` on where the machine needs more; TaidlError where there is none."""
+        stated = taidl.parameter(self.name_or_path, parameter)
+        return Size(stated.low if least is None else least, stated.high, help, unit)
+
+    def kib(self, buffer: str, parts: int = 1) -> int:
+        """The size of a buffer by default, or of one of its equal parts, in KiB."""
+        return bits_of(taidl.declared(self.name_or_path).buffer(buffer)) // (parts << 13)
+
+    def row_bytes(self, buffer: str, options: Options) -> int:
+        """The bytes of a row of a buffer, of an ISA of these ``options``."""
+        held = taidl.declared(self.name_or_path, **self._among(options)).buffer(buffer)
+        return bits_of(held) // (8 * held.shape[0])
+
+    def isa(self, options: Options, **others: int) -> Isa:
+        """The ISA's declarations: its parameters are those of ``options`` that have their names, and ``others``.
+        TargetError for a parameter that is neither, or cannot be what it is."""
+        given = {**self._among(options), **others}
+        missing = [name for name, _ in taidl.declared(self.name_or_path).parameters if name not in given]
+        refuse(str(self.name_or_path), [f"parameter {name} of the ISA follows from no option" for name in missing])
+        return taidl.declared(self.name_or_path, **given)
+
+    def _among(self, options: Options) -> dict[str, Any]:
+        return {name: options[name] for name, _ in taidl.declared(self.name_or_path).parameters if name in options}
 
 
 @lru_cache

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import TypeAlias
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.units import UnitLatency
-from archloom.oracle.accesses import element_bits
+from archloom.oracle.accesses import bits_of
 from archloom.oracle.resolved import Buffer
 
 Place: TypeAlias = acadl.DataStorage | acadl.RegisterFile
@@ -38,8 +37,13 @@ def registers(
 def held(buffer: Buffer) -> tuple[str, int, int]:
     """The name of a buffer of an ISA, the bits of a row and the number of rows: what :func:`registers` and
     :func:`row_memory` take first."""
-    rows, *row = buffer.shape
-    return buffer.name, element_bits(buffer.dtype) * math.prod(row), rows
+    return buffer.name, *shared(buffer)
+
+
+def shared(buffer: Buffer, parts: int = 1, words: int | None = None) -> tuple[int, int]:
+    """A buffer of an ISA in so many equal parts: the bits of a word, by default a row, and the words of a part."""
+    words = buffer.shape[0] // parts if words is None else words
+    return bits_of(buffer) // (parts * words), words
 
 
 def row_memory(

@@ -28,8 +28,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.options import Clock, Size, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, QueuedUnit, macs
+from archloom.acadl_models.options import Clock, Size, Stated, problems_of, refuse
+from archloom.acadl_models.parts import Fetch, QueuedUnit, macs, shared
+from archloom.oracle.taidl.isa import Isa
+
+STATED = Stated("plasticine")
 
 WORD_BITS = 32
 """Width of a word: single precision."""
@@ -65,20 +68,20 @@ class PCU(QueuedUnit):
 class PMU(acadl.Template):
     """A pattern memory unit: its scratchpad and the link on which its vectors leave and arrive."""
 
-    def __init__(self, name: str, number: int, lanes: int, vectors: int, hop_cycles: int, users: int) -> None:
+    def __init__(self, name: str, number: int, isa: Isa, hop_cycles: int, users: int) -> None:
+        bits, vectors = shared(isa.buffer("pmu"), isa.scope["units"])
         self.scratchpad = acadl.SRAM(
-            "scratchpad", data_width=WORD_BITS * lanes, port_width=1, shared_port=True, max_concurrent_requests=4,
+            "scratchpad", data_width=bits, port_width=1, shared_port=True, max_concurrent_requests=4,
             read_write_ports=users, address_ranges=[(number * vectors, (number + 1) * vectors)],
         )
-        self.link = acadl.Link("link", WORD_BITS * lanes // 8, latency=hop_cycles, component=acadl.Wire(0.94))
+        self.link = acadl.Link("link", bits // 8, latency=hop_cycles, component=acadl.Wire(0.94))
 
 
 class Grid(acadl.Template):
     """``rows`` x ``cols`` units in a checkerboard; pair ``(i, c)`` is the PCU and the PMU in columns 2c and 2c + 1."""
 
     def __init__(
-        self, name: str, fetch: Fetch, rows: int, cols: int, lanes: int, stages: int, vectors: int, hop_cycles: int,
-        generators: int,
+        self, name: str, fetch: Fetch, rows: int, cols: int, isa: Isa, stages: int, hop_cycles: int, generators: int,
     ) -> None:
         self.units: dict[tuple[int, int], PCU | PMU] = {}
         self.pmus: list[PMU] = []
@@ -86,8 +89,8 @@ class Grid(acadl.Template):
             for c in range(cols // 2):
                 number = i * (cols // 2) + c
                 left = i % 2
-                pcu = PCU(f"pcu[{i}][{c}]", fetch, lanes, stages)
-                pmu = PMU(f"pmu[{i}][{c}]", number, lanes, vectors, hop_cycles, _NEIGHBOURS + 2 * generators)
+                pcu = PCU(f"pcu[{i}][{c}]", fetch, isa.scope["lanes"], stages)
+                pmu = PMU(f"pmu[{i}][{c}]", number, isa, hop_cycles, _NEIGHBOURS + 2 * generators)
                 self.units[i, 2 * c + left], self.units[i, 2 * c + 1 - left] = pcu, pmu
                 self.pmus.append(pmu)
                 acadl.ACADLEdge(pcu.unit, pmu.scratchpad, acadl.WRITE_DATA, link=pmu.link)
@@ -114,10 +117,11 @@ class AddressGenerator(acadl.Template):
 def plasticine(
     *,
     rows: Annotated[int, Size(1, 64, "rows of units")] = 8,
-    cols: Annotated[int, Size(2, 64, "columns of units, an even number: half are PCUs, half PMUs")] = 16,
-    lanes: Annotated[int, Size.of("plasticine", "lanes", "lanes of a PCU, words of a vector")] = 16,
+    cols: Annotated[
+        int, Size(2, 64, "columns of units, an even number: half are PCUs, half PMUs")] = 2 * STATED["units"] // 8,
+    lanes: Annotated[int, STATED.size("lanes", "lanes of a PCU, words of a vector")] = STATED["lanes"],
     stages: Annotated[int, Size(2, 64, "stages of a PCU")] = 6,
-    pmu_kib: Annotated[int, Size(1, 1 << 15, "scratchpad of a PMU", "KiB")] = 256,
+    pmu_kib: Annotated[int, Size(1, 1 << 15, "scratchpad of a PMU", "KiB")] = STATED.kib("pmu", STATED["units"]),
     generators: Annotated[int, Size(1, 64, "address generators, each with a load and a store queue")] = 4,
     dram_bytes_per_cycle: Annotated[
         int, Size(1, 65536, "bandwidth of all channels of acadl.DRAM", "bytes")
@@ -134,7 +138,8 @@ def plasticine(
     ``lookahead``: patterns that may be handed out at a time. Raises TargetError that lists every option out of range.
     """
     check_options(locals())
-    vectors = pmu_kib * 1024 * 8 // (WORD_BITS * lanes)
+    vectors = (pmu_kib << 10) // STATED.row_bytes("pmu", locals())
+    isa = STATED.isa(locals(), units=rows * cols // 2)
 
     @acadl.generate
     def build() -> None:
@@ -144,22 +149,16 @@ def plasticine(
             write_latency=dram_latency_cycles, address_ranges=[(0, dram_gib << 30)],
         )
         fetch = Fetch("fetch", lookahead, _FETCHED, stands_for="the configuration of the units")
-        grid = Grid("grid", fetch, rows, cols, lanes, stages, vectors, hop_cycles, generators)
+        grid = Grid("grid", fetch, rows, cols, isa, stages, hop_cycles, generators)
         for i in range(generators):
             AddressGenerator(f"ag[{i}]", fetch, memory, grid.pmus)
         acadl.architecture(
-            "plasticine", clock_hz=clock_hz, parameters={"units": rows * cols // 2, "lanes": lanes},
+            "plasticine", clock_hz=clock_hz, isa=isa,
             buffers={"hbm": memory, "pmu": [pmu.scratchpad for pmu in grid.pmus]},
             technology=acadl.Technology(28, dram="DDR3"),
         )
 
     return acadl.create_ag(build())
-
-
-def isa_parameters(graph: acadl.ArchitectureGraph) -> dict[str, int]:
-    """The parameters of ``plasticine.taidl`` that follow from the graph."""
-    rows = sum((bank.stop or 0) - bank.start for bank in graph.buffers["pmu"])
-    return {**graph.parameters, "vectors": rows // graph.parameters["units"]}
 
 
 def check_options(options: dict[str, object]) -> None:
@@ -168,6 +167,8 @@ def check_options(options: dict[str, object]) -> None:
     cols, lanes, kib = (options[name] for name in ("cols", "lanes", "pmu_kib"))
     if isinstance(cols, int) and cols % 2:
         problems.append(f"cols must be even, not {cols}: every PCU has a PMU beside it")
-    if isinstance(lanes, int) and isinstance(kib, int) and lanes > 0 and kib * 256 < 16 * lanes:
-        problems.append(f"pmu_kib={kib} holds {kib * 256 // lanes} vectors of {lanes} lanes; at least 16 are needed")
+    of_lanes, least = STATED.size("lanes"), STATED.size("vectors").low
+    sound = isinstance(lanes, int) and of_lanes.low <= lanes <= of_lanes.high and isinstance(kib, int)
+    if sound and (vectors := (kib << 10) // STATED.row_bytes("pmu", {"lanes": lanes})) < least:  # type: ignore[operator]
+        problems.append(f"pmu_kib={kib} holds {vectors} vectors of {lanes} lanes; at least {least} are needed")
     refuse("plasticine", problems)

@@ -15,15 +15,18 @@ from __future__ import annotations
 from typing import Annotated
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.options import Clock, Size, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, macs, row_memory
+from archloom.acadl_models.options import Clock, Size, Stated, problems_of, refuse
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, macs, row_memory
+
+STATED = Stated("qkv")
 
 
 def qkv(
     *,
-    dim: Annotated[int, Size.of("qkv", "dim", "rows and columns of the array and of a tile")] = 16,
-    operand_rows: Annotated[int, Size.of("qkv", "operand_rows", "rows of dim numbers that products read")] = 1 << 10,
-    sum_rows: Annotated[int, Size.of("qkv", "sum_rows", "rows of dim sums")] = 1 << 10,
+    dim: Annotated[int, STATED.size("dim", "rows and columns of the array and of a tile")] = STATED["dim"],
+    operand_rows: Annotated[
+        int, STATED.size("operand_rows", "rows of dim numbers that products read")] = STATED["operand_rows"],
+    sum_rows: Annotated[int, STATED.size("sum_rows", "rows of dim sums")] = STATED["sum_rows"],
     bus_bytes: Annotated[int, Size(1, 4096, "width of the bus to the acadl.DRAM", "bytes")] = 64,
     dram_cycles: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 50,
     exp_cycles: Annotated[int, Size(0, 10_000, "pipeline of the softmax unit", "cycles")] = 8,
@@ -35,6 +38,7 @@ def qkv(
 ) -> acadl.ArchitectureGraph:
     """QKV with tiles of ``dim`` × ``dim``. Raises TargetError that lists every option out of range."""
     _check_options(locals())
+    isa = STATED.isa(locals())
 
     @acadl.generate
     def build() -> None:
@@ -42,8 +46,7 @@ def qkv(
             "dram", data_width=8, port_width=bus_bytes, max_concurrent_requests=2 * in_flight, read_write_ports=2,
             read_latency=dram_cycles, write_latency=dram_cycles, address_ranges=[(0, dram_gib << 30)],
         )
-        operands = row_memory("operands", 32 * dim, operand_rows, requests=4, ports=4)
-        sums = row_memory("sums", 32 * dim, sum_rows, requests=4, ports=4)
+        operands, sums = (row_memory(*held(isa.buffer(name)), requests=4, ports=4) for name in ("operands", "sums"))
         fetch = Fetch("fetch", issue_entries, 2)
 
         def unit(
@@ -63,9 +66,7 @@ def qkv(
         connect(softmax.unit, [sums], [operands])
         connect(store.unit, [sums], [memory])
         acadl.architecture(
-            "qkv", clock_hz=clock_hz, parameters={"dim": dim, "operand_rows": operand_rows, "sum_rows": sum_rows},
-            buffers={"hbm": memory, "operands": operands, "sums": sums},
-            technology=acadl.Technology(16, dram="LPDDR4"),
+            "qkv", clock_hz=clock_hz, isa=isa, buffers={"hbm": memory}, technology=acadl.Technology(16, dram="LPDDR4"),
         )
 
     return acadl.create_ag(build())

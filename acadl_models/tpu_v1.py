@@ -28,18 +28,19 @@ from __future__ import annotations
 from typing import Annotated
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.options import Clock, Size, check, refuse
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, macs, row_memory
+from archloom.acadl_models.options import Clock, Size, Stated, check, refuse
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, macs, row_memory, shared
 
-TILES = 4
+STATED = Stated("tpu_v1")
+TILES = STATED["TILES"]
 """Depth of the weight FIFO."""
 
 
 def tpu_v1(
     *,
-    dim: Annotated[int, Size.of("tpu_v1", "dim", "rows and columns of the matrix unit")] = 256,
-    unified_buffer_kib: Annotated[int, Size(1, 1 << 20, "Unified Buffer", "KiB")] = 24 << 10,
-    accumulator_kib: Annotated[int, Size(1, 1 << 20, "accumulators", "KiB")] = 4 << 10,
+    dim: Annotated[int, STATED.size("dim", "rows and columns of the matrix unit")] = STATED["dim"],
+    unified_buffer_kib: Annotated[int, Size(1, 1 << 20, "Unified Buffer", "KiB")] = STATED.kib("unified_buffer"),
+    accumulator_kib: Annotated[int, Size(1, 1 << 20, "accumulators", "KiB")] = STATED.kib("accumulator"),
     weight_bytes: Annotated[int, Size(1, 65536, "from weight memory in a cycle", "bytes")] = 46,
     host_bytes: Annotated[int, Size(1, 65536, "from and to the host in a cycle, each", "bytes")] = 21,
     memory_cycles: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 70,
@@ -55,9 +56,11 @@ def tpu_v1(
     Raises TargetError that lists every option out of range, or a memory that holds too few rows.
     """
     check(tpu_v1, locals())
-    ub_rows, acc_rows = (unified_buffer_kib << 10) // dim, (accumulator_kib << 10) // (4 * dim)
+    ub_rows = (unified_buffer_kib << 10) // STATED.row_bytes("unified_buffer", locals())
+    acc_rows = (accumulator_kib << 10) // STATED.row_bytes("accumulator", locals())
     refuse("tpu_v1", [*_too_few("unified_buffer_kib", unified_buffer_kib, ub_rows, 16),
                       *_too_few("accumulator_kib", accumulator_kib, acc_rows, 4)])
+    isa = STATED.isa(locals(), ub_rows=ub_rows, acc_rows=acc_rows)
 
     @acadl.generate
     def build() -> None:
@@ -65,12 +68,12 @@ def tpu_v1(
         of_memory = acadl.Included("memory")
         pcie = acadl.Link("pcie", bandwidth=host_bytes, latency=host_cycles, component=of_memory)
         ddr3 = acadl.Link("ddr3", bandwidth=weight_bytes, component=of_memory)
-        buffer = row_memory("unified_buffer", 8 * dim, ub_rows, requests=6, ports=4)
-        sums = row_memory("accumulators", 32 * dim, acc_rows, requests=4, ports=3, component=acadl.Memory(ports=2))
-        fifo = row_memory("fifo", 8 * dim * dim, TILES, requests=2, ports=2,
-                          component=acadl.Memory(width_bits=8 * dim))
-        tile = acadl.RegisterFile(
-            "weights", data_width=8 * dim * dim, registers={"tile": 0}, component=acadl.Included("matrix.unit"))
+        buffer = row_memory(*held(isa.buffer("unified_buffer")), requests=6, ports=4)
+        sums = row_memory("accumulators", *shared(isa.buffer("accumulator")), requests=4, ports=3,
+                          component=acadl.Memory(ports=2))
+        fifo = row_memory(*held(isa.buffer("fifo")), requests=2, ports=2, component=acadl.Memory(width_bits=8 * dim))
+        tile = acadl.RegisterFile("weights", shared(isa.buffer("weights"), words=1)[0], {"tile": 0},
+                                  component=acadl.Included("matrix.unit"))
         fetch = Fetch("fetch", issue_entries, 2)
         incoming = _mover("host_in", fetch, queue, {"read_host_memory", "read_bias"}, 4)
         outgoing = _mover("host_out", fetch, queue, {"write_host_memory"}, 4)
@@ -87,20 +90,12 @@ def tpu_v1(
         connect(activation.unit, [sums], [buffer])
         connect(matrix.unit, [tile], [tile])
         acadl.architecture(
-            "tpu_v1", clock_hz=clock_hz, parameters={"dim": dim},
-            buffers={"hbm": memory, "unified_buffer": buffer, "accumulator": sums, "fifo": fifo, "weights": tile},
+            "tpu_v1", clock_hz=clock_hz, isa=isa,
+            buffers={"hbm": memory, "accumulator": sums},
             technology=acadl.Technology(28, dram="DDR3", gated=False),
         )
 
     return acadl.create_ag(build())
-
-
-def isa_parameters(graph: acadl.ArchitectureGraph) -> dict[str, int]:
-    """The parameters of ``tpu_v1.taidl``: ``dim, ub_rows, acc_rows``."""
-    rows = {name: graph.buffers[name][0] for name in ("unified_buffer", "accumulator")}
-    return {
-        **graph.parameters, "ub_rows": rows["unified_buffer"].stop or 0, "acc_rows": rows["accumulator"].stop or 0,
-    }
 
 
 def _too_few(name: str, kib: int, rows: int, least: int) -> list[str]:

@@ -34,14 +34,14 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from archloom.acadl_models.acadl import DRAM, ArchitectureGraph, Included, Link, Technology
-from archloom.acadl_models.mesh import isa_parameters, sizes
+from archloom.acadl_models.mesh import sizes
 from archloom.acadl_models.mesh.graph import Chip, Cores, Units, assembled, handshakes
 from archloom.acadl_models.mesh.parts import Core, Ring, Router, Ways
 from archloom.acadl_models.mesh.semaphores import Semaphores
 from archloom.acadl_models.options import Size
 from archloom.acadl_models.parts import Fetch
 
-__all__ = ["isa_parameters", "triple_ring"]
+__all__ = ["triple_ring"]
 
 
 _TECHNOLOGY = Technology(5, dram="LPDDR4")

@@ -23,8 +23,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.options import Clock, Size, check
-from archloom.acadl_models.parts import connect, macs, row_memory
+from archloom.acadl_models.options import Clock, Size, Stated, check
+from archloom.acadl_models.parts import connect, held, macs, row_memory, shared
+
+STATED = Stated("ultratrail")
 
 FEATURE_MEMORIES = 3
 """Input, output and residual of a layer lie in one each."""
@@ -32,11 +34,13 @@ FEATURE_MEMORIES = 3
 
 def ultratrail(
     *,
-    dim: Annotated[int, Size.of("ultratrail", "dim", "the array has dim × dim multipliers")] = 8,
-    features: Annotated[int, Size.of("ultratrail", "features", "rows of each of the three feature memories")] = 1024,
-    weights: Annotated[int, Size.of("ultratrail", "weights", "rows (dim × dim weights) of the weight memory")] = 2048,
-    biases: Annotated[int, Size(2, 1 << 16, "rows of the bias memory")] = 128,
-    sums: Annotated[int, Size(2, 1 << 20, "rows of the memory of partial sums")] = 512,
+    dim: Annotated[int, STATED.size("dim", "the array has dim × dim multipliers")] = STATED["dim"],
+    features: Annotated[
+        int, STATED.size("features", "rows of each of the three feature memories")] = STATED["features"],
+    weights: Annotated[
+        int, STATED.size("weights", "rows (dim × dim weights) of the weight memory")] = STATED["weights"],
+    biases: Annotated[int, STATED.size("biases", "rows of the bias memory", least=2)] = STATED["biases"],
+    sums: Annotated[int, STATED.size("sums", "rows of the memory of partial sums", least=2)] = STATED["sums"],
     bus_bits: Annotated[int, Size(8, 4096, "width of the way to the outside memory", "bits", multiple=8)] = 32,
     bus_latency: Annotated[
         int, Size(1, 1_000_000, "from a request of the outside memory to the first beat", "cycles")
@@ -51,18 +55,19 @@ def ultratrail(
     the clock at which the sources state latencies. Raises TargetError that lists every option out of range.
     """
     check(ultratrail, locals())
+    isa = STATED.isa(locals())
 
     @acadl.generate
     def build() -> None:
         fetch = _fetch()
         memory = _outside(bus_bits // 8, bus_latency, memory_mib)
         # four streams each: a layer reads and writes at the same time
-        fmem = [row_memory(f"fmem[{i}]", 8 * dim, features, requests=4, ports=3, first=i * features)
+        bits, rows = shared(isa.buffer("fmem"), FEATURE_MEMORIES)
+        fmem = [row_memory(f"fmem[{i}]", bits, rows, requests=4, ports=3, first=i * rows)
                 for i in range(FEATURE_MEMORIES)]
-        wmem = row_memory("wmem", 8 * dim * dim, weights, requests=4, ports=2)
-        bmem = row_memory("bmem", 32 * dim, biases, requests=4, ports=2)
-        lmem = row_memory("lmem", 32 * dim, sums, requests=4, ports=2)
-        pool = acadl.RegisterFile("pool", data_width=32 * dim, registers={"pool": 0})
+        wmem, bmem, lmem = (
+            row_memory(*held(isa.buffer(name)), requests=4, ports=2) for name in ("wmem", "bmem", "lmem"))
+        pool = acadl.RegisterFile("pool", shared(isa.buffer("pool"), words=1)[0], {"pool": 0})
         load = acadl.MemoryAccessUnit("load", {"load_features", "load_weights", "load_bias"}, latency=0)
         array = acadl.MemoryAccessUnit(
             "array", {"layer", "mac", "conv", "conv_pool"}, latency={"layer": 1, "*": 0},
@@ -80,9 +85,7 @@ def ultratrail(
         connect(store, [*fmem, lmem], [memory])
         connect(array, [pool], [pool])
         acadl.architecture(
-            "ultratrail", clock_hz=clock_hz,
-            parameters={"dim": dim, "features": features, "weights": weights, "biases": biases, "sums": sums},
-            buffers={"hbm": memory, "fmem": fmem, "wmem": wmem, "bmem": bmem, "lmem": lmem, "pool": pool},
+            "ultratrail", clock_hz=clock_hz, isa=isa, buffers={"hbm": memory, "fmem": fmem},
             technology=acadl.Technology(22, 0.8, "lstp"),
         )
 

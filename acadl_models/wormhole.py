@@ -25,24 +25,26 @@ from __future__ import annotations
 from typing import Annotated
 
 from archloom.acadl_models.acadl import ArchitectureGraph, Technology
-from archloom.acadl_models.mesh import isa_parameters, sizes
+from archloom.acadl_models.mesh import sizes
 from archloom.acadl_models.mesh.graph import Chip, assembled, rings
 from archloom.acadl_models.options import Size
 
-__all__ = ["isa_parameters", "wormhole"]
+__all__ = ["wormhole"]
 
 
 _TECHNOLOGY = Technology(12, dram="GDDR6")
 """GlobalFoundries 12 nm; the supply is taken as the node's nominal one."""
 
+_L1_BYTES = sizes.stated_l1_bytes()
+
 
 def wormhole(
     *,
     rows: Annotated[int, Size(1, 16, "rows of cores")] = 8,
-    columns: Annotated[int, Size(1, 16, "columns of cores")] = 8,
-    sums: sizes.Sums = 50,  # fitted: what bounds a block of C
-    stats: sizes.Stats = 256,  # an assumption, a fiftieth of L1
-    l1_bytes: sizes.L1Bytes = 1_499_136,  # listing 7: 732 tiles
+    columns: Annotated[int, Size(1, 16, "columns of cores")] = sizes.STATED["cores"] // 8,
+    sums: sizes.Sums = sizes.STATED["sums"],  # fitted: what bounds a block of C
+    stats: sizes.Stats = sizes.STATED["stats"],  # an assumption, a fiftieth of L1
+    l1_bytes: sizes.L1Bytes = _L1_BYTES,  # listing 7: 732 tiles
     product_cycles: sizes.ProductCycles = 98,
     block_cycles: sizes.BlockCycles = 1250,  # fitted: waiting for semaphores and starting anew
     vector_cycles: sizes.VectorCycles = 3,  # for 32 numbers (listing 8: ``throughput = 3``, read as the matrix unit's)
@@ -52,7 +54,7 @@ def wormhole(
     dram_bytes: sizes.DramBytes = 12 << 30,
     dram_channels: sizes.DramChannels = 1,
     launch_cycles: sizes.LaunchCycles = 25_500,  # fitted (the paper: overheads not captured decide small shapes)
-    semaphores: sizes.SemaphoreCount = 0,
+    semaphores: sizes.SemaphoreCount = sizes.STATED["semaphores"],
     clock_hz: sizes.ClockHz = 1e9,
 ) -> ArchitectureGraph:
     """A socket of Wormhole, or as many of its rows and columns as are used.

@@ -54,8 +54,8 @@ class Planner(Emitter, Protocol):
 class Accelerator:
     """The description of an accelerator; everything that depends on options takes them as a mapping.
 
-    ``make_graph`` builds the architecture graph from resolved options; ``isa_name`` names the TAIDL description and
-    ``isa_parameters`` derives its parameters from the graph; ``make_emitter`` gets the ISA and the options;
+    ``make_graph`` builds the architecture graph from resolved options; ``isa_name`` names the TAIDL description, whose
+    parameters are those of the graph; ``make_emitter`` gets the ISA and the options;
     ``make_space`` says which mappings a workload may have on the hardware; ``macs_per_cycle`` is the peak of a graph,
     against which utilization is counted (by default what the products of its units make), of operands of some types
     so many times as many (``rates``). ``planner``: for machines
@@ -65,7 +65,7 @@ class Accelerator:
     fast. ``top_k``: how many of the candidates that the cost model ranks first a search simulates where nothing else is
     asked for. ``is_bounded``: its spaces say what their mappings take at least, for workloads of some kinds.
     ``layouts``: where constants of a workload are to lie in memory, by name, if not row by row
-    (:mod:`archloom.mapper.packing`).
+    (:mod:`archloom.mapper.packing`). ``calls``: functions of the target's that these call.
     """
 
     name: str
@@ -73,7 +73,6 @@ class Accelerator:
     options: tuple[Option, ...]
     isa_name: str
     make_graph: Callable[[Options], "ArchitectureGraph"] = field(repr=False)
-    isa_parameters: Callable[["ArchitectureGraph"], Mapping[str, int]] = field(repr=False)
     make_emitter: Callable[[Isa, Options], Emitter] = field(repr=False)
     make_space: Callable[["Workload", Hardware, Options], "Space"] = field(repr=False)
     macs_per_cycle: "Callable[[ArchitectureGraph], int] | None" = field(default=None, repr=False)
@@ -83,6 +82,13 @@ class Accelerator:
     is_bounded: bool = False
     layouts: "Callable[[Workload, Isa, Options], Mapping[str, Place]] | None" = field(default=None, repr=False)
     rates: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
+    calls: tuple[Callable[..., Any], ...] = field(default=(), repr=False)
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """Whose code decides what a search finds."""
+        own = (self.make_graph, self.make_emitter, self.make_space, self.macs_per_cycle, self.planner, self.layouts)
+        return tuple(function for function in (*own, *self.calls) if function is not None)
 
     def resolve_options(self, values: Options | None = None) -> dict[str, OptionValue]:
         """All options with defaults filled in, and ``energy`` and ``mapping`` where they are given; TargetError naming
@@ -123,7 +129,7 @@ class Accelerator:
         return self.configure(values).graph
 
     def isa(self, values: Options | None = None) -> "Isa":
-        """The ISA with the parameters that follow from the graph."""
+        """The ISA with the parameters of the graph."""
         return self.configure(values).isa
 
     def hardware(self, values: Options | None = None) -> Hardware:
@@ -165,9 +171,7 @@ class Configuration:
 
     @cached_property
     def isa(self) -> "Isa":
-        with in_user_code(lambda: f"target {self.accelerator.name!r}, the ISA's parameters at {self._shown}"):
-            parameters = self.accelerator.isa_parameters(self.graph)
-        return taidl.load(self.accelerator.isa_name, **parameters)
+        return taidl.load(self.accelerator.isa_name, **self.graph.parameters)
 
     @cached_property
     def hardware(self) -> Hardware:

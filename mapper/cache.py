@@ -52,48 +52,62 @@ def key_of(parts: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
+_ROOT = Path(__file__).resolve().parent.parent
+"""Where the packages lie: in a checkout beside other code, such as examples of targets."""
+
+
 @lru_cache(maxsize=8)
 def code_fingerprint(*packages: str) -> str:
     """Changes whenever a source file of the packages does, so that no plan outlives the code that made it."""
     parts = []
     for package in packages:
-        root = Path(__file__).resolve().parent.parent / package.replace(".", "/")
+        root = _ROOT / package
         for path in (path for kind in ("py", "taidl", "csv", "toml") for path in sorted(root.rglob(f"*.{kind}"))):
             status = path.stat()
             parts.append(f"{path.relative_to(root)}:{status.st_size}:{status.st_mtime_ns}")
     return key_of(parts)
 
 
-def origin_fingerprint(function: Callable[..., Any]) -> str:
-    """Changes whenever a file beside the one that defines ``function`` does: the code of targets of other packages.
+def origin_fingerprint(functions: Iterable[Callable[..., Any]], packages: tuple[str, ...]) -> str:
+    """Changes whenever a file beside one that defines any of ``functions`` does: the code of targets of other packages
+    than ``packages``, whose code has :func:`code_fingerprint`; "" where there is none.
 
     Code that lies in no file (typed in, or made at run time) may change unseen: what is found with it is kept under a
     key that no other process and no other function has.
     """
-    origin = _origin(function)
-    if not isinstance(origin, Path):
-        return origin
-    files = [f for f in sorted(origin.iterdir()) if f.suffix in (".py", ".taidl")]
-    return key_of(f"{f.name}:{(status := f.stat()).st_size}:{status.st_mtime_ns}" for f in files)
+    origins = dict.fromkeys(_origin(_code_of(function), packages) for function in functions)
+    parts = [str(part) for origin in origins for part in (_files(origin) if isinstance(origin, Path) else [origin])]
+    return key_of(parts) if any(parts) else ""
 
 
-@lru_cache(maxsize=256)
-def _origin(function: Callable[..., Any]) -> Path | str:
-    """The folder of another package in which ``function`` is written; "" for one of ours, a word of its own for one
-    that is in no file."""
+def _files(folder: Path) -> Iterator[str]:
+    """The files of a folder as they are now."""
+    for file in sorted(folder.iterdir()):
+        if file.suffix in (".py", ".taidl"):
+            status = file.stat()
+            yield f"{file.name}:{status.st_size}:{status.st_mtime_ns}"
+
+
+def _code_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What of a function lies in a file; of an object that can be called its class."""
     code: Any = inspect.unwrap(function)
     while isinstance(code, partial):
         code = inspect.unwrap(code.func)
-    if not (inspect.isroutine(code) or inspect.isclass(code)):
-        code = type(code)  # an object that can be called
+    return code if inspect.isroutine(code) or inspect.isclass(code) else type(code)
+
+
+@lru_cache(maxsize=1024)
+def _origin(code: Callable[..., Any], packages: tuple[str, ...]) -> Path | str:
+    """The folder in which ``code`` is written; "" for one of ``packages``, a word of its own for one in no file."""
     try:
         name = inspect.getsourcefile(code)
     except TypeError:  # a class or a built-in without a file
         name = None
     if name is None or not Path(name).is_file():
         return uuid4().hex
-    root = Path(name).resolve().parent
-    return "" if Path(__file__).resolve().parent.parent in root.parents else root
+    folder = Path(name).resolve().parent
+    ours = (_ROOT / package for package in packages)
+    return "" if any(package == folder or package in folder.parents for package in ours) else folder
 
 
 def load_plan(key: str, read: Callable[[Any], T]) -> T | None:

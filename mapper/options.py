@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, TypeAlias
 
@@ -81,14 +81,10 @@ class Option:
 
 @dataclass(frozen=True)
 class GraphOptions:
-    """Options that are parameters of ``make``, the function (or class) that an architecture graph is made from.
-
-    ``make`` states ranges, choices and help where it has its parameters (:mod:`archloom.acadl_models.options`), and
-    defaults, but for those in ``defaults``.
-    """
+    """Options that are parameters of ``make``, the function (or class) that an architecture graph is made from, which
+    states ranges, choices, help and defaults where it has them (:mod:`archloom.acadl_models.options`)."""
 
     make: Callable[..., Any]
-    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def options(self, after: Mapping[str, Sequence[Option]] | None = None) -> tuple[Option, ...]:
         """An option for each parameter that has a help, in their order; ``after`` some of them others that are no
@@ -97,7 +93,7 @@ class GraphOptions:
         parameters = inspect.signature(self.make).parameters
         for name, fact in facts_of(self.make).items():
             if fact.help:
-                found.append(_option(name, self.defaults.get(name, parameters[name].default), fact))
+                found.append(_option(name, parameters[name].default, fact))
             found += (after or {}).get(name, ())
         return tuple(found)
 

@@ -405,7 +405,7 @@ def key_of(
     top_k = configuration.accelerator.top_k if top_k is None else top_k
     asked = None if configuration.asked is None else configuration.asked.of(workload)
     return cache.key_of([
-        cache.code_fingerprint(*_PACKAGES), cache.origin_fingerprint(configuration.accelerator.make_graph),
+        cache.code_fingerprint(*_PACKAGES), cache.origin_fingerprint(configuration.accelerator.functions, _PACKAGES),
         configuration.fingerprint, _text(plain(workload)), str(top_k), objective,
         *(workload.constants if rooms(configuration.graph) else ()), *(() if asked is None else (repr(asked),)),
     ])

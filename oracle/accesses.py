@@ -5,11 +5,12 @@ Timing derives dependences, requests and bytes from these; nothing about them is
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from archloom.oracle.resolved import Access, Op, Read, ResolvedInstr, Statement, Window, Write
+from archloom.oracle.resolved import Access, Buffer, Op, Read, ResolvedInstr, Statement, Window, Write
 from archloom.oracle.taidl.types import element_type
 
 Kind: TypeAlias = Literal["read", "write", "accumulate"]
@@ -19,6 +20,11 @@ def element_bits(dtype: str) -> int:
     """Bits that an element takes in a buffer (a truth value takes a byte)."""
     bits = element_type(dtype).bits
     return 8 if bits == 1 else bits
+
+
+def bits_of(buffer: Buffer) -> int:
+    """Bits of a whole buffer."""
+    return element_bits(buffer.dtype) * math.prod(buffer.shape)
 
 
 class Touching(tuple[Statement, ...]):

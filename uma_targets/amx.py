@@ -37,6 +37,9 @@ from archloom.uma_targets.kit.nest import float_bits
 
 GRAPH = kit.GraphOptions(amx)
 
+TOUCHED = "touched"
+"""B is brought into the caches before the products: by a vector of each line, or by packing where it is computed."""
+
 LANES = 16
 TILE = ROWS * LINE_BYTES
 """Bytes of a tile."""
@@ -67,8 +70,13 @@ def depth_of(k: int) -> tuple[int, int]:
 
 def workspace_bytes(m: int, n: int, k: int, mapping: kit.TileMapping) -> int:
     """Bytes for all of B, packed, and a block of C."""
+    return LINE_BYTES * lines_of(n, k) + 4 * TILE
+
+
+def lines_of(n: int, k: int) -> int:
+    """Lines of B, packed: each has four rows of 16 columns."""
     tiles, depth = depth_of(k)
-    return ceil_div(n, LANES) * tiles * depth // 4 * LINE_BYTES + 4 * TILE
+    return ceil_div(n, LANES) * tiles * depth // 4
 
 
 def packed(rows: int) -> Place:
@@ -99,7 +107,8 @@ class Emission:
         for d in "mn":
             if self.mapping.size(d) not in (LANES, MOST):
                 raise MappingError(f"{self.mapping}: a block of C has 16 or 32 rows and columns")
-        packing = [*self._edge(), *([] if self.plain is None else self._pack(self.plain))]
+        packing = [*self._edge(), *(self._pack(self.plain) if self.plain else self._touch() if (
+            self.mapping.dataflow == TOUCHED) else [])]
         if self.gemm.stores_sums:
             return [*packing, *self._sums()]
         nodes: Nodes = [*self._constants(), *packing]
@@ -122,7 +131,13 @@ class Emission:
         if edge:
             yield Instr.make("kmovw", dst=EDGE, value=(1 << edge) - 1)
 
-    # packing ----------------------------------------------------------------------------------------------------------
+    # B before the products --------------------------------------------------------------------------------------------
+
+    def _touch(self) -> Nodes:
+        """All lines of B, as many at a time as may be under way, so that tiles find them in the caches."""
+        return each("line", pieces(lines_of(self.gemm.n, self.gemm.k), GROUP), lambda i, run: [
+            Instr.make("vmovups_load", dst=PACKED + r, dram=self.gemm.b + (i * GROUP + r) * LINE_BYTES)
+            for r in range(run.size)])
 
     def _pack(self, plain: Gemm) -> Nodes:
         whole, rest = divmod(self.gemm.k, 4)
@@ -212,7 +227,7 @@ class Emission:
 
     def _scratch(self, tile: int) -> Affine:
         """Where a tile of C lies in the workspace, behind B."""
-        return self.gemm.workspace + (ceil_div(self.gemm.n, LANES) * self.packed_rows * LINE_BYTES + tile * TILE)
+        return self.gemm.workspace + (lines_of(self.gemm.n, self.gemm.k) * LINE_BYTES + tile * TILE)
 
     def _finish_tile(self, t: int, m: Affine, rows: int, n: Affine, tile: int, mask: int) -> Nodes:
         """A tile of C, some rows at a time."""
@@ -248,9 +263,12 @@ def _mask(columns: int) -> int:
 
 
 def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
-    """Blocks of one or two tiles each way; all of k at once."""
+    """Blocks of one or two tiles each way; all of k at once. A B that fits the second cache is touched first; one of a
+    single panel, of which each tile is loaded but once for a block of rows, only where that is faster."""
     sizes = {d: [s for s in (LANES, MOST) if s == LANES or e > LANES] for d, e in (("m", shape.m), ("n", shape.n))}
-    return Tiling({**sizes, "k": [shape.k]}, loops=lambda c: _loops(shape, c, hardware))
+    fits = LINE_BYTES * lines_of(shape.n, shape.k) <= options["l2_kib"] << 10
+    flows = ("", TOUCHED) if shape.n <= LANES else (TOUCHED,) if fits else ("",)
+    return Tiling({**sizes, "k": [shape.k]}, dataflows=flows, loops=lambda c: _loops(shape, c, hardware))
 
 
 def _loops(shape: kit.Shape, c: kit.Columns, hardware: kit.Hardware) -> Loop:

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.acadl_models.gamma import LANES, gamma, isa_parameters
+from archloom.acadl_models.gamma import LANES, gamma
 from archloom.mapper.tiling import Demand
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
@@ -318,7 +318,7 @@ class Gamma(kit.KitTarget):
     """Gamma: fused tensor operations on 16-bit integers."""
 
     kit = kit.GemmKit(
-        name="gamma", isa="gamma", graph=GRAPH.graph, isa_parameters=isa_parameters, emit=emit, tiling=_tiling,
+        name="gamma", isa="gamma", graph=GRAPH.graph, emit=emit, tiling=_tiling,
         description="fused 8 x 8 tensor operations on 16-bit integers in complexes that share scratchpads "
                     "(ACADL paper)",
         options=GRAPH.options({"complexes": [kit.Option(

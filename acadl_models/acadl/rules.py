@@ -326,6 +326,22 @@ def bursts(g: Sketch) -> Iterable[str]:
         yield from _bursts_behind(g, cache)
 
 
+def compressed(g: Sketch) -> Iterable[str]:
+    """What is compressed is known when a network is compiled: a memory with a stored share has constants alone, is
+    written by no unit, and asked by no cache."""
+    for memory in filter(g.sound, g.of(MemoryInterface)):
+        if memory.stored_share == 1:
+            continue
+        share = f"{memory}: stored_share {memory.stored_share:g}"
+        if not memory.roles or "activations" in memory.roles:
+            yield f"{share}: its roles must be of constants ('weights', 'tables'), not {memory.roles!r}"
+        for unit in g.sources(WRITE_DATA, memory):
+            yield f"{share}: {unit} writes to it"
+        for cache in g.of(CacheInterface):
+            if memory in g.targets(BACKED_BY, cache):
+                yield f"{share}: {cache} is before it"
+
+
 def _bursts_of(g: Sketch, place: ACADLObject) -> Iterable[tuple[int, str]]:
     """Those of a memory and of the links at it, each with whose it is."""
     if isinstance(place, MemoryInterface) and place.burst_bytes:
@@ -367,5 +383,5 @@ RULES: tuple[Rule, ...] = (
     attributes, unique_names, edges_inside, has_fetch, contained_once, one_instruction_memory, fetch_fits, acyclic,
     reachable, leads_somewhere, ports_connected, ports, connected_storages, renamed, storage_access, prefetched,
     caches_backed,
-    cache_words, bursts, one_way, links_inside,
+    cache_words, bursts, compressed, one_way, links_inside,
 )

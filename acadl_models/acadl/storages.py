@@ -6,6 +6,7 @@ A cache is attached to access units like a storage, and backed by one. Links are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -130,6 +131,8 @@ class MemoryInterface(DataStorage, BufferStorage):
 
     ``roles`` (*added*): of the memories of HBM, which of the :data:`ROLES` of tensors lie in this one.
     ``burst_bytes`` (*added*): words move in bursts of so many bytes, each from a multiple of them on; 0: one by one.
+    ``stored_share`` (*added*): constants lie here compressed, in so much of their bytes on the mean; words, ports and
+    addresses are those of what a decoder at the memory gives.
     """
 
     virtual: ClassVar[bool] = True
@@ -140,6 +143,7 @@ class MemoryInterface(DataStorage, BufferStorage):
     address_ranges: Sequence[tuple[int, int]] = ()
     roles: tuple[str, ...] = field(default=(), kw_only=True)
     burst_bytes: int = field(default=0, kw_only=True)
+    stored_share: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
         self._set("address_ranges", tuples(self.address_ranges))
@@ -159,6 +163,9 @@ class MemoryInterface(DataStorage, BufferStorage):
         faults = super().faults() + range_faults("address_ranges", self.address_ranges, True)
         if not isinstance(self.roles, tuple) or not set(self.roles) <= set(ROLES):
             faults.append(f"roles must be a tuple of {', '.join(map(repr, ROLES))}, not {self.roles!r}")
+        share = self.stored_share
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < math.inf:
+            faults.append(f"stored_share must be a positive number, not {share!r}")
         return faults + count(self, "burst_bytes", 0)
 
 

@@ -214,7 +214,7 @@ def _off_chip(place: ACADLObject, component: Component | None, technology: Techn
     if standard not in known:
         raise InputError(f"{place}: unknown standard of memory {standard!r}{suggest(standard, list(known))}")
     bit, activation = known[standard]
-    return Figures(_accesses(place.data_width * bit, activation=activation), 0.0, 0.0)
+    return Figures(_accesses(place.data_width * stored_share(place) * bit, activation=activation), 0.0, 0.0)
 
 
 def _storage(place: DataStorage, component: Component | None, technology: Technology) -> Figures:
@@ -222,9 +222,14 @@ def _storage(place: DataStorage, component: Component | None, technology: Techno
     size = what.size_bytes or (place.size_bytes if isinstance(place, MemoryInterface) else 0)
     if isinstance(place, SetAssociativeCache):
         size = what.size_bytes or _with_tags(place)
-    width = what.width_bits or place.data_width * place.port_width
-    bank = memories.memory(size / what.banks, width, what.ports, technology)
-    return _of_words(bank, place.data_width / width, bank.times(what.banks))
+    width, share = what.width_bits or place.data_width * place.port_width, stored_share(place)
+    bank = memories.memory(share * size / what.banks, width, what.ports, technology)
+    return _of_words(bank, share * place.data_width / width, bank.times(what.banks))
+
+
+def stored_share(place: ACADLObject) -> float:
+    """How much of a word a storage holds."""
+    return place.stored_share if isinstance(place, MemoryInterface) else 1.0
 
 
 def _of_words(access: memories.Cost, part: float, whole: memories.Cost) -> Figures:

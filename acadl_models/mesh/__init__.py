@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from archloom.acadl_models.mesh.graph import isa_parameters, mesh
+from archloom.acadl_models.mesh.graph import mesh
 
-__all__ = ["isa_parameters", "mesh"]
+__all__ = ["mesh"]

@@ -153,14 +153,12 @@ def assembled(
             resets=True)
         for core in cores:
             connect(host.unit, writes=[core.l1, core.acc])
-        parameters = {"cores": chip.cores, "tiles": of_core.tiles, "sums": of_core.sums, "stats": of_core.stats}
         buffers: dict[str, Any] = {
             "hbm": memory, "l1": [c.l1 for c in cores], "acc": [c.acc for c in cores], "stat": [c.stat for c in cores]}
         if semaphores is not None:
-            parameters["semaphores"] = of_core.semaphores
             buffers |= {"semaphore": semaphores.counters, "progress": list(semaphores.rest(host.unit))}
         acadl.architecture(
-            chip.name, clock_hz=chip.clock_hz, parameters=parameters,
+            chip.name, clock_hz=chip.clock_hz, isa=sizes.STATED.isa(vars(of_core), cores=chip.cores),
             dims={"rows": chip.rows, "columns": chip.columns}, buffers=buffers,
             technology=chip.technology,
         )
@@ -254,8 +252,3 @@ def _senders(fetch: Fetch, memory: Sequence[acadl.DRAM], mesh: Cores, of_core: s
     made |= {("down", 0): down.sender.unit, ("across", 0): across.sender.unit}
     made |= {("row", r * len(lines)): one.sender.unit for r, one in enumerate(row_rings)}
     return made | {("column", c): one.sender.unit for c, one in enumerate(column_rings)}
-
-
-def isa_parameters(graph: acadl.ArchitectureGraph) -> dict[str, int]:
-    """The parameters of ``wormhole.taidl``, the ISA of all meshes: all of them belong to the graph."""
-    return dict(graph.parameters)

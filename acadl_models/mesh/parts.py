@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from archloom.acadl_models.acadl import DRAM, SRAM, Included, Link, Logic, Memory, MemoryAccessUnit, Template
 from archloom.acadl_models.mesh.semaphores import HANDSHAKES
-from archloom.acadl_models.mesh.sizes import L1_ACCESS_BYTES, STAT_BYTES, TILE_BYTES, Joules, Sizes
+from archloom.acadl_models.mesh.sizes import L1_ACCESS_BYTES, Joules, Sizes
 from archloom.acadl_models.mesh.vector import work
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, macs
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, macs
+from archloom.oracle.resolved import Buffer
 
 _QUEUE = 4
 """Transfers that wait before a reader or a sender, and those under way in it."""
@@ -38,10 +39,8 @@ class Core(Template):
         self, name: str, fetch: Fetch, memory: Sequence[DRAM], number: int, sizes: Sizes, users: int,
         ways: Ways | None = None,
     ) -> None:
-        tiles, sums, stats = sizes.tiles, sizes.sums, sizes.stats
         joules = sizes.joules
-        self.l1 = _local("l1", TILE_BYTES, number, tiles, users, joules)
-        self.acc = _local("acc", 2 * TILE_BYTES, number, sums, users, joules)
+        self.l1, self.acc = (_local(sizes.isa.buffer(name), number, joules, 16, users) for name in ("l1", "acc"))
         if ways is None:
             way = joules.hops(sizes.way_hops)
             inward = Link("noc_in", sizes.noc_bytes_per_cycle, joules_per_byte=way)
@@ -50,11 +49,7 @@ class Core(Template):
             port = Link("port", port_bytes, component=Included("l1")) if port_bytes else None
             ways = Ways(inward, outward, inward, port)
         self.ways = ways
-        self.stat = SRAM(
-            "stat", data_width=8 * STAT_BYTES, port_width=_PORT_WORDS, max_concurrent_requests=8, read_write_ports=4,
-            address_ranges=[(number * stats, (number + 1) * stats)], joules_per_access=joules.words(STAT_BYTES),
-            component=_OF_L1,
-        )
+        self.stat = _local(sizes.isa.buffer("stat"), number, joules, 8, 4)
         shake = self.shake = HANDSHAKES if sizes.semaphores else ()
         cycles: dict[str, int | str] = {"clear": "count", "*": sizes.product, **dict.fromkeys(shake, 1)}
         self.reader = sender("reader", fetch, "load", *shake)
@@ -150,11 +145,12 @@ def sender(name: str, fetch: Fetch, mnemonic: str, *more: str) -> QueuedUnit:
         name, fetch, {mnemonic, *more} | others, depth=_QUEUE, latency=1, interval=1, in_flight=_QUEUE)
 
 
-def _local(name: str, word_bytes: int, number: int, words: int, users: int, joules: Joules) -> SRAM:
-    """A core's part of a buffer."""
+def _local(buffer: Buffer, number: int, joules: Joules, requests: int, users: int) -> SRAM:
+    """A core's part of a buffer, which is the buffer of one core."""
+    name, bits, words = held(buffer)
     return SRAM(
-        name, data_width=8 * word_bytes, port_width=_PORT_WORDS, max_concurrent_requests=16, read_write_ports=users,
-        address_ranges=[(number * words, (number + 1) * words)], joules_per_access=joules.words(word_bytes),
+        name, data_width=bits, port_width=_PORT_WORDS, max_concurrent_requests=requests, read_write_ports=users,
+        address_ranges=[(number * words, (number + 1) * words)], joules_per_access=joules.words(bits // 8),
         component=_OF_L1,
     )
 

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any
 
 from archloom.acadl_models.acadl import Technology
 from archloom.acadl_models.energy import arithmetic, memories, wires
-from archloom.acadl_models.options import Clock, Size, problems_of, refuse
+from archloom.acadl_models.options import Clock, Size, Stated, problems_of, refuse
+from archloom.oracle.taidl.isa import Isa
 
-TILE_BYTES = 2048
+STATED = Stated("wormhole")
+"""The ISA of all meshes."""
+
+TILE_BYTES = STATED["TILE_BYTES"]
 """A tile of 32 x 32 numbers of 16 bits."""
 
-_TILE_NUMBERS = 32 * 32
+_TILE_NUMBERS = STATED["SIDE"] ** 2
 
-STAT_BYTES = 128
+STAT_BYTES = STATED.row_bytes("stat", {})
 """A statistic of 32 rows, of 32 bits each."""
 
 L1_ACCESS_BYTES = 64
 """Of L1 at a time."""
 
-_LEAST_TILES = 4
+_LEAST_TILES = STATED.size("tiles").low
 
 # parameters of all meshes
-Sums = Annotated[int, Size(1, 1 << 14, "tiles of 32-bit partial sums in a core", "tiles")]
-Stats = Annotated[int, Size(1, 1 << 14, "statistics of 32 rows in a core")]
+Sums = Annotated[int, STATED.size("sums", "tiles of 32-bit partial sums in a core", "tiles")]
+Stats = Annotated[int, STATED.size("stats", "statistics of 32 rows in a core")]
 L1Bytes = Annotated[int, Size(1 << 14, 1 << 27, "L1 of a core", "bytes")]
 ArrayTiles = Annotated[int, Size(1, 16, "tiles along each side of the matrix unit")]
 ProductCycles = Annotated[int, Size(1, 1 << 16, "of the matrix unit for a product of its size", "cycles")]
@@ -38,7 +43,7 @@ DramLatencyCycles = Annotated[int, Size(1, 1_000_000, "from request to first dat
 DramBytes = Annotated[int, Size(1 << 20, 1 << 40, "memory", "bytes")]
 DramChannels = Annotated[int, Size(1, 64, "over which tiles are dealt out")]
 LaunchCycles = Annotated[int, Size(1, 10_000_000, "from the host's command until the cores work", "cycles")]
-SemaphoreCount = Annotated[int, Size(0, 1 << 14)]
+SemaphoreCount = Annotated[int, STATED.size("semaphores")]
 ClockHz = Annotated[float, Clock("clock of cores and networks")]
 
 
@@ -97,6 +102,11 @@ class Sizes:
     way_hops: float = 0
     semaphores: int = 0
 
+    @cached_property
+    def isa(self) -> Isa:
+        """The ISA of one core."""
+        return STATED.isa(vars(self), cores=1)
+
     @property
     def product(self) -> str:
         """Cycles of a product of m x k by k x n tiles, as a latency."""
@@ -112,6 +122,11 @@ class Sizes:
     def vector_tile_cycles(self) -> int:
         """Of an operation on all numbers of a tile."""
         return -(-_TILE_NUMBERS // self.vector_width) * self.vector_cycles
+
+
+def stated_l1_bytes() -> int:
+    """L1 of a core that has the tiles, sums and statistics of the ISA by default."""
+    return (STATED["tiles"] + 2 * STATED["sums"]) * TILE_BYTES + STATED["stats"] * STAT_BYTES
 
 
 def operand_tiles(l1_bytes: int, sums: int, stats: int) -> int:

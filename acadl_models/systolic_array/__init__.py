@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 
-def systolic_array(rows: int, columns: int, dataflow: str = "os", **options: Any) -> "ArchitectureGraph":
+def systolic_array(rows: int, columns: int, dataflow: str, **options: Any) -> "ArchitectureGraph":
     """The architecture graph of an array of ``rows`` × ``columns`` PEs.
 
     ``dataflow``: what stays in the PEs, the sums (``"os"``), the weights (``"ws"``) or the inputs (``"is"``). The

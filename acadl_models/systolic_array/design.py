@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Annotated, Any
 
 from archloom.acadl_models.acadl import Technology
-from archloom.acadl_models.options import Clock, Size, Word, problems_of, refuse
+from archloom.acadl_models.options import Clock, Size, Stated, Word, problems_of, refuse
 from archloom.acadl_models.systolic_array.conventions import CONVENTIONS, Convention
 from archloom.oracle.errors import suggest
+from archloom.oracle.taidl.isa import Isa
+
+STATED = Stated("systolic_array")
 
 TECHNOLOGY = Technology(28, dram="DDR4")
 """Assumed: neither simulator whose conventions these are states a process."""
@@ -31,17 +35,18 @@ class Design:
     Raises TargetError that lists every option out of range.
     """
 
-    rows: Annotated[int, Size.of("systolic_array", "rows", "rows of the array")]
-    columns: Annotated[int, Size.of("systolic_array", "columns", "columns of the array")]
+    rows: Annotated[int, STATED.size("rows", "rows of the array")] = STATED["rows"]
+    columns: Annotated[int, STATED.size("columns", "columns of the array")] = STATED["columns"]
     dataflow: Annotated[
         str, Word(DATAFLOWS, "what stays in the PEs: sums (os), weights (ws) or inputs (is)")
-    ] = "os"
+    ] = DATAFLOWS[STATED["dataflow"]]
     level: Annotated[str, Word(LEVELS)] = "tensor"
     convention: Annotated[str, Word(
-        CONVENTIONS, "what a fold is charged: the whole array (scalesim) or what it uses (equeue)")] = "scalesim"
-    left_kib: Annotated[int, Size(1, 1 << 30, "memory on the left", "KiB")] = 256
-    top_kib: Annotated[int, Size(1, 1 << 30, "memory on the top", "KiB")] = 256
-    out_kib: Annotated[int, Size(1, 1 << 30, "memory of the sums", "KiB")] = 256
+        CONVENTIONS, "what a fold is charged: the whole array (scalesim) or what it uses (equeue)")
+    ] = tuple(CONVENTIONS)[STATED["convention"]]
+    left_kib: Annotated[int, Size(1, 1 << 30, "memory on the left", "KiB")] = STATED.kib("left")
+    top_kib: Annotated[int, Size(1, 1 << 30, "memory on the top", "KiB")] = STATED.kib("top")
+    out_kib: Annotated[int, Size(1, 1 << 30, "memory of the sums", "KiB")] = STATED.kib("out")
     dma_bytes: Annotated[int, Size(1, 4096, "to and from memory in a cycle", "bytes")] = 16
     dram_latency: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 100
     clock_hz: Annotated[float, Clock("clock of the accelerator")] = 1e9
@@ -70,14 +75,13 @@ class Design:
         """The TAIDL description of this level's instructions."""
         return "systolic_array" if self.level == "tensor" else "systolic_pe"
 
-    @property
-    def isa_parameters(self) -> dict[str, int]:
-        """Parameters of the ISA, in its order."""
-        return {
-            "rows": self.rows, "columns": self.columns, "dataflow": DATAFLOWS.index(self.dataflow),
-            "convention": tuple(CONVENTIONS).index(self.convention),
-            "left_bytes": self.left_kib << 10, "top_bytes": self.top_kib << 10, "out_words": self.out_kib << 8,
-        }
+    @cached_property
+    def isa(self) -> Isa:
+        """The declarations of this level's ISA."""
+        return Stated(self.isa_name).isa(
+            {"rows": self.rows, "columns": self.columns}, dataflow=DATAFLOWS.index(self.dataflow),
+            convention=tuple(CONVENTIONS).index(self.convention), left_bytes=self.left_kib << 10,
+            top_bytes=self.top_kib << 10, out_words=(self.out_kib << 10) // STATED.row_bytes("out", {}))
 
     @classmethod
     def of_parameters(cls, parameters: Mapping[str, int]) -> "Design":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.units import UnitLatency
-from archloom.acadl_models.parts import Fetch, connect, macs
+from archloom.acadl_models.parts import Fetch, connect, held, macs
 from archloom.acadl_models.systolic_array.design import Design
+from archloom.oracle.resolved import Buffer
 
 
 class Mover(acadl.Template):
@@ -37,24 +38,23 @@ class Memories(acadl.Template):
     """
 
     def __init__(self, name: str, design: Design, units: int) -> None:
-        sizes = design.isa_parameters
-        self.left = self._side("left", 8, design.rows, sizes["left_bytes"], units)
-        self.top = self._side("top", 8, design.columns, sizes["top_bytes"], units)
+        left, top, out = (design.isa.buffer(name) for name in ("left", "top", "out"))
+        self.left = self._side(left, design.rows, units)
+        self.top = self._side(top, design.columns, units)
         # a row of results leaves at a time, however many the convention has leave at once
-        self.out = self._side("out", 32, design.rows * design.columns, sizes["out_words"], units, 32 * design.columns)
+        self.out = self._side(out, design.rows * design.columns, units, design.columns)
         self.dram = acadl.DRAM(
             "dram", data_width=8, port_width=design.dma_bytes, shared_port=True, read_write_ports=2,
             max_concurrent_requests=8, read_latency=design.dram_latency, write_latency=design.dram_latency,
             address_ranges=[(0, 1 << 34)], write_after_read=LATCHED,
         )
 
-    def _side(
-        self, name: str, data_width: int, width: int, words: int, units: int, width_bits: int | None = None
-    ) -> acadl.SRAM:
+    def _side(self, buffer: Buffer, width: int, units: int, leaving: int | None = None) -> acadl.SRAM:
+        name, bits, words = held(buffer)
         return acadl.SRAM(
-            name, data_width=data_width, port_width=width, max_concurrent_requests=4 * units,
+            name, data_width=bits, port_width=width, max_concurrent_requests=4 * units,
             read_write_ports=2 * units, address_ranges=[(0, words)],
-            component=acadl.Memory(width_bits=width_bits), write_after_read=LATCHED,
+            component=acadl.Memory(width_bits=leaving and bits * leaving), write_after_read=LATCHED,
         )
 
 

@@ -8,7 +8,7 @@ that it reads have been written, and that makes the wave run diagonally through 
 from __future__ import annotations
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.parts import Fetch, connect, macs
+from archloom.acadl_models.parts import Fetch, connect, held, macs
 from archloom.acadl_models.systolic_array.design import FETCH_CYCLES, TECHNOLOGY, Design
 from archloom.acadl_models.systolic_array.parts import LATCHED, Dma, Memories, Mover
 
@@ -23,9 +23,9 @@ class PE(acadl.Template):
     neighbour or a load unit writes, ``registers_out`` what a store unit reads, ``instructions`` comes from the fetch.
     """
 
-    def __init__(self, name: str, mnemonics: set[str]) -> None:
+    def __init__(self, name: str, mnemonics: set[str], bits: int) -> None:
         self.registers = acadl.RegisterFile(
-            "registers", data_width=32, registers=dict.fromkeys(REGISTERS, 0), write_after_read=LATCHED)
+            "registers", data_width=bits, registers=dict.fromkeys(REGISTERS, 0), write_after_read=LATCHED)
         self.stage = acadl.ExecuteStage("stage")
         self.unit = acadl.FunctionalUnit("unit", to_process=mnemonics, component=macs(1, "i8", "i32"))
         acadl.ACADLEdge(self.stage, self.unit, acadl.CONTAINS)
@@ -41,10 +41,11 @@ class Grid(acadl.Template):
     """``rows`` × ``columns`` PEs, each connected to its neighbours in the east and in the south."""
 
     def __init__(self, name: str, design: Design, fetch: Fetch) -> None:
-        mnemonics = {"mac", "push", "pass"}
-        self.pes = [[PE(f"pe[{i}][{j}]", mnemonics) for j in range(design.columns)] for i in range(design.rows)]
+        mnemonics, (_, bits, _), (_, below_bits, columns) = (
+            {"mac", "push", "pass"}, held(design.isa.buffer("pe")), held(design.isa.buffer("south")))
+        self.pes = [[PE(f"pe[{i}][{j}]", mnemonics, bits) for j in range(design.columns)] for i in range(design.rows)]
         self.south = [
-            acadl.RegisterFile(f"south[{j}]", 32, {"sum": 0}, write_after_read=LATCHED) for j in range(design.columns)]
+            acadl.RegisterFile(f"south[{j}]", below_bits, {"sum": 0}, write_after_read=LATCHED) for j in range(columns)]
         for i, row in enumerate(self.pes):
             for j, pe in enumerate(row):
                 acadl.connect_dangling_edge(fetch.stage, pe.instructions)
@@ -82,7 +83,8 @@ def build(design: Design) -> acadl.ArchitectureGraph:
         fetch = Fetch("fetch", (rows + columns + 2) * a_step, width=a_step, latency=FETCH_CYCLES,
                       stands_for="the wave of operands")
         memories = Memories("memory", design, units=rows * columns if apart else max(rows, columns))
-        sync = acadl.RegisterFile("sync", 32, {"fold": 0, "filled": 0}, write_after_read=LATCHED)
+        sync = acadl.RegisterFile(
+            "sync", held(design.isa.buffer("sync"))[1], {"fold": 0, "filled": 0}, write_after_read=LATCHED)
         grid = Grid("grid", design, fetch)
         for i in range(rows):
             west = Mover(f"west[{i}]", fetch, {"load_west", "clear_west"}, {"load_west": 0, "clear_west": 1})
@@ -97,10 +99,10 @@ def build(design: Design) -> acadl.ArchitectureGraph:
         connect(grid.pes[-1][-1].unit, writes=[sync])
         Dma("dma", fetch, memories, {"load_left", "load_top"}, {"save"})
         acadl.architecture(
-            "systolic_pe", clock_hz=design.clock_hz, parameters=design.isa_parameters,
+            "systolic_pe", clock_hz=design.clock_hz, isa=design.isa,
             buffers={
                 "hbm": memories.dram, "left": memories.left, "top": memories.top, "out": memories.out,
-                "pe": [pe.registers for row in grid.pes for pe in row], "south": grid.south, "sync": sync,
+                "pe": [pe.registers for row in grid.pes for pe in row], "south": grid.south,
             },
             technology=TECHNOLOGY,
         )

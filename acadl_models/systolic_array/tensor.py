@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from archloom.acadl_models.acadl import ArchitectureGraph, Included, RegisterFile, architecture, create_ag, generate
-from archloom.acadl_models.parts import Fetch, connect, macs
+from archloom.acadl_models.parts import Fetch, connect, held, macs
 from archloom.acadl_models.systolic_array.design import FETCH_CYCLES, TECHNOLOGY, Design
 from archloom.acadl_models.systolic_array.parts import LATCHED, Dma, Memories, Mover
 
@@ -27,8 +27,9 @@ def build(design: Design) -> ArchitectureGraph:
         memories = Memories("memory", design, units=2)
         of_array = Included("array.unit")
         stationary, sums = [
-            RegisterFile(name, bits * design.columns, _rows(design), component=of_array, write_after_read=LATCHED)
-            for name, bits in (("stationary", 8), ("sums", 32))]
+            RegisterFile(
+                name, bits, {f"row[{i}]": 0 for i in range(rows)}, component=of_array, write_after_read=LATCHED)
+            for name, bits, rows in (held(design.isa.buffer(name)) for name in ("stationary", "sums"))]
         array = Mover(
             "array", fetch, {*STEPS, "drain"}, latency={"drain": drain, "shift": 1, "*": 0},
             interval={"drain": drain, "*": 1}, in_flight=4,
@@ -39,16 +40,9 @@ def build(design: Design) -> ArchitectureGraph:
         connect(Mover("unload", fetch, {"unload"}).unit, [sums], [memories.out])
         Dma("dma", fetch, memories, {"load_left", "load_top", "load_out"}, {"save", "save_scaled"})
         architecture(
-            "systolic_array", clock_hz=design.clock_hz, parameters=design.isa_parameters,
-            buffers={
-                "hbm": memories.dram, "left": memories.left, "top": memories.top, "out": memories.out,
-                "stationary": stationary, "sums": sums,
-            },
+            "systolic_array", clock_hz=design.clock_hz, isa=design.isa,
+            buffers={"hbm": memories.dram, "left": memories.left, "top": memories.top, "out": memories.out},
             technology=TECHNOLOGY,
         )
 
     return create_ag(systolic_array())
-
-
-def _rows(design: Design) -> dict[str, int]:
-    return {f"row[{i}]": 0 for i in range(design.rows)}

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benc
 from archloom.acadl_models.acadl import ArchitectureGraph, Technology
 from archloom.acadl_models.energy import arithmetic, figures_of, memories, tables, wires
 from archloom.acadl_models.energy.figures import area_of
-from archloom.acadl_models.eyeriss import eyeriss, isa_parameters, mac_of
+from archloom.acadl_models.eyeriss import eyeriss, mac_of
 from archloom.acadl_models.gemmini import gemmini
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.energy import Energy, energy
@@ -75,7 +75,7 @@ def on_eyeriss() -> Iterator[Row]:
     """Power of AlexNet's layers, each over the time that it takes here, their shares in its energy, and area of the
     core."""
     graph, known = eyeriss(), PUBLISHED["eyeriss"]
-    isa = taidl.load("eyeriss", **isa_parameters(graph))
+    isa = taidl.load("eyeriss", **graph.parameters)
     joules, theirs, seconds = dict[str, float](), dict[str, float](), 0.0
     for layer in eyeriss_chip.layers(json.loads(eyeriss_chip.DATA.read_text())["networks"]["AlexNet"]):
         stream = conv_stream(layer.shape, Machine.of(graph), dict(isa.parameters), mapping=layer.mapping,

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, h
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
 from archloom.acadl_models.acadl import ArchitectureGraph
-from archloom.acadl_models.eyeriss import eyeriss, isa_parameters
+from archloom.acadl_models.eyeriss import eyeriss
 from archloom.acadl_models.timing import TimingResult, simulate
 from archloom.oracle import taidl
 from archloom.oracle.resolve import resolve
@@ -61,7 +61,7 @@ def _layer(batch: int, shape: list[int], mapping: list[int], **rest: Any) -> Lay
 
 def simulated(layer: Layer, graph: ArchitectureGraph) -> TimingResult:
     """One group of the layer on ``graph`` with the chip's configuration."""
-    isa = taidl.load("eyeriss", **isa_parameters(graph))
+    isa = taidl.load("eyeriss", **graph.parameters)
     stream = conv_stream(layer.shape, Machine.of(graph), dict(isa.parameters), mapping=layer.mapping, name=layer.name)
     return simulate(graph, resolve(stream, isa))
 

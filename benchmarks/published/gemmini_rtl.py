@@ -22,7 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, however the script is run:
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
-from archloom.acadl_models.gemmini import gemmini, isa_parameters
+from archloom.acadl_models.gemmini import gemmini
 from archloom.acadl_models.timing import simulate
 from archloom.oracle import taidl
 from archloom.oracle.resolve import resolve
@@ -100,7 +100,7 @@ def stream_of(kind: str, sizes: tuple[Any, ...], machine: Machine, stay: bool) -
 def call_cycles(kind: str, sizes: tuple[Any, ...], stay: bool, options: tuple[tuple[str, Any], ...]) -> int:
     """Cycles of a call on the graph with these options."""
     graph = gemmini(**dict(options))
-    parameters = tuple(isa_parameters(graph).items())
+    parameters = tuple(graph.parameters.items())
     stream = stream_of(kind, sizes, Machine(parameters), stay)
     isa = taidl.load("gemmini", **dict(parameters))
     return simulate(graph, resolve(stream, isa, max_instructions=MOST_INSTRUCTIONS)).cycles

@@ -37,7 +37,7 @@ def machine_of(rows: int, columns: int, dataflow: str) -> Any:
     from benchmarks.published.systolic import machine
 
     whole = 1 << 30
-    return machine(Design(rows, columns, dataflow, left_kib=whole, top_kib=whole, out_kib=whole))
+    return machine(Design(rows, columns, dataflow, convention="scalesim", left_kib=whole, top_kib=whole, out_kib=whole))
 
 
 def close(value: float, recorded: str) -> bool:

@@ -83,7 +83,7 @@ class Machine:
     def isa(self) -> "Isa":
         from archloom.oracle import taidl
 
-        return taidl.load(self.design.isa_name, **self.design.isa_parameters)
+        return taidl.load(self.design.isa_name, **self.graph.parameters)
 
     def prepare(self) -> "Machine":
         """Make graph and ISA now."""

@@ -16,10 +16,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benc
 
 from benchmarks.common import arguments, finish
 
+_ARRAY = {"dataflow": "os", "convention": "scalesim"}
 CASES: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("scalar_32x32", {"rows": 32, "columns": 32, "level": "scalar"}),
-    ("tensor_256x256", {"rows": 256, "columns": 256, "level": "tensor"}),
-    ("scalar_64x64", {"rows": 64, "columns": 64, "level": "scalar"}),
+    ("scalar_32x32", {"rows": 32, "columns": 32, "level": "scalar", **_ARRAY}),
+    ("tensor_256x256", {"rows": 256, "columns": 256, "level": "tensor", **_ARRAY}),
+    ("scalar_64x64", {"rows": 64, "columns": 64, "level": "scalar", **_ARRAY}),
 )
 
 
@@ -46,7 +47,7 @@ def main() -> int:
     args = arguments(__doc__ or "")
     from archloom.acadl_models.systolic_array import systolic_array
 
-    systolic_array(2, 2, level="scalar")  # imports are no part of building
+    systolic_array(2, 2, "os", level="scalar")  # imports are no part of building
     result: dict[str, Any] = {name: measure(options) for name, options in CASES}
     for name, figures in result.items():
         print(name, {k: round(v, 4) for k, v in figures.items()})

@@ -42,13 +42,13 @@ class Gemmini:
     """Gemmini's graph, and streams for it as the mapper emits them."""
 
     def __init__(self) -> None:
-        from archloom.acadl_models.gemmini import gemmini, isa_parameters
+        from archloom.acadl_models.gemmini import gemmini
         from archloom.mapper.workload import Epilogue
         from archloom.oracle.taidl import load
         from archloom.uma_targets.gemmini.emit import GemminiEmitter
 
         self.graph = gemmini(dim=DIM)
-        parameters = isa_parameters(self.graph)
+        parameters = self.graph.parameters
         self.isa = load("gemmini", **parameters)
         self.emitter = GemminiEmitter(tuple(sorted(parameters.items())))
         self.epilogue = Epilogue(bias=True, scale=0.01, relu=True, out_dtype="int8")
@@ -99,7 +99,7 @@ def array(size: int, shape: tuple[int, int, int]) -> tuple[Any, Any]:
     from archloom.oracle.resolve import resolve
     from benchmarks.published.systolic import Problem, machine
 
-    model = machine(Design(size, size, "ws", "scalar"))
+    model = machine(Design(size, size, "ws", "scalar", "scalesim"))
     return model.graph, resolve(model.stream(Problem(*shape)), model.isa)
 
 

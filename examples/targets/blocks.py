@@ -14,14 +14,13 @@ from typing import Annotated, Any
 import numpy as np
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.options import Clock, Size, check
+from archloom.acadl_models.options import Clock, Size, Stated, check
 from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, registers, row_memory
 from archloom.mapper.memory import Memory
 from archloom.mapper.requantization import Requantization
 from archloom.mapper.space import Space, SpaceBuilder, Table
 from archloom.mapper.spans import Span
 from archloom.mapper.workload import Workload
-from archloom.oracle import taidl
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Node, Stream
 from archloom.tvm_backend.ir.match import QuantizedOp
@@ -31,15 +30,16 @@ from archloom.uma_targets.kit.attention import Kernel
 from archloom.uma_targets.kit.convolution import Convolution
 
 ISA = Path(__file__).with_suffix(".taidl")
-MOST, ROOMS = 64, ("image_rows", "sum_rows")  # channels of a row at most; what blocks need of the buffers
+STATED = Stated(ISA)
+MOST, ROOMS = STATED.size("dim").high, ("image_rows", "sum_rows")  # channels of a row at most; what blocks need
 
 
 def blocks(
     *,
     multipliers: Annotated[int, Size(128, 256, "of the array", "multipliers", 128)] = 256,
-    dim: Annotated[int, Size.of(ISA, "dim", "channels of a row of the buffers")] = 32,
-    image_rows: Annotated[int, Size.of(ISA, "image_rows", "pixels of dim channels in the buffer")] = 8192,
-    sum_rows: Annotated[int, Size.of(ISA, "sum_rows", "accumulators of dim channels")] = 1024,
+    dim: Annotated[int, STATED.size("dim", "channels of a row of the buffers")] = STATED["dim"],
+    image_rows: Annotated[int, STATED.size("image_rows", "pixels of dim channels held")] = STATED["image_rows"],
+    sum_rows: Annotated[int, STATED.size("sum_rows", "accumulators of dim channels")] = STATED["sum_rows"],
     sram_bytes: Annotated[int, Size(1 << 16, 1 << 30, "memory of activations", "bytes")] = 1 << 22,
     clock_hz: Annotated[float, Clock("clock of the engine")] = 500e6,
 ) -> acadl.ArchitectureGraph:
@@ -50,7 +50,7 @@ def blocks(
     for which 32 cycles of weights are decoded; an output takes 1 / (2 * ``lines``) cycles.
     """
     check(blocks, locals())
-    lines, isa = multipliers // 128, taidl.load(ISA, dim=dim, image_rows=image_rows, sum_rows=sum_rows)
+    lines, isa = multipliers // 128, STATED.isa(locals())
 
     @acadl.generate
     def build() -> None:

@@ -12,28 +12,28 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.options import Clock, Size, check
+from archloom.acadl_models.options import Clock, Size, Stated, check
 from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, registers, row_memory
 from archloom.mapper.packing import Place
-from archloom.oracle import taidl
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Node
 from archloom.uma_targets import kit
 from archloom.uma_targets.kit import Gemm, Instr, Nodes, Piece, TileMapping, ceil_div, each, pieces, repeat
 
 ISA = Path(__file__).with_suffix(".taidl")
+STATED = Stated(ISA)
 TWICE = "((sum * multiplier + (1 << 30) >> 31) + (1 << max(shift - 31, 0) >> 1)) >> max(shift - 31, 0)"
 
 
 def outer(
     *,
-    lanes: Annotated[int, Size.of(ISA, "lanes", "elements of a vector, rows and columns of a tile")] = 16,
+    lanes: Annotated[int, STATED.size("lanes", "elements of a vector, rows and columns of a tile")] = STATED["lanes"],
     memory_cycles: Annotated[int, Size(1, 10_000, "latency of memory", "cycles")] = 20,
     clock_hz: Annotated[float, Clock("clock of the engine")] = 2e9,
 ) -> acadl.ArchitectureGraph:
     """Loads of A, of B, outer products and stores side by side. TargetError that lists every option out of range."""
     check(outer, locals())
-    isa = taidl.load(ISA, lanes=lanes)
+    isa = STATED.isa(locals())
 
     @acadl.generate
     def build() -> None:

@@ -10,33 +10,33 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.options import Clock, Size, check
-from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, registers, row_memory
-from archloom.oracle import taidl
+from archloom.acadl_models.options import Clock, Size, Stated, check
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, registers, row_memory, shared
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Node
 from archloom.uma_targets import kit
 from archloom.uma_targets.kit import Gemm, Instr, Nodes, Piece, TileMapping, each, pieces
 
 ISA, BLOCKS = Path(__file__).with_suffix(".taidl"), 4  # blocks of rows that meet a vector before the next one
+STATED = Stated(ISA)
 
 
 def vectors(
     *,
-    lanes: Annotated[int, Size.of(ISA, "lanes", "elements of a vector")] = 64,
+    lanes: Annotated[int, STATED.size("lanes", "elements of a vector")] = STATED["lanes"],
     memory_cycles: Annotated[int, Size(1, 10_000, "latency of memory", "cycles")] = 20,
     clock_hz: Annotated[float, Clock("clock of the processor")] = 1e9,
 ) -> acadl.ArchitectureGraph:
     """Loads of either operand, products and stores side by side. TargetError that lists every option out of range."""
     check(vectors, locals())
-    isa = taidl.load(ISA, lanes=lanes)
+    isa = STATED.isa(locals())
 
     @acadl.generate
     def build() -> None:
         memory = acadl.DRAM("memory", data_width=8, port_width=lanes, max_concurrent_requests=16, read_write_ports=4,
                             read_latency=memory_cycles, write_latency=memory_cycles, address_ranges=[(0, 1 << 32)])
         a, v, scale = (registers(*held(isa.buffer(name))) for name in ("a", "v", "scale"))
-        lut, rows = registers("lut", 8 * 256, 1), isa.scope["ROWS"]
+        lut, rows = registers("lut", *shared(isa.buffer("lut"), words=1)), isa.scope["ROWS"]
         acc = row_memory(*held(isa.buffer("acc")), requests=16, ports=12)
         fetch = Fetch("fetch", entries=32, width=4)
         for name, interval, reads, writes in (

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.timing import Heard, TimingResult, simulate
-from archloom.acadl_models.wormhole import isa_parameters
 from archloom.mapper.spatial.emit import ISA
 from archloom.mapper.spatial.touches import evaluated
 from archloom.oracle import taidl
@@ -25,7 +24,7 @@ from archloom.oracle.taidl.isa import Isa
 
 def isa_of(graph: "ArchitectureGraph") -> "Isa":
     """The ISA of a mesh, with the graph's sizes."""
-    return taidl.load(ISA, **isa_parameters(graph))
+    return taidl.load(ISA, **graph.parameters)
 
 
 def simulated(stream: "Stream", graph: "ArchitectureGraph", heard: Heard | None = None) -> "TimingResult":

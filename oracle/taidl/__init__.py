@@ -17,13 +17,13 @@ from archloom.oracle.errors import TaidlError, suggest
 from archloom.oracle.memory import paused
 from archloom.oracle.reading import TEXT_BYTES, read_bytes
 from archloom.oracle.taidl import ast
-from archloom.oracle.taidl.isa import Instruction, Isa, Register, bind, check, instantiate
+from archloom.oracle.taidl.isa import Instruction, Isa, Register, bind, check, declare, instantiate
 from archloom.oracle.taidl.operators.control import register_function
 from archloom.oracle.taidl.parser import parse
 
 __all__ = [
-    "Instruction", "Isa", "Register", "available", "check", "forget", "instantiate", "load", "parse", "register",
-    "register_function",
+    "Instruction", "Isa", "Register", "available", "check", "declared", "forget", "instantiate", "load", "parameter",
+    "parse", "register", "register_function",
 ]
 
 _ISAS = Path(__file__).parent.parent / "isas"
@@ -61,10 +61,17 @@ def load(name_or_path: str | Path, **parameters: int) -> Isa:
     return _bound(files, bind(_read(files)[0], parameters))
 
 
+def declared(name_or_path: str | Path, **parameters: int) -> Isa:
+    """The parameters, constants and buffers of an ISA, which is not checked for it, and without its instructions: what
+    an architecture graph is made from. Raises as :func:`load` does."""
+    files = _files(_find(name_or_path))
+    return _declared(files, bind(_joined(files), parameters))
+
+
 def parameter(name_or_path: str | Path, name: str) -> ast.Parameter:
     """The parameter of that name of an ISA, which is not checked for it; TaidlError where it has none."""
     path = _find(name_or_path)
-    known = {p.name: p for version in _files(path) for p in _parsed(version).parameters}
+    known = {p.name: p for p in _joined(_files(path)).parameters}
     if name not in known:
         raise TaidlError(f"{path}: there is no parameter {name!r}{suggest(name, list(known))}")
     return known[name]
@@ -105,13 +112,25 @@ def _parsed(version: _Version) -> ast.IsaDef:
         raise TaidlError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from None
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=32)
 @paused()
-def _read(files: tuple[_Version, ...]) -> tuple[ast.IsaDef, Mapping[str, Instruction]]:
+def _joined(files: tuple[_Version, ...]) -> ast.IsaDef:
     definition, *included = [_parsed(version) for version in reversed(files)]
     for each in included:
         definition = definition.after(each)
+    return definition
+
+
+@lru_cache(maxsize=16)
+@paused()
+def _read(files: tuple[_Version, ...]) -> tuple[ast.IsaDef, Mapping[str, Instruction]]:
+    definition = _joined(files)
     return definition, check(definition)
+
+
+@lru_cache(maxsize=64)
+def _declared(files: tuple[_Version, ...], parameters: tuple[tuple[str, int], ...]) -> Isa:
+    return declare(_joined(files), dict(parameters))
 
 
 @lru_cache(maxsize=64)

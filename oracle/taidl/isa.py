@@ -135,14 +135,7 @@ def check(definition: ast.IsaDef, values: Mapping[str, int] | None = None) -> Ma
 
     TaidlError for all faults: those of the declarations, or, where there are none, those of the instructions.
     """
-    faults = list(check_declarations(definition))
-    if faults:
-        raise together(faults)
-    instructions: dict[str, Instruction] = {}
-    try:
-        isa = _bound(definition, bind(definition, values or {}), None)
-    except TaidlError as error:
-        raise _located(error, definition) from None
+    isa, instructions, faults = _declared(definition, values or {}, None), dict[str, Instruction](), list[TaidlError]()
     # of a buffer that is absent with these parameters the extent is not known
     known = [Buffer(b.name, (MAX_ELEMENTS, *b.shape[1:]), b.dtype) if 0 in b.shape else b
              for b in (*isa.buffers, *isa.views)]
@@ -158,6 +151,26 @@ def check(definition: ast.IsaDef, values: Mapping[str, int] | None = None) -> Ma
     if faults:
         raise together(faults)
     return instructions
+
+
+def declare(definition: ast.IsaDef, values: Mapping[str, int]) -> Isa:
+    """A description without its instructions, with these parameters and defaults for the others.
+
+    TaidlError for all faults of the declarations, TargetError for an unknown parameter or a value out of range.
+    """
+    return _declared(definition, values, {})
+
+
+def _declared(
+    definition: ast.IsaDef, values: Mapping[str, int], instructions: Mapping[str, Instruction] | None
+) -> Isa:
+    faults = list(check_declarations(definition))
+    if faults:
+        raise together(faults)
+    try:
+        return _bound(definition, bind(definition, values), instructions)
+    except TaidlError as error:
+        raise _located(error, definition) from None
 
 
 def _located(error: TaidlError, definition: ast.IsaDef) -> TaidlError:

@@ -8,7 +8,7 @@ import pytest
 
 from archloom.acadl_models.acadl import SRAM, ArchitectureGraph
 from archloom.acadl_models.fit import misfits
-from archloom.acadl_models.gemmini import NONE, gemmini, isa_parameters
+from archloom.acadl_models.gemmini import NONE, gemmini
 from archloom.acadl_models.timing import TimingResult
 from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.oracle import taidl
@@ -24,7 +24,7 @@ OS, WS = 0, 1
 
 
 def cycles(graph: ArchitectureGraph, *body: Node) -> TimingResult:
-    parameters = isa_parameters(graph)
+    parameters = graph.parameters
     stream = Stream("gemmini", tuple(parameters.items()), (), (), 1 << 22, body)
     return simulate_reference(graph, resolve(stream, taidl.load("gemmini", **parameters)))
 
@@ -168,7 +168,7 @@ def test_a_single_ported_bank_serves_one_row_a_cycle() -> None:
 @pytest.mark.parametrize("dim", [4, 5, 7, 8, 12, 16, 31, 32, 64, 100, 128, 200, 256])
 def test_sizes_and_fit_for_every_dim(dim: int) -> None:
     graph = gemmini(dim=dim)
-    parameters = isa_parameters(graph)
+    parameters = graph.parameters
     assert parameters["dim"] == dim
     assert parameters["spad_rows"] % 4 == 0 and parameters["acc_rows"] % 2 == 0
     assert parameters["spad_rows"] >= 8 * dim and parameters["acc_rows"] >= 4 * dim
@@ -177,8 +177,8 @@ def test_sizes_and_fit_for_every_dim(dim: int) -> None:
 
 
 def test_default_sizes() -> None:
-    assert isa_parameters(gemmini()) == {"dim": 16, "dma_bytes": 64, "spad_rows": 16384, "acc_rows": 1024}
-    assert isa_parameters(gemmini(dim=256))["spad_rows"] == 8 * 256
+    assert gemmini().parameters == {"dim": 16, "dma_bytes": 64, "spad_rows": 16384, "acc_rows": 1024}
+    assert gemmini(dim=256).parameters["spad_rows"] == 8 * 256
 
 
 def test_sizes_that_are_given_are_kept() -> None:

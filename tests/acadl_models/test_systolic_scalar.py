@@ -41,8 +41,8 @@ def last_fold_has_left(log: list[InstanceLog]) -> int:
 @pytest.mark.slow
 @examples(40, 600)
 @given(designs, problems)
-@example(Design(1, 1, "os", "scalar"), Problem(1, 1, 1))
-@example(Design(1, 1, "ws", "scalar"), Problem(2, 3, 2))
+@example(Design(1, 1, "os", "scalar", "scalesim"), Problem(1, 1, 1))
+@example(Design(1, 1, "ws", "scalar", "scalesim"), Problem(2, 3, 2))
 @example(Design(4, 3, "is", "scalar", "equeue"), Problem(5, 7, 6))
 def test_every_pe_for_itself_takes_the_cycles_of_the_array_as_one_unit(design: Design, problem: Problem) -> None:
     cycles, log = step_by_step(design, problem)
@@ -70,8 +70,8 @@ def test_the_fast_engine_equals_the_step_by_step_simulator(design: Design, probl
 
 @pytest.mark.first_case
 @pytest.mark.parametrize(("design", "problem"), [
-    (Design(8, 8, "ws", "scalar"), Problem(41, 16, 19)),
-    (Design(8, 6, "os", "scalar"), Problem(17, 13, 40)),
+    (Design(8, 8, "ws", "scalar", "scalesim"), Problem(41, 16, 19)),
+    (Design(8, 6, "os", "scalar", "scalesim"), Problem(17, 13, 40)),
     (Design(5, 9, "is", "scalar", "equeue"), Problem(20, 33, 11)),
     (Design(16, 16, "ws", "scalar", "equeue"), Problem(30, 20, 40)),
 ])  # fmt: skip
@@ -81,7 +81,7 @@ def test_larger_grids_take_the_cycles_of_the_array_as_one_unit(design: Design, p
 
 
 def test_pes_start_along_the_diagonals() -> None:
-    _, log = step_by_step(Design(3, 4, "os", "scalar"), Problem(3, 4, 2))
+    _, log = step_by_step(Design(3, 4, "os", "scalar", "scalesim"), Problem(3, 4, 2))
     starts: dict[str, int] = {}
     for entry in sorted(log, key=lambda e: e.number):
         if entry.mnemonic == "mac":
@@ -100,7 +100,7 @@ def test_graph_and_isa_fit(dataflow: str, convention: str) -> None:
 
 
 def test_pes_know_their_neighbours_alone() -> None:
-    graph = systolic_array(3, 3, "os", level="scalar")
+    graph = systolic_array(3, 3, "os", level="scalar", convention="scalesim")
     unit = graph["grid.pe[1][1].unit"]
     assert [r.name for r in graph.reads(unit)] == ["grid.pe[1][1].registers"]  # type: ignore[arg-type]
     assert sorted(r.name for r in graph.writes(unit)) == [  # type: ignore[arg-type]
@@ -109,11 +109,11 @@ def test_pes_know_their_neighbours_alone() -> None:
 
 
 def test_operands_enter_in_the_first_row_and_column_only() -> None:
-    graph = systolic_array(3, 2, "ws", level="scalar")
+    graph = systolic_array(3, 2, "ws", level="scalar", convention="scalesim")
     loaded = {r.name for u in graph.functional_units if u.name.startswith(("west", "north")) for r in graph.writes(u)}
     assert loaded == {"sync"} | {f"grid.pe[{i}][{j}].registers" for i in range(3) for j in range(2) if 0 in (i, j)}
 
 
 def test_a_grid_of_1024_pes_is_made_and_checked() -> None:
-    graph = systolic_array(32, 32, "ws", level="scalar")
+    graph = systolic_array(32, 32, "ws", level="scalar", convention="scalesim")
     assert sum(u.name.startswith("grid.pe") for u in graph.functional_units) == 1024

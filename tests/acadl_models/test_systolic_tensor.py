@@ -78,7 +78,7 @@ def test_the_memories_move_what_the_dataflow_says(design: Design, problem: Probl
 def test_a_network_takes_the_cycles_of_its_layers(
     rows: int, columns: int, dataflow: str, layers: list[Problem]
 ) -> None:
-    made = machine(Design(rows, columns, dataflow))
+    made = machine(Design(rows, columns, dataflow, convention="scalesim"))
     layers = [*layers, layers[0]]
     assert made.run_network(layers) == sum(made.run(layer).cycles for layer in layers)
 
@@ -126,12 +126,12 @@ def test_the_compiled_oracle_computes_the_same_product(dataflow: str, level: str
 
 @pytest.mark.parametrize("dataflow", DATAFLOWS)
 def test_graph_and_isa_fit(dataflow: str) -> None:
-    made = machine(Design(4, 3, dataflow))
+    made = machine(Design(4, 3, dataflow, convention="scalesim"))
     assert misfits(made.graph, made.isa) == []
 
 
 def test_instructions_of_another_dataflow_are_refused() -> None:
-    stationary, streaming = machine(Design(2, 2, "os")), machine(Design(2, 2, "ws"))
+    stationary, streaming = (machine(Design(2, 2, dataflow, convention="scalesim")) for dataflow in ("os", "ws"))
     stream = streaming.stream(Problem(2, 2, 2))
     changed = type(stream)(stream.isa, stationary.isa.parameters, (), (), 0, stream.body, stream.name)
     with pytest.raises(StreamError, match="dataflow != OS"):
@@ -150,7 +150,7 @@ def test_all_bad_options_are_listed_at_once() -> None:
 
 def test_an_unknown_option_is_named() -> None:
     with pytest.raises(TargetError, match="unknown option 'convension'; did you mean 'convention'"):
-        systolic_array(2, 2, convension="equeue")
+        systolic_array(2, 2, "os", convension="equeue")
 
 
 def test_a_large_array_is_one_unit() -> None:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import pytest
 
 from archloom.acadl_models.gemmini import gemmini
-from archloom.acadl_models.options import Clock, Flag, Size, Word, check
+from archloom.acadl_models.options import Clock, Flag, Size, Stated, Word, check
+from archloom.acadl_models.parts import held, shared
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.options import GraphOptions, Option, resolve_options
 from archloom.oracle.errors import TaidlError, TargetError
@@ -56,7 +57,7 @@ def test_options_describe_themselves() -> None:
 
 
 def small_graph(
-    rows: Annotated[int, Size(1, 64, "rows")],
+    rows: Annotated[int, Size(1, 64, "rows")] = 16,
     depth: Annotated[int, Size(2, 9, "depth", "places")] = 4,
     width: Annotated[int, Size(8, 64, multiple=8)] = 8,
     fast: Annotated[bool, Flag("whether it is fast")] = False,
@@ -69,7 +70,7 @@ def small_graph(
 
 
 def test_options_of_a_graph_are_what_its_parameters_say() -> None:
-    graph = GraphOptions(small_graph, {"rows": 16})
+    graph = GraphOptions(small_graph)
     options = graph.options({"depth": [Option("order", str, "mnk", "loops")]})
     assert [o.name for o in options] == ["rows", "depth", "order", "fast", "clock_mhz"]
     assert str(options[1]) == "depth=4 [places]: depth (an integer from 2 to 9)"
@@ -83,13 +84,30 @@ def test_options_of_a_graph_are_what_its_parameters_say() -> None:
 
 def test_a_size_may_be_a_parameter_of_an_isa(tmp_path: Path) -> None:
     """Of an ISA by name, of a file, and of what that includes."""
-    assert Size.of("eyeriss", "psum_spad", "words") == Size(1, 4096, "words")
+    assert Stated("eyeriss").size("psum_spad", "words") == Size(1, 4096, "words")
     (tmp_path / "whole.taidl").write_text("isa whole; include part; param b = 3 in 2..5;", encoding="utf-8")
     (tmp_path / "part.taidl").write_text("isa part; param a = 1 in 1..8;", encoding="utf-8")
-    whole = tmp_path / "whole.taidl"
-    assert Size.of(whole, "a", "rows", "m") == Size(1, 8, "rows", "m") and Size.of(whole, "b") == Size(2, 5)
+    whole = Stated(tmp_path / "whole.taidl")
+    assert whole.size("a", "rows", "m") == Size(1, 8, "rows", "m") and whole.size("b", least=3) == Size(3, 5)
     with pytest.raises(TaidlError, match="there is no parameter 'dims'; did you mean 'dim'"):
-        Size.of("gemmini", "dims")
+        Stated("gemmini").size("dims")
+
+
+def test_what_an_isa_states_is_a_graphs_to_take() -> None:
+    stated = Stated("tpu_v1")
+    assert (stated["dim"], stated["TILES"]) == (256, 4)
+    assert (stated.kib("accumulator"), stated.kib("accumulator", 4)) == (4096, 1024)
+    assert stated.row_bytes("accumulator", {"dim": 8, "queue": 3}) == 32
+    isa = stated.isa({"dim": 8, "queue": 3, "ub_rows": 40}, acc_rows=20)
+    assert dict(isa.parameters) == {"dim": 8, "ub_rows": 40, "acc_rows": 20} and not isa.instructions
+    assert shared(isa.buffer("accumulator")) == (256, 20) and shared(isa.buffer("fifo"), 2) == (512, 2)
+    assert shared(isa.buffer("weights"), words=1) == (512, 1) and held(isa.buffer("fifo")) == ("fifo", 512, 4)
+    with pytest.raises(TaidlError, match="no parameter and no constant is 'dims'; did you mean 'dim'"):
+        stated["dims"]
+    with pytest.raises(TargetError, match="tpu_v1: parameter ub_rows of the ISA follows from no option; parameter acc"):
+        stated.isa({"dim": 8})
+    with pytest.raises(TargetError, match="dim"):
+        stated.isa({"dim": 1 << 20, "ub_rows": 40, "acc_rows": 20})
 
 
 def test_what_a_graph_is_made_from_is_checked_as_its_parameters_say() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archloom.acadl_models.eyeriss import eyeriss, isa_parameters
+from archloom.acadl_models.eyeriss import eyeriss
 from archloom.oracle import taidl
 from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
@@ -27,7 +27,7 @@ SIZES = st.sampled_from((1, 2, 3, 5, 7, 8, 11, 13, 17))
 
 def machine_of(**options: int) -> tuple[Machine, Isa]:
     graph = eyeriss(**options)  # type: ignore[arg-type]
-    return Machine.of(graph), taidl.load("eyeriss", **isa_parameters(graph))
+    return Machine.of(graph), taidl.load("eyeriss", **graph.parameters)
 
 
 @st.composite

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import DRAM, SRAM, FunctionalUnit
-from archloom.acadl_models.eyeriss import TECHNOLOGY, eyeriss, isa_parameters, mac_of
+from archloom.acadl_models.eyeriss import TECHNOLOGY, eyeriss, mac_of
 from archloom.acadl_models.fit import misfits
 from archloom.acadl_models.timing import TimingResult, simulate
 from archloom.acadl_models.timing.reference import simulate_reference
@@ -28,7 +28,7 @@ SMALL = {"rows": 4, "cols": 3, "glb_kib": 4, "filter_glb_kib": 1, "lookahead": 6
 def timed(stream: Stream, options: dict[str, int]) -> TimingResult:
     """What both simulators agree on."""
     graph = eyeriss(**options)  # type: ignore[arg-type]
-    isa = taidl.load("eyeriss", **isa_parameters(graph))
+    isa = taidl.load("eyeriss", **graph.parameters)
     resolved = resolve(stream, isa)
     found = simulate_reference(graph, resolved)
     fast = simulate(graph, resolved)
@@ -39,14 +39,14 @@ def timed(stream: Stream, options: dict[str, int]) -> TimingResult:
 
 def stream_of(m: int, n: int, k: int, options: dict[str, int]) -> Stream:
     graph = eyeriss(**options)  # type: ignore[arg-type]
-    isa = taidl.load("eyeriss", **isa_parameters(graph))
+    isa = taidl.load("eyeriss", **graph.parameters)
     return gemm_stream(m, n, k, Machine.of(graph), dict(isa.parameters))
 
 
 def test_graph_and_isa_fit() -> None:
     for options in ({}, SMALL, {"rows": 1, "cols": 1}, {"psum_bits": 32}):
         graph = eyeriss(**options)  # type: ignore[arg-type]
-        assert misfits(graph, taidl.load("eyeriss", **isa_parameters(graph))) == []
+        assert misfits(graph, taidl.load("eyeriss", **graph.parameters)) == []
 
 
 @pytest.mark.slow
@@ -59,7 +59,7 @@ def test_simulators_agree_and_never_beat_the_array(m: int, n: int, k: int) -> No
 @pytest.mark.slow
 def test_convolution_on_both_simulators() -> None:
     graph = eyeriss(**SMALL)  # type: ignore[arg-type]
-    isa = taidl.load("eyeriss", **isa_parameters(graph))
+    isa = taidl.load("eyeriss", **graph.parameters)
     shape = conv_shape(2, 5, 6, 6, 6, 3, 3, 1, (1, 1, 1, 1))
     found = timed(conv_stream(shape, Machine.of(graph), dict(isa.parameters)), SMALL)
     assert found.cycles >= shape.macs / 12
@@ -71,7 +71,7 @@ def test_convolution_on_both_simulators() -> None:
 def test_one_primitive_takes_a_cycle_for_each_product() -> None:
     conv = Instr.make("conv", pe=5, slot=0, p=2, q=3, s=3, f=7, stride=1)
     graph = eyeriss(**SMALL)  # type: ignore[arg-type]
-    isa = taidl.load("eyeriss", **isa_parameters(graph))
+    isa = taidl.load("eyeriss", **graph.parameters)
 
     def cycles(count: int) -> int:
         stream = Stream("eyeriss", isa.parameters, (), (), 64, (conv,) * count)
@@ -82,7 +82,7 @@ def test_one_primitive_takes_a_cycle_for_each_product() -> None:
 
 def test_a_row_on_the_ifmap_bus_takes_a_cycle_for_each_word() -> None:
     graph = eyeriss(**SMALL)  # type: ignore[arg-type]
-    isa = taidl.load("eyeriss", **isa_parameters(graph))
+    isa = taidl.load("eyeriss", **graph.parameters)
 
     def cycles(words: int) -> int:
         row = Instr.make("ifmap", glb=0, q=1, width=words, gq=words, gw=1, pe=2, slot=1, n0=1, n1=1, n2=2, s0=0, s1=0,
@@ -94,7 +94,7 @@ def test_a_row_on_the_ifmap_bus_takes_a_cycle_for_each_word() -> None:
 
 def test_sums_come_from_the_pe_below_and_from_no_other() -> None:
     graph = eyeriss(**SMALL)  # type: ignore[arg-type]
-    isa = taidl.load("eyeriss", **isa_parameters(graph))
+    isa = taidl.load("eyeriss", **graph.parameters)
 
     def add(pe: int, source: int) -> Stream:
         body = (Instr.make("accumulate", pe=pe, source=source, slot=0, words=4),)

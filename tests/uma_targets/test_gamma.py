@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archloom.acadl_models.gamma import gamma, isa_parameters
+from archloom.acadl_models.gamma import gamma
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference import simulate_reference as step_by_step
 from archloom.mapper.mapping import Mapping
@@ -166,4 +166,4 @@ def test_options_out_of_range_are_listed() -> None:
 
 def test_the_isa_takes_its_sizes_from_the_graph() -> None:
     graph = gamma(complexes=3, registers=64, scratchpad_kib=4)
-    assert isa_parameters(graph) == {"complexes": 3, "registers": 64, "accumulators": 16, "scratchpad_rows": 256}
+    assert graph.parameters == {"complexes": 3, "registers": 64, "accumulators": 16, "scratchpad_rows": 256}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archloom.acadl_models.gemmini import gemmini, isa_parameters
+from archloom.acadl_models.gemmini import gemmini
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.mapper.search import search
@@ -22,7 +22,7 @@ from benchmarks.published.gemmini_loops import Conv, Machine, Matmul, Shape, con
 from benchmarks.published.gemmini_rtl import layers, macs
 from tests.support.examples import examples
 
-PARAMETERS = tuple(isa_parameters(gemmini()).items())
+PARAMETERS = tuple(gemmini().parameters.items())
 ISA = taidl.load("gemmini", **dict(PARAMETERS))
 MACHINE = Machine(PARAMETERS)
 

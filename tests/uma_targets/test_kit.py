@@ -6,13 +6,14 @@ import importlib.util
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 from archloom.mapper import cache
 from archloom.mapper.mapping import Mapping
-from archloom.mapper.search import search
+from archloom.mapper.search import key_of, search
 from archloom.mapper.tiling import Shape, space_of
 from archloom.mapper.workload import Epilogue, Workload, conv2d, gemm
 from archloom.oracle.errors import MappingError
@@ -101,26 +102,52 @@ def test_a_mapping_without_a_dataflow_prints_and_parses_back() -> None:
     assert str(mapping) == "gemm m2 n3 k4 k>n>m" and Mapping.from_json(mapping.to_json()) == mapping
 
 
-def test_code_of_another_package_is_part_of_the_key(tmp_path: Path) -> None:
-    assert cache.origin_fingerprint(Oma.kit.graph) == ""
-    file = tmp_path / "theirs.py"
+OURS = "mapper", "acadl_models"
+
+
+@pytest.mark.parametrize("folder", [".", "examples/targets", "mapper_too"])
+def test_code_of_another_package_is_part_of_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    """Wherever it lies: in a checkout beside our packages, too."""
+    assert cache.origin_fingerprint([Oma.kit.graph], OURS) == ""
+    monkeypatch.setattr(cache, "_ROOT", tmp_path)
+    file = tmp_path / folder / "theirs.py"
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("def graph(options):\n    return 1\n")
+    theirs = _module(file)
+    before = cache.origin_fingerprint([theirs.graph], OURS)
+    file.write_text("def graph(options):\n    return 17\n")
+    assert before and cache.origin_fingerprint([theirs.graph], OURS) != before
+    assert cache.origin_fingerprint([partial(theirs.graph, {})], OURS) == cache.origin_fingerprint([theirs.graph], OURS)
+
+
+def test_a_plan_does_not_outlive_an_emission_for_a_graph_of_ours(tmp_path: Path) -> None:
+    file = tmp_path / "theirs.py"
+    file.write_text("from archloom.uma_targets.oma import emit as ours\ndef emit(*given):\n    return ours(*given)\n")
+    work, found = gemm(2, 3, 4, epilogue=PLAIN), set[str]()
+    for _ in range(2):
+        kit = replace(Oma.kit, emit=_module(file).emit)
+        assert search(work, kit.accelerator).timing.cycles > 0
+        found.add(key_of(work, kit.accelerator.configure()))
+        file.write_text(file.read_text().replace("given", "given_to_it"))
+    assert len(found) == 2
+
+
+def _module(file: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location("theirs", file)
     assert spec is not None and spec.loader is not None
     theirs = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(theirs)
-    before = cache.origin_fingerprint(theirs.graph)
-    file.write_text("def graph(options):\n    return 17\n")
-    assert before and cache.origin_fingerprint(theirs.graph) != before
-    assert cache.origin_fingerprint(partial(theirs.graph, {})) == cache.origin_fingerprint(theirs.graph)
+    return theirs
 
 
 def test_plans_of_code_without_a_file_are_its_own() -> None:
     made: list[dict[str, object]] = [{}, {}]
     for scope in made:
         exec("def graph(options):\n    return 1\n", scope)
-    first, second = (cache.origin_fingerprint(scope["graph"]) for scope in made)  # type: ignore[arg-type]
-    assert first and first != second and cache.origin_fingerprint(made[0]["graph"]) == first  # type: ignore[arg-type]
+    first, second = (cache.origin_fingerprint([scope["graph"]], OURS) for scope in made)  # type: ignore[arg-type]
+    assert first and first != second and cache.origin_fingerprint([made[0]["graph"]], OURS) == first  # type: ignore[arg-type]
 
 
 def float_op(**changes: object) -> QuantizedOp:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from archloom.acadl_models.plasticine import isa_parameters, plasticine
+from archloom.acadl_models.plasticine import plasticine
 from archloom.mapper.workload import Epilogue, gemm
 from archloom.oracle import taidl
 from archloom.oracle.errors import MappingError, StreamError
@@ -27,7 +27,7 @@ SIZES = st.sampled_from((1, 2, 3, 5, 7, 8, 13, 16, 17, 29, 31))
 
 
 def isa_of(**options: int) -> Isa:
-    return taidl.load("plasticine", **isa_parameters(plasticine(**options)))  # type: ignore[arg-type]
+    return taidl.load("plasticine", **plasticine(**options).parameters)  # type: ignore[arg-type]
 
 
 @st.composite

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archloom.acadl_models.fit import misfits
-from archloom.acadl_models.plasticine import isa_parameters, plasticine
+from archloom.acadl_models.plasticine import plasticine
 from archloom.acadl_models.timing import TimingResult, simulate
 from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.oracle import taidl
@@ -23,7 +23,7 @@ SMALL = {"rows": 2, "cols": 4, "lanes": 4, "pmu_kib": 1, "dram_bytes_per_cycle":
 
 
 def isa_of(**options: int) -> Isa:
-    return taidl.load("plasticine", **isa_parameters(plasticine(**options)))  # type: ignore[arg-type]
+    return taidl.load("plasticine", **plasticine(**options).parameters)  # type: ignore[arg-type]
 
 
 def timed(stream: Stream) -> TimingResult:
@@ -44,12 +44,12 @@ def pattern(*body: Instr) -> Stream:
 def test_graph_and_isa_fit() -> None:
     for options in ({}, SMALL, {"rows": 1, "cols": 2}, {"lanes": 3, "stages": 2}):
         graph = plasticine(**options)  # type: ignore[arg-type]
-        assert misfits(graph, taidl.load("plasticine", **isa_parameters(graph))) == []
+        assert misfits(graph, taidl.load("plasticine", **graph.parameters)) == []
 
 
 def test_the_default_is_the_published_array() -> None:
     graph = plasticine()
-    assert isa_parameters(graph) == {"units": 64, "lanes": 16, "vectors": 4096}
+    assert graph.parameters == {"units": 64, "lanes": 16, "vectors": 4096}
     assert graph.bytes_of("pmu") == 16 << 20
 
 

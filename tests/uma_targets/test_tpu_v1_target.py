@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import archloom
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference import simulate_reference as step_by_step
-from archloom.acadl_models.tpu_v1 import isa_parameters, tpu_v1
+from archloom.acadl_models.tpu_v1 import tpu_v1
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.search import search
 from archloom.mapper.workload import Epilogue, Workload, conv2d, gemm
@@ -29,7 +29,7 @@ SMALL = {"dim": 4, "unified_buffer_kib": 2, "accumulator_kib": 1, "weight_bytes"
 
 def test_sizes_are_the_papers() -> None:
     graph = tpu_v1()
-    assert isa_parameters(graph) == {"dim": 256, "ub_rows": 96 << 10, "acc_rows": 4 << 10}
+    assert graph.parameters == {"dim": 256, "ub_rows": 96 << 10, "acc_rows": 4 << 10}
     assert 2 * 256 * 256 * graph.clock_hz == pytest.approx(92e12, rel=0.01)
     for link in graph.links:
         assert link.bandwidth * graph.clock_hz / 2**30 == pytest.approx({"ddr3": 30, "pcie": 14}[link.name], rel=0.03)
@@ -70,10 +70,10 @@ def _random(workload: object, seed: int) -> dict[str, np.ndarray]:
 def test_blocks_of_rows_and_columns(rows: int, bias: bool) -> None:
     """Sums in one half of the accumulators or in all, partial tiles, several blocks and strips."""
     graph = tpu_v1(**SMALL)
-    isa = taidl.load("tpu_v1", **isa_parameters(graph))
+    isa = taidl.load("tpu_v1", **graph.parameters)
     workload = gemm(37, 10, 7, epilogue=Epilogue(bias, 0.02, True, "int8"))
     mapping = Mapping("gemm", "", (("m", rows), ("n", 4), ("k", 4)), ("m", "n", "k"))
-    stream = GemmEmitter("tpu_v1", tuple(isa_parameters(graph).items()), emit).emit(workload, mapping)
+    stream = GemmEmitter("tpu_v1", tuple(graph.parameters.items()), emit).emit(workload, mapping)
     inputs = _random(workload, rows)
     found = interpreter.run(stream, isa, inputs, poison=1)["C"]
     sums = inputs["A"].astype(np.int32) @ inputs["B"].astype(np.int32) + (inputs["bias"] if bias else 0)
@@ -97,7 +97,7 @@ def test_what_does_not_fit_is_refused() -> None:
     workload = gemm(512, 8, 8, epilogue=Epilogue(False, 0.02, False, "int8"))
     mapping = Mapping("gemm", "", (("m", 512), ("n", 4), ("k", 4)), ("m", "n", "k"))
     with pytest.raises(MappingError, match="blocks of 512 rows need as many accumulators"):
-        GemmEmitter("tpu_v1", tuple(isa_parameters(tpu_v1(**SMALL)).items()), emit).emit(workload, mapping)
+        GemmEmitter("tpu_v1", tuple(tpu_v1(**SMALL).parameters.items()), emit).emit(workload, mapping)
 
 
 @st.composite

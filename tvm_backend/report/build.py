@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.energy import area_of
+from archloom.acadl_models.energy.figures import stored_share
 from archloom.acadl_models.timing.result import EnergyUse, TimingResult
 from archloom.mapper.accelerator import Configuration
 from archloom.mapper.bounds import least
@@ -154,8 +155,8 @@ def _accelerated(
 
 
 def _moved(timing: "TimingResult", graph: ArchitectureGraph) -> dict[str, int]:
-    """Bytes that each storage read and wrote: for instructions, and for caches that it is behind."""
-    moved = {s.name: s.bytes_read + s.bytes_written for s in timing.storages}
+    """Bytes, as stored, that each storage read and wrote: for instructions, and for caches that it is behind."""
+    moved = {s.name: round(stored_share(graph[s.name]) * (s.bytes_read + s.bytes_written)) for s in timing.storages}
     for place, lines in zip(graph.caches, timing.caches, strict=True):
         moved[graph.backing(place).name] += lines.bytes_from_backing + lines.bytes_to_backing
     return moved

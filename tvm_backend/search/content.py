@@ -55,12 +55,13 @@ def title(network: Any) -> str:
 
 
 def of_target(name: str) -> str:
-    """A target by its name; the file that registers it counts, where it is in one of the user's."""
+    """A target by its name; the files of its code count, where it is one of the user's."""
     from archloom.mapper.cache import origin_fingerprint
+    from archloom.tvm_backend.cache import PACKAGES
     from archloom.tvm_backend.targets import registry
 
     return name if name in registry.BUILT_IN else key_of([
-        name, origin_fingerprint(registry.get(name).accelerator.make_graph)])
+        name, origin_fingerprint(registry.get(name).accelerator.functions, PACKAGES)])
 
 
 # files and objects ----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import Any, ClassVar, NoReturn
 
 from archloom.acadl_models.acadl import ArchitectureGraph
-from archloom.acadl_models.mesh import isa_parameters, mesh
+from archloom.acadl_models.mesh import mesh
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.accelerator import Accelerator
@@ -51,7 +51,7 @@ class CoresKit:
     @cached_property
     def accelerator(self) -> Accelerator:
         return Accelerator(self.name, self.description, self.options, ISA, GraphOptions(self.make).graph,
-                           isa_parameters, _no_tiles, _no_tiles, macs_per_cycle, MeshPlanner)
+                           _no_tiles, _no_tiles, macs_per_cycle, MeshPlanner)
 
 
 def _no_tiles(*_: object) -> NoReturn:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from archloom.acadl_models.acadl import ArchitectureGraph
-from archloom.acadl_models.eyeriss import bus_words, isa_parameters
+from archloom.acadl_models.eyeriss import bus_words
 from archloom.mapper.hardware import Hardware
 from archloom.oracle.errors import MappingError
 from archloom.uma_targets.eyeriss.problem import Shape
@@ -46,7 +46,7 @@ class Machine(Bounds):
     @staticmethod
     def of(graph: "ArchitectureGraph") -> "Machine":
         """Every figure from the graph."""
-        return Machine(**isa_parameters(graph), **bus_words(graph), hardware=Hardware.from_graph(graph))
+        return Machine(**graph.parameters, **bus_words(graph), hardware=Hardware.from_graph(graph))
 
 
 @dataclass(frozen=True)

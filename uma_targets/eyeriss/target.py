@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from archloom.acadl_models.acadl import ArchitectureGraph
-from archloom.acadl_models.eyeriss import eyeriss, isa_parameters
+from archloom.acadl_models.eyeriss import eyeriss
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
@@ -103,7 +103,7 @@ EYERISS = Accelerator(
     GRAPH.options({"lookahead": [Option(
         "mac_picojoules", float, None, "energy of a multiply-accumulate; what memories cost follows from it by the "
         "published ratios. By default that of the tables", 0.0, 1e6, unit="pJ")]}),
-    ISA, _graph, isa_parameters, lambda isa, options: EyerissEmitter(isa.parameters), _space, patience=5,
+    ISA, _graph, lambda isa, options: EyerissEmitter(isa.parameters), _space, patience=5,
 )
 
 

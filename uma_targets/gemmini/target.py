@@ -51,7 +51,7 @@ GEMMINI = Accelerator(
         Option("preset", str, "none", "defaults of the graph: simplified (none), or as in the generator's default "
                "configuration (rtl)", choices=("none", "rtl")),
     ]}),
-    "gemmini", _graph, model.isa_parameters, lambda isa, options: GemminiEmitter(isa.parameters), space,
+    "gemmini", _graph, lambda isa, options: GemminiEmitter(isa.parameters), space,
     # a tile of products begins a cycle before the one before it has left: no rate that lasts
     macs_per_cycle=lambda graph: graph.parameters["dim"] ** 2,
     # of 60 random layers on random machines plans of three were 0.2 % slower than those of five, 7 % at most
@@ -108,17 +108,12 @@ def pool_without_recomputation(op: QuantizedOp, options: Mapping[str, OptionValu
     pool = rules.pool_stage(op)
     if pool is None or pool.attrs["pool_size"][0] <= pool.attrs["strides"][0]:
         return None
-    rows = isa_parameters(options)["acc_rows"] // 2
+    rows = GEMMINI.graph(options).parameters["acc_rows"] // 2
     height, width = op.shape[2:]
     if height * width > rows:
         return (f"its windows overlap ({pool.attrs['pool_size'][0]} > {pool.attrs['strides'][0]}) and the {height} x "
                 f"{width} image does not fit half of the accumulator's rows ({rows})")
     return None
-
-
-def isa_parameters(options: Mapping[str, OptionValue]) -> Mapping[str, int]:
-    """The parameters of the ISA at these options: sizes of the array and of its memories."""
-    return dict(GEMMINI.isa(options).parameters)
 
 
 CONV2D: tuple[rules.Rule, ...] = (*rules.QUANTIZATION, rules.int32_bias, rules.constant_kernel, pool_in_mvout)
@@ -134,7 +129,7 @@ def conv2d(op: QuantizedOp, options: Mapping[str, OptionValue]) -> Lowered:
         return strategies.conv2d(op)
     n, channels, h, w = op.operands[0].shape
     o, c, kh, kw = kernel.shape
-    blocks = merged_groups(groups, max(c, o // groups), isa_parameters(options)["dim"])
+    blocks = merged_groups(groups, max(c, o // groups), GEMMINI.graph(options).parameters["dim"])
     top, left, bottom, right = op.attrs["padding"]
     sh, sw = op.attrs["strides"]
     dh, dw = op.attrs["dilation"]

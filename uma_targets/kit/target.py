@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -46,11 +46,10 @@ class GemmKit:
     """An accelerator of matrix products.
 
     ``graph``: options → architecture graph. ``isa`` names a ``.taidl`` description (or is the path of one: that of
-    another package), whose parameters ``isa_parameters`` reads off the graph (by default the graph's own). ``emit``:
-    product, mapping, sizes → instructions. ``tiling``: shape, hardware, options and sizes of the ISA → the tiles to
-    choose from (by default one of the option ``dim`` each way). ``macs_per_cycle``: the peak of a graph, for
-    utilization (by default what its units' products make); ``rates``: how many times as many of other numbers than
-    ``numbers``, by their type.
+    another package), whose parameters are the graph's. ``emit``: product, mapping, sizes → instructions. ``tiling``:
+    shape, hardware, options and sizes of the ISA → the tiles to choose from (by default one of the option ``dim`` each
+    way). ``macs_per_cycle``: the peak of a graph, for utilization (by default what its units' products make);
+    ``rates``: how many times as many of other numbers than ``numbers``, by their type.
     ``layouts``: where constants of a product are to lie in memory, by name (:mod:`archloom.mapper.packing`).
     ``workspace_bytes``: memory that a mapping needs beside the operands (``Gemm.workspace``).
     ``numbers``: ``int8`` takes operators of quantized networks, from int8 to requantized int8; ``float32`` those of
@@ -75,8 +74,6 @@ class GemmKit:
     isa: str | Path
     graph: Callable[[Options], "ArchitectureGraph"] = field(repr=False)
     emit: EmitGemm = field(repr=False)
-    isa_parameters: Callable[["ArchitectureGraph"], Mapping[str, int]] = field(
-        default=lambda graph: graph.parameters, repr=False)
     tiling: Callable[[Shape, Hardware, Options], Tiling] = field(default=square_tiles, repr=False)
     macs_per_cycle: "Callable[[ArchitectureGraph], int] | None" = field(default=None, repr=False)
     rates: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
@@ -129,11 +126,17 @@ class GemmKit:
             return self.layouts(work, {**options, **bound.scope})
 
         made = Accelerator(
-            self.name, self.description, self.options, isa, self.graph, self.isa_parameters, emitter, space,
+            self.name, self.description, self.options, isa, self.graph, emitter, space,
             self.macs_per_cycle, patience=self.patience, is_bounded=self.is_bounded,
-            layouts=None if self.layouts is None else layouts, rates=self.rates,
+            layouts=None if self.layouts is None else layouts, rates=self.rates, calls=tuple(self._functions()),
         )
         return made
+
+    def _functions(self) -> Iterator[Callable[..., Any]]:
+        """What the description consists of."""
+        yield from (each for each in (self.emit, self.tiling, self.workspace_bytes, self.layouts) if each is not None)
+        parts = (*self.kernels.values(), self.attention, self.vectors)
+        yield from (value for part in parts if part is not None for value in vars(part).values() if callable(value))
 
 
 class Described(Protocol):

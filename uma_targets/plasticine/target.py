@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from archloom.acadl_models.plasticine import isa_parameters, plasticine
+from archloom.acadl_models.plasticine import plasticine
 from archloom.mapper.costs.rates import Number
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.spans import Group, groups, kinds
@@ -36,7 +36,7 @@ def emit(gemm: kit.Gemm, mapping: TileMapping, parameters: Mapping[str, int]) ->
 
 def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> kit.Tiling:
     """Blocks that fit into a PMU, ranked by compute against DRAM."""
-    machine = Machine.of(isa_parameters(GRAPH.graph(options)))
+    machine = Machine.of(GRAPH.graph(options).parameters)
     rows, vectors, depths = plan.sizes(shape.m, shape.n, shape.k, machine)
 
     def block(c: kit.Columns) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -343,6 +343,6 @@ class Plasticine(kit.KitTarget):
     """Plasticine: pattern compute and memory units in a checkerboard."""
 
     kit = kit.GemmKit(
-        name="plasticine", isa="plasticine", graph=GRAPH.graph, options=GRAPH.options(), isa_parameters=isa_parameters,
+        name="plasticine", isa="plasticine", graph=GRAPH.graph, options=GRAPH.options(),
         description="checkerboard of SIMD pipelines and scratchpads for parallel patterns, float32 (Plasticine)",
         emit=emit, tiling=_tiling, numbers="float32")

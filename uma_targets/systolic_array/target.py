@@ -13,7 +13,7 @@ from archloom.uma_targets import kit
 from archloom.uma_targets.kit import Issue, Loop, Tiling, ceil_div, divided
 from archloom.uma_targets.systolic_array.emit import emit
 
-GRAPH = kit.GraphOptions(Design, {"rows": 16, "columns": 16, "dataflow": "ws", "convention": "equeue"})
+GRAPH = kit.GraphOptions(Design)
 
 
 def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from archloom.acadl_models.tpu_v1 import isa_parameters, tpu_v1
+from archloom.acadl_models.tpu_v1 import tpu_v1
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr, Node
@@ -137,6 +137,6 @@ class TpuV1(kit.KitTarget):
     """TPU v1: a weight-stationary array behind a weight FIFO."""
 
     kit = kit.GemmKit(
-        name="tpu_v1", isa="tpu_v1", graph=GRAPH.graph, options=GRAPH.options(), isa_parameters=isa_parameters,
+        name="tpu_v1", isa="tpu_v1", graph=GRAPH.graph, options=GRAPH.options(),
         emit=emit, tiling=_tiling, kernels={"conv2d": Kernel(windows.stream, windows.space)}, windows=(image_fits,),
         description="256 x 256 weight-stationary int8 array with a Unified Buffer and a weight FIFO (Jouppi et al.)")

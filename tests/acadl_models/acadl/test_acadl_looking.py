@@ -135,7 +135,7 @@ def test_json() -> None:
 def test_gemmini_as_text() -> None:
     lines = describe(gemmini(dim=8)).splitlines()
     assert lines[0] == "gemmini: 26 objects, 49 edges, clock 1 GHz"
-    assert "parameters: dim=8, dma_bytes=64" in lines
+    assert "parameters: dim=8, spad_rows=32768, acc_rows=2048, dma_bytes=64" in lines
     assert "buffer acc: 64 KiB in accumulator[2] rows 0..2047" in lines
     assert any(line.startswith("scratchpad[4] (SRAM) 64 KiB each  [data_width = 64,") for line in lines)
 
@@ -205,7 +205,7 @@ def test_drawing_without_graphviz_names_what_is_missing(monkeypatch: pytest.Monk
 def test_the_drawing_of_an_array_says_its_extent() -> None:
     for level, extent in (("tensor", "256 × 256"), ("scalar", "pe [12 × 20]")):
         rows, columns = (256, 256) if level == "tensor" else (12, 20)
-        texts = _texts(to_svg(systolic_array(rows, columns, level=level)))
+        texts = _texts(to_svg(systolic_array(rows, columns, "os", level=level)))
         assert extent in texts
         assert any(text.startswith(f"rows={rows}, columns={columns}") for text in texts)
 

@@ -112,6 +112,8 @@ FAULTS: list[tuple[str, Callable[[SimpleNamespace], Any], str]] = [
      r"idle .* reads and writes no DataStorage"),
     ("prefetches and writes", lambda m: m.mau._set("prefetches", True),
      r"mau .* prefetches, and has WRITE_DATA edges to rf .*, mem .*: it has no result"),
+    ("compressed results", lambda m: m.mem._set("stored_share", 0.5),
+     r"mem \(SRAM\): stored_share 0\.5: its roles must be of constants \('weights', 'tables'\), not \(\)"),
     ("bursts of parts of words", lambda m: m.mem._set("burst_bytes", 6),
      r"mem \(SRAM\): burst_bytes 6 are no whole words of 32 bits"),
     ("cache without backing", lambda m: ACADLEdge(SetAssociativeCache("l1"), m.mau, READ_DATA),
@@ -190,6 +192,7 @@ BROKEN_BY = {
     "connected_storages": "storage without users", "renamed": "renaming without a reorder buffer",
     "storage_access": "access unit without storage", "prefetched": "prefetches and writes",
     "bursts": "bursts of parts of words",
+    "compressed": "compressed results",
     "caches_backed": "cache without backing", "cache_words": "words of a cache", "one_way": "two ways to a memory",
     "links_inside": "link without edges",
 }

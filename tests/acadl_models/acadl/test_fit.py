@@ -22,7 +22,7 @@ from archloom.acadl_models.acadl import (
 )
 from archloom.acadl_models.acadl.edges import FORWARD
 from archloom.acadl_models.fit import check_fit, misfits, traffic
-from archloom.acadl_models.gemmini import gemmini, isa_parameters
+from archloom.acadl_models.gemmini import gemmini
 from archloom.oracle import taidl
 from archloom.oracle.errors import TargetError
 from archloom.oracle.taidl.isa import Isa
@@ -159,6 +159,6 @@ def test_traffic_goes_through_branches() -> None:
 
 
 def test_gemmini_with_the_parameters_of_another_dim() -> None:
-    found = misfits(gemmini(dim=32), taidl.load("gemmini", **isa_parameters(gemmini(dim=16))))
+    found = misfits(gemmini(dim=32), taidl.load("gemmini", **gemmini(dim=16).parameters))
     assert found[0] == "parameter dim is 32 in the graph and 16 in the ISA"
     assert any("buffer 'spad'" in line for line in found)

@@ -17,8 +17,8 @@ def scale_sim_rows() -> Iterator[tuple[Design, Problem, int, int, int]]:
     with (DATA / "scalesim.csv").open(encoding="utf-8") as file:
         for r in csv.DictReader(file):
             design = Design(
-                int(r["rows"]), int(r["cols"]), r["dataflow"], left_kib=1 << 20, top_kib=1 << 20, out_kib=1 << 20
-            )
+                int(r["rows"]), int(r["cols"]), r["dataflow"], convention="scalesim", left_kib=1 << 20,
+                top_kib=1 << 20, out_kib=1 << 20)
             problem = Problem(int(r["M"]), int(r["N"]), int(r["K"]))
             yield design, problem, *(int(r[c]) for c in ("compute_cycles", "sram_ifmap_reads", "sram_filter_reads"))  # type: ignore[misc]
 

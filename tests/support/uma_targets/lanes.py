@@ -82,7 +82,7 @@ def tiling(shape: Shape, hardware: Hardware, options: Mapping[str, Any]) -> Tili
 LANES = GemmKit(
     name="lanes", description="a vector unit for float32", isa=Path(__file__).with_suffix(".taidl"),
     options=(Option("lanes", int, 4, "elements of a vector register", 1, 64),), graph=graph,
-    isa_parameters=lambda g: g.parameters, emit=emit, tiling=tiling,
+    emit=emit, tiling=tiling,
     macs_per_cycle=lambda g: g.parameters["lanes"], numbers="float32",
 )
 
