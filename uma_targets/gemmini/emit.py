@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from archloom.mapper.known import Stretches
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.memory import Memory
 from archloom.mapper.workload import Epilogue, Workload
@@ -99,6 +100,11 @@ class AddEmission:
     c: HbmTensor
     epilogue: Epilogue
     mapping: Mapping
+
+    @property
+    def touched(self) -> Stretches:
+        """Rows of the accumulator."""
+        return {"acc": ((0, self.mapping.size("rows") * self.mapping.slots("C")),)}
 
     def body(self) -> Nodes:
         """Configuration, whole tiles, the rows that are left, and the elements of the last row."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
+from archloom.mapper.known import Stretches
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.reuse import conv_residency
 from archloom.mapper.workload import Epilogue
@@ -108,6 +109,13 @@ class ConvEmission:
         """Rows of the scratchpad and of the accumulator."""
         t = self.mapping
         return sum(self.rows[name] * t.slots(name) for name in "XW"), self.rows["C"] * t.slots("C")
+
+    @property
+    def touched(self) -> Stretches:
+        """Rows of scratchpad and accumulator: nothing else depends on how many there are."""
+        x, w, c = (self.rows[name] * self.mapping.slots(name) for name in "XWC")
+        end = self.parameters.spad_rows
+        return {"spad": ((0, x), (end - w, end)), "acc": ((0, c),)}
 
     def body(self) -> Nodes:
         """Configuration, then the loops over tiles."""

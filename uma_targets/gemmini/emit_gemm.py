@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from archloom.mapper.known import Stretches
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.reuse import GemmResidency, gemm_residency
 from archloom.mapper.workload import Epilogue
@@ -83,6 +84,13 @@ class GemmEmission:
         r, t = self.residency, self.mapping
         spad = int(r.a_rows) * t.slots("A") + int(r.b_rows) * t.slots("B")
         return spad, int(r.c_rows) * t.slots("C")
+
+    @property
+    def touched(self) -> Stretches:
+        """Rows of scratchpad and accumulator: nothing else depends on how many there are."""
+        r, t, end = self.residency, self.mapping, self.parameters.spad_rows
+        a, b, c = (int(rows) * t.slots(name) for name, rows in (("A", r.a_rows), ("B", r.b_rows), ("C", r.c_rows)))
+        return {"spad": ((0, a), (end - b, end)), "acc": ((0, c),)}
 
     @property
     def m_outer(self) -> bool:
