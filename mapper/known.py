@@ -47,6 +47,15 @@ overlap."""
 
 
 @dataclass(frozen=True)
+class Touched:
+    """The stream of a ``mapping`` touches these ``rows``. The mapping has no more places than are used: tiles take
+    places in turn, and more places than there are tiles are like rows that a memory has too many."""
+
+    mapping: TileMapping
+    rows: Stretches
+
+
+@dataclass(frozen=True)
 class Run:
     """A simulation of a stream: ``rows`` of the free memories, and ``ports``, words that memories of tensors move in a
     cycle, with which it was simulated; lengths of the ``pieces`` of those memories, in words; its cycles, the
@@ -152,7 +161,7 @@ def digest(stream: Stream) -> str:
     return cache.key_of([repr((stream.arguments, stream.results, stream.hbm_bytes, stream.body))])
 
 
-def spread(mapping: TileMapping, touched: Stretches, graph: ArchitectureGraph) -> str:
+def spread(touched: Touched, graph: ArchitectureGraph) -> str:
     """Tells the streams of a workload apart by their mappings and by how the rows that they touch lie in banks.
 
     Of each stretch the lengths of its parts in one bank, each with the number of the bank among those that are met. By
@@ -161,8 +170,8 @@ def spread(mapping: TileMapping, touched: Stretches, graph: ArchitectureGraph) -
     """
     numbers: dict[str, int] = {}
     found = [(buffer, [[(rows, numbers.setdefault(bank, len(numbers))) for rows, bank in _parts(graph, buffer, stretch)]
-                       for stretch in stretches]) for buffer, stretches in sorted(touched.items())]
-    return cache.key_of([repr(mapping), repr(found)])
+                       for stretch in stretches]) for buffer, stretches in sorted(touched.rows.items())]
+    return cache.key_of([repr(touched.mapping), repr(found)])
 
 
 def _parts(graph: ArchitectureGraph, buffer: str, stretch: tuple[int, int]) -> Iterator[tuple[int, str]]:

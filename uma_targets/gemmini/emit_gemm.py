@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from archloom.mapper.known import Stretches
+from archloom.mapper.known import Touched
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.reuse import GemmResidency, gemm_residency
 from archloom.mapper.workload import Epilogue
@@ -86,11 +86,12 @@ class GemmEmission:
         return spad, int(r.c_rows) * t.slots("C")
 
     @property
-    def touched(self) -> Stretches:
+    def touched(self) -> Touched:
         """Rows of scratchpad and accumulator: nothing else depends on how many there are."""
-        r, t, end = self.residency, self.mapping, self.parameters.spad_rows
-        a, b, c = (int(rows) * t.slots(name) for name, rows in (("A", r.a_rows), ("B", r.b_rows), ("C", r.c_rows)))
-        return {"spad": ((0, a), (end - b, end)), "acc": ((0, c),)}
+        p, t, r, end = self.problem, self.mapping, self.residency, self.parameters.spad_rows
+        used = t.limited("C", p.batch * ceil_div(p.m, t.size("m")) * ceil_div(p.n, t.size("n")))
+        a, b, c = (int(rows) * used.slots(name) for name, rows in (("A", r.a_rows), ("B", r.b_rows), ("C", r.c_rows)))
+        return Touched(used, {"spad": ((0, a), (end - b, end)), "acc": ((0, c),)})
 
     @property
     def m_outer(self) -> bool:

@@ -52,6 +52,7 @@ GEMMINI = Accelerator(
                "configuration (rtl)", choices=("none", "rtl")),
     ]}),
     "gemmini", _graph, model.isa_parameters, lambda isa, options: GemminiEmitter(isa.parameters), space,
+    is_bounded=True,
     touched=lambda workload, mapping, isa: GemminiEmitter(isa.parameters).emission(workload, mapping).touched,
     # a tile of products begins a cycle before the one before it has left: no rate that lasts
     macs_per_cycle=lambda graph: graph.parameters["dim"] ** 2,
