@@ -70,8 +70,9 @@ class Run:
 
     @staticmethod
     def read(body: Any) -> "Run":
-        rows, ports, pieces, *numbers = body
-        return Run(*(tuple(map(int, part)) for part in (rows, ports, pieces)), *map(int, numbers))
+        rows, ports, pieces = (tuple(map(int, part)) for part in body[:3])
+        cycles, stepped, written = map(int, body[3:])
+        return Run(rows, ports, pieces, cycles, stepped, written)
 
 
 @dataclass(frozen=True)

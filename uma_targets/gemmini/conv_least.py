@@ -129,18 +129,26 @@ class _Bounded:
 
     @cached_property
     def shortest_load(self) -> Work:
-        dim, costs = self.conv.scheme.image.dim, self.costs
-        return shortest(*(costs.zeros(rows, 1, max(self.parts_x, self.parts_c)) for rows in (1, dim)))
+        """Of any rows: of the input, weights, zeros and the bias."""
+        image, costs, rows = self.conv.scheme.image, self.costs, np.arange(1, self.conv.scheme.image.dim + 1)
+        parts, step = max(self.parts_x, self.parts_c), self.conv.scheme.load_step * image.pixel_bytes
+        widths = {1, image.dim, min(image.c, image.dim), *(width for width, _ in edges(image.o, image.dim))}
+        works = [costs.load(rows, width, far, parts=parts) for width in sorted(widths) for far in (step, image.o)]
+        biases = [costs.load(rows, 4 * width, 0, parts=parts) for width in sorted(widths) if self.conv.bias]
+        return shortest(costs.zeros(rows, 1, parts), *works, *biases)
 
     @cached_property
     def shortest_store(self) -> Work:
-        conv, dim = self.conv, self.conv.scheme.image.dim
-        step = conv.scheme.image.groups * conv.scheme.image.o * conv.out_bytes
-        found = shortest(*(self.costs.store(rows, conv.out_bytes, step, parts=self.parts_c) for rows in (1, dim)))
+        conv, image = self.conv, self.conv.scheme.image
+        rows, step = np.arange(1, image.dim + 1), image.groups * image.o * conv.out_bytes
+        found = shortest(*(self.costs.store(rows, width * conv.out_bytes, step, parts=self.parts_c)
+                           for width, _ in edges(image.o, image.dim)))
         if conv.pooled == 1:
             return found
-        most = np.maximum(self.c["most_h"] * self.c["most_w"], 1) * conv.pooled
-        return Work(1, found.busy + most, found.taken, found.beats)
+        # of all that a tile pools the unit may be kept no longer than if each row were stored by itself
+        each = max(int(self.costs.store(1, width, step).busy) for width, _ in edges(image.o, image.dim))
+        most = np.maximum(self.c["most_h"] * self.c["most_w"], 1) * conv.pooled * each
+        return Work(1, found.taken + most, found.taken)
 
     # --- products -------------------------------------------------------------------------------------------------
     def product(self, rows: int, *, preloaded: bool = False) -> Work:
@@ -177,10 +185,11 @@ class _Bounded:
 
     def tile(self, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of the first tile of pixels (0) or the last (-1): its sums, stretches, and the pixels under them."""
-        rows, cols = self.conv.scheme.image.rows, self.conv.scheme.image.cols
-        high, wide = (_sums(axis, self.c[column], number) for axis, column in ((rows, "oh"), (cols, "ow")))
-        spans = rows.span(high) * cols.span(wide) if isinstance(self.conv.scheme, Channels) else high * wide
-        return high * wide, high * ceil_div(wide, self.conv.scheme.image.dim), spans
+        image = self.conv.scheme.image
+        (high, above), (wide, across) = (_of_tile(axis, self.c[column], number)
+                                         for axis, column in ((image.rows, "oh"), (image.cols, "ow")))
+        spans = above * across if isinstance(self.conv.scheme, Channels) else high * wide
+        return high * wide, high * np.asarray(ceil_div(wide, image.dim)), spans
 
     @cached_property
     def before(self) -> np.ndarray:
@@ -210,7 +219,8 @@ class _Bounded:
         return until, np.where(streamed & (last > 1), self.whole + (last - 2) * self.short, 0)
 
 
-def _sums(axis: Axis, sizes: np.ndarray, number: int) -> np.ndarray:
-    """Of the first (0) or the last (-1) tile of each size along an axis."""
+def _of_tile(axis: Axis, sizes: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of the first (0) or the last (-1) tile of each size along an axis, and what lies under them."""
     found, which = np.unique(sizes, return_inverse=True)
-    return np.array([runs(axis, int(size))[number].sums for size in found])[which]
+    tiles = [runs(axis, int(size))[number] for size in found]
+    return np.array([tile.sums for tile in tiles])[which], np.array([axis.span(tile.sums) for tile in tiles])[which]

@@ -28,13 +28,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.mapper.costs.rates import Number
 from archloom.mapper.hardware import Hardware
-from archloom.mapper.reuse import ceil_div
+from archloom.mapper.reuse import Int, ceil_div
 from archloom.mapper.space import HOIST, INTERLEAVE, STREAM, Columns
 from archloom.uma_targets.gemmini.emit_gemm import GemmProblem
 from archloom.uma_targets.gemmini.loops import loaded, pairs, saved
@@ -48,16 +47,16 @@ class Work:
     """Some instructions of one unit: how many, their intervals, the cycles that they take, and their beats of memory,
     each added up."""
 
-    count: Number = 0
-    busy: Number = 0
-    taken: Number = 0
-    beats: Number = 0
+    count: Int = 0
+    busy: Int = 0
+    taken: Int = 0
+    beats: Int = 0
 
     def __add__(self, other: "Work") -> "Work":
         return Work(self.count + other.count, self.busy + other.busy, self.taken + other.taken,
                     self.beats + other.beats)
 
-    def __mul__(self, times: Number) -> "Work":
+    def __mul__(self, times: Int) -> "Work":
         return Work(times * self.count, times * self.busy, times * self.taken, times * self.beats)
 
 
@@ -94,24 +93,24 @@ class Costs:
         is_whole = memory.rows % self.hardware.dim == 0 and memory.rows // memory.banks % self.hardware.dim == 0
         return 1 if is_whole else self.cut(buffer)
 
-    def beats(self, rows: Number, row_bytes: Number, step: Number, count: Number = 1) -> Number:
+    def beats(self, rows: Int, row_bytes: Int, step: Int, count: Int = 1) -> Int:
         """Of so many rows in all of ``count`` accesses, whose first bytes lie ``step`` apart in each, at least."""
         whole = np.maximum(count, ceil_div((rows - count) * np.minimum(step, row_bytes) + count * row_bytes, self.port))
         return np.where(np.asarray(step) <= row_bytes, whole, rows * ceil_div(row_bytes, self.port))
 
-    def load(self, rows: Number, row_bytes: Number, step: Number, count: Number = 1, parts: Number = 1) -> Work:
+    def load(self, rows: Int, row_bytes: Int, step: Int, count: Int = 1, parts: Int = 1) -> Work:
         """``count`` loads of so many rows in all, that lie in ``parts`` banks at most."""
         values, beats = _of_load(1, row_bytes), self.beats(rows, row_bytes, step, count)
         taken = count * (self.waited + self.hardware.latency_columns("mvin", values)) + beats + ceil_div(rows, parts)
         return Work(count, rows * self.hardware.interval_columns("mvin", values), taken, beats)
 
-    def zeros(self, rows: Number, count: Number = 1, parts: Number = 1) -> Work:
+    def zeros(self, rows: Int, count: Int = 1, parts: Int = 1) -> Work:
         """``count`` loads of rows of zeros."""
         values = _of_load(1, 1) | {"dram": 0}
         taken = count * self.hardware.latency_columns("mvin", values) + ceil_div(rows, parts)
         return Work(count, rows * self.hardware.interval_columns("mvin", values), taken, 0 * count)
 
-    def store(self, rows: Number, row_bytes: Number, step: Number, count: Number = 1, parts: Number = 1) -> Work:
+    def store(self, rows: Int, row_bytes: Int, step: Int, count: Int = 1, parts: Int = 1) -> Work:
         """``count`` stores of so many rows in all."""
         values = saved(1, row_bytes, self.hardware.dim) | {"st_stride": 0}
         beats = self.beats(rows, row_bytes, step, count)
@@ -138,7 +137,7 @@ class Costs:
                           for rows in (1, self.hardware.dim) for first in (True, False)))
 
 
-def _of_load(rows: Number, row_bytes: Number) -> dict[str, Number]:
+def _of_load(rows: Int, row_bytes: Int) -> dict[str, Any]:
     """A load within one page."""
     return loaded(rows, row_bytes) | {f"ld_stride[{channel}]": 0 for channel in range(3)}
 
@@ -159,9 +158,9 @@ def blocks(rows: Edges, columns: Edges, one: Callable[[int, int], Work]) -> Work
 
 def shortest(*works: Work) -> Work:
     """Of one of these instructions the least that it takes, and the most of that in which its unit may go on."""
-    taken = np.minimum.reduce(np.broadcast_arrays(*(each.taken for each in works)))
-    more = np.minimum.reduce(np.broadcast_arrays(*(each.taken - each.busy for each in works)))
-    return Work(works[0].count, taken - more, taken)
+    taken = min(int(np.min(each.taken)) for each in works)
+    more = min(int(np.min(each.taken - each.busy)) for each in works)
+    return Work(1, taken - more, taken)
 
 
 @dataclass(frozen=True)
@@ -179,10 +178,10 @@ class Bounds:
     load: Work
     store: Work
     product: Work
-    before: Number
+    before: Int
     needed: Work
-    until: Number
-    rest: Number
+    until: Int
+    rest: Int
 
     @property
     def cycles(self) -> np.ndarray:
@@ -202,7 +201,7 @@ class Bounds:
             lead + self.until + self.product.taken + stored,
             first + latency + self.loads.beats + self.stores.beats - 1, last + store.taken))
 
-    def _start(self, number: Number) -> Number:
+    def _start(self, number: Int) -> Int:
         """When the instruction of a number can start, counted from 1: it is fetched, and stands a cycle in a queue."""
         return ceil_div(number, max(1, int(self.costs.hardware.fetched_per_cycle))) + 1
 
@@ -225,18 +224,22 @@ def gemm_least(p: GemmProblem, c: Columns, flow: str, hardware: Hardware) -> np.
     def of_c(rows: int, width: int) -> Work:
         return costs.store(rows, width * p.out_bytes, p.n * p.out_bytes, parts=acc)
 
+    def of_bias(rows: int, width: int) -> Work:
+        return costs.load(rows, 4 * width, 0, parts=acc)
+
     mt, nt = (np.asarray(ceil_div(extent, c[tile])) for extent, tile in ((p.m, "tm"), (p.n, "tn")))
     loads = (blocks(all_m, all_k, of_a) * np.where(c["level_a"] == STREAM, nt, 1)
              + blocks(all_k, all_n, of_b) * np.where(c["level_b"] == STREAM, mt, 1))
+    single = [*(of_a(m, k) for m, _ in all_m for k, _ in all_k), *(of_b(k, n) for k, _ in all_k for n, _ in all_n)]
     if p.bias is not None:
-        loads += blocks(all_m, all_n, lambda rows, width: costs.load(rows, 4 * width, 0, parts=acc))
+        loads += blocks(all_m, all_n, of_bias)
+        single += [of_bias(m, n) for m, _ in all_m for n, _ in all_n]
     made = _fed(p.m, c["tm"], flow, costs) * (ceil_div(p.n, dim) * ceil_div(p.k, dim))
     until, rest = _ends(p, c, flow, costs)
     first = shortest(of_a(min(p.m, dim), min(p.k, dim)), of_b(min(p.k, dim), min(p.n, dim)))
     return Bounds(
         costs, 4 + (p.bias is not None), loads * p.batch, blocks(all_m, all_n, of_c) * p.batch, made * p.batch,
-        shortest(*(of_a(m, k) for m, _ in all_m for k, _ in all_k), *(of_b(k, n) for k, _ in all_k for n, _ in all_n)),
-        shortest(*(of_c(m, n) for m, _ in all_m for n, _ in all_n)), costs.shortest_product(flow, (spad, acc)),
+        shortest(*single), shortest(*(of_c(m, n) for m, _ in all_m for n, _ in all_n)), costs.shortest_product(flow, (spad, acc)),
         costs.row * _before(p, c, dim), first, until, rest).cycles
 
 
@@ -289,10 +292,10 @@ def _ends(p: GemmProblem, c: Columns, flow: str, costs: Costs) -> tuple[np.ndarr
     if flow == "os":
         until = (ceil_div(p.k, c["tk"]) - 1) * mb * nb * kb + last_k - 1
         rest = np.where(b_last, last_m - 1, np.where(a_last, (last_n - 1) * last_m, 0)) * last_k
-        return until * whole, rest * whole
+        return np.asarray(until * whole), rest * whole
 
-    def column(count: np.ndarray) -> np.ndarray:
-        return np.where(count > 1, (count - 1) * whole + short, whole)
+    def column(count: Int) -> np.ndarray:
+        return np.where(np.asarray(count) > 1, (count - 1) * whole + short, whole)
 
     until = (ceil_div(p.k, dim) - 1) * nb * column(mb)
     return until, np.where(b_last, (last_m - 1) * whole, np.where(a_last, (last_n - 1) * column(last_m), 0))
