@@ -239,7 +239,8 @@ def gemm_least(p: GemmProblem, c: Columns, flow: str, hardware: Hardware) -> np.
     first = shortest(of_a(min(p.m, dim), min(p.k, dim)), of_b(min(p.k, dim), min(p.n, dim)))
     return Bounds(
         costs, 4 + (p.bias is not None), loads * p.batch, blocks(all_m, all_n, of_c) * p.batch, made * p.batch,
-        shortest(*single), shortest(*(of_c(m, n) for m, _ in all_m for n, _ in all_n)), costs.shortest_product(flow, (spad, acc)),
+        shortest(*single), shortest(*(of_c(m, n) for m, _ in all_m for n, _ in all_n)),
+        costs.shortest_product(flow, (spad, acc)),
         costs.row * _before(p, c, dim), first, until, rest).cycles
 
 
