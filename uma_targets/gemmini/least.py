@@ -110,9 +110,10 @@ class Costs:
         taken = count * self.hardware.latency_columns("mvin", values) + ceil_div(rows, parts)
         return Work(count, rows * self.hardware.interval_columns("mvin", values), taken, 0 * count)
 
-    def store(self, rows: Int, row_bytes: Int, step: Int, count: Int = 1, parts: Int = 1) -> Work:
+    def store(self, rows: Int, row_bytes: int, step: Int, count: Int = 1, parts: Int = 1) -> Work:
         """``count`` stores of so many rows in all."""
-        values = saved(1, row_bytes, self.hardware.dim) | {"st_stride": 0}
+        columns = row_bytes // 4 if row_bytes > self.hardware.dim else row_bytes  # as words, or as bytes
+        values = saved(1, row_bytes, self.hardware.dim) | {"st_stride": 0, "cols": columns}
         beats = self.beats(rows, row_bytes, step, count)
         taken = count * (self.waited + self.hardware.latency_columns("mvout", values)) + beats + ceil_div(rows, parts)
         return Work(count, rows * self.hardware.interval_columns("mvout", values), taken, beats)
