@@ -16,7 +16,7 @@ from archloom.mapper.cache import Entry, key_of
 from archloom.mapper.costs.compute import peak
 from archloom.mapper.explore import Objective
 from archloom.mapper.hardware import Hardware
-from archloom.mapper.known import Kin
+from archloom.mapper.known import Kin, Touched, digest, spread
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.options import Option, OptionValue, resolve_options
 from archloom.mapper.packing import Place, packed
@@ -64,6 +64,9 @@ class Accelerator:
     as those of others, and how many times as far from the best estimates may be, where its instructions are simulated
     fast. ``top_k``: how many of the candidates that the cost model ranks first a search simulates where nothing else is
     asked for. ``is_bounded``: its spaces say what their mappings take at least, for workloads of some kinds.
+    ``touched``: which rows of each buffer the stream of a mapping touches, where nothing in the stream but the first
+    rows of these stretches depends on how many rows the buffers have, and by what mapping of as many places as are used
+    it could be written, too (:mod:`archloom.mapper.known`).
     ``layouts``: where constants of a workload are to lie in memory, by name, if not row by row
     (:mod:`archloom.mapper.packing`). ``calls``: functions of the target's that these call.
     """
@@ -80,6 +83,7 @@ class Accelerator:
     patience: int = 1
     top_k: int = 5
     is_bounded: bool = False
+    touched: "Callable[[Workload, TileMapping, Isa], Touched] | None" = field(default=None, repr=False)
     layouts: "Callable[[Workload, Isa, Options], Mapping[str, Place]] | None" = field(default=None, repr=False)
     rates: Mapping[str, int] = field(default_factory=dict, repr=False, compare=False)
     calls: tuple[Callable[..., Any], ...] = field(default=(), repr=False)
@@ -87,7 +91,8 @@ class Accelerator:
     @property
     def functions(self) -> tuple[Callable[..., Any], ...]:
         """Whose code decides what a search finds."""
-        own = (self.make_graph, self.make_emitter, self.make_space, self.macs_per_cycle, self.planner, self.layouts)
+        own = (self.make_graph, self.make_emitter, self.make_space, self.macs_per_cycle, self.planner, self.layouts,
+               self.touched)
         return tuple(function for function in (*own, *self.calls) if function is not None)
 
     def resolve_options(self, values: Options | None = None) -> dict[str, OptionValue]:
@@ -187,7 +192,14 @@ class Configuration:
     @cached_property
     def kin(self) -> Kin | None:
         """The machines that differ from it by the room in some memories alone; None where there are none."""
-        return Kin.of(self.graph, self.isa)
+        return Kin.of(self.graph, self.isa, spread=self.accelerator.touched is not None)
+
+    def told_apart(self, workload: "Workload", mapping: "TileMapping", emit: "Callable[[], Stream]") -> str:
+        """Of the streams of a workload on machines that are alike (:attr:`kin`), those by the same name take as long.
+        ``emit``: makes that of the mapping, if it is needed."""
+        if self.accelerator.touched is None:
+            return digest(emit())
+        return spread(self.accelerator.touched(placed(workload, self.graph), mapping, self.isa), self.graph)
 
     @cached_property
     def asked(self) -> Asked | None:

@@ -15,8 +15,6 @@ import numpy as np
 
 from archloom.acadl_models.timing import Heard, TimingResult
 from archloom.oracle.errors import InputError, MappingError, StreamError
-from archloom.oracle.nests import size
-from archloom.oracle.stream import Stream
 
 Objective: TypeAlias = Callable[[Any, Any], Any]
 """Of seconds and joules, the less the better. Candidates are ranked with arrays of both, trials with numbers; where the
@@ -128,9 +126,10 @@ class Effort:
     patience: int
     written: int = 0
 
-    def add(self, stream: Stream, timing: TimingResult) -> None:
+    def add(self, written: int, timing: TimingResult) -> None:
+        """Of a simulation that has ended, of a stream in which so many instructions are written."""
         self.steps.add(timing)
-        self.written += size(stream.body)
+        self.written += written
 
     def spent(self) -> bool:
         stepped = self.steps.spent() or self.steps.done > self.patience * STEPPED_BUDGET

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping as MappingABC
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 from archloom.mapper.workload import Kind
@@ -78,6 +78,11 @@ class Mapping:
         parts += [f"store {self.store}"] if self.buffers else []
         parts += [f"packed {self.packing}"] if self.packing != "channels" else []
         return " ".join(parts)
+
+    def limited(self, operand: str, most: int) -> "Mapping":
+        """With ``most`` places of an operand, or with as many as before where these are fewer."""
+        buffers = tuple((name, min(count, most) if name == operand else count) for name, count in self.buffers)
+        return replace(self, buffers=buffers)
 
     def to_json(self) -> str:
         """Canonical JSON text; :meth:`from_json` gives the equal mapping."""

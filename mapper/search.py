@@ -39,6 +39,7 @@ from archloom.mapper.space import Space
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import GraphError, InputError, MappingError, StreamError
 from archloom.oracle.memory import paused
+from archloom.oracle.nests import size
 from archloom.oracle.pages import Heading, Paragraph, Table, fragment
 
 if TYPE_CHECKING:
@@ -179,15 +180,19 @@ def _search(
         return replace(entry, bound_cycles=least_of(workload, configuration).cycles)
     effort = Effort(Steps(workload.name, heard), configuration.accelerator.patience)
     runs, run_of = _Runs(configuration, effort.steps.hear, not is_time(objective)), dict[Mapping, _Run]()
+    noted = dict[str, known.Run]()
 
-    def simulated(mapping: Mapping, stream: "Stream") -> TimingResult:
+    def simulated(mapping: Mapping) -> tuple[TimingResult, int]:
+        stream = configuration.emit(workload, mapping)
         run = run_of[mapping] = runs.of(stream)
-        return run.timing
+        if runs.kin is not None:
+            noted[configuration.told_apart(workload, mapping, lambda: stream)] = run.noted(runs.kin)
+        return run.timing, run.written
 
     score = _score(configuration, objective, run_of)
     space, trials = _tried(workload, configuration, top_k, effort, simulated, score)
-    if configuration.kin is not None:
-        known.note(configuration.kin, _text(plain(workload)), {s: run.timing for s, run in runs.known.items()})
+    if runs.kin is not None:
+        known.note(runs.kin, _text(plain(workload)), noted)
     if not trials:
         raise MappingError(f"{workload.name}: no mapping is defined for this operator")
     best = min(trials, key=score)  # the first of equals
@@ -197,18 +202,18 @@ def _search(
 
 def _tried(
     workload: Workload, configuration: "Configuration", top_k: int, effort: "Effort",
-    simulated: "Callable[[Mapping, Stream], TimingResult]", score: Callable[[Trial[Mapping]], float],
+    simulated: Callable[[Mapping], tuple[TimingResult, int]], score: Callable[[Trial[Mapping]], float],
 ) -> tuple[Space, tuple[Trial[Mapping], ...]]:
-    """The space of a workload, and the trials of a search in it, whose streams are ``simulated``."""
+    """The space of a workload, and the trials of a search in it; of a mapping is known when its stream is ``simulated``
+    how long it takes, and how many instructions are written in it."""
     asked = None if configuration.asked is None else configuration.asked.of(workload)
     space = configuration.space(workload)
     estimated, mapping_of = space.ranked()
     few = len(space) <= FEW
 
     def attempt(mapping: Mapping, estimate: float) -> Trial[Mapping]:
-        stream = configuration.emit(workload, mapping)
-        timing = simulated(mapping, stream)
-        effort.add(stream, timing)
+        timing, written = simulated(mapping)
+        effort.add(written, timing)
         return Trial(mapping, estimate, timing)
 
     numbers: dict[Mapping, int] = {}
@@ -257,14 +262,13 @@ def known_cycles(workload: Workload, configuration: "Configuration") -> int | No
         return None
     effort = Effort(Steps(workload.name), configuration.accelerator.patience)
 
-    def simulated(mapping: Mapping, stream: "Stream") -> TimingResult:
-        run = runs.get(known.digest(stream))
-        if run is None or effort.steps.done + run[-1] >= effort.steps.allowed:
+    def simulated(mapping: Mapping) -> tuple[TimingResult, int]:
+        run = runs.get(configuration.told_apart(workload, mapping, lambda: configuration.emit(workload, mapping)))
+        if run is None or effort.steps.done + run.stepped >= effort.steps.allowed:
             raise _Unknown
-        _, cycles, stepped = run
         graph = configuration.graph
-        return TimingResult(
-            graph.name, stream.name, graph.clock_hz, cycles, 0, (), (), (), stepped_instructions=stepped)
+        return TimingResult(graph.name, workload.name, graph.clock_hz, run.cycles, 0, (), (), (),
+                            stepped_instructions=run.stepped), run.written
 
     try:
         placed(workload, configuration.graph)
@@ -322,10 +326,18 @@ def _score(
 
 @dataclass(eq=False)
 class _Run:
-    """A simulation of a stream; the ``program`` is kept as long as its energy may be asked for."""
+    """A simulation of a stream, in which so many instructions are ``written``; the ``program`` is kept as long as its
+    energy may be asked for. ``pieces``: of memory, where simulations are kept for other machines."""
 
     timing: TimingResult
     program: "Program | None"
+    written: int
+    pieces: tuple[int, ...] = ()
+
+    def noted(self, kin: known.Kin) -> known.Run:
+        """What of it is kept for machines that are alike."""
+        timing = self.timing
+        return known.Run(kin.rows, kin.ports, self.pieces, timing.cycles, timing.stepped_instructions, self.written)
 
     @cached_property
     def energy(self) -> EnergyUse | None:
@@ -355,14 +367,19 @@ class _Runs:
     configuration: "Configuration"
     heard: Heard
     energies_decide: bool
-    known: "dict[Stream, _Run]" = field(default_factory=dict)
+    by_stream: "dict[Stream, _Run]" = field(default_factory=dict)
     fastest: _Run | None = None
+
+    @cached_property
+    def kin(self) -> known.Kin | None:
+        """The machines for which simulations are kept, if any are."""
+        return self.configuration.kin if known.is_noting() else None
 
     def of(self, stream: "Stream") -> _Run:
         """The simulation of a stream, with its energy where that decides."""
-        run = self.known.get(stream)
+        run = self.by_stream.get(stream)
         if run is None:
-            run = self.known[stream] = self._new(stream)
+            run = self.by_stream[stream] = self._new(stream)
         return run
 
     def _new(self, stream: "Stream") -> _Run:
@@ -370,7 +387,8 @@ class _Runs:
         from archloom.oracle.resolve import resolve
 
         program = bind(self.configuration.graph, resolve(stream, self.configuration.isa))
-        run = _Run(simulate_bound(program, heard=self.heard), program if self.configuration.has_energy else None)
+        run = _Run(simulate_bound(program, heard=self.heard), program if self.configuration.has_energy else None,
+                   size(stream.body), () if self.kin is None else known.pieces(program))
         if self.energies_decide:
             _ = run.energy
         elif self.fastest is None or run.timing.cycles < self.fastest.timing.cycles:

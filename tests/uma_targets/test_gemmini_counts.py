@@ -42,7 +42,8 @@ def written(scheme: Scheme, height: int, width: int) -> Counter[str]:
             found.update({
                 "tiles": many, "code": 1, "sums": many * rows.sums * cols.sums, "whole": many * rows.sums * whole,
                 "rest_sums": many * rows.sums * rest, "stretches": many * rows.sums * (whole + bool(rest)),
-                "whole_tiles": many * bool(whole), "outputs": many * rows.outputs * cols.outputs,
+                "whole_tiles": many * bool(whole), "short_firsts": 0 if whole else many * rest,
+                "outputs": many * rows.outputs * cols.outputs,
             })
     return found
 

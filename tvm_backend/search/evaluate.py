@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -34,13 +35,15 @@ _IN_NUMBERS = frozenset(("name", "operator", "layers"))
 @dataclass(frozen=True)
 class Context:
     """What is the same for all candidates: the host, the names of the figures that are asked for, functions of reports
-    among them, and samples with labels for accuracies."""
+    among them, and samples with labels for accuracies. ``notes``: what is simulated is kept for machines that are
+    alike."""
 
     profile: HostProfile | None = None
     names: frozenset[str] = frozenset()
     functions: Mapping[str, Callable[[Report], float]] = field(default_factory=dict)
     inputs: Any = None
     labels: Any = None
+    notes: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,7 @@ def _answered(find: Callable[[], tuple[dict[str, float | None], dict[str, float]
 
 def _figures(context: Context, question: Question) -> tuple[dict[str, float | None], dict[str, float]]:
     candidate = question.candidate
-    with noted():
+    with noted() if context.notes else nullcontext():
         mix = _mix(context, candidate)
     found = measured(mix)
     for name, function in context.functions.items():

@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from archloom.mapper.cache import key_of
 from archloom.oracle.errors import ArchloomError
@@ -94,6 +94,8 @@ class Run:
 
     def __post_init__(self) -> None:
         self.front = self.store.front([o.sign for o in self.aims.objectives])
+        # what no other candidate is looked up from need not be kept
+        self.context = replace(self.context, notes=self.use_bounds and not self.sampler.learns)
         self._packed_context = b"" if self.workers.here else packed(self.context)
         self._asked = 0
         self._open: dict[str, _Entry] = {}

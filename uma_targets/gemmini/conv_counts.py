@@ -65,9 +65,10 @@ def counted(scheme: Scheme, heights: Sequence[int], widths: Sequence[int]) -> Co
     """For tiles of each of some heights and widths, over all tiles of an image:
 
     ``tiles``; ``code``: kinds of tiles; ``sums``; ``outputs``; ``stretches`` of up to dim sums, of which ``whole`` have
-    dim, and the others ``rest_sums`` together; ``whole_tiles``: those that begin with a whole one. Of a part of a chunk
-    in the mean: ``lines`` of pixels, and the ``loads`` from memory of these, of ``load_rows``; ``zeros``: loads of
-    ``zero_rows`` that are padding; ``edges``: padding that is written over what was loaded, and waits for it.
+    dim, and the others ``rest_sums`` together; ``whole_tiles``: those that begin with a whole one; ``short_firsts``:
+    sums of the stretches with which the others begin. Of a part of a chunk in the mean: ``lines`` of pixels, and the
+    ``loads`` from memory of these, of ``load_rows``; ``zeros``: loads of ``zero_rows`` that are padding; ``edges``:
+    padding that is written over what was loaded, and waits for it.
     """
     image, dim = scheme.image, scheme.image.dim
     rows, cols = _Side.of(image.rows, heights, (-1, 1)), _Side.of(image.cols, widths, (1, -1))
@@ -75,6 +76,7 @@ def counted(scheme: Scheme, heights: Sequence[int], widths: Sequence[int]) -> Co
         "tiles": 1, "sums": rows.sums * cols.sums, "outputs": rows.of_runs("outputs") * cols.of_runs("outputs"),
         "stretches": rows.sums * ceil_div(cols.sums, dim), "whole": rows.sums * (cols.sums // dim),
         "rest_sums": rows.sums * (cols.sums % dim), "whole_tiles": cols.sums >= dim,
+        "short_firsts": np.where(cols.sums < dim, cols.sums, 0),
         **(_packed(scheme, rows, cols) if isinstance(scheme, KernelRow) else _channels(scheme, rows, cols)),
     }
     many = rows.of_runs("count") * cols.of_runs("count")

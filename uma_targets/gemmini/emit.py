@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from archloom.mapper.known import Touched
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.memory import Memory
 from archloom.mapper.workload import Epilogue, Workload
@@ -17,7 +18,7 @@ from archloom.uma_targets.gemmini.conv_schemes import Image, KernelRow
 from archloom.uma_targets.gemmini.emit_conv import ConvEmission
 from archloom.uma_targets.gemmini.emit_gemm import GemmEmission, GemmProblem
 from archloom.uma_targets.gemmini.instructions import Block, GemminiParameters
-from archloom.uma_targets.kit.nest import Nodes, each, pieces
+from archloom.uma_targets.kit.nest import Nodes, ceil_div, each, pieces
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,13 @@ class AddEmission:
     c: HbmTensor
     epilogue: Epilogue
     mapping: Mapping
+
+    @property
+    def touched(self) -> Touched:
+        """Rows of the accumulator."""
+        rows, (whole, rest) = self.mapping.size("rows"), divmod(self.size, self.parameters.dim)
+        used = self.mapping.limited("C", ceil_div(whole, rows) + bool(rest))
+        return Touched(used, {"acc": ((0, rows * used.slots("C")),)})
 
     def body(self) -> Nodes:
         """Configuration, whole tiles, the rows that are left, and the elements of the last row."""

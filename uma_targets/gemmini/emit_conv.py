@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
+from archloom.mapper.known import Touched
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.reuse import conv_residency
 from archloom.mapper.workload import Epilogue
@@ -108,6 +109,15 @@ class ConvEmission:
         """Rows of the scratchpad and of the accumulator."""
         t = self.mapping
         return sum(self.rows[name] * t.slots(name) for name in "XW"), self.rows["C"] * t.slots("C")
+
+    @property
+    def touched(self) -> Touched:
+        """Rows of scratchpad and accumulator: nothing else depends on how many there are."""
+        t, end = self.mapping, self.parameters.spad_rows
+        tiles = self._across(0) * self._across(1) * ceil_div(self.image.o, t.size("o"))
+        used = t.limited("C", self.image.groups * self.batch * tiles)
+        x, w, c = (self.rows[name] * used.slots(name) for name in "XWC")
+        return Touched(used, {"spad": ((0, x), (end - w, end)), "acc": ((0, c),)})
 
     def body(self) -> Nodes:
         """Configuration, then the loops over tiles."""

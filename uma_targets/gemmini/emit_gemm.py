@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from archloom.mapper.known import Touched
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.reuse import GemmResidency, gemm_residency
 from archloom.mapper.workload import Epilogue
@@ -83,6 +84,14 @@ class GemmEmission:
         r, t = self.residency, self.mapping
         spad = int(r.a_rows) * t.slots("A") + int(r.b_rows) * t.slots("B")
         return spad, int(r.c_rows) * t.slots("C")
+
+    @property
+    def touched(self) -> Touched:
+        """Rows of scratchpad and accumulator: nothing else depends on how many there are."""
+        p, t, r, end = self.problem, self.mapping, self.residency, self.parameters.spad_rows
+        used = t.limited("C", p.batch * ceil_div(p.m, t.size("m")) * ceil_div(p.n, t.size("n")))
+        a, b, c = (int(rows) * used.slots(name) for name, rows in (("A", r.a_rows), ("B", r.b_rows), ("C", r.c_rows)))
+        return Touched(used, {"spad": ((0, a), (end - b, end)), "acc": ((0, c),)})
 
     @property
     def m_outer(self) -> bool:

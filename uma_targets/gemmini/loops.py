@@ -81,15 +81,15 @@ def load(
     moves, pieces = row_bytes, rows * parts
     if step is not None and step <= row_bytes:
         moves, pieces = (rows - 1) * step + row_bytes, 1
-    return Issue("mvin", times, moves, pieces, values=_loaded(rows, row_bytes), beats=rows, **more)
+    return Issue("mvin", times, moves, pieces, values=loaded(rows, row_bytes), beats=rows, **more)
 
 
 def load_bias(times: Number, rows: Number, row_bytes: Number, parts: Number = 1) -> Issue:
     """Loads of ``parts`` pieces of memory into each of ``rows`` rows."""
-    return Issue("mvin", times, row_bytes, parts, values=_loaded(rows, row_bytes), beats=rows)
+    return Issue("mvin", times, row_bytes, parts, values=loaded(rows, row_bytes), beats=rows)
 
 
-def _loaded(rows: Number, row_bytes: Number) -> dict[str, Number]:
+def loaded(rows: Number, row_bytes: Number) -> dict[str, Number]:
     """Attributes and registers of a load of rows as bytes, one behind the other in memory."""
     channels = {f"{register}[{i}]": value for register, value in (("ld_stride", row_bytes), ("ld_shrunk", 0))
                 for i in range(3)}
@@ -100,16 +100,21 @@ def save(
     times: Number, rows: Number, row_bytes: Number, dim: int, parts: Number = 1, step: float | None = None
 ) -> Issue:
     """Stores of ``rows`` rows of ``parts`` pieces, without pooling; of one where rows lie within ``step`` bytes."""
-    values = {"rows": rows, "cols": dim, "st_pool_stride": 0, "st_stride": row_bytes,
-              "local": np.where(np.asarray(row_bytes) > dim, FULL_WIDTH, 0)}
+    values = saved(rows, row_bytes, dim)
     moves, pieces = (rows * row_bytes, 1) if step is not None and step <= row_bytes else (row_bytes, rows * parts)
     return Issue("mvout", times, moves, pieces, values=values, beats=rows)
+
+
+def saved(rows: Number, row_bytes: Number, dim: int) -> dict[str, Number]:
+    """Attributes and registers of a store of rows, one behind the other in memory, without pooling."""
+    return {"rows": rows, "cols": dim, "st_pool_stride": 0, "st_stride": row_bytes,
+            "local": np.where(np.asarray(row_bytes) > dim, FULL_WIDTH, 0)}
 
 
 def zeros(times: Number, rows: Number, dim: int) -> Issue:
     """Loads of so many rows of zeros in all, for which memory is not asked."""
     each = rows / np.maximum(times, 1e-9)
-    return Issue("mvin", times, values={**_loaded(each, dim), "dram": 0}, beats=each)
+    return Issue("mvin", times, values={**loaded(each, dim), "dram": 0}, beats=each)
 
 
 def pairs(

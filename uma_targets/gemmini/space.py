@@ -16,10 +16,12 @@ from archloom.mapper.space import HOIST, INTERLEAVE, STREAM, Columns, Space, Spa
 from archloom.mapper.workload import Workload
 from archloom.oracle.stream import HbmTensor
 from archloom.uma_targets.gemmini.conv_counts import counted
+from archloom.uma_targets.gemmini.conv_least import Convolution, conv_least
 from archloom.uma_targets.gemmini.conv_schemes import Channels, KernelRow, Scheme
 from archloom.uma_targets.gemmini.emit import gemm_problem, image
 from archloom.uma_targets.gemmini.emit_gemm import GemmProblem
 from archloom.uma_targets.gemmini.instructions import MOST_POOL_EXTENT
+from archloom.uma_targets.gemmini.least import gemm_least
 from archloom.uma_targets.gemmini.loops import ConvShape, Phase, add_loops, conv_loops, gemm_loops
 
 SPAD, ACC = "rows of the scratchpad", "rows of the accumulator"
@@ -92,7 +94,7 @@ def _add_gemms(builder: SpaceBuilder, workload: Workload, hardware: Hardware, fl
     builder.add(Table(
         columns, {SPAD: np.asarray(spad), ACC: np.asarray(r.c_rows * columns["slots_c"])},
         lambda c: cycles(gemm_loops(p, c, flow, hardware), hardware), lambda c, i: _gemm_mapping(c, i, flow),
-        family=("mb", "nb", "kb"),
+        family=("mb", "nb", "kb"), least=lambda c: gemm_least(p, c, flow, hardware),
     ))
 
 
@@ -226,11 +228,13 @@ def _conv_table(
         # long streams are slow to compile, so they must be worth it
         return cycles(conv_loops(shape, c, flow, hardware), hardware) * (1 + 3e-3 * (c["code"] - 1))
 
+    columns["x_rows"], columns["c_rows"] = x_rows * columns["slots_x"], c_rows * columns["slots_c"]
+    pool = epilogue.pool
+    conv = Convolution(scheme, shape.images, epilogue.bias, shape.out_bytes, 1 if pool is None else pool.size**2)
     return Table(
-        columns, {
-            SPAD: np.asarray(x_rows * columns["slots_x"] + w_rows * columns["slots_w"]),
-            ACC: np.asarray(c_rows * columns["slots_c"]),
-        }, estimate, lambda c, i: _conv_mapping(c, i, flow, packing, dim), family=("oh", "ow", "ob"),
+        columns, {SPAD: np.asarray(columns["x_rows"] + w_rows * columns["slots_w"]), ACC: columns["c_rows"]}, estimate,
+        lambda c, i: _conv_mapping(c, i, flow, packing, dim), family=("oh", "ow", "ob"),
+        least=lambda c: conv_least(conv, c, flow, hardware),
     )
 
 

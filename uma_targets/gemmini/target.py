@@ -51,7 +51,8 @@ GEMMINI = Accelerator(
         Option("preset", str, "none", "defaults of the graph: simplified (none), or as in the generator's default "
                "configuration (rtl)", choices=("none", "rtl")),
     ]}),
-    "gemmini", _graph, lambda isa, options: GemminiEmitter(isa.parameters), space,
+    "gemmini", _graph, lambda isa, options: GemminiEmitter(isa.parameters), space, is_bounded=True,
+    touched=lambda workload, mapping, isa: GemminiEmitter(isa.parameters).emission(workload, mapping).touched,
     # a tile of products begins a cycle before the one before it has left: no rate that lasts
     macs_per_cycle=lambda graph: graph.parameters["dim"] ** 2,
     # of 60 random layers on random machines plans of three were 0.2 % slower than those of five, 7 % at most
