@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 CALIBRATION = 4
 """Random inputs by which a network of the catalogue is quantized."""
 
+KEPT_BYTES = 64 * 2**20
+"""How large a network by name is at most that is kept quantized on disk, with its floats: a free choice, a thirtieth of
+what the file of results may take."""
+QUANTIZED = ("quantized", "floats")
+"""The kinds under which it is kept."""
+
 
 def is_named(source: str) -> bool:
     """Whether ``source`` is the name of a network, with or without sizes."""
@@ -50,24 +56,49 @@ def load_named(text: str, numbers: Numbers, name: str | None = None) -> "Model":
     """The network that ``text`` names, such as ``"mobilenet_v2(image=96)"``: for int8, quantized to QDQ."""
     from archloom.tvm_backend.frontends.onnx.load import load_proto
 
+    if is_quantized(numbers):
+        quantized, floats = _kept_quantized(text)
+        return replace(load_proto(quantized, name or title(text)), floats=floats)
+    if _is_light(text):
+        from archloom.models import zoo
+
+        return load_proto(zoo.load(text), name or text)
+    from archloom.tvm_backend.frontends.torch.export import load_module
+
+    built = catalogue.build(text)
+    return load_module(built.module, tuple(built.inputs.values()), name or built.name, list(built.inputs))
+
+
+def _kept_quantized(text: str) -> "tuple[onnx.ModelProto, onnx.ModelProto]":
+    """As :func:`_quantized`, which is made once where it is no larger than :data:`KEPT_BYTES`: training or drawing,
+    exporting and quantizing take longer than all that ``check`` does after."""
+    import onnx
+
+    key = cache.key(["quantized", title(text), *map(version, (*shipped.PACKAGES, "onnxruntime"))])
+    kept = [disk.load(kind, key) for kind in QUANTIZED]
+    if None not in kept:
+        first, second = (onnx.ModelProto.FromString(content) for content in kept if content is not None)
+        return first, second
+    made = _quantized(text)
+    if sum(proto.ByteSize() for proto in made) <= KEPT_BYTES:
+        for kind, proto in zip(QUANTIZED, made, strict=True):
+            disk.store(kind, key, proto.SerializeToString())
+    return made
+
+
+def _quantized(text: str) -> "tuple[onnx.ModelProto, onnx.ModelProto]":
+    """The network that ``text`` names, quantized, and that of floats which it is made of."""
+    from archloom.tvm_backend.quantization.quantize import quantize
+
     if _is_light(text):
         from archloom.models import zoo
 
         floats = zoo.load(text)
-        samples, label = zoo.samples(floats, CALIBRATION), name or text
-        if not is_quantized(numbers):
-            return load_proto(floats, label)
+        samples = zoo.samples(floats, CALIBRATION)
     else:
         built = catalogue.build(text)
-        label = name or built.name
-        if not is_quantized(numbers):
-            from archloom.tvm_backend.frontends.torch.export import load_module
-
-            return load_module(built.module, tuple(built.inputs.values()), label, list(built.inputs))
         floats, samples = float_onnx(built), built.samples(CALIBRATION)
-    from archloom.tvm_backend.quantization.quantize import quantize
-
-    return replace(load_proto(quantize(floats, samples), label), floats=floats)
+    return quantize(floats, samples), floats
 
 
 def outline(text: str, form: Form = shipped.ONNX) -> "Skeleton":

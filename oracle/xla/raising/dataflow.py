@@ -73,6 +73,10 @@ class Cursor:
     def back(self) -> "Cursor":
         return Cursor(self.block, self.index - 1, self.known, self.after, self.covered, self.clear)
 
+    def knowing(self, clear: Sequence[WriteItem]) -> "Cursor":
+        """The cursor where further writes are known to be clear."""
+        return replace(self, clear=self.clear.union(clear)) if clear else self
+
     def for_others(self) -> "Cursor":
         """The cursor for a query of further elements, which other writes may write."""
         if not self.clear and self.after is None:
@@ -224,8 +228,7 @@ class Dataflow:
                 clear.append(item)
         if not hits:
             return at.back()
-        if clear:
-            at = replace(at, clear=at.clear.union(clear))
+        at = at.knowing(clear)
         partial = [found.partial for _, _, found in hits if found.partial is not None]
         if partial:
             best = min(partial, key=Condition.rank)
