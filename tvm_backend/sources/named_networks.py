@@ -7,7 +7,9 @@ They are those of :mod:`archloom.models.catalogue`, and the light test networks 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from archloom.mapper import disk
@@ -23,6 +25,7 @@ from archloom.tvm_backend.sources import shipped
 from archloom.tvm_backend.sources.shipped import Form
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx
 
     from archloom.models.catalogue import Built
@@ -90,15 +93,24 @@ def _quantized(text: str) -> "tuple[onnx.ModelProto, onnx.ModelProto]":
     """The network that ``text`` names, quantized, and that of floats which it is made of."""
     from archloom.tvm_backend.quantization.quantize import quantize
 
+    made, samples = _in_floats(text)
+    return quantize(made, samples(CALIBRATION)), made
+
+
+def floats(text: str) -> "onnx.ModelProto":
+    """The network of floats that ``text`` names, as ONNX with its weights."""
+    return _in_floats(text)[0]
+
+
+def _in_floats(text: str) -> "tuple[onnx.ModelProto, Callable[[int], Sequence[Mapping[str, np.ndarray]]]]":
+    """See :func:`floats`, and what makes so many samples for it."""
     if _is_light(text):
         from archloom.models import zoo
 
-        floats = zoo.load(text)
-        samples = zoo.samples(floats, CALIBRATION)
-    else:
-        built = catalogue.build(text)
-        floats, samples = float_onnx(built), built.samples(CALIBRATION)
-    return quantize(floats, samples), floats
+        made = zoo.load(text)
+        return made, partial(zoo.samples, made)
+    built = catalogue.build(text)
+    return float_onnx(built), built.samples
 
 
 def outline(text: str, form: Form = shipped.ONNX) -> "Skeleton":
