@@ -77,7 +77,7 @@ def _kept_quantized(text: str) -> "tuple[onnx.ModelProto, onnx.ModelProto]":
     exporting and quantizing take longer than all that ``check`` does after."""
     import onnx
 
-    key = cache.key(["quantized", title(text), *map(version, (*shipped.PACKAGES, "onnxruntime"))])
+    key = cache.key(["quantized", title(text), *map(version, (*shipped.ONNX.packages, "onnxruntime"))])
     kept = [disk.load(kind, key) for kind in QUANTIZED]
     if None not in kept:
         first, second = (onnx.ModelProto.FromString(content) for content in kept if content is not None)
