@@ -82,6 +82,7 @@ def test_every_tiny_form_is_valid() -> None:
         assert catalogue.parse(catalogue.tiny(name))[0].name == name
 
 
+@pytest.mark.slow
 def test_quantized_networks_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(disk.ENVIRONMENT, str(tmp_path))
     first = load_named(" lstm_keywords( frames=2, hidden=4)", "int8")

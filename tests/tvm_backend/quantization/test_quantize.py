@@ -170,6 +170,7 @@ def test_a_quantized_network_is_not_quantized_again() -> None:
         quantize(quantized(residual_cnn()), samples(residual_cnn()))
 
 
+@pytest.mark.slow
 def test_loaded_networks_and_names_are_quantized_as_what_they_were_loaded_from() -> None:
     module = torch.nn.Linear(3, 2).eval()
     samples, shapes = np.random.default_rng(0).normal(size=(4, 3)).astype("float32"), (torch.zeros(1, 3),)
