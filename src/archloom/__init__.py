@@ -114,13 +114,14 @@ def load(
 
 
 def quantize(
-    model: "str | Path | onnx.ModelProto | torch.nn.Module",
+    model: "str | Path | onnx.ModelProto | torch.nn.Module | Model",
     calibration: Any, *,
     method: Literal["minmax", "entropy", "percentile"] = "minmax", percentile: float = 99.999,
     per_channel: bool = False, symmetric: bool = True, float_results: bool = False, quiet: bool = False,
 ) -> "onnx.ModelProto":
     """Post-training static quantization of a float model to int8 QDQ, in the form that accelerators execute.
 
+    ``model``: an ONNX file or proto, a torch module, either of them loaded, an exported program, or a network by name.
     ``calibration``: samples, from which ``method`` takes the ranges of activations (``percentile`` is how much of each
     is kept, in per cent): an iterable of arrays, of mappings of input name to array, or of tuples that begin with the
     inputs (a torch ``DataLoader``), with the batch axis or without; or one array, or a mapping of arrays, whose first
@@ -132,10 +133,11 @@ def quantize(
     """
     from archloom.tvm_backend.quantization.quantize import quantize as quantize_model
     from archloom.tvm_backend.quantization.scheme import Scheme
+    from archloom.tvm_backend.sources.source import Source
 
     scheme = Scheme(method, per_channel, symmetric, percentile, float_results)
     with bar(quiet=quiet) as progress:
-        return quantize_model(model, calibration, scheme, progress=progress)
+        return quantize_model(Source.of(model).quantizable(), calibration, scheme, progress=progress)
 
 
 @overload

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+from archloom.mapper import disk
 from archloom.models import catalogue, zoo
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend.compile import partition_model
 from archloom.tvm_backend.host.network import jitted
+from archloom.tvm_backend.sources import named_networks
 from archloom.tvm_backend.sources.named_networks import is_named, load_named
 from archloom.tvm_backend.targets import registry
 from tests.support.examples import often
@@ -76,3 +80,22 @@ def test_light_networks_have_names() -> None:
 def test_every_tiny_form_is_valid() -> None:
     for name in catalogue.BY_NAME:
         assert catalogue.parse(catalogue.tiny(name))[0].name == name
+
+
+@pytest.mark.slow
+def test_quantized_networks_are_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(disk.ENVIRONMENT, str(tmp_path))
+    first = load_named(" lstm_keywords( frames=2, hidden=4)", "int8")
+    monkeypatch.setattr(named_networks, "_quantized", lambda text: pytest.fail(f"{text} is made again"))
+    again = load_named("lstm_keywords(hidden=4,frames=2)", "int8", "mine")
+    assert (first.name, again.name) == ("lstm_keywords(frames=2,hidden=4)", "mine")
+    for kept, proto in ((again.onnx, first.onnx), (again.floats, first.floats)):
+        assert kept is not None and proto is not None
+        assert kept.SerializeToString() == proto.SerializeToString()
+    disk.clear("floats")  # half of it is not enough, and what is too large is not kept
+    calls: list[str] = []
+    monkeypatch.setattr(named_networks, "_quantized", lambda text: calls.append(text) or (first.onnx, first.floats))
+    monkeypatch.setattr(named_networks, "KEPT_BYTES", 0)
+    for _ in range(2):
+        load_named("lstm_keywords(frames=2,hidden=4)", "int8")
+    assert len(calls) == 2

@@ -7,7 +7,9 @@ They are those of :mod:`archloom.models.catalogue`, and the light test networks 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from archloom.mapper import disk
@@ -23,6 +25,7 @@ from archloom.tvm_backend.sources import shipped
 from archloom.tvm_backend.sources.shipped import Form
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx
 
     from archloom.models.catalogue import Built
@@ -31,6 +34,12 @@ if TYPE_CHECKING:
 
 CALIBRATION = 4
 """Random inputs by which a network of the catalogue is quantized."""
+
+KEPT_BYTES = 64 * 2**20
+"""How large a network by name is at most that is kept quantized on disk, with its floats: a free choice, a thirtieth of
+what the file of results may take."""
+QUANTIZED = ("quantized", "floats")
+"""The kinds under which it is kept."""
 
 
 def is_named(source: str) -> bool:
@@ -50,24 +59,58 @@ def load_named(text: str, numbers: Numbers, name: str | None = None) -> "Model":
     """The network that ``text`` names, such as ``"mobilenet_v2(image=96)"``: for int8, quantized to QDQ."""
     from archloom.tvm_backend.frontends.onnx.load import load_proto
 
+    if is_quantized(numbers):
+        quantized, floats = _kept_quantized(text)
+        return replace(load_proto(quantized, name or title(text)), floats=floats)
     if _is_light(text):
         from archloom.models import zoo
 
-        floats = zoo.load(text)
-        samples, label = zoo.samples(floats, CALIBRATION), name or text
-        if not is_quantized(numbers):
-            return load_proto(floats, label)
-    else:
-        built = catalogue.build(text)
-        label = name or built.name
-        if not is_quantized(numbers):
-            from archloom.tvm_backend.frontends.torch.export import load_module
+        return load_proto(zoo.load(text), name or text)
+    from archloom.tvm_backend.frontends.torch.export import load_module
 
-            return load_module(built.module, tuple(built.inputs.values()), label, list(built.inputs))
-        floats, samples = float_onnx(built), built.samples(CALIBRATION)
+    built = catalogue.build(text)
+    return load_module(built.module, tuple(built.inputs.values()), name or built.name, list(built.inputs))
+
+
+def _kept_quantized(text: str) -> "tuple[onnx.ModelProto, onnx.ModelProto]":
+    """As :func:`_quantized`, which is made once where it is no larger than :data:`KEPT_BYTES`: training or drawing,
+    exporting and quantizing take longer than all that ``check`` does after."""
+    import onnx
+
+    key = cache.key(["quantized", title(text), *map(version, (*shipped.ONNX.packages, "onnxruntime"))])
+    kept = [disk.load(kind, key) for kind in QUANTIZED]
+    if None not in kept:
+        first, second = (onnx.ModelProto.FromString(content) for content in kept if content is not None)
+        return first, second
+    made = _quantized(text)
+    if sum(proto.ByteSize() for proto in made) <= KEPT_BYTES:
+        for kind, proto in zip(QUANTIZED, made, strict=True):
+            disk.store(kind, key, proto.SerializeToString())
+    return made
+
+
+def _quantized(text: str) -> "tuple[onnx.ModelProto, onnx.ModelProto]":
+    """The network that ``text`` names, quantized, and that of floats which it is made of."""
     from archloom.tvm_backend.quantization.quantize import quantize
 
-    return replace(load_proto(quantize(floats, samples), label), floats=floats)
+    made, samples = _in_floats(text)
+    return quantize(made, samples(CALIBRATION)), made
+
+
+def floats(text: str) -> "onnx.ModelProto":
+    """The network of floats that ``text`` names, as ONNX with its weights."""
+    return _in_floats(text)[0]
+
+
+def _in_floats(text: str) -> "tuple[onnx.ModelProto, Callable[[int], Sequence[Mapping[str, np.ndarray]]]]":
+    """See :func:`floats`, and what makes so many samples for it."""
+    if _is_light(text):
+        from archloom.models import zoo
+
+        made = zoo.load(text)
+        return made, partial(zoo.samples, made)
+    built = catalogue.build(text)
+    return float_onnx(built), built.samples
 
 
 def outline(text: str, form: Form = shipped.ONNX) -> "Skeleton":

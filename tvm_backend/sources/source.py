@@ -100,6 +100,18 @@ class Source:
                              "torch's meta device")
         return Source(export.to_onnx(module, inputs, self.title), "onnx", name=self.title)
 
+    def quantizable(self) -> Any:
+        """The network in floats, with its weights, in a form that is quantized: ONNX (a path or a proto), or a torch
+        module. InputError where that is not at hand, ModelError where its weights are not."""
+        if self.kind in ("onnx", "module"):
+            return self.given
+        if self.kind == "name":
+            return named_networks.floats(self.given)
+        if self.kind in ("model", "program"):
+            return self.in_floats().as_onnx().given
+        raise InputError("quantize: expected a network of floats, of ONNX or torch, loaded or not, or the name of one; "
+                         f"found {_KINDS[self.kind]}")
+
     def skeleton(self) -> "Skeleton":
         """A network of floats as ONNX without its weights; NoSkeleton where it must be read as a whole."""
         from archloom.tvm_backend.frontends.onnx import skeleton

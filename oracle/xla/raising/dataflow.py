@@ -59,6 +59,8 @@ class Cursor:
 
     ``after`` is where to go on when the block's start is reached in a loop of which no other iteration writes the
     elements; ``covered`` says that the start cannot be reached, because the loop's last iteration writes them all.
+    ``clear`` are writes of which it is known that they write none of the query's elements until ``after`` or an earlier
+    iteration: where a query is split, its parts need not ask them again.
     """
 
     block: Block
@@ -66,9 +68,20 @@ class Cursor:
     known: Mapping[str, Affine]
     after: "Cursor | None" = None
     covered: bool = False
+    clear: frozenset[WriteItem] = frozenset()
 
     def back(self) -> "Cursor":
-        return Cursor(self.block, self.index - 1, self.known, self.after, self.covered)
+        return Cursor(self.block, self.index - 1, self.known, self.after, self.covered, self.clear)
+
+    def knowing(self, clear: Sequence[WriteItem]) -> "Cursor":
+        """The cursor where further writes are known to be clear."""
+        return replace(self, clear=self.clear.union(clear)) if clear else self
+
+    def for_others(self) -> "Cursor":
+        """The cursor for a query of further elements, which other writes may write."""
+        if not self.clear and self.after is None:
+            return self
+        return replace(self, clear=frozenset(), after=self.after and self.after.for_others())
 
     def renamed(self, mapping: Mapping[str, Affine]) -> "Cursor":
         """The cursor for a query in which variables are replaced."""
@@ -84,7 +97,8 @@ def _last_writer(q: Query, spans: Sequence[Range], at: Cursor) -> int:
     while index:
         item = items[index - 1]
         if isinstance(item, WriteItem):
-            if item.write.window.buffer == q.buffer and not _clear_of(item.write.window, spans):
+            window = item.write.window
+            if window.buffer == q.buffer and item not in at.clear and not _clear_of(window, spans):
                 break
         elif isinstance(item, Block) and q.buffer in item.written:
             break
@@ -129,7 +143,7 @@ class Dataflow:
             self.steps.take()
             index = _last_writer(q, spans, at)
             if index != at.index:
-                at = Cursor(at.block, index, at.known, at.after, at.covered)
+                at = Cursor(at.block, index, at.known, at.after, at.covered, at.clear)
             try:
                 result = self._step(q, at, summands)
             except Unraisable as error:
@@ -140,6 +154,11 @@ class Dataflow:
                     result = add_of(result, summand, q.ranges)
                 return result
             at = result
+
+    def _split(self, q: Query, condition: Condition, at: Cursor) -> Expr:
+        """The elements for which a condition holds and the others, each found from the cursor."""
+        return split(q, condition, lambda part, names: self.find(
+            part, at.renamed(names) if names or part.ranges.keys() == q.ranges.keys() else at.for_others()))
 
     def _step(self, q: Query, at: Cursor, summands: list[Expr]) -> Expr | Cursor:
         """What the item before the cursor does to the query's elements, or where to go on."""
@@ -169,7 +188,7 @@ class Dataflow:
         if found is None:
             return at.back()
         if found.partial is not None:
-            return split(q, found.partial, lambda part, names: self.find(part, at.renamed(names)))
+            return self._split(q, found.partial, at)
         value = self._instance(item, at.known, found, q)
         if item.write.kind == "write":
             return value
@@ -193,20 +212,27 @@ class Dataflow:
     def _loop(self, q: Query, at: Cursor, loop: Block, summands: list[Expr]) -> Expr | Cursor:
         """A loop before the cursor, all of whose iterations are over."""
         hits: list[Hit] = []
+        clear: list[WriteItem] = []
         spans = [a.range(q.ranges) for a in q.address]
         for item, around in writes(loop, q.buffer):
+            if item in at.clear:
+                continue
             if _clear_of(item.write.window, spans):
+                clear.append(item)
                 continue
             unknown = {inner.var: (0, inner.extent - 1) for inner in around}
             found = match(item.write.window, at.known, unknown, q.address, q.ranges)
             if found is not None:
                 hits.append((item, around, found))
+            else:
+                clear.append(item)
         if not hits:
             return at.back()
+        at = at.knowing(clear)
         partial = [found.partial for _, _, found in hits if found.partial is not None]
         if partial:
             best = min(partial, key=Condition.rank)
-            return split(q, best, lambda part, names: self.find(part, at.renamed(names)))
+            return self._split(q, best, at)
         sums = self.reassociate or expr.is_integer(hits[0][0].write.type.dtype)
         if sums and all(item.write.kind == "accumulate" for item, _, _ in hits):
             for item, around, found in hits:
@@ -219,7 +245,7 @@ class Dataflow:
                 updated = self._recurring(q, at, loop, self.iteration(loop))
             if updated is not None:
                 return updated
-        end = Cursor(loop, len(loop.items), at.known, at.back())
+        end = Cursor(loop, len(loop.items), at.known, at.back(), clear=at.clear)
         if places[0] is not None and all(place == places[0] for place in places):
             return replace(end, known={**at.known, loop.var: places[0]})
         if all(item.write.kind == "accumulate" for item, _, _ in hits):
@@ -256,7 +282,7 @@ class Dataflow:
         ranges = {**q.ranges, place: form.range(q.ranges), byte: (0, word - 1)}
         start = q.address[axis] - digit + Affine.variable(place) * word
         address = tuple(start + Affine.variable(byte) if n == axis else a for n, a in enumerate(q.address))
-        old = self.find(Query(q.buffer, tuple(a.simplify(ranges) for a in address), ranges), at.back())
+        old = self.find(Query(q.buffer, tuple(a.simplify(ranges) for a in address), ranges), at.back().for_others())
         inner = {k: v for k, v in ranges.items() if k != byte}
         value = self._chained(replace(q, ranges=inner), at, list(zip(hits, updates, strict=True)), adds,
                               {number: Affine.variable(place)}, from_bytes(byte, old, dtype, inner))
@@ -276,7 +302,7 @@ class Dataflow:
         if names((value,)):
             return None
         shape = self.tree.stream.buffer(q.buffer).shape
-        made = Recurrence(loop.var, q, shape, own, loop.extent, lambda start: self.find(start, at.back()))
+        made = Recurrence(loop.var, q, shape, own, loop.extent, lambda start: self.find(start, at.back().for_others()))
         return made.after(value) if made.mentions(value) else None
 
     def _chained(
@@ -322,7 +348,7 @@ class Dataflow:
         hits: list[tuple[WriteItem, Affine | None]] = []
         for item, place, condition in self._hits_before(q, at, loop, now):
             if condition is not None:
-                return split(q, condition, lambda part, names: self.find(part, at.renamed(names)))
+                return self._split(q, condition, at)
             hits.append((item, place))
         if not hits:
             return before
@@ -333,7 +359,7 @@ class Dataflow:
             low, high = distance.range(q.ranges)
             if high >= 0:
                 past = Condition(distance, low, -1)
-                return split(q, past, lambda part, names: self.find(part, at.renamed(names)))
+                return self._split(q, past, at)
             return Cursor(loop, len(loop.items), {**at.known, loop.var: places[0]}, before)
         kinds = {item.write.kind for item, _ in hits}
         if "write" not in kinds or any(place is not None for _, place in hits):
@@ -343,7 +369,7 @@ class Dataflow:
         if high == 0:
             return before
         if low == 0:
-            return split(q, Condition(now, 1, high), lambda part, names: self.find(part, at.renamed(names)))
+            return self._split(q, Condition(now, 1, high), at)
         end = Cursor(loop, len(loop.items), {**at.known, loop.var: now - 1}, before, covered=True)
         return end
 
@@ -352,7 +378,10 @@ class Dataflow:
     ) -> Iterator[tuple[WriteItem, Affine | None, Condition | None]]:
         """The writes of the query's elements in iterations of a loop before ``now``: the iteration, where there is only
         one, and what holds for those elements that are written."""
+        spans = [a.range(q.ranges) for a in q.address]
         for item, around in writes(loop, q.buffer):
+            if _clear_of(item.write.window, spans):
+                continue
             renamed = {inner.var: fresh() for inner in around}
             names = {k: Affine.variable(v) for k, v in renamed.items()}
             window = item.write.window.with_offsets(partial(Affine.substitute, values=names))

@@ -14,7 +14,7 @@ from archloom.oracle.xla.notation.expr import Range
 class Block:
     """A loop over ``var`` in 0 .. extent-1, item ``position`` of its ``parent``; the program itself has no parent.
 
-    ``written`` names the buffers that are written inside.
+    ``written`` names the buffers that are written inside, ``writes`` the writes to those that were asked for.
     """
 
     var: str = ""
@@ -23,6 +23,7 @@ class Block:
     position: int = 0
     items: list["Item"] = field(default_factory=list)
     written: set[str] = field(default_factory=set)
+    writes: dict[str, "tuple[Inside, ...]"] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,8 @@ class ReadItem:
 
 
 Item: TypeAlias = Union[Block, WriteItem, ReadItem]
+Inside: TypeAlias = tuple[WriteItem, tuple[Block, ...]]
+"""A write inside a loop, and the loops around it up to that one, which comes first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +90,15 @@ class Tree:
                 block.items.append(read)
 
 
-def writes(loop: Block, buffer: str) -> Iterator[tuple[WriteItem, tuple[Block, ...]]]:
-    """The writes to ``buffer`` inside ``loop`` with the loops around each, ``loop`` first, in textual order."""
+def writes(loop: Block, buffer: str) -> tuple[Inside, ...]:
+    """The writes to ``buffer`` inside ``loop`` in textual order, listed once."""
+    found = loop.writes.get(buffer)
+    if found is None:
+        found = loop.writes[buffer] = tuple(_listed(loop, buffer))
+    return found
+
+
+def _listed(loop: Block, buffer: str) -> Iterator[Inside]:
     for item in loop.items:
         if isinstance(item, WriteItem) and item.write.window.buffer == buffer:
             yield item, (loop,)

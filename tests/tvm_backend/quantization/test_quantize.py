@@ -6,10 +6,13 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import numpy_helper
 
+import archloom
+from archloom.models import catalogue
 from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.quantization.quantize import quantize, scale_groups
@@ -165,3 +168,26 @@ def test_samples_that_do_not_fit(data: list[object], message: str) -> None:
 def test_a_quantized_network_is_not_quantized_again() -> None:
     with pytest.raises(ModelError, match="found one that is already quantized"):
         quantize(quantized(residual_cnn()), samples(residual_cnn()))
+
+
+@pytest.mark.slow
+def test_loaded_networks_and_names_are_quantized_as_what_they_were_loaded_from() -> None:
+    module = torch.nn.Linear(3, 2).eval()
+    samples, shapes = np.random.default_rng(0).normal(size=(4, 3)).astype("float32"), (torch.zeros(1, 3),)
+    expected = archloom.quantize(module, samples, quiet=True)
+    once = archloom.load(module, shapes)
+    assert archloom.quantize(once, samples, quiet=True).graph.node == expected.graph.node
+    again = archloom.load(expected)  # of a quantized network its floats are not known
+    with pytest.raises(ModelError, match="already quantized"):
+        archloom.quantize(again, samples, quiet=True)
+    text = "lstm_keywords(frames=2,hidden=4)"
+    named = archloom.quantize(text, catalogue.build(text).samples(1), quiet=True)
+    assert any(node.op_type == "QuantizeLinear" for node in named.graph.node)
+
+
+@pytest.mark.parametrize(("model", "message"), [
+    ("gemm(m=4,n=4,k=4)", "quantize: expected a network of floats.*found an operator as text"),
+    (3, "expected a network, found int; what can be loaded: ")])
+def test_what_cannot_be_quantized(model: object, message: str) -> None:
+    with pytest.raises(archloom.ArchloomError, match=message):
+        archloom.quantize(model, [])  # type: ignore[arg-type]
