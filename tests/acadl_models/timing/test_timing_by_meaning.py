@@ -81,16 +81,15 @@ def test_what_adds_nothing_to_the_old_contents_waits_for_them(equation: str) -> 
 
 
 FLOATS = ("mte", "plasticine", "qkv")
-TARGETS = ("tpu_v1", "gemmini", "oma", "systolic_array", "gamma", "ultratrail", "eyeriss", "amx", "ai_engine", "mesh",
-           *FLOATS)
+CORES = {"mesh": {"x": 1, "y": 1}, "triple_ring": {"rows": 2, "columns": 2}, "wormhole": {"rows": 1, "columns": 2}}
 
 
 @lru_cache
 def planned(target: str) -> tuple[ArchitectureGraph, Isa, Stream, int]:
     """A small product on a target."""
     accelerator = registry.get(target).accelerator
-    options = {"x": 1, "y": 1} if target == "mesh" else {}
-    if target == "mesh":
+    options = CORES.get(target, {})
+    if options:
         work = gemm(64, 64, 64, epilogue=Epilogue(False, 1.0, False, "float16"), dtype="float16", tile=32)
     else:
         dtype = "float32" if target in FLOATS else "int8"
@@ -100,7 +99,7 @@ def planned(target: str) -> tuple[ArchitectureGraph, Isa, Stream, int]:
 
 
 @pytest.mark.first_case
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", sorted(registry.BUILT_IN))
 @examples(3, 100)
 @given(random=randoms)
 def test_rewriting_leaves_every_cycle(target: str, random: Random) -> None:
