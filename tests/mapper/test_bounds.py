@@ -81,7 +81,7 @@ def test_matrices_beyond_what_is_on_chip_are_moved_again() -> None:
 
 # --- several memories, and bursts --------------------------------------------------------------------------------
 def of_graph(graph: ArchitectureGraph) -> Configuration:
-    made = replace(GEMMINI, make_graph=lambda _: graph, macs_per_cycle=lambda _: 1 << 20)
+    made = replace(GEMMINI, make_graph=lambda _: graph, macs_per_cycle=lambda _: 1 << 20, is_bounded=False)
     return Configuration(made, ())  # as it is, though no ISA fits it
 
 

@@ -145,7 +145,8 @@ def exported(text: str, form: Form = shipped.ONNX) -> "Skeleton":
         return skeleton_of(built.module, tuple(built.inputs.values()), built.name, list(built.inputs))
     from archloom.tvm_backend.frontends.torch.export import load_module
 
-    model = load_module(built.module, tuple(built.inputs.values()), built.name, list(built.inputs))
+    model = load_module(
+        built.module, tuple(built.inputs.values()), built.name, list(built.inputs), with_weights=False)
     return Skeleton(_written(model), model.fallbacks)
 
 
