@@ -55,7 +55,14 @@ class _Bounded:
         return Bounds(
             costs, 4 + (conv.pooled == 1), loads, self.stores * every, self.made * every, self.shortest_load,
             self.shortest_store, costs.shortest_product(self.flow, (self.parts_x, self.parts_c)), before,
-            Work(1, 0, needed, 0), until, rest)
+            Work(1, 0, needed, 0), until, rest, self.is_read)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether windows leave no row of pixels out that lies between those that they read: the last row that is
+        loaded may be such a one, and no product waits for it."""
+        rows = self.conv.scheme.image.rows
+        return rows.dilation == 1 and (rows.stride <= rows.kernel or rows.kernel == 1)
 
     # --- where blocks lie -----------------------------------------------------------------------------------------
     @cached_property

@@ -169,7 +169,7 @@ class Bounds:
     """Of a stream all ``loads``, ``stores`` and products (``made``), and the shortest ``load``, ``store`` and
     ``product``; intervals of loads ``before`` the last one that the first product needs (``needed``), of products
     ``until`` that which completes the first sums, and of those between the last load and the last product (``rest``).
-    ``configurations`` come first of all."""
+    ``configurations`` come first of all. Where not all that is loaded ``is_read``, nothing need wait for a load."""
 
     costs: Costs
     configurations: int
@@ -183,6 +183,7 @@ class Bounds:
     needed: Work
     until: Int
     rest: Int
+    is_read: bool = True
 
     @property
     def cycles(self) -> np.ndarray:
@@ -197,6 +198,10 @@ class Bounds:
             latency + self.loads.beats - 1)
         stored = np.maximum(self.stores.busy - store.busy + store.taken, ceil_div(self.stores.taken, storing))
         last = self._start(self.configurations + self.loads.count + self.made.count + self.stores.count)
+        if not self.is_read:
+            return np.maximum.reduce(np.broadcast_arrays(
+                first + self.made.busy - self.product.busy + self.product.taken, first + arrived, first + stored,
+                first + latency + self.loads.beats + self.stores.beats - 1, last))
         return np.maximum.reduce(np.broadcast_arrays(
             lead + self.made.busy - self.product.busy + end, first + arrived + self.rest + end,
             lead + self.until + self.product.taken + stored,

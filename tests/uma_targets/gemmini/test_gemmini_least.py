@@ -89,3 +89,14 @@ def test_nothing_takes_less_than_is_proven(work: Workload, machine: Configuratio
             for mapping in made_of(table.mapping(table.columns, i)):
                 found = simulate(machine.graph, resolve(machine.emit(work, mapping), machine.isa)).cycles
                 assert 0 < least[i] <= found, mapping
+
+
+def test_no_product_waits_for_rows_between_those_of_a_dilated_kernel() -> None:
+    """The last row that is loaded lies between two rows of the kernel: the last store need not wait for it."""
+    work = conv2d(1, 12, 11, 6, 1, 2, 3, stride=(1, 3), padding=(0, 1, 1, 2), dilation=(2, 1),
+                  epilogue=Epilogue(False, 1.0, False, "int8"))
+    machine = GEMMINI.configure({"dim": 5, "scratchpad_kib": 1, "dma_bus_bits": 8, "rs_ld": 1, "least_rows": 6})
+    for table in machine.space(work).tables:
+        i = int(np.argmax(proven(table)))
+        stream = machine.emit(work, table.mapping(table.columns, i))
+        assert proven(table)[i] <= simulate(machine.graph, resolve(stream, machine.isa)).cycles
