@@ -12,7 +12,7 @@ from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.energy import read_overrides
 from archloom.acadl_models.timing import Heard
 from archloom.mapper.asked import Asked, Part, read_asked
-from archloom.mapper.cache import Entry, key_of
+from archloom.mapper.cache import Entry, code_fingerprint, key_of, origin_fingerprint
 from archloom.mapper.costs.compute import peak
 from archloom.mapper.explore import Objective
 from archloom.mapper.hardware import Hardware
@@ -30,6 +30,10 @@ from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.user_code import in_user_code
 
 Options = Mapping[str, Any]
+
+
+PACKAGES = ("mapper", "oracle", "acadl_models", "uma_targets")
+"""Packages whose code decides what a search finds."""
 
 
 class Emitter(Protocol):
@@ -94,6 +98,11 @@ class Accelerator:
         own = (self.make_graph, self.make_emitter, self.make_space, self.macs_per_cycle, self.planner, self.layouts,
                self.touched)
         return tuple(function for function in (*own, *self.calls) if function is not None)
+
+    @property
+    def code(self) -> str:
+        """Changes whenever code does that decides what a search finds: ours, or that of a target of other packages."""
+        return key_of([code_fingerprint(*PACKAGES), origin_fingerprint(self.functions, PACKAGES)])
 
     def resolve_options(self, values: Options | None = None) -> dict[str, OptionValue]:
         """All options with defaults filled in, and ``energy`` and ``mapping`` where they are given; TargetError naming
@@ -192,7 +201,7 @@ class Configuration:
     @cached_property
     def kin(self) -> Kin | None:
         """The machines that differ from it by the room in some memories alone; None where there are none."""
-        return Kin.of(self.graph, self.isa, spread=self.accelerator.touched is not None)
+        return Kin.of(self.graph, self.isa, "" if self.accelerator.touched is None else self.accelerator.code)
 
     def told_apart(self, workload: "Workload", mapping: "TileMapping", emit: "Callable[[], Stream]") -> str:
         """Of the streams of a workload on machines that are alike (:attr:`kin`), those by the same name take as long.

@@ -86,8 +86,10 @@ class Kin:
     ports: tuple[int, ...] = ()
 
     @staticmethod
-    def of(graph: ArchitectureGraph, isa: Isa, *, spread: bool = False) -> "Kin | None":
-        """None where nothing is free to differ. ``spread``: it is known which rows streams touch."""
+    def of(graph: ArchitectureGraph, isa: Isa, emission: str = "") -> "Kin | None":
+        """None where nothing is free to differ. ``emission``, where it is known which rows streams touch: what changes
+        with the code that writes the stream of a mapping, as streams are told apart by their mappings then."""
+        spread = bool(emission)
         free, ports = _free(graph, isa, spread=spread), _ports(graph)
         if not free and not ports:
             return None
@@ -104,7 +106,7 @@ class Kin:
         text = isa.definition.source, *(text for _, text in isa.definition.included)
         others = sorted((name, value) for name, value in isa.parameters if name not in free.values())
         key = cache.key_of([cache.code_fingerprint("oracle", "acadl_models"), json.dumps(shared, sort_keys=True),
-                            *text, repr(others)])
+                            *text, repr(others), emission])
         rows = () if spread else tuple(graph.buffers[name][-1].stop or 0 for name in free)
         return Kin(key, rows, tuple(memory.port_width for memory in graph.tensor_memories if memory.name in ports))
 

@@ -52,9 +52,6 @@ MOST_OF_FAMILY, FEW = 2, 40
 """Candidates that are simulated of those whose table says that they are alike; where there are but a few, all that do
 not take too long."""
 
-_PACKAGES = ("mapper", "oracle", "acadl_models", "uma_targets")
-"""Packages whose code decides what a search finds."""
-
 KEPT: cache.Kept[cache.Entry] = cache.Kept()
 """What searches have found."""
 
@@ -423,8 +420,7 @@ def key_of(
     top_k = configuration.accelerator.top_k if top_k is None else top_k
     asked = None if configuration.asked is None else configuration.asked.of(workload)
     return cache.key_of([
-        cache.code_fingerprint(*_PACKAGES), cache.origin_fingerprint(configuration.accelerator.functions, _PACKAGES),
-        configuration.fingerprint, _text(plain(workload)), str(top_k), objective,
+        configuration.accelerator.code, configuration.fingerprint, _text(plain(workload)), str(top_k), objective,
         *(workload.constants if rooms(configuration.graph) else ()), *(() if asked is None else (repr(asked),)),
     ])
 

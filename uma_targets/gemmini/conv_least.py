@@ -201,15 +201,17 @@ class _Bounded:
     @cached_property
     def before(self) -> np.ndarray:
         """Rows that are loaded before the last block that the first product needs: weights that stay, sums, a chunk of
-        the input, all of it where it stays."""
+        the input, all of it where it stays and sums come behind it. Where these stay in the array, the first product
+        needs none of them, and no chunk but the first."""
         c, image, scheme = self.c, self.conv.scheme.image, self.conv.scheme
         sums, _, pixels = self.first_tile
         first = ceil_div(np.minimum(c["o"], image.o), image.dim)
         blocks_before = np.where(c["o_outer"] == 1, first, ceil_div(image.o, image.dim))
         stay = image.rows.kernel * image.cols.kernel * image.c * blocks_before
         kept = c["level_x"] == HOIST
+        behind = 0 if self.flow == "os" else scheme.chunks * pixels
         return np.where(c["level_w"] == STREAM, sums * first + np.where(kept, scheme.chunks, 1) * pixels,
-                        stay + np.where(kept, scheme.chunks * pixels, sums * first))
+                        stay + np.where(kept, behind, sums * first))
 
     @cached_property
     def ends(self) -> tuple[np.ndarray, np.ndarray]:

@@ -57,7 +57,7 @@ def convolutions(draw: st.DrawFn) -> Workload:
     assume(h + padding[0] + padding[2] > (kh - 1) * dilation[0])
     assume(w + padding[1] + padding[3] > (kw - 1) * dilation[1])
     groups, pool = draw(st.sampled_from((1, 1, 2))), draw(st.sampled_from((None, None, Pool(2, 2, (0, 0, 0, 0)))))
-    work = conv2d(draw(st.integers(1, 2)), h, w, draw(st.integers(1, 20)), draw(st.integers(1, 20)), kh, kw,
+    work = conv2d(draw(st.integers(1, 2)), h, w, draw(st.integers(1, 40)), draw(st.integers(1, 20)), kh, kw,
                   stride=stride, dilation=dilation, groups=groups, padding=padding,  # type: ignore[arg-type]
                   epilogue=epilogue(draw, pool))
     assume(pool is None or min(work.output.shape[1:3]) > 0)
@@ -100,3 +100,21 @@ def test_no_product_waits_for_rows_between_those_of_a_dilated_kernel() -> None:
         i = int(np.argmax(proven(table)))
         stream = machine.emit(work, table.mapping(table.columns, i))
         assert proven(table)[i] <= simulate(machine.graph, resolve(stream, machine.isa)).cycles
+
+
+@examples(10, 300)
+@given(*2 * [st.integers(3, 6)], st.integers(9, 33), st.sampled_from((1, 3, 9)), st.integers(1, 3), st.booleans(),
+       st.sampled_from((128, 512)), st.sampled_from((1, 5)), st.randoms(use_true_random=False))
+def test_no_product_waits_for_chunks_that_it_does_not_read(
+    h: int, w: int, c: int, o: int, kernel: int, bias: bool, bus: int, latency: int, random: object
+) -> None:
+    """Where the whole input is loaded first, by a fast memory, the first product needs one chunk of many."""
+    work = conv2d(1, h, w, c, o, kernel, kernel, epilogue=Epilogue(bias, 1.0, False, "int32"))
+    machine = GEMMINI.configure({"dim": 4, "dma_bus_bits": bus, "dram_latency_cycles": latency, "least_rows": 4})
+    for table in machine.space(work).tables:
+        least = proven(table)
+        mappings = [table.mapping(table.columns, i) for i in range(len(table))]
+        stay = [i for i, mapping in enumerate(mappings) if ("X", "hoist") in mapping.loads]
+        for i in random.sample(stay, min(2, len(stay))):  # type: ignore[attr-defined]
+            stream = machine.emit(work, mappings[i])
+            assert least[i] <= simulate(machine.graph, resolve(stream, machine.isa)).cycles, mappings[i]
