@@ -383,7 +383,7 @@ class _Runs:
         from archloom.acadl_models.timing.machine import bind
         from archloom.oracle.resolve import resolve
 
-        program = bind(self.configuration.graph, resolve(stream, self.configuration.isa))
+        program = bind(self.configuration.graph, resolve(stream, self.configuration.isa, remember=False))
         run = _Run(simulate_bound(program, heard=self.heard), program if self.configuration.has_energy else None,
                    size(stream.body), () if self.kin is None else known.pieces(program))
         if self.energies_decide:

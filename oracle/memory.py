@@ -23,15 +23,19 @@ class Remembered(dict[K, V]):
 
     def __setitem__(self, key: K, value: V) -> None:
         weight = 1 if self._weigh is None else self._weigh(value)
-        while len(self) and key not in self and self._held() + weight > self.most:
-            with suppress(RuntimeError, StopIteration):  # another thread took it first
-                self._forget(next(iter(self)))
+        if self._held() + weight > self.most and key not in self:
+            self._make_room(weight)
         super().__setitem__(key, value)
         if self._weigh is not None:
             self._weights[key] = weight
 
     def _held(self) -> int:
         return len(self) if self._weigh is None else sum(list(self._weights.values()))
+
+    def _make_room(self, weight: int) -> None:
+        while len(self) and self._held() + weight > self.most:
+            with suppress(RuntimeError, StopIteration):  # another thread took it first
+                self._forget(next(iter(self)))
 
     def _forget(self, key: K) -> None:
         self.pop(key, None)

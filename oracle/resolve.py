@@ -57,14 +57,19 @@ _NONE = frozenset[str]()
 State: TypeAlias = dict[str, Affine]
 
 
-def resolve(stream: Stream, isa: Isa, *, max_instructions: int = MAX_INSTRUCTIONS) -> ResolvedStream:
+def resolve(
+    stream: Stream, isa: Isa, *, max_instructions: int = MAX_INSTRUCTIONS, remember: bool = True
+) -> ResolvedStream:
     """``stream`` with every branch decided and every register resolved (see :mod:`archloom.oracle.resolved`).
 
+    Unless told not to ``remember`` it: the streams that a search tries are asked for once.
     Raises StreamError, naming the instruction by its place in the stream, for a stream that is malformed, violates an
     assertion of the ISA, leaves a buffer or HBM, or cannot be resolved within ``max_instructions``.
     """
     validate(stream, isa)
     hold = _Hold(isa)
+    if not remember:
+        return _resolve(stream, hold, max_instructions)
     return _resolved.once((stream, hold, max_instructions), lambda: _resolve(stream, hold, max_instructions))
 
 
@@ -458,7 +463,8 @@ class _Resolver:
     def resolved(self, node: NumberedInstr, state: State, scope: Scope) -> ResolvedInstr:
         values = self.values(node, state, scope)
         given = tuple(values.values())
-        done, key = node.specializer.done, (self.stream.hbm_bytes, given, _ranges(given, scope.bounds))
+        done = node.specializer.instances(self.stream.hbm_bytes)
+        key = self.stream.hbm_bytes, given, _ranges(given, scope.bounds)
         found = done.get(key)
         if found is None:
             found = done[key] = self.specialized(node, values, scope)

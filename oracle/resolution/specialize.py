@@ -450,7 +450,9 @@ class Specializer:
         default_factory=lambda: Remembered(_EFFECTS))
     done: Remembered[tuple[Any, ...], Done] = field(default_factory=lambda: Remembered(_INSTANCES))
     """By the bytes of HBM, the values of the inputs and the ranges of what these depend on, from which all else
-    follows: candidates of one layer have many instances in common."""
+    follows: candidates of one layer have many instances in common. Those of other bytes, which are another layer's, go
+    when it has changed (:meth:`instances`)."""
+    hbm_bytes: int = -1
 
     def __post_init__(self) -> None:
         registers = {r.name: r.keys for r in self.isa.registers}
@@ -459,6 +461,13 @@ class Specializer:
         self.inputs = (*self.instruction.attributes, *self.read)
         # inputs whose values decide branches or extents: found while specializing, kept for all ISAs of this text
         self.concrete: set[str] = self.instruction.derived.setdefault("concrete", set())
+
+    def instances(self, hbm_bytes: int) -> Remembered[tuple[Any, ...], Done]:
+        """Those of streams over so many bytes of HBM, where no other thread adds its own."""
+        if hbm_bytes != self.hbm_bytes:
+            self.done.clear()
+            self.hbm_bytes = hbm_bytes
+        return self.done
 
     def specialize(self, values: Mapping[str, Affine], bounds: Bounds, judge: Judge) -> Special:
         """The instruction's effect for inputs with these values.
