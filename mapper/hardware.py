@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA, ArchitectureGraph, CacheInterface, MemoryInterface
@@ -167,6 +168,17 @@ class Hardware:
 
     def way(self, mnemonic: str, role: str = "") -> Way:
         """How the unit that processes ``mnemonic`` reaches tensors of a role; without one the slowest of its ways."""
+        found = self._ways.get((mnemonic, role))
+        if found is None:
+            found = self._ways[mnemonic, role] = self._slowest(mnemonic, role)
+        return found
+
+    @cached_property
+    def _ways(self) -> dict[tuple[str, str], Way]:
+        """Those that were asked for."""
+        return {}
+
+    def _slowest(self, mnemonic: str, role: str) -> Way:
         unit: FunctionalUnit = self._graph[self.unit(mnemonic).name]  # type: ignore[assignment]
         memories = [m for m in self.memories if m.buffer == HBM and (not role or not m.roles or role in m.roles)]
         reached = {self._graph.path(s)[-1].name for s in (*self._graph.reads(unit), *self._graph.writes(unit))

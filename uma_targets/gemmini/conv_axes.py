@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby
 
 from archloom.mapper.workload import Workload
@@ -114,8 +115,9 @@ def axes(workload: Workload) -> tuple[Axis, Axis]:
     return made[0], made[1]
 
 
+@lru_cache(maxsize=512)
 def runs(axis: Axis, tile: int) -> tuple[Run, ...]:
-    """The tiles of ``tile`` outputs along ``axis``, in runs."""
+    """The tiles of ``tile`` outputs along ``axis``, in runs; asked for by all candidates of a layer."""
     tiles = list(_tiles(axis, tile))
     made = []
     for _, group in groupby(enumerate(tiles), key=lambda item: item[1]):
