@@ -110,7 +110,7 @@ class Hardware:
     ``fetched_per_cycle``: as many instructions as come to it.
 
     What it says is what the costs of single cores are made from; the whole graph as ``df`` text is made by
-    :func:`archloom.mapper.spatial.view.described`.
+    :func:`archloom.mapper.spatial.machines.view.described`.
     """
 
     name: str

@@ -15,8 +15,8 @@ from archloom.oracle.errors import MappingError
 
 if TYPE_CHECKING:
     from archloom.mapper.nests import Nest
-    from archloom.mapper.spatial.chain import Chain
-    from archloom.mapper.spatial.sweep import Sweep
+    from archloom.mapper.spatial.chain.space import Chain
+    from archloom.mapper.spatial.sweeps.sweep import Sweep
 
 Kind: TypeAlias = Literal["gemm", "conv2d", "add", "attention", "sweep", "chain", "nest"]
 
@@ -173,7 +173,7 @@ class Workload:
     """The last query sees all keys, each before it one less (``attention`` in tiles)."""
     image: tuple[int, int] = (0, 0)
     """rows and columns of X, for ``conv2d`` in tiles: there tensors are A, B, bias → C as
-    :class:`archloom.mapper.spatial.convolution.Convolution` lays them out, without accesses"""
+    :class:`archloom.mapper.spatial.products.convolution.Convolution` lays them out, without accesses"""
     sweep: "Sweep | None" = None
     chain: "Chain | None" = None
     nests: "tuple[Nest, ...]" = ()

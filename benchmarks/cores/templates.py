@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from archloom.mapper.spatial.attention import Attention
-from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.attention.space import Attention
+from archloom.mapper.spatial.machines.machine import Machine
 from archloom.mapper.spatial.plan import AttentionPlan, Pattern, Plan, TileGemm
 from archloom.mapper.spatial.space import Rules, check, divisors
 from archloom.oracle.errors import MappingError

@@ -91,9 +91,9 @@ def _reuse() -> list[dict[str, Any]]:
 
 def _top(mesh: tuple[int, int]) -> dict[str, Any]:
     from archloom.acadl_models.wormhole import wormhole
-    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.machines.machine import Machine
     from archloom.mapper.spatial.plan import TileGemm
-    from archloom.mapper.spatial.timing import simulated
+    from archloom.mapper.spatial.programs.timing import simulated
     from archloom.mapper.spatial.workloads import emitted, search
     from benchmarks.cores import templates
 
@@ -126,11 +126,11 @@ def _network() -> list[dict[str, Any]]:
 
     from archloom.acadl_models.mesh import mesh
     from archloom.acadl_models.wormhole import wormhole
-    from archloom.mapper.spatial.cost import cycles
-    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.machines.machine import Machine
     from archloom.mapper.spatial.plan import TileGemm
+    from archloom.mapper.spatial.products.cost import cycles
+    from archloom.mapper.spatial.programs.timing import simulated
     from archloom.mapper.spatial.space import space
-    from archloom.mapper.spatial.timing import simulated
     from archloom.mapper.spatial.workloads import emitted, search
 
     rows = []

@@ -39,7 +39,7 @@ from benchmarks.common import arguments, finish
 from benchmarks.cores.tl_common import data, geometric_mean, on_others, ranked, reference, sampled, times
 
 if TYPE_CHECKING:
-    from archloom.mapper.spatial.attention import Attention
+    from archloom.mapper.spatial.attention.space import Attention
 
 CHECKED: tuple[tuple[int, int, tuple[int, ...], dict[str, Any]], ...] = (
     (2, 2, (1, 4, 256, 32), {}), (2, 2, (2, 4, 192, 16), {}), (2, 2, (1, 8, 150, 32, 2), {"causal": True}),
@@ -105,7 +105,7 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _workloads(recorded: Any, quick: bool, causal: bool = False) -> Any:
     """Heads, length and workload of each point of figure 7."""
-    from archloom.mapper.spatial.attention import Attention
+    from archloom.mapper.spatial.attention.space import Attention
 
     for heads in recorded["heads"]:
         for length in recorded["seq"]:
@@ -116,10 +116,10 @@ def _workloads(recorded: Any, quick: bool, causal: bool = False) -> Any:
 
 def _rows(recorded: Any, quick: bool) -> Any:
     from archloom.acadl_models.wormhole import wormhole
-    from archloom.mapper.spatial.attention import AttentionRules, attention_space
-    from archloom.mapper.spatial.attention_cost import attention_cycles
-    from archloom.mapper.spatial.machine import Machine
-    from archloom.mapper.spatial.timing import simulated
+    from archloom.mapper.spatial.attention.cost import attention_cycles
+    from archloom.mapper.spatial.attention.space import AttentionRules, attention_space
+    from archloom.mapper.spatial.machines.machine import Machine
+    from archloom.mapper.spatial.programs.timing import simulated
     from archloom.mapper.spatial.workloads import emitted, search_workload
     from benchmarks.cores.templates import vendor_attention
 
@@ -170,7 +170,7 @@ def _correlations(recorded: Any, args: argparse.Namespace) -> Any:
 
 
 def _others(args: argparse.Namespace) -> dict[str, float]:
-    from archloom.mapper.spatial.attention import Attention
+    from archloom.mapper.spatial.attention.space import Attention
 
     works = {name: Attention.of(*shape, **options) for name, (shape, options) in OTHER_SHAPES.items()}
     return on_others(works, args.seed, args.samples)
@@ -193,7 +193,7 @@ def _causal(rows: Any, recorded: Any) -> dict[str, Any]:
 
 def _grouped() -> Any:
     from archloom.acadl_models.wormhole import wormhole
-    from archloom.mapper.spatial.attention import Attention
+    from archloom.mapper.spatial.attention.space import Attention
     from archloom.mapper.spatial.workloads import search_workload
 
     graph = wormhole()
@@ -212,7 +212,7 @@ def _grouped() -> Any:
 
 def _decoded() -> dict[str, Any]:
     from archloom.acadl_models.wormhole import wormhole
-    from archloom.mapper.spatial.attention import Attention, AttentionRules
+    from archloom.mapper.spatial.attention.space import Attention, AttentionRules
     from archloom.mapper.spatial.workloads import search_workload
 
     graph, found = wormhole(), {}
@@ -230,9 +230,8 @@ def _decoded() -> dict[str, Any]:
 def _error(rows: int, columns: int, shape: tuple[int, ...], options: dict[str, Any], seed: int) -> float:
     """Largest difference of the oracle's result from attention in float32, of normally distributed numbers."""
     from archloom.acadl_models.wormhole import wormhole
-    from archloom.mapper.spatial.attention import Attention
-    from archloom.mapper.spatial.machine import Machine
-    from archloom.mapper.spatial.timing import isa_of
+    from archloom.mapper.spatial.attention.space import Attention
+    from archloom.mapper.spatial.machines.machine import Machine, isa_of
     from archloom.mapper.spatial.workloads import emitted, search_workload
     from archloom.oracle.xla import compile_stream
 

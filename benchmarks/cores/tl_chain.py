@@ -48,7 +48,7 @@ CHECKED = ((2, 2, (150, 96, 300, 70, "gelu")), (2, 3, (64, 40, 500, 100, "relu")
 
 def main() -> None:
     args = arguments(__doc__ or "", sampled, seeded=True)
-    from archloom.mapper.spatial.chain import Chain
+    from archloom.mapper.spatial.chain.space import Chain
 
     rows = list(_rows(args))
     others = on_others({name: Chain(*shape) for name, shape in OTHER_SHAPES.items()}, args.seed, args.samples)
@@ -68,10 +68,10 @@ def main() -> None:
 
 def _rows(args: argparse.Namespace) -> Any:
     from archloom.acadl_models.wormhole import wormhole
-    from archloom.mapper.spatial.batched import Product
-    from archloom.mapper.spatial.chain import Chain
+    from archloom.mapper.spatial.chain.space import Chain
     from archloom.mapper.spatial.epilogue import Epilogue
-    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.machines.machine import Machine
+    from archloom.mapper.spatial.products.batched import Product
     from archloom.mapper.spatial.workloads import search_workload
 
     graph = wormhole()
@@ -97,9 +97,8 @@ def _error(rows: int, columns: int, shape: tuple[Any, ...], seed: int) -> float:
     """Largest difference of the oracle's result from the reference, results being about as large as one."""
     from archloom.acadl_models.wormhole import wormhole
     from archloom.mapper.spatial.arrays import from_tiles, to_tiles
-    from archloom.mapper.spatial.chain import Chain
-    from archloom.mapper.spatial.machine import Machine
-    from archloom.mapper.spatial.timing import isa_of
+    from archloom.mapper.spatial.chain.space import Chain
+    from archloom.mapper.spatial.machines.machine import Machine, isa_of
     from archloom.mapper.spatial.workloads import emitted, search_workload
     from archloom.oracle.xla import compile_stream
 

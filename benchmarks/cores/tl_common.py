@@ -112,8 +112,8 @@ def ranking(
 
 def ranked(work: Any, graph: "ArchitectureGraph", seed: int, samples: int = SAMPLES) -> tuple[float, float]:
     """:func:`ranking` of the space of a workload on a machine of cores."""
-    from archloom.mapper.spatial.machine import Machine
-    from archloom.mapper.spatial.timing import simulated
+    from archloom.mapper.spatial.machines.machine import Machine
+    from archloom.mapper.spatial.programs.timing import simulated
     from archloom.mapper.spatial.workloads import emitted, kind_of
 
     kind, machine = kind_of(work), Machine.of(graph)
@@ -124,7 +124,7 @@ def ranked(work: Any, graph: "ArchitectureGraph", seed: int, samples: int = SAMP
 
 def on_others(works: dict[str, Any], seed: int, samples: int = SAMPLES) -> dict[str, float]:
     """Rank correlation of each workload on each of ``OTHERS`` on which it fits; printed as they come."""
-    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.machines.machine import Machine
     from archloom.mapper.spatial.workloads import kind_of
 
     found = {}

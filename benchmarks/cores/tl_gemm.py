@@ -65,9 +65,9 @@ def _graph(mesh: tuple[int, int], block_cycles: int | None) -> Any:
 
 def measured(point: Point, block_cycles: int | None = None) -> dict[str, Any]:
     """Cycles of the searched plan and of the templates."""
-    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.machines.machine import Machine
     from archloom.mapper.spatial.plan import TileGemm
-    from archloom.mapper.spatial.timing import simulated
+    from archloom.mapper.spatial.programs.timing import simulated
     from archloom.mapper.spatial.workloads import emitted, search
     from benchmarks.cores import templates
 

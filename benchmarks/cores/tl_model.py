@@ -149,11 +149,11 @@ def _ranked(
     graph: "ArchitectureGraph", shape: Shape, rules: "Rules", seed: int, samples: int,
 ) -> tuple[float, float]:
     """Rank correlation, and mean error of the estimates."""
-    from archloom.mapper.spatial.cost import cycles
-    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.machines.machine import Machine
     from archloom.mapper.spatial.plan import TileGemm
+    from archloom.mapper.spatial.products.cost import cycles
+    from archloom.mapper.spatial.programs.timing import simulated
     from archloom.mapper.spatial.space import space
-    from archloom.mapper.spatial.timing import simulated
     from archloom.mapper.spatial.workloads import emitted
 
     machine, gemm = Machine.of(graph), TileGemm.of(*shape)
@@ -168,7 +168,7 @@ def _ranked(
 
 def _against_all(mesh: Mesh, tiles: tuple[int, int, int]) -> dict[str, Any]:
     from archloom.acadl_models.wormhole import wormhole
-    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.machines.machine import Machine
     from archloom.mapper.spatial.plan import TileGemm
     from archloom.mapper.spatial.workloads import search
 

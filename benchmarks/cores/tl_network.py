@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 
-from archloom.mapper.spatial.emit import Emitter, Nodes, Place, Wave, placed, program, repeat, tensors_of
-from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.machines.machine import Machine
 from archloom.mapper.spatial.plan import Plan, TileGemm
+from archloom.mapper.spatial.programs.emit import Emitter, Nodes, Place, Wave, placed, program, repeat, tensors_of
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr, Loop, Node, Stream
 

@@ -77,8 +77,7 @@ def _measured(args: argparse.Namespace, name: str, gemm: Any, plan: Any, graph: 
     import jax
     import jax.numpy as jnp
 
-    from archloom.mapper.spatial.machine import Machine
-    from archloom.mapper.spatial.timing import isa_of
+    from archloom.mapper.spatial.machines.machine import Machine, isa_of
     from archloom.mapper.spatial.workloads import emitted
     from archloom.oracle.xla.oracle import compile_stream
 

@@ -68,9 +68,9 @@ class Simulated:
 
 def simulated_row(size: int, graph: "ArchitectureGraph") -> Simulated:
     """The plan found with spatial reuse, and the same with a load of each core in place of every broadcast."""
-    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.machines.machine import Machine
     from archloom.mapper.spatial.plan import TileGemm
-    from archloom.mapper.spatial.timing import simulated
+    from archloom.mapper.spatial.programs.timing import simulated
     from archloom.mapper.spatial.workloads import emitted, search
 
     gemm = TileGemm.of(size, size, size)

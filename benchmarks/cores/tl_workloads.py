@@ -41,11 +41,11 @@ RESNET = (
 
 def workloads() -> Iterator[tuple[str, Any]]:
     """All of them, by name."""
-    from archloom.mapper.spatial.batched import Product
-    from archloom.mapper.spatial.convolution import Convolution
-    from archloom.mapper.spatial.elementwise import Elementwise, Operation
     from archloom.mapper.spatial.epilogue import Epilogue
-    from archloom.mapper.spatial.reduction import Columns, Rows
+    from archloom.mapper.spatial.products.batched import Product
+    from archloom.mapper.spatial.products.convolution import Convolution
+    from archloom.mapper.spatial.sweeps.elementwise import Elementwise, Operation
+    from archloom.mapper.spatial.sweeps.reduction import Columns, Rows
 
     relu = Epilogue(bias=True, activation="relu")
     for side, channels, outputs, kernel, stride in RESNET:
@@ -105,8 +105,8 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 def _row(name: str, work: Any, args: argparse.Namespace) -> dict[str, Any]:
     from archloom.acadl_models.wormhole import wormhole
-    from archloom.mapper.spatial.machine import Machine
-    from archloom.mapper.spatial.sweep import Sweep
+    from archloom.mapper.spatial.machines.machine import Machine
+    from archloom.mapper.spatial.sweeps.sweep import Sweep
     from archloom.mapper.spatial.workloads import search_workload
 
     graph = wormhole()

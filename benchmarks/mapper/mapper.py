@@ -40,10 +40,10 @@ def main() -> None:
 
 def _speed() -> dict[str, Any]:
     from archloom.acadl_models.wormhole import wormhole
-    from archloom.mapper.spatial.attention import Attention
-    from archloom.mapper.spatial.cost import cycles
-    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.attention.space import Attention
+    from archloom.mapper.spatial.machines.machine import Machine
     from archloom.mapper.spatial.plan import TileGemm
+    from archloom.mapper.spatial.products.cost import cycles
     from archloom.mapper.spatial.space import space
     from archloom.mapper.spatial.workloads import search, search_workload
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from archloom.mapper.spatial.machine import SIDE
+from archloom.mapper.spatial.machines.machine import SIDE
 from archloom.oracle.errors import MappingError
 
 Half = NDArray[np.float16]

@@ -14,13 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from archloom.acadl_models.mesh.vector import BINARY, UNARY
-from archloom.mapper.spatial.attention import Attention
-from archloom.mapper.spatial.attention_cost import seen_tiles, unmasked_tiles
-from archloom.mapper.spatial.chain import Chain
-from archloom.mapper.spatial.elementwise import FUNCTIONS, Elementwise
+from archloom.mapper.spatial.attention.cost import seen_tiles, unmasked_tiles
+from archloom.mapper.spatial.attention.space import Attention
+from archloom.mapper.spatial.chain.space import Chain
 from archloom.mapper.spatial.epilogue import ACTIVATIONS, NOTHING, Epilogue
-from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
-from archloom.mapper.spatial.parts import Contraction, PartedSpace, part_of, split_of
+from archloom.mapper.spatial.machines.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import (
     ACROSS,
     COLUMN,
@@ -34,11 +32,13 @@ from archloom.mapper.spatial.plan import (
     SweepPlan,
     TileGemm,
 )
+from archloom.mapper.spatial.products.parts import Contraction, PartedSpace, part_of, split_of
 from archloom.mapper.spatial.rates import Joules, Rates
-from archloom.mapper.spatial.reduction import Columns as ColumnReduction
-from archloom.mapper.spatial.reduction import OfRows, Rows
 from archloom.mapper.spatial.space import Column, Columns, Space, Table
-from archloom.mapper.spatial.sweep import Sweep
+from archloom.mapper.spatial.sweeps.elementwise import FUNCTIONS, Elementwise
+from archloom.mapper.spatial.sweeps.reduction import Columns as ColumnReduction
+from archloom.mapper.spatial.sweeps.reduction import OfRows, Rows
+from archloom.mapper.spatial.sweeps.sweep import Sweep
 from archloom.oracle.errors import MappingError
 
 

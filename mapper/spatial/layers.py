@@ -13,12 +13,12 @@ from archloom.mapper.asked import Allowed, Part
 from archloom.mapper.explore import Objective
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.spatial.arrays import Grid
-from archloom.mapper.spatial.attention import Attention
-from archloom.mapper.spatial.batched import Product
-from archloom.mapper.spatial.convolution import Convolution
+from archloom.mapper.spatial.attention.space import Attention
 from archloom.mapper.spatial.epilogue import Epilogue
-from archloom.mapper.spatial.machine import SIDE, Machine
+from archloom.mapper.spatial.machines.machine import SIDE, Machine
 from archloom.mapper.spatial.plan import PLANS, PartedPlan, Plan
+from archloom.mapper.spatial.products.batched import Product
+from archloom.mapper.spatial.products.convolution import Convolution
 from archloom.mapper.spatial.workloads import AnyPlan, AnyWork, emitted, search_workload
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import MappingError

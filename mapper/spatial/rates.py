@@ -16,9 +16,8 @@ from archloom.acadl_models.energy.figures import figures_of, leakage_of
 from archloom.acadl_models.timing.energy import Energy, energy, has_energy, listed, total_joules
 from archloom.acadl_models.timing.machine import bind
 from archloom.acadl_models.timing.result import TimingResult
-from archloom.mapper.spatial.emit import ISA
-from archloom.mapper.spatial.machine import TILE_BYTES, Machine
-from archloom.mapper.spatial.timing import isa_of, simulated
+from archloom.mapper.spatial.machines.machine import ISA, TILE_BYTES, Machine, isa_of
+from archloom.mapper.spatial.programs.timing import simulated
 from archloom.oracle.errors import MappingError
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Instr, Stream

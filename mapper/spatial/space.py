@@ -38,7 +38,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.machines.machine import Machine
 from archloom.mapper.spatial.plan import LEVELS, NONE, PATTERNS, Pair, Pattern, Plan, Spread, TileGemm
 
 P = TypeVar("P")

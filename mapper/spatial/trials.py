@@ -29,9 +29,9 @@ from archloom.mapper.explore import (
     objective_of,
     ranked,
 )
-from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.machines.machine import Machine
+from archloom.mapper.spatial.programs.timing import simulated
 from archloom.mapper.spatial.rates import Rates, measured_joules
-from archloom.mapper.spatial.timing import simulated
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Stream
 

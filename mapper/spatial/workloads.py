@@ -21,28 +21,28 @@ from archloom.acadl_models.timing import Heard
 from archloom.mapper import cache
 from archloom.mapper.asked import Allowed
 from archloom.mapper.explore import Objective, least
-from archloom.mapper.spatial import attention as attentions
-from archloom.mapper.spatial import chain as chains
-from archloom.mapper.spatial import sweep
-from archloom.mapper.spatial.attention import ANYTHING, Attention, AttentionRules, attention_space
-from archloom.mapper.spatial.attention_cost import attention_cycles
-from archloom.mapper.spatial.attention_emit import attention_nodes
-from archloom.mapper.spatial.batched import Product, ProductEmitter
-from archloom.mapper.spatial.chain import Chain, chain_space
-from archloom.mapper.spatial.chain_cost import chain_cycles
-from archloom.mapper.spatial.chain_emit import chain_nodes
-from archloom.mapper.spatial.convolution import Convolution
-from archloom.mapper.spatial.cost import cycles
-from archloom.mapper.spatial.emit import Emitter, Nodes, Shapes, check_memory, placed, program, tensors_of
+from archloom.mapper.spatial.attention import space as attentions
+from archloom.mapper.spatial.attention.cost import attention_cycles
+from archloom.mapper.spatial.attention.emit import attention_nodes
+from archloom.mapper.spatial.attention.space import ANYTHING, Attention, AttentionRules, attention_space
+from archloom.mapper.spatial.chain import space as chains
+from archloom.mapper.spatial.chain.cost import chain_cycles
+from archloom.mapper.spatial.chain.emit import chain_nodes
+from archloom.mapper.spatial.chain.space import Chain, chain_space
 from archloom.mapper.spatial.energy import attention_joules, chain_joules, joules, parted_joules, sweep_joules
-from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.parts import Contraction, check_parts, parted_cycles, parted_space
-from archloom.mapper.spatial.parts_emit import ConvolutionEmitter, PartedEmitter, parted_nodes
+from archloom.mapper.spatial.machines.machine import Machine
 from archloom.mapper.spatial.plan import AttentionPlan, ChainPlan, PartedPlan, Plan, SweepPlan, TileGemm
+from archloom.mapper.spatial.products.batched import Product, ProductEmitter
+from archloom.mapper.spatial.products.convolution import Convolution
+from archloom.mapper.spatial.products.cost import cycles
+from archloom.mapper.spatial.products.parts import Contraction, check_parts, parted_cycles, parted_space
+from archloom.mapper.spatial.products.parts_emit import ConvolutionEmitter, PartedEmitter, parted_nodes
+from archloom.mapper.spatial.programs.emit import Emitter, Nodes, Shapes, check_memory, placed, program, tensors_of
 from archloom.mapper.spatial.rates import Rates
 from archloom.mapper.spatial.space import EVERYTHING, Rules, Space, check, risen, space
-from archloom.mapper.spatial.sweep import Sweep
-from archloom.mapper.spatial.sweep_emit import sweep_nodes
+from archloom.mapper.spatial.sweeps import sweep
+from archloom.mapper.spatial.sweeps.emit import sweep_nodes
+from archloom.mapper.spatial.sweeps.sweep import Sweep
 from archloom.mapper.spatial.trials import TOP_K, Attempts, Candidates, Found, Measured, P, W, Wishes, tried
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr, Stream
@@ -125,7 +125,7 @@ def emitted(work: AnyWork, plan: AnyPlan, machine: Machine, *, semaphores: bool 
     """The stream of a plan, whose tensors lie as ``work.pack`` gives them; MappingError if the plan does not fit.
 
     ``semaphores``: cores wait for each other by signals alone, which are checked for deadlocks and for blocks that
-    overtake each other (:mod:`archloom.mapper.spatial.signalling`).
+    overtake each other (:mod:`archloom.mapper.spatial.programs.signalling`).
     """
     kind = kind_of(work)
     if not isinstance(plan, kind.plan):
@@ -134,7 +134,7 @@ def emitted(work: AnyWork, plan: AnyPlan, machine: Machine, *, semaphores: bool 
     stream = kind.emit(work, plan, machine)
     if not semaphores:
         return stream
-    from archloom.mapper.spatial.signalling import signalled
+    from archloom.mapper.spatial.programs.signalling import signalled
 
     return signalled(stream, machine, f"plan {plan}")
 

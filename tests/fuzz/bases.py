@@ -18,7 +18,7 @@ def write(folder: Path) -> None:
     """All of them, by their names."""
     import archloom
     from archloom.acadl_models.mesh import mesh
-    from archloom.mapper.spatial.view import described
+    from archloom.mapper.spatial.machines.view import described
 
     for name, content in {**_kernel(), "net.pt2": _pt2(), "x.npz": _arrays()}.items():
         (folder / name).write_bytes(content)

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 import archloom
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.search import search
-from archloom.mapper.spatial.convolution import MOST_PLACES
+from archloom.mapper.spatial.products.convolution import MOST_PLACES
 from archloom.mapper.workload import Epilogue, gemm
 from archloom.oracle.errors import MappingError, TargetError
 from archloom.tvm_backend.artifact import workload_json

@@ -52,8 +52,8 @@ def _attention(w: Workload) -> dict[str, Any]:
 
 
 def _read_sweep(rest: Mapping[str, Any]) -> dict[str, Any]:
-    from archloom.mapper.spatial.elementwise import Elementwise, Operation
-    from archloom.mapper.spatial.reduction import Columns, Rows
+    from archloom.mapper.spatial.sweeps.elementwise import Elementwise, Operation
+    from archloom.mapper.spatial.sweeps.reduction import Columns, Rows
 
     fields = dict(rest["fields"])
     if rest["work"] == "Elementwise":
@@ -63,7 +63,7 @@ def _read_sweep(rest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_chain(rest: Mapping[str, Any]) -> dict[str, Any]:
-    from archloom.mapper.spatial.chain import Chain
+    from archloom.mapper.spatial.chain.space import Chain
 
     fields = dict(rest["fields"])
     return {"work": Chain(**{**fields, "biases": tuple(fields["biases"])}), "name": rest["name"]}

@@ -264,13 +264,13 @@ def _extents(kind: str, args: argparse.Namespace) -> tuple[int, ...]:
 
 
 def _made(kind: str, size: tuple[int, ...], args: argparse.Namespace) -> _Asked:
-    from archloom.mapper.spatial.attention import Attention
-    from archloom.mapper.spatial.batched import Product
-    from archloom.mapper.spatial.chain import Chain
-    from archloom.mapper.spatial.convolution import Convolution
+    from archloom.mapper.spatial.attention.space import Attention
+    from archloom.mapper.spatial.chain.space import Chain
     from archloom.mapper.spatial.epilogue import Epilogue
     from archloom.mapper.spatial.plan import TileGemm
-    from archloom.mapper.spatial.reduction import Rows
+    from archloom.mapper.spatial.products.batched import Product
+    from archloom.mapper.spatial.products.convolution import Convolution
+    from archloom.mapper.spatial.sweeps.reduction import Rows
 
     if kind == "gemm":
         m, n, k = size

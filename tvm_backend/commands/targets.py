@@ -107,8 +107,8 @@ def _described(network: Network) -> dict[str, Any]:
 
 def df_graph(path: Path, options: dict[str, str]) -> "ArchitectureGraph":
     """The graph of the machine in a df file; the option ``rates`` says what its throughputs are."""
-    from archloom.mapper.spatial.building import graph_of as built
-    from archloom.mapper.spatial.df import read
+    from archloom.mapper.spatial.machines.building import graph_of as built
+    from archloom.mapper.spatial.machines.df import read
 
     unknown = ", ".join(name for name in options if name != "rates")
     if unknown:
@@ -189,7 +189,7 @@ def graph_of(path: Path, variables: Mapping[str, Any]) -> "ArchitectureGraph":
 def _graph_outcome(graph: "ArchitectureGraph", args: argparse.Namespace, isa: "Isa | None" = None) -> Outcome:
     from archloom.acadl_models.acadl.describe import describe
     from archloom.acadl_models.acadl.draw import to_dot
-    from archloom.mapper.spatial.view import described
+    from archloom.mapper.spatial.machines.view import described
 
     if args.df:
         text = str(described(graph, isa))

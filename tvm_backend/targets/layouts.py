@@ -18,7 +18,7 @@ import numpy as np
 from archloom.oracle.errors import InputError
 
 if TYPE_CHECKING:
-    from archloom.mapper.spatial.convolution import Convolution
+    from archloom.mapper.spatial.products.convolution import Convolution
 
 SIDE = 32
 DTYPE = "float16"
@@ -317,7 +317,7 @@ def layout_of(name: str, numbers: tuple[int, ...] = ()) -> Layout:
         return PixelGrid(*numbers)
     for kind in (Windows, Places):
         if name == kind.name:
-            from archloom.mapper.spatial.convolution import Convolution
+            from archloom.mapper.spatial.products.convolution import Convolution
 
             n, h, w, c, o, kh, kw, sy, sx, top, left, bottom, right, dy, dx, groups, *grid = numbers
             on = (grid[0], grid[1], grid[2]) if grid else None

@@ -10,8 +10,8 @@ import numpy as np
 
 from archloom.mapper import workload as wl
 from archloom.mapper.options import OptionValue
-from archloom.mapper.spatial.attention import Attention, check
-from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.attention.space import Attention, check
+from archloom.mapper.spatial.machines.machine import Machine
 from archloom.mapper.spatial.plan import AttentionPlan
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.ir import expressions

@@ -14,9 +14,9 @@ from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.options import OptionValue
 from archloom.mapper.search import search
 from archloom.mapper.spatial import epilogue as epilogues
-from archloom.mapper.spatial.chain import Chain
-from archloom.mapper.spatial.convolution import MOST_PLACES, Convolution
+from archloom.mapper.spatial.chain.space import Chain
 from archloom.mapper.spatial.layers import convolution, product_of
+from archloom.mapper.spatial.products.convolution import MOST_PLACES, Convolution
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.ir import expressions

@@ -10,10 +10,10 @@ import numpy as np
 
 from archloom.mapper import workload as wl
 from archloom.mapper.options import OptionValue
-from archloom.mapper.spatial.elementwise import Elementwise, Operation
-from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.reduction import Columns, Rows
-from archloom.mapper.spatial.sweep import Sweep, nothing_fits
+from archloom.mapper.spatial.machines.machine import Machine
+from archloom.mapper.spatial.sweeps.elementwise import Elementwise, Operation
+from archloom.mapper.spatial.sweeps.reduction import Columns, Rows
+from archloom.mapper.spatial.sweeps.sweep import Sweep, nothing_fits
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.ir.match import QTensor, QuantizedOp
 from archloom.tvm_backend.ir.sweeps import ELEMENTWISE, Applied

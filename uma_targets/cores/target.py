@@ -15,7 +15,7 @@ from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.accelerator import Accelerator
 from archloom.mapper.options import GraphOptions, Option
 from archloom.mapper.spatial.layers import MeshPlanner
-from archloom.mapper.spatial.machine import SIDE, Machine
+from archloom.mapper.spatial.machines.machine import ISA, SIDE, Machine
 from archloom.oracle.errors import MappingError
 from archloom.tvm_backend.compiled import Refuse
 from archloom.tvm_backend.ir.expressions import IRModule
@@ -31,8 +31,6 @@ from archloom.uma_targets.kit.rules import AllOf
 from archloom.uma_targets.kit.target import DescribedTarget
 
 Options = Mapping[str, Any]
-ISA = "wormhole"
-"""The instructions of all meshes."""
 
 
 @dataclass(frozen=True)

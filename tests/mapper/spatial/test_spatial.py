@@ -18,12 +18,12 @@ from archloom.acadl_models.timing.reference.simulator import simulate_reference 
 from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.cache import PLANS
 from archloom.mapper.spatial import workloads
-from archloom.mapper.spatial.cost import cycles
-from archloom.mapper.spatial.emit import waves
-from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.machines.machine import Machine, isa_of
 from archloom.mapper.spatial.plan import LEVELS, PATTERNS, Plan, TileGemm
+from archloom.mapper.spatial.products.cost import cycles
+from archloom.mapper.spatial.programs.emit import waves
+from archloom.mapper.spatial.programs.timing import simulated
 from archloom.mapper.spatial.space import Rules, check, footprint, space
-from archloom.mapper.spatial.timing import isa_of, simulated
 from archloom.mapper.spatial.workloads import emitted, planned, search
 from archloom.oracle.errors import GraphError, MappingError, StreamError, TargetError
 from archloom.oracle.interpreter import run

@@ -16,14 +16,15 @@ from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial import attention_emit, workloads
-from archloom.mapper.spatial.attention import Attention, attention_space, check, footprint
-from archloom.mapper.spatial.attention_cost import attention_cycles
-from archloom.mapper.spatial.attention_emit import turns
-from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial import workloads
+from archloom.mapper.spatial.attention import emit as attention_emit
+from archloom.mapper.spatial.attention.cost import attention_cycles
+from archloom.mapper.spatial.attention.emit import turns
+from archloom.mapper.spatial.attention.space import Attention, attention_space, check, footprint
+from archloom.mapper.spatial.machines.machine import Machine, isa_of
 from archloom.mapper.spatial.plan import LEVELS, AttentionPlan
-from archloom.mapper.spatial.timing import isa_of, simulated
-from archloom.mapper.spatial.touches import instances
+from archloom.mapper.spatial.programs.timing import simulated
+from archloom.mapper.spatial.programs.touches import instances
 from archloom.mapper.spatial.workloads import emitted, planned, search_workload
 from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial.attention import Attention
-from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.attention.space import Attention
+from archloom.mapper.spatial.machines.machine import Machine, isa_of
 from archloom.mapper.spatial.plan import Pattern, Plan, TileGemm
+from archloom.mapper.spatial.programs.timing import check_capacity, parts, simulated
 from archloom.mapper.spatial.space import footprint
-from archloom.mapper.spatial.timing import check_capacity, isa_of, parts, simulated
 from archloom.mapper.spatial.workloads import emitted, search_workload
 from archloom.oracle.errors import StreamError
 from archloom.oracle.resolve import resolve

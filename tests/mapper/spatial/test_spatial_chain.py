@@ -16,13 +16,13 @@ from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.spatial import workloads
-from archloom.mapper.spatial.batched import Product
-from archloom.mapper.spatial.chain import PATTERNS, Chain, chain_space, check, footprint
-from archloom.mapper.spatial.chain_cost import chain_cycles
+from archloom.mapper.spatial.chain.cost import chain_cycles
+from archloom.mapper.spatial.chain.space import PATTERNS, Chain, chain_space, check, footprint
 from archloom.mapper.spatial.epilogue import Epilogue
-from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.machines.machine import Machine, isa_of
 from archloom.mapper.spatial.plan import LEVELS, ChainPlan
-from archloom.mapper.spatial.timing import isa_of, simulated
+from archloom.mapper.spatial.products.batched import Product
+from archloom.mapper.spatial.programs.timing import simulated
 from archloom.mapper.spatial.workloads import emitted, planned, search_workload
 from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run

@@ -14,14 +14,14 @@ from scipy.stats import spearmanr
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial.convolution import Convolution
 from archloom.mapper.spatial.energy import parted_joules
 from archloom.mapper.spatial.epilogue import Epilogue
-from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.parts import check_parts, parted_cycles, parted_space
+from archloom.mapper.spatial.machines.machine import Machine, isa_of
 from archloom.mapper.spatial.plan import PartedPlan, Plan
+from archloom.mapper.spatial.products.convolution import Convolution
+from archloom.mapper.spatial.products.parts import check_parts, parted_cycles, parted_space
+from archloom.mapper.spatial.programs.timing import simulated
 from archloom.mapper.spatial.rates import Rates
-from archloom.mapper.spatial.timing import isa_of, simulated
 from archloom.mapper.spatial.workloads import emitted, search_workload
 from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run

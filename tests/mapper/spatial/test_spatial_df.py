@@ -27,12 +27,12 @@ from archloom.acadl_models.mesh import mesh
 from archloom.acadl_models.parts import Fetch, QueuedUnit
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial.affine_map import AffineMap, Operation, parse_map
-from archloom.mapper.spatial.building import graph_of
-from archloom.mapper.spatial.df import RATES, Cores, Description, Links, Memories, read
-from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.machines.affine_map import AffineMap, Operation, parse_map
+from archloom.mapper.spatial.machines.building import graph_of
+from archloom.mapper.spatial.machines.df import RATES, Cores, Description, Links, Memories, read
+from archloom.mapper.spatial.machines.machine import Machine
+from archloom.mapper.spatial.machines.view import described
 from archloom.mapper.spatial.plan import TileGemm
-from archloom.mapper.spatial.view import described
 from archloom.mapper.spatial.workloads import search
 from archloom.oracle import taidl
 from archloom.oracle.errors import ArchloomError, TargetError

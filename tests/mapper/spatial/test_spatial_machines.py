@@ -14,13 +14,13 @@ from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial.attention import Attention, attention_space
-from archloom.mapper.spatial.attention_cost import attention_cycles
-from archloom.mapper.spatial.cost import cycles
-from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.attention.cost import attention_cycles
+from archloom.mapper.spatial.attention.space import Attention, attention_space
+from archloom.mapper.spatial.machines.machine import Machine, isa_of
 from archloom.mapper.spatial.plan import PATTERNS, Plan, TileGemm
+from archloom.mapper.spatial.products.cost import cycles
+from archloom.mapper.spatial.programs.timing import simulated
 from archloom.mapper.spatial.space import space
-from archloom.mapper.spatial.timing import isa_of, simulated
 from archloom.mapper.spatial.workloads import emitted, search
 from archloom.oracle.errors import TargetError
 from archloom.oracle.interpreter import run

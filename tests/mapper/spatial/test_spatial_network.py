@@ -8,8 +8,8 @@ import pytest
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial.machine import TILE_BYTES, Machine
-from archloom.mapper.spatial.timing import isa_of, simulated
+from archloom.mapper.spatial.machines.machine import TILE_BYTES, Machine, isa_of
+from archloom.mapper.spatial.programs.timing import simulated
 from archloom.oracle.errors import GraphError
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve

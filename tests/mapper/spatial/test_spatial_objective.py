@@ -16,18 +16,18 @@ from archloom.acadl_models.mesh import mesh
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.search import search as search_layer
-from archloom.mapper.spatial.attention import Attention
-from archloom.mapper.spatial.batched import Product
-from archloom.mapper.spatial.chain import Chain
-from archloom.mapper.spatial.convolution import Convolution
-from archloom.mapper.spatial.elementwise import Elementwise, Operation
+from archloom.mapper.spatial.attention.space import Attention
+from archloom.mapper.spatial.chain.space import Chain
 from archloom.mapper.spatial.epilogue import Epilogue
-from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.machines.machine import Machine
 from archloom.mapper.spatial.plan import TileGemm
+from archloom.mapper.spatial.products.batched import Product
+from archloom.mapper.spatial.products.convolution import Convolution
+from archloom.mapper.spatial.programs.timing import simulated
 from archloom.mapper.spatial.rates import Rates, measured_joules
-from archloom.mapper.spatial.reduction import Columns, Rows
 from archloom.mapper.spatial.space import Rules
-from archloom.mapper.spatial.timing import simulated
+from archloom.mapper.spatial.sweeps.elementwise import Elementwise, Operation
+from archloom.mapper.spatial.sweeps.reduction import Columns, Rows
 from archloom.mapper.spatial.workloads import AnyWork, emitted, kind_of, planned, search, search_workload
 from archloom.mapper.workload import AS_IT_IS
 from archloom.mapper.workload import gemm as tiled

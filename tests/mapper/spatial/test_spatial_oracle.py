@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.machines.machine import Machine, isa_of
 from archloom.mapper.spatial.plan import Plan, TileGemm
-from archloom.mapper.spatial.timing import isa_of
 from archloom.mapper.spatial.workloads import emitted
 from archloom.oracle.interpreter import run
 from archloom.oracle.xla.oracle import compile_stream

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference.simulator import simulate_reference
-from archloom.mapper.spatial.deadlock import check_arrivals
-from archloom.mapper.spatial.timing import check_capacity, isa_of
+from archloom.mapper.spatial.machines.machine import isa_of
+from archloom.mapper.spatial.programs.deadlock import check_arrivals
+from archloom.mapper.spatial.programs.timing import check_capacity
 from archloom.mapper.spatial.workloads import emitted
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve

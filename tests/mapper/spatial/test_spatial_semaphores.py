@@ -17,20 +17,20 @@ from archloom.acadl_models.fit import check_fit
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.triple_ring import triple_ring
-from archloom.mapper.spatial.attention import Attention
-from archloom.mapper.spatial.batched import Product
-from archloom.mapper.spatial.chain import Chain
-from archloom.mapper.spatial.convolution import Convolution
-from archloom.mapper.spatial.deadlock import check_arrivals, check_handshakes
-from archloom.mapper.spatial.elementwise import Elementwise, Operation
+from archloom.mapper.spatial.attention.space import Attention
+from archloom.mapper.spatial.chain.space import Chain
 from archloom.mapper.spatial.epilogue import Epilogue
-from archloom.mapper.spatial.machine import TILE_BYTES, Machine
+from archloom.mapper.spatial.machines.machine import TILE_BYTES, Machine, isa_of
+from archloom.mapper.spatial.machines.queues import QUEUES
 from archloom.mapper.spatial.plan import AttentionPlan, ChainPlan, PartedPlan, Plan, SweepPlan, TileGemm
-from archloom.mapper.spatial.queues import QUEUES
-from archloom.mapper.spatial.reduction import Columns, Rows
-from archloom.mapper.spatial.signalling import signalled
-from archloom.mapper.spatial.timing import isa_of, simulated
-from archloom.mapper.spatial.touches import instances, touches
+from archloom.mapper.spatial.products.batched import Product
+from archloom.mapper.spatial.products.convolution import Convolution
+from archloom.mapper.spatial.programs.deadlock import check_arrivals, check_handshakes
+from archloom.mapper.spatial.programs.signalling import signalled
+from archloom.mapper.spatial.programs.timing import simulated
+from archloom.mapper.spatial.programs.touches import instances, touches
+from archloom.mapper.spatial.sweeps.elementwise import Elementwise, Operation
+from archloom.mapper.spatial.sweeps.reduction import Columns, Rows
 from archloom.mapper.spatial.workloads import AnyPlan, AnyWork, emitted
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.mesh import mesh as round_mesh
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.machines.machine import Machine
 from archloom.mapper.spatial.plan import Plan, TileGemm
+from archloom.mapper.spatial.programs.timing import simulated
 from archloom.mapper.spatial.space import space
-from archloom.mapper.spatial.timing import simulated
 from archloom.mapper.spatial.workloads import emitted, search
 from tests.support.examples import slow
 from tests.support.mapper.plain_space import RULES, left_out

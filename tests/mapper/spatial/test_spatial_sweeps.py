@@ -14,12 +14,12 @@ from archloom.acadl_models.mesh.vector import TABLE, passes
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial.elementwise import Elementwise, Operation
-from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.machines.machine import Machine, isa_of
 from archloom.mapper.spatial.plan import SweepPlan
-from archloom.mapper.spatial.reduction import Columns, Normed, Reduced, Rows
-from archloom.mapper.spatial.sweep import Sweep, check_sweep, sweep_cycles, sweep_space
-from archloom.mapper.spatial.timing import isa_of, simulated
+from archloom.mapper.spatial.programs.timing import simulated
+from archloom.mapper.spatial.sweeps.elementwise import Elementwise, Operation
+from archloom.mapper.spatial.sweeps.reduction import Columns, Normed, Reduced, Rows
+from archloom.mapper.spatial.sweeps.sweep import Sweep, check_sweep, sweep_cycles, sweep_space
 from archloom.mapper.spatial.workloads import emitted, planned, search_workload
 from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run

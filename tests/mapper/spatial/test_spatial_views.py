@@ -32,9 +32,9 @@ from archloom.acadl_models.parts import Fetch, QueuedUnit
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.hardware import Hardware
-from archloom.mapper.spatial.df import Cores, Memories, read
-from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.view import described
+from archloom.mapper.spatial.machines.df import Cores, Memories, read
+from archloom.mapper.spatial.machines.machine import Machine
+from archloom.mapper.spatial.machines.view import described
 from archloom.oracle import taidl
 from archloom.oracle.errors import ArchloomError, TargetError
 from archloom.oracle.taidl.isa import Isa

@@ -17,15 +17,15 @@ from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.spatial import workloads
-from archloom.mapper.spatial.batched import Product
-from archloom.mapper.spatial.convolution import Convolution
-from archloom.mapper.spatial.elementwise import Elementwise, Operation
 from archloom.mapper.spatial.epilogue import Epilogue
-from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.parts import check_parts, parted_space
+from archloom.mapper.spatial.machines.machine import Machine, isa_of
 from archloom.mapper.spatial.plan import PartedPlan, Plan
-from archloom.mapper.spatial.reduction import Columns, Rows
-from archloom.mapper.spatial.timing import isa_of, simulated
+from archloom.mapper.spatial.products.batched import Product
+from archloom.mapper.spatial.products.convolution import Convolution
+from archloom.mapper.spatial.products.parts import check_parts, parted_space
+from archloom.mapper.spatial.programs.timing import simulated
+from archloom.mapper.spatial.sweeps.elementwise import Elementwise, Operation
+from archloom.mapper.spatial.sweeps.reduction import Columns, Rows
 from archloom.mapper.spatial.workloads import AnyWork, emitted, planned, search_workload
 from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run

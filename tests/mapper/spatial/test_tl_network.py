@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.machines.machine import Machine, isa_of
 from archloom.mapper.spatial.plan import Plan, TileGemm
-from archloom.mapper.spatial.signalling import signalled
-from archloom.mapper.spatial.timing import check_capacity, isa_of
+from archloom.mapper.spatial.programs.signalling import signalled
+from archloom.mapper.spatial.programs.timing import check_capacity
 from archloom.mapper.spatial.workloads import emitted
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve

@@ -25,10 +25,9 @@ from archloom.acadl_models.timing.machine import bind
 from archloom.acadl_models.timing.program import Program
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.machines.machine import Machine, isa_of
 from archloom.mapper.spatial.plan import Plan, TileGemm
 from archloom.mapper.spatial.space import space
-from archloom.mapper.spatial.timing import isa_of
 from archloom.mapper.spatial.workloads import emitted
 from archloom.oracle.resolve import resolve
 from tests.support.acadl_models.energies import one_by_one

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 
-from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.machines.machine import Machine
 from archloom.mapper.spatial.plan import LEVELS, PATTERNS, Plan, Spread, TileGemm
 from archloom.mapper.spatial.space import DEPTHS, SLOTS, check
 from archloom.oracle.errors import MappingError

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.queues import QUEUES
+from archloom.mapper.spatial.machines.machine import Machine
+from archloom.mapper.spatial.machines.queues import QUEUES
 from archloom.oracle import taidl
 from archloom.oracle.interpreter import run
 from archloom.oracle.stream import Instr, Stream

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.parts import Contraction, check_parts, parted_space
+from archloom.mapper.spatial.machines.machine import Machine
 from archloom.mapper.spatial.plan import PartedPlan
+from archloom.mapper.spatial.products.parts import Contraction, check_parts, parted_space
 
 MESHES = ((1, 1), (1, 2), (2, 2), (2, 3), (4, 2), (4, 4))
 

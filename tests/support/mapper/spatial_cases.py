@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial.machine import Machine
+from archloom.mapper.spatial.machines.machine import Machine
 from archloom.mapper.spatial.plan import Plan, TileGemm
 from archloom.mapper.spatial.space import space
 from archloom.mapper.spatial.workloads import search

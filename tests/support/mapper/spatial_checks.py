@@ -10,10 +10,10 @@ import numpy as np
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.mesh import mesh
-from archloom.mapper.spatial.deadlock import check_arrivals
-from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.queues import Queues
-from archloom.mapper.spatial.timing import check_capacity, isa_of
+from archloom.mapper.spatial.machines.machine import Machine, isa_of
+from archloom.mapper.spatial.machines.queues import Queues
+from archloom.mapper.spatial.programs.deadlock import check_arrivals
+from archloom.mapper.spatial.programs.timing import check_capacity
 from archloom.mapper.spatial.workloads import AnyPlan, AnyWork, emitted
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve

@@ -10,21 +10,14 @@ from numpy.typing import NDArray
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.timing import Heard, TimingResult, simulate
-from archloom.mapper.spatial.emit import ISA
-from archloom.mapper.spatial.touches import evaluated
-from archloom.oracle import taidl
+from archloom.mapper.spatial.machines.machine import isa_of
+from archloom.mapper.spatial.programs.touches import evaluated
 from archloom.oracle.affine import Affine, Bounds
 from archloom.oracle.errors import StreamError
 from archloom.oracle.nests import ranges, walk
 from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import Read, ResolvedInstr, ResolvedStream, Window, Write
 from archloom.oracle.stream import Stream
-from archloom.oracle.taidl.isa import Isa
-
-
-def isa_of(graph: "ArchitectureGraph") -> "Isa":
-    """The ISA of a mesh, with the graph's sizes."""
-    return taidl.load(ISA, **graph.parameters)
 
 
 def simulated(stream: "Stream", graph: "ArchitectureGraph", heard: Heard | None = None) -> "TimingResult":

@@ -14,9 +14,9 @@ from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.mesh import mesh
 from archloom.acadl_models.mesh.sizes import STAT_BYTES, TILE_BYTES
 from archloom.acadl_models.triple_ring import triple_ring
-from archloom.mapper.spatial.affine_map import Point
-from archloom.mapper.spatial.df import ComputeUnit, Cores, Description, Links, Memories, Scalar
-from archloom.mapper.spatial.machine import SIDE
+from archloom.mapper.spatial.machines.affine_map import Point
+from archloom.mapper.spatial.machines.df import ComputeUnit, Cores, Description, Links, Memories, Scalar
+from archloom.mapper.spatial.machines.machine import SIDE
 from archloom.oracle.errors import TargetError
 
 _PARTS = {"acc": ("sums", 2 * TILE_BYTES), "stat": ("stats", STAT_BYTES), "semaphore": ("semaphores", 4)}

@@ -41,9 +41,9 @@ from archloom.mapper.spatial.arrays import (
     to_tiles,
 )
 from archloom.mapper.spatial.epilogue import NOTHING, Epilogue
-from archloom.mapper.spatial.machine import SIDE
-from archloom.mapper.spatial.parts import Contraction
+from archloom.mapper.spatial.machines.machine import SIDE
 from archloom.mapper.spatial.plan import TileGemm
+from archloom.mapper.spatial.products.parts import Contraction
 from archloom.mapper.spatial.space import Column
 from archloom.oracle.errors import MappingError
 

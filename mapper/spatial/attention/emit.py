@@ -17,10 +17,20 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
-from archloom.mapper.spatial.attention import OUT_SLOTS, SCORE_SLOTS, STREAM_SLOTS, Attention
-from archloom.mapper.spatial.emit import Nodes, Wave, Zone, bits, halves, multicast, repeat, repeat_waves, waves
-from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from archloom.mapper.spatial.attention.space import OUT_SLOTS, SCORE_SLOTS, STREAM_SLOTS, Attention
+from archloom.mapper.spatial.machines.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import AttentionPlan
+from archloom.mapper.spatial.programs.emit import (
+    Nodes,
+    Wave,
+    Zone,
+    bits,
+    halves,
+    multicast,
+    repeat,
+    repeat_waves,
+    waves,
+)
 from archloom.oracle.affine import Affine
 from archloom.oracle.nests import size
 from archloom.oracle.resolve import MAX_INSTRUCTIONS

@@ -19,7 +19,7 @@ from archloom.oracle.errors import MappingError
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
-    from archloom.mapper.spatial.machine import Machine
+    from archloom.mapper.spatial.machines.machine import Machine
 
 Numbers = NDArray[np.int64]
 

@@ -16,8 +16,8 @@ from typing import TypeVar
 import numpy as np
 
 from archloom.acadl_models.mesh.graph import AHEAD
-from archloom.mapper.spatial.chain import SLOTS, Chain
-from archloom.mapper.spatial.machine import TILE_BYTES, Machine
+from archloom.mapper.spatial.chain.space import SLOTS, Chain
+from archloom.mapper.spatial.machines.machine import TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import COLUMN, DOWN, ROW, ChainPlan
 from archloom.mapper.spatial.space import Table
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from archloom.acadl_models.mesh.vector import BINARY, SOFTMAX
-from archloom.mapper.spatial.attention import Attention
-from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from archloom.mapper.spatial.attention.space import Attention
+from archloom.mapper.spatial.machines.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import ACROSS, COLUMN, DOWN, NONE, ROW, AttentionPlan
 from archloom.mapper.spatial.space import Columns, Table
 

@@ -26,7 +26,7 @@ from functools import cached_property
 
 import numpy as np
 
-from archloom.mapper.spatial.machine import TILE_BYTES, Machine
+from archloom.mapper.spatial.machines.machine import TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import ACROSS, COLUMN, DOWN, NONE, PATTERNS, ROW, WAVE, TileGemm
 from archloom.mapper.spatial.space import Column, Space
 

@@ -16,8 +16,8 @@ from typing import TypeAlias, Union
 from archloom.acadl_models import acadl
 from archloom.mapper.costs.compute import Compute, computes
 from archloom.mapper.hardware import Port
-from archloom.mapper.spatial.affine_map import Point
-from archloom.mapper.spatial.df import ComputeUnit, Cores, Item, Memories, Scalar
+from archloom.mapper.spatial.machines.affine_map import Point
+from archloom.mapper.spatial.machines.df import ComputeUnit, Cores, Item, Memories, Scalar
 from archloom.oracle.errors import TargetError
 from archloom.oracle.taidl.isa import Isa
 

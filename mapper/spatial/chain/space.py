@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from archloom.acadl_models.mesh.vector import UNARY
 from archloom.mapper.spatial.arrays import check_arrays, from_tiles, packed
 from archloom.mapper.spatial.epilogue import ACTIVATIONS, Epilogue
-from archloom.mapper.spatial.machine import SIDE, Machine
+from archloom.mapper.spatial.machines.machine import SIDE, Machine
 from archloom.mapper.spatial.plan import ChainPlan, Sent
 from archloom.mapper.spatial.space import DEPTHS, Columns, Table, crossed, joined, pairs, sizes
 from archloom.oracle.errors import MappingError

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.queues import BUFFERS, core_name
+from archloom.mapper.spatial.machines.machine import Machine
+from archloom.mapper.spatial.machines.queues import BUFFERS, core_name
 from archloom.oracle import taidl
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.queues import core_name, pair_keys, queue_name
-from archloom.mapper.spatial.touches import Instances, Touches, conflicts, instances, place_name, touches
+from archloom.mapper.spatial.machines.machine import Machine
+from archloom.mapper.spatial.machines.queues import core_name, pair_keys, queue_name
+from archloom.mapper.spatial.programs.touches import Instances, Touches, conflicts, instances, place_name, touches
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Stream
 

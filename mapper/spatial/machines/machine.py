@@ -12,8 +12,10 @@ import numpy as np
 from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA, ArchitectureGraph, FunctionalUnit, Link, MemoryInterface
 from archloom.acadl_models.acadl.edges import EdgeKind
 from archloom.mapper.hardware import Port
-from archloom.mapper.spatial.queues import Queues
+from archloom.mapper.spatial.machines.queues import Queues
+from archloom.oracle import taidl
 from archloom.oracle.errors import TargetError
+from archloom.oracle.taidl.isa import Isa
 
 TILE_BYTES = 2048
 """A tile of 32 x 32 numbers of 16 bits."""
@@ -21,8 +23,16 @@ TILE_BYTES = 2048
 SIDE = 32
 """Rows and columns of a tile."""
 
+ISA = "wormhole"
+"""Of every mesh."""
+
 MOST_ARRAY = 64
 """Tiles up to which the side of a matrix unit is looked for."""
+
+
+def isa_of(graph: ArchitectureGraph) -> Isa:
+    """The ISA of a mesh, with the graph's sizes."""
+    return taidl.load(ISA, **graph.parameters)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ Objects whose names differ in their indices alone are one set (``core[0][0].l1 .
 templates in whose arrays units compute, or one core for a graph without such arrays; units that reach the global
 memory move data and count as ways. **Memories** hold the ISA's buffers; storages that are written through one port are
 one memory. Which core reaches which memory, and what links join, is said by affine maps
-(:mod:`archloom.mapper.spatial.affine_map`): a ``df.mux`` from cores to what their units read or write,
+(:mod:`archloom.mapper.spatial.machines.affine_map`): a ``df.mux`` from cores to what their units read or write,
 ``df.interconnects`` for links and for units outside of cores. What several places share as one medium maps each of them
 to all of them.
 """
@@ -18,11 +18,10 @@ from functools import cached_property
 
 from archloom.acadl_models.acadl import READ_DATA, WRITE_DATA, ACADLEdge, ArchitectureGraph, FunctionalUnit
 from archloom.acadl_models.fit import Traffic, traffic
-from archloom.mapper.spatial.affine_map import AffineMap, Pairs, Point, fitted
-from archloom.mapper.spatial.df import Description, Item, Links, SpatialDim
-from archloom.mapper.spatial.machine import is_mesh
-from archloom.mapper.spatial.sets import HBM, Instances, Place, Sets, Storage, family
-from archloom.mapper.spatial.timing import isa_of
+from archloom.mapper.spatial.machines.affine_map import AffineMap, Pairs, Point, fitted
+from archloom.mapper.spatial.machines.df import Description, Item, Links, SpatialDim
+from archloom.mapper.spatial.machines.machine import is_mesh, isa_of
+from archloom.mapper.spatial.machines.sets import HBM, Instances, Place, Sets, Storage, family
 from archloom.oracle import taidl
 from archloom.oracle.errors import ArchloomError, TargetError
 from archloom.oracle.taidl.isa import Isa

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, Union
 
-from archloom.mapper.spatial.affine_map import MOST_DIGITS, AffineMap, MapFault, inside, parse_map
+from archloom.mapper.spatial.machines.affine_map import MOST_DIGITS, AffineMap, MapFault, inside, parse_map
 from archloom.oracle.errors import TargetError
 
 

@@ -6,7 +6,7 @@ innermost loop (or the whole program) that both are in: once in each of its iter
 what has the earlier instruction there, and the later queue waits, before what has the later one. If the later one
 always comes some iterations after the earlier one, such as where blocks take turns, the first waits find that many
 signals which are sent at the start. So every wait comes after its signal in the order of the program, and cores cannot
-hang; :mod:`archloom.mapper.spatial.deadlock` looks at the result all the same.
+hang; :mod:`archloom.mapper.spatial.programs.deadlock` looks at the result all the same.
 
 Loops over cores go over one instruction at a time, so that there is a place between any two; the loops in which tiles
 pass from core to core are written out. Loops over time stay.
@@ -22,10 +22,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from archloom.mapper.spatial.deadlock import check_handshakes
-from archloom.mapper.spatial.machine import Machine
-from archloom.mapper.spatial.queues import QUEUES, pair_keys
-from archloom.mapper.spatial.touches import Touches, conflicts, touches
+from archloom.mapper.spatial.machines.machine import Machine
+from archloom.mapper.spatial.machines.queues import QUEUES, pair_keys
+from archloom.mapper.spatial.programs.deadlock import check_handshakes
+from archloom.mapper.spatial.programs.touches import Touches, conflicts, touches
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr, Loop, Node, Stream

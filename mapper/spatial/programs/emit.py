@@ -17,14 +17,11 @@ import numpy as np
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.mapper.memory import align
-from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from archloom.mapper.spatial.machines.machine import ISA, SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import Plan, TileGemm
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream
-
-ISA = "wormhole"
-"""Of every mesh."""
 
 TYPE = "float16"
 """Of all numbers in memory."""

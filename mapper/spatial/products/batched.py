@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archloom.mapper.spatial.arrays import check_arrays, from_tiles, in_tiles, to_tiles
-from archloom.mapper.spatial.emit import Nodes, Place
 from archloom.mapper.spatial.epilogue import NOTHING, Epilogue
-from archloom.mapper.spatial.machine import SIDE, TILE_BYTES
-from archloom.mapper.spatial.parts import Contraction
-from archloom.mapper.spatial.parts_emit import PartedEmitter
+from archloom.mapper.spatial.machines.machine import SIDE, TILE_BYTES
 from archloom.mapper.spatial.plan import TileGemm
+from archloom.mapper.spatial.products.parts import Contraction
+from archloom.mapper.spatial.products.parts_emit import PartedEmitter
+from archloom.mapper.spatial.programs.emit import Nodes, Place
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr

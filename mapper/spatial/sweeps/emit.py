@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from archloom.mapper.spatial.elementwise import FUNCTIONS, Elementwise, Operation
-from archloom.mapper.spatial.emit import Nodes, Wave, Zone, bits, halves, repeat, repeat_waves, waves
-from archloom.mapper.spatial.machine import SIDE, TILE_BYTES, Machine
+from archloom.mapper.spatial.machines.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import Pair, SweepPlan
-from archloom.mapper.spatial.reduction import LEAST, Chunks, Columns, OfChunk, OfRows, Rows
-from archloom.mapper.spatial.sweep import Sweep
+from archloom.mapper.spatial.programs.emit import Nodes, Wave, Zone, bits, halves, repeat, repeat_waves, waves
+from archloom.mapper.spatial.sweeps.elementwise import FUNCTIONS, Elementwise, Operation
+from archloom.mapper.spatial.sweeps.reduction import LEAST, Chunks, Columns, OfChunk, OfRows, Rows
+from archloom.mapper.spatial.sweeps.sweep import Sweep
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr
 

@@ -1,0 +1,1 @@
+"""Element-wise operators, reductions and norms as sweeps over a matrix: plans, costs, streams."""
