@@ -19,6 +19,7 @@ from archloom.mapper.explore import (
     ALIKE,
     HOPELESS,
     OBJECTIVES,
+    PROVEN,
     SMALL,
     Effort,
     GivenUp,
@@ -187,24 +188,27 @@ def _search(
         return run.timing, run.written
 
     score = _score(configuration, objective, run_of)
-    space, trials = _tried(workload, configuration, top_k, effort, simulated, score)
+    space = configuration.space(workload)
+    bound = least_of(workload, configuration, space=space).cycles
+    if is_time(objective):
+        effort.proven = PROVEN * bound
+    trials = _tried(workload, configuration, space, top_k, effort, simulated, score)
     if runs.kin is not None:
         known.note(runs.kin, _text(plain(workload)), noted)
     if not trials:
         raise MappingError(f"{workload.name}: no mapping is defined for this operator")
     best = min(trials, key=score)  # the first of equals
     return cache.Entry(best.plan, best.timing, best.estimated_cycles, space.considered, len(space), len(trials),
-                       run_of[best.plan].energy_if_any, least_of(workload, configuration, space=space).cycles)
+                       run_of[best.plan].energy_if_any, bound)
 
 
 def _tried(
-    workload: Workload, configuration: "Configuration", top_k: int, effort: "Effort",
+    workload: Workload, configuration: "Configuration", space: Space, top_k: int, effort: "Effort",
     simulated: Callable[[Mapping], tuple[TimingResult, int]], score: Callable[[Trial[Mapping]], float],
-) -> tuple[Space, tuple[Trial[Mapping], ...]]:
-    """The space of a workload, and the trials of a search in it; of a mapping is known when its stream is ``simulated``
-    how long it takes, and how many instructions are written in it."""
+) -> tuple[Trial[Mapping], ...]:
+    """The trials of a search in the space of a workload; of a mapping is known when its stream is ``simulated`` how
+    long it takes, and how many instructions are written in it."""
     asked = None if configuration.asked is None else configuration.asked.of(workload)
-    space = configuration.space(workload)
     estimated, mapping_of = space.ranked()
     few = len(space) <= FEW
 
@@ -236,7 +240,7 @@ def _tried(
         easy = FEW if few else SMALL * top_k
         return (over <= effort.near and tried < ALIKE) or (over <= HOPELESS and effort.easy() and tried < easy)
 
-    return space, explore(
+    return explore(
         candidates(), attempt, top_k=top_k, score=score, variants=variants, enough=effort.spent, further=further)
 
 
@@ -269,7 +273,10 @@ def known_cycles(workload: Workload, configuration: "Configuration") -> int | No
 
     try:
         placed(workload, configuration.graph)
-        _, trials = _tried(workload, configuration, configuration.accelerator.top_k, effort, simulated, fewest_cycles)
+        space = configuration.space(workload)
+        effort.proven = PROVEN * least_of(workload, configuration, space=space).cycles
+        trials = _tried(
+            workload, configuration, space, configuration.accelerator.top_k, effort, simulated, fewest_cycles)
     except (_Unknown, MappingError, StreamError):
         return None
     return min((trial.cycles for trial in trials), default=None)
@@ -434,6 +441,6 @@ def plain(workload: Workload) -> Workload:
     return replace(workload, name="", constants=(), epilogue=replace(epilogue, scale=scale, requantization=rounding))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _text(workload: Workload) -> str:
     return repr(workload)

@@ -208,7 +208,7 @@ def _conv_table(
     deep = picture.rows.kernel * picture.cols.kernel * picture.c / (scheme.chunks * scheme.steps)
     height = picture.rows.kernel
     shape = ConvShape(_phases(scheme), picture.groups, workload.extent("n"), deep,
-                      (height - 1) / height if scheme.steps > 1 else 0, picture.o, epilogue.bias,
+                      (height - 1) / height if scheme.steps > 1 else 0, picture.o,
                       4 if epilogue.out_dtype == "int32" else 1)
     dim, o_tiles = hardware.dim, ceil_div(picture.o, columns["o"])
     o_blocks = ceil_div(columns["o"], dim)

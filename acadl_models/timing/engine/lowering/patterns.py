@@ -34,13 +34,13 @@ class Pattern:
         return [self.span, int(self.dense), len(self.dims), *(v for d in self.dims for v in d)]
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=512)
 def patterns(dims: tuple[WindowDim, ...], axes: int) -> tuple[Pattern, ...]:
     """The pattern of a window along each axis of its buffer."""
     return tuple(pattern(tuple((d.stride, d.extent) for d in dims if d.axis == axis)) for axis in range(axes))
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=512)
 def pattern(progressions: tuple[tuple[int, int], ...]) -> Pattern:
     """The pattern of progressions (stride, extent) of any sign and order; without any, that of a single value."""
     origin = sum(s * (n - 1) for s, n in progressions if s < 0)
@@ -57,7 +57,7 @@ def pattern(progressions: tuple[tuple[int, int], ...]) -> Pattern:
     return Pattern(dims, sum(s * (n - 1) for s, n in dims), reach >= 0, origin)
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=512)
 def runs(pattern: Pattern) -> tuple[tuple[int, int], ...]:
     """Maximal runs (first value, number of values) of the pattern's values."""
     dense, rest = 0, list(pattern.dims)
@@ -79,7 +79,7 @@ def beats(runs: Iterable[tuple[int, int]], port_width: int) -> int:
     return sum(-(-n // port_width) for _, n in runs)
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=512)
 def pieces(pattern: Pattern, line: int) -> int:
     """Lines of so many words that all runs touch at most, wherever they lie."""
     return sum((n + line - 2) // line + 1 for _, n in runs(pattern))
