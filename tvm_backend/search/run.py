@@ -145,7 +145,8 @@ class Run:
     def _take(self, trial: Trial) -> None:
         """Begin with the candidate of a trial, unless it is known."""
         try:
-            candidate = self.space.candidate(trial)
+            with self.spent.at("sampler"):  # Optuna's find values when they are asked for them
+                candidate = self.space.candidate(trial)
             key = candidate.key
         except ArchloomError as error:
             self._refuse(trial, str(error))

@@ -14,7 +14,8 @@ Part: TypeAlias = Literal["sampler", "bounds", "measuring", "study"]
 @dataclass
 class Spent:
     """Candidates that were found in the store, and those that this run did; ``seconds``: for which it was at the
-    sampler, waited for bounds and for measurements, and wrote to a study, if there is one."""
+    sampler and the space that asks it for values, waited for bounds and for measurements, and wrote to a study, if
+    there is one."""
 
     known: int = 0
     measured: int = 0

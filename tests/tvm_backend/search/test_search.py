@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optuna
 import pytest
 
 import archloom
@@ -265,3 +266,13 @@ def test_bounds_simulate_nothing_and_are_below_what_is_simulated(
     for name, interval in intervals(context, question.candidate, bounds.figures).items():
         value = found.figures[name]
         assert value is None or interval[0] <= value <= interval[1], name
+
+
+def test_time_of_a_sampler_that_finds_values_when_it_is_asked_for_them_is_its_own() -> None:
+    class Slow(optuna.samplers.RandomSampler):
+        def sample_independent(self, *args: Any, **more: Any) -> Any:
+            time.sleep(0.05)
+            return super().sample_independent(*args, **more)
+
+    spent = archloom.search(partial(widths, 3), sampler=Slow(seed=1), trials=3, objectives="cycles", quiet=True).spent
+    assert spent is not None and spent.seconds["sampler"] >= 3 * 0.05
