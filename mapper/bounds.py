@@ -165,9 +165,24 @@ def _ways(graph: ArchitectureGraph, names: tuple[str, ...]) -> _Ways:
     """Those to the memories of these names."""
     memories = tuple(memory for memory in graph.tensor_memories if memory.name in names)
     if graph.caches:  # through which units reach it
-        return _Ways(_rate(memories), _rate(memories), 0, 0)
+        return _Ways(min(_rate(memories), _refilled(graph, memories)), _rate(memories), 0, 0)
     (read, first), (written, last) = (_over(graph, memories, kind) for kind in (READ_DATA, WRITE_DATA))
     return _Ways(read, written, first, last)
+
+
+def _refilled(graph: ArchitectureGraph, memories: Sequence[MemoryInterface]) -> float:
+    """Bytes that caches bring from memories in a cycle: a line keeps a slot of its memory, and a register of its cache,
+    for as long as a miss takes. Without a limit where a unit reaches a memory past them."""
+    total = 0.0
+    for memory in memories:
+        caches = [cache for cache in graph.caches if graph.backing(cache) is memory]
+        latencies = [cache.miss_latency for cache in caches if isinstance(cache.miss_latency, int)]
+        if graph.readers(memory) or len(latencies) < len(caches) or not caches:
+            return math.inf
+        registers = [cache.miss_registers or memory.max_concurrent_requests for cache in caches]
+        lines = min(memory.max_concurrent_requests, sum(registers))
+        total += lines * max(cache.cache_line_size for cache in caches) / min(latencies)
+    return total
 
 
 def _over(graph: ArchitectureGraph, memories: Sequence[MemoryInterface], kind: EdgeKind) -> tuple[float, int]:

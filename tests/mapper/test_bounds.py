@@ -19,6 +19,7 @@ from archloom.mapper.search import search
 from archloom.mapper.workload import Epilogue, Workload, conv2d, gemm
 from archloom.oracle.errors import MappingError, TargetError
 from archloom.oracle.resolve import resolve
+from archloom.tvm_backend.targets.choice import choose
 from archloom.uma_targets.gemmini.target import GEMMINI
 from archloom.uma_targets.qkv import Qkv
 from archloom.uma_targets.systolic_array.target import SystolicArray
@@ -122,6 +123,30 @@ def test_nothing_is_below_its_bound_in_bursts(burst: int, m: int, n: int, k: int
     found = search(work, machine, {}, use_cache=False)
     assert found.timing.cycles >= least(work, machine.configure()).cycles
     assert found.timing.storage(machine.graph().tensor_memories[0].name).bytes_read % burst == 0
+
+
+@examples(3, 100)
+@given(st.sampled_from(["amx", "mte"]), st.sampled_from([1, 4, 64]), st.sampled_from([None, 1, 8]),
+       st.sampled_from([1, 30, 220]), *3 * [st.integers(1, 40)])
+def test_nothing_is_below_its_bound_behind_caches(
+    name: str, slots: int, registers: int | None, misses: int, m: int, n: int, k: int
+) -> None:
+    """A line on its way keeps a slot of memory and a register."""
+    (chosen,) = choose(name, {})
+    accelerator, dtype = chosen.backend.accelerator, {"amx": "int8", "mte": "float32"}[name]
+
+    def graph(options: object) -> ArchitectureGraph:
+        found = accelerator.make_graph(options)
+        last = next(cache for cache in found.caches if found.backing(cache) in found.tensor_memories)
+        memory = replace(found.tensor_memories[0], max_concurrent_requests=slots)
+        return with_objects(found, memory, replace(last, miss_latency=misses, miss_registers=registers))
+
+    work, machine = gemm(m, n, k, epilogue=SUMS, dtype=dtype), replace(accelerator, make_graph=graph)
+    found = search(work, machine, {}, use_cache=False).timing.cycles
+    bound = least(work, machine.configure({})).cycles
+    assert bound <= found
+    if registers is None:  # the lines of both operands, of 64 bytes or more
+        assert bound >= (m + n) * k // (128 * slots) * misses
 
 
 # --- what targets prove of their mappings ----------------------------------------------------------------------------
