@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from archloom.oracle.native.handler import handler
+from archloom.oracle.native.vectors import cells, masks, splat
 
 ROWS, VECTORS, LANES = 6, 2, 16
 """A block: 12 vectors of sums, as many of a part's, 2 of ``b`` and one factor fit into the 32 registers of AVX-512."""
@@ -57,50 +58,45 @@ def _block(rows: int, fused: bool) -> Iterator[str]:
     The lines of the panel of ``b`` lie ``%line`` elements apart, the parts ``%anext`` and ``%bnext``. ``%parts`` is 0
     where there are none.
     """
-    cells = [(r, v) for r in range(rows) for v in range(VECTORS)]
+    def each(text: str) -> Iterator[str]:
+        return cells(rows, VECTORS, text)
+
     yield f"define internal void @block{rows}({_POINTERS}, i64 %k, i64 %n, i64 %width, i64 %line, {_PARTS}) {{\nentry:"
-    yield from _masks()
+    yield from masks("%width", LANES, VECTORS)
     yield "  %chain = icmp eq i64 %parts, 0"
-    yield f"  %one = load float, ptr %start\n{_splat('%one', 'float', 'uniform')}"
+    yield f"  %one = load float, ptr %start\n{splat('%one', 'uniform', LANES, 'float')}"
     for r in range(rows):
         yield f"  %row{r} = mul i64 %n, {r}\n  %arow{r} = mul i64 %k, {r}"
         yield f"  %a{r} = getelementptr float, ptr %a, i64 %arow{r}"
-    for r, v in cells:
-        yield f"  %at{r}.{v} = add i64 %row{r}, {v * LANES}"
-        yield f"  %c{r}.{v} = getelementptr float, ptr %c, i64 %at{r}.{v}"
+    for r in range(rows):
+        for v in range(VECTORS):
+            yield f"  %at{r}.{v} = add i64 %row{r}, {v * LANES}"
+            yield f"  %c{r}.{v} = getelementptr float, ptr %c, i64 %at{r}.{v}"
     yield "  %whole = icmp eq ptr %start, %sums\n  br i1 %whole, label %before, label %steps\nbefore:"
-    for r, v in cells:
-        yield f"  %given{r}.{v} = {_load(f'%c{r}.{v}', v)}"
+    yield from each(f"  %given[r].[v] = {_load('%c[r].[v]', '[v]')}")
     yield "  br label %steps\nsteps:"
-    for r, v in cells:
-        yield f"  %start{r}.{v} = phi {VECTOR} [%uniform, %entry], [%given{r}.{v}, %before]"
+    yield from each(f"  %start[r].[v] = phi {VECTOR} [%uniform, %entry], [%given[r].[v], %before]")
     yield "  br label %part\npart:\n  %p = phi i64 [0, %steps], [%p1, %add]"
-    for r, v in cells:
-        yield f"  %total{r}.{v} = phi {VECTOR} [%start{r}.{v}, %steps], [%added{r}.{v}, %add]"
-    for r, v in cells:
-        yield f"  %from{r}.{v} = select i1 %chain, {VECTOR} %total{r}.{v}, {VECTOR} {_NOTHING}"
+    yield from each(f"  %total[r].[v] = phi {VECTOR} [%start[r].[v], %steps], [%added[r].[v], %add]")
+    yield from each(f"  %from[r].[v] = select i1 %chain, {VECTOR} %total[r].[v], {VECTOR} {_NOTHING}")
     yield "  %aoff = mul i64 %p, %anext\n  %boff = mul i64 %p, %bnext"
     yield "  br label %step\nstep:\n  %i = phi i64 [0, %part], [%next, %step]"
-    for r, v in cells:
-        yield f"  %sum{r}.{v} = phi {VECTOR} [%from{r}.{v}, %part], [%new{r}.{v}, %step]"
+    yield from each(f"  %sum[r].[v] = phi {VECTOR} [%from[r].[v], %part], [%new[r].[v], %step]")
     yield "  %down = mul i64 %i, %line\n  %first = add i64 %down, %boff\n  %along = add i64 %i, %aoff"
     for v in range(VECTORS):
         yield f"  %column{v} = add i64 %first, {v * LANES}\n  %bp{v} = getelementptr float, ptr %b, i64 %column{v}"
         yield f"  %b{v} = {_load(f'%bp{v}', v)}"
     for r in range(rows):
         yield f"  %ap{r} = getelementptr float, ptr %a{r}, i64 %along\n  %as{r} = load float, ptr %ap{r}"
-        yield _splat(f"%as{r}", "float", f"factor{r}")
-    for r, v in cells:
-        yield _added(f"{r}.{v}", f"%factor{r}", f"%b{v}", fused)
+        yield splat(f"%as{r}", f"factor{r}", LANES, "float")
+    yield from each(_added("[r].[v]", "%factor[r]", "%b[v]", fused))
     yield "  %next = add i64 %i, 1\n  %more = icmp ult i64 %next, %k\n  br i1 %more, label %step, label %add\nadd:"
-    for r, v in cells:
-        yield f"  %both{r}.{v} = fadd {VECTOR} %total{r}.{v}, %new{r}.{v}"
-        yield f"  %added{r}.{v} = select i1 %chain, {VECTOR} %new{r}.{v}, {VECTOR} %both{r}.{v}"
+    yield from each(f"  %both[r].[v] = fadd {VECTOR} %total[r].[v], %new[r].[v]\n"
+                    f"  %added[r].[v] = select i1 %chain, {VECTOR} %new[r].[v], {VECTOR} %both[r].[v]")
     yield "  %p1 = add i64 %p, 1\n  %another = icmp ult i64 %p1, %parts"
     yield "  br i1 %another, label %part, label %done\ndone:"
-    for r, v in cells:
-        yield (f"  call void @llvm.masked.store.v{LANES}f32.p0({VECTOR} %added{r}.{v}, ptr %c{r}.{v}, i32 4, "
-               f"{MASK} %mask{v})")
+    yield from each(f"  call void @llvm.masked.store.v{LANES}f32.p0({VECTOR} %added[r].[v], ptr %c[r].[v], i32 4, "
+                    f"{MASK} %mask[v])")
     yield "  ret void\n}"
 
 
@@ -114,17 +110,10 @@ _NOTHING = f"splat (float {-0.0})"
 """What each sum can begin with: the first product is added to it as it is."""
 
 
-def _masks() -> Iterator[str]:
-    yield f"  %count = trunc i64 %width to i32\n{_splat('%count', 'i32', 'columns')}"
-    for v in range(VECTORS):
-        numbers = ", ".join(f"i32 {v * LANES + lane}" for lane in range(LANES))
-        yield f"  %mask{v} = icmp ult <{LANES} x i32> <{numbers}>, %columns"
-
-
 def _pack() -> Iterator[str]:
     """``@pack``: k lines of a panel of ``b``, one beside the other; columns beyond the matrix are 0."""
     yield "define internal void @pack(ptr %b, ptr %to, i64 %k, i64 %n, i64 %width) {\nentry:"
-    yield from _masks()
+    yield from masks("%width", LANES, VECTORS)
     yield "  br label %step\nstep:\n  %i = phi i64 [0, %entry], [%next, %step]"
     yield f"  %from = mul i64 %i, %n\n  %into = mul i64 %i, {WIDTH}"
     for v in range(VECTORS):
@@ -135,13 +124,7 @@ def _pack() -> Iterator[str]:
     yield "done:\n  ret void\n}"
 
 
-def _splat(scalar: str, kind: str, name: str) -> str:
-    vector = f"<{LANES} x {kind}>"
-    return (f"  %{name}.0 = insertelement {vector} poison, {kind} {scalar}, i64 0\n"
-            f"  %{name} = shufflevector {vector} %{name}.0, {vector} poison, <{LANES} x i32> zeroinitializer")
-
-
-def _load(pointer: str, vector: int) -> str:
+def _load(pointer: str, vector: int | str) -> str:
     return (f"call {VECTOR} @llvm.masked.load.v{LANES}f32.p0(ptr {pointer}, i32 4, {MASK} %mask{vector}, "
             f"{VECTOR} zeroinitializer)")
 

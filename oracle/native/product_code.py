@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from archloom.oracle.native.handler import handler
+from archloom.oracle.native.vectors import cells, masks, splat
 
 ROWS = 6
 """Rows of a block; the last one of a matrix begins as many before its end, and makes some elements twice."""
@@ -106,7 +107,7 @@ def _pack(way: Way) -> Iterator[str]:
     columns, rows = way.columns, range(way.group)
     yield "define internal void @pack(ptr %b, ptr %to, i64 %k, i64 %n, i64 %panel) {\nentry:"
     yield f"  %edge = urem i64 %n, {columns}\n  %whole = sub i64 %n, %edge\n  %last = sub i64 %k, 1"
-    yield from _mask(way.lanes, way.vectors, "i8", "%edge")
+    yield from masks("%edge", way.lanes, way.vectors)
     yield "  br label %group\ngroup:\n  %k0 = phi i64 [0, %entry], [%knext, %done]"
     for r in rows:
         yield f"  %k{r}.0 = add i64 %k0, {r}\n  %k{r}.1 = call i64 @llvm.umin.i64(i64 %k{r}.0, i64 %last)"
@@ -158,21 +159,6 @@ def _zipped(a: str, b: str, step: int, lanes: int) -> str:
             f"<{2 * width} x i32> <{indices}>")
 
 
-def _mask(lanes: int, vectors: int, kind: str, count: str) -> Iterator[str]:
-    """``%mask<v>``: which lanes of each vector are among the first ``count`` (fewer than 2^31)."""
-    yield f"  %count = trunc i64 {count} to i32"
-    yield _splat("%count", "columns", lanes)
-    for v in range(vectors):
-        numbers = ", ".join(f"i32 {v * lanes + lane}" for lane in range(lanes))
-        yield f"  %mask{v} = icmp ult <{lanes} x i32> <{numbers}>, %columns"
-
-
-def _splat(scalar: str, name: str, lanes: int) -> str:
-    vector = f"<{lanes} x i32>"
-    return (f"  %{name}.0 = insertelement {vector} poison, i32 {scalar}, i64 0\n"
-            f"  %{name} = shufflevector {vector} %{name}.0, {vector} poison, <{lanes} x i32> zeroinitializer")
-
-
 # --- products ---------------------------------------------------------------------------------------------------------
 
 
@@ -180,48 +166,45 @@ def _block(way: Way, rows: int, vectors: int) -> Iterator[str]:
     """``@block<rows>x<vectors>``: so many rows of ``%bytes`` bytes, and vectors of a panel, of which ``%width`` columns
     count."""
     lanes, vector = way.lanes, way.vector
-    cells = [(r, v) for r in range(rows) for v in range(vectors)]
     yield (f"define internal void @block{rows}x{vectors}(ptr %a, ptr %b, ptr %c, ptr %sums, i64 %bytes, i64 %n, "
            "i64 %width) {\nentry:")
-    yield from _mask(lanes, vectors, "i32", "%width")
+    yield from masks("%width", lanes, vectors)
     for r in range(rows):
         yield f"  %arow{r} = mul i64 %bytes, {r}\n  %a{r} = getelementptr i8, ptr %a, i64 %arow{r}"
         yield f"  %sp{r} = getelementptr i32, ptr %sums, i64 {r}\n  %s{r} = load i32, ptr %sp{r}"
-        yield _splat(f"%s{r}", f"start{r}", lanes)
+        yield splat(f"%s{r}", f"start{r}", lanes)
     yield "  %groups = lshr i64 %bytes, 2\n  %rest = and i64 %bytes, 3\n  %some = icmp ne i64 %groups, 0"
     yield "  br i1 %some, label %step, label %tail\nstep:\n  %i = phi i64 [0, %entry], [%next, %step]"
-    for r, v in cells:
-        yield f"  %sum{r}.{v} = phi {vector} [%start{r}, %entry], [%new{r}.{v}, %step]"
-    yield from _step(way, cells, "%i", "sum", "new", masked=False)
+    yield from cells(rows, vectors, f"  %sum[r].[v] = phi {vector} [%start[r], %entry], [%new[r].[v], %step]")
+    yield from _step(way, rows, vectors, "%i", "sum", "new", masked=False)
     yield "  %next = add i64 %i, 1\n  %more = icmp ult i64 %next, %groups"
     yield "  br i1 %more, label %step, label %tail\ntail:"
-    for r, v in cells:
-        yield f"  %total{r}.{v} = phi {vector} [%start{r}, %entry], [%new{r}.{v}, %step]"
+    yield from cells(rows, vectors, f"  %total[r].[v] = phi {vector} [%start[r], %entry], [%new[r].[v], %step]")
     yield "  %even = icmp eq i64 %rest, 0\n  br i1 %even, label %done, label %odd\nodd:"
-    yield f"  %rest32 = trunc i64 %rest to i32\n{_splat('%rest32', 'left', 4)}"
+    yield f"  %rest32 = trunc i64 %rest to i32\n{splat('%rest32', 'left', 4)}"
     yield "  %inside = icmp ult <4 x i32> <i32 0, i32 1, i32 2, i32 3>, %left"
-    yield from _step(way, cells, "%groups", "total", "last", masked=True)
+    yield from _step(way, rows, vectors, "%groups", "total", "last", masked=True)
     yield "  br label %done\ndone:"
-    for r, v in cells:
-        yield f"  %made{r}.{v} = phi {vector} [%total{r}.{v}, %tail], [%last{r}.{v}, %odd]"
-    for r, v in cells:
-        yield f"  %row{r}.{v} = mul i64 %n, {r}\n  %at{r}.{v} = add i64 %row{r}.{v}, {v * lanes}"
-        yield f"  %c{r}.{v} = getelementptr i32, ptr %c, i64 %at{r}.{v}"
-        yield (f"  call void @llvm.masked.store.v{lanes}i32.p0({vector} %made{r}.{v}, ptr %c{r}.{v}, i32 4, "
-               f"<{lanes} x i1> %mask{v})")
+    yield from cells(rows, vectors, f"  %made[r].[v] = phi {vector} [%total[r].[v], %tail], [%last[r].[v], %odd]")
+    for r in range(rows):
+        for v in range(vectors):
+            yield f"  %row{r}.{v} = mul i64 %n, {r}\n  %at{r}.{v} = add i64 %row{r}.{v}, {v * lanes}"
+            yield f"  %c{r}.{v} = getelementptr i32, ptr %c, i64 %at{r}.{v}"
+            yield (f"  call void @llvm.masked.store.v{lanes}i32.p0({vector} %made{r}.{v}, ptr %c{r}.{v}, i32 4, "
+                   f"<{lanes} x i1> %mask{v})")
     yield "  ret void\n}"
 
 
 def _step(
-    way: Way, cells: list[tuple[int, int]], group: str, before: str, after: str, *, masked: bool,
+    way: Way, rows: int, vectors: int, group: str, before: str, after: str, *, masked: bool,
 ) -> Iterator[str]:
     """The products of a group of all cells; of one that is ``masked`` only bytes ``%inside`` are there."""
-    for v in sorted({v for _, v in cells}):
+    for v in range(vectors):
         yield f"  %line{after}{v} = mul i64 {group}, {4 * way.columns}"
         yield f"  %start{after}{v} = getelementptr i8, ptr %b, i64 %line{after}{v}"
         yield f"  %bp{after}{v} = getelementptr i8, ptr %start{after}{v}, i64 {4 * v * way.lanes}"
         yield f"  %b{after}{v} = load {way.vector}, ptr %bp{after}{v}, align 4"
-    for r in sorted({r for r, _ in cells}):
+    for r in range(rows):
         yield f"  %ap{after}{r} = getelementptr i32, ptr %a{r}, i64 {group}"
         if masked:
             yield (f"  %x{after}{r}.b = call <4 x i8> @llvm.masked.load.v4i8.p0(ptr %ap{after}{r}, i32 1, "
@@ -229,9 +212,9 @@ def _step(
             yield f"  %x{after}{r} = bitcast <4 x i8> %x{after}{r}.b to i32"
         else:
             yield f"  %x{after}{r} = load i32, ptr %ap{after}{r}, align 1"
-        yield _splat(f"%x{after}{r}", f"f{after}{r}", way.lanes)
-    for r, v in cells:
-        yield from _added(way, f"%{after}{r}.{v}", f"%{before}{r}.{v}", f"%b{after}{v}", f"%f{after}{r}")
+        yield splat(f"%x{after}{r}", f"f{after}{r}", way.lanes)
+    added = _added(way, f"%{after}[r].[v]", f"%{before}[r].[v]", f"%b{after}[v]", f"%f{after}[r]")
+    yield from cells(rows, vectors, "\n".join(added))
 
 
 def _added(way: Way, name: str, total: str, unsigned: str, signed: str) -> Iterator[str]:
