@@ -24,13 +24,12 @@ what renaming and reordering take is not known here. DDR4 stands for DDR5, whose
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.options import Clock, Size, Stated, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, connect, macs, registers, shared
+from archloom.acadl_models.parts import Fetch, cache, connect, incomplete_sets, issue, macs, registers, shared
 
 STATED = Stated("amx")
 LINE_BYTES = 64
@@ -89,12 +88,9 @@ def amx(
         memory = acadl.DRAM(
             "memory", data_width=8, port_width=LINE_BYTES, max_concurrent_requests=misses, read_write_ports=1,
             read_latency=memory_cycles, write_latency=memory_cycles, address_ranges=[(0, memory_gib << 30)],
-            write_after_read="ignored",
-        )
-        l2 = _cache("l2", l2_kib, l2_ways, l2_cycles, requests=misses, ports=1)
-        l1 = _cache("l1", l1_kib, l1_ways, l1_cycles, requests=misses, ports=load_ports + 1)
-        acadl.ACADLEdge(l2, memory, acadl.BACKED_BY)
-        acadl.ACADLEdge(l1, l2, acadl.BACKED_BY)
+            write_after_read="ignored")
+        l2 = _cache("l2", memory, l2_kib, l2_ways, l2_cycles, requests=misses, ports=1)
+        l1 = _cache("l1", l2, l1_kib, l1_ways, l1_cycles, requests=misses, ports=load_ports + 1)
         tiles = registers(
             "tiles", *shared(isa.buffer("tiles")), "tmm", acadl.Memory(width_bits=8 * LINE_BYTES, ports=2),
             physical_tiles, forwards_sums=False)
@@ -103,19 +99,14 @@ def amx(
         tmul = _matrix_unit(product_cycles, product_latency)
         ports, loads = [_vector_port(i) for i in range(vector_ports)], [_load_port(i) for i in range(load_ports)]
         store = _store_port()
-        _issue(fetch, queue, tmul_port=[tmul], vector_port=ports, load_port=loads, store_port=[store])
+        issue(fetch, queue, tmul_port=[tmul], vector_port=ports, load_port=loads, store_port=[store])
         connect(tmul, [tiles], [tiles])
-        for port in ports:
-            connect(port, [zmm], [zmm])
-        for load in loads:
-            connect(load, [l1], [tiles])
-            connect(load, [zmm], [zmm])
-        connect(store, writes=[l1])
-        connect(store, [tiles, zmm])
+        connect(ports, [zmm], [zmm])
+        connect(loads, [l1, zmm], [tiles, zmm])
+        connect(store, [tiles, zmm], [l1])
         acadl.architecture(
             "amx", clock_hz=clock_hz, isa=isa, buffers={"hbm": memory},
-            technology=acadl.Technology(10, dram="DDR4"),
-        )
+            technology=acadl.Technology(10, dram="DDR4"))
 
     return acadl.create_ag(build())
 
@@ -155,23 +146,11 @@ def _store_port() -> acadl.MemoryAccessUnit:
         in_flight=8)
 
 
-def _issue(fetch: Fetch, depth: int, **ports: Sequence[acadl.FunctionalUnit]) -> None:
-    """Before the units of a port so many instructions wait, for whichever is free."""
-    for name, units in ports.items():
-        waiting = acadl.PipelineStage(f"{name}.queue", latency=1, depth=depth)
-        acadl.ACADLEdge(fetch.stage, waiting, acadl.FORWARD)
-        for number, unit in enumerate(units):
-            stage = acadl.ExecuteStage(f"{name}.stage[{number}]", latency=1)
-            acadl.ACADLEdge(waiting, stage, acadl.FORWARD)
-            acadl.ACADLEdge(stage, unit, acadl.CONTAINS)
-
-
-def _cache(name: str, kib: int, ways: int, cycles: int, *, requests: int, ports: int) -> acadl.SetAssociativeCache:
-    return acadl.SetAssociativeCache(
-        name, data_width=8, port_width=LINE_BYTES, sets=(kib << 10) // (ways * LINE_BYTES), ways=ways,
-        cache_line_size=LINE_BYTES, hit_latency=cycles, miss_latency=cycles, max_concurrent_requests=requests,
-        read_write_ports=ports,
-    )
+def _cache(
+    name: str, behind: acadl.DataStorage, kib: int, ways: int, cycles: int, *, requests: int, ports: int,
+) -> acadl.SetAssociativeCache:
+    return cache(name, behind, kib, ways, LINE_BYTES, port_bytes=LINE_BYTES, hit_cycles=cycles, miss_cycles=cycles,
+                 requests=requests, ports=ports)
 
 
 def _check_options(options: dict[str, object]) -> None:
@@ -179,9 +158,4 @@ def _check_options(options: dict[str, object]) -> None:
     entries, width = options["issue_entries"], options["fetch_width"]
     if isinstance(entries, int) and isinstance(width, int) and entries < width:
         problems.append(f"issue_entries ({entries}) must hold a fetch of fetch_width ({width}) instructions")
-    for level in ("l1", "l2"):
-        kib, ways = options[f"{level}_kib"], options[f"{level}_ways"]
-        if isinstance(kib, int) and isinstance(ways, int) and ways > 0 and (kib << 10) % (ways * LINE_BYTES):
-            problems.append(
-                f"{level}_kib ({kib}) must be whole sets of {level}_ways ({ways}) lines of {LINE_BYTES} bytes")
-    refuse("amx", problems)
+    refuse("amx", [*problems, *incomplete_sets(options, {"l1": LINE_BYTES, "l2": LINE_BYTES})])

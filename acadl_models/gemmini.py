@@ -144,12 +144,10 @@ def gemmini(
         statistics = [registers(*held(isa.buffer(name))) for name in _STATISTICS]
         connect(store.unit, [*spad, *acc, *statistics], [memory, *statistics])
         execute = _execute(fetch, ex_queue, max(1, rs_ex // 2), spad_read_cycles, least_rows, dim)
-        connect(execute.unit, spad, [*spad, *acc])
-        connect(execute.unit, [pe], [pe])
+        connect(execute.unit, [*spad, pe], [*spad, *acc, pe])
         acadl.architecture(
             "gemmini", clock_hz=clock_hz, isa=isa, buffers={"hbm": memory, "spad": spad, "acc": acc},
-            technology=_TECHNOLOGY,
-        )
+            technology=_TECHNOLOGY)
 
     return acadl.create_ag(build())
 

@@ -24,7 +24,7 @@ Energy and area: 5 nm as in the paper; HBM2 stands for its memory, whose kind is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
@@ -32,12 +32,14 @@ from archloom.acadl_models import acadl, riscv_v
 from archloom.acadl_models.acadl.semantics import Semantics
 from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.options import Clock, Size, Stated, Word, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, connect, macs, registers, shared
+from archloom.acadl_models.parts import Fetch, cache, connect, incomplete_sets, issue, macs, registers, shared
 from archloom.oracle.resolved import Buffer
 
 STATED = Stated("mte")
 
 PORT_BYTES = LINE_BYTES = 64
+
+_TECHNOLOGY = acadl.Technology(5, dram="HBM2")
 
 SCALARS = 32
 """Integer registers, and as many of floats."""
@@ -109,49 +111,23 @@ def mte(
     """One core. Raises TargetError that lists every option out of range."""
     chosen = _checked(locals())
     isa = STATED.isa(asdict(chosen))
-    memory_cycles = max(1, round(memory_ns * 1e-9 * clock_hz))
-    lines = max(1, round(memory_mbps * 1e6 * memory_ns * 1e-9 / l2_line))
 
     @acadl.generate
     def build() -> None:
-        memory = acadl.DRAM(
-            "memory", data_width=8, port_width=l2_line, max_concurrent_requests=lines, read_write_ports=1,
-            read_latency=memory_cycles, write_latency=memory_cycles, address_ranges=[(0, memory_gib << 30)],
-            write_after_read="started")
-        l2 = _cache("l2", l2_kib, l2_ways, l2_line, l2_cycles, memory_cycles, l2_misses, l2_misses, 2 * load_ports + 1)
-        l1 = _cache("l1", l1_kib, l1_ways, LINE_BYTES, l1_cycles, l1_cycles, l1_misses, 2 * queue, 3 * load_ports + 2)
-        acadl.ACADLEdge(l2, memory, acadl.BACKED_BY)
-        acadl.ACADLEdge(l1, l2, acadl.BACKED_BY)
+        memory, cycles = _memory(memory_gib, memory_mbps, memory_ns, l2_line, clock_hz)
+        l2 = cache("l2", memory, l2_kib, l2_ways, l2_line, port_bytes=PORT_BYTES, hit_cycles=l2_cycles,
+                   miss_cycles=cycles, requests=l2_misses, ports=2 * load_ports + 1, miss_registers=l2_misses)
+        l1 = cache("l1", l2, l1_kib, l1_ways, LINE_BYTES, port_bytes=PORT_BYTES, hit_cycles=l1_cycles,
+                   miss_cycles=l1_cycles, requests=2 * queue, ports=3 * load_ports + 2, miss_registers=l1_misses)
         v = _registers(isa.buffer("v"), chosen.registers, chosen.physical)
         x, f = (_registers(isa.buffer(name), SCALARS, SCALARS + reorder_entries) for name in "xf")
         front = 1 + chosen.static_cycles
         fetch = Fetch("fetch", 2 * queue + width * front, width, front, reorder=(reorder_entries, width, width))
-        vectors = [_vector_unit(i, chosen, lane_bits) for i in range(chosen.vector_units)]
-        arrays = [_array(i, chosen) for i in range(chosen.arrays)]
-        loads, numbers = [_load_port(i) for i in range(load_ports)], [_scalar_load(i) for i in range(load_ports)]
-        ahead = [_prefetch_port(i) for i in range(load_ports)]
-        near, store, scalar_store = l1 if vectors_from == "l1" else l2, _store_port(), _scalar_store()
-        scalars = [_scalar_unit(i) for i in range(width)]
-        _issue(fetch, queue, vector=vectors, array=arrays, load=loads, store=[store], scalar=scalars,
-               scalar_load=numbers, scalar_store=[scalar_store], prefetch=ahead)
-        for unit in vectors:
-            connect(unit, [v, x, f], [v, x, f])
-        for unit in arrays:
-            connect(unit, [v], [v])
-        for unit in loads:
-            connect(unit, [near, v], [v])
-        for unit in numbers:
-            connect(unit, [l1], [x, f])
-        for unit in ahead:
-            connect(unit, [near])
-        connect(store, [v], [near])
-        connect(scalar_store, [x, f], [l1])
-        for unit in scalars:
-            connect(unit, [x, f], [x, f])
+        near = l1 if vectors_from == "l1" else l2
+        _units(fetch, queue, chosen, lane_bits, load_ports, width, (near, l1), (v, x, f))
         acadl.architecture(
-            "mte", clock_hz=clock_hz, isa=isa, buffers={"hbm": memory},
-            semantics=Semantics(fetches_in_flight=front),
-            technology=acadl.Technology(5, dram="HBM2"))
+            "mte", clock_hz=clock_hz, isa=isa, buffers={"hbm": memory}, technology=_TECHNOLOGY,
+            semantics=Semantics(fetches_in_flight=front))
 
     return acadl.create_ag(build())
 
@@ -166,6 +142,42 @@ def macs_per_cycle(graph: acadl.ArchitectureGraph) -> int:
 
 
 # --- parts -----------------------------------------------------------------------------------------------------------
+def _memory(gib: int, mbps: int, ns: int, line: int, clock_hz: float) -> tuple[acadl.DRAM, int]:
+    """The memory, whose bandwidth is lines on their way at a time, and its latency in cycles."""
+    cycles = max(1, round(ns * 1e-9 * clock_hz))
+    lines = max(1, round(mbps * 1e6 * ns * 1e-9 / line))
+    return acadl.DRAM(
+        "memory", data_width=8, port_width=line, max_concurrent_requests=lines, read_write_ports=1,
+        read_latency=cycles, write_latency=cycles, address_ranges=[(0, gib << 30)],
+        write_after_read="started"), cycles
+
+
+def _units(
+    fetch: Fetch, queue: int, chosen: Architecture, lane_bits: int, load_ports: int, scalar_units: int,
+    memories: tuple[acadl.DataStorage, acadl.DataStorage],
+    files: tuple[acadl.RegisterFile, acadl.RegisterFile, acadl.RegisterFile],
+) -> None:
+    """All units, those of a kind behind a queue of their own: ``memories`` are what vectors and what scalars are loaded
+    from, ``files`` the registers of vectors, of integers and of floats."""
+    (near, l1), (v, x, f) = memories, files
+    vectors = [_vector_unit(i, chosen, lane_bits) for i in range(chosen.vector_units)]
+    arrays = [_array(i, chosen) for i in range(chosen.arrays)]
+    loads, numbers = [_load_port(i) for i in range(load_ports)], [_scalar_load(i) for i in range(load_ports)]
+    ahead = [_prefetch_port(i) for i in range(load_ports)]
+    store, scalar_store = _store_port(), _scalar_store()
+    scalars = [_scalar_unit(i) for i in range(scalar_units)]
+    issue(fetch, queue, vector=vectors, array=arrays, load=loads, store=[store], scalar=scalars,
+          scalar_load=numbers, scalar_store=[scalar_store], prefetch=ahead)
+    connect(vectors, [v, x, f], [v, x, f])
+    connect(arrays, [v], [v])
+    connect(loads, [near, v], [v])
+    connect(numbers, [l1], [x, f])
+    connect(ahead, [near])
+    connect(store, [v], [near])
+    connect(scalar_store, [x, f], [l1])
+    connect(scalars, [x, f], [x, f])
+
+
 def _registers(buffer: Buffer, count: int, physical: int) -> acadl.RegisterFile:
     bits, _ = shared(buffer, words=count)
     return registers(buffer.name, bits, count, component=acadl.Memory(width_bits=bits, ports=2), physical=physical)
@@ -241,27 +253,6 @@ def _scalar_unit(number: int) -> acadl.FunctionalUnit:
         component=acadl.Logic({"add i32": 2}))
 
 
-def _issue(fetch: Fetch, depth: int, **units: Sequence[acadl.FunctionalUnit]) -> None:
-    """Before units of a kind so many instructions wait, for whichever is free."""
-    for name, mine in units.items():
-        if mine:
-            waiting = acadl.PipelineStage(f"{name}.queue", latency=1, depth=depth)
-            acadl.ACADLEdge(fetch.stage, waiting, acadl.FORWARD)
-        for number, unit in enumerate(mine):
-            stage = acadl.ExecuteStage(f"{name}.stage[{number}]", latency=1)
-            acadl.ACADLEdge(waiting, stage, acadl.FORWARD)
-            acadl.ACADLEdge(stage, unit, acadl.CONTAINS)
-
-
-def _cache(
-    name: str, kib: int, ways: int, line: int, hit: int, miss: int, misses: int, requests: int, ports: int
-) -> acadl.SetAssociativeCache:
-    return acadl.SetAssociativeCache(
-        name, data_width=8, port_width=PORT_BYTES, sets=(kib << 10) // (ways * line), ways=ways, cache_line_size=line,
-        hit_latency=hit, miss_latency=miss, miss_registers=misses, line_requests=True, max_concurrent_requests=requests,
-        read_write_ports=ports)
-
-
 # --- options ---------------------------------------------------------------------------------------------------------
 def _checked(options: Mapping[str, Any]) -> Architecture:
     """The architecture with what is given in place of its figures; TargetError for what cannot be."""
@@ -284,9 +275,5 @@ def _checked(options: Mapping[str, Any]) -> Architecture:
     if options["width"] > 2 * options["queue"]:
         problems.append(
             f"width ({options['width']}) instructions must find room in two queues of queue ({options['queue']})")
-    for level, line in (("l1", LINE_BYTES), ("l2", options["l2_line"])):
-        kib, ways = options[f"{level}_kib"], options[f"{level}_ways"]
-        if (kib << 10) % (ways * line):
-            problems.append(f"{level}_kib ({kib}) must be whole sets of {level}_ways ({ways}) lines of {line} bytes")
-    refuse("mte", problems)
+    refuse("mte", [*problems, *incomplete_sets(options, {"l1": LINE_BYTES, "l2": options["l2_line"]})])
     return chosen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from archloom.acadl_models import acadl
@@ -14,14 +14,16 @@ Place: TypeAlias = acadl.DataStorage | acadl.RegisterFile
 
 
 def connect(
-    unit: acadl.FunctionalUnit, reads: Iterable[Place] = (), writes: Iterable[Place] = (),
-    link: acadl.Link | None = None,
+    units: acadl.FunctionalUnit | Sequence[acadl.FunctionalUnit], reads: Iterable[Place] = (),
+    writes: Iterable[Place] = (), link: acadl.Link | None = None,
 ) -> None:
-    """Edges from what a unit reads and to what it writes; those of memories run over ``link``."""
-    for place in reads:
-        acadl.ACADLEdge(place, unit, acadl.READ_DATA, None if isinstance(place, acadl.RegisterFile) else link)
-    for place in writes:
-        acadl.ACADLEdge(unit, place, acadl.WRITE_DATA, None if isinstance(place, acadl.RegisterFile) else link)
+    """Edges from what a unit, or each of several, reads and to what it writes; those of memories run over ``link``."""
+    reads, writes = tuple(reads), tuple(writes)
+    for unit in units if isinstance(units, Sequence) else (units,):
+        for place in reads:
+            acadl.ACADLEdge(place, unit, acadl.READ_DATA, None if isinstance(place, acadl.RegisterFile) else link)
+        for place in writes:
+            acadl.ACADLEdge(unit, place, acadl.WRITE_DATA, None if isinstance(place, acadl.RegisterFile) else link)
 
 
 def registers(
@@ -57,6 +59,28 @@ def row_memory(
     )
 
 
+def cache(
+    name: str, behind: acadl.DataStorage, kib: int, ways: int, line_bytes: int, *, port_bytes: int, hit_cycles: int,
+    miss_cycles: int, requests: int, ports: int, miss_registers: int | None = None,
+) -> acadl.SetAssociativeCache:
+    """A cache of bytes before ``behind``; with ``miss_registers`` it is asked for line by line."""
+    made = acadl.SetAssociativeCache(
+        name, data_width=8, port_width=port_bytes, sets=(kib << 10) // (ways * line_bytes), ways=ways,
+        cache_line_size=line_bytes, hit_latency=hit_cycles, miss_latency=miss_cycles, miss_registers=miss_registers,
+        line_requests=miss_registers is not None, max_concurrent_requests=requests, read_write_ports=ports)
+    acadl.ACADLEdge(made, behind, acadl.BACKED_BY)
+    return made
+
+
+def incomplete_sets(options: Mapping[str, object], lines: Mapping[str, int]) -> Iterator[str]:
+    """Of caches, by the bytes of a line of each: the options that make no whole sets. What is no size is passed over,
+    as :func:`~archloom.acadl_models.options.problems_of` names it."""
+    for level, line in lines.items():
+        kib, ways = options[f"{level}_kib"], options[f"{level}_ways"]
+        if isinstance(kib, int) and isinstance(ways, int) and ways > 0 and (kib << 10) % (ways * line):
+            yield f"{level}_kib ({kib}) must be whole sets of {level}_ways ({ways}) lines of {line} bytes"
+
+
 def macs(count: int, factor: str, total: str, register_bits: int = 0, held_bits: int = 0) -> acadl.Logic:
     """So many multipliers of ``factor`` with adders of ``total``, types of TAIDL; ``register_bits`` beside each are
     written with every product, ``held_bits`` are not."""
@@ -85,6 +109,18 @@ class Fetch(acadl.Template):
         )
         acadl.ACADLEdge(self.stage, self.unit, acadl.CONTAINS)
         acadl.ACADLEdge(self.memory, self.unit, acadl.READ_DATA)
+
+
+def issue(fetch: Fetch, depth: int, **units: Sequence[acadl.FunctionalUnit]) -> None:
+    """Before the units of each kind so many instructions wait, for whichever of them is free."""
+    for name, mine in units.items():
+        if mine:
+            waiting = acadl.PipelineStage(f"{name}.queue", latency=1, depth=depth)
+            acadl.ACADLEdge(fetch.stage, waiting, acadl.FORWARD)
+        for number, unit in enumerate(mine):
+            stage = acadl.ExecuteStage(f"{name}.stage[{number}]", latency=1)
+            acadl.ACADLEdge(waiting, stage, acadl.FORWARD)
+            acadl.ACADLEdge(stage, unit, acadl.CONTAINS)
 
 
 class QueuedUnit(acadl.Template):
