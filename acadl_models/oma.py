@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.options import Clock, Flag, Size, Stated, Word, check
+from archloom.acadl_models.options import Clock, Flag, Size, Stated, Word
 from archloom.acadl_models.parts import connect, macs, shared
 from archloom.acadl_models.parts import registers as file_of
 
@@ -41,8 +41,7 @@ def oma(
 
     Raises TargetError that lists every option out of range.
     """
-    check(oma, locals())
-    isa = STATED.isa(locals())
+    isa = STATED.checked(oma, locals())
 
     @acadl.generate
     def build() -> None:

@@ -98,6 +98,11 @@ class Stated:
         refuse(str(self.name_or_path), [f"parameter {name} of the ISA follows from no option" for name in missing])
         return taidl.declared(self.name_or_path, **given)
 
+    def checked(self, make: Callable[..., Any], options: Options) -> Isa:
+        """:meth:`isa` of options that are as the parameters of ``make`` say; TargetError that lists what is not."""
+        check(make, options)
+        return self.isa(options)
+
     def _among(self, options: Options) -> dict[str, Any]:
         return {name: options[name] for name, _ in taidl.declared(self.name_or_path).parameters if name in options}
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.options import Clock, Size, Stated, check
+from archloom.acadl_models.options import Clock, Size, Stated
 from archloom.acadl_models.parts import connect, held, macs, row_memory, shared
 
 STATED = Stated("ultratrail")
@@ -54,8 +54,7 @@ def ultratrail(
     ``bus_bits`` (a multiple of 8) and ``bus_latency``: the way to the outside memory. ``clock_hz``: 250 kHz is
     the clock at which the sources state latencies. Raises TargetError that lists every option out of range.
     """
-    check(ultratrail, locals())
-    isa = STATED.isa(locals())
+    isa = STATED.checked(ultratrail, locals())
 
     @acadl.generate
     def build() -> None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.options import Clock, Size, Stated, check
+from archloom.acadl_models.options import Clock, Size, Stated
 from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, registers, row_memory
 from archloom.mapper.memory import Memory
 from archloom.mapper.requantization import Requantization
@@ -49,8 +49,8 @@ def blocks(
     channels of ``lines`` x 2 pixels to 8 channels in a cycle, 32 channels at a time, or 8 under four taps of a kernel,
     for which 32 cycles of weights are decoded; an output takes 1 / (2 * ``lines``) cycles.
     """
-    check(blocks, locals())
-    lines, isa = multipliers // 128, STATED.isa(locals())
+    isa = STATED.checked(blocks, locals())
+    lines = multipliers // 128
 
     @acadl.generate
     def build() -> None:

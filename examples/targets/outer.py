@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.options import Clock, Size, Stated, check
+from archloom.acadl_models.options import Clock, Size, Stated
 from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, registers, row_memory
 from archloom.mapper.packing import Place
 from archloom.oracle.affine import Affine
@@ -32,8 +32,7 @@ def outer(
     clock_hz: Annotated[float, Clock("clock of the engine")] = 2e9,
 ) -> acadl.ArchitectureGraph:
     """Loads of A, of B, outer products and stores side by side. TargetError that lists every option out of range."""
-    check(outer, locals())
-    isa = STATED.isa(locals())
+    isa = STATED.checked(outer, locals())
 
     @acadl.generate
     def build() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from archloom.acadl_models import acadl
-from archloom.acadl_models.options import Clock, Size, Stated, check
+from archloom.acadl_models.options import Clock, Size, Stated
 from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, registers, row_memory, shared
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Node
@@ -28,8 +28,7 @@ def vectors(
     clock_hz: Annotated[float, Clock("clock of the processor")] = 1e9,
 ) -> acadl.ArchitectureGraph:
     """Loads of either operand, products and stores side by side. TargetError that lists every option out of range."""
-    check(vectors, locals())
-    isa = STATED.isa(locals())
+    isa = STATED.checked(vectors, locals())
 
     @acadl.generate
     def build() -> None:
