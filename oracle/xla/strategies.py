@@ -22,7 +22,7 @@ from archloom.oracle.xla.notation.fallbacks import OracleFallback
 from archloom.oracle.xla.notation.limits import USUAL, Limits, Refusal, Unraisable
 from archloom.oracle.xla.notation.substitution import bounded_work
 from archloom.oracle.xla.notation.variables import fresh
-from archloom.oracle.xla.raising.dataflow import Steps
+from archloom.oracle.xla.raising.cursor import Steps
 from archloom.oracle.xla.raising.query import Query
 from archloom.oracle.xla.raising.relays import without_relays
 from archloom.oracle.xla.raising.rings import in_strips, without_rings

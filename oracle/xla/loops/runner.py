@@ -25,7 +25,8 @@ from archloom.oracle.xla.lowering.wholes import compute
 from archloom.oracle.xla.notation.expr import Expr, Leaf
 from archloom.oracle.xla.notation.fallbacks import How, Record
 from archloom.oracle.xla.notation.limits import NoNotation, Unraisable
-from archloom.oracle.xla.raising.tensors import Raiser, Tensor, leaf_over
+from archloom.oracle.xla.raising.moves import Tensor
+from archloom.oracle.xla.raising.tensors import Raiser, leaf_over
 from archloom.oracle.xla.raising.tree import Block, InstrItem, ReadItem, Tree, WriteItem
 
 State = dict[str, Any]

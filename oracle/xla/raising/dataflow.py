@@ -10,21 +10,20 @@ read is split along an axis.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.resolved import Window
 from archloom.oracle.taidl.types import of_numpy
-from archloom.oracle.windows import span
 from archloom.oracle.xla.notation import expr
 from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, zero
-from archloom.oracle.xla.notation.expr import Expr, Leaf, Range, Ranges
+from archloom.oracle.xla.notation.expr import Expr, Leaf, Ranges
 from archloom.oracle.xla.notation.limits import Exhausted, Unraisable
 from archloom.oracle.xla.notation.substitution import substitute
 from archloom.oracle.xla.notation.sums import add_of, fold_of, plug, sum_of
 from archloom.oracle.xla.notation.variables import axis_range, fresh
+from archloom.oracle.xla.raising.cursor import Cursor, Steps, clear_of, last_writer
 from archloom.oracle.xla.raising.match import Condition, Digits, Match, match
 from archloom.oracle.xla.raising.query import Query, split
 from archloom.oracle.xla.raising.recurrences import Recurrence, held
@@ -38,82 +37,6 @@ Value = Callable[[WriteItem], tuple[tuple[str, ...], Expr]]
 
 Hit = tuple[WriteItem, tuple[Block, ...], Match]
 """A write, the loops around it and how it hits the elements of a query."""
-
-
-@dataclass
-class Steps:
-    """How many more items of the tree may be looked at; of several searches together if they share it."""
-
-    left: int
-
-    def take(self) -> None:
-        """Exhausted after the last one."""
-        if self.left < 0:
-            raise Exhausted("its reads fall into too many pieces")
-        self.left -= 1
-
-
-@dataclass(frozen=True)
-class Cursor:
-    """The point before item ``index`` of ``block``; ``known`` are loop variables whose value the search has fixed.
-
-    ``after`` is where to go on when the block's start is reached in a loop of which no other iteration writes the
-    elements; ``covered`` says that the start cannot be reached, because the loop's last iteration writes them all.
-    ``clear`` are writes of which it is known that they write none of the query's elements until ``after`` or an earlier
-    iteration: where a query is split, its parts need not ask them again.
-    """
-
-    block: Block
-    index: int
-    known: Mapping[str, Affine]
-    after: "Cursor | None" = None
-    covered: bool = False
-    clear: frozenset[WriteItem] = frozenset()
-
-    def back(self) -> "Cursor":
-        return Cursor(self.block, self.index - 1, self.known, self.after, self.covered, self.clear)
-
-    def knowing(self, clear: Sequence[WriteItem]) -> "Cursor":
-        """The cursor where further writes are known to be clear."""
-        return replace(self, clear=self.clear.union(clear)) if clear else self
-
-    def for_others(self) -> "Cursor":
-        """The cursor for a query of further elements, which other writes may write."""
-        if not self.clear and self.after is None:
-            return self
-        return replace(self, clear=frozenset(), after=self.after and self.after.for_others())
-
-    def renamed(self, mapping: Mapping[str, Affine]) -> "Cursor":
-        """The cursor for a query in which variables are replaced."""
-        if not mapping:
-            return self
-        known = {k: v.substitute(mapping) for k, v in self.known.items()}
-        return replace(self, known={**mapping, **known}, after=self.after and self.after.renamed(mapping))
-
-
-def _last_writer(q: Query, spans: Sequence[Range], at: Cursor) -> int:
-    """How many items of the cursor's block there are up to the last before it that may write the query's elements."""
-    items, index = at.block.items, at.index
-    while index:
-        item = items[index - 1]
-        if isinstance(item, WriteItem):
-            window = item.write.window
-            if window.buffer == q.buffer and item not in at.clear and not _clear_of(window, spans):
-                break
-        elif isinstance(item, Block) and q.buffer in item.written:
-            break
-        index -= 1
-    return index
-
-
-def _clear_of(window: Window, spans: Sequence[Range]) -> bool:
-    """Whether a window at a constant place lies outside of ``spans``, one for each axis of the buffer."""
-    for axis, (offset, (low, high)) in enumerate(zip(window.offsets, spans, strict=True)):
-        if not offset.terms:
-            below, above = span(window, axis)
-            if offset.constant + above < low or offset.constant + below > high:
-                return True
-    return False
 
 
 @dataclass(frozen=True)
@@ -141,7 +64,7 @@ class Dataflow:
         spans = [a.range(q.ranges) for a in q.address]
         while True:
             self.steps.take()
-            index = _last_writer(q, spans, at)
+            index = last_writer(q, spans, at)
             if index != at.index:
                 at = Cursor(at.block, index, at.known, at.after, at.covered, at.clear)
             try:
@@ -217,7 +140,7 @@ class Dataflow:
         for item, around in writes(loop, q.buffer):
             if item in at.clear:
                 continue
-            if _clear_of(item.write.window, spans):
+            if clear_of(item.write.window, spans):
                 clear.append(item)
                 continue
             unknown = {inner.var: (0, inner.extent - 1) for inner in around}
@@ -380,7 +303,7 @@ class Dataflow:
         one, and what holds for those elements that are written."""
         spans = [a.range(q.ranges) for a in q.address]
         for item, around in writes(loop, q.buffer):
-            if _clear_of(item.write.window, spans):
+            if clear_of(item.write.window, spans):
                 continue
             renamed = {inner.var: fresh() for inner in around}
             names = {k: Affine.variable(v) for k, v in renamed.items()}

@@ -16,7 +16,7 @@ from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.xla import compile_stream
 from archloom.oracle.xla.oracle import forget
 from archloom.oracle.xla.raising import dataflow
-from archloom.oracle.xla.raising.dataflow import Cursor
+from archloom.oracle.xla.raising.cursor import Cursor
 from archloom.oracle.xla.raising.match import match
 from archloom.oracle.xla.raising.tree import WriteItem
 from archloom.tvm_backend.targets.choice import choose
