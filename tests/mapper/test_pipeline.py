@@ -29,6 +29,9 @@ LOAD = {"rows": 16}
 """On qkv: a load of 16 rows takes the unit 16 cycles, and a transfer of 16 x 64 bytes as many; a product 16."""
 
 
+LINE = Issue("load", moves=64, pieces=16, values=LOAD, beats=16)
+
+
 def qkv(nest: Loop) -> list[float]:
     return [float(c) for c in np.atleast_1d(cycles(nest, Qkv.kit.accelerator.hardware()))]
 
@@ -83,6 +86,44 @@ def test_no_nest_is_faster_than_all_its_instructions_are_fetched(nest: Loop, rat
     """Whatever stands in which loop, whatever comes first, and however many instructions the graph fetches a cycle."""
     hardware = replace(Qkv.kit.accelerator.hardware(), fetched_per_cycle=rate)
     assert float(cycles(nest, hardware)) >= issued(nest) / rate * (1 - 1e-9)
+
+
+FIGURES = st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(1, 5)).map(np.array)
+COLUMNS = st.builds(lambda mnemonic, times: Issue(mnemonic, times, values={"rows": 1}),
+                    st.sampled_from(["load", "store", "gemm"]), FIGURES)
+TABLES = st.recursive(COLUMNS, lambda inner: st.builds(
+    Loop, FIGURES, st.lists(inner, min_size=1, max_size=3).map(tuple), st.lists(COLUMNS, max_size=1).map(tuple),
+    FIGURES, st.lists(COLUMNS, max_size=2).map(tuple), st.lists(COLUMNS, max_size=1).map(tuple),
+    FIGURES.map(lambda slots: slots + 1)), max_leaves=6).filter(lambda nest: isinstance(nest, Loop))
+
+
+def row(nest: Loop | Issue, i: int) -> Loop | Issue:
+    """A nest with the figures of one candidate in place of columns."""
+    if isinstance(nest, Issue):
+        return replace(nest, times=int(nest.times[i]))
+    parts = {name: tuple(row(each, i) for each in getattr(nest, name)) for name in ("body", "alone", "first", "last")}
+    figures = {name: int(getattr(nest, name)[i]) for name in ("times", "waits", "slots")}
+    return replace(nest, **parts, **figures)
+
+
+@examples(30, 500)
+@given(TABLES)
+def test_candidates_in_columns_take_what_each_takes_by_itself(nest: Loop) -> None:
+    """Whatever others have none of: iterations, instructions, or what comes first."""
+    together = np.broadcast_to(qkv(nest), 3)
+    np.testing.assert_allclose(together, [qkv(row(nest, i))[0] for i in range(3)], rtol=1e-12)
+
+
+@examples(30, 500)
+@given(st.integers(2, 12), st.integers(1, 11), st.integers(1, 6), st.integers(1, 30))
+def test_loads_of_an_outer_loop_wait_behind_those_that_wait_for_a_place(
+    times: int, slots: int, products: int, loads: int
+) -> None:
+    """Until all inner iterations but as many as there are places are over: then the body's first loads begin."""
+    slots = min(slots, times - 1)
+    load = replace(LINE, times=loads)
+    inner = Loop(times, (Issue("gemm", products),), first=(LINE,), slots=slots)
+    assert qkv(Loop(50, (inner,), first=(load,), slots=99))[0] >= 50 * 16 * (products * (times - slots) + loads)
 
 
 def test_what_stands_alone_adds_its_latency_and_inner_loops_follow_each_other() -> None:
