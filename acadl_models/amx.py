@@ -29,7 +29,7 @@ from typing import Annotated
 from archloom.acadl_models import acadl
 from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.options import Clock, Size, Stated, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, cache, connect, incomplete_sets, issue, macs, registers, shared
+from archloom.acadl_models.parts import Fetch, cache_level, connect, incomplete_sets, issue, macs, registers, shared
 
 STATED = Stated("amx")
 LINE_BYTES = 64
@@ -149,8 +149,9 @@ def _store_port() -> acadl.MemoryAccessUnit:
 def _cache(
     name: str, behind: acadl.DataStorage, kib: int, ways: int, cycles: int, *, requests: int, ports: int,
 ) -> acadl.SetAssociativeCache:
-    return cache(name, behind, kib, ways, LINE_BYTES, port_bytes=LINE_BYTES, hit_cycles=cycles, miss_cycles=cycles,
-                 requests=requests, ports=ports)
+    return cache_level(
+        name, behind, kib, ways, LINE_BYTES, port_bytes=LINE_BYTES, hit_cycles=cycles, miss_cycles=cycles,
+        requests=requests, ports=ports)
 
 
 def _check_options(options: dict[str, object]) -> None:

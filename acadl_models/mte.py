@@ -32,7 +32,7 @@ from archloom.acadl_models import acadl, riscv_v
 from archloom.acadl_models.acadl.semantics import Semantics
 from archloom.acadl_models.acadl.units import UnitLatency
 from archloom.acadl_models.options import Clock, Size, Stated, Word, problems_of, refuse
-from archloom.acadl_models.parts import Fetch, cache, connect, incomplete_sets, issue, macs, registers, shared
+from archloom.acadl_models.parts import Fetch, cache_level, connect, incomplete_sets, issue, macs, registers, shared
 from archloom.oracle.resolved import Buffer
 
 STATED = Stated("mte")
@@ -115,10 +115,10 @@ def mte(
     @acadl.generate
     def build() -> None:
         memory, cycles = _memory(memory_gib, memory_mbps, memory_ns, l2_line, clock_hz)
-        l2 = cache("l2", memory, l2_kib, l2_ways, l2_line, port_bytes=PORT_BYTES, hit_cycles=l2_cycles,
-                   miss_cycles=cycles, requests=l2_misses, ports=2 * load_ports + 1, miss_registers=l2_misses)
-        l1 = cache("l1", l2, l1_kib, l1_ways, LINE_BYTES, port_bytes=PORT_BYTES, hit_cycles=l1_cycles,
-                   miss_cycles=l1_cycles, requests=2 * queue, ports=3 * load_ports + 2, miss_registers=l1_misses)
+        l2 = cache_level("l2", memory, l2_kib, l2_ways, l2_line, port_bytes=PORT_BYTES, hit_cycles=l2_cycles,
+                         miss_cycles=cycles, requests=l2_misses, ports=2 * load_ports + 1, miss_registers=l2_misses)
+        l1 = cache_level("l1", l2, l1_kib, l1_ways, LINE_BYTES, port_bytes=PORT_BYTES, hit_cycles=l1_cycles,
+                         miss_cycles=l1_cycles, requests=2 * queue, ports=3 * load_ports + 2, miss_registers=l1_misses)
         v = _registers(isa.buffer("v"), chosen.registers, chosen.physical)
         x, f = (_registers(isa.buffer(name), SCALARS, SCALARS + reorder_entries) for name in "xf")
         front = 1 + chosen.static_cycles

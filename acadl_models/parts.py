@@ -59,11 +59,11 @@ def row_memory(
     )
 
 
-def cache(
+def cache_level(
     name: str, behind: acadl.DataStorage, kib: int, ways: int, line_bytes: int, *, port_bytes: int, hit_cycles: int,
     miss_cycles: int, requests: int, ports: int, miss_registers: int | None = None,
 ) -> acadl.SetAssociativeCache:
-    """A cache of bytes before ``behind``; with ``miss_registers`` it is asked for line by line."""
+    """A level of caches of bytes before ``behind``; with ``miss_registers`` it is asked for line by line."""
     made = acadl.SetAssociativeCache(
         name, data_width=8, port_width=port_bytes, sets=(kib << 10) // (ways * line_bytes), ways=ways,
         cache_line_size=line_bytes, hit_latency=hit_cycles, miss_latency=miss_cycles, miss_registers=miss_registers,
