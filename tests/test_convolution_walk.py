@@ -62,7 +62,7 @@ def defined(file: str) -> set[str]:
                 yield from names(node.body, f"{before}{node.name}." if isinstance(node, ast.ClassDef) else
                                  f"{before}{node.name}.<locals>.")
 
-    return set(names(ast.parse((ROOT / file).read_text(encoding="utf-8")).body, ""))
+    return set(names(ast.parse((ROOT / "src" / "archloom" / file).read_text(encoding="utf-8")).body, ""))
 
 
 def test_what_the_page_names_exists() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from archloom.oracle.memory import Remembered
 
-ROOT = Path(__file__).parents[2]
+SOURCES = Path(__file__).parents[2] / "src" / "archloom"
 PACKAGES = ("oracle", "acadl_models", "mapper", "models", "tvm_backend", "uma_targets")
 
 UNBOUNDED = {
@@ -66,7 +66,7 @@ def test_the_last_are_remembered(most: int, entries: list[tuple[int, int]], weig
 
 def unbounded(path: Path) -> Iterator[str]:
     """Functions that remember all that they were called with, and containers of a module that begin empty."""
-    name = path.relative_to(ROOT).as_posix()
+    name = path.relative_to(SOURCES).as_posix()
     tree = ast.parse(path.read_text("utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and any(map(_is_unbounded, node.decorator_list)):
@@ -91,7 +91,7 @@ def _is_empty(node: ast.expr) -> bool:
 
 
 def test_whatever_grows_with_candidates_has_a_limit() -> None:
-    files = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
+    files = [file for package in PACKAGES for file in sorted((SOURCES / package).rglob("*.py"))]
     assert len(files) > 300
     assert sorted(found for file in files for found in unbounded(file)) == sorted(
         name for names in UNBOUNDED.values() for name in names)
