@@ -13,7 +13,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from archloom.tvm_backend.frontends.onnx.converters import CONVERTERS, Node
+from archloom.tvm_backend.frontends.onnx.calls import Node
+from archloom.tvm_backend.frontends.onnx.converters import CONVERTERS
 from archloom.tvm_backend.frontends.onnx.editor import attributes_of, opset_of
 from archloom.tvm_backend.frontends.onnx.guard import without_weights
 from archloom.tvm_backend.frontends.onnx.skeleton import is_weight
