@@ -151,7 +151,7 @@ def eyeriss(
     psum_bus_bits: Annotated[
         int, Size(16, 4096, "bus of the psum networks, a multiple of 16", "bits", multiple=WORD_BITS)
     ] = 64,
-    dram_bytes_per_cycle: Annotated[int, Size(1, 4096, "bandwidth of acadl.DRAM", "bytes")] = 3,
+    dram_bytes_per_cycle: Annotated[int, Size(1, 4096, "bandwidth of DRAM", "bytes")] = 3,
     dram_latency_cycles: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 20,
     dram_gib: Annotated[int, Size(1, 1 << 10)] = 4,
     lookahead: Annotated[int, Size(16, 1 << 16, "primitives that the control may have handed out at a time")] = 1024,

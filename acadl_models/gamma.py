@@ -101,13 +101,13 @@ def gamma(
     scratchpad_kib: Annotated[
         int, Size(1, 1024, "scratchpad of a complex", "KiB")] = STATED.kib("sp", STATED["complexes"]),
     matmul_stages: Annotated[int, Size(1, 64, "pipeline of the product unit", "cycles")] = 4,
-    bus_bytes: Annotated[int, Size(1, 1024, "width of a load/store unit's bus to the acadl.DRAM", "bytes")] = 16,
+    bus_bytes: Annotated[int, Size(1, 1024, "width of a load/store unit's bus to the DRAM", "bytes")] = 16,
     dram_cycles: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 50,
     in_flight: Annotated[int, Size(1, 1024, "transfers of a load/store unit under way")] = 16,
     queue: Annotated[int, Size(1, 1024, "instructions that wait before each unit")] = 8,
     issue_entries: Annotated[int, Size(8, 4096, "instructions that wait for issue")] = 64,
     fetch_width: Annotated[int, Size(1, 64, "instructions fetched at a time")] = 8,
-    dram_gib: Annotated[int, Size(1, 1 << 20, "acadl.DRAM", "GiB")] = 4,
+    dram_gib: Annotated[int, Size(1, 1 << 20, "DRAM", "GiB")] = 4,
     clock_hz: Annotated[float, Clock("clock of the accelerator")] = 1e9,
 ) -> acadl.ArchitectureGraph:
     """Gamma with ``complexes`` complexes in a row; sizes are those of one complex.

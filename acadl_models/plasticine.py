@@ -124,7 +124,7 @@ def plasticine(
     pmu_kib: Annotated[int, Size(1, 1 << 15, "scratchpad of a PMU", "KiB")] = STATED.kib("pmu", STATED["units"]),
     generators: Annotated[int, Size(1, 64, "address generators, each with a load and a store queue")] = 4,
     dram_bytes_per_cycle: Annotated[
-        int, Size(1, 65536, "bandwidth of all channels of acadl.DRAM", "bytes")
+        int, Size(1, 65536, "bandwidth of all channels of DRAM", "bytes")
     ] = DRAM_BYTES_PER_CYCLE,
     dram_latency_cycles: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 60,
     dram_gib: Annotated[int, Size(1, 1 << 10)] = 4,

@@ -27,13 +27,13 @@ def qkv(
     operand_rows: Annotated[
         int, STATED.size("operand_rows", "rows of dim numbers that products read")] = STATED["operand_rows"],
     sum_rows: Annotated[int, STATED.size("sum_rows", "rows of dim sums")] = STATED["sum_rows"],
-    bus_bytes: Annotated[int, Size(1, 4096, "width of the bus to the acadl.DRAM", "bytes")] = 64,
+    bus_bytes: Annotated[int, Size(1, 4096, "width of the bus to the DRAM", "bytes")] = 64,
     dram_cycles: Annotated[int, Size(1, 1_000_000, "from request to first data", "cycles")] = 50,
     exp_cycles: Annotated[int, Size(0, 10_000, "pipeline of the softmax unit", "cycles")] = 8,
     in_flight: Annotated[int, Size(1, 1024, "instructions of a unit under way")] = 8,
     queue: Annotated[int, Size(1, 1024, "instructions that wait before each unit")] = 8,
     issue_entries: Annotated[int, Size(2, 4096, "instructions that wait for issue")] = 32,
-    dram_gib: Annotated[int, Size(1, 1 << 20, "acadl.DRAM", "GiB")] = 4,
+    dram_gib: Annotated[int, Size(1, 1 << 20, "DRAM", "GiB")] = 4,
     clock_hz: Annotated[float, Clock("clock of the accelerator")] = 1e9,
 ) -> acadl.ArchitectureGraph:
     """QKV with tiles of ``dim`` × ``dim``. Raises TargetError that lists every option out of range."""
