@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from archloom.oracle import taidl
+from archloom.oracle.assembly import parse
 from archloom.oracle.errors import StreamError
 from archloom.oracle.interpreter import run_state, start
 from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import Op, Read, Write
 from archloom.oracle.stream import Stream
+from archloom.oracle.taidl import instantiate
+from archloom.oracle.taidl import parse as parse_taidl
 from tests.support.accelerators import gemmini_streams as g
 from tests.support.oracle.resolved_executor import execute
 from tests.support.oracle.toy_isa import TOY, affine, instructions, outline, stream
@@ -64,6 +67,28 @@ def test_registers_through_loops(body: str, register: str, expected: str) -> Non
     s = stream(body)
     assert outline(resolve(s, TOY), register) == expected
     check(s)
+
+
+@pytest.mark.parametrize("opcode", ["reshape", "convert", "bitcast_convert", "copy"])
+@pytest.mark.parametrize("kind", ["1x4xi8", "4xi8"])
+def test_what_makes_a_tensor_of_the_same_type_is_no_operation(opcode: str, kind: str) -> None:
+    """Of another type it is one, and what reads it goes on with what it was made of."""
+    isa = instantiate(parse_taidl(f"""
+isa same;
+[mem] (64) (4 x i8);
+[move](a) {{
+    %X:1x4xi8 <- $mem[a];
+    %Y:{kind} = reshape(%X);
+    %Z:{kind} = {opcode}(%Y);
+    %W:4xi8 = reshape(%Z);
+    %W -> $hbm[0:4];
+}}
+"""), {})
+    s = parse(".isa same\n.hbm 4\n.arg M int8[4] @0\n.result M int8[4] @0\nmove a=3")
+    (instr,) = instructions(resolve(s, isa))
+    read, *operations, write = instr.statements
+    assert isinstance(read, Read) and [getattr(o, "opcode", None) for o in operations] == ["reshape"]
+    assert isinstance(write, Write) and write.src == operations[0].dst and operations[0].operands == (read.dst,)
 
 
 @pytest.mark.parametrize(
