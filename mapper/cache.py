@@ -9,7 +9,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Mapping as MappingABC
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -29,8 +29,12 @@ PLANS = "plans"
 
 @dataclass(frozen=True)
 class Entry:
-    """What a search found: enough to emit the stream again and to report on it. ``bound_cycles``: no mapping takes
-    fewer (:mod:`archloom.mapper.bounds`)."""
+    """What a search found: enough to emit the stream again and to report on it.
+
+    ``considered`` candidates were looked at, ``fitting`` of them fit the memories, ``simulated`` of those were
+    simulated; ``estimated_cycles`` is what the cost model said of the one chosen. No mapping takes fewer than
+    ``bound_cycles`` (:mod:`archloom.mapper.bounds`); 0 where that was not found out.
+    """
 
     mapping: Mapping
     timing: TimingResult
@@ -202,8 +206,9 @@ def claim(key: str) -> Iterator[None]:
 
 
 def to_json(entry: Entry) -> dict[str, Any]:
-    return vars(entry) | {"mapping": json.loads(entry.mapping.to_json()), "timing": entry.timing.to_json(),
-                          "energy": plain(entry.energy)}
+    found = {each.name: getattr(entry, each.name) for each in fields(Entry)}
+    return found | {"mapping": json.loads(entry.mapping.to_json()), "timing": entry.timing.to_json(),
+                    "energy": plain(entry.energy)}
 
 
 def from_json(body: MappingABC[str, Any]) -> Entry:

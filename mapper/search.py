@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from archloom.acadl_models.timing import Heard, simulate_bound
-from archloom.acadl_models.timing.result import EnergyUse, TimingResult
+from archloom.acadl_models.timing import Heard
+from archloom.acadl_models.timing.result import TimingResult
 from archloom.mapper import cache, known
 from archloom.mapper.asked import Allowed
 from archloom.mapper.bounds import least as least_of
@@ -36,15 +36,14 @@ from archloom.mapper.explore import (
 )
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.places import placed, rooms
+from archloom.mapper.simulations import Simulation, Simulations, score_of
 from archloom.mapper.space import Space
 from archloom.mapper.workload import Workload
-from archloom.oracle.errors import GraphError, InputError, MappingError, StreamError
+from archloom.oracle.errors import InputError, MappingError, StreamError
 from archloom.oracle.memory import paused
-from archloom.oracle.nests import size
 from archloom.oracle.pages import Heading, Paragraph, Table, fragment
 
 if TYPE_CHECKING:
-    from archloom.acadl_models.timing.program import Program
     from archloom.mapper.accelerator import Accelerator, Configuration
     from archloom.oracle.stream import Stream
 
@@ -62,25 +61,11 @@ network, of other networks, and by other processes."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A workload with its mapping, its stream (written when it is first asked for) and the simulated timing of that.
+class Plan(cache.Entry):
+    """What a search found for a ``workload``, with its stream, which is written when it is first asked for."""
 
-    ``considered`` candidates were looked at, ``fitting`` of them fit the memories, ``simulated`` of those were
-    simulated; ``estimated_cycles`` is what the cost model said of the one chosen; ``energy`` is None where it is not
-    known, or was not found out. No mapping takes fewer than ``bound_cycles`` (:mod:`archloom.mapper.bounds`); 0 where
-    that was not found out.
-    """
-
-    workload: Workload
-    mapping: Mapping
-    emit: "Callable[[], Stream]" = field(repr=False, compare=False)
-    timing: "TimingResult"
-    estimated_cycles: float
-    considered: int
-    fitting: int
-    simulated: int
-    energy: EnergyUse | None = None
-    bound_cycles: int = 0
+    workload: Workload = field(kw_only=True)
+    emit: "Callable[[], Stream]" = field(kw_only=True, repr=False, compare=False)
 
     @cached_property
     def stream(self) -> "Stream":
@@ -124,11 +109,8 @@ def search(
         _, entry = found(workload, configuration, top_k, objective, heard)
     else:
         entry = _search(workload, configuration, top_k, aim, heard)
-    mapping, timing = entry.mapping, replace(entry.timing, stream=workload.name)
-    return Plan(
-        workload, mapping, lambda: configuration.emit(workload, mapping), timing, entry.estimated_cycles,
-        entry.considered, entry.fitting, entry.simulated, entry.energy, entry.bound_cycles,
-    )
+    named = replace(entry, timing=replace(entry.timing, stream=workload.name))
+    return Plan(**vars(named), workload=workload, emit=lambda: configuration.emit(workload, entry.mapping))
 
 
 def found(
@@ -177,7 +159,7 @@ def _search(
         entry = configuration.planner.find(workload, top_k, objective, heard, asked)
         return replace(entry, bound_cycles=least_of(workload, configuration).cycles)
     effort = Effort(Steps(workload.name, heard), configuration.accelerator.patience)
-    runs, run_of = _Runs(configuration, effort.steps.hear, not is_time(objective)), dict[Mapping, _Run]()
+    runs, run_of = Simulations(configuration, effort.steps.hear, not is_time(objective)), dict[Mapping, Simulation]()
     noted = dict[str, known.Run]()
 
     def simulated(mapping: Mapping) -> tuple[TimingResult, int]:
@@ -187,7 +169,7 @@ def _search(
             noted[configuration.told_apart(workload, mapping, lambda: stream)] = run.noted(runs.kin)
         return run.timing, run.written
 
-    score = _score(configuration, objective, run_of)
+    score = score_of(configuration, objective, run_of)
     space = configuration.space(workload)
     bound = least_of(workload, configuration, space=space).cycles
     if is_time(objective):
@@ -299,113 +281,13 @@ def _of_mapping(
     workload: Workload, configuration: "Configuration", mapping: Mapping, heard: Heard | None
 ) -> cache.Entry:
     """The one mapping that is asked for, simulated: nothing is estimated. InputError where it does not fit."""
-    runs = _Runs(configuration, Steps(workload.name, heard).hear, energies_decide=False)
+    runs = Simulations(configuration, Steps(workload.name, heard).hear, energies_decide=False)
     try:
         run = runs.of(configuration.emit(workload, mapping))
     except (MappingError, StreamError) as error:
         raise InputError(f"{workload.name}: the mapping that is asked for does not fit: {error}") from error
     return cache.Entry(mapping, run.timing, run.timing.cycles, 1, 1, 1, run.energy_if_any,
                        least_of(workload, configuration, space=Space((), 1)).cycles)  # it need not be in the space
-
-
-def _score(
-    configuration: "Configuration", objective: Objective, run_of: "dict[Mapping, _Run]"
-) -> Callable[[Trial[Mapping]], float]:
-    """What the objective says of a trial: of its cycles, and of its energy where the graph states any."""
-    if is_time(objective):
-        return fewest_cycles
-    from archloom.acadl_models.timing.energy import total_joules
-
-    graph, known = configuration.graph, dict[Mapping, float]()
-
-    def score(trial: Trial[Mapping]) -> float:
-        if trial.plan not in known:
-            energy = run_of[trial.plan].energy
-            joules = None if energy is None else total_joules(energy, graph)
-            known[trial.plan] = float(objective(trial.cycles / graph.clock_hz, joules))
-        return known[trial.plan]
-
-    return score
-
-
-@dataclass(eq=False)
-class _Run:
-    """A simulation of a stream, in which so many instructions are ``written``; the ``program`` is kept as long as its
-    energy may be asked for. ``pieces``: of memory, where simulations are kept for other machines."""
-
-    timing: TimingResult
-    program: "Program | None"
-    written: int
-    pieces: tuple[int, ...] = ()
-
-    def noted(self, kin: known.Kin) -> known.Run:
-        """What of it is kept for machines that are alike."""
-        timing = self.timing
-        return known.Run(kin.rows, kin.ports, self.pieces, timing.cycles, timing.stepped_instructions, self.written)
-
-    @cached_property
-    def energy(self) -> EnergyUse | None:
-        """None where there is no program; GraphError where it is not determined."""
-        from archloom.acadl_models.timing.energy import energy
-
-        found = None if self.program is None else energy(self.program, self.timing).use
-        self.program = None
-        return found
-
-    @property
-    def energy_if_any(self) -> EnergyUse | None:
-        """None, too, where it is not determined: whoever reports it hears why."""
-        try:
-            return self.energy
-        except GraphError:
-            return None
-
-
-@dataclass(eq=False)
-class _Runs:
-    """The simulations of one search, by stream, as different mappings may be written alike.
-
-    A program is dropped, where energies do not decide, as soon as there is a faster one.
-    """
-
-    configuration: "Configuration"
-    heard: Heard
-    energies_decide: bool
-    by_stream: "dict[Stream, _Run]" = field(default_factory=dict)
-    fastest: _Run | None = None
-
-    @cached_property
-    def kin(self) -> known.Kin | None:
-        """The machines for which simulations are kept, if any are."""
-        return self.configuration.kin if known.is_noting() else None
-
-    def of(self, stream: "Stream") -> _Run:
-        """The simulation of a stream, with its energy where that decides."""
-        run = self.by_stream.get(stream)
-        if run is None:
-            run = self.by_stream[stream] = self._new(stream)
-        return run
-
-    def _new(self, stream: "Stream") -> _Run:
-        from archloom.acadl_models.timing.machine import bind
-        from archloom.oracle.resolve import resolve
-
-        program = bind(self.configuration.graph, resolve(stream, self.configuration.isa, remember=False))
-        run = _Run(simulate_bound(program, heard=self.heard), program if self.configuration.has_energy else None,
-                   size(stream.body), () if self.kin is None else known.pieces(program))
-        if self.energies_decide:
-            _ = run.energy
-        elif self.fastest is None or run.timing.cycles < self.fastest.timing.cycles:
-            self._drop(self.fastest)
-            self.fastest = run
-        else:
-            self._drop(run)
-        return run
-
-    @staticmethod
-    def _drop(run: _Run | None) -> None:
-        if run is not None:
-            run.program = None
 
 
 def _variants(mapping: Mapping) -> Iterator[Mapping]:

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from archloom.acadl_models.timing.result import TimingResult
-from archloom.mapper.mapping import Mapping as TileMapping
+from archloom.mapper import cache
 from archloom.mapper.search import Plan
 from archloom.mapper.workload import Workload
 from archloom.oracle.binary import decode, encode
@@ -219,11 +218,8 @@ def _plans(plans: Mapping[str, "Plan"]) -> tuple[dict[str, bytes], dict[str, Any
         if plan.stream not in names:
             names[plan.stream] = f"streams/{len(names):04}.bin"
             streams[names[plan.stream]] = encode(plan.stream)
-        table[step] = {
-            "mapping": json.loads(plan.mapping.to_json()), "timing": plan.timing.to_json(),
-            "estimated_cycles": plan.estimated_cycles, "considered": plan.considered, "fitting": plan.fitting,
-            "simulated": plan.simulated, "bound_cycles": plan.bound_cycles, "stream": names[plan.stream],
-        }
+        table[step] = cache.to_json(plan) | {"stream": names[plan.stream]}
+        del table[step]["energy"]  # the report has it
     return streams, table
 
 
@@ -235,8 +231,7 @@ def _read_plans(data: Mapping[str, Any], partition: Partition, files: Mapping[st
 
 def _read_plan(data: Mapping[str, Any], workload: "Workload", stream: "Stream") -> "Plan":
     try:
-        return Plan(workload, TileMapping.from_json(json.dumps(data["mapping"])), lambda: stream,
-                    TimingResult.from_json(data["timing"]), float(data["estimated_cycles"]), int(data["considered"]),
-                    int(data["fitting"]), int(data["simulated"]), bound_cycles=int(data.get("bound_cycles", 0)))
+        entry = cache.from_json({"energy": None, "bound_cycles": 0} | dict(data))
+        return Plan(**vars(entry), workload=workload, emit=lambda: stream)
     except (KeyError, TypeError, ValueError, MappingError) as error:
         raise ArtifactError(f"not a plan: {type(error).__name__}: {error}") from error
