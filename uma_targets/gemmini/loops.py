@@ -222,10 +222,8 @@ def gemm_loops(shape: GemmProblem, c: Columns, flow: str, hardware: Hardware) ->
 
     # the first tile of an interleaved operand streams it, too
     some = np.where(first_a | first_b, 1, 0)
-    these = (
-        tiles(some, _where(a, stream_a | first_a), _where(b, stream_b | first_b)),
-        tiles(inner - some, _where(a, stream_a), _where(b, stream_b)),
-    )
+    these = (tiles(some, _where(a, stream_a | first_a), _where(b, stream_b | first_b)),
+             tiles(inner - some, _where(a, stream_a), _where(b, stream_b)))
     # one operand is loaded for each tile of the outer loop, the other one for all of them, where they are not streamed
     high_mine, high_whole = np.where(m_outer, rows, deep), np.where(m_outer, deep, rows)
     mine = load(np.where(m_outer, mb, nb) * all_k, high_mine, port, np.where(m_outer, beats_a, beats_b))
