@@ -135,9 +135,9 @@ def quantize(
     from archloom.tvm_backend.quantization.scheme import Scheme
     from archloom.tvm_backend.sources.source import Source
 
-    scheme = Scheme(method, per_channel, symmetric, percentile, float_results)
+    source, scheme = Source.of(model), Scheme(method, per_channel, symmetric, percentile, float_results)
     with bar(quiet=quiet) as progress:
-        return quantize_model(Source.of(model).quantizable(), calibration, scheme, progress=progress)
+        return quantize_model(source.quantizable(), calibration, scheme, name=source.title, progress=progress)
 
 
 @overload

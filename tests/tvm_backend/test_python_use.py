@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from hypothesis import given
@@ -21,6 +22,7 @@ from archloom.mapper.search import Plan, search
 from archloom.mapper.workload import Epilogue, gemm
 from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.check.network import check
+from archloom.tvm_backend.frontends.torch.export import to_onnx
 from archloom.tvm_backend.quantization.calibration import Wanted, batches, example_of
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.torch_backend import compile_graph
@@ -173,3 +175,15 @@ def test_torch_finds_the_backend_by_its_name() -> None:
     settings.read(Path(__file__).parents[2] / "setup.cfg")
     name, _, value = settings["options.entry_points"]["torch_dynamo_backends"].strip().partition(" = ")
     assert name == "archloom" and EntryPoint(name, value, "torch_dynamo_backends").load() is compile_graph
+
+
+def test_a_quantized_network_is_called_as_its_module(tmp_path: Path) -> None:
+    samples = [np.ones((1, 3, 4, 4), np.float32)]
+    quantized = archloom.quantize(small(), samples)
+    assert quantized.graph.name == "Sequential"  # torch calls every graph main_graph
+    assert str(archloom.estimate(quantized, options=DIM)).startswith("Sequential on gemmini")
+    floats = to_onnx(small(), X)
+    onnx.save(floats, tmp_path / "my_net.onnx")
+    assert floats.graph.name == "main_graph"
+    assert archloom.quantize(tmp_path / "my_net.onnx", samples).graph.name == "my_net"
+    assert archloom.quantize(archloom.load(small(), X), samples).graph.name == "Sequential"

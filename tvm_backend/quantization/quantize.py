@@ -73,12 +73,12 @@ def applied(steps: Sequence[Step], model: onnx.ModelProto) -> onnx.ModelProto:
 
 def quantize(
     model: onnx.ModelProto | torch.nn.Module | str | Path, calibration: Given,
-    scheme: Scheme = INT8_SYMMETRIC, *, progress: Progress = lambda what, done, total: None,
+    scheme: Scheme = INT8_SYMMETRIC, *, name: str = "", progress: Progress = lambda what, done, total: None,
 ) -> onnx.ModelProto:
     """Quantize a float network (ONNX, or a torch module that torch can export to ONNX) to int8 QDQ.
 
     ``calibration`` has representative inputs, see :mod:`.calibration`; for a torch module the first one is also what it
-    is exported on. Raises
+    is exported on. ``name`` is what the result is called: a torch module's class, or as before, if not given. Raises
     :class:`~archloom.oracle.errors.ModelError` for a network that cannot be read or is already quantized, and
     :class:`~archloom.oracle.errors.InputError` for samples that do not fit.
     """
@@ -89,8 +89,10 @@ def quantize(
         from archloom.tvm_backend.frontends.torch.export import to_onnx
 
         example, calibration = example_of(model, calibration)
-        model = to_onnx(model, example, type(model).__name__)
+        name = name or type(model).__name__
+        model = to_onnx(model, example, name)
     prepared = prepare(model)
+    prepared.graph.name = name or prepared.graph.name  # torch calls all of them main_graph
     ranges = _calibrate(prepared, calibration, scheme, progress)
     progress("quantizing", 0, 0)
     _share_scales(prepared, ranges, scheme.symmetric)

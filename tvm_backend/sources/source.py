@@ -142,9 +142,13 @@ class Source:
 
     @property
     def title(self) -> str:
-        """What a network of ONNX or torch is called."""
+        """What the network is called."""
         if self.name or isinstance(self.given, Path):
             return self.name or self.given.stem
+        if self.kind == "model":
+            return self.given.name
+        if self.kind == "name":
+            return named_networks.title(self.given)
         if self.kind == "onnx":
             return self.given.graph.name or "network"
         return type(self.given).__name__ if self.kind == "module" else "program"
