@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from archloom.models import huggingface
+from archloom.models.quiet import TORCHAO, quiet
 from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.dynamic.model import DynamicModel
 from archloom.tvm_backend.ir.numbers import Numbers
@@ -227,7 +228,8 @@ def _configured(text: str, shapes: Shapes | None, example_inputs: Any, name: str
     """A configuration of transformers, as the torch module that it describes."""
     if example_inputs is not None:
         raise InputError(f"{text}: example_inputs are for modules; give shapes with input_shapes")
-    built = huggingface.outline(text, shapes)
+    with quiet(*TORCHAO):  # which transformers imports where it looks for the class
+        built = huggingface.outline(text, shapes)
     return Source(built.module, "module", example_inputs=tuple(built.inputs.values()), name=name or built.name)
 
 
