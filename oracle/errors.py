@@ -10,6 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
+LISTED = 40
+"""Of valid names a message lists so many at most: as many as the operators and the options of a target are."""
+
+
 class ArchloomError(Exception):
     """Base of every error that a user's input can cause."""
 
@@ -135,4 +139,5 @@ def nearest(name: str, choices: Iterable[str]) -> str:
 
 def suggest(name: str, choices: list[str]) -> str:
     """``; did you mean 'x'? valid: a, b, c``, to be appended to a message about an unknown name."""
-    return f"{nearest(name, choices)} (valid: {', '.join(sorted(choices))})"
+    listed = ", ".join(sorted(choices)[:LISTED]) + (f" and {len(choices) - LISTED} more" if choices[LISTED:] else "")
+    return f"{nearest(name, choices)} (valid: {listed})"

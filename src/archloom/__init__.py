@@ -387,7 +387,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _options(options: Options | None) -> dict[str, object]:
-    if options is not None and not isinstance(options, Mapping):
+    if options is not None and not (isinstance(options, Mapping) and all(isinstance(name, str) for name in options)):
         raise InputError(f"options: expected a mapping such as {{'dim': 16}}, found {options!r}")
     return dict(options or {})
 

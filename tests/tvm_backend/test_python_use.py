@@ -187,3 +187,25 @@ def test_a_quantized_network_is_called_as_its_module(tmp_path: Path) -> None:
     assert floats.graph.name == "main_graph"
     assert archloom.quantize(tmp_path / "my_net.onnx", samples).graph.name == "my_net"
     assert archloom.quantize(archloom.load(small(), X), samples).graph.name == "Sequential"
+
+
+def test_what_holds_no_samples_is_refused() -> None:
+    for given in (None, 8, "samples.npz", Path("samples.npz")):
+        with pytest.raises(InputError, match="calibration: expected samples: an iterable of arrays"):
+            archloom.quantize(small(), given)
+    for value in (np.nan, np.inf):
+        sample = np.ones((1, 3, 4, 4), np.float32)
+        sample[0, 1, 2, 3] = value
+        with pytest.raises(InputError, match="sample 2: input 'input' has values that are no finite numbers"):
+            archloom.quantize(small(), [np.ones_like(sample), sample])
+    with pytest.raises(InputError, match="input 0: expected float32, as the module's parameters are, found float64"):
+        archloom.quantize(small(), [np.ones((1, 3, 4, 4))])
+    with pytest.raises(InputError, match="percentile"):
+        archloom.quantize(small(), [X], method="percentile", percentile="99")  # type: ignore[arg-type]
+
+
+def test_names_that_are_none_are_refused() -> None:
+    with pytest.raises(InputError, match="options: expected a mapping such as .*found {3: 8}"):
+        archloom.estimate("gemm(m=4,n=4,k=4)", options={3: 8})  # type: ignore[dict-item]
+    with pytest.raises(InputError, match="host: expected the name of one, found 3"):
+        archloom.estimate("gemm(m=4,n=4,k=4)", host=3)  # type: ignore[arg-type]

@@ -34,7 +34,14 @@ from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, witho
 from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.quantization import scheme as schemes
-from archloom.tvm_backend.quantization.calibration import Given, Wanted, batches, example_of
+from archloom.tvm_backend.quantization.calibration import (
+    Given,
+    Wanted,
+    batches,
+    example_of,
+    refuse_no_samples,
+    refuse_other_floats,
+)
 from archloom.tvm_backend.quantization.scheme import ANCHORS, INT8_SYMMETRIC, KEEP_SCALE, OPERATORS, Scheme
 from archloom.tvm_backend.samples import Batch
 
@@ -85,10 +92,12 @@ def quantize(
     from onnxruntime.quantization import QuantType
     from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 
+    refuse_no_samples(calibration)
     if hasattr(model, "state_dict"):
         from archloom.tvm_backend.frontends.torch.export import to_onnx
 
         example, calibration = example_of(model, calibration)
+        refuse_other_floats(model, example)
         name = name or type(model).__name__
         model = to_onnx(model, example, name)
     prepared = prepare(model)
