@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-
 LISTED = 40
 """Of valid names a message lists so many at most: as many as the operators and the options of a target are."""
 

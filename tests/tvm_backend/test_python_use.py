@@ -190,9 +190,9 @@ def test_a_quantized_network_is_called_as_its_module(tmp_path: Path) -> None:
 
 
 def test_what_holds_no_samples_is_refused() -> None:
-    for given in (None, 8, "samples.npz", Path("samples.npz")):
+    for other in (None, 8, "samples.npz", Path("samples.npz")):
         with pytest.raises(InputError, match="calibration: expected samples: an iterable of arrays"):
-            archloom.quantize(small(), given)
+            archloom.quantize(small(), other)
     for value in (np.nan, np.inf):
         sample = np.ones((1, 3, 4, 4), np.float32)
         sample[0, 1, 2, 3] = value

@@ -53,7 +53,8 @@ def batches(given: Given, inputs: Sequence[Wanted]) -> Iterator[Batch]:
         if len(set(counts.values())) > 1:
             raise InputError(f"calibration sample {number}: its inputs have different numbers of batches: {counts}")
         if infinite := [name for name, value in named.items() if not _is_finite(value)]:
-            raise InputError(f"calibration sample {number}: input {infinite[0]!r} has values that are no finite numbers")
+            raise InputError(
+                f"calibration sample {number}: input {infinite[0]!r} has values that are no finite numbers")
         for position in range(next(iter(counts.values()), 0)):
             yield {name: found[position] for name, found in cut.items()}
 
@@ -88,8 +89,8 @@ def _named(sample: Any, names: Sequence[str], what: str) -> Batch:
 def refuse_no_samples(given: Any) -> None:
     """InputError for what can hold no samples."""
     if isinstance(given, str | bytes | Path) or not any(hasattr(given, way) for way in ("__iter__", "__getitem__")):
-        raise InputError("calibration: expected samples: an iterable of arrays, of mappings or of tuples of them, or one "
-                         f"array of all; found {given!r}")
+        raise InputError("calibration: expected samples: an iterable of arrays, of mappings or of tuples of them, or "
+                         f"one array of all; found {given!r}")
 
 
 def _is_finite(array: np.ndarray) -> bool:
