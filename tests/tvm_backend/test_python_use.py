@@ -21,6 +21,7 @@ import archloom
 from archloom.mapper.search import Plan, search
 from archloom.mapper.workload import Epilogue, gemm
 from archloom.oracle.errors import InputError, ModelError
+from archloom.tvm_backend import cli
 from archloom.tvm_backend.check.network import check
 from archloom.tvm_backend.frontends.torch.export import to_onnx
 from archloom.tvm_backend.quantization.calibration import Wanted, batches, example_of
@@ -209,3 +210,12 @@ def test_names_that_are_none_are_refused() -> None:
         archloom.estimate("gemm(m=4,n=4,k=4)", options={3: 8})  # type: ignore[dict-item]
     with pytest.raises(InputError, match="host: expected the name of one, found 3"):
         archloom.estimate("gemm(m=4,n=4,k=4)", host=3)  # type: ignore[arg-type]
+
+
+def test_the_command_line_calibrates_exported_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "small.pt2"
+    torch.export.save(torch.export.export(small(), (X,)), file)
+    assert cli.main(["estimate", str(file), "--calibrate", "random:2", "-O", "dim=8"]) == 0
+    first, _, rest = capsys.readouterr().out.partition("\n")
+    assert first.startswith("small on gemmini") and "2 layers" in rest
+    assert archloom.estimate(file, options=DIM, as_int8=True).offloaded_macs_share == 1

@@ -129,7 +129,14 @@ class Source:
         if self.kind == "module":
             return self.given, self.example_inputs
         program = self._program()
-        return program.module(), program.example_inputs[0]
+        if program.example_inputs is not None:
+            return program.module(), program.example_inputs[0]
+        import torch
+
+        # files are read without them: zeros of the shapes that it was exported with
+        values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
+        inputs = [values[name] for name in program.graph_signature.user_inputs]
+        return program.module(), tuple(torch.zeros(tuple(map(int, v.shape)), dtype=v.dtype) for v in inputs)
 
     def _program(self) -> Any:
         from archloom.tvm_backend.frontends.torch.pt2_files import read_program
