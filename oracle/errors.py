@@ -6,8 +6,11 @@ without a traceback and exits with status 2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+LISTED = 40
+"""Of valid names a message lists so many at most: as many as the operators and the options of a target are."""
 
 
 class ArchloomError(Exception):
@@ -121,10 +124,19 @@ class InputError(ArchloomError):
     """A tensor, file or option given by the user does not match what is expected."""
 
 
-def suggest(name: str, choices: list[str]) -> str:
-    """``; did you mean 'x'? valid: a, b, c``, to be appended to a message about an unknown name."""
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """``; did you mean 'x'?`` of the choice that is nearest, whatever is written in capitals; nothing where none is."""
     import difflib
 
-    near = difflib.get_close_matches(name, choices, 1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{hint} (valid: {', '.join(sorted(choices))})"
+    choices = list(choices)
+    lower = [choice.lower() for choice in choices]
+    # as written first, since names may differ in capitals alone
+    near = difflib.get_close_matches(name, choices, 1) or [
+        choices[lower.index(found)] for found in difflib.get_close_matches(name.lower(), lower, 1)]
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def suggest(name: str, choices: list[str]) -> str:
+    """``; did you mean 'x'? valid: a, b, c``, to be appended to a message about an unknown name."""
+    listed = ", ".join(sorted(choices)[:LISTED]) + (f" and {len(choices) - LISTED} more" if choices[LISTED:] else "")
+    return f"{nearest(name, choices)} (valid: {listed})"

@@ -31,9 +31,10 @@ _TABLES = ("technology", "objects", "operations")
 
 def read_overrides(path: str | Path) -> Overrides:
     """The figures of a file; InputError that lists all that is wrong in it."""
+    content = read_bytes(path, TEXT_BYTES)
     try:
-        found = tomllib.loads(read_bytes(path, TEXT_BYTES).decode())
-    except (InputError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        found = tomllib.loads(content.decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"energies of {path}: {error}") from error
     return overrides(found, str(path))
 

@@ -135,9 +135,9 @@ def quantize(
     from archloom.tvm_backend.quantization.scheme import Scheme
     from archloom.tvm_backend.sources.source import Source
 
-    scheme = Scheme(method, per_channel, symmetric, percentile, float_results)
+    source, scheme = Source.of(model), Scheme(method, per_channel, symmetric, percentile, float_results)
     with bar(quiet=quiet) as progress:
-        return quantize_model(Source.of(model).quantizable(), calibration, scheme, progress=progress)
+        return quantize_model(source.quantizable(), calibration, scheme, name=source.title, progress=progress)
 
 
 @overload
@@ -387,7 +387,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _options(options: Options | None) -> dict[str, object]:
-    if options is not None and not isinstance(options, Mapping):
+    if options is not None and not (isinstance(options, Mapping) and all(isinstance(name, str) for name in options)):
         raise InputError(f"options: expected a mapping such as {{'dim': 16}}, found {options!r}")
     return dict(options or {})
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from hypothesis import given
@@ -20,7 +21,9 @@ import archloom
 from archloom.mapper.search import Plan, search
 from archloom.mapper.workload import Epilogue, gemm
 from archloom.oracle.errors import InputError, ModelError
+from archloom.tvm_backend import cli
 from archloom.tvm_backend.check.network import check
+from archloom.tvm_backend.frontends.torch.export import to_onnx
 from archloom.tvm_backend.quantization.calibration import Wanted, batches, example_of
 from archloom.tvm_backend.targets import registry
 from archloom.tvm_backend.torch_backend import compile_graph
@@ -173,3 +176,46 @@ def test_torch_finds_the_backend_by_its_name() -> None:
     settings.read(Path(__file__).parents[2] / "setup.cfg")
     name, _, value = settings["options.entry_points"]["torch_dynamo_backends"].strip().partition(" = ")
     assert name == "archloom" and EntryPoint(name, value, "torch_dynamo_backends").load() is compile_graph
+
+
+def test_a_quantized_network_is_called_as_its_module(tmp_path: Path) -> None:
+    samples = [np.ones((1, 3, 4, 4), np.float32)]
+    quantized = archloom.quantize(small(), samples)
+    assert quantized.graph.name == "Sequential"  # torch calls every graph main_graph
+    assert str(archloom.estimate(quantized, options=DIM)).startswith("Sequential on gemmini")
+    floats = to_onnx(small(), X)
+    onnx.save(floats, tmp_path / "my_net.onnx")
+    assert floats.graph.name == "main_graph"
+    assert archloom.quantize(tmp_path / "my_net.onnx", samples).graph.name == "my_net"
+    assert archloom.quantize(archloom.load(small(), X), samples).graph.name == "Sequential"
+
+
+def test_what_holds_no_samples_is_refused() -> None:
+    for other in (None, 8, "samples.npz", Path("samples.npz")):
+        with pytest.raises(InputError, match="calibration: expected samples: an iterable of arrays"):
+            archloom.quantize(small(), other)
+    for value in (np.nan, np.inf):
+        sample = np.ones((1, 3, 4, 4), np.float32)
+        sample[0, 1, 2, 3] = value
+        with pytest.raises(InputError, match="sample 2: input 'input' has values that are no finite numbers"):
+            archloom.quantize(small(), [np.ones_like(sample), sample])
+    with pytest.raises(InputError, match="input 0: expected float32, as the module's parameters are, found float64"):
+        archloom.quantize(small(), [np.ones((1, 3, 4, 4))])
+    with pytest.raises(InputError, match="percentile"):
+        archloom.quantize(small(), [X], method="percentile", percentile="99")  # type: ignore[arg-type]
+
+
+def test_names_that_are_none_are_refused() -> None:
+    with pytest.raises(InputError, match="options: expected a mapping such as .*found {3: 8}"):
+        archloom.estimate("gemm(m=4,n=4,k=4)", options={3: 8})  # type: ignore[dict-item]
+    with pytest.raises(InputError, match="host: expected the name of one, found 3"):
+        archloom.estimate("gemm(m=4,n=4,k=4)", host=3)  # type: ignore[arg-type]
+
+
+def test_the_command_line_calibrates_exported_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "small.pt2"
+    torch.export.save(torch.export.export(small(), (X,)), file)
+    assert cli.main(["estimate", str(file), "--calibrate", "random:2", "-O", "dim=8"]) == 0
+    first, _, rest = capsys.readouterr().out.partition("\n")
+    assert first.startswith("small on gemmini") and "2 layers" in rest
+    assert archloom.estimate(file, options=DIM, as_int8=True).offloaded_macs_share == 1

@@ -179,7 +179,8 @@ def load_model(args: argparse.Namespace) -> "Model":
     from archloom.tvm_backend.quantization.quantize import quantize
 
     path = Path(args.model)
-    floats = with_static_inputs(read_onnx(path), str(path), shapes(args.input_shape))
+    floats = found.quantizable() if found.kind == "program" else with_static_inputs(
+        read_onnx(path), str(path), shapes(args.input_shape))
     refuse_faults(floats, str(path))
     proto = quantize(floats, _batches(_inputs(floats, str(path)), args.calibrate), how)
     return replace(load_proto(proto, path.stem), floats=floats)

@@ -259,7 +259,8 @@ def _extents(kind: str, args: argparse.Namespace) -> tuple[int, ...]:
     text, form = getattr(args, kind), _FORMS.get(kind, "MxN")
     count = form.count("x") + 1
     if re.fullmatch("x".join(["[0-9]{1,9}"] * count), text) is None:
-        raise InputError(f"--{kind} {text!r}: expected {form}, such as {'x'.join(['64'] * count)}")
+        raise InputError(f"--{kind} {text!r}: expected {form}, such as {'x'.join(['64'] * count)}, of at most nine "
+                         "digits each")
     return tuple(map(int, text.split("x")))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from archloom.oracle.errors import suggest
 
 BAD_INPUT = 2
+NUMBERS: Mapping[Any, str] = {int: "an integer", float: "a number"}
 
 
 class Parser(argparse.ArgumentParser):
@@ -33,6 +34,15 @@ class Parser(argparse.ArgumentParser):
         if action.option_strings and arg_strings == ["--"]:
             raise argparse.ArgumentError(action, "expected a value, found '--'")
         return super()._get_values(action, arg_strings)  # type: ignore[misc]
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """As argparse does it, which says of words that are no numbers what Python calls them."""
+        try:
+            return super()._get_value(action, arg_string)  # type: ignore[misc]
+        except argparse.ArgumentError:
+            if action.type not in NUMBERS:
+                raise
+            raise argparse.ArgumentError(action, f"expected {NUMBERS[action.type]}, found {arg_string!r}") from None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """As argparse does it, which lists all choices and says of none that it is near."""

@@ -41,10 +41,11 @@ def register(subparsers: Any) -> None:
     completion.completed_by(describe.add_argument("target", metavar="TARGET"), completion.targets)
     describe.add_argument("--option", "-O", action="append", default=[], metavar="KEY=VALUE",
                           help="an option of the target, such as dim=32; repeatable")
-    describe.add_argument("--dot", action="store_true", help="print the graph in Graphviz's language instead")
+    form = describe.add_mutually_exclusive_group()
+    form.add_argument("--dot", action="store_true", help="print the graph in Graphviz's language instead")
+    form.add_argument("--df", action="store_true",
+                      help="print cores, memories, links and compute units in the df dialect instead")
     describe.add_argument("--svg", metavar="FILE", type=Path, help="draw the graph into FILE, too")
-    describe.add_argument("--df", action="store_true",
-                          help="print cores, memories, links and compute units in the df dialect instead")
     arguments.command(
         subparsers, "networks", run_networks, "list the networks that can be given by name",
         "Their sizes go in parentheses: \"mobilenet_v2(image=96,width=50)\".")
@@ -53,7 +54,8 @@ def register(subparsers: Any) -> None:
 def run_targets(args: argparse.Namespace) -> Outcome:
     registry.run_own()
     for file in args.file:
-        registry.run_file(file)
+        if not registry.run_file(file).targets:
+            raise TargetError(f"{file}: expected a file that registers targets, found none that it does")
     found = targets()
     return Outcome("\n".join(map(str, found)), {"targets": [target.to_json() for target in found]})
 
@@ -191,10 +193,10 @@ def _graph_outcome(graph: "ArchitectureGraph", args: argparse.Namespace, isa: "I
     from archloom.acadl_models.acadl.draw import to_dot
     from archloom.mapper.spatial.machines.view import described
 
+    _draw(graph, args.svg)
     if args.df:
         text = str(described(graph, isa))
         return Outcome(text.rstrip("\n"), {"name": graph.name, "df": text})
-    _draw(graph, args.svg)
     return Outcome(to_dot(graph) if args.dot else describe(graph), _graph_data(graph))
 
 

@@ -173,7 +173,7 @@ def _of_name(source: Source, request: Request, progress: Progress | None) -> Rep
     """The report of a network by name: quantized without its numbers where the target wants integers."""
     if not is_quantized(source.numbers_for(request.target)):
         return _of_source(source, request, progress)
-    title = source.name or named_networks.title(source.given)
+    title = source.title
     found = named_networks.outline(source.given)
     quantized = replace(request, as_int8=True, on_disk=False)  # where it is kept by its name
     network = OnnxNetwork(found.content, quantized, title, title, {}, fallbacks=found.fallbacks)

@@ -93,6 +93,8 @@ def chosen(name: str | None) -> HostProfile | None:
     """The host that is asked for: by its name, :func:`default` where none is said, none for :data:`NO_HOST`."""
     if name is None:
         return default()
+    if not isinstance(name, str):
+        raise InputError(f"host: expected the name of one, found {name!r}")
     return None if name == NO_HOST else load(name)
 
 

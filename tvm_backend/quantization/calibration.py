@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -51,6 +52,9 @@ def batches(given: Given, inputs: Sequence[Wanted]) -> Iterator[Batch]:
         counts = {name: len(found) for name, found in cut.items()}
         if len(set(counts.values())) > 1:
             raise InputError(f"calibration sample {number}: its inputs have different numbers of batches: {counts}")
+        if infinite := [name for name, value in named.items() if not _is_finite(value)]:
+            raise InputError(
+                f"calibration sample {number}: input {infinite[0]!r} has values that are no finite numbers")
         for position in range(next(iter(counts.values()), 0)):
             yield {name: found[position] for name, found in cut.items()}
 
@@ -82,6 +86,17 @@ def _named(sample: Any, names: Sequence[str], what: str) -> Batch:
     return {names[0]: as_array(sample)}
 
 
+def refuse_no_samples(given: Any) -> None:
+    """InputError for what can hold no samples."""
+    if isinstance(given, str | bytes | Path) or not any(hasattr(given, way) for way in ("__iter__", "__getitem__")):
+        raise InputError("calibration: expected samples: an iterable of arrays, of mappings or of tuples of them, or "
+                         f"one array of all; found {given!r}")
+
+
+def _is_finite(array: np.ndarray) -> bool:
+    return array.dtype.kind not in "fc" or bool(np.isfinite(array).all())
+
+
 def _is_array(value: Any) -> bool:
     """Whether it is an array of NumPy's, torch's or another library's."""
     return hasattr(value, "shape") and hasattr(value, "dtype")
@@ -111,6 +126,17 @@ def example_of(module: "torch.nn.Module", given: Given) -> tuple[tuple[Any, ...]
     else:
         values = (values,)
     return tuple(value[:1] if counted else value for value in values), given
+
+
+def refuse_other_floats(module: "torch.nn.Module", inputs: Sequence[Any]) -> None:
+    """InputError for inputs in floats that are none of those of the module's parameters, as NumPy's usually are:
+    torch exports such a module all the same, and nothing runs the network."""
+    known = {str(p.dtype).removeprefix("torch.") for p in module.parameters() if p.is_floating_point()}
+    for number, value in enumerate(inputs):
+        kind = str(getattr(value, "dtype", "")).removeprefix("torch.")
+        if known and "float" in kind and kind not in known:
+            raise InputError(f"calibration sample 1: input {number}: expected {' or '.join(sorted(known))}, as the "
+                             f"module's parameters are, found {kind}")
 
 
 def _again(first: Any, rest: Iterator[Any]) -> Iterator[Any]:

@@ -34,7 +34,14 @@ from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, witho
 from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.quantization import scheme as schemes
-from archloom.tvm_backend.quantization.calibration import Given, Wanted, batches, example_of
+from archloom.tvm_backend.quantization.calibration import (
+    Given,
+    Wanted,
+    batches,
+    example_of,
+    refuse_no_samples,
+    refuse_other_floats,
+)
 from archloom.tvm_backend.quantization.scheme import ANCHORS, INT8_SYMMETRIC, KEEP_SCALE, OPERATORS, Scheme
 from archloom.tvm_backend.samples import Batch
 
@@ -73,24 +80,28 @@ def applied(steps: Sequence[Step], model: onnx.ModelProto) -> onnx.ModelProto:
 
 def quantize(
     model: onnx.ModelProto | torch.nn.Module | str | Path, calibration: Given,
-    scheme: Scheme = INT8_SYMMETRIC, *, progress: Progress = lambda what, done, total: None,
+    scheme: Scheme = INT8_SYMMETRIC, *, name: str = "", progress: Progress = lambda what, done, total: None,
 ) -> onnx.ModelProto:
     """Quantize a float network (ONNX, or a torch module that torch can export to ONNX) to int8 QDQ.
 
     ``calibration`` has representative inputs, see :mod:`.calibration`; for a torch module the first one is also what it
-    is exported on. Raises
+    is exported on. ``name`` is what the result is called: a torch module's class, or as before, if not given. Raises
     :class:`~archloom.oracle.errors.ModelError` for a network that cannot be read or is already quantized, and
     :class:`~archloom.oracle.errors.InputError` for samples that do not fit.
     """
     from onnxruntime.quantization import QuantType
     from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 
+    refuse_no_samples(calibration)
     if hasattr(model, "state_dict"):
         from archloom.tvm_backend.frontends.torch.export import to_onnx
 
         example, calibration = example_of(model, calibration)
-        model = to_onnx(model, example, type(model).__name__)
+        refuse_other_floats(model, example)
+        name = name or type(model).__name__
+        model = to_onnx(model, example, name)
     prepared = prepare(model)
+    prepared.graph.name = name or prepared.graph.name  # torch calls all of them main_graph
     ranges = _calibrate(prepared, calibration, scheme, progress)
     progress("quantizing", 0, 0)
     _share_scales(prepared, ranges, scheme.symmetric)

@@ -47,7 +47,7 @@ class Scheme:
     def __post_init__(self) -> None:
         if self.calibration not in METHODS:
             raise InputError(f"calibration {self.calibration!r}: expected {', '.join(METHODS)}")
-        if not 50 < self.percentile <= 100:
+        if not isinstance(self.percentile, int | float) or not 50 < self.percentile <= 100:
             raise InputError(f"percentile: expected a number above 50 and at most 100, found {self.percentile!r}")
 
 

@@ -19,6 +19,7 @@ from archloom.tvm_backend.search.figures import ACCURACY
 from archloom.tvm_backend.search.objectives import Aims, aims
 from archloom.tvm_backend.search.result import SearchResult, result_of
 from archloom.tvm_backend.search.run import Run
+from archloom.tvm_backend.search.samplers.choice import refuse_unknown
 from archloom.tvm_backend.search.samplers.choice import sampler as sampler_of
 from archloom.tvm_backend.search.space import space_of
 from archloom.tvm_backend.search.store import FILE, Store
@@ -38,9 +39,10 @@ def search(
     """Look for the best candidates of a space; see :func:`archloom.search`."""
     if trials is not None and trials < 1:
         raise InputError(f"trials: expected at least 1, found {trials}")
+    refuse_unknown(sampler)
+    where, wanted = space_of(space), aims(objectives, constraints)
     if trials is None and sampler != "grid":
         raise InputError("trials: expected how many, unless the sampler is 'grid', which comes to an end")
-    where, wanted = space_of(space), aims(objectives, constraints)
     context = Context(profile, wanted.names, wanted.functions, inputs, labels)
     chosen = sampler_of(sampler, where, wanted, seed, trials)
     folder = None if output is None else Path(output)

@@ -33,7 +33,8 @@ def space_of_options(
     networks: Any, target: str | Sequence[str], options: Mapping[str, Any], weights: Sequence[float] | None = None,
     as_int8: bool = False,
 ) -> Callable[[Trial], Candidate]:
-    """The space of a sweep; TargetError, before anything begins, where the target has no such options."""
+    """The space of a sweep; before anything begins, TargetError where the target has no such options, and
+    InputError where there are other than as many weights as networks."""
     varied = {name: list(values) for name, values in options.items() if isinstance(values, list | tuple | range)}
     if empty := [name for name, values in varied.items() if not values]:
         raise InputError(f"option {empty[0]!r}: expected at least one value, found none")
@@ -45,6 +46,7 @@ def space_of_options(
         chosen = {option: trial.suggest_categorical(option, values) for option, values in varied.items()}
         return Candidate(networks, name, {**fixed, **chosen}, weights=weights, as_int8=as_int8)
 
+    _ = Candidate(networks, name, fixed, weights=weights).counts  # which refuses weights that do not fit
     return space
 
 

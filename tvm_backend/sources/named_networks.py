@@ -43,8 +43,14 @@ QUANTIZED = ("quantized", "floats")
 
 
 def is_named(source: str) -> bool:
-    """Whether ``source`` is the name of a network, with or without sizes."""
-    return catalogue.is_spelled(source) or _is_light(source)
+    """Whether ``source`` begins with the name of a network: what is wrong with its sizes is said where they are read.
+
+    InputError for sizes of a network that has none.
+    """
+    name, bracket, _ = source.partition("(")
+    if bracket and (name.strip() in catalogue.TRAINED or _is_light(name.strip())):
+        raise InputError(f"{source}: {name.strip()} is of one size: expected its name alone")
+    return catalogue.is_spelled(source) or _is_light(source) or (bool(bracket) and name.strip() in catalogue.BY_NAME)
 
 
 def _is_light(source: str) -> bool:

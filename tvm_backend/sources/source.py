@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from archloom.models import huggingface
+from archloom.models.quiet import TORCHAO, quiet
 from archloom.oracle.errors import InputError, ModelError
 from archloom.tvm_backend.dynamic.model import DynamicModel
 from archloom.tvm_backend.ir.numbers import Numbers
@@ -128,7 +129,14 @@ class Source:
         if self.kind == "module":
             return self.given, self.example_inputs
         program = self._program()
-        return program.module(), program.example_inputs[0]
+        if program.example_inputs is not None:
+            return program.module(), program.example_inputs[0]
+        import torch
+
+        # files are read without them: zeros of the shapes that it was exported with
+        values = {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
+        inputs = [values[name] for name in program.graph_signature.user_inputs]
+        return program.module(), tuple(torch.zeros(tuple(map(int, v.shape)), dtype=v.dtype) for v in inputs)
 
     def _program(self) -> Any:
         from archloom.tvm_backend.frontends.torch.pt2_files import read_program
@@ -142,9 +150,13 @@ class Source:
 
     @property
     def title(self) -> str:
-        """What a network of ONNX or torch is called."""
+        """What the network is called."""
         if self.name or isinstance(self.given, Path):
             return self.name or self.given.stem
+        if self.kind == "model":
+            return self.given.name
+        if self.kind == "name":
+            return named_networks.title(self.given)
         if self.kind == "onnx":
             return self.given.graph.name or "network"
         return type(self.given).__name__ if self.kind == "module" else "program"
@@ -223,7 +235,8 @@ def _configured(text: str, shapes: Shapes | None, example_inputs: Any, name: str
     """A configuration of transformers, as the torch module that it describes."""
     if example_inputs is not None:
         raise InputError(f"{text}: example_inputs are for modules; give shapes with input_shapes")
-    built = huggingface.outline(text, shapes)
+    with quiet(*TORCHAO):  # which transformers imports where it looks for the class
+        built = huggingface.outline(text, shapes)
     return Source(built.module, "module", example_inputs=tuple(built.inputs.values()), name=name or built.name)
 
 

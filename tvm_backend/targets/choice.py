@@ -85,6 +85,8 @@ def names_of(target: "str | Sequence[str]") -> tuple[str, ...]:
     stripped = [name.strip() for name in names]
     if not any(stripped):
         raise TargetError(f"target: expected at least one of {', '.join(registry.names())}, found none")
+    if "" in stripped:
+        raise TargetError(f"target: expected a name before and after each comma, found none in {','.join(stripped)!r}")
     twice = [name for i, name in enumerate(stripped) if name in stripped[:i]]
     if twice:
         raise TargetError(f"target {twice[0]!r} is named twice in {','.join(stripped)!r}")

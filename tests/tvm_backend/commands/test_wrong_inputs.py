@@ -1,4 +1,4 @@
-"""Forty ways to get a command wrong, each with its exit status and a message of at most three lines."""
+"""Ways to get a command wrong, each with its exit status and a message of at most three lines."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
+from archloom.oracle.errors import LISTED, nearest, suggest
 from archloom.tvm_backend import cli
 from archloom.tvm_backend.sources import operators
 from archloom.tvm_backend.sources.operator_network import onnx_model
@@ -39,7 +40,7 @@ FILES = {
     "syntax.py": "x = 1\ndef graph(:\n", "raises.py": "def f():\n    return 1 / 0\nf()\n", "empty.py": "x = 1\n",
     "isa.taidl": "isa x;\n[spad] (4) (16xi8);\n[go](a) { %A:1x16xi8 <- $spat[a]; }", "none.taidl": "",
     "module.pt": "PK", "weights.safetensors": "{}", "net.tflite": "TFL3", "text.onnx": "hello", "empty.onnx": "",
-    "labels.txt": "1 2 3", "bad.asm": ".isa gemmini dim=16\n.hbm 64\nmvim dram=64\n",
+    "labels.txt": "1 2 3", "negative.csv": "M,N,K\n4,4,-3\n", "bad.asm": ".isa gemmini dim=16\n.hbm 64\nmvim dram=64\n",
 }
 
 WRONG = [
@@ -96,6 +97,23 @@ WRONG = [
     ("asm bad.asm", "mvim"),
     (f"check {GEMM} --samples 0", "--samples: expected at least 1"),
     (f"check {GEMM} --inputs labels.txt", r"labels\.txt"),
+    # names in other capitals, sizes and flags that do not go together, files of another kind
+    ("estimate RESNET50", "no network by that name; did you mean 'resnet50'"),
+    (f"estimate {GEMM.replace('gemm', 'GEMM')}", "unknown operator 'GEMM'; did you mean 'gemm'"),
+    ("estimate mobilenet_v2(image=64", "network:1:22: expected ',' or '\\)', found the end of the text"),
+    ("estimate digits_cnn(image=8)", "digits_cnn is of one size"),
+    (f"estimate {GEMM} -t gemmini,", "expected a name before and after each comma, found none in 'gemmini,'"),
+    (f"estimate {GEMM} -O energy=nope.toml", r"^archloom: nope\.toml: no such file"),
+    ("estimate negative.csv", r"negative\.csv:2: .*k must be an integer from 1 to .*found -3"),
+    ("estimate hf:nope", "^archloom: hf:nope: expected the name of a model or configuration"),
+    (f"check {GEMM} --samples few", "--samples: expected an integer, found 'few'"),
+    ("describe gemmini --df --dot", "--dot: not allowed with argument --df"),
+    ("targets empty.py", r"empty\.py: expected a file that registers targets"),
+    ("map --gemm 9999999999x4x4 -t wormhole", "expected MxNxK, such as 64x64x64, of at most nine digits each"),
+    (f"sweep {GEMM} -O dim=8,16 --sampler nope", "sampler 'nope': unknown"),
+    (f"sweep {GEMM} -O dim=8,16 --weight 1 --weight 2", "weights: expected 1 positive numbers"),
+    (f"sweep {GEMM} -O dim=8,16 --weight -1", "weights: expected 1 positive numbers"),
+    ("search nope.py", r"nope\.py: no such file"),
 ]
 
 
@@ -128,6 +146,14 @@ def test_wrong_input(
 
 def test_there_are_forty_of_them() -> None:
     assert len({line for line, _ in WRONG}) >= 40
+
+
+def test_names_are_suggested_in_any_capitals_and_long_lists_are_cut() -> None:
+    assert nearest("RESNET50", ["resnet18", "resnet50"]) == "; did you mean 'resnet50'?"
+    assert nearest("gemm", ["Gemm", "gemm"]) == "; did you mean 'gemm'?" and nearest("x", ["resnet50"]) == ""
+    names = [f"layer{i:03}" for i in range(LISTED + 2)]
+    assert suggest("q", names[:-2]).endswith(f"{names[LISTED - 1]})")
+    assert suggest("q", names).endswith(f"{names[LISTED - 1]} and 2 more)")
 
 
 def test_two_dashes_are_no_value_of_any_option(capsys: pytest.CaptureFixture[str]) -> None:

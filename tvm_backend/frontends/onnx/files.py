@@ -12,7 +12,7 @@ from pathlib import Path
 import onnx
 from google.protobuf.message import EncodeError  # type: ignore[import-untyped,unused-ignore]
 
-from archloom.oracle.errors import ModelError
+from archloom.oracle.errors import ModelError, nearest
 from archloom.oracle.reading import JSON_BYTES, file_size, memory_bytes
 from archloom.tvm_backend.frontends.onnx.editor import within
 
@@ -38,13 +38,10 @@ def _meant(path: Path) -> str:
     """Which networks there are by name, for a word that could be one."""
     if len(path.parts) != 1 or path.suffix:
         return ""
-    import difflib
-
     from archloom.models import catalogue
 
-    near = difflib.get_close_matches(path.name, catalogue.BY_NAME, 1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f", and no network by that name{hint} (archloom networks lists them)"
+    near = nearest(path.name, [*catalogue.BY_NAME, *catalogue.TRAINED])
+    return f", and no network by that name{near} (archloom networks lists them)"
 
 
 def read_onnx(path: Path) -> onnx.ModelProto:

@@ -33,7 +33,12 @@ def sampler(given: Any, space: Space, aims: Aims, seed: int, trials: int | None)
         from archloom.tvm_backend.search.samplers.optuna import Study
 
         return Study(given, aims, seed)
-    if isinstance(given, str):
-        raise InputError(f"sampler {given!r}: unknown{suggest(given, list(NAMES))}")
+    refuse_unknown(given)
     raise InputError(f"sampler: expected one of {', '.join(NAMES)}, or a sampler of Optuna's or an algorithm of "
                      f"pymoo's; found {type(given).__name__}")
+
+
+def refuse_unknown(given: Any) -> None:
+    """InputError for a name that no sampler has."""
+    if isinstance(given, str) and given not in NAMES:
+        raise InputError(f"sampler {given!r}: unknown{suggest(given, list(NAMES))}")
