@@ -9,6 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 from hypothesis import assume, given
+from hypothesis.strategies import sampled_from
 
 from archloom.mapper import workload
 from archloom.mapper.nests import Axis, Code, Nest, Pass, Store
@@ -24,7 +25,9 @@ from tests.support.uma_targets.nests import (
     evaluated,
     fits,
     interpreted,
+    random_bytes,
     random_nest,
+    random_nest_of_bytes,
     random_words,
     stream_of,
 )
@@ -41,6 +44,17 @@ def test_random_nests_compute_what_numpy_does(random: Random) -> None:
     words = random_words(random, NAMES)
     found = interpreted(stream_of(nest, NAMES, unit, most), words)
     np.testing.assert_array_equal(found.view(np.float32), evaluated(nest, words, "out").view(np.float32))
+
+
+@given(random=randoms, out=sampled_from(("int8", "uint8", "int32")))
+@examples(40, 3000)
+def test_random_nests_of_bytes_compute_what_numpy_does(random: Random, out: str) -> None:
+    types = {"a": "int8", "b": "uint8", "c": "int32", "out": out}
+    nest, unit, most = random_nest_of_bytes(random, types), random.choice(UNITS), random.choice((8, 4, 1))
+    assume(fits(nest))
+    given = random_bytes(random, types)
+    found = interpreted(stream_of(nest, tuple(types), unit, most, types=types), given)
+    np.testing.assert_array_equal(found, evaluated(nest, given, "out"))
 
 
 @given(random=randoms)

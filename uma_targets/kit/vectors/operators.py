@@ -16,7 +16,7 @@ from archloom.mapper import workload as wl
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.memory import Memory
-from archloom.mapper.nests import GATHER
+from archloom.mapper.nests import GATHER, ITEMS
 from archloom.mapper.options import OptionValue
 from archloom.mapper.space import Space, Table
 from archloom.oracle.affine import Affine
@@ -29,7 +29,7 @@ from archloom.tvm_backend.ir.patterns import DFPattern, is_op, wildcard
 from archloom.tvm_backend.targets.backend import InTiles, Lowered, Predicate, Verdict
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR, WORDS, Layout
 from archloom.uma_targets.kit.attention import Kernel
-from archloom.uma_targets.kit.vectors.emit import WORD, Words, group_of, nodes_of
+from archloom.uma_targets.kit.vectors.emit import Words, group_of, nodes_of
 from archloom.uma_targets.kit.vectors.unit import Unit
 
 NEEDS = "float32, int32 or int64 results of operators that are nests of loops over the vector unit's operations"
@@ -111,8 +111,8 @@ def taken(vectors: VectorKit, graph: Callable[[Any], ArchitectureGraph]) -> Pred
     def predicate(op: QuantizedOp, options: Mapping[str, OptionValue]) -> Verdict:
         if "piece" not in op.attrs:
             return Verdict(False, f"it is {op.anchor}", NEEDS)
-        largest = max((WORD * math.prod(op.operands[int(name[1:])].shape) for name in _gathered(op.attrs["piece"])),
-                      default=0)
+        largest = max((ITEMS[item] * math.prod(op.operands[int(name[1:])].shape)
+                       for name, item in _gathered(op.attrs["piece"])), default=0)
         if largest > vectors.reach_bytes:
             return Verdict(False, f"it reads elements of {largest} bytes by computed numbers",
                            f"tensors of at most {vectors.reach_bytes} bytes for that")
@@ -126,9 +126,9 @@ def taken(vectors: VectorKit, graph: Callable[[Any], ArchitectureGraph]) -> Pred
     return predicate
 
 
-def _gathered(piece: Piece) -> set[str]:
-    """The operands of which elements are read by numbers that are computed."""
-    return {o.of for nest in piece.nests for each in nest.passes for o in each.code if o.name == GATHER}
+def _gathered(piece: Piece) -> set[tuple[str, str]]:
+    """The operands of which elements are read by numbers that are computed, with their types in memory."""
+    return {(o.of, o.item) for nest in piece.nests for each in nest.passes for o in each.code if o.name == GATHER}
 
 
 def lowered(op: QuantizedOp) -> Lowered:
@@ -169,8 +169,8 @@ def _stream(
     isa: str, vectors: VectorKit, workload: wl.Workload, mapping: TileMapping, parameters: tuple[tuple[str, int], ...],
 ) -> Stream:
     memory, unit = Memory.of(workload), vectors.unit(dict(parameters))
-    sizes = {t.name: t.size_bytes for t in (*workload.inputs, workload.output)}
-    words = {t.name: Words(Affine(t.address), sizes[t.name] // WORD) for t in memory.tensors}
+    counts = {t.name: t.size_bytes // t.item_bytes for t in (*workload.inputs, workload.output)}
+    words = {t.name: Words(Affine(t.address), counts[t.name]) for t in memory.tensors}
     return memory.stream(isa, parameters, [
         node for nest in workload.nests for node in nodes_of(nest, words, unit, mapping.size("group"))])
 

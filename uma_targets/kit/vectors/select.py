@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from archloom.mapper.nests import COMPARISONS, GATHER, WHOLE, Fold, Operation, Pass
+from archloom.mapper.nests import COMPARISONS, GATHER, ITEMS, WHOLE, Fold, Operation, Pass
 from archloom.oracle.errors import MappingError
 from archloom.uma_targets.kit.vectors.unit import Unit
 
@@ -27,9 +27,11 @@ Source: TypeAlias = "int | Operation"
 
 @dataclass(frozen=True)
 class Step:
-    """An instruction on vectors by number: ``name`` is that of the unit, or load, store or gather of ``operation``.
+    """An instruction on vectors by number: ``name`` is that of the unit, or load, store, narrow or gather of
+    ``operation``.
 
-    ``into`` is None for comparisons and stores. ``tied``: the vector that ``into`` takes the place of.
+    ``into`` is None for comparisons and stores. ``tied``: the vector that ``into`` takes the place of; ``apart``: it
+    may not take that of a source.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Step:
     sources: tuple[Source, ...] = ()
     operation: Any = None
     tied: int | None = None
+    apart: bool = False
 
 
 @dataclass
@@ -74,7 +77,9 @@ class Selection:
             if operation.name not in COMPARISONS and place not in products:
                 self.places[place] = self._number(place, operation)
         for store in each.stores:
-            self.steps.append(Step("store", None, (self._vector(self.places[store.value]),), store))
+            vector = self._vector(self.places[store.value])
+            vector = self._new("narrow", (vector,), store) if store.item else vector
+            self.steps.append(Step("store", None, (vector,), store))
         folds = {f.name: self._folded(f, each.code, f.value in products) for f in each.folds}
         kept = frozenset({*self.held.values(), *self.accumulators.values(), *folds.values()})
         return Selected(self.steps, folds, self.count, kept)
@@ -89,7 +94,9 @@ class Selection:
                 return self.held.get(operation.of, operation)
             case "load":
                 same = self.lane is None or operation.at.coefficient(self.lane) == 0
-                return operation if same and place not in self.whole else self._new("load", (), operation)
+                if same and place not in self.whole and not operation.item:
+                    return operation
+                return self._widened(self._new("load", (), operation), operation.item)
             case "gather":
                 return self._gathered(operation)
         return self._applied(operation.name, tuple(self.places.get(a, a) for a in operation.args), operation)
@@ -102,8 +109,13 @@ class Selection:
             if step != 1:
                 lanes = self._applied("whole_multiply", (lanes, Operation(WHOLE, value=step)))
             words = self._applied("whole_add", (words, lanes))
-        offsets = self._applied("shift_left", (words, Operation(WHOLE, value=2)))
-        return self._new(GATHER, (offsets,), operation)
+        size = ITEMS[operation.item].bit_length() - 1
+        offsets = self._applied("shift_left", (words, Operation(WHOLE, value=size))) if size else words
+        return self._widened(self._new(GATHER, (offsets,), operation), operation.item)
+
+    def _widened(self, elements: int, item: str) -> int:
+        """Numbers that are narrower in memory."""
+        return self._new(f"from_{item}", (elements,), apart=True) if item else elements
 
     def _applied(self, name: str, sources: tuple[Source, ...], operation: Operation | None = None) -> int:
         if name == "select":
@@ -152,9 +164,10 @@ class Selection:
             self.spread[source] = self._new("splat", (source,))
         return self.spread[source]
 
-    def _new(self, name: str, sources: tuple[Source, ...] = (), operation: Any = None, tied: int | None = None) -> int:
+    def _new(self, name: str, sources: tuple[Source, ...] = (), operation: Any = None, tied: int | None = None,
+             apart: bool = False) -> int:
         self.count += 1
-        self.steps.append(Step(name, self.count - 1, sources, operation, tied))
+        self.steps.append(Step(name, self.count - 1, sources, operation, tied, apart))
         return self.count - 1
 
     # folds ------------------------------------------------------------------------------------------------------------
@@ -229,13 +242,14 @@ def place(selected: Selected, at: Mapping[int, int]) -> Placed:
             else:
                 where[step.into] = taken()  # type: ignore[index]
                 steps.append(Step("copy", where[step.into], (where[step.tied],)))  # type: ignore[index]
-        busy -= {where[s] for s in dead}
+        busy -= set() if step.apart else {where[s] for s in dead}
         if step.into is not None and step.into not in where:
             where[step.into] = taken()
             if step.into not in last:  # read by nothing
                 busy.discard(where[step.into])
         most = max(most, len(busy), *(g + 1 for g in busy), 0)
         into = None if step.into is None else where[step.into]
+        busy -= {where[s] for s in dead} if step.apart else set()
         kept = sources[:-1] if step.tied is not None else sources
         steps.append(replace(step, into=into, sources=kept))
     return Placed(tuple(steps), most, {v: where[v] for v in selected.kept if v in where})
