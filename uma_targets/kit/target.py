@@ -28,7 +28,9 @@ from archloom.tvm_backend.passes.attention import as_attention
 from archloom.tvm_backend.passes.channels_last import channels_last
 from archloom.tvm_backend.passes.common import without_copies
 from archloom.tvm_backend.passes.composites import fuse_composites
+from archloom.tvm_backend.passes.integers import as_integers
 from archloom.tvm_backend.passes.products import as_products
+from archloom.tvm_backend.passes.sink_reshapes import sink_reshapes
 from archloom.tvm_backend.passes.truths import without_truths
 from archloom.tvm_backend.passes.weights import without_batch_norms
 from archloom.tvm_backend.targets.backend import Predicate, Strategy, UMABackend, UMAPhase
@@ -222,6 +224,9 @@ class KitTarget(DescribedTarget):
         self._products.append(rules.AllOf("nn.conv2d", (*rules.INT8_WINDOWS, *more)))
         residual = ("residual_activation", "residual") if self.kit.residual else ()
         self._offer_forms("matmul", rules.AllOf("matmul", (*matmul, *more)), strategies.matmul, residual, floats=floats)
+        if floats and self.kit.sums_of_bytes:
+            self._offer("matmul_integers", partial(patterns.fused, "matmul", "plain", floats=True),
+                        rules.AllOf("matmul", rules.INTEGER_MATMUL), strategies.matmul)
         if self.kit.windows:
             conv2d = tuple(rule for rule in conv2d if rule is not rules.pointwise_convolution)
         self._offer_forms(
@@ -285,6 +290,8 @@ class KitTarget(DescribedTarget):
         """Attention as one operator where the target takes it so; else, and convolutions, as products of matrices."""
         kernel = self.kit.attention
         if self.nests:
+            if self.kit.sums_of_bytes:
+                module = as_integers(sink_reshapes(module), lambda op: sums.as_integers(op).ok)
             module = without_truths(without_copies(channels_last(fuse_composites(without_batch_norms(module)))))
         if kernel is None:
             return as_products(module)

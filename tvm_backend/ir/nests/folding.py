@@ -10,7 +10,7 @@ from typing import Any
 from archloom.mapper.nests import Code, Fold, Nest, Pass, Store
 from archloom.oracle.affine import Affine
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.nests.reading import RESULT, WIDE, Index, Reading, dense
+from archloom.tvm_backend.ir.nests.reading import RESULT, WIDE, Index, Reading, dense, item_of
 from archloom.tvm_backend.ir.nests.scalars import OF_WHOLE, apply
 from archloom.tvm_backend.ir.nests.wide import Wide, wide
 from archloom.tvm_backend.ir.sweeps import NotQuantized
@@ -65,16 +65,26 @@ def _axes_of(call: ir.Call, name: str) -> tuple[int, ...]:
 def _reduced(kind: str, finish: Callable[[Code, int, int], int] | None = None) -> Callable[..., Iterator[Nest]]:
     def nests(reading: Reading, call: ir.Call) -> Iterator[Nest]:
         rows = _Rows(reading, call.args[0], _axes_of(call, "axis"))
-        code = Code()
-        rows.add(code, Fold("found", kind, rows.number(code)))
+        code, item = Code(), item_of(ir.dtype_of(call))
+        rows.add(code, Fold("found", kind, real(code, rows.number(code), item)))
         code = Code()
         found = code.held("found")
-        found = found if finish is None else finish(code, found, rows.count)
+        found = integer(code, found if finish is None else finish(code, found, rows.count), item)
         kept = [rows.shape[i] for i in rows.own]
-        rows.passes.append(Pass((), tuple(code.operations), (Store(RESULT, dense(kept, rows.rows), found),)))
+        rows.passes.append(Pass((), tuple(code.operations), (Store(RESULT, dense(kept, rows.rows), found, item),)))
         yield rows.nest()
 
     return nests
+
+
+def real(code: Code, number: int, item: str) -> int:
+    """A number as float32, which has all bytes: folds are of these."""
+    return code.apply("to_float", number) if item else number
+
+
+def integer(code: Code, number: int, item: str) -> int:
+    """The byte again that a float32 is."""
+    return code.apply("to_whole", number) if item else number
 
 
 def mean(code: Code, total: int, count: int) -> int:
@@ -143,6 +153,8 @@ def _scanned(reading: Reading, call: ir.Call) -> Iterator[Nest]:
     shape, axis = ir.shape_of(call), ir.attr(call, "axis")
     if axis is None or ir.attr(call, "exclusive", False) or ir.dtype_of(call) != ir.dtype_of(call.args[0]):
         raise NotQuantized("it sums up along no axis, without the element, or in another type")
+    if item_of(ir.dtype_of(call)):
+        raise NotQuantized(f"cumsum of {ir.dtype_of(call)}")
     axis = int(axis) % len(shape)
     extent, widths = shape[axis], [1]
     while 4 * widths[-1] <= extent:

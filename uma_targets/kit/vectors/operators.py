@@ -32,12 +32,13 @@ from archloom.uma_targets.kit.attention import Kernel
 from archloom.uma_targets.kit.vectors.emit import Words, group_of, nodes_of
 from archloom.uma_targets.kit.vectors.unit import Unit
 
-NEEDS = "float32, int32 or int64 results of operators that are nests of loops over the vector unit's operations"
+NEEDS = "float32, int8, uint8, int32 or int64 results of operators that are nests of loops over the vector unit's operations"
 CHAINED, BEFORE = 6, 2
 """Most operators one after the other in a piece, and before one that folds."""
 ARITY: Mapping[str, int] = {
     **{name: 2 if o.binary else 1 for name, o in OPERATORS.items() if o.vector or o.scalar},
-    **dict.fromkeys(("permute_dims", "astype", "repeat", "tile"), 1), **dict.fromkeys(("clip", "where"), 3),
+    **dict.fromkeys(("permute_dims", "astype", "repeat", "tile"), 1),
+    **dict.fromkeys(("clip", "where", "quantize", "dequantize"), 3),
     **dict.fromkeys(("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "logical_and",
                      "bitwise_and", "power", "take", "broadcast_to"), 2),
 }
