@@ -29,7 +29,7 @@ SAME = frozenset({"expand_dims", "squeeze", "flatten"})
 IMAGES = ("NCHW", "OIHW", "NCHW")
 NUMBERS = ("float32", "int32", "int8", "uint8")
 SCALED = frozenset({"quantize", "dequantize"})
-"""What has a scale and a zero point, of all elements."""
+"""What has a scale and a zero point."""
 EXACT_TAPS = 1 << 10
 """Sums of fewer products of bytes are float32 numbers."""
 
@@ -100,9 +100,9 @@ class _ChannelsLast(Rewriter):
                 call.args[0])[:2]:
             return self.emit("mean", self.pixels[call.args[0]].var, axis=[1], keepdims=True, label=var.name)
         row = operator(name)
-        if name in SCALED and any(ir.number_of(a) is None for a in call.args[1:]):
-            return None
-        if ((row.scalar or row.vector) and name != "power") or name in SCALED or name == "astype":
+        if name in SCALED:
+            return self._scaled(name, var, call)
+        if ((row.scalar or row.vector) and name != "power") or name == "astype":
             return self._elementwise(var, call)
         return None
 
@@ -135,10 +135,18 @@ class _ChannelsLast(Rewriter):
         if any(a is None for a in args):
             return None
         like = next(a for a in args if ir.is_tensor(a) and ir.shape_of(a)[-1] == shape[1])
-        if ir.op_name(call) in SCALED:
-            return self.emit(str(ir.op_name(call)), *args, axis=0, out_dtype=ir.dtype_of(var), label=var.name)
         made = ir.make_like(call, args)
         return self.name(made, var.name) if like is not None else None
+
+    def _scaled(self, name: str, var: ir.Var, call: ir.Call) -> Any:
+        """By one scale and zero point, or one for each channel."""
+        shapes = {ir.shape_of(a) for a in call.args[1:] if math.prod(ir.shape_of(a)) > 1}
+        if not all(map(ir.is_constant, call.args[1:])) or shapes and _axis(call) != 1:
+            return None
+        along = [a if ir.number_of(a) is None else ir.constant_like(ir.const_value(a).reshape(()), a)
+                 for a in call.args[1:]]
+        return self.emit(name, self._of(call.args[0]), *along, axis=2 if shapes else 0, out_dtype=ir.dtype_of(var),
+                         label=var.name)
 
     def _beside(self, expr: Any, shape: tuple[int, ...]) -> Any:
         """An operand of an element-wise operator, beside pixels of an image of a ``shape``; None where it has no such

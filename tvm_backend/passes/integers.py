@@ -24,11 +24,21 @@ from archloom.tvm_backend.ir.rewriter import Rewriter
 FOLLOWING = frozenset({"add", "nn.relu", "clip", "quantize", "dequantize", "astype"})
 """What may follow a product in its piece."""
 PRODUCTS = frozenset({"nn.conv2d", "matmul"})
+BOUNDS = frozenset({"nn.relu", "clip"})
 
 
 def as_integers(module: ir.IRModule, taken: Callable[[QuantizedOp], bool]) -> ir.IRModule:
     """Rewrite ``main`` (see above) where ``taken`` says so of a product."""
     return _Integers(module, taken).rewritten()
+
+
+def alike(one: ir.Call, other: ir.Call) -> bool:
+    """Whether two conversions have the same scale, zero point and integers."""
+    if any(not ir.is_constant(a) or ir.const_value(a).size != 1 for a in (*one.args[1:], *other.args[1:])):
+        return False
+    return [float(ir.const_value(a).reshape(())) for a in one.args[1:]] == [
+        float(ir.const_value(a).reshape(())) for a in other.args[1:]] and ir.dtype_of(one.args[2]) == ir.dtype_of(
+        other.args[2])
 
 
 class _Integers(Rewriter):
@@ -48,7 +58,19 @@ class _Integers(Rewriter):
         """Take over one binding, or a product with what follows it."""
         if var in self.inside or (ir.op_name(value) in PRODUCTS and self._product(var)):
             return
-        self.keep(var, value)
+        self.keep(var, self._bounded(value) if ir.op_name(value) == "quantize" else value)
+
+    def _bounded(self, call: ir.Call) -> Any:
+        """A bound between two quantizations that are the same, as before one: quantizing is monotonic."""
+        bound = self.value_of(call.args[0])
+        below = self.value_of(bound.args[0]) if ir.op_name(bound) in BOUNDS else None
+        first = self.value_of(below.args[0]) if ir.op_name(below) == "dequantize" else None
+        if ir.op_name(first) != "quantize" or not (alike(call, first) and alike(below, first)):
+            return call
+        if first.args[0] in self.inside and first.args[0] not in self.replaced:
+            return call
+        bounded = self.name(ir.make_like(bound, [self.new(first.args[0]), *bound.args[1:]]), call.args[0].name)
+        return ir.make_call(call, [bounded, *call.args[1:]])
 
     def _product(self, var: ir.Var) -> bool:
         """A product with as much of what follows as can be made of its sums; whether it is one of bytes."""
@@ -145,10 +167,8 @@ class _Integers(Rewriter):
         """What is made of the sums: see :class:`~archloom.tvm_backend.host.output_stage.OutputStage`."""
         if stage.dtype == "int32":
             return sums
-        value = self.emit("astype", sums, dtype="float32")
-        scale = self._along_channels(stage.scale, op)
         quantized = stage.dtype != "float32"
-        value = self.emit("multiply", value, ir.constant_like(scale, sums), label="lv" if quantized else label)
+        value = self._real(sums, op, stage.scale, "lv" if quantized else label)
         if stage.bias is not None:
             value = self.emit("add", value, ir.constant_like(self._along_channels(stage.bias, op), sums))
         if not quantized:
@@ -159,6 +179,17 @@ class _Integers(Rewriter):
         one, zero = np.ones((), np.float32), np.array(stage.zero_point, stage.dtype)
         return self.emit("quantize", value, ir.constant_like(one, sums), ir.constant_like(zero, sums), axis=0,
                          out_dtype=stage.dtype, label=label)
+
+    def _real(self, sums: Any, op: QuantizedOp, scale: np.ndarray, label: str) -> Any:
+        """The floats that sums stand for."""
+        if scale.size > 1 and numbers.has_scales_of_batch(op):
+            value = self.emit("astype", sums, dtype="float32")
+            return self.emit("multiply", value, ir.constant_like(scale, sums), label=label)
+        scale = scale.reshape(() if scale.size == 1 else -1)
+        zeros = np.zeros(scale.shape, np.int32)
+        axis = 1 if op.anchor == "nn.conv2d" else len(op.shape) - 1
+        return self.emit("dequantize", sums, ir.constant_like(scale, sums), ir.constant_like(zeros, sums), axis=axis,
+                         out_dtype="float32", label=label)
 
     @staticmethod
     def _along_channels(array: np.ndarray, op: QuantizedOp) -> np.ndarray:

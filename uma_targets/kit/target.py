@@ -62,7 +62,7 @@ class GemmKit:
     adds a tensor to products of float32, before the activation, with ``vectors``. ``sums``: it also stores
     int32 sums as they are (``Gemm.stores_sums``), of which the host makes the results where one factor is not enough:
     scales by channel, zero points, uint8, float results. ``sums_of_bytes``: where numbers are floats, it stores int32
-    sums of int8, too, for whoever asks the mapper for such products; no pattern of networks has them. ``requantizer``:
+    sums of int8, too; with ``vectors`` it takes quantized networks as well. ``requantizer``:
     how the machine makes bytes of sums by itself (:mod:`archloom.mapper.requantization`), with scales by channel and
     zero points, in place of one factor.
     ``vectors``: its vector unit, for all operators that are no products: whole networks of float32.
@@ -209,6 +209,10 @@ class KitTarget(DescribedTarget):
         return self.kit.vectors is not None
 
     @property
+    def takes_integers(self) -> bool:
+        return self.is_quantized or (self.nests and self.kit.sums_of_bytes)
+
+    @property
     def by_one_factor(self) -> bool:
         return self.kit.requantizer is None
 
@@ -224,7 +228,7 @@ class KitTarget(DescribedTarget):
         self._products.append(rules.AllOf("nn.conv2d", (*rules.INT8_WINDOWS, *more)))
         residual = ("residual_activation", "residual") if self.kit.residual else ()
         self._offer_forms("matmul", rules.AllOf("matmul", (*matmul, *more)), strategies.matmul, residual, floats=floats)
-        if floats and self.kit.sums_of_bytes:
+        if floats and self.takes_integers:
             self._offer("matmul_integers", partial(patterns.fused, "matmul", "plain", floats=True),
                         rules.AllOf("matmul", rules.INTEGER_MATMUL), strategies.matmul)
         if self.kit.windows:
@@ -290,7 +294,7 @@ class KitTarget(DescribedTarget):
         """Attention as one operator where the target takes it so; else, and convolutions, as products of matrices."""
         kernel = self.kit.attention
         if self.nests:
-            if self.kit.sums_of_bytes:
+            if self.takes_integers:
                 module = as_integers(sink_reshapes(module), lambda op: sums.as_integers(op).ok)
             module = without_truths(without_copies(channels_last(fuse_composites(without_batch_norms(module)))))
         if kernel is None:

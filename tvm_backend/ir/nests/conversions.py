@@ -77,7 +77,7 @@ def dequantized(reading: Reading, call: ir.Call, code: Code, index: Index) -> in
     if ir.dtype_of(data) not in INTEGERS or ir.dtype_of(call) != "float32":
         raise NotQuantized(f"it dequantizes {ir.dtype_of(data)} to {ir.dtype_of(call)}")
     found = reading.at(data, code, index)
-    if _number(zero) != 0:
+    if _number(zero) != 0 and not (ir.is_constant(zero) and not ir.const_value(zero).any()):
         found = code.apply("whole_subtract", found, _along(reading, call, zero, code, index))
     found = code.apply("to_float", found)
     return found if _number(scale) == 1 else code.apply(

@@ -35,6 +35,8 @@ from archloom.uma_targets.kit.vectors.unit import Unit
 NEEDS = "float32, int8, uint8, int32 or int64 results of operators that are nests of loops over the vector unit's operations"
 CHAINED, BEFORE = 6, 2
 """Most operators one after the other in a piece, and before one that folds."""
+NO_FOLD = frozenset({"quantize"})
+"""What is stored before it is folded: as bytes, of which a fold would make each several times."""
 ARITY: Mapping[str, int] = {
     **{name: 2 if o.binary else 1 for name, o in OPERATORS.items() if o.vector or o.scalar},
     **dict.fromkeys(("permute_dims", "astype", "repeat", "tile"), 1),
@@ -60,7 +62,7 @@ class VectorKit:
 def patterns() -> Iterator[tuple[str, Callable[[], DFPattern]]]:
     """Names and patterns, those that take most first."""
     for count in range(BEFORE, 0, -1):
-        yield f"fold_{count}", partial(_folding, partial(_reshaped, partial(_chain, count)))
+        yield f"fold_{count}", partial(_folding, partial(_reshaped, partial(_chain, count, NO_FOLD)))
     yield "fold_reshaped", partial(_folding, _reshape)
     yield "fold", partial(_folding, wildcard)
     for count in range(CHAINED, 1, -1):
@@ -82,17 +84,19 @@ def _reshaped(value: Make) -> DFPattern:
 
 
 @lru_cache
-def _chain(count: int) -> DFPattern:
+def _chain(count: int, without: frozenset[str] = frozenset()) -> DFPattern:
     """So many operators one after the other, each of which says how a number is computed; with reshapes between."""
     if count == 1:
-        return _step(partial(_reshaped, wildcard), False)
-    return _step(partial(_reshaped, partial(_chain, count - 1)), True)
+        return _step(partial(_reshaped, wildcard), False, without)
+    return _step(partial(_reshaped, partial(_chain, count - 1, without)), True, without)
 
 
-def _step(value: Make, anywhere: bool) -> DFPattern:
+def _step(value: Make, anywhere: bool, without: frozenset[str] = frozenset()) -> DFPattern:
     """One operator on a value, its first argument or any one."""
     given, found = value(), []
     for name, arity in ARITY.items():
+        if name in without:
+            continue
         for place in range(arity if anywhere else 1):
             found.append(is_op(f"relax.{name}")(*(given if i == place else wildcard() for i in range(arity))))
     found += [is_op("relax.strided_slice")(given, *(wildcard() for _ in range(count))) for count in (3, 4)]

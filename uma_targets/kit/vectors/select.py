@@ -71,14 +71,15 @@ class Selection:
 
     def of(self, each: Pass) -> Selected:
         self.count, self.code = self.first, each.code
-        self.whole = _read_as_whole(each.code)
+        self.whole, self.moved = _read_as_whole(each.code), _only_moved(each)
         products = _only_summed(each) if self.accumulators else frozenset()
         for place, operation in enumerate(each.code):
             if operation.name not in COMPARISONS and place not in products:
                 self.places[place] = self._number(place, operation)
         for store in each.stores:
             vector = self._vector(self.places[store.value])
-            vector = self._new("narrow", (vector,), store) if store.item else vector
+            if store.item and store.value not in self.moved:
+                vector = self._new("narrow", (vector,), store)
             self.steps.append(Step("store", None, (vector,), store))
         folds = {f.name: self._folded(f, each.code, f.value in products) for f in each.folds}
         kept = frozenset({*self.held.values(), *self.accumulators.values(), *folds.values()})
@@ -96,12 +97,12 @@ class Selection:
                 same = self.lane is None or operation.at.coefficient(self.lane) == 0
                 if same and place not in self.whole and not operation.item:
                     return operation
-                return self._widened(self._new("load", (), operation), operation.item)
+                return self._widened(place, self._new("load", (), operation), operation.item)
             case "gather":
-                return self._gathered(operation)
+                return self._gathered(place, operation)
         return self._applied(operation.name, tuple(self.places.get(a, a) for a in operation.args), operation)
 
-    def _gathered(self, operation: Operation) -> int:
+    def _gathered(self, place: int, operation: Operation) -> int:
         words = self._vector(self.places[operation.args[0]])
         step = 0 if self.lane is None else operation.at.coefficient(self.lane)
         if step:
@@ -111,11 +112,13 @@ class Selection:
             words = self._applied("whole_add", (words, lanes))
         size = ITEMS[operation.item].bit_length() - 1
         offsets = self._applied("shift_left", (words, Operation(WHOLE, value=size))) if size else words
-        return self._widened(self._new(GATHER, (offsets,), operation), operation.item)
+        return self._widened(place, self._new(GATHER, (offsets,), operation), operation.item)
 
-    def _widened(self, elements: int, item: str) -> int:
-        """Numbers that are narrower in memory."""
-        return self._new(f"from_{item}", (elements,), apart=True) if item else elements
+    def _widened(self, place: int, elements: int, item: str) -> int:
+        """Numbers that are narrower in memory, unless they are stored as they were."""
+        if not item or place in self.moved:
+            return elements
+        return self._new(f"from_{item}", (elements,), apart=True)
 
     def _applied(self, name: str, sources: tuple[Source, ...], operation: Operation | None = None) -> int:
         if name == "select":
@@ -199,6 +202,13 @@ def kind_of(source: Source, name: str, unit: Unit) -> Any:
 def _read_as_whole(code: Sequence[Operation]) -> frozenset[int]:
     """Numbers that are read as int32: those are no scalars of floats."""
     return frozenset(a for o in code if o.name in INTEGER or o.name == GATHER for a in o.args)
+
+
+def _only_moved(each: Pass) -> frozenset[int]:
+    """What is narrower in memory, and only stored as what it was there."""
+    computed = {a for o in each.code for a in o.args} | {f.value for f in each.folds}
+    other = {s.value for s in each.stores if s.item != each.code[s.value].item}
+    return frozenset({s.value for s in each.stores if s.item} - computed - other)
 
 
 def _only_summed(each: Pass) -> frozenset[int]:
