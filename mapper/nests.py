@@ -33,7 +33,7 @@ ITEMS: Mapping[str, int] = {"": 4, "int8": 1, "uint8": 1}
 """Types of elements in memory, and their bytes: words as they are; integers, which are int32 as numbers, and next to
 that where they are stored."""
 
-FOLDS = ("sum", "maximum", "minimum")
+FOLDS = ("sum", "maximum", "minimum", "whole_maximum", "whole_minimum")
 """How a pass makes one number of those of all points of its axes."""
 
 
@@ -284,6 +284,8 @@ def _folded(kind: str, numbers: Bits, axes: tuple[int, ...]) -> Bits:
         return real.astype(np.float64).sum(axes).astype(np.float32).view(np.int32)
     if kind not in FOLDS:
         raise MappingError(f"expected one of {', '.join(FOLDS)}, found {kind!r}")
+    if kind.startswith("whole_"):
+        return (np.maximum if kind == "whole_maximum" else np.minimum).reduce(numbers, axes)
     return (np.fmax if kind == "maximum" else np.fmin).reduce(real, axes).view(np.int32)
 
 

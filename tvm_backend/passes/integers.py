@@ -103,15 +103,16 @@ class _Integers(Rewriter):
         """The int32 sums, with a bias and zero points."""
         plain, like = numbers.as_sums(op), next(t.var for t in op.operands if t.var is not None)
         factors = [self._int8(t, made, like) for t, made in zip(op.operands, plain.operands, strict=True)]
+        label = f"{op.name}.sums" if plain.bias is None else op.name
         if op.anchor == "nn.conv2d":
-            sums = self._convolution(op, *factors)
+            sums = self._convolution(op, *factors, label)
         else:
-            sums = self._less_zeros(op, self.emit("matmul", *factors, out_dtype="int32", label=op.name), *factors)
+            sums = self._less_zeros(op, self.emit("matmul", *factors, out_dtype="int32", label=label), *factors)
         if plain.bias is None:
             return sums
         assert plain.bias.array is not None
         bias = self._along_channels(plain.bias.array, op)
-        return self.emit("add", sums, ir.constant_like(bias, like), label=op.name)
+        return self.emit("add", sums, ir.constant_like(bias, like), label=f"{op.name}.sums")
 
     def _int8(self, tensor: QTensor, made: QTensor, like: Any) -> Any:
         """An operand as int8, as the product reads it: a constant, or what is computed."""
@@ -125,7 +126,7 @@ class _Integers(Rewriter):
             value = self.emit("astype", moved, dtype="int8")
         return self.emit("permute_dims", value, axes=list(tensor.permutation)) if tensor.permutation else value
 
-    def _convolution(self, op: QuantizedOp, data: Any, kernel: Any) -> Any:
+    def _convolution(self, op: QuantizedOp, data: Any, kernel: Any, label: str) -> Any:
         """What lies beyond the image is the zero point."""
         attrs = {name: list(op.attrs[name]) for name in ("strides", "padding", "dilation")}
         zero = numbers.zero_point(op.operands[0])
@@ -136,7 +137,7 @@ class _Integers(Rewriter):
             attrs["padding"] = [0, 0, 0, 0]
         return self.emit(
             "nn.conv2d", data, kernel, **attrs, groups=int(op.attrs["groups"]), data_layout="NCHW",
-            kernel_layout="OIHW", out_layout="NCHW", out_dtype="int32", label=op.name)
+            kernel_layout="OIHW", out_layout="NCHW", out_dtype="int32", label=label)
 
     def _less_zeros(self, op: QuantizedOp, sums: Any, a: Any, b: Any) -> Any:
         """Less zero points times sums of rows and columns, where these are no part of the bias."""

@@ -67,11 +67,11 @@ def random_nest_of_bytes(random: Random, types: Mapping[str, str]) -> Nest:
     *given, out = types
     code, passes = Code(), list[Pass]()
     if random.randrange(2):
-        kind = random.choice(("maximum", "minimum"))
-        fold = Fold("found", kind, code.apply("to_float", _byte(random, code, given, types, (*axes, *inner))))
+        kind = random.choice(("whole_maximum", "whole_minimum"))
+        fold = Fold("found", kind, _byte(random, code, given, types, (*axes, *inner)))
         passes, code = [Pass(inner, tuple(code.operations), (), (fold,))], Code()
         inner = ()
-        found = [code.apply("to_whole", code.held("found"))]
+        found = [code.held("found")]
     else:
         found = [_byte(random, code, given, types, (*axes, *inner))]
     found.append(code.whole(random.randrange(-200, 300)))

@@ -10,7 +10,7 @@ from typing import Any
 from archloom.mapper.nests import Code, Fold, Nest, Pass, Store
 from archloom.oracle.affine import Affine
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.nests.reading import RESULT, WIDE, Index, Reading, dense, item_of
+from archloom.tvm_backend.ir.nests.reading import INTEGERS, RESULT, WIDE, Index, Reading, dense, item_of
 from archloom.tvm_backend.ir.nests.scalars import OF_WHOLE, apply
 from archloom.tvm_backend.ir.nests.wide import Wide, wide
 from archloom.tvm_backend.ir.sweeps import NotQuantized
@@ -66,10 +66,10 @@ def _reduced(kind: str, finish: Callable[[Code, int, int], int] | None = None) -
     def nests(reading: Reading, call: ir.Call) -> Iterator[Nest]:
         rows = _Rows(reading, call.args[0], _axes_of(call, "axis"))
         code, item = Code(), item_of(ir.dtype_of(call))
-        rows.add(code, Fold("found", kind, real(code, rows.number(code), item)))
+        rows.add(code, Fold("found", of_type(kind, call), rows.number(code)))
         code = Code()
         found = code.held("found")
-        found = integer(code, found if finish is None else finish(code, found, rows.count), item)
+        found = found if finish is None else finish(code, found, rows.count)
         kept = [rows.shape[i] for i in rows.own]
         rows.passes.append(Pass((), tuple(code.operations), (Store(RESULT, dense(kept, rows.rows), found, item),)))
         yield rows.nest()
@@ -77,14 +77,9 @@ def _reduced(kind: str, finish: Callable[[Code, int, int], int] | None = None) -
     return nests
 
 
-def real(code: Code, number: int, item: str) -> int:
-    """A number as float32, which has all bytes: folds are of these."""
-    return code.apply("to_float", number) if item else number
-
-
-def integer(code: Code, number: int, item: str) -> int:
-    """The byte again that a float32 is."""
-    return code.apply("to_whole", number) if item else number
+def of_type(kind: str, call: ir.Call) -> str:
+    """How numbers of the type of a call's result are folded."""
+    return f"whole_{kind}" if ir.dtype_of(call) in INTEGERS else kind
 
 
 def mean(code: Code, total: int, count: int) -> int:

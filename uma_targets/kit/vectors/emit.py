@@ -49,7 +49,9 @@ COPIES = 4
 """Most iterations of a loop that have registers of their own."""
 RESERVED = 8
 """The first integer registers, which the unit may use itself."""
-NEUTRAL = {"sum": 0.0, "maximum": -math.inf, "minimum": math.inf}
+NEUTRAL = {
+    "sum": Operation(NUMBER), "maximum": Operation(NUMBER, value=-math.inf), "minimum": Operation(NUMBER, value=math.inf),
+    "whole_maximum": Operation(WHOLE, value=-1 << 31), "whole_minimum": Operation(WHOLE, value=(1 << 31) - 1)}
 
 
 @dataclass(frozen=True)
@@ -263,7 +265,7 @@ class _Writer:
         """Accumulators before the first point."""
         part, nodes = where.part, list[Node]()
         for fold in part.each.folds if part.each.axes else ():
-            more, operand = self._scalar(Operation(NUMBER, value=NEUTRAL[fold.kind]), "splat", where)
+            more, operand = self._scalar(NEUTRAL[fold.kind], "splat", where)
             nodes += [*more, self.unit.apply("splat", self._register(part.folds[fold.name], where), (operand,))]
         return nodes
 

@@ -59,6 +59,10 @@ _INSTRUCTIONS: Mapping[tuple[str, str], str] = {
 """By operation and kinds of operands: the instruction, and the attributes that operands are, in order."""
 
 
+_FOLDS = {"maximum": "vfredmax_vs", "minimum": "vfredmin_vs", "whole_maximum": "vredmax_vs",
+          "whole_minimum": "vredmin_vs"}
+
+
 @dataclass(frozen=True)
 class RiscvV:
     """Registers of ``vlen`` bits, of which there are ``registers``."""
@@ -139,8 +143,7 @@ class RiscvV:
             yield Instr.make("vfmv_s_f", vd=scratch, rs1=zero)
             yield Instr.make("vfredusum_vs", vd=scratch, vs2=register, vs1=scratch, vm=1)
         else:
-            name = "vfredmax_vs" if kind == "maximum" else "vfredmin_vs"
-            yield Instr.make(name, vd=scratch, vs2=register, vs1=register, vm=1)
+            yield Instr.make(_FOLDS[kind], vd=scratch, vs2=register, vs1=register, vm=1)
         yield self.first(into, scratch)
 
     def first(self, into: int, register: int) -> Node:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from archloom.mapper.nests import COMPARISONS, GATHER, ITEMS, WHOLE, Fold, Operation, Pass
+from archloom.mapper.nests import COMPARISONS, FOLDS, GATHER, ITEMS, WHOLE, Fold, Operation, Pass
 from archloom.oracle.errors import MappingError
 from archloom.uma_targets.kit.vectors.unit import Unit
 
@@ -19,7 +19,7 @@ INTEGER = frozenset({"to_float", "whole_add", "whole_subtract", "whole_multiply"
                      "whole_and", "whole_or", "shift_left", "shift_right", "unsigned_shift_right", "multiply_high",
                      "whole_less", "whole_equal", "unsigned_less"})
 """Operations of which operands are int32."""
-ACCUMULATED = {"sum": "add", "maximum": "maximum", "minimum": "minimum"}
+ACCUMULATED = {"sum": "add", **{kind: kind for kind in FOLDS if kind != "sum"}}
 
 Source: TypeAlias = "int | Operation"
 """A vector by its number, or an operation that is the same for all lanes."""
