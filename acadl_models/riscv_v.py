@@ -7,7 +7,7 @@ from itertools import product
 WIDTHS = (8, 16, 32, 64)
 
 CONFIGURATION = frozenset({"vsetvli", "vsetivli", "csrwi_vxrm", "csrwi_frm", "li", "fmv_w_x", "fmv_d_x"})
-SCALAR_LOADS = frozenset({"lwu", "ld", "flw", "fld"})
+SCALAR_LOADS = frozenset({"lb", "lwu", "ld", "flw", "fld"})
 SCALAR_STORES = frozenset({"sw", "sd", "fsw", "fsd"})
 PREFETCHES = frozenset({"prefetch_r"})
 

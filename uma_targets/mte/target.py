@@ -20,7 +20,7 @@ from archloom.oracle.affine import Affine
 from archloom.uma_targets import kit
 from archloom.uma_targets.kit import Issue, Loop, Tiling, ceil_div
 from archloom.uma_targets.kit.vectors import RiscvV, VectorKit
-from archloom.uma_targets.mte.emit import BITS, TYPES, Machine, emit, refuse_without_tiles
+from archloom.uma_targets.mte.emit import BITS, TYPES, Machine, emit
 
 GRAPH = kit.GraphOptions(mte)
 
@@ -34,7 +34,6 @@ HELD = (1, 2, 4, 8)
 def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
     """Blocks of C that fit into registers beside tiles of A and B; all of K at once or in blocks."""
     machine, types = Machine(**GRAPH.graph(options).parameters), TYPES[shape.item]
-    refuse_without_tiles(machine, types)
     columns = machine.columns(types)
 
     def multiples(extent: int, tile: int) -> list[int]:
@@ -43,7 +42,7 @@ def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]
     return Tiling(
         {"m": multiples(shape.m, machine.rows), "n": multiples(shape.n, columns),
          "k": [shape.k, *(k for k in DEPTHS if k < shape.k)]},
-        demand={"registers": lambda c: machine.used(c["m"] // machine.rows, c["n"] // columns, c["B"])},
+        demand={"registers": lambda c: machine.used(c["m"] // machine.rows, c["n"] // columns, c["B"], types)},
         room={"registers": machine.registers}, buffers={"B": HELD},
         loops=lambda c: _loops(shape, c, machine, hardware), help="more registers")
 
@@ -63,12 +62,12 @@ def _loops(shape: kit.Shape, c: kit.Columns, machine: Machine, hardware: kit.Har
         return Issue(name, times, values=values, beats=beats)
 
     tiles = machine.rows > 1
-    load_b = "tlbt" if types.mixed else "tlb"
     product, a, b, load, store = (
-        (types.product, "tla", load_b, "tlc", "tsc") if tiles else
-        ("vfmacc_vf", "flw", "vle32_v", "vle32_v", "vse32_v"))
+        (types.product, "tla", "tlbt" if types.mixed else "tlb", "tlc", "tsc") if tiles else
+        (*(("vmacc_vx", "lb", "vle8_v") if types.mixed else ("vfmacc_vf", "flw", "vle32_v")), "vle32_v", "vse32_v"))
     lines = machine.rows if tiles else machine.vlen // (8 * PORT_BYTES)
-    loads = (issue(a, tall * held / wide, of_a + lines * tiles), issue(b, held, of_b + lines))
+    wider = (issue("vsext_vf4", held),) if types.mixed and not tiles else ()
+    loads = (issue(a, tall * held / wide, of_a + lines * tiles), issue(b, held, of_b + lines), *wider)
     group = Loop(ceil_div(c["k"], deep) * wide / held, (issue(product, tall * held),), first=loads, slots=2,
                  rings=(((issue(product, 1),), 1),))
     again = (c["k"] < shape.k) | bool(shape.bias)
@@ -104,8 +103,9 @@ def _free(graph: ArchitectureGraph) -> int:
 
 
 def _layouts(work: Workload, sizes: Mapping[str, Any]) -> Mapping[str, Place]:
-    """A constant B of bytes lies column by column."""
-    return {"B": (Affine.variable("n"), Affine.variable("k"))} if TYPES[work.inputs[1].item_bytes].mixed else {}
+    """A constant B of bytes lies column by column where there are tiles."""
+    mixed = TYPES[work.inputs[1].item_bytes].mixed and sizes["rlen"] < sizes["vlen"]
+    return {"B": (Affine.variable("n"), Affine.variable("k"))} if mixed else {}
 
 
 class Mte(kit.KitTarget):
