@@ -25,6 +25,7 @@ from archloom.tvm_backend.ir.expressions import IRModule
 from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
 from archloom.tvm_backend.ir.patterns import DFPattern
 from archloom.tvm_backend.passes.attention import as_attention
+from archloom.tvm_backend.passes.casts import plain_casts
 from archloom.tvm_backend.passes.channels_last import channels_last
 from archloom.tvm_backend.passes.common import without_copies
 from archloom.tvm_backend.passes.composites import fuse_composites
@@ -295,7 +296,7 @@ class KitTarget(DescribedTarget):
         kernel = self.kit.attention
         if self.nests:
             if self.takes_integers:
-                module = as_integers(sink_reshapes(module), lambda op: sums.as_integers(op).ok)
+                module = as_integers(sink_reshapes(plain_casts(module)), lambda op: sums.as_integers(op).ok)
             module = without_truths(without_copies(channels_last(fuse_composites(without_batch_norms(module)))))
         if kernel is None:
             return as_products(module)
