@@ -6,7 +6,7 @@ and what is left at the edges are blocks apart, so that sizes are set once for a
 starts from the bias (loaded with rows 0 bytes apart) or zeros, in later blocks of K from what is there. A tensor that
 is added to the product comes into the place of A or B when they are done.
 
-*Mixed precision* (equation 3 of the paper): bytes into sums of int32. A tile of B has a row for each of its columns, so
+*Mixed precision* (equation 3 of the paper): bytes into sums of int32, float16 into sums of float32. A tile of B has a row for each of its columns, so
 that B lies column by column where it is constant; of another the rows of tiles are loaded as columns of memory.
 
 *Vectors* (tiles of one row). A row of B is loaded and multiplied with a number of each row of A; bytes are made int32
@@ -49,8 +49,8 @@ class Types:
         return self.bits < BITS
 
 
-F32, I8 = Types(32, 2, "tfmul"), Types(8, 7, "twmul")
-TYPES: Mapping[int, Types] = {types.bits // 8: types for types in (F32, I8)}
+F32, F16, I8 = Types(32, 2, "tfmul"), Types(16, 5, "tfwmul"), Types(8, 7, "twmul")
+TYPES: Mapping[int, Types] = {types.bits // 8: types for types in (F32, F16, I8)}
 """By the bytes of an element of A and B."""
 
 AHEAD = 1 << 17
@@ -189,9 +189,12 @@ class Blocks:
         return [*self._constants(), *each("kb", blocks, self._block_of_k)]
 
     def _refuse_mixed(self) -> None:
-        """MappingError for products of bytes that no instruction makes."""
-        if not self.gemm.stores_sums or self.gemm.relu:
-            raise MappingError("products of int8 are stored as their int32 sums, without a factor or an activation")
+        """MappingError for products in mixed precision that no instruction makes."""
+        if self.gemm.out_item * 8 != BITS:
+            raise MappingError("products in mixed precision are stored as their sums of 32 bits, without a factor")
+        refuse_without_tiles(self.machine, self.types)
+        if self.types == I8 and self.gemm.relu:
+            raise MappingError("products of int8 are stored as their int32 sums, without an activation")
 
     def _constants(self) -> Iterator[Node]:
         if self.gemm.relu:
@@ -405,6 +408,12 @@ def ask_for(at: Affine, stride: int, rows: int, size: int) -> Nodes:
     """Ask for the lines of so many rows of a matrix, each of ``size`` bytes and ``stride`` bytes apart."""
     return repeat("asked", rows, lambda r: repeat("line", ceil_div(size, LINE_BYTES), lambda c: [
         Instr.make("prefetch_r", dram=at + r * stride + c * LINE_BYTES)]))
+
+
+def refuse_without_tiles(machine: Machine, types: Types) -> None:
+    """MappingError for float16 where there are vectors alone."""
+    if types == F16 and machine.rows == 1:
+        raise MappingError(f"products of float16 take tiles: expected rlen below vlen, found {machine.rlen} for both")
 
 
 def _lanes(count: int) -> Instr:

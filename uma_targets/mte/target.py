@@ -20,7 +20,7 @@ from archloom.oracle.affine import Affine
 from archloom.uma_targets import kit
 from archloom.uma_targets.kit import Issue, Loop, Tiling, ceil_div
 from archloom.uma_targets.kit.vectors import RiscvV, VectorKit
-from archloom.uma_targets.mte.emit import BITS, TYPES, Machine, emit
+from archloom.uma_targets.mte.emit import BITS, TYPES, Machine, emit, refuse_without_tiles
 
 GRAPH = kit.GraphOptions(mte)
 
@@ -34,6 +34,7 @@ HELD = (1, 2, 4, 8)
 def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]) -> Tiling:
     """Blocks of C that fit into registers beside tiles of A and B; all of K at once or in blocks."""
     machine, types = Machine(**GRAPH.graph(options).parameters), TYPES[shape.item]
+    refuse_without_tiles(machine, types)
     columns = machine.columns(types)
 
     def multiples(extent: int, tile: int) -> list[int]:
@@ -114,5 +115,5 @@ class Mte(kit.KitTarget):
     kit = kit.GemmKit(
         name="mte", isa="mte", graph=GRAPH.graph, options=GRAPH.options(), emit=emit, tiling=_tiling,
         description="a vector core whose registers hold tiles of matrices, and those it is compared with (MTE)",
-        macs_per_cycle=macs_per_cycle, rates={"int8": BITS // 8}, numbers="float32", residual=True, sums_of_bytes=True,
+        macs_per_cycle=macs_per_cycle, rates={"int8": BITS // 8, "float16": BITS // 16}, numbers="float32", residual=True, sums_of_bytes=True,
         layouts=_layouts, vectors=VectorKit(_unit, _free))
