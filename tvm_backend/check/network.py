@@ -310,7 +310,7 @@ def _accuracy(outputs: Sequence[Sequence[np.ndarray]], labels: Any) -> float:
 def _bounds(model: "Model", target: str, expected: Sequence[Sequence[np.ndarray]]) -> dict[str, float]:
     """The largest error of each output that rounding explains, of a network that is computed in floats."""
     chosen = backends(target)
-    integers = model.onnx is not None and is_quantized(model.onnx) and any(b.takes_integers for b in chosen)
+    integers = is_quantized(model) and any(b.takes_integers for b in chosen)
     numbers = [backend.numbers for backend in chosen]
     if integers or not set(FLOAT_TOLERANCE).issuperset(numbers):
         return {}

@@ -97,7 +97,9 @@ class QuantizedOp:
 
 PRODUCTS = frozenset({"nn.conv2d", "matmul", *ATTENTION})
 INTEGERS, SUMS = ("int8",), "int32"
-"""Operands and results of products of integers, for targets that take all operators."""
+MIXED = {("int8", SUMS): INTEGERS, ("float16", "float32"): ("float16",)}
+"""Operands of products in mixed precision, by the first one's type and that of the sums: for targets that take all
+operators."""
 
 
 def read(
@@ -157,8 +159,6 @@ class _Reader:
         """The operator whose result is ``expr``, followed by the stages so far."""
         while True:
             name = ir.op_name(expr)
-            if self.adds and not is_quantized(self.numbers) and ir.is_tensor(expr) and ir.dtype_of(expr) == SUMS:
-                self.types = INTEGERS
             if name in ("nn.conv2d", "matmul"):
                 return self._anchored(name, expr, None)
             if name in ATTENTION:
@@ -182,6 +182,8 @@ class _Reader:
         return self._inside(expr)
 
     def _anchored(self, name: str, call: ir.Call, bias: QTensor | None) -> QuantizedOp:
+        if self.adds and not is_quantized(self.numbers):
+            self.types = MIXED.get((ir.dtype_of(call.args[0]), ir.dtype_of(call)), self.types)
         sums = self.types == INTEGERS
         first, second = (self._operand(a, i) for i, a in enumerate(call.args))
         attrs = {k: ir.attr(call, k) for k in CONV_ATTRIBUTES} if name == "nn.conv2d" else {}
@@ -241,7 +243,7 @@ class _Reader:
     def _bias(self, expr: Any) -> QTensor | None:
         """A dequantized constant of integers wider than a byte, or a float constant, as it is added to sums."""
         if not is_quantized(self.numbers):
-            types = (SUMS,) if self.types == INTEGERS else self.types
+            types = (*self.types, SUMS) if self.adds else self.types
             return _float(expr, 2, None, types) if ir.is_constant(expr) and ir.dtype_of(expr) in types else None
         inner = self.lookup(expr) if ir.is_var(expr) else expr
         if ir.op_name(inner) == "reshape":

@@ -27,7 +27,8 @@ POOLS = frozenset({"nn.max_pool2d", "nn.avg_pool2d"})
 SAME = frozenset({"expand_dims", "squeeze", "flatten"})
 """What is a reshape under another name."""
 IMAGES = ("NCHW", "OIHW", "NCHW")
-NUMBERS = ("float32", "int32", "int8", "uint8")
+NUMBERS = ("float32", "float16", "int32", "int8", "uint8")
+INTEGERS = ("int32",)
 SCALED = frozenset({"quantize", "dequantize"})
 """What has a scale and a zero point."""
 EXACT_TAPS = 1 << 10
@@ -237,7 +238,7 @@ class _ChannelsLast(Rewriter):
         if groups == 1:
             rows = self.emit("reshape", windows, (n, places, c * math.prod(form.kernel)))
             return self._product(var, rows, _matrix(weights))
-        if groups == c == len(weights) and (ir.dtype_of(var) == "float32" or math.prod(form.kernel) < EXACT_TAPS):
+        if groups == c == len(weights) and (ir.dtype_of(var) not in INTEGERS or math.prod(form.kernel) < EXACT_TAPS):
             return self._apart(var, windows, weights, (n, places, math.prod(form.kernel), c))
         return self._grouped(var, windows, weights, groups, (n, places, math.prod(form.kernel), c))
 
@@ -249,12 +250,13 @@ class _ChannelsLast(Rewriter):
         """Each channel by itself; sums of integers by float32, which has them exactly."""
         taps = self.emit("reshape", windows, shape)
         matrix = _shaped(_moved(weights, (2, 3, 1, 0)), shape[2:])
-        if ir.dtype_of(var) != "float32":
+        if ir.dtype_of(var) in INTEGERS:
             taps = self.emit("astype", taps, dtype="float32")
             matrix = blank(matrix.shape, "float32") if is_blank(matrix) else matrix.astype(np.float32)
         scaled = self.emit("multiply", taps, ir.constant_like(matrix, taps))
         sums = self.emit("sum", scaled, axis=[2], keepdims=False, label=var.name)
-        return sums if ir.dtype_of(var) == "float32" else self.emit("astype", sums, dtype="int32", label=var.name)
+        return sums if ir.dtype_of(var) == ir.dtype_of(sums) else self.emit(
+            "astype", sums, dtype=ir.dtype_of(var), label=var.name)
 
     def _windows(self, data: Any, form: Windows, places: int) -> Any:
         """[n, places * taps, c]: for each place of the result the pixels under the kernel."""

@@ -211,6 +211,14 @@ def integers_as_sums(op: QuantizedOp) -> str | None:
     return None if op.epilogue is not None and op.epilogue.out_dtype == "int32" else "its sums are no int32"
 
 
+def halves(op: QuantizedOp) -> str | None:
+    """Both operands are float16, the result is float32."""
+    for index, tensor in enumerate(op.operands):
+        if tensor.dtype != "float16":
+            return f"operand {index} is {tensor.dtype}"
+    return None
+
+
 def residual_alike(op: QuantizedOp) -> str | None:
     """A tensor that is added to the result has the result's shape."""
     if not op.residual or op.operands[-1].shape == op.shape:
@@ -234,6 +242,7 @@ INT8_CONV2D: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_convolution, p
 INT8_WINDOWS: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, constant_kernel)
 """Of a convolution that is a product once its windows are gathered."""
 FLOAT_MATMUL: tuple[Rule, ...] = (float32_operands, float32_bias, plain_matmul, residual_alike, relu_only)
+HALVES_MATMUL: tuple[Rule, ...] = (halves, float32_bias, plain_matmul, relu_only)
 INTEGER_MATMUL: tuple[Rule, ...] = (integers_as_sums, float32_bias, plain_matmul)
 FLOAT_CONV2D: tuple[Rule, ...] = (float32_operands, float32_bias, plain_convolution, pointwise_convolution, relu_only)
 

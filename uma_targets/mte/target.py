@@ -116,4 +116,5 @@ class Mte(kit.KitTarget):
         name="mte", isa="mte", graph=GRAPH.graph, options=GRAPH.options(), emit=emit, tiling=_tiling,
         description="a vector core whose registers hold tiles of matrices, and those it is compared with (MTE)",
         macs_per_cycle=macs_per_cycle, rates={"int8": BITS // 8, "float16": BITS // 16}, numbers="float32", residual=True, sums_of_bytes=True,
+        halves=lambda options: Machine(**GRAPH.graph(options).parameters).rows > 1,
         layouts=_layouts, vectors=VectorKit(_unit, _free))

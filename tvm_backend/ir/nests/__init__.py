@@ -16,7 +16,7 @@ from archloom.mapper.nests import Nest
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nests.folding import FOLDING
 from archloom.tvm_backend.ir.nests.moving import PLACED
-from archloom.tvm_backend.ir.nests.reading import IN_MEMORY, INTEGERS, NEST, WIDE, Cut, Piece, Reading, kept
+from archloom.tvm_backend.ir.nests.reading import FLOATS, IN_MEMORY, INTEGERS, NEST, WIDE, Cut, Piece, Reading, kept
 from archloom.tvm_backend.ir.nests.windows import WINDOWS
 from archloom.tvm_backend.ir.sweeps import NotQuantized
 
@@ -50,7 +50,7 @@ def _nests(reading: Reading, root: ir.Call) -> Iterator[Nest]:
     name = str(ir.op_name(root))
     if name in WHOLE:
         integers = ir.dtype_of(root) in INTEGERS and name in OF_INTEGERS
-        if ir.dtype_of(root) != "float32" and name not in MOVED and not integers:
+        if ir.dtype_of(root) not in FLOATS and name not in MOVED and not integers:
             raise NotQuantized(f"{name} of {ir.dtype_of(root)}")
         reading.note(name)
         yield from WHOLE[name](reading, root)

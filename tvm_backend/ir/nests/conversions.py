@@ -10,7 +10,7 @@ import numpy as np
 
 from archloom.mapper.nests import Code
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.nests.reading import BYTES, INTEGERS, WIDE, Index, Reading
+from archloom.tvm_backend.ir.nests.reading import BYTES, FLOATS, INTEGERS, WIDE, Index, Reading
 from archloom.tvm_backend.ir.nests.scalars import chosen
 from archloom.tvm_backend.ir.nests.wide import to_float, truth
 from archloom.tvm_backend.ir.sweeps import NotQuantized
@@ -25,9 +25,9 @@ def converted(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
     kinds = ir.dtype_of(source), ir.dtype_of(call)
     if kinds[0] == kinds[1]:
         return reading.broadcast(source, code, index)
-    if kinds[0] == WIDE and kinds[1] in OF_WIDE:
-        return OF_WIDE[kinds[1]](code, reading.wide(source, code, index))
-    given = _sort(kinds[0]), kinds[1]
+    if kinds[0] == WIDE and (made := "float32" if kinds[1] in FLOATS else kinds[1]) in OF_WIDE:
+        return OF_WIDE[made](code, reading.wide(source, code, index))
+    given = _sort(kinds[0]), "float32" if kinds[1] in FLOATS else kinds[1]
     if given not in CONVERTED and (kinds[1] != WIDE or given[0] not in ("int32", "bool")):
         raise NotQuantized(f"it converts {kinds[0]} to {kinds[1]}")
     reading.half = 0
@@ -40,7 +40,7 @@ def converted(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
 
 def _sort(dtype: str) -> str:
     """The type as which a number is computed."""
-    return "int32" if dtype in BYTES else dtype
+    return "int32" if dtype in BYTES else "float32" if dtype in FLOATS else dtype
 
 
 def _to_float(code: Code, x: int) -> int:
@@ -59,7 +59,7 @@ def _truncated(low: int, high: int) -> Callable[[Code, int], int]:
 OF_WIDE: Mapping[str, Callable[[Code, Any], int]] = {
     "int32": lambda code, x: x.low(), "float32": to_float, "bool": truth}
 CONVERTED: Mapping[tuple[str, str], Callable[[Code, int], int]] = {
-    ("float32", "bool"): lambda code, x: x,
+    ("float32", "bool"): lambda code, x: x, ("float32", "float32"): lambda code, x: x,
     ("float32", "int32"): lambda code, x: code.apply("truncated", x),
     ("float32", "int8"): _truncated(-128, 127), ("float32", "uint8"): _truncated(0, 255),
     ("int32", "float32"): _to_float, ("int32", "bool"): _to_float, ("int32", "int32"): lambda code, x: x,

@@ -49,7 +49,8 @@ class _Rows:
 
     def add(self, code: Code, *folds: Fold, store: int | None = None, alone: bool = False) -> None:
         """A pass over the axes, or one that only goes on with what is held."""
-        stores = () if store is None else (Store(RESULT, dense(self.shape, self.index), store),)
+        item = item_of(ir.dtype_of(self.source))
+        stores = () if store is None else (Store(RESULT, dense(self.shape, self.index), store, item),)
         self.passes.append(Pass(() if alone else self.inner, tuple(code.operations), stores, folds))
 
     def nest(self) -> Nest:
@@ -96,7 +97,7 @@ def _softmax(reading: Reading, call: ir.Call) -> Iterator[Nest]:
     code = Code()
     rows.add(code, Fold("factor", "sum", apply(code, "reciprocal", code.held("sum"))), alone=True)
     code = Code()
-    share = code.load(RESULT, dense(rows.shape, rows.index))
+    share = code.load(RESULT, dense(rows.shape, rows.index), item_of(ir.dtype_of(call)))
     rows.add(code, store=code.apply("multiply", share, code.held("factor")))
     yield rows.nest()
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.mapper.nests import COMPARISONS, Axis, Code, Nest, Pass, Store
+from archloom.mapper.nests import COMPARISONS, ITEMS, Axis, Code, Nest, Pass, Store
 from archloom.oracle.affine import Affine
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nests.scalars import OF_WHOLE, apply
@@ -25,7 +25,9 @@ WIDE = "int64"
 BYTES = ("int8", "uint8")
 INTEGERS = ("int32", *BYTES)
 """What is computed as int32."""
-IN_MEMORY = ("float32", *INTEGERS, WIDE)
+FLOATS = ("float32", "float16")
+"""What is computed as float32."""
+IN_MEMORY = (*FLOATS, *INTEGERS, WIDE)
 """What tensors in memory may be of."""
 WHOLE_NUMBERS = (*INTEGERS, WIDE)
 OF_BYTES = frozenset({"maximum", "minimum", "choose", "less", "less_equal", "greater", "greater_equal", "equal",
@@ -226,7 +228,7 @@ class Reading:
 
 def item_of(dtype: str) -> str:
     """What elements of a type are in memory (:data:`archloom.mapper.nests.ITEMS`)."""
-    return dtype if dtype in BYTES else ""
+    return dtype if dtype in ITEMS else ""
 
 
 def kept(array: np.ndarray) -> np.ndarray:

@@ -308,8 +308,9 @@ class _Writer:
             yield from self.unit.gather(
                 into, self._address(step.operation, where), given[0], self._reach(step.operation, where.part),
                 step.operation.item, where.size, self.group)
-        elif step.name == "narrow":
-            yield from self.unit.narrow(into, given[0], step.operation.item, where.size, self.group)
+        elif step.name in ("widen", "narrow"):
+            made = self.unit.widen if step.name == "widen" else self.unit.narrow
+            yield from made(into, given[0], step.operation.item, where.size, self.group)
         else:
             operands = []
             for source in step.sources:

@@ -32,7 +32,6 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
     "sqrt": {"v": "vfsqrt_v vs2 vm"},
     "to_whole": {"v": "vfcvt_x_f_v vs2 vm"}, "to_float": {"v": "vfcvt_f_x_v vs2 vm"},
     "truncated": {"v": "vfcvt_rtz_x_f_v vs2 vm"},
-    "from_int8": {"v": "vsext_vf4 vs2 vm"}, "from_uint8": {"v": "vzext_vf4 vs2 vm"},
     "whole_add": _whole("add", "vv", "vx", "vi"), "whole_subtract": _whole("sub", "vv", "vx"),
     "whole_multiply": _whole("mul", "vv", "vx"), "whole_minimum": _whole("min", "vv", "vx"),
     "whole_maximum": _whole("max", "vv", "vx"), "whole_and": _whole("and", "vv", "vx", "vi"),
@@ -117,8 +116,22 @@ class RiscvV:
             return [found]
         return [self._length(count, group, 8 * ITEMS[item]), found, self.length(count, group)]
 
+    def widen(self, into: int, register: int, item: str, count: int, group: int) -> Iterable[Node]:
+        """Integers are taken of a quarter of the width that is set, floats of that width."""
+        if item != "float16":
+            yield Instr.make("vsext_vf4" if item == "int8" else "vzext_vf4", vd=into, vs2=register, vm=1)
+            return
+        yield self._length(count, group, 16)
+        yield Instr.make("vfwcvt_f_f_v", vd=into, vs2=register, vm=1)
+        yield self.length(count, group)
+
     def narrow(self, into: int, register: int, item: str, count: int, group: int) -> Iterable[Node]:
         """By clips to half of the width, twice; unsigned ones take a negative number for a large one."""
+        if item == "float16":
+            yield self._length(count, group, 16)
+            yield Instr.make("vfncvt_f_f_w", vd=into, vs2=register, vm=1)
+            yield self.length(count, group)
+            return
         clip = "vnclip_wi"
         if item == "uint8":
             clip, zero = "vnclipu_wi", 0

@@ -27,7 +27,7 @@ Source: TypeAlias = "int | Operation"
 
 @dataclass(frozen=True)
 class Step:
-    """An instruction on vectors by number: ``name`` is that of the unit, or load, store, narrow or gather of
+    """An instruction on vectors by number: ``name`` is that of the unit, or load, store, widen, narrow or gather of
     ``operation``.
 
     ``into`` is None for comparisons and stores. ``tied``: the vector that ``into`` takes the place of; ``apart``: it
@@ -97,7 +97,7 @@ class Selection:
                 same = self.lane is None or operation.at.coefficient(self.lane) == 0
                 if same and place not in self.whole and not operation.item:
                     return operation
-                return self._widened(place, self._new("load", (), operation), operation.item)
+                return self._widened(place, self._new("load", (), operation), operation)
             case "gather":
                 return self._gathered(place, operation)
         return self._applied(operation.name, tuple(self.places.get(a, a) for a in operation.args), operation)
@@ -112,13 +112,13 @@ class Selection:
             words = self._applied("whole_add", (words, lanes))
         size = ITEMS[operation.item].bit_length() - 1
         offsets = self._applied("shift_left", (words, Operation(WHOLE, value=size))) if size else words
-        return self._widened(place, self._new(GATHER, (offsets,), operation), operation.item)
+        return self._widened(place, self._new(GATHER, (offsets,), operation), operation)
 
-    def _widened(self, place: int, elements: int, item: str) -> int:
+    def _widened(self, place: int, elements: int, operation: Operation) -> int:
         """Numbers that are narrower in memory, unless they are stored as they were."""
-        if not item or place in self.moved:
+        if not operation.item or place in self.moved:
             return elements
-        return self._new(f"from_{item}", (elements,), apart=True)
+        return self._new("widen", (elements,), operation, apart=True)
 
     def _applied(self, name: str, sources: tuple[Source, ...], operation: Operation | None = None) -> int:
         if name == "select":

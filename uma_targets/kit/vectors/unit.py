@@ -27,7 +27,7 @@ class Unit(Protocol):
 
     Addresses and strides are in bytes. Where an operation takes fewer elements than a group has, the others keep their
     values. Elements that are narrower in memory (``item``: a type of :data:`archloom.mapper.nests.ITEMS`) are loaded and
-    stored as they are, in the lower part of a group; ``from_int8`` and its like make them wider.
+    stored as they are, in the lower part of a group.
     """
 
     @property
@@ -77,6 +77,10 @@ class Unit(Protocol):
     def gather(self, into: int, at: Affine, offsets: int, reach: int, item: str, count: int, group: int) -> Iterable[Node]:
         """Elements that lie so many bytes behind ``at`` as the elements of ``offsets`` say, less than ``reach``; so many
         of them, of groups of so many registers."""
+        ...
+
+    def widen(self, into: int, register: int, item: str, count: int, group: int) -> Iterable[Node]:
+        """So many elements of a type in memory as numbers, in groups of so many registers, which are not one."""
         ...
 
     def narrow(self, into: int, register: int, item: str, count: int, group: int) -> Iterable[Node]:
