@@ -21,8 +21,8 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 
 LOAD, NUMBER, WHOLE, HELD, GATHER = "load", "number", "whole", "held", "gather"
-"""Operations without arithmetic: an element of a tensor; a float32; an int32; what an earlier pass has found; an element
-of a tensor, so many elements behind its address as an int32 says."""
+"""Operations without arithmetic: an element of a tensor; a float32; an int32; what an earlier pass has found; an
+element of a tensor, so many elements behind its address as an int32 says."""
 
 COMPARISONS = frozenset({"less", "less_equal", "equal", "whole_less", "whole_equal", "unsigned_less"})
 """Operations that give a truth, for ``select``."""
@@ -218,8 +218,9 @@ SCALAR: Mapping[str, Any] = {
     "sin": _wide(np.sin), "cos": _wide(np.cos),
 }
 """What each operation makes of words: the definition, by NumPy. Arithmetic is of float32, rounded once, but for what is
-called ``whole`` (int32; ``to_whole`` rounds, ``truncated`` cuts off what is behind the point), ``unsigned`` (uint32) or shifts, by the last five bits of the second; ``multiply_high`` gives
-the upper half of a product of unsigned numbers; ``less`` and its like give a truth, which ``select`` takes; ``maximum``
+called ``whole`` (int32; ``to_whole`` rounds, ``truncated`` cuts off what is behind the point), ``unsigned`` (uint32) or
+shifts, by the last five bits of the second; ``multiply_high`` gives the upper half of a product of unsigned numbers;
+``less`` and its like give a truth, which ``select`` takes; ``maximum``
 and ``minimum`` of a number and a NaN are the number, as in RISC-V."""
 
 

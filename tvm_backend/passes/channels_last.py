@@ -142,7 +142,7 @@ class _ChannelsLast(Rewriter):
     def _scaled(self, name: str, var: ir.Var, call: ir.Call) -> Any:
         """By one scale and zero point, or one for each channel."""
         shapes = {ir.shape_of(a) for a in call.args[1:] if math.prod(ir.shape_of(a)) > 1}
-        if not all(map(ir.is_constant, call.args[1:])) or shapes and _axis(call) != 1:
+        if not all(map(ir.is_constant, call.args[1:])) or (shapes and _axis(call) != 1):
             return None
         along = [a if ir.number_of(a) is None else ir.constant_like(ir.const_value(a).reshape(()), a)
                  for a in call.args[1:]]
@@ -184,8 +184,8 @@ class _ChannelsLast(Rewriter):
 
     def _padded(self, var: ir.Var, call: ir.Call) -> Any:
         """By rows and columns alone."""
-        widths = ir.attr_ints(call, "pad_width")
-        if any(widths[:4]) or str(ir.attr(call, "pad_mode", "constant")) != "constant" or call.args[0] not in self.pixels:
+        widths, mode = ir.attr_ints(call, "pad_width"), str(ir.attr(call, "pad_mode", "constant"))
+        if any(widths[:4]) or mode != "constant" or call.args[0] not in self.pixels:
             return None
         n, c, h, w = ir.shape_of(call.args[0])
         image = self.emit("reshape", self._of(call.args[0]), (n, h, w, c))

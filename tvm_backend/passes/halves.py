@@ -36,7 +36,8 @@ class _Halves(Rewriter):
         attributes = {k: ir.scalar_of(v) for k, v in ir.of(value).attributes_of(value).items()}
         given = [self.new(a) for a in value.args]
         factors = given if self.mixed and ir.op_name(value) != "nn.conv1d" else list(map(self._wide, given))
-        sums = self.emit(str(ir.op_name(value)), *factors, **{**attributes, "out_dtype": SUMS}, label=f"{var.name}.sums")
+        attributes["out_dtype"] = SUMS
+        sums = self.emit(str(ir.op_name(value)), *factors, **attributes, label=f"{var.name}.sums")
         self.replaced[var] = self.emit("astype", sums, dtype=HALF, label=var.name)
 
     def _wide(self, expr: Any) -> Any:

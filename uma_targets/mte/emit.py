@@ -6,8 +6,9 @@ and what is left at the edges are blocks apart, so that sizes are set once for a
 starts from the bias (loaded with rows 0 bytes apart) or zeros, in later blocks of K from what is there. A tensor that
 is added to the product comes into the place of A or B when they are done.
 
-*Mixed precision* (equation 3 of the paper): bytes into sums of int32, float16 into sums of float32. A tile of B has a row for each of its columns, so
-that B lies column by column where it is constant; of another the rows of tiles are loaded as columns of memory.
+*Mixed precision* (equation 3 of the paper): bytes into sums of int32, float16 into sums of float32. A tile of B has a
+row for each of its columns, so that B lies column by column where it is constant; of another the rows of tiles are
+loaded as columns of memory.
 
 *Vectors* (tiles of one row). A row of B is loaded and multiplied with a number of each row of A; bytes are made int32
 when they are loaded.

@@ -61,7 +61,7 @@ def random_bytes(random: Random, types: Mapping[str, str]) -> dict[str, np.ndarr
 
 
 def random_nest_of_bytes(random: Random, types: Mapping[str, str]) -> Nest:
-    """One pass, or one that folds and one behind it, of integers of types in memory, the last of which is the result's."""
+    """One pass, or one that folds and one behind it, of integers of types in memory, the last of them the result's."""
     axes = tuple(Axis(f"i{k}", random.choice((1, 2, 3, 5, 17))) for k in range(random.randrange(3)))
     inner = tuple(Axis(f"k{k}", random.choice((1, 2, 4, 9))) for k in range(random.randrange(3)))
     *given, out = types

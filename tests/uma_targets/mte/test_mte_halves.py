@@ -1,4 +1,4 @@
-"""Networks of float16 on the vector core alone: products with float32 sums, all else in float32 between loads and stores."""
+"""Networks of float16 on the vector core alone: products with float32 sums, the rest in float32 between its borders."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def network() -> onnx.ModelProto:
              make_node("MaxPool", ["f"], ["g"], kernel_shape=[2, 2]), make_node("GlobalAveragePool", ["g"], ["h"]),
              make_node("Flatten", ["h"], ["i"]), make_node("Gemm", ["i", "m", "n"], ["j"]),
              make_node("Softmax", ["j"], ["z"])]
-    constants = {"w": weights(4, 3, 3, 3), "b": weights(4), "v": weights(4, 1, 2, 2), "m": weights(4, 5), "n": weights(5)}
+    shapes = {"w": (4, 3, 3, 3), "b": (4,), "v": (4, 1, 2, 2), "m": (4, 5), "n": (5,)}
+    constants = {name: weights(*shape) for name, shape in shapes.items()}
     half = TensorProto.FLOAT16
     graph = make_graph(nodes, "network", [make_tensor_value_info("x", half, (1, 3, 6, 5))],
                        [make_tensor_value_info("z", half, (1, 5))],

@@ -1,5 +1,5 @@
-"""Products in mixed precision, bytes into sums of int32 and float16 into those of float32: any geometry of tiles, exact,
-planned by the mapper."""
+"""Products in mixed precision, bytes into sums of int32 and float16 into those of float32: any geometry of tiles,
+exact, planned by the mapper."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -60,7 +59,8 @@ class Net:
         scale = self.rng.uniform(0.001, 0.004, len(weights) if self.r.random() < 0.5 else ()).astype(np.float32)
         zero = np.zeros(scale.shape, np.int8)
         bias = [self.constant(self.rng.integers(-900, 900, len(weights)).astype(np.int32))]
-        inputs = [x, *given, *map(self.constant, (weights, scale, zero)), *made, *(bias if self.r.random() < 0.7 else [])]
+        inputs = [x, *given, *map(self.constant, (weights, scale, zero)), *made]
+        inputs += bias if self.r.random() < 0.7 else []
         return self.node("QLinearConv", inputs, pads=[self.r.randint(0, k - 1) for k in (*kernel, *kernel)],
                          strides=[self.r.randint(1, 2) for _ in "hw"], group=groups), len(weights)
 

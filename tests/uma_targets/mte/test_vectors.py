@@ -74,7 +74,8 @@ def test_halves_are_computed_as_float32(random: Random, out: str) -> None:
     types = {"a": "float16", "b": "float16", "out": out if out == "float16" else "int32"}
     nest = Nest(axes, (Pass((), tuple(code.operations), stores),))
     unit, most = random.choice(UNITS), random.choice((8, 4, 1))
-    made, wanted = interpreted(stream_of(nest, tuple(types), unit, most, types=types), given), evaluated(nest, given, "out")
+    made = interpreted(stream_of(nest, tuple(types), unit, most, types=types), given)
+    wanted = evaluated(nest, given, "out")
     shown = out if out == "float16" else "float32"
     np.testing.assert_array_equal(made.view(shown), wanted.view(shown))
 

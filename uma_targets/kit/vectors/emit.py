@@ -50,7 +50,8 @@ COPIES = 4
 RESERVED = 8
 """The first integer registers, which the unit may use itself."""
 NEUTRAL = {
-    "sum": Operation(NUMBER), "maximum": Operation(NUMBER, value=-math.inf), "minimum": Operation(NUMBER, value=math.inf),
+    "sum": Operation(NUMBER), "maximum": Operation(NUMBER, value=-math.inf),
+    "minimum": Operation(NUMBER, value=math.inf),
     "whole_maximum": Operation(WHOLE, value=-1 << 31), "whole_minimum": Operation(WHOLE, value=(1 << 31) - 1)}
 
 

@@ -109,7 +109,9 @@ class RiscvV:
             return Instr.make(f"vse{bits}_v", vs3=register, dram=at, vm=1)
         return Instr.make(f"vsse{bits}_v", vs3=register, dram=at, stride=stride, vm=1)
 
-    def gather(self, into: int, at: Affine, offsets: int, reach: int, item: str, count: int, group: int) -> Iterable[Node]:
+    def gather(
+        self, into: int, at: Affine, offsets: int, reach: int, item: str, count: int, group: int,
+    ) -> Iterable[Node]:
         """Indexed loads have elements of the width that is set."""
         found = Instr.make("vluxei32_v", vd=into, dram=at, vs2=offsets, vm=1, reach=reach)
         if not item:

@@ -26,8 +26,8 @@ class Unit(Protocol):
     """A vector unit with registers in groups, whose elements have 32 bits.
 
     Addresses and strides are in bytes. Where an operation takes fewer elements than a group has, the others keep their
-    values. Elements that are narrower in memory (``item``: a type of :data:`archloom.mapper.nests.ITEMS`) are loaded and
-    stored as they are, in the lower part of a group.
+    values. Elements that are narrower in memory (``item``: a type of :data:`archloom.mapper.nests.ITEMS`) are loaded
+    and stored as they are, in the lower part of a group.
     """
 
     @property
@@ -74,9 +74,11 @@ class Unit(Protocol):
 
     def store(self, register: int, at: Affine, stride: int, item: str) -> Node: ...
 
-    def gather(self, into: int, at: Affine, offsets: int, reach: int, item: str, count: int, group: int) -> Iterable[Node]:
-        """Elements that lie so many bytes behind ``at`` as the elements of ``offsets`` say, less than ``reach``; so many
-        of them, of groups of so many registers."""
+    def gather(
+        self, into: int, at: Affine, offsets: int, reach: int, item: str, count: int, group: int,
+    ) -> Iterable[Node]:
+        """Elements that lie so many bytes behind ``at`` as the elements of ``offsets`` say, less than ``reach``; so
+        many of them, of groups of so many registers."""
         ...
 
     def widen(self, into: int, register: int, item: str, count: int, group: int) -> Iterable[Node]:
