@@ -46,6 +46,7 @@ class _Casts(Rewriter):
     def _finite(self, expr: Any) -> Any:
         """``x`` of the rest of ``x`` as int64, 0 where it is not finite; None for anything else."""
         rest = self._call(expr, "floor_mod")
+        kept: Any
         wide = None if rest is None or not _is(rest.args[1], WRAP) else self._call(rest.args[0], "astype")
         kept = None if wide is None else self._call(wide.args[0], "where")
         other = None if kept is None or not _is(kept.args[1], 0) else self._call(kept.args[0], "logical_not")

@@ -62,9 +62,9 @@ class _Integers(Rewriter):
 
     def _bounded(self, call: ir.Call) -> Any:
         """A bound between two quantizations that are the same, as before one: quantizing is monotonic."""
-        bound = self.value_of(call.args[0])
-        below = self.value_of(bound.args[0]) if ir.op_name(bound) in BOUNDS else None
-        first = self.value_of(below.args[0]) if ir.op_name(below) == "dequantize" else None
+        bound: Any = self.value_of(call.args[0])
+        below: Any = self.value_of(bound.args[0]) if ir.op_name(bound) in BOUNDS else None
+        first: Any = self.value_of(below.args[0]) if ir.op_name(below) == "dequantize" else None
         if ir.op_name(first) != "quantize" or not (alike(call, first) and alike(below, first)):
             return call
         if first.args[0] in self.inside and first.args[0] not in self.replaced:
@@ -102,12 +102,12 @@ class _Integers(Rewriter):
     def _sums(self, op: QuantizedOp) -> Any:
         """The int32 sums, with a bias and zero points."""
         plain, like = numbers.as_sums(op), next(t.var for t in op.operands if t.var is not None)
-        factors = [self._int8(t, made, like) for t, made in zip(op.operands, plain.operands, strict=True)]
+        a, b = (self._int8(t, made, like) for t, made in zip(op.operands, plain.operands, strict=True))
         label = f"{op.name}.sums" if plain.bias is None else op.name
         if op.anchor == "nn.conv2d":
-            sums = self._convolution(op, *factors, label)
+            sums = self._convolution(op, a, b, label)
         else:
-            sums = self._less_zeros(op, self.emit("matmul", *factors, out_dtype="int32", label=label), *factors)
+            sums = self._less_zeros(op, self.emit("matmul", a, b, out_dtype="int32", label=label), a, b)
         if plain.bias is None:
             return sums
         assert plain.bias.array is not None
