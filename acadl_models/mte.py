@@ -210,10 +210,10 @@ def _rows(what: str, *, turned: bool = False) -> str:
     return f"{rows} * cdiv({columns} * {bits}, {8 * PORT_BYTES})"
 
 
-def _passing(tiles: dict[str, str], contiguous: frozenset[str], spread: frozenset[str]) -> UnitLatency:
+def _passing(tiles: dict[str, str], contiguous: Mapping[str, int], spread: frozenset[str]) -> UnitLatency:
     """Cycles for which instructions keep a port: vectors in pieces, strided and indexed ones an element at a time."""
-    pieces = f"max(1, cdiv(vl * sew, {8 * PORT_BYTES}))"
-    return {**tiles, **dict.fromkeys(sorted(contiguous), pieces), **dict.fromkeys(sorted(spread), "max(1, vl)")}
+    pieces = {name: f"max(1, cdiv(vl * {bits}, {8 * PORT_BYTES}))" for name, bits in sorted(contiguous.items())}
+    return {**tiles, **pieces, **dict.fromkeys(sorted(spread), "max(1, vl)")}
 
 
 def _load_port(number: int) -> acadl.MemoryAccessUnit:
@@ -221,7 +221,7 @@ def _load_port(number: int) -> acadl.MemoryAccessUnit:
     return acadl.MemoryAccessUnit(
         f"load[{number}]", latency=1, in_flight=64,
         interval=_passing(tiles, riscv_v.CONTIGUOUS_LOADS, riscv_v.SPREAD_LOADS),
-        to_process=riscv_v.CONTIGUOUS_LOADS | riscv_v.SPREAD_LOADS | set(tiles))
+        to_process={*riscv_v.CONTIGUOUS_LOADS, *riscv_v.SPREAD_LOADS, *tiles})
 
 
 def _store_port() -> acadl.MemoryAccessUnit:
@@ -229,7 +229,7 @@ def _store_port() -> acadl.MemoryAccessUnit:
     return acadl.MemoryAccessUnit(
         "store", latency=1, in_flight=64,
         interval=_passing(tiles, riscv_v.CONTIGUOUS_STORES, riscv_v.SPREAD_STORES),
-        to_process=riscv_v.CONTIGUOUS_STORES | riscv_v.SPREAD_STORES | set(tiles))
+        to_process={*riscv_v.CONTIGUOUS_STORES, *riscv_v.SPREAD_STORES, *tiles})
 
 
 def _scalar_load(number: int) -> acadl.MemoryAccessUnit:

@@ -7,7 +7,7 @@ from itertools import product
 WIDTHS = (8, 16, 32, 64)
 
 CONFIGURATION = frozenset({"vsetvli", "vsetivli", "csrwi_vxrm", "csrwi_frm", "li", "fmv_w_x", "fmv_d_x"})
-SCALAR_LOADS = frozenset({"lwu", "ld", "flw", "fld"})
+SCALAR_LOADS = frozenset({"lb", "lwu", "ld", "flw", "fld"})
 SCALAR_STORES = frozenset({"sw", "sd", "fsw", "fsd"})
 PREFETCHES = frozenset({"prefetch_r"})
 
@@ -17,10 +17,11 @@ def _each(pattern: str) -> frozenset[str]:
     return frozenset(pattern.format(bits) for bits in WIDTHS)
 
 
-CONTIGUOUS_LOADS = _each("vle{}_v") | {"vlm_v"}
+CONTIGUOUS_LOADS = {f"vle{bits}_v": bits for bits in WIDTHS} | {"vlm_v": 1}
+"""With bits of an element in memory."""
 SPREAD_LOADS = _each("vlse{}_v") | _each("vluxei{}_v") | _each("vloxei{}_v")
 """Strided and indexed: an element at a time."""
-CONTIGUOUS_STORES = _each("vse{}_v") | {"vsm_v"}
+CONTIGUOUS_STORES = {f"vse{bits}_v": bits for bits in WIDTHS} | {"vsm_v": 1}
 SPREAD_STORES = _each("vsse{}_v") | _each("vsuxei{}_v") | _each("vsoxei{}_v")
 
 _FORMS = {

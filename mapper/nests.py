@@ -3,8 +3,9 @@
 A nest has parallel axes, and for each of their points passes one after the other, each over axes of its own. A pass
 computes numbers (its code, in which an operation names earlier ones by their places), stores some of them, and folds
 others over its axes into results by name, which later passes read. Softmax of rows is the axis of rows, and three
-passes along them: the largest score, exponentials and their sum, and quotients. Addresses count words of 32 bits and
-are linear in the axes; all numbers are of 32 bits, float32 or int32 as operations take them.
+passes along them: the largest score, exponentials and their sum, and quotients. Addresses count elements and are linear
+in the axes; all numbers are of 32 bits, float32 or int32 as operations take them. In memory they are words of 32 bits,
+or of :data:`ITEMS`: made wider where they are loaded, and narrower where they are stored.
 """
 
 from __future__ import annotations
@@ -20,15 +21,19 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 
 LOAD, NUMBER, WHOLE, HELD, GATHER = "load", "number", "whole", "held", "gather"
-"""Operations without arithmetic: a word of a tensor; a float32; an int32; what an earlier pass has found; a word of a
-tensor, so many words behind its address as an int32 says."""
+"""Operations without arithmetic: an element of a tensor; a float32; an int32; what an earlier pass has found; an
+element of a tensor, so many elements behind its address as an int32 says."""
 
 COMPARISONS = frozenset({"less", "less_equal", "equal", "whole_less", "whole_equal", "unsigned_less"})
 """Operations that give a truth, for ``select``."""
 
 ZERO = Affine(0)
 
-FOLDS = ("sum", "maximum", "minimum")
+ITEMS: Mapping[str, int] = {"": 4, "int8": 1, "uint8": 1, "float16": 2}
+"""Types of elements in memory, and their bytes: words as they are; integers, which are int32 as numbers, and next to
+that where they are stored; float16, which are float32 as numbers, and rounded where they are stored."""
+
+FOLDS = ("sum", "maximum", "minimum", "whole_maximum", "whole_minimum")
 """How a pass makes one number of those of all points of its axes."""
 
 
@@ -44,7 +49,8 @@ class Axis:
 class Operation:
     """One number for each point: ``name`` is one of those above, or of :data:`SCALAR`, of the numbers ``args``.
 
-    ``of`` is the tensor, or what is held; ``at`` the address of the word; ``value`` the number.
+    ``of`` is the tensor, or what is held; ``at`` the address of the element, whose type is ``item`` where it is no
+    word; ``value`` the number.
     """
 
     name: str
@@ -52,15 +58,17 @@ class Operation:
     of: str = ""
     at: Affine = ZERO
     value: float = 0.0
+    item: str = ""
 
 
 @dataclass(frozen=True)
 class Store:
-    """The number ``value`` is written to a word of a tensor."""
+    """The number ``value`` is written to an element of a tensor, of type ``item`` where that is no word."""
 
     of: str
     at: Affine
     value: int
+    item: str = ""
 
 
 @dataclass(frozen=True)
@@ -130,12 +138,12 @@ class Code:
         """An int32."""
         return self._add(Operation(WHOLE, value=value))
 
-    def load(self, of: str, at: Affine) -> int:
-        return self._add(Operation(LOAD, of=of, at=at))
+    def load(self, of: str, at: Affine, item: str = "") -> int:
+        return self._add(Operation(LOAD, of=of, at=at, item=item))
 
-    def gather(self, of: str, at: Affine, words: int) -> int:
-        """The word of a tensor that lies as many words behind ``at`` as ``words`` says."""
-        return self._add(Operation(GATHER, (words,), of, at))
+    def gather(self, of: str, at: Affine, behind: int, item: str = "") -> int:
+        """The element of a tensor that lies as many elements behind ``at`` as ``behind`` says."""
+        return self._add(Operation(GATHER, (behind,), of, at, item=item))
 
     def held(self, name: str) -> int:
         return self._add(Operation(HELD, of=name))
@@ -205,17 +213,20 @@ SCALAR: Mapping[str, Any] = {
     "whole_less": lambda a, b: np.less(a, b).astype(np.int32),
     "whole_equal": lambda a, b: np.equal(a, b).astype(np.int32), "unsigned_less": _unsigned(np.less),
     "select": lambda c, a, b: np.where(np.asarray(c) != 0, a, b),
+    "truncated": lambda w: np.trunc(np.clip(w.view(np.float32).astype(np.float64), -2**31, 2**31 - 1)).astype(np.int32),
     "exp": _wide(np.exp), "erf": _wide(_erf), "tanh": _wide(np.tanh), "sigmoid": _wide(_sigmoid),
     "sin": _wide(np.sin), "cos": _wide(np.cos),
 }
 """What each operation makes of words: the definition, by NumPy. Arithmetic is of float32, rounded once, but for what is
-called ``whole`` (int32), ``unsigned`` (uint32) or shifts, by the last five bits of the second; ``multiply_high`` gives
-the upper half of a product of unsigned numbers; ``less`` and its like give a truth, which ``select`` takes; ``maximum``
+called ``whole`` (int32; ``to_whole`` rounds, ``truncated`` cuts off what is behind the point), ``unsigned`` (uint32) or
+shifts, by the last five bits of the second; ``multiply_high`` gives the upper half of a product of unsigned numbers;
+``less`` and its like give a truth, which ``select`` takes; ``maximum``
 and ``minimum`` of a number and a NaN are the number, as in RISC-V."""
 
 
 def evaluate(nest: Nest, words: Mapping[str, Bits]) -> None:
-    """Run a nest on tensors as flat arrays of words, in place: plain, for tests. Sums are of float64."""
+    """Run a nest on tensors as flat arrays of words, or of the types that these have in memory, in place: plain, for
+    tests. Sums are of float64."""
     outer = _points(nest.axes)
     held: dict[str, Bits] = {}
     for each in nest.passes:
@@ -231,7 +242,7 @@ def _run(each: Pass, axes: tuple[Axis, ...], outer: Mapping[str, np.ndarray], wo
     for operation in each.code:
         found.append(_value(operation, found, points, words, held, len(each.axes)))
     for store in each.stores:
-        words[store.of][store.at.evaluate(points)] = np.broadcast_to(found[store.value], shape)
+        words[store.of][store.at.evaluate(points)] = _stored(np.broadcast_to(found[store.value], shape), store.item)
     for fold in each.folds:
         numbers = np.broadcast_to(found[fold.value], shape)
         held[fold.name] = _folded(fold.kind, numbers, behind) if behind else numbers
@@ -241,9 +252,10 @@ def _value(operation: Operation, found: Sequence[Bits], points: Mapping[str, np.
            held: Mapping[str, Bits], inner: int) -> Bits:
     match operation.name:
         case "load":
-            return words[operation.of][operation.at.evaluate(points)]
+            return _widened(words[operation.of][operation.at.evaluate(points)], operation.item)
         case "gather":
-            return words[operation.of][operation.at.evaluate(points) + found[operation.args[0]]]
+            place = operation.at.evaluate(points) + found[operation.args[0]]
+            return _widened(words[operation.of][place], operation.item)
         case "number":
             return np.asarray(operation.value, np.float32).view(np.int32)
         case "whole":
@@ -254,12 +266,32 @@ def _value(operation: Operation, found: Sequence[Bits], points: Mapping[str, np.
     return SCALAR[operation.name](*(found[a] for a in operation.args))  # type: ignore[no-any-return]
 
 
+def _widened(elements: np.ndarray, item: str) -> Bits:
+    """The numbers that elements of a type in memory are."""
+    if item == "float16":
+        return elements.astype(np.float32).view(np.int32)
+    return elements.astype(np.int32) if item else elements
+
+
+def _stored(numbers: Bits, item: str) -> np.ndarray:
+    """Numbers as elements of a type in memory."""
+    if not item:
+        return numbers
+    if item == "float16":
+        with np.errstate(over="ignore"):
+            return numbers.view(np.float32).astype(np.float16)
+    limits = np.iinfo(item)
+    return np.clip(numbers, limits.min, limits.max).astype(item)
+
+
 def _folded(kind: str, numbers: Bits, axes: tuple[int, ...]) -> Bits:
     real = numbers.view(np.float32)
     if kind == "sum":
         return real.astype(np.float64).sum(axes).astype(np.float32).view(np.int32)
     if kind not in FOLDS:
         raise MappingError(f"expected one of {', '.join(FOLDS)}, found {kind!r}")
+    if kind.startswith("whole_"):
+        return (np.maximum if kind == "whole_maximum" else np.minimum).reduce(numbers, axes)
     return (np.fmax if kind == "maximum" else np.fmin).reduce(real, axes).view(np.int32)
 
 
@@ -270,10 +302,10 @@ def _points(axes: Sequence[Axis]) -> dict[str, np.ndarray]:
 
 
 # --- other forms of the same nest -------------------------------------------------------------------------------------
-def addresses(each: Pass) -> Iterator[Affine]:
-    """Of all words that a pass reads and writes."""
-    yield from (o.at for o in each.code if o.name in (LOAD, GATHER))
-    yield from (s.at for s in each.stores)
+def addresses(each: Pass) -> Iterator[tuple[Affine, str]]:
+    """Of all elements that a pass reads and writes, with their types in memory."""
+    yield from ((o.at, o.item) for o in each.code if o.name in (LOAD, GATHER))
+    yield from ((s.at, s.item) for s in each.stores)
 
 
 def joined(nest: Nest) -> Nest:
@@ -289,7 +321,7 @@ def _joined(axes: tuple[Axis, ...], passes: tuple[Pass, ...]) -> tuple[tuple[Axi
             passes = tuple(_without(p, axis.name) for p in passes)
             continue
         while kept and all(a.coefficient(kept[-1].name) == a.coefficient(axis.name) * axis.extent
-                           for p in passes for a in addresses(p)):
+                           for p in passes for a, _ in addresses(p)):
             outer = kept.pop()
             passes = tuple(_without(p, outer.name) for p in passes)
             axis = replace(axis, extent=axis.extent * outer.extent)
@@ -311,8 +343,8 @@ def to_json(nest: Nest) -> Any:
 
     return [[[a.name, a.extent] for a in nest.axes], [[
         [[a.name, a.extent] for a in p.axes],
-        [[o.name, list(o.args), o.of, address(o.at), o.value] for o in p.code],
-        [[s.of, address(s.at), s.value] for s in p.stores], [[f.name, f.kind, f.value] for f in p.folds],
+        [[o.name, list(o.args), o.of, address(o.at), o.value, o.item] for o in p.code],
+        [[s.of, address(s.at), s.value, s.item] for s in p.stores], [[f.name, f.kind, f.value] for f in p.folds],
     ] for p in nest.passes]]
 
 
@@ -325,6 +357,7 @@ def from_json(data: Any) -> Nest:
         return tuple(Axis(str(name), int(extent)) for name, extent in given)
 
     return Nest(axes(data[0]), tuple(Pass(
-        axes(own), tuple(Operation(name, tuple(args), of, address(at), value) for name, args, of, at, value in code),
-        tuple(Store(of, address(at), value) for of, at, value in stores), tuple(Fold(*f) for f in folds))
+        axes(own), tuple(Operation(name, tuple(args), of, address(at), *more)
+                         for name, args, of, at, *more in code),
+        tuple(Store(of, address(at), *more) for of, at, *more in stores), tuple(Fold(*f) for f in folds))
         for own, code, stores, folds in data[1]))

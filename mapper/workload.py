@@ -138,7 +138,8 @@ class Workload:
     kinds and their tensors, in this order:
 
     ``gemm``   A[b, m, k] int8, B[b or absent, k, n] int8, bias[n] or bias[b, 1, n] int32 (if the epilogue has one)
-               → C[b, m, n]; or all of them float32. In tiles (float16): A[b, m/t, k/t, t, t], B[b or 1, k/t, n/t, t, t]
+               → C[b, m, n]; or all of them float32, or A and B float16 and the others float32.
+               In tiles (float16): A[b, m/t, k/t, t, t], B[b or 1, k/t, n/t, t, t]
                (or either of them transposed, such as B[b or 1, n/t, k/t, t, t]), bias[1, n/t, t]
                → C[b, m/t, n/t, t, t]; extents are rounded up, what is beyond them is zero
     ``conv2d`` X[n, h, w, c] int8, W[kh, kw, c, o] int8, bias[o] int32 → Y[n, oh, ow, o]  (NHWC; pooled if pool);
@@ -192,7 +193,8 @@ class Workload:
     @property
     def tile(self) -> int:
         """Side of the tiles that the tensors are kept in, 0 where they are not."""
-        return self.inputs[0].shape[-1] if self.inputs[0].dtype == "float16" else 0
+        rows = self.kind == "nest" or (self.kind == "gemm" and len(self.inputs[0].shape) <= 3)
+        return 0 if rows or self.inputs[0].dtype != "float16" else self.inputs[0].shape[-1]
 
     @property
     def transposed(self) -> tuple[bool, bool]:
@@ -243,14 +245,14 @@ def gemm(
     """``C[b, m, n] = epilogue(sum_k A[b, m, k] * B[b, k, n])``; with ``shared_b`` B is one matrix [k, n] for all, with
     ``shared_bias`` the bias one row.
 
-    ``dtype`` is that of both operands; sums and bias are int32 for integers, else of the operands' type. With ``tile``
-    the tensors lie in tiles of so many rows and columns, A and B also ``transposed``.
+    ``dtype`` is that of both operands; sums and bias are int32 for integers, else float32. With ``tile`` all are of one
+    type, and the tensors lie in tiles of so many rows and columns, A and B also ``transposed``.
     """
     if tile:
         return _tiled_gemm((batch, m, n, k), epilogue, shared_b, name, dtype, tile, transposed)
     v = {s: Affine.variable(s) for s in "bmnk"}
     dims = (Dim("b", batch, "parallel"), Dim("m", m, "parallel"), Dim("n", n, "parallel"), Dim("k", k, "reduction"))
-    sums = "int32" if dtype.startswith("int") else dtype
+    sums = "int32" if dtype.startswith("int") else "float32"
     a = Tensor("A", (batch, m, k), dtype, (v["b"], v["m"], v["k"]))
     if shared_b:
         b = Tensor("B", (k, n), dtype, (v["k"], v["n"]))

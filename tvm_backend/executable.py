@@ -237,8 +237,9 @@ def run_region(
         tensors[name] = x if value.layout == ROW_MAJOR else layouts.packed(_shaped(x, value.shape), value.layout)
     for step in region.steps:
         shapes = {t.name: t.shape for t in step.workload.inputs}
-        arguments = {a: as_int8(_read(tensors[value], region.value(value), step.views.get(a)))
-                     for a, value in step.inputs}
+        arguments = {a: _read(tensors[value], region.value(value), step.views.get(a)) for a, value in step.inputs}
+        signed = {t.name for t in step.workload.inputs if t.dtype == "int8"}
+        arguments = {a: as_int8(x) if a in signed else x for a, x in arguments.items()}
         if not isinstance(executor, XlaExecutor):
             arguments = {a: _shaped(x, shapes[a]) for a, x in arguments.items()}
         given = executor.run(step, arguments)

@@ -37,7 +37,7 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 CATEGORIES = {"I": 32, "II": 64, "III": 128, "IV": 256, "V": 512, "VI": 2048}
 """Most columns of C, or output channels, of each category."""
 
-COUNTED = riscv_v.VECTOR | riscv_v.CONTIGUOUS_LOADS | riscv_v.CONTIGUOUS_STORES | MASKS | PRODUCTS | {
+COUNTED = riscv_v.VECTOR | {*riscv_v.CONTIGUOUS_LOADS, *riscv_v.CONTIGUOUS_STORES} | MASKS | PRODUCTS | {
     f"{kind}{what}" for what in TILES for kind in ("tl", "ttl")} | {"tsc", "ttsc"}
 """What is counted as vector and matrix instructions: not those that set sizes, nor scalar ones."""
 

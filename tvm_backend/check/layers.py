@@ -27,13 +27,13 @@ class LayerCheck:
     """A layer as it ran.
 
     On the same inputs: ``max_abs_error`` is the largest difference to the NumPy interpreter of the ISA, and
-    ``integer_error`` that to the operator itself, computed in integers (None for operators on floats); ``bit_exact``
-    says that the layer equals both, value and type. In the whole network: ``differing`` is the share of elements that
-    are not those of the quantized reference and ``most_steps`` the largest difference in quantization steps (None
-    without such a reference), ``snr_db`` the power of the float network's tensor over that of the difference to it, in
-    decibels (None where the float network has no such tensor). ``rounding_steps``: by how many steps at most a
-    machine's own rounding of the sums differs from that by float32 factors, which is onnxruntime's (None where it has
-    that).
+    ``integer_error`` that to the operator itself, computed in integers (None for operators on floats, and for nests of
+    loops); ``bit_exact`` says that the layer equals both, value and type. In the whole network: ``differing`` is the
+    share of elements that are not those of the quantized reference and ``most_steps`` the largest difference in
+    quantization steps (None without such a reference), ``snr_db`` the power of the float network's tensor over that of
+    the difference to it, in decibels (None where the float network has no such tensor). ``rounding_steps``: by how many
+    steps at most a machine's own rounding of the sums differs from that by float32 factors, which is onnxruntime's
+    (None where it has that).
     """
 
     name: str
@@ -81,7 +81,7 @@ def check_layers(
 def _integers(run: LayerRun) -> tuple[float | None, bool, float | None]:
     """Largest difference to the operator in integers, whether there is none, and ``rounding_steps``."""
     work, tensors = run.step.workload, {**run.arguments, **run.step.constants}
-    if work.inputs[0].dtype != "int8":
+    if work.inputs[0].dtype != "int8" or work.kind == "nest":
         return None, True, None
     sums = sums_of(work, tensors)
     return *_difference(run.output, finished(sums, work, tensors)), rounding_steps(sums, work.epilogue, tensors)

@@ -308,11 +308,14 @@ def _accuracy(outputs: Sequence[Sequence[np.ndarray]], labels: Any) -> float:
 
 
 def _bounds(model: "Model", target: str, expected: Sequence[Sequence[np.ndarray]]) -> dict[str, float]:
-    """The largest error of each output that rounding explains, for a target that computes in floats."""
-    numbers = [backend.numbers for backend in backends(target)]
-    if not set(FLOAT_TOLERANCE).issuperset(numbers):
+    """The largest error of each output that rounding explains, of a network that is computed in floats."""
+    chosen = backends(target)
+    integers = is_quantized(model) and any(b.takes_integers for b in chosen)
+    numbers = [backend.numbers for backend in chosen]
+    if integers or not set(FLOAT_TOLERANCE).issuperset(numbers):
         return {}
-    tolerance = max(FLOAT_TOLERANCE[n] for n in numbers)
+    given = {spec.dtype for spec in (*model.inputs, *model.outputs)}
+    tolerance = max(t for n, t in FLOAT_TOLERANCE.items() if n in numbers or n in given)
     return {spec.name: tolerance * max(float(np.abs(batch[i]).max(initial=0, where=np.isfinite(batch[i])))
                                        for batch in expected) for i, spec in enumerate(model.outputs)}
 

@@ -42,7 +42,7 @@ from archloom.tvm_backend.frontends.onnx.load import load_skeleton
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, parse
 from archloom.tvm_backend.ir.conversion import blank
 from archloom.tvm_backend.ir.nodes import Unsupported
-from archloom.tvm_backend.ir.numbers import is_quantized
+from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
 from archloom.tvm_backend.memory import LiveRange, Memory
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.progress import Progress
@@ -113,7 +113,7 @@ def report_of(source: Source, request: Request, progress: Progress | None = None
     """The report of a network; of an ONNX network kept by its content: its graph, shapes and small constants; of a
     network by name by that, its code, and the libraries that it is made by."""
     source, request = in_floats(source, request)
-    if source.kind == "onnx" or request.as_int8:
+    if source.kind == "onnx" or (request.as_int8 and source.kind not in ("name", "operator")):
         try:
             return OnnxNetwork.of(source, request).report(progress)
         except NoSkeleton as error:
@@ -127,9 +127,13 @@ def report_of(source: Source, request: Request, progress: Progress | None = None
 
 def in_floats(source: Source, request: Request) -> tuple[Source, Request]:
     """A source in floats where it is to be taken as if quantized; names and operators are quantized for a target that
-    wants it anyway. InputError for a source that is not at hand in floats."""
-    if source.kind in ("name", "operator") and is_quantized(source.numbers_for(request.target)):
-        return source, replace(request, as_int8=False)
+    wants it anyway, or takes it. InputError for a source that is not at hand in floats."""
+    if source.kind in ("name", "operator"):
+        backend = request.chosen()[0].backend
+        if backend.is_quantized:
+            return source, replace(request, as_int8=False)
+        if backend.takes_integers:
+            return source, request
     return (source.in_floats() if request.as_int8 else source), request
 
 
@@ -154,12 +158,12 @@ def _operator_network(
     operator: operators.Operator, source: Source, request: Request, progress: Progress | None
 ) -> Report:
     """Of one operator as a network of its own."""
-    chosen = request.chosen()
-    proto, name = onnx_skeleton(operator, chosen[0].backend.numbers), source.name or str(operator)
+    numbers: Numbers = "int8" if request.as_int8 else request.chosen()[0].backend.numbers
+    proto, name = onnx_skeleton(operator, numbers), source.name or str(operator)
     try:
         return _timed(load_skeleton(proto, name, name, None), request, progress)
     except (NoSkeleton, Unsupported):
-        return _of_model(source.load_for(request.target), request, progress)
+        return _of_model(source.load(numbers), request, progress)
 
 
 def _key_of_name(source: Source, request: Request) -> str | None:
@@ -170,8 +174,9 @@ def _key_of_name(source: Source, request: Request) -> str | None:
 
 
 def _of_name(source: Source, request: Request, progress: Progress | None) -> Report:
-    """The report of a network by name: quantized without its numbers where the target wants integers."""
-    if not is_quantized(source.numbers_for(request.target)):
+    """The report of a network by name: quantized without its numbers where the target wants integers, or they are
+    asked for."""
+    if not is_quantized(source.numbers_for(request.target)) and not request.as_int8:
         return _of_source(source, request, progress)
     title = source.title
     found = named_networks.outline(source.given)
@@ -197,7 +202,7 @@ def _of_source(source: Source, request: Request, progress: Progress | None) -> R
 def _with_weights(source: Source, request: Request, progress: Progress | None, reason: Exception) -> Report:
     """The report of a network that has to be read as for compilation, with the reason as a fallback; ModelError where
     its weights are not there."""
-    model = source.load_for(request.target)
+    model = source.load("int8") if request.as_int8 else source.load_for(request.target)
     if not model.has_weights:
         raise ModelError(f"{model.name}: cannot be estimated without its weights: {reason}") from reason
     return _slower(_timed(model, request, progress), reason)

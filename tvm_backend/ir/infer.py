@@ -66,7 +66,12 @@ def matmul(call: Call) -> TensorType:
     a, b = (_tensor(arg) for arg in call.args)
     if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
         raise Unsupported(f"a product of {a.shape} and {b.shape}")
-    return TensorType((*broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), a.dtype)
+    return TensorType((*broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]), _summed(call, a.dtype))
+
+
+def _summed(call: Call, dtype: str) -> str:
+    """The type of a product's sums: that of its operands, unless it names another."""
+    return str(getattr(call.attrs, "out_dtype", None) or dtype)
 
 
 def _extents(call: Call, kernel: tuple[int, ...], image: tuple[int, ...]) -> tuple[int, ...]:
@@ -86,7 +91,8 @@ def convolution(call: Call) -> TensorType:
     data, kernel = (_tensor(arg) for arg in call.args)
     if len(data.shape) != len(kernel.shape) or data.shape[1] != kernel.shape[1] * call.attrs.groups:
         raise Unsupported(f"a convolution of {data.shape} by {kernel.shape}")
-    return _positive((data.shape[0], kernel.shape[0], *_extents(call, kernel.shape[2:], data.shape[2:])), data.dtype)
+    return _positive((data.shape[0], kernel.shape[0], *_extents(call, kernel.shape[2:], data.shape[2:])),
+                     _summed(call, data.dtype))
 
 
 def pool(call: Call) -> TensorType:

@@ -96,6 +96,10 @@ class QuantizedOp:
 
 
 PRODUCTS = frozenset({"nn.conv2d", "matmul", *ATTENTION})
+INTEGERS, SUMS = ("int8",), "int32"
+MIXED = {("int8", SUMS): INTEGERS, ("float16", "float32"): ("float16",)}
+"""Operands of products in mixed precision, by the first one's type and that of the sums: for targets that take all
+operators."""
 
 
 def read(
@@ -148,6 +152,9 @@ class _Reader:
     stages: list[Stage] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.types = FLOATS.get(self.numbers, ())
+
     def operator(self, expr: Any) -> QuantizedOp:
         """The operator whose result is ``expr``, followed by the stages so far."""
         while True:
@@ -175,10 +182,14 @@ class _Reader:
         return self._inside(expr)
 
     def _anchored(self, name: str, call: ir.Call, bias: QTensor | None) -> QuantizedOp:
+        if self.adds and not is_quantized(self.numbers):
+            self.types = MIXED.get((ir.dtype_of(call.args[0]), ir.dtype_of(call)), self.types)
+        sums = self.types == INTEGERS
         first, second = (self._operand(a, i) for i, a in enumerate(call.args))
         attrs = {k: ir.attr(call, k) for k in CONV_ATTRIBUTES} if name == "nn.conv2d" else {}
+        epilogue = Epilogue(bias is not None, 1.0, False, SUMS) if sums else None
         return QuantizedOp(name, _own_name(self.names, name), ir.shape_of(call), attrs, (first, second), bias,
-                           tuple(reversed(self.stages)))
+                           tuple(reversed(self.stages)), epilogue=epilogue)
 
     def _biased(self, call: ir.Call) -> QuantizedOp | None:
         """An addition of a bias to a product; None for any other."""
@@ -222,7 +233,7 @@ class _Reader:
             source = inner.args[0]
             inner = self.lookup(source) if ir.is_var(source) else source
         if not is_quantized(self.numbers):
-            return _float(source, index, permutation, FLOATS[self.numbers])
+            return _float(source, index, permutation, self.types)
         if ir.op_name(inner) != "dequantize":
             kind = ir.dtype_of(expr) if ir.is_tensor(expr) else "?"
             raise NotQuantized(
@@ -232,8 +243,8 @@ class _Reader:
     def _bias(self, expr: Any) -> QTensor | None:
         """A dequantized constant of integers wider than a byte, or a float constant, as it is added to sums."""
         if not is_quantized(self.numbers):
-            floats = ir.is_constant(expr) and ir.dtype_of(expr) in FLOATS[self.numbers]
-            return _float(expr, 2, None, FLOATS[self.numbers]) if floats else None
+            types = (*self.types, SUMS) if self.adds else self.types
+            return _float(expr, 2, None, types) if ir.is_constant(expr) and ir.dtype_of(expr) in types else None
         inner = self.lookup(expr) if ir.is_var(expr) else expr
         if ir.op_name(inner) == "reshape":
             inner = self.lookup(inner.args[0]) if ir.is_var(inner.args[0]) else inner.args[0]

@@ -108,7 +108,7 @@ OPERATORS: Mapping[str, Operator] = {
     "log": Operator(_SAME, xla="numpy.log", **_TRANSCENDENTAL),
     "sin": Operator(_SAME, xla="numpy.sin", scalar=("sin",), **_TRANSCENDENTAL),
     "cos": Operator(_SAME, xla="numpy.cos", scalar=("cos",), **_TRANSCENDENTAL),
-    "floor": Operator(_SAME, xla="numpy.floor"), "ceil": Operator(_SAME, xla="numpy.ceil"),
+    **{name: Operator(_SAME, xla=f"numpy.{name}", scalar=(name,)) for name in ("floor", "ceil", "round")},
     "sign": Operator(xla="numpy.sign"), "isnan": Operator(_TRUTH, xla="numpy.isnan"),
     "logical_not": Operator(_TRUTH, _by(np.invert), "numpy.invert", scalar=("not",)),
     "bitwise_not": Operator(fold=_by(np.invert), xla="numpy.invert"),

@@ -73,7 +73,7 @@ def call_of(op: str, args: Sequence[Any], attrs: Mapping[str, Any]) -> nodes.Cal
         places = axes, given.pop("begin"), given.pop("end"), given.pop("strides", ones)
         return nodes.Call(op, (*args, *places), nodes.attributes(assume_inbound=False), None)
     arguments = tuple(nodes.Shape(a) if isinstance(a, tuple) else a for a in args)
-    return nodes.Call(op, arguments, nodes.attributes(**own, **given), None)
+    return nodes.Call(op, arguments, nodes.attributes(**{**own, **given}), None)
 
 
 def attributes_of(call: nodes.Call) -> dict[str, Any]:

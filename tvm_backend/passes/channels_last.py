@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.conversion import is_blank
+from archloom.tvm_backend.ir.conversion import blank, is_blank
 from archloom.tvm_backend.ir.operators import operator
 from archloom.tvm_backend.ir.rewriter import Rewriter
 from archloom.tvm_backend.ir.windows import Windows
@@ -27,6 +27,12 @@ POOLS = frozenset({"nn.max_pool2d", "nn.avg_pool2d"})
 SAME = frozenset({"expand_dims", "squeeze", "flatten"})
 """What is a reshape under another name."""
 IMAGES = ("NCHW", "OIHW", "NCHW")
+NUMBERS = ("float32", "float16", "int32", "int8", "uint8")
+INTEGERS = ("int32",)
+SCALED = frozenset({"quantize", "dequantize"})
+"""What has a scale and a zero point."""
+EXACT_TAPS = 1 << 10
+"""Sums of fewer products of bytes are float32 numbers."""
 
 
 def channels_last(module: ir.IRModule) -> ir.IRModule:
@@ -55,7 +61,7 @@ class _ChannelsLast(Rewriter):
     def visit(self, var: ir.Var, value: Any) -> None:
         name = ir.op_name(value)
         made = None
-        if name is not None and ir.is_tensor(var) and ir.dtype_of(var) == "float32":
+        if name is not None and ir.is_tensor(var) and ir.dtype_of(var) in NUMBERS:
             made = self._made(name, var, value)
         if made is not None:
             self.pixels[var] = _Pixels(made, ir.shape_of(var))
@@ -81,6 +87,8 @@ class _ChannelsLast(Rewriter):
             return None
         if name == "nn.conv2d":
             return self._convolution(var, call)
+        if name == "nn.pad":
+            return self._padded(var, call)
         if name == "concat":
             return self._concatenated(call.args[0], var.name) if _axis(call) == 1 else None
         if not any(ir.is_var(a) and a in self.pixels for a in call.args):
@@ -93,7 +101,9 @@ class _ChannelsLast(Rewriter):
                 call.args[0])[:2]:
             return self.emit("mean", self.pixels[call.args[0]].var, axis=[1], keepdims=True, label=var.name)
         row = operator(name)
-        if (row.scalar or row.vector) and name != "power":
+        if name in SCALED:
+            return self._scaled(name, var, call)
+        if ((row.scalar or row.vector) and name != "power") or name == "astype":
             return self._elementwise(var, call)
         return None
 
@@ -129,6 +139,16 @@ class _ChannelsLast(Rewriter):
         made = ir.make_like(call, args)
         return self.name(made, var.name) if like is not None else None
 
+    def _scaled(self, name: str, var: ir.Var, call: ir.Call) -> Any:
+        """By one scale and zero point, or one for each channel."""
+        shapes = {ir.shape_of(a) for a in call.args[1:] if math.prod(ir.shape_of(a)) > 1}
+        if not all(map(ir.is_constant, call.args[1:])) or (shapes and _axis(call) != 1):
+            return None
+        along = [a if ir.number_of(a) is None else ir.constant_like(ir.const_value(a).reshape(()), a)
+                 for a in call.args[1:]]
+        return self.emit(name, self._of(call.args[0]), *along, axis=2 if shapes else 0, out_dtype=ir.dtype_of(var),
+                         label=var.name)
+
     def _beside(self, expr: Any, shape: tuple[int, ...]) -> Any:
         """An operand of an element-wise operator, beside pixels of an image of a ``shape``; None where it has no such
         form."""
@@ -159,6 +179,18 @@ class _ChannelsLast(Rewriter):
         given = {a: list(ir.attr_ints(call, a)) for a in ("pool_size", "strides", "padding", "dilation")} | {
             a: bool(ir.attr(call, a)) for a in ("ceil_mode", "count_include_pad")}
         made = self.emit(name, image, layout="NHWC", out_layout="NHWC", label=var.name, **given)
+        shape = ir.shape_of(var)
+        return self.emit("reshape", made, (n, shape[2] * shape[3], c))
+
+    def _padded(self, var: ir.Var, call: ir.Call) -> Any:
+        """By rows and columns alone."""
+        widths, mode = ir.attr_ints(call, "pad_width"), str(ir.attr(call, "pad_mode", "constant"))
+        if any(widths[:4]) or mode != "constant" or call.args[0] not in self.pixels:
+            return None
+        n, c, h, w = ir.shape_of(call.args[0])
+        image = self.emit("reshape", self._of(call.args[0]), (n, h, w, c))
+        made = self.emit("nn.pad", image, pad_width=[0, 0, *widths[4:], 0, 0], pad_mode="constant",
+                         pad_value=float(ir.attr(call, "pad_value", 0.0)), label=var.name)
         shape = ir.shape_of(var)
         return self.emit("reshape", made, (n, shape[2] * shape[3], c))
 
@@ -205,13 +237,26 @@ class _ChannelsLast(Rewriter):
         windows = self._windows(data, form, places)
         if groups == 1:
             rows = self.emit("reshape", windows, (n, places, c * math.prod(form.kernel)))
-            return self.emit("matmul", rows, ir.constant_like(_matrix(weights), rows), label=var.name)
-        if groups == c == len(weights):
-            taps = self.emit("reshape", windows, (n, places, math.prod(form.kernel), c))
-            factors = ir.constant_like(_shaped(_moved(weights, (2, 3, 1, 0)), (math.prod(form.kernel), c)), taps)
-            scaled = self.emit("multiply", taps, factors)
-            return self.emit("sum", scaled, axis=[2], keepdims=False, label=var.name)
-        return self._grouped(windows, weights, groups, (n, places, math.prod(form.kernel), c), var.name)
+            return self._product(var, rows, _matrix(weights))
+        if groups == c == len(weights) and (ir.dtype_of(var) not in INTEGERS or math.prod(form.kernel) < EXACT_TAPS):
+            return self._apart(var, windows, weights, (n, places, math.prod(form.kernel), c))
+        return self._grouped(var, windows, weights, groups, (n, places, math.prod(form.kernel), c))
+
+    def _product(self, var: ir.Var, rows: Any, weights: np.ndarray) -> Any:
+        """Sums of the type that the convolution's have."""
+        return self.emit("matmul", rows, ir.constant_like(weights, rows), out_dtype=ir.dtype_of(var), label=var.name)
+
+    def _apart(self, var: ir.Var, windows: Any, weights: np.ndarray, shape: tuple[int, ...]) -> Any:
+        """Each channel by itself; sums of integers by float32, which has them exactly."""
+        taps = self.emit("reshape", windows, shape)
+        matrix = _shaped(_moved(weights, (2, 3, 1, 0)), shape[2:])
+        if ir.dtype_of(var) in INTEGERS:
+            taps = self.emit("astype", taps, dtype="float32")
+            matrix = blank(matrix.shape, "float32") if is_blank(matrix) else matrix.astype(np.float32)
+        scaled = self.emit("multiply", taps, ir.constant_like(matrix, taps))
+        sums = self.emit("sum", scaled, axis=[2], keepdims=False, label=var.name)
+        return sums if ir.dtype_of(var) == ir.dtype_of(sums) else self.emit(
+            "astype", sums, dtype=ir.dtype_of(var), label=var.name)
 
     def _windows(self, data: Any, form: Windows, places: int) -> Any:
         """[n, places * taps, c]: for each place of the result the pixels under the kernel."""
@@ -228,7 +273,7 @@ class _ChannelsLast(Rewriter):
         index = np.ascontiguousarray(form.index(h, w).T).reshape(-1)
         return self.emit("take", pixels, ir.constant_like(index, pixels), axis=1, mode="clip")
 
-    def _grouped(self, windows: Any, weights: np.ndarray, groups: int, shape: tuple[int, ...], label: str) -> Any:
+    def _grouped(self, var: ir.Var, windows: Any, weights: np.ndarray, groups: int, shape: tuple[int, ...]) -> Any:
         """A product for each group."""
         n, places, taps, c = shape
         own, out = c // groups, len(weights) // groups
@@ -238,7 +283,7 @@ class _ChannelsLast(Rewriter):
         moved = _moved(_shaped(weights, (groups, out, *weights.shape[1:])), (0, 3, 4, 2, 1))
         matrices = _shaped(moved, (groups, taps * own, out))
         matrices = np.broadcast_to(matrices, (n, *matrices.shape)).reshape(-1, taps * own, out) if n > 1 else matrices
-        sums = self.emit("matmul", rows, ir.constant_like(matrices, rows), label=label)
+        sums = self._product(var, rows, matrices)
         images = self.emit("reshape", sums, (n, groups, places, out))
         beside = self.emit("permute_dims", images, axes=[0, 2, 1, 3])
         return self.emit("reshape", beside, (n, places, groups * out))

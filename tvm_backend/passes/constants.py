@@ -9,6 +9,7 @@ import numpy as np
 
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.conversion import blank, is_blank
+from archloom.tvm_backend.ir.names import is_made_up
 from archloom.tvm_backend.ir.operators import Result, operator
 from archloom.tvm_backend.ir.rewriter import Rewriter
 
@@ -127,7 +128,8 @@ class _OwnDequantize(Rewriter):
         for position, arg in enumerate(value.args if ir.op_name(value) not in (None, "dequantize") else ()):
             source = self.value_of(arg)
             if ir.op_name(source) == "dequantize":
-                copy = ir.new_var(f"{arg.name}.{var.name}.{position}", arg)
+                name = arg.name if is_made_up(arg.name) else f"{arg.name}.{var.name}.{position}"
+                copy = ir.new_var(name, arg)
                 arg = self.bind(copy, ir.make_call(source, source.args))
             args.append(arg)
         self.bind(var, ir.make_call(value, args) if args else value)

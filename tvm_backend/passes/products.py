@@ -145,7 +145,7 @@ class _Products(Gathering):
         axes = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
         columns = self.emit("permute_dims", self.new(x), axes=axes)
         transposed = ir.constant_like(ir.const_value(matrix).T, x)
-        rows = self.emit("matmul", columns, transposed, label=var.name)
+        rows = self._multiplied(call, [columns, transposed], var.name)
         self.replaced[var] = self.emit("permute_dims", rows, axes=axes)
         return True
 
@@ -160,7 +160,7 @@ class _Products(Gathering):
                 matrix = (1, *shape) if side == 0 else (*shape, 1)
                 sides[side] = self.emit("reshape", x, matrix) if not ir.is_constant(x) else ir.constant_like(
                     ir.const_value(x).reshape(matrix), x)
-        sums = self.emit("matmul", *sides, label=var.name)
+        sums = self._multiplied(call, sides, var.name)
         self.replaced[var] = self.emit("reshape", sums, ir.shape_of(var))
         return True
 
@@ -174,8 +174,12 @@ class _Products(Gathering):
             shape = ir.shape_of(side)
             x = self.new(side)
             sides.append(x if shape[:-2] == full else self.emit("broadcast_to", x, (*full, *shape[-2:])))
-        self.replaced[var] = self.emit("matmul", *sides, label=var.name)
+        self.replaced[var] = self._multiplied(call, sides, var.name)
         return True
+
+    def _multiplied(self, call: ir.Call, sides: list[Any], label: str) -> Any:
+        """A product of other operands, with sums of the type that the call's have."""
+        return self.emit("matmul", *sides, out_dtype=ir.dtype_of(call), label=label)
 
     # what follows a product
 

@@ -113,7 +113,7 @@ class _Sinking(Rewriter):
         if var not in self.written:
             base = self.reshaped[var]
             inner = self.made.get(base)
-            if inner is not None and ir.op_name(inner) == "dequantize":  # reshape the bytes, not the floats
+            if inner is not None and ir.op_name(inner) == "dequantize" and _uniform(inner):  # the bytes, not the floats
                 moved = self.name(ir.reshape(inner.args[0], ir.shape_of(var)), f"{var.name}.bytes")
                 self.bind(var, ir.make_call(inner, [moved, *inner.args[1:]], var))
                 self.written[var] = var

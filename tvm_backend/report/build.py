@@ -41,10 +41,9 @@ def build(
     Without ``details`` the layers say nothing of units, stages, storages, links and loops.
     """
     made = _configured(chosen)
-    peaks = {name: configuration.macs_per_cycle for name, configuration in made.items()}
     uses = _Uses() if details else None
     layers = [
-        _accelerated(step, region, plans[step.name], peaks[region.target], made[region.target], uses)
+        _accelerated(step, region, plans[step.name], made[region.target], uses)
         for region in partition.regions for step in region.steps
     ]
     exact = all(plans[step.name].timing.exact for step in partition.steps())
@@ -75,7 +74,9 @@ def _of_layers(
     """The report of a network whose layers on accelerators are known."""
     made = _configured(chosen)
     peaks = {name: configuration.macs_per_cycle for name, configuration in made.items()}
-    shares = tuple(_share(c, layers, peaks[c.name], made[c.name]) for c in chosen)
+    spared = {c.name: sum(_spared(step, made[c.name]) for region in partition.regions if region.target == c.name
+                          for step in region.steps) for c in chosen}
+    shares = tuple(_share(c, layers, peaks[c.name], made[c.name], spared[c.name]) for c in chosen)
     clock_hz = shares[0].clock_hz if shares else 0.0  # the host alone
     # in ticks of the first target's clock
     cycles = sum(s.cycles if s.clock_hz == clock_hz else math.ceil(s.seconds * clock_hz) for s in shares)
@@ -86,7 +87,7 @@ def _of_layers(
         clock_hz=clock_hz, cycles=cycles, seconds=seconds, accelerator_cycles=cycles, accelerator_seconds=seconds,
         macs=partition.macs, offloaded_macs=offloaded, offloaded_macs_share=partition.offloaded_macs_share,
         peak_macs_per_cycle=shares[0].peak_macs_per_cycle if shares else 0,
-        utilization=offloaded / possible if possible else None,
+        utilization=(offloaded - sum(spared.values())) / possible if possible else None,
         timing=timing,
         layers=(*layers, *map(_hosted, partition.host.ops), *map(_hosted, conversions(partition))),
         host=tuple(HostLayer(op.name, op.op, op.engine, op.macs, op.reason) for op in partition.host.ops),
@@ -112,13 +113,21 @@ def _is_unquantized(partition: Partition, chosen: "Sequence[Chosen]") -> bool:
             and bool(chosen) and all(c.backend.is_quantized for c in chosen))
 
 
-def _share(target: "Chosen", layers: Sequence[Layer], peak: int, made: "Configuration") -> TargetShare:
+def _spared(step: Step, made: "Configuration") -> float:
+    """Products of a step less those of the numbers that the peak is of, which take as long."""
+    peak = made.peak_of(step.workload)
+    return 0 if peak == made.macs_per_cycle else step.macs * (1 - made.macs_per_cycle / peak)
+
+
+def _share(
+    target: "Chosen", layers: Sequence[Layer], peak: int, made: "Configuration", spared: float,
+) -> TargetShare:
     """What one target took."""
     own = [layer for layer in layers if layer.target == target.name]
     cycles, macs = sum(layer.cycles or 0 for layer in own), sum(layer.macs for layer in own)
     return TargetShare(
         target.name, len(own), macs, cycles, cycles / made.graph.clock_hz, made.graph.clock_hz, peak,
-        macs / (cycles * peak) if cycles else None, area_of(made.graph)[0],
+        (macs - spared) / (cycles * peak) if cycles else None, area_of(made.graph)[0],
     )
 
 
@@ -136,9 +145,9 @@ class _Uses:
 
 
 def _accelerated(
-    step: Step, region: Region, plan: "Plan", peak: int, made: "Configuration", uses: _Uses | None,
+    step: Step, region: Region, plan: "Plan", made: "Configuration", uses: _Uses | None,
 ) -> Layer:
-    timing, graph = plan.timing, made.graph
+    timing, graph, peak = plan.timing, made.graph, made.peak_of(step.workload)
     banks = {bank.storage for bank in graph.buffers.get(HBM, ())}
     main = {graph.path(storage)[-1].name for storage in graph.storages if storage.name in banks}
     moved = _moved(timing, graph)

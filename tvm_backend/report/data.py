@@ -90,7 +90,8 @@ class HostLayer:
 class TargetShare:
     """What one of the targets took: layers, multiply-accumulates, and cycles of its own clock.
 
-    ``utilization`` is MACs over cycles times the peak MACs of a cycle, None for a target that took nothing.
+    ``utilization`` is MACs over cycles times the peak MACs of a cycle, None for a target that took nothing; of numbers
+    of which more are begun a cycle than the peak says, each counts as so much less.
     """
 
     name: str

@@ -173,6 +173,11 @@ class UMABackend(ABC):
         return is_quantized(self.numbers)
 
     @property
+    def takes_integers(self) -> bool:
+        """Whether it takes quantized networks, be it beside those of floats."""
+        return self.is_quantized
+
+    @property
     def by_one_factor(self) -> bool:
         """Whether a factor is all that it makes bytes of sums by."""
         return True

@@ -196,7 +196,8 @@ class _RegionLowering:
         lowered, views = self._in_layout_of_inputs(reading.lowered, inputs, self._views(reading))
         op, unnamed = reading.op, is_made_up(binding.var.name)
         # an operator alone has no other name than that of its result
-        name = self.step_names.new(binding.var.name if op.name == op.anchor and not unnamed else op.name)
+        nameless = (op.name == op.anchor or is_made_up(op.name)) and not unnamed
+        name = self.step_names.new(binding.var.name if nameless else op.name)
         value = Value(self._fresh(name if unnamed else binding.var.name), ir.shape_of(binding.var),
                       ir.dtype_of(binding.var), lowered.layout)
         shape = value.shape

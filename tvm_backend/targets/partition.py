@@ -137,7 +137,7 @@ def _note(op: QuantizedOp, context: Any, inside: Mapping[Any, Any], taken: dict[
     for var in inside:
         taken.pop(var.name, None)
     # an operator alone has no other name than that of its result
-    taken[result] = sorted({op.name, result} if op.name == op.anchor else {op.name})
+    taken[result] = sorted({op.name, result} if op.name == op.anchor or is_made_up(op.name) else {op.name})
 
 
 def _read(backend: UMABackend, context: Any, inside: Mapping[Any, Any]) -> QuantizedOp | Verdict:

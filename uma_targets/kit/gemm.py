@@ -144,7 +144,7 @@ class GemmEmitter:
     workspace_bytes: WorkspaceBytes | None = None
     kernels: Mapping[str, Kernel] = field(default_factory=dict)
     sums: bool = False
-    """whether ``write`` stores int32 sums, too"""
+    """whether ``write`` stores int32 sums, too, and float32 ones of float16"""
     requantizes: bool = False
     """whether ``write`` makes bytes as :attr:`Gemm.requantized` says"""
     sizes: Mapping[str, Any] = field(default_factory=dict)
@@ -162,7 +162,7 @@ class GemmEmitter:
         if out in bytes_ and made != self.requantizes:
             raise MappingError(f"{workload.name}: expected a result that is made by "
                                f"{'multipliers and shifts' if self.requantizes else 'one factor'}")
-        if out not in (*bytes_, *(("int32",) if self.sums else ())):
+        if out not in (*bytes_, *(("int32", "float32") if self.sums else ())):
             raise MappingError(f"{workload.name}: {self.isa} stores no result of {out}")
         body = repeat("batch", batch, lambda b: self.write(
             gemm_of(workload, addresses, memory.end, b), mapping, sizes))

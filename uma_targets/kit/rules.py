@@ -197,10 +197,26 @@ def float32_operands(op: QuantizedOp) -> str | None:
 
 
 def float32_bias(op: QuantizedOp) -> str | None:
-    """A bias is float32, one value for each output channel."""
+    """A bias is of the numbers of the result, one value for each output channel."""
     if op.bias is None:
         return None
     return along_channels(op)
+
+
+def integers_as_sums(op: QuantizedOp) -> str | None:
+    """Both operands are int8, the result is int32."""
+    for index, tensor in enumerate(op.operands):
+        if tensor.dtype != "int8":
+            return f"operand {index} is {tensor.dtype}"
+    return None if op.epilogue is not None and op.epilogue.out_dtype == "int32" else "its sums are no int32"
+
+
+def halves(op: QuantizedOp) -> str | None:
+    """Both operands are float16, the result is float32."""
+    for index, tensor in enumerate(op.operands):
+        if tensor.dtype != "float16":
+            return f"operand {index} is {tensor.dtype}"
+    return None
 
 
 def residual_alike(op: QuantizedOp) -> str | None:
@@ -226,6 +242,8 @@ INT8_CONV2D: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, plain_convolution, p
 INT8_WINDOWS: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, constant_kernel)
 """Of a convolution that is a product once its windows are gathered."""
 FLOAT_MATMUL: tuple[Rule, ...] = (float32_operands, float32_bias, plain_matmul, residual_alike, relu_only)
+HALVES_MATMUL: tuple[Rule, ...] = (halves, float32_bias, plain_matmul, relu_only)
+INTEGER_MATMUL: tuple[Rule, ...] = (integers_as_sums, float32_bias, plain_matmul)
 FLOAT_CONV2D: tuple[Rule, ...] = (float32_operands, float32_bias, plain_convolution, pointwise_convolution, relu_only)
 
 

@@ -79,7 +79,7 @@ def epilogue(op: QuantizedOp) -> wl.Epilogue:
     """Bias, factor, activation and pooling of the operator; the type of its result."""
     if op.epilogue is not None:
         return op.epilogue
-    if op.operands[0].dtype == "float32":
+    if op.operands[0].dtype in ("float32", "float16"):
         return wl.Epilogue(op.bias is not None, 1.0, has_relu(op), "float32", residual=op.residual)
     return wl.Epilogue(op.bias is not None, requantization_scale(op), has_relu(op), "int8", _pool(op))
 

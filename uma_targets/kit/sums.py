@@ -15,9 +15,9 @@ import numpy as np
 from archloom.mapper.options import OptionValue
 from archloom.tvm_backend.host import sums as numbers
 from archloom.tvm_backend.ir.match import QuantizedOp
-from archloom.tvm_backend.targets.backend import Lowered, UMABackend
+from archloom.tvm_backend.targets.backend import Lowered, UMABackend, Verdict
 from archloom.uma_targets.kit.patterns import fused
-from archloom.uma_targets.kit.rules import AllOf, Rule, along_channels, constant_kernel, plain_matmul
+from archloom.uma_targets.kit.rules import AllOf, Rule, along_channels, constant_kernel, matrices, plain_matmul
 
 BYTES = ("int8", "uint8")
 FINISHED: tuple[list[str], ...] = (
@@ -104,6 +104,12 @@ def finished_by_host(op: QuantizedOp) -> str | None:
 SUMS: tuple[Rule, ...] = (byte_operands, scales_of_channels, bias_of_sums, finished_by_host)
 SUMS_MATMUL: tuple[Rule, ...] = (*SUMS, plain_matmul)
 SUMS_CONV2D: tuple[Rule, ...] = (*SUMS, constant_kernel)
+INTEGERS = {"nn.conv2d": AllOf("nn.conv2d", SUMS_CONV2D), "matmul": AllOf("matmul", (*SUMS, matrices))}
+
+
+def as_integers(op: QuantizedOp) -> Verdict:
+    """Whether a product is one of bytes with int32 sums and what is made of them."""
+    return INTEGERS[op.anchor](op, {})
 
 
 # strategies ----------------------------------------------------------------------------------------------------------

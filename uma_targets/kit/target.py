@@ -25,10 +25,14 @@ from archloom.tvm_backend.ir.expressions import IRModule
 from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
 from archloom.tvm_backend.ir.patterns import DFPattern
 from archloom.tvm_backend.passes.attention import as_attention
+from archloom.tvm_backend.passes.casts import plain_casts
 from archloom.tvm_backend.passes.channels_last import channels_last
 from archloom.tvm_backend.passes.common import without_copies
 from archloom.tvm_backend.passes.composites import fuse_composites
+from archloom.tvm_backend.passes.halves import with_wide_sums
+from archloom.tvm_backend.passes.integers import as_integers
 from archloom.tvm_backend.passes.products import as_products
+from archloom.tvm_backend.passes.sink_reshapes import sink_reshapes
 from archloom.tvm_backend.passes.truths import without_truths
 from archloom.tvm_backend.passes.weights import without_batch_norms
 from archloom.tvm_backend.targets.backend import Predicate, Strategy, UMABackend, UMAPhase
@@ -60,9 +64,10 @@ class GemmKit:
     adds a tensor to products of float32, before the activation, with ``vectors``. ``sums``: it also stores
     int32 sums as they are (``Gemm.stores_sums``), of which the host makes the results where one factor is not enough:
     scales by channel, zero points, uint8, float results. ``sums_of_bytes``: where numbers are floats, it stores int32
-    sums of int8, too, for whoever asks the mapper for such products; no pattern of networks has them. ``requantizer``:
-    how the machine makes bytes of sums by itself (:mod:`archloom.mapper.requantization`), with scales by channel and
-    zero points, in place of one factor.
+    sums of int8, too; with ``vectors`` it takes quantized networks as well. ``halves``: with ``vectors`` it takes
+    networks of float16, too, and says for options whether it stores float32 sums of them, or they are made float32.
+    ``requantizer``: how the machine makes bytes of sums by itself (:mod:`archloom.mapper.requantization`), with scales
+    by channel and zero points, in place of one factor.
     ``vectors``: its vector unit, for all operators that are no products: whole networks of float32.
     ``patience``: how much more a search simulates (``Accelerator.patience``); ``is_bounded``: its tilings say what
     they take at least (``Tiling.least``).
@@ -83,6 +88,7 @@ class GemmKit:
     residual: bool = False
     sums: bool = False
     sums_of_bytes: bool = False
+    halves: "Callable[[Options], bool] | None" = field(default=None, repr=False)
     requantizer: Requantizer | None = None
     workspace_bytes: WorkspaceBytes | None = field(default=None, repr=False)
     layouts: "Callable[[Workload, Mapping[str, Any]], Mapping[str, Place]] | None" = field(default=None, repr=False)
@@ -207,6 +213,10 @@ class KitTarget(DescribedTarget):
         return self.kit.vectors is not None
 
     @property
+    def takes_integers(self) -> bool:
+        return self.is_quantized or (self.nests and self.kit.sums_of_bytes)
+
+    @property
     def by_one_factor(self) -> bool:
         return self.kit.requantizer is None
 
@@ -222,6 +232,12 @@ class KitTarget(DescribedTarget):
         self._products.append(rules.AllOf("nn.conv2d", (*rules.INT8_WINDOWS, *more)))
         residual = ("residual_activation", "residual") if self.kit.residual else ()
         self._offer_forms("matmul", rules.AllOf("matmul", (*matmul, *more)), strategies.matmul, residual, floats=floats)
+        if floats and self.kit.halves is not None:
+            self._offer("matmul_halves", partial(patterns.fused, "matmul", "plain", floats=True),
+                        rules.AllOf("matmul", rules.HALVES_MATMUL), strategies.matmul)
+        if floats and self.takes_integers:
+            self._offer("matmul_integers", partial(patterns.fused, "matmul", "plain", floats=True),
+                        rules.AllOf("matmul", rules.INTEGER_MATMUL), strategies.matmul)
         if self.kit.windows:
             conv2d = tuple(rule for rule in conv2d if rule is not rules.pointwise_convolution)
         self._offer_forms(
@@ -285,6 +301,10 @@ class KitTarget(DescribedTarget):
         """Attention as one operator where the target takes it so; else, and convolutions, as products of matrices."""
         kernel = self.kit.attention
         if self.nests:
+            if self.kit.halves is not None:
+                module = with_wide_sums(module, self.kit.halves(self._values(options)))
+            if self.takes_integers:
+                module = as_integers(sink_reshapes(plain_casts(module)), lambda op: sums.as_integers(op).ok)
             module = without_truths(without_copies(channels_last(fuse_composites(without_batch_norms(module)))))
         if kernel is None:
             return as_products(module)

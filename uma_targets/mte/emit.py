@@ -6,10 +6,12 @@ and what is left at the edges are blocks apart, so that sizes are set once for a
 starts from the bias (loaded with rows 0 bytes apart) or zeros, in later blocks of K from what is there. A tensor that
 is added to the product comes into the place of A or B when they are done.
 
-*Mixed precision* (equation 3 of the paper): bytes into sums of int32. A tile of B has a row for each of its columns, so
-that B lies column by column where it is constant; of another the rows of tiles are loaded as columns of memory.
+*Mixed precision* (equation 3 of the paper): bytes into sums of int32, float16 into sums of float32. A tile of B has a
+row for each of its columns, so that B lies column by column where it is constant; of another the rows of tiles are
+loaded as columns of memory.
 
-*Vectors* (tiles of one row). A row of B is loaded and multiplied with a number of each row of A, of float32 alone.
+*Vectors* (tiles of one row). A row of B is loaded and multiplied with a number of each row of A; bytes are made int32
+when they are loaded.
 
 Both ask for lines of A and B a fixed distance before they load them, at the end of a block for those of A that the next
 one begins with; for those of C, and of what is added, when a block begins.
@@ -48,8 +50,8 @@ class Types:
         return self.bits < BITS
 
 
-F32, I8 = Types(32, 2, "tfmul"), Types(8, 7, "twmul")
-TYPES: Mapping[int, Types] = {types.bits // 8: types for types in (F32, I8)}
+F32, F16, I8 = Types(32, 2, "tfmul"), Types(16, 5, "tfwmul"), Types(8, 7, "twmul")
+TYPES: Mapping[int, Types] = {types.bits // 8: types for types in (F32, F16, I8)}
 """By the bytes of an element of A and B."""
 
 AHEAD = 1 << 17
@@ -106,18 +108,23 @@ class Machine:
         """Of a tile; 1 where there are vectors alone."""
         return self.vlen // self.rlen
 
+    def mixed(self, types: Types) -> bool:
+        """Whether tiles are those of mixed precision."""
+        return types.mixed and self.rows > 1
+
     def columns(self, types: Types = F32) -> int:
         """Of tiles of B and C (equations 2 and 3)."""
         most = self.rlen // BITS
-        return min(self.rows, most) if types.mixed else most
+        return min(self.rows, most) if self.mixed(types) else most
 
     def deep(self, types: Types = F32) -> int:
         """Of K in a step."""
-        return self.rlen // types.bits if types.mixed else min(self.rows, self.columns())
+        return self.rlen // types.bits if self.mixed(types) else min(self.rows, self.columns())
 
-    def used(self, tall: Any, wide: Any, held: Any) -> Any:
-        """Vector registers of a block of C, of the tiles of A that stay for a step, and of B."""
-        return tall * wide + held + (tall if self.rows > 1 else 0)
+    def used(self, tall: Any, wide: Any, held: Any, types: Types = F32) -> Any:
+        """Vector registers of a block of C, of the tiles of A that stay for a step, and of B, as they are in memory,
+        too, where vectors take them wider."""
+        return tall * wide + held + (tall if self.rows > 1 else types.mixed)
 
 
 @dataclass(frozen=True)
@@ -174,7 +181,8 @@ class Blocks:
     def body(self) -> Nodes:
         if self.types.mixed:
             self._refuse_mixed()
-        needs, room = self.machine.used(self.tall, self.wide, self.mapping.slots("B")), self.machine.registers
+        needs = self.machine.used(self.tall, self.wide, self.mapping.slots("B"), self.types)
+        room = self.machine.registers
         if needs > room or not self.tall or not self.wide:
             raise MappingError(f"{self.mapping}: needs {needs} registers, of {room}")
         ends = self.gemm.relu or self.gemm.residual is not None
@@ -182,10 +190,12 @@ class Blocks:
         return [*self._constants(), *each("kb", blocks, self._block_of_k)]
 
     def _refuse_mixed(self) -> None:
-        """MappingError for products of bytes that no instruction makes."""
+        """MappingError for products in mixed precision that no instruction makes."""
+        if self.gemm.out_item * 8 != BITS:
+            raise MappingError("products in mixed precision are stored as their sums of 32 bits, without a factor")
         refuse_without_tiles(self.machine, self.types)
-        if not self.gemm.stores_sums or self.gemm.relu:
-            raise MappingError("products of int8 are stored as their int32 sums, without a factor or an activation")
+        if self.types == I8 and self.gemm.relu:
+            raise MappingError("products of int8 are stored as their int32 sums, without an activation")
 
     def _constants(self) -> Iterator[Node]:
         if self.gemm.relu:
@@ -259,7 +269,7 @@ class Blocks:
         """So many steps of K from ``k`` on, A and B so many bytes behind, and before them what asks for lines."""
         deep, steps = self.deep, max(1, self.mapping.slots("B") // self.wide)
         whole, *rest = pieces(count, steps)
-        ahead = AHEAD * BITS // self.types.bits
+        ahead = AHEAD * BITS // self.types.bits if self.machine.rows > 1 else AHEAD
         last = max(0, whole.count - ceil_div(ahead, steps * deep * down.span * across.span))
         far = whole.count - last
 
@@ -291,7 +301,7 @@ class Blocks:
     @property
     def by_columns(self) -> bool:
         """Whether B lies column by column."""
-        return self.types.mixed and self.gemm.packed is not None
+        return self.machine.mixed(self.types) and self.gemm.packed is not None
 
     @property
     def b_stride(self) -> int:
@@ -314,7 +324,7 @@ class Blocks:
             group = pairs[at:at + held]
             for number, (step, b) in enumerate(group):
                 at_b = self.gemm.b_at(k + step * self.deep, n + b * across.size) + b1
-                yield self._load_b(b0 + number, at_b)
+                yield from self._load_b(b0 + number, at_b)
             for number, (step, b) in enumerate(group):
                 if b == 0:
                     for a in range(down.tiles):
@@ -326,7 +336,7 @@ class Blocks:
     def _load_a(self, register: int, address: Affine) -> Node:
         raise NotImplementedError
 
-    def _load_b(self, register: int, address: Affine) -> Node:
+    def _load_b(self, register: int, address: Affine) -> Iterator[Node]:
         raise NotImplementedError
 
     def _product(self, c: int, a: int, b: int) -> Node:
@@ -352,9 +362,9 @@ class Tiles(Blocks):
     def _load_a(self, register: int, address: Affine) -> Node:
         return Instr.make("tla", vd=register, dram=address, stride=self.gemm.strides[0])
 
-    def _load_b(self, register: int, address: Affine) -> Node:
+    def _load_b(self, register: int, address: Affine) -> Iterator[Node]:
         load = ("tlbt" if self.by_columns else "ttlbt") if self.types.mixed else "tlb"
-        return Instr.make(load, vd=register, dram=address, stride=self.b_stride)
+        yield Instr.make(load, vd=register, dram=address, stride=self.b_stride)
 
     def _product(self, c: int, a: int, b: int) -> Node:
         return Instr.make(self.types.product, vd=c, vs1=a, vs2=b)
@@ -373,20 +383,26 @@ class Vectors(Blocks):
         return Instr.make("vse32_v", vs3=register, dram=self.gemm.c_at(row, column), vm=1)
 
     def _ask_a(self, m: Affine, down: Run, k: Affine, steps: int, a1: Affine) -> Nodes:
-        """A line has numbers for 16 steps: in each of them those of every 16th row are asked for."""
-        each_line = 8 * LINE_BYTES // BITS
+        """A line has numbers for so many steps (16 of float32): in each of them those of as many rows further are asked
+        for."""
+        each_line = LINE_BYTES // self.gemm.item
         turns = [(first, min(each_line, down.span - first)) for first in range(0, down.span, each_line)]
         return [Instr.make("prefetch_r", dram=self.gemm.a_at(m + first + at % rows, at) + a1)
                 for at in (k + step for step in range(steps)) for first, rows in turns]
 
     def _load_a(self, register: int, address: Affine) -> Node:
-        return Instr.make("flw", rd=register, dram=address)
+        return Instr.make("lb" if self.types.mixed else "flw", rd=register, dram=address)
 
-    def _load_b(self, register: int, address: Affine) -> Node:
-        return Instr.make("vle32_v", vd=register, dram=address, vm=1)
+    def _load_b(self, register: int, address: Affine) -> Iterator[Node]:
+        if not self.types.mixed:
+            yield Instr.make("vle32_v", vd=register, dram=address, vm=1)
+            return
+        narrow = self.machine.registers - 1
+        yield Instr.make("vle8_v", vd=narrow, dram=address, vm=1)
+        yield Instr.make("vsext_vf4", vd=register, vs2=narrow, vm=1)
 
     def _product(self, c: int, a: int, b: int) -> Node:
-        return Instr.make("vfmacc_vf", vd=c, rs1=a, vs2=b, vm=1)
+        return Instr.make("vmacc_vx" if self.types.mixed else "vfmacc_vf", vd=c, rs1=a, vs2=b, vm=1)
 
 
 def ask_for(at: Affine, stride: int, rows: int, size: int) -> Nodes:
@@ -396,9 +412,9 @@ def ask_for(at: Affine, stride: int, rows: int, size: int) -> Nodes:
 
 
 def refuse_without_tiles(machine: Machine, types: Types) -> None:
-    """MappingError for bytes where there are vectors alone."""
-    if types.mixed and machine.rows == 1:
-        raise MappingError(f"products of int8 take tiles: expected rlen below vlen, found {machine.rlen} for both")
+    """MappingError for float16 where there are vectors alone."""
+    if types == F16 and machine.rows == 1:
+        raise MappingError(f"products of float16 take tiles: expected rlen below vlen, found {machine.rlen} for both")
 
 
 def _lanes(count: int) -> Instr:

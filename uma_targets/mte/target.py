@@ -1,5 +1,5 @@
-"""The UMA target ``mte``: networks of float32 on a vector core with tiles in its registers, or with vectors alone;
-products of bytes with sums of int32 where the mapper is asked for them.
+"""The UMA target ``mte``: networks of float32, of float16, and quantized ones on a vector core with tiles in its
+registers, or with vectors alone.
 
 :mod:`.emit` has the instructions of products, the kit's vector code those of all else.
 """
@@ -43,7 +43,7 @@ def _tiling(shape: kit.Shape, hardware: kit.Hardware, options: Mapping[str, Any]
     return Tiling(
         {"m": multiples(shape.m, machine.rows), "n": multiples(shape.n, columns),
          "k": [shape.k, *(k for k in DEPTHS if k < shape.k)]},
-        demand={"registers": lambda c: machine.used(c["m"] // machine.rows, c["n"] // columns, c["B"])},
+        demand={"registers": lambda c: machine.used(c["m"] // machine.rows, c["n"] // columns, c["B"], types)},
         room={"registers": machine.registers}, buffers={"B": HELD},
         loops=lambda c: _loops(shape, c, machine, hardware), help="more registers")
 
@@ -63,12 +63,12 @@ def _loops(shape: kit.Shape, c: kit.Columns, machine: Machine, hardware: kit.Har
         return Issue(name, times, values=values, beats=beats)
 
     tiles = machine.rows > 1
-    load_b = "tlbt" if types.mixed else "tlb"
     product, a, b, load, store = (
-        (types.product, "tla", load_b, "tlc", "tsc") if tiles else
-        ("vfmacc_vf", "flw", "vle32_v", "vle32_v", "vse32_v"))
+        (types.product, "tla", "tlbt" if types.mixed else "tlb", "tlc", "tsc") if tiles else
+        (*(("vmacc_vx", "lb", "vle8_v") if types.mixed else ("vfmacc_vf", "flw", "vle32_v")), "vle32_v", "vse32_v"))
     lines = machine.rows if tiles else machine.vlen // (8 * PORT_BYTES)
-    loads = (issue(a, tall * held / wide, of_a + lines * tiles), issue(b, held, of_b + lines))
+    wider = (issue("vsext_vf4", held),) if types.mixed and not tiles else ()
+    loads = (issue(a, tall * held / wide, of_a + lines * tiles), issue(b, held, of_b + lines), *wider)
     group = Loop(ceil_div(c["k"], deep) * wide / held, (issue(product, tall * held),), first=loads, slots=2,
                  rings=(((issue(product, 1),), 1),))
     again = (c["k"] < shape.k) | bool(shape.bias)
@@ -104,8 +104,9 @@ def _free(graph: ArchitectureGraph) -> int:
 
 
 def _layouts(work: Workload, sizes: Mapping[str, Any]) -> Mapping[str, Place]:
-    """A constant B of bytes lies column by column."""
-    return {"B": (Affine.variable("n"), Affine.variable("k"))} if TYPES[work.inputs[1].item_bytes].mixed else {}
+    """A constant B of bytes lies column by column where there are tiles."""
+    mixed = TYPES[work.inputs[1].item_bytes].mixed and sizes["rlen"] < sizes["vlen"]
+    return {"B": (Affine.variable("n"), Affine.variable("k"))} if mixed else {}
 
 
 class Mte(kit.KitTarget):
@@ -114,5 +115,6 @@ class Mte(kit.KitTarget):
     kit = kit.GemmKit(
         name="mte", isa="mte", graph=GRAPH.graph, options=GRAPH.options(), emit=emit, tiling=_tiling,
         description="a vector core whose registers hold tiles of matrices, and those it is compared with (MTE)",
-        macs_per_cycle=macs_per_cycle, rates={"int8": BITS // 8}, numbers="float32", residual=True, sums_of_bytes=True,
+        macs_per_cycle=macs_per_cycle, rates={"int8": BITS // 8, "float16": BITS // 16}, numbers="float32",
+        residual=True, sums_of_bytes=True, halves=lambda options: Machine(**GRAPH.graph(options).parameters).rows > 1,
         layouts=_layouts, vectors=VectorKit(_unit, _free))

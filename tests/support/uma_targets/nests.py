@@ -18,9 +18,10 @@ SIZE = 600
 """Words of each tensor."""
 
 
-def stream_of(nest: Nest, names: tuple[str, ...], unit: RiscvV, most: int = 8, size: int = SIZE) -> Stream:
-    """A nest on tensors of so many words, the last of which is the result."""
-    tensors = [HbmTensor(n, 64 + 4 * size * i, (size,), "int32") for i, n in enumerate(names)]
+def stream_of(nest: Nest, names: tuple[str, ...], unit: RiscvV, most: int = 8, size: int = SIZE,
+              types: Mapping[str, str] | None = None) -> Stream:
+    """A nest on tensors of so many elements, by default words, the last of which is the result."""
+    tensors = [HbmTensor(n, 64 + 4 * size * i, (size,), (types or {}).get(n, "int32")) for i, n in enumerate(names)]
     words = {t.name: Words(Affine(t.address), size) for t in tensors}
     parameters = (("vlen", unit.vlen), ("registers", unit.registers))
     with emitted_for(taidl.load("riscv_v", **dict(parameters))):
@@ -49,6 +50,55 @@ def random_words(random: Random, names: tuple[str, ...]) -> dict[str, np.ndarray
     rng = np.random.default_rng(random.randrange(1 << 30))
     found = {n: rng.integers(-3, 4, SIZE).astype(np.float32).view(np.int32) for n in names[:-1]}
     return found | {names[-1]: np.zeros(SIZE, np.int32)}
+
+
+def random_bytes(random: Random, types: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """Any numbers of these types, and zeros for the result, the last one."""
+    rng = np.random.default_rng(random.randrange(1 << 30))
+    limits = {n: np.iinfo(t) for n, t in types.items()}
+    found = {n: rng.integers(of.min, of.max, SIZE, types[n], endpoint=True) for n, of in limits.items()}
+    return found | {n: np.zeros(SIZE, t) for n, t in list(types.items())[-1:]}
+
+
+def random_nest_of_bytes(random: Random, types: Mapping[str, str]) -> Nest:
+    """One pass, or one that folds and one behind it, of integers of types in memory, the last of them the result's."""
+    axes = tuple(Axis(f"i{k}", random.choice((1, 2, 3, 5, 17))) for k in range(random.randrange(3)))
+    inner = tuple(Axis(f"k{k}", random.choice((1, 2, 4, 9))) for k in range(random.randrange(3)))
+    *given, out = types
+    code, passes = Code(), list[Pass]()
+    if random.randrange(2):
+        kind = random.choice(("whole_maximum", "whole_minimum"))
+        fold = Fold("found", kind, _byte(random, code, given, types, (*axes, *inner)))
+        passes, code = [Pass(inner, tuple(code.operations), (), (fold,))], Code()
+        inner = ()
+        found = [code.held("found")]
+    else:
+        found = [_byte(random, code, given, types, (*axes, *inner))]
+    found.append(code.whole(random.randrange(-200, 300)))
+    for _ in range(random.randrange(4)):
+        match random.randrange(4):
+            case 0:
+                found.append(_byte(random, code, given, types, (*axes, *inner)))
+            case 1:
+                real = code.apply("multiply", code.apply("to_float", random.choice(found)), code.number(
+                    random.choice((0.25, -1.5, 3.0))))
+                found.append(code.apply(random.choice(("to_whole", "truncated")), real))
+            case _:
+                found.append(code.apply(random.choice(("whole_add", "whole_minimum", "whole_maximum")),
+                                        random.choice(found), random.choice(found)))
+    item = "" if types[out] == "int32" else types[out]
+    store = Store(out, _dense((*axes, *inner)), random.choice(found), item)
+    return Nest(axes, (*passes, Pass(inner, tuple(code.operations), (store,))))
+
+
+def _byte(random: Random, code: Code, given: list[str], types: Mapping[str, str], axes: tuple[Axis, ...]) -> int:
+    of = random.choice(given)
+    item = "" if types[of] == "int32" else types[of]
+    at = _address(random, axes, ())
+    if random.randrange(3):
+        return code.load(of, at, item)
+    behind = code.apply("whole_and", code.load(given[0], _address(random, axes, ()), types[given[0]]), code.whole(127))
+    return code.gather(of, at, behind, item)
 
 
 BINARY = ("add", "subtract", "multiply", "maximum", "minimum", "with_sign")

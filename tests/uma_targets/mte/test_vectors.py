@@ -9,6 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 from hypothesis import assume, given
+from hypothesis.strategies import sampled_from
 
 from archloom.mapper import workload
 from archloom.mapper.nests import Axis, Code, Nest, Pass, Store
@@ -24,7 +25,9 @@ from tests.support.uma_targets.nests import (
     evaluated,
     fits,
     interpreted,
+    random_bytes,
     random_nest,
+    random_nest_of_bytes,
     random_words,
     stream_of,
 )
@@ -41,6 +44,40 @@ def test_random_nests_compute_what_numpy_does(random: Random) -> None:
     words = random_words(random, NAMES)
     found = interpreted(stream_of(nest, NAMES, unit, most), words)
     np.testing.assert_array_equal(found.view(np.float32), evaluated(nest, words, "out").view(np.float32))
+
+
+@given(random=randoms, out=sampled_from(("int8", "uint8", "int32")))
+@examples(40, 3000)
+def test_random_nests_of_bytes_compute_what_numpy_does(random: Random, out: str) -> None:
+    types = {"a": "int8", "b": "uint8", "c": "int32", "out": out}
+    nest, unit, most = random_nest_of_bytes(random, types), random.choice(UNITS), random.choice((8, 4, 1))
+    assume(fits(nest))
+    given = random_bytes(random, types)
+    found = interpreted(stream_of(nest, tuple(types), unit, most, types=types), given)
+    np.testing.assert_array_equal(found, evaluated(nest, given, "out"))
+
+
+@given(random=randoms, out=sampled_from(("float16", "float32")))
+@examples(15, 1000)
+def test_halves_are_computed_as_float32(random: Random, out: str) -> None:
+    """And rounded once where they are stored; with infinities, NaN and subnormal numbers."""
+    axes = (Axis("i", random.choice((1, 3, 17))), Axis("k", random.choice((1, 5, 33))))
+    at = Affine.variable("i") * 33 + Affine.variable("k") * random.choice((1, 1, 2))
+    code = Code()
+    halved, other = code.load("a", at, "float16"), code.load("b", Affine.variable("i") * random.randrange(2), "float16")
+    found = code.apply("maximum", code.apply("multiply", halved, other), code.number(-3e4))
+    stores = (Store("out", Affine.variable("i") * 33 + Affine.variable("k"), found, out if out == "float16" else ""),)
+    rng = np.random.default_rng(random.randrange(1 << 30))
+    given = {n: (rng.uniform(-6, 6, SIZE) * 10.0 ** rng.integers(-7, 5, SIZE)).astype(np.float16) for n in "ab"}
+    given["a"][:3] = np.inf, -np.inf, np.nan
+    given["out"] = np.zeros(SIZE, np.float16 if out == "float16" else np.int32)
+    types = {"a": "float16", "b": "float16", "out": out if out == "float16" else "int32"}
+    nest = Nest(axes, (Pass((), tuple(code.operations), stores),))
+    unit, most = random.choice(UNITS), random.choice((8, 4, 1))
+    made = interpreted(stream_of(nest, tuple(types), unit, most, types=types), given)
+    wanted = evaluated(nest, given, "out")
+    shown = out if out == "float16" else "float32"
+    np.testing.assert_array_equal(made.view(shown), wanted.view(shown))
 
 
 @given(random=randoms)

@@ -16,7 +16,7 @@ from archloom.mapper.nests import Nest
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nests.folding import FOLDING
 from archloom.tvm_backend.ir.nests.moving import PLACED
-from archloom.tvm_backend.ir.nests.reading import NEST, WIDE, WORDS, Cut, Piece, Reading, kept
+from archloom.tvm_backend.ir.nests.reading import FLOATS, IN_MEMORY, INTEGERS, NEST, WIDE, Cut, Piece, Reading, kept
 from archloom.tvm_backend.ir.nests.windows import WINDOWS
 from archloom.tvm_backend.ir.sweeps import NotQuantized
 
@@ -26,12 +26,14 @@ WHOLE = {**FOLDING, **WINDOWS}
 """What is the last operator of a piece."""
 MOVED = frozenset({"concat", "cumsum"})
 """Those of numbers of any type."""
+OF_INTEGERS = frozenset({"max", "min", "nn.pad", *(f"nn.max_pool{n}d" for n in (1, 2, 3))})
+"""Those of integers that are computed as int32, too."""
 
 
 def read_piece(root: ir.Call, lookup: ir.Lookup) -> Piece:
     """The piece whose result is ``root``; ``lookup`` gives the values of variables inside. NotQuantized for others."""
-    if not ir.is_tensor(root) or ir.dtype_of(root) not in WORDS or 0 in ir.shape_of(root):
-        raise NotQuantized(f"its result is no tensor of {', '.join(WORDS)}")
+    if not ir.is_tensor(root) or ir.dtype_of(root) not in IN_MEMORY or 0 in ir.shape_of(root):
+        raise NotQuantized(f"its result is no tensor of {', '.join(IN_MEMORY)}")
     cuts: dict[str, tuple[int, ...]] = {}
     while True:
         reading = Reading(lookup, cuts, PLACED)
@@ -47,7 +49,8 @@ def read_piece(root: ir.Call, lookup: ir.Lookup) -> Piece:
 def _nests(reading: Reading, root: ir.Call) -> Iterator[Nest]:
     name = str(ir.op_name(root))
     if name in WHOLE:
-        if ir.dtype_of(root) != "float32" and name not in MOVED:
+        integers = ir.dtype_of(root) in INTEGERS and name in OF_INTEGERS
+        if ir.dtype_of(root) not in FLOATS and name not in MOVED and not integers:
             raise NotQuantized(f"{name} of {ir.dtype_of(root)}")
         reading.note(name)
         yield from WHOLE[name](reading, root)

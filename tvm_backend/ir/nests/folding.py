@@ -10,7 +10,7 @@ from typing import Any
 from archloom.mapper.nests import Code, Fold, Nest, Pass, Store
 from archloom.oracle.affine import Affine
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.nests.reading import RESULT, WIDE, Index, Reading, dense
+from archloom.tvm_backend.ir.nests.reading import INTEGERS, RESULT, WIDE, Index, Reading, dense, item_of
 from archloom.tvm_backend.ir.nests.scalars import OF_WHOLE, apply
 from archloom.tvm_backend.ir.nests.wide import Wide, wide
 from archloom.tvm_backend.ir.sweeps import NotQuantized
@@ -49,7 +49,8 @@ class _Rows:
 
     def add(self, code: Code, *folds: Fold, store: int | None = None, alone: bool = False) -> None:
         """A pass over the axes, or one that only goes on with what is held."""
-        stores = () if store is None else (Store(RESULT, dense(self.shape, self.index), store),)
+        item = item_of(ir.dtype_of(self.source))
+        stores = () if store is None else (Store(RESULT, dense(self.shape, self.index), store, item),)
         self.passes.append(Pass(() if alone else self.inner, tuple(code.operations), stores, folds))
 
     def nest(self) -> Nest:
@@ -65,16 +66,21 @@ def _axes_of(call: ir.Call, name: str) -> tuple[int, ...]:
 def _reduced(kind: str, finish: Callable[[Code, int, int], int] | None = None) -> Callable[..., Iterator[Nest]]:
     def nests(reading: Reading, call: ir.Call) -> Iterator[Nest]:
         rows = _Rows(reading, call.args[0], _axes_of(call, "axis"))
-        code = Code()
-        rows.add(code, Fold("found", kind, rows.number(code)))
+        code, item = Code(), item_of(ir.dtype_of(call))
+        rows.add(code, Fold("found", of_type(kind, call), rows.number(code)))
         code = Code()
         found = code.held("found")
         found = found if finish is None else finish(code, found, rows.count)
         kept = [rows.shape[i] for i in rows.own]
-        rows.passes.append(Pass((), tuple(code.operations), (Store(RESULT, dense(kept, rows.rows), found),)))
+        rows.passes.append(Pass((), tuple(code.operations), (Store(RESULT, dense(kept, rows.rows), found, item),)))
         yield rows.nest()
 
     return nests
+
+
+def of_type(kind: str, call: ir.Call) -> str:
+    """How numbers of the type of a call's result are folded."""
+    return f"whole_{kind}" if ir.dtype_of(call) in INTEGERS else kind
 
 
 def mean(code: Code, total: int, count: int) -> int:
@@ -91,7 +97,7 @@ def _softmax(reading: Reading, call: ir.Call) -> Iterator[Nest]:
     code = Code()
     rows.add(code, Fold("factor", "sum", apply(code, "reciprocal", code.held("sum"))), alone=True)
     code = Code()
-    share = code.load(RESULT, dense(rows.shape, rows.index))
+    share = code.load(RESULT, dense(rows.shape, rows.index), item_of(ir.dtype_of(call)))
     rows.add(code, store=code.apply("multiply", share, code.held("factor")))
     yield rows.nest()
 
@@ -143,6 +149,8 @@ def _scanned(reading: Reading, call: ir.Call) -> Iterator[Nest]:
     shape, axis = ir.shape_of(call), ir.attr(call, "axis")
     if axis is None or ir.attr(call, "exclusive", False) or ir.dtype_of(call) != ir.dtype_of(call.args[0]):
         raise NotQuantized("it sums up along no axis, without the element, or in another type")
+    if item_of(ir.dtype_of(call)):
+        raise NotQuantized(f"cumsum of {ir.dtype_of(call)}")
     axis = int(axis) % len(shape)
     extent, widths = shape[axis], [1]
     while 4 * widths[-1] <= extent:

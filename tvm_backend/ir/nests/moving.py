@@ -12,9 +12,10 @@ from archloom.mapper.nests import Code
 from archloom.oracle.affine import Affine
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.conversion import is_blank
-from archloom.tvm_backend.ir.nests.reading import WHOLE_NUMBERS, WIDE, Index, Reading, dense
-from archloom.tvm_backend.ir.nests.scalars import apply, chosen
-from archloom.tvm_backend.ir.nests.wide import saturated, to_float, truth
+from archloom.tvm_backend.ir.nests.conversions import converted, dequantized, quantized
+from archloom.tvm_backend.ir.nests.reading import WHOLE_NUMBERS, WIDE, Index, Reading, dense, item_of
+from archloom.tvm_backend.ir.nests.scalars import apply
+from archloom.tvm_backend.ir.nests.wide import saturated
 from archloom.tvm_backend.ir.sweeps import NotQuantized
 
 
@@ -103,7 +104,7 @@ def _taken(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
     of, first = reading.place(data, (*before, Affine(0), *behind))
     if reading.words_of(data) == 2:
         return code.gather(of, first * 2 + reading.half, code.apply("shift_left", scaled, code.whole(1)))
-    found = code.gather(of, first, scaled)
+    found = code.gather(of, first, scaled, item_of(ir.dtype_of(data)))
     return code.apply("shift_right", found, code.whole(31)) if reading.half else found
 
 
@@ -173,39 +174,8 @@ def _power(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
     return apply(code, "reciprocal", found) if exponent < 0 else found
 
 
-def _converted(reading: Reading, call: ir.Call, code: Code, index: Index) -> int:
-    source, half = call.args[0], reading.half
-    kinds = ir.dtype_of(source), ir.dtype_of(call)
-    if kinds[0] == kinds[1]:
-        return reading.broadcast(source, code, index)
-    if kinds[0] == WIDE and kinds[1] in OF_WIDE:
-        return OF_WIDE[kinds[1]](code, reading.wide(source, code, index))
-    if kinds[0] not in ("int32", "bool", "float32") or (kinds not in CONVERTED and kinds[1] != WIDE):
-        raise NotQuantized(f"it converts {kinds[0]} to {kinds[1]}")
-    reading.half = 0
-    found, reading.half = reading.broadcast(source, code, index), half
-    if kinds[1] != WIDE:
-        return CONVERTED[kinds](code, found)
-    if kinds[0] == "float32":
-        raise NotQuantized("it converts float32 to int64")
-    found = CONVERTED["bool", "int32"](code, found) if kinds[0] == "bool" else found
-    return code.apply("shift_right", found, code.whole(31)) if half else found
-
-
-OF_WIDE: Mapping[str, Callable[[Code, Any], int]] = {
-    "int32": lambda code, x: x.low(), "float32": to_float, "bool": truth}
-CONVERTED: Mapping[tuple[str, str], Callable[[Code, int], int]] = {
-    ("float32", "bool"): lambda code, x: x,
-    ("int32", "float32"): lambda code, x: code.apply("to_float", x),
-    ("int32", "bool"): lambda code, x: code.apply("to_float", x),
-    ("bool", "float32"): lambda code, x: chosen(code, x, code.number(1), code.number(0)),
-    ("bool", "int32"): lambda code, x: chosen(code, x, code.whole(1), code.whole(0)),
-}
-"""Conversions by types, of int64 and of others; a truth is a number that is 0 or not."""
-
-
 PLACED: Mapping[str, Callable[[Reading, ir.Call, Code, Index], int]] = {
     "permute_dims": _permuted, "strided_slice": _sliced, "take": _taken, "broadcast_to": _spread, "power": _power,
-    "astype": _converted, "repeat": _repeated(0), "tile": _repeated(1),
+    "astype": converted, "quantize": quantized, "dequantize": dequantized, "repeat": _repeated(0), "tile": _repeated(1),
     **dict.fromkeys(("reshape", "expand_dims", "squeeze", "flatten"), _reshaped)}
 """How a number of a result comes from operands at other places."""

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.mapper.nests import COMPARISONS, Axis, Code, Nest, Pass, Store
+from archloom.mapper.nests import COMPARISONS, ITEMS, Axis, Code, Nest, Pass, Store
 from archloom.oracle.affine import Affine
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nests.scalars import OF_WHOLE, apply
@@ -22,9 +22,17 @@ NEST = "nest"
 RESULT = "Y"
 WIDE = "int64"
 """Numbers of two words, the low one first."""
-WORDS = ("float32", "int32", WIDE)
+BYTES = ("int8", "uint8")
+INTEGERS = ("int32", *BYTES)
+"""What is computed as int32."""
+FLOATS = ("float32", "float16")
+"""What is computed as float32."""
+IN_MEMORY = (*FLOATS, *INTEGERS, WIDE)
 """What tensors in memory may be of."""
-WHOLE_NUMBERS = ("int32", WIDE)
+WHOLE_NUMBERS = (*INTEGERS, WIDE)
+OF_BYTES = frozenset({"maximum", "minimum", "choose", "less", "less_equal", "greater", "greater_equal", "equal",
+                      "not_equal"})
+"""Operators of bytes whose results are bytes, or truths."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,7 @@ class Cut(Exception):
 @dataclass
 class Reading:
     """What is read so far; ``cuts`` has the parts of axes by name, ``placed`` the operators that read elsewhere;
-    ``half``: which word of numbers of two is read."""
+    ``half``: which word of numbers of two is read; ``stored``: the call whose numbers are stored as they are."""
 
     lookup: ir.Lookup
     cuts: Mapping[str, tuple[int, ...]]
@@ -63,16 +71,18 @@ class Reading:
     names: list[str] = field(default_factory=list)
     extents: dict[str, int] = field(default_factory=dict)
     half: int = 0
+    stored: Any = None
 
     def each(self, expr: Any, into: Callable[[Index], Affine] | None = None) -> Nest:
         """Every number of an expression, stored where ``into`` says (by default as its shape has it)."""
         axes, index = self.axes("i", shape := ir.shape_of(expr))
+        self.stored = self.lookup(expr) if ir.is_var(expr) else expr
         code = Code()
         place = dense(shape, index) if into is None else into(index)
         if ir.dtype_of(expr) == WIDE:
             stores = tuple(Store(RESULT, place * 2 + half, self.word(half, expr, code, index)) for half in (0, 1))
         else:
-            stores = (Store(RESULT, place, self.at(expr, code, index)),)
+            stores = (Store(RESULT, place, self.at(expr, code, index), item_of(ir.dtype_of(expr))),)
         if code.operations[stores[0].value].name in COMPARISONS:
             raise NotQuantized("truths have no words")
         return Nest(axes, (Pass((), tuple(code.operations), stores),))
@@ -140,7 +150,7 @@ class Reading:
         if self.words_of(expr) == 2:
             of, at = self.place(expr, index)
             return code.load(of, at * 2 + self.half)
-        found = code.load(*self.place(expr, index))
+        found = code.load(*self.place(expr, index), item_of(ir.dtype_of(expr)))
         return code.apply("shift_right", found, code.whole(31)) if self.half else found
 
     @staticmethod
@@ -152,7 +162,7 @@ class Reading:
 
     def place(self, expr: Any, index: Index) -> tuple[str, Affine]:
         """The operand that an expression is, and the number of an element."""
-        if ir.dtype_of(expr) not in WORDS and not (ir.is_constant(expr) and ir.dtype_of(expr) == "bool"):
+        if ir.dtype_of(expr) not in IN_MEMORY and not (ir.is_constant(expr) and ir.dtype_of(expr) == "bool"):
             raise NotQuantized(f"an operand is {ir.dtype_of(expr)}")
         number = next((i for i, known in enumerate(self.operands) if ir.same(known, expr)), len(self.operands))
         if number == len(self.operands):
@@ -171,6 +181,8 @@ class Reading:
         whole = not {*kinds}.isdisjoint(WHOLE_NUMBERS)
         if WIDE in kinds:
             return self._of_wide(name, functions, call, code, index)
+        if whole and not (OF_BYTES.issuperset(functions) or {*kinds}.isdisjoint(BYTES)):
+            raise NotQuantized(f"{name} of bytes is none of the vector unit's operators")
         if whole:
             functions = tuple(OF_WHOLE.get(f, "") for f in functions)
         if not all(functions) or not functions:
@@ -212,6 +224,11 @@ class Reading:
     def largest(self, place: Affine) -> int:
         """The greatest value of a place."""
         return place.constant + sum(c * (self.extents[str(a)] - 1) for a, c in place.terms if c > 0)
+
+
+def item_of(dtype: str) -> str:
+    """What elements of a type are in memory (:data:`archloom.mapper.nests.ITEMS`)."""
+    return dtype if dtype in ITEMS else ""
 
 
 def kept(array: np.ndarray) -> np.ndarray:

@@ -44,7 +44,31 @@ def _truth(code: Code, x: int) -> int:
     return code.apply("select", x, code.number(1), code.number(0)) if compared else x
 
 
+INTEGRAL = 2.0**23
+"""From here on float32 numbers have nothing behind the point."""
+
+
+def _integral(code: Code, x: int, whole: int) -> int:
+    """A float that is next to ``x`` in some way, given as int32, with its sign; ``x`` where it has no other."""
+    near = code.apply("less", code.apply("abs", x), code.number(INTEGRAL))
+    return code.apply("select", near, code.apply("with_sign", code.apply("to_float", whole), x), x)
+
+
+def _beside(step: int) -> Callable[[Code, int], int]:
+    """The integral float at most (-1) or at least (1) as large."""
+    def beside(code: Code, x: int) -> int:
+        cut = code.apply("truncated", x)
+        real = code.apply("to_float", cut)
+        passed = code.apply("less", *((x, real) if step < 0 else (real, x)))
+        return _integral(code, x, code.apply(
+            "whole_add", cut, code.apply("select", passed, code.whole(step), code.whole(0))))
+
+    return beside
+
+
 COMPOSED: Mapping[str, Callable[..., int]] = {
+    "round": lambda code, x: _integral(code, x, code.apply("to_whole", x)),
+    "floor": _beside(-1), "ceil": _beside(1),
     "relu": lambda code, x: code.apply("maximum", x, code.number(0)),
     "square": lambda code, x: code.apply("multiply", x, x),
     "reciprocal": lambda code, x: code.apply("divide", code.number(1), x),

@@ -11,8 +11,8 @@ import numpy as np
 from archloom.mapper.nests import Code, Fold, Nest, Pass, Store
 from archloom.oracle.affine import Affine
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.nests.folding import mean
-from archloom.tvm_backend.ir.nests.reading import RESULT, Index, Reading, dense
+from archloom.tvm_backend.ir.nests.folding import mean, of_type
+from archloom.tvm_backend.ir.nests.reading import INTEGERS, RESULT, Index, Reading, dense, item_of
 from archloom.tvm_backend.ir.sweeps import NotQuantized
 
 
@@ -72,13 +72,15 @@ def _window(reading: Reading, call: ir.Call, spans: Mapping[int, _Span], kind: s
     for i, span in spans.items():
         source[i] = rows[i] * span.stride + tap[i] * span.dilation + span.start
         into[i] = rows[i] + span.first
-    code = Code()
-    fold = Fold("found", "sum" if kind == "mean" else kind, reading.at(call.args[0], code, tuple(source)))
+    code, item = Code(), item_of(ir.dtype_of(call))
+    number = reading.at(call.args[0], code, tuple(source))
+    fold = Fold("found", of_type("sum" if kind == "mean" else kind, call), number)
     first = Pass(inner, tuple(code.operations), (), (fold,))
     code = Code()
     found = code.held("found")
     found = mean(code, found, count) if kind == "mean" else found
-    return Nest(axes, (first, Pass((), tuple(code.operations), (Store(RESULT, dense(shape, tuple(into)), found),))))
+    stores = (Store(RESULT, dense(shape, tuple(into)), found, item),)
+    return Nest(axes, (first, Pass((), tuple(code.operations), stores)))
 
 
 def _adaptive(reading: Reading, call: ir.Call) -> Iterator[Nest]:
@@ -99,9 +101,10 @@ def _padded(reading: Reading, call: ir.Call) -> Iterator[Nest]:
         raise NotQuantized("it pads with what is there")
     widths, shape = ir.attr_ints(call, "pad_width"), ir.shape_of(call)
     axes, index = reading.axes("i", shape)
-    code = Code()
-    value = code.number(float(ir.attr(call, "pad_value", 0.0)))
-    yield Nest(axes, (Pass((), tuple(code.operations), (Store(RESULT, dense(shape, index), value),)),))
+    code, item = Code(), item_of(ir.dtype_of(call))
+    given = float(ir.attr(call, "pad_value", 0.0))
+    value = code.whole(int(given)) if ir.dtype_of(call) in INTEGERS else code.number(given)
+    yield Nest(axes, (Pass((), tuple(code.operations), (Store(RESULT, dense(shape, index), value, item),)),))
     yield reading.each(call.args[0], lambda i: dense(shape, tuple(p + b for p, b in zip(i, widths[::2], strict=True))))
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from archloom.mapper.nests import (
     GATHER,
     HELD,
+    ITEMS,
     LOAD,
     NUMBER,
     WHOLE,
@@ -41,7 +42,6 @@ from archloom.uma_targets.kit.vectors.functions import expanded
 from archloom.uma_targets.kit.vectors.select import Placed, Selection, Source, Step, kind_of, masked, place
 from archloom.uma_targets.kit.vectors.unit import Kind, Operand, Unit
 
-WORD = 4
 GROUPS = (8, 4, 2, 1)
 SCRATCH = 4
 """Scalar registers of each kind for what is used at once."""
@@ -49,12 +49,15 @@ COPIES = 4
 """Most iterations of a loop that have registers of their own."""
 RESERVED = 8
 """The first integer registers, which the unit may use itself."""
-NEUTRAL = {"sum": 0.0, "maximum": -math.inf, "minimum": math.inf}
+NEUTRAL = {
+    "sum": Operation(NUMBER), "maximum": Operation(NUMBER, value=-math.inf),
+    "minimum": Operation(NUMBER, value=math.inf),
+    "whole_maximum": Operation(WHOLE, value=-1 << 31), "whole_minimum": Operation(WHOLE, value=(1 << 31) - 1)}
 
 
 @dataclass(frozen=True)
 class Words:
-    """A tensor in memory: the byte address of its first word, and how many it has."""
+    """A tensor in memory: the byte address of its first element, and how many it has."""
 
     at: Affine
     count: int
@@ -151,12 +154,14 @@ class _Writer:
             strips = -(-extent // self.unit.lanes(1))
             width = extent / strips
             work = sum(max(1.0, width / (4 * self.unit.access_words)) for o in each.code if o.args) + sum(
-                self._passing(0 if along is None else at.coefficient(along.name), width) for at in addresses(each))
+                self._passing(0 if along is None else at.coefficient(along.name), width, item)
+                for at, item in addresses(each))
             total += points * strips * (work + len(each.folds) * (8 if lane is None else 1))
         return total
 
-    def _passing(self, step: int, width: float) -> float:
-        return 1.0 if step == 0 else max(1.0, width / self.unit.access_words) if step == 1 else width
+    def _passing(self, step: int, width: float, item: str) -> float:
+        together = self.unit.access_words * ITEMS[""] // ITEMS[item]
+        return 1.0 if step == 0 else max(1.0, width / together) if step == 1 else width
 
     # registers -------------------------------------------------------------------------------------------------------
 
@@ -235,8 +240,8 @@ class _Writer:
 
             def strips(copy: int, at: At, run: Piece = run, groups: int = groups) -> Nodes:
                 return repeat(f"{lane.name}_strip", run.count, lambda i: [
-                    node for part in self.parts for node in self._accumulated(part, run.size, _Where(
-                        part, {**at, lane.name: (i + run.first) * self.lanes}, copy * groups))])
+                    node for part in self.parts for node in self._accumulated(_Where(
+                        part, {**at, lane.name: (i + run.first) * self.lanes}, run.size, copy * groups))])
 
             found += [self.unit.length(run.size, self.group), *_loops(others, copies, strips)]
         return found
@@ -246,22 +251,22 @@ class _Writer:
         sizes = [1 if p.along is None else min(p.along.extent, self.lanes) for p in self.parts]
         copies, groups = self._outer(sizes)
         return _loops(self.nest.axes, copies, lambda copy, at: [
-            node for part in self.parts for node in self._alone(_Where(part, at, copy * groups))])
+            node for part in self.parts for node in self._alone(_Where(part, at, 1, copy * groups))])
 
-    def _accumulated(self, part: "_Part", size: int, where: "_Where") -> Nodes:
-        return [*self._begun(where), *self._points(part.each.axes, size, where)]
+    def _accumulated(self, where: "_Where") -> Nodes:
+        return [*self._begun(where), *self._points(where.part.each.axes, where)]
 
-    def _points(self, axes: Sequence[Axis], size: int, where: "_Where") -> Nodes:
+    def _points(self, axes: Sequence[Axis], where: "_Where") -> Nodes:
         """Loops of a pass."""
         own = max(1, where.part.placed.groups - where.part.top)
-        return _loops(axes, self._inner(where.part, size), lambda copy, at: self._body(
+        return _loops(axes, self._inner(where.part, where.size), lambda copy, at: self._body(
             replace(where, at={**where.at, **at}, beside=copy * own)))
 
     def _begun(self, where: "_Where") -> Nodes:
         """Accumulators before the first point."""
         part, nodes = where.part, list[Node]()
         for fold in part.each.folds if part.each.axes else ():
-            more, operand = self._scalar(Operation(NUMBER, value=NEUTRAL[fold.kind]), "splat", where)
+            more, operand = self._scalar(NEUTRAL[fold.kind], "splat", where)
             nodes += [*more, self.unit.apply("splat", self._register(part.folds[fold.name], where), (operand,))]
         return nodes
 
@@ -275,8 +280,8 @@ class _Writer:
         others, longest, body = [a for a in each.axes if a is not lane], min(lane.extent, self.lanes), list[Node]()
         for run in pieces(lane.extent, self.lanes):
             body += [self.unit.length(run.size, self.group), *repeat(
-                f"{lane.name}_strip", run.count, lambda i, run=run: self._points(others, run.size, replace(  # type: ignore[misc]
-                    where, at={**where.at, lane.name: (i + run.first) * self.lanes})))]
+                f"{lane.name}_strip", run.count, lambda i, run=run: self._points(others, replace(  # type: ignore[misc]
+                    where, size=run.size, at={**where.at, lane.name: (i + run.first) * self.lanes})))]
         if not each.folds:
             return body
         length = self.unit.length(longest, self.group)
@@ -297,12 +302,16 @@ class _Writer:
         into = 0 if step.into is None else self._register(step.into, where)
         given = [self._register(s, where) for s in step.sources if isinstance(s, int)]
         if step.name == "store":
-            yield self.unit.store(given[0], *self._place(step.operation, where))
+            yield self.unit.store(given[0], *self._place(step.operation, where), step.operation.item)
         elif step.name == LOAD:
-            yield self.unit.load(into, *self._place(step.operation, where))
+            yield self.unit.load(into, *self._place(step.operation, where), step.operation.item)
         elif step.name == GATHER:
-            yield self.unit.gather(into, self._address(step.operation, where), given[0],
-                                   self._reach(step.operation, where.part))
+            yield from self.unit.gather(
+                into, self._address(step.operation, where), given[0], self._reach(step.operation, where.part),
+                step.operation.item, where.size, self.group)
+        elif step.name in ("widen", "narrow"):
+            made = self.unit.widen if step.name == "widen" else self.unit.narrow
+            yield from made(into, given[0], step.operation.item, where.size, self.group)
         else:
             operands = []
             for source in step.sources:
@@ -332,12 +341,13 @@ class _Writer:
         return more, Operand(kind, register)
 
     def _address(self, word: Operation | Store, where: "_Where") -> Affine:
-        return self.tensors[word.of].at + word.at.substitute(where.at) * WORD
+        return self.tensors[word.of].at + word.at.substitute(where.at) * ITEMS[word.item]
 
     def _place(self, word: Operation | Store, where: "_Where") -> tuple[Affine, int]:
         """Address and stride, in bytes."""
         along = where.part.along
-        return self._address(word, where), WORD if along is None else word.at.coefficient(along.name) * WORD
+        step = 1 if along is None else word.at.coefficient(along.name)
+        return self._address(word, where), step * ITEMS[word.item]
 
     def _reach(self, word: Operation, part: "_Part") -> int:
         """How many bytes of a tensor lie behind the address of any lane's first element at least."""
@@ -346,7 +356,7 @@ class _Writer:
             last = axis.extent - 1
             last = last // self.lanes * self.lanes if axis is part.along else last
             most += max(0, word.at.coefficient(axis.name)) * last
-        return (self.tensors[word.of].count - most) * WORD
+        return (self.tensors[word.of].count - most) * ITEMS[word.item]
 
 
 At: TypeAlias = Mapping[str, Affine]
@@ -367,11 +377,12 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Where:
-    """A copy of a pass: values of axes, and how much higher its groups are than those of the first, and those behind
-    accumulators once more."""
+    """A copy of a pass: values of axes, elements of a vector, and how much higher its groups are than those of the
+    first, and those behind accumulators once more."""
 
     part: _Part
     at: At
+    size: int
     shift: int = 0
     beside: int = 0
 
@@ -379,7 +390,7 @@ class _Where:
 def _along(each: Pass) -> Axis | None:
     """The axis of a pass along which most of its words lie together; the last of them."""
     def together(axis: Axis) -> tuple[int, int]:
-        steps = [at.coefficient(axis.name) for at in addresses(each)]
+        steps = [at.coefficient(axis.name) for at, _ in addresses(each)]
         return sum(s in (0, 1) for s in steps), axis.extent
 
     return max(reversed(each.axes), key=together, default=None)

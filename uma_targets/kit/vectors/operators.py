@@ -16,7 +16,7 @@ from archloom.mapper import workload as wl
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.memory import Memory
-from archloom.mapper.nests import GATHER
+from archloom.mapper.nests import GATHER, ITEMS
 from archloom.mapper.options import OptionValue
 from archloom.mapper.space import Space, Table
 from archloom.oracle.affine import Affine
@@ -29,15 +29,19 @@ from archloom.tvm_backend.ir.patterns import DFPattern, is_op, wildcard
 from archloom.tvm_backend.targets.backend import InTiles, Lowered, Predicate, Verdict
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR, WORDS, Layout
 from archloom.uma_targets.kit.attention import Kernel
-from archloom.uma_targets.kit.vectors.emit import WORD, Words, group_of, nodes_of
+from archloom.uma_targets.kit.vectors.emit import Words, group_of, nodes_of
 from archloom.uma_targets.kit.vectors.unit import Unit
 
-NEEDS = "float32, int32 or int64 results of operators that are nests of loops over the vector unit's operations"
+NEEDS = ("float32, float16, int8, uint8, int32 or int64 results of operators that are nests of loops over the vector "
+         "unit's operations")
 CHAINED, BEFORE = 6, 2
 """Most operators one after the other in a piece, and before one that folds."""
+NO_FOLD = frozenset({"quantize"})
+"""What is stored before it is folded: as bytes, of which a fold would make each several times."""
 ARITY: Mapping[str, int] = {
     **{name: 2 if o.binary else 1 for name, o in OPERATORS.items() if o.vector or o.scalar},
-    **dict.fromkeys(("permute_dims", "astype", "repeat", "tile"), 1), **dict.fromkeys(("clip", "where"), 3),
+    **dict.fromkeys(("permute_dims", "astype", "repeat", "tile"), 1),
+    **dict.fromkeys(("clip", "where", "quantize", "dequantize"), 3),
     **dict.fromkeys(("less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "logical_and",
                      "bitwise_and", "power", "take", "broadcast_to"), 2),
 }
@@ -59,7 +63,7 @@ class VectorKit:
 def patterns() -> Iterator[tuple[str, Callable[[], DFPattern]]]:
     """Names and patterns, those that take most first."""
     for count in range(BEFORE, 0, -1):
-        yield f"fold_{count}", partial(_folding, partial(_reshaped, partial(_chain, count)))
+        yield f"fold_{count}", partial(_folding, partial(_reshaped, partial(_chain, count, NO_FOLD)))
     yield "fold_reshaped", partial(_folding, _reshape)
     yield "fold", partial(_folding, wildcard)
     for count in range(CHAINED, 1, -1):
@@ -81,17 +85,19 @@ def _reshaped(value: Make) -> DFPattern:
 
 
 @lru_cache
-def _chain(count: int) -> DFPattern:
+def _chain(count: int, without: frozenset[str] = frozenset()) -> DFPattern:
     """So many operators one after the other, each of which says how a number is computed; with reshapes between."""
     if count == 1:
-        return _step(partial(_reshaped, wildcard), False)
-    return _step(partial(_reshaped, partial(_chain, count - 1)), True)
+        return _step(partial(_reshaped, wildcard), False, without)
+    return _step(partial(_reshaped, partial(_chain, count - 1, without)), True, without)
 
 
-def _step(value: Make, anywhere: bool) -> DFPattern:
+def _step(value: Make, anywhere: bool, without: frozenset[str] = frozenset()) -> DFPattern:
     """One operator on a value, its first argument or any one."""
     given, found = value(), []
     for name, arity in ARITY.items():
+        if name in without:
+            continue
         for place in range(arity if anywhere else 1):
             found.append(is_op(f"relax.{name}")(*(given if i == place else wildcard() for i in range(arity))))
     found += [is_op("relax.strided_slice")(given, *(wildcard() for _ in range(count))) for count in (3, 4)]
@@ -111,8 +117,8 @@ def taken(vectors: VectorKit, graph: Callable[[Any], ArchitectureGraph]) -> Pred
     def predicate(op: QuantizedOp, options: Mapping[str, OptionValue]) -> Verdict:
         if "piece" not in op.attrs:
             return Verdict(False, f"it is {op.anchor}", NEEDS)
-        largest = max((WORD * math.prod(op.operands[int(name[1:])].shape) for name in _gathered(op.attrs["piece"])),
-                      default=0)
+        largest = max((ITEMS[item] * math.prod(op.operands[int(name[1:])].shape)
+                       for name, item in _gathered(op.attrs["piece"])), default=0)
         if largest > vectors.reach_bytes:
             return Verdict(False, f"it reads elements of {largest} bytes by computed numbers",
                            f"tensors of at most {vectors.reach_bytes} bytes for that")
@@ -126,9 +132,9 @@ def taken(vectors: VectorKit, graph: Callable[[Any], ArchitectureGraph]) -> Pred
     return predicate
 
 
-def _gathered(piece: Piece) -> set[str]:
-    """The operands of which elements are read by numbers that are computed."""
-    return {o.of for nest in piece.nests for each in nest.passes for o in each.code if o.name == GATHER}
+def _gathered(piece: Piece) -> set[tuple[str, str]]:
+    """The operands of which elements are read by numbers that are computed, with their types in memory."""
+    return {(o.of, o.item) for nest in piece.nests for each in nest.passes for o in each.code if o.name == GATHER}
 
 
 def lowered(op: QuantizedOp) -> Lowered:
@@ -169,8 +175,8 @@ def _stream(
     isa: str, vectors: VectorKit, workload: wl.Workload, mapping: TileMapping, parameters: tuple[tuple[str, int], ...],
 ) -> Stream:
     memory, unit = Memory.of(workload), vectors.unit(dict(parameters))
-    sizes = {t.name: t.size_bytes for t in (*workload.inputs, workload.output)}
-    words = {t.name: Words(Affine(t.address), sizes[t.name] // WORD) for t in memory.tensors}
+    counts = {t.name: t.size_bytes // t.item_bytes for t in (*workload.inputs, workload.output)}
+    words = {t.name: Words(Affine(t.address), counts[t.name]) for t in memory.tensors}
     return memory.stream(isa, parameters, [
         node for nest in workload.nests for node in nodes_of(nest, words, unit, mapping.size("group"))])
 

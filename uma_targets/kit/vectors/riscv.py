@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from archloom.mapper.nests import ITEMS
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr, Node
 from archloom.uma_targets.kit.vectors.unit import Kind, Operand
@@ -30,6 +31,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
     "negate": {"v": "vfsgnjn_vv vs2=vs1 vm"}, "abs": {"v": "vfsgnjx_vv vs2=vs1 vm"},
     "sqrt": {"v": "vfsqrt_v vs2 vm"},
     "to_whole": {"v": "vfcvt_x_f_v vs2 vm"}, "to_float": {"v": "vfcvt_f_x_v vs2 vm"},
+    "truncated": {"v": "vfcvt_rtz_x_f_v vs2 vm"},
     "whole_add": _whole("add", "vv", "vx", "vi"), "whole_subtract": _whole("sub", "vv", "vx"),
     "whole_multiply": _whole("mul", "vv", "vx"), "whole_minimum": _whole("min", "vv", "vx"),
     "whole_maximum": _whole("max", "vv", "vx"), "whole_and": _whole("and", "vv", "vx", "vi"),
@@ -56,6 +58,10 @@ _INSTRUCTIONS: Mapping[tuple[str, str], str] = {
 """By operation and kinds of operands: the instruction, and the attributes that operands are, in order."""
 
 
+_FOLDS = {"maximum": "vfredmax_vs", "minimum": "vfredmin_vs", "whole_maximum": "vredmax_vs",
+          "whole_minimum": "vredmin_vs"}
+
+
 @dataclass(frozen=True)
 class RiscvV:
     """Registers of ``vlen`` bits, of which there are ``registers``."""
@@ -69,7 +75,13 @@ class RiscvV:
         return self.vlen * group // 32
 
     def length(self, count: int, group: int) -> Node:
-        return Instr.make("vsetvli", rd=0, avl=count, vtypei=2 << 3 | group.bit_length() - 1)
+        return self._length(count, group, 32)
+
+    def _length(self, count: int, group: int, bits: int) -> Node:
+        """So many elements of so many bits, of which a group of ``group`` registers has as many as of 32 bits."""
+        narrower = (32 // bits).bit_length() - 1
+        return Instr.make("vsetvli", rd=0, avl=count,
+                          vtypei=(2 - narrower) << 3 | (group.bit_length() - 1 - narrower) % 8)
 
     def has(self, name: str, kinds: Sequence[Kind]) -> bool:
         return (name, "".join(kinds)) in _INSTRUCTIONS
@@ -85,18 +97,53 @@ class RiscvV:
             given |= dict.fromkeys(place.split("="), operand.number)
         return Instr.make(mnemonic, **given)
 
-    def load(self, into: int, at: Affine, stride: int) -> Node:
-        if stride == 4:
-            return Instr.make("vle32_v", vd=into, dram=at, vm=1)
-        return Instr.make("vlse32_v", vd=into, dram=at, stride=stride, vm=1)
+    def load(self, into: int, at: Affine, stride: int, item: str) -> Node:
+        bits = 8 * ITEMS[item]
+        if 8 * stride == bits:
+            return Instr.make(f"vle{bits}_v", vd=into, dram=at, vm=1)
+        return Instr.make(f"vlse{bits}_v", vd=into, dram=at, stride=stride, vm=1)
 
-    def store(self, register: int, at: Affine, stride: int) -> Node:
-        if stride == 4:
-            return Instr.make("vse32_v", vs3=register, dram=at, vm=1)
-        return Instr.make("vsse32_v", vs3=register, dram=at, stride=stride, vm=1)
+    def store(self, register: int, at: Affine, stride: int, item: str) -> Node:
+        bits = 8 * ITEMS[item]
+        if 8 * stride == bits:
+            return Instr.make(f"vse{bits}_v", vs3=register, dram=at, vm=1)
+        return Instr.make(f"vsse{bits}_v", vs3=register, dram=at, stride=stride, vm=1)
 
-    def gather(self, into: int, at: Affine, offsets: int, reach: int) -> Node:
-        return Instr.make("vluxei32_v", vd=into, dram=at, vs2=offsets, vm=1, reach=reach)
+    def gather(
+        self, into: int, at: Affine, offsets: int, reach: int, item: str, count: int, group: int,
+    ) -> Iterable[Node]:
+        """Indexed loads have elements of the width that is set."""
+        found = Instr.make("vluxei32_v", vd=into, dram=at, vs2=offsets, vm=1, reach=reach)
+        if not item:
+            return [found]
+        return [self._length(count, group, 8 * ITEMS[item]), found, self.length(count, group)]
+
+    def widen(self, into: int, register: int, item: str, count: int, group: int) -> Iterable[Node]:
+        """Integers are taken of a quarter of the width that is set, floats of that width."""
+        if item != "float16":
+            yield Instr.make("vsext_vf4" if item == "int8" else "vzext_vf4", vd=into, vs2=register, vm=1)
+            return
+        yield self._length(count, group, 16)
+        yield Instr.make("vfwcvt_f_f_v", vd=into, vs2=register, vm=1)
+        yield self.length(count, group)
+
+    def narrow(self, into: int, register: int, item: str, count: int, group: int) -> Iterable[Node]:
+        """By clips to half of the width, twice; unsigned ones take a negative number for a large one."""
+        if item == "float16":
+            yield self._length(count, group, 16)
+            yield Instr.make("vfncvt_f_f_w", vd=into, vs2=register, vm=1)
+            yield self.length(count, group)
+            return
+        clip = "vnclip_wi"
+        if item == "uint8":
+            clip, zero = "vnclipu_wi", 0
+            yield Instr.make("vmax_vx", vd=into, vs2=register, rs1=zero, vm=1)
+            register = into
+        for bits in (16, 8):
+            yield self._length(count, group, bits)
+            yield Instr.make(clip, vd=into, vs2=register, imm=0, vm=1)
+            register = into
+        yield self.length(count, group)
 
     def number(self, kind: Kind, register: int, bits: int) -> Iterable[Node]:
         if kind == "x":
@@ -111,8 +158,7 @@ class RiscvV:
             yield Instr.make("vfmv_s_f", vd=scratch, rs1=zero)
             yield Instr.make("vfredusum_vs", vd=scratch, vs2=register, vs1=scratch, vm=1)
         else:
-            name = "vfredmax_vs" if kind == "maximum" else "vfredmin_vs"
-            yield Instr.make(name, vd=scratch, vs2=register, vs1=register, vm=1)
+            yield Instr.make(_FOLDS[kind], vd=scratch, vs2=register, vs1=register, vm=1)
         yield self.first(into, scratch)
 
     def first(self, into: int, register: int) -> Node:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from archloom.mapper.nests import COMPARISONS, GATHER, WHOLE, Fold, Operation, Pass
+from archloom.mapper.nests import COMPARISONS, FOLDS, GATHER, ITEMS, WHOLE, Fold, Operation, Pass
 from archloom.oracle.errors import MappingError
 from archloom.uma_targets.kit.vectors.unit import Unit
 
@@ -19,7 +19,7 @@ INTEGER = frozenset({"to_float", "whole_add", "whole_subtract", "whole_multiply"
                      "whole_and", "whole_or", "shift_left", "shift_right", "unsigned_shift_right", "multiply_high",
                      "whole_less", "whole_equal", "unsigned_less"})
 """Operations of which operands are int32."""
-ACCUMULATED = {"sum": "add", "maximum": "maximum", "minimum": "minimum"}
+ACCUMULATED = {"sum": "add", **{kind: kind for kind in FOLDS if kind != "sum"}}
 
 Source: TypeAlias = "int | Operation"
 """A vector by its number, or an operation that is the same for all lanes."""
@@ -27,9 +27,11 @@ Source: TypeAlias = "int | Operation"
 
 @dataclass(frozen=True)
 class Step:
-    """An instruction on vectors by number: ``name`` is that of the unit, or load, store or gather of ``operation``.
+    """An instruction on vectors by number: ``name`` is that of the unit, or load, store, widen, narrow or gather of
+    ``operation``.
 
-    ``into`` is None for comparisons and stores. ``tied``: the vector that ``into`` takes the place of.
+    ``into`` is None for comparisons and stores. ``tied``: the vector that ``into`` takes the place of; ``apart``: it
+    may not take that of a source.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Step:
     sources: tuple[Source, ...] = ()
     operation: Any = None
     tied: int | None = None
+    apart: bool = False
 
 
 @dataclass
@@ -68,13 +71,16 @@ class Selection:
 
     def of(self, each: Pass) -> Selected:
         self.count, self.code = self.first, each.code
-        self.whole = _read_as_whole(each.code)
+        self.whole, self.moved = _read_as_whole(each.code), _only_moved(each)
         products = _only_summed(each) if self.accumulators else frozenset()
         for place, operation in enumerate(each.code):
             if operation.name not in COMPARISONS and place not in products:
                 self.places[place] = self._number(place, operation)
         for store in each.stores:
-            self.steps.append(Step("store", None, (self._vector(self.places[store.value]),), store))
+            vector = self._vector(self.places[store.value])
+            if store.item and store.value not in self.moved:
+                vector = self._new("narrow", (vector,), store)
+            self.steps.append(Step("store", None, (vector,), store))
         folds = {f.name: self._folded(f, each.code, f.value in products) for f in each.folds}
         kept = frozenset({*self.held.values(), *self.accumulators.values(), *folds.values()})
         return Selected(self.steps, folds, self.count, kept)
@@ -89,12 +95,14 @@ class Selection:
                 return self.held.get(operation.of, operation)
             case "load":
                 same = self.lane is None or operation.at.coefficient(self.lane) == 0
-                return operation if same and place not in self.whole else self._new("load", (), operation)
+                if same and place not in self.whole and not operation.item:
+                    return operation
+                return self._widened(place, self._new("load", (), operation), operation)
             case "gather":
-                return self._gathered(operation)
+                return self._gathered(place, operation)
         return self._applied(operation.name, tuple(self.places.get(a, a) for a in operation.args), operation)
 
-    def _gathered(self, operation: Operation) -> int:
+    def _gathered(self, place: int, operation: Operation) -> int:
         words = self._vector(self.places[operation.args[0]])
         step = 0 if self.lane is None else operation.at.coefficient(self.lane)
         if step:
@@ -102,8 +110,15 @@ class Selection:
             if step != 1:
                 lanes = self._applied("whole_multiply", (lanes, Operation(WHOLE, value=step)))
             words = self._applied("whole_add", (words, lanes))
-        offsets = self._applied("shift_left", (words, Operation(WHOLE, value=2)))
-        return self._new(GATHER, (offsets,), operation)
+        size = ITEMS[operation.item].bit_length() - 1
+        offsets = self._applied("shift_left", (words, Operation(WHOLE, value=size))) if size else words
+        return self._widened(place, self._new(GATHER, (offsets,), operation), operation)
+
+    def _widened(self, place: int, elements: int, operation: Operation) -> int:
+        """Numbers that are narrower in memory, unless they are stored as they were."""
+        if not operation.item or place in self.moved:
+            return elements
+        return self._new("widen", (elements,), operation, apart=True)
 
     def _applied(self, name: str, sources: tuple[Source, ...], operation: Operation | None = None) -> int:
         if name == "select":
@@ -152,9 +167,10 @@ class Selection:
             self.spread[source] = self._new("splat", (source,))
         return self.spread[source]
 
-    def _new(self, name: str, sources: tuple[Source, ...] = (), operation: Any = None, tied: int | None = None) -> int:
+    def _new(self, name: str, sources: tuple[Source, ...] = (), operation: Any = None, tied: int | None = None,
+             apart: bool = False) -> int:
         self.count += 1
-        self.steps.append(Step(name, self.count - 1, sources, operation, tied))
+        self.steps.append(Step(name, self.count - 1, sources, operation, tied, apart))
         return self.count - 1
 
     # folds ------------------------------------------------------------------------------------------------------------
@@ -186,6 +202,13 @@ def kind_of(source: Source, name: str, unit: Unit) -> Any:
 def _read_as_whole(code: Sequence[Operation]) -> frozenset[int]:
     """Numbers that are read as int32: those are no scalars of floats."""
     return frozenset(a for o in code if o.name in INTEGER or o.name == GATHER for a in o.args)
+
+
+def _only_moved(each: Pass) -> frozenset[int]:
+    """What is narrower in memory, and only stored as what it was there."""
+    computed = {a for o in each.code for a in o.args} | {f.value for f in each.folds}
+    other = {s.value for s in each.stores if s.item != each.code[s.value].item}
+    return frozenset({s.value for s in each.stores if s.item} - computed - other)
 
 
 def _only_summed(each: Pass) -> frozenset[int]:
@@ -229,13 +252,14 @@ def place(selected: Selected, at: Mapping[int, int]) -> Placed:
             else:
                 where[step.into] = taken()  # type: ignore[index]
                 steps.append(Step("copy", where[step.into], (where[step.tied],)))  # type: ignore[index]
-        busy -= {where[s] for s in dead}
+        busy -= set() if step.apart else {where[s] for s in dead}
         if step.into is not None and step.into not in where:
             where[step.into] = taken()
             if step.into not in last:  # read by nothing
                 busy.discard(where[step.into])
         most = max(most, len(busy), *(g + 1 for g in busy), 0)
         into = None if step.into is None else where[step.into]
+        busy -= {where[s] for s in dead} if step.apart else set()
         kept = sources[:-1] if step.tied is not None else sources
         steps.append(replace(step, into=into, sources=kept))
     return Placed(tuple(steps), most, {v: where[v] for v in selected.kept if v in where})

@@ -26,7 +26,8 @@ class Unit(Protocol):
     """A vector unit with registers in groups, whose elements have 32 bits.
 
     Addresses and strides are in bytes. Where an operation takes fewer elements than a group has, the others keep their
-    values.
+    values. Elements that are narrower in memory (``item``: a type of :data:`archloom.mapper.nests.ITEMS`) are loaded
+    and stored as they are, in the lower part of a group.
     """
 
     @property
@@ -69,12 +70,24 @@ class Unit(Protocol):
         their operands that one is left out."""
         ...
 
-    def load(self, into: int, at: Affine, stride: int) -> Node: ...
+    def load(self, into: int, at: Affine, stride: int, item: str) -> Node: ...
 
-    def store(self, register: int, at: Affine, stride: int) -> Node: ...
+    def store(self, register: int, at: Affine, stride: int, item: str) -> Node: ...
 
-    def gather(self, into: int, at: Affine, offsets: int, reach: int) -> Node:
-        """Words that lie so many bytes behind ``at`` as the elements of ``offsets`` say, less than ``reach``."""
+    def gather(
+        self, into: int, at: Affine, offsets: int, reach: int, item: str, count: int, group: int,
+    ) -> Iterable[Node]:
+        """Elements that lie so many bytes behind ``at`` as the elements of ``offsets`` say, less than ``reach``; so
+        many of them, of groups of so many registers."""
+        ...
+
+    def widen(self, into: int, register: int, item: str, count: int, group: int) -> Iterable[Node]:
+        """So many elements of a type in memory as numbers, in groups of so many registers, which are not one."""
+        ...
+
+    def narrow(self, into: int, register: int, item: str, count: int, group: int) -> Iterable[Node]:
+        """So many numbers as elements of a type in memory, next to what they are, in groups of so many registers;
+        ``into`` may be the register."""
         ...
 
     def number(self, kind: Kind, register: int, bits: int) -> Iterable[Node]:
