@@ -20,9 +20,9 @@ from archloom.mapper.known import Kin, Touched, digest, spread
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.options import Option, OptionValue, resolve_options
 from archloom.mapper.packing import Place, packed
-from archloom.mapper.places import check_places, placed
+from archloom.mapper.places import check_places, placed, rooms
 from archloom.mapper.space import Space
-from archloom.mapper.workload import Workload
+from archloom.mapper.workload import Workload, plain
 from archloom.oracle import taidl
 from archloom.oracle.memory import Remembered
 from archloom.oracle.stream import Stream, emitted_for
@@ -159,8 +159,8 @@ OF_ALL = ENERGY, MAPPING
 """Options of every target, in files of one's own."""
 
 _NAMES = frozenset(option.name for option in OF_ALL)
-_KEPT = 64
-"""Configurations that an accelerator remembers."""
+_KEPT, _PROVEN = 64, 512
+"""Configurations that an accelerator remembers, and workloads whose bounds a configuration does."""
 
 
 @dataclass(frozen=True)
@@ -261,6 +261,16 @@ class Configuration:
         """The mappings that ``workload`` may have."""
         with self._emitting(workload, "its mappings"):
             return self.accelerator.make_space(placed(workload, self.graph), self.hardware, self.options)
+
+    def least_of_mappings(self, workload: "Workload", space: "Space | None" = None) -> int:
+        """Cycles that no mapping of a workload takes fewer than, as the target proves it: 0 where it proves nothing,
+        MappingError where there is no mapping. ``space``: all mappings, if they are at hand."""
+        key = plain(workload), workload.constants if rooms(self.graph) else ()
+        return self._proven.once(key, lambda: (self.space(workload) if space is None else space).least())
+
+    @cached_property
+    def _proven(self) -> "Remembered[tuple[Workload, tuple[str, ...]], int]":
+        return Remembered(_PROVEN)
 
     def _emitting(self, workload: "Workload", what: str) -> "AbstractContextManager[None]":
         return in_user_code(lambda: f"target {self.accelerator.name!r}, {workload.title}, {what}")

@@ -69,17 +69,18 @@ class Least:
 
 
 def least(
-    workload: Workload, configuration: "Configuration", known: int = 0, space: "Space | None" = None
+    workload: Workload, configuration: "Configuration", known: int = 0, *, space: "Space | None" = None,
+    is_listed: bool = True,
 ) -> Least:
-    """The bound of a workload on a machine, where no mapping is ``known`` to take fewer cycles; ``space``: the mappings
-    that are meant, by default all that the target lists."""
+    """The bound of a workload on a machine, where no mapping is ``known`` to take fewer cycles, and all mappings are
+    those that the target lists (``is_listed``): these are ``space``, if they are at hand."""
     graph, needed = configuration.graph, needs(workload)
     shares, peak = _shares(workload, graph, needed), configuration.peak_of(workload)
     moved = max(sum(share.moved for share in shares), exchanged(workload, graph))
     first = min((share.ways.first for share in shares if share.read), default=0)
     last = max((share.ways.last for share in shares if share.written), default=0)
-    bounded = configuration.accelerator.is_bounded
-    of_mappings = (configuration.space(workload) if space is None else space).least() if bounded else 0
+    is_proven = configuration.accelerator.is_bounded and is_listed
+    of_mappings = configuration.least_of_mappings(workload, space) if is_proven else 0
     cycles = max(
         known, of_mappings,
         first + math.ceil(needed.macs / peak) + last,  # what is multiplied is read before, and the sums written after

@@ -38,7 +38,7 @@ from archloom.mapper.mapping import Mapping
 from archloom.mapper.places import placed, rooms
 from archloom.mapper.simulations import Simulation, Simulations, score_of
 from archloom.mapper.space import Space
-from archloom.mapper.workload import Workload
+from archloom.mapper.workload import Workload, plain
 from archloom.oracle.errors import InputError, MappingError, StreamError
 from archloom.oracle.memory import paused
 from archloom.oracle.pages import Heading, Paragraph, Table, fragment
@@ -287,7 +287,7 @@ def _of_mapping(
     except (MappingError, StreamError) as error:
         raise InputError(f"{workload.name}: the mapping that is asked for does not fit: {error}") from error
     return cache.Entry(mapping, run.timing, run.timing.cycles, 1, 1, 1, run.energy_if_any,
-                       least_of(workload, configuration, space=Space((), 1)).cycles)  # it need not be in the space
+                       least_of(workload, configuration, is_listed=False).cycles)  # it need not be in the space
 
 
 def _variants(mapping: Mapping) -> Iterator[Mapping]:
@@ -312,15 +312,6 @@ def key_of(
         configuration.accelerator.code, configuration.fingerprint, _text(plain(workload)), str(top_k), objective,
         *(workload.constants if rooms(configuration.graph) else ()), *(() if asked is None else (repr(asked),)),
     ])
-
-
-def plain(workload: Workload) -> Workload:
-    """The workload without what its plan does not depend on: its name, and the numbers that make its result of sums.
-    Which operands are constants is left out, too: only where memories have roles a plan depends on it."""
-    epilogue = workload.epilogue
-    scale = 1.0 if epilogue.out_dtype == "int32" else 0.5
-    rounding = None if epilogue.requantization is None else epilogue.requantization.plain
-    return replace(workload, name="", constants=(), epilogue=replace(epilogue, scale=scale, requantization=rounding))
 
 
 @lru_cache(maxsize=256)

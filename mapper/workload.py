@@ -418,3 +418,12 @@ def attention(
     if epilogue.bias:
         inputs.append(tensor("bias", "bhqk"))
     return Workload("attention", name, dims, tuple(inputs), tensor("O", "bqhe"), epilogue)
+
+
+def plain(workload: Workload) -> Workload:
+    """The workload without what its plan does not depend on: its name, and the numbers that make its result of sums.
+    Which operands are constants is left out, too: only where memories have roles a plan depends on it."""
+    epilogue = workload.epilogue
+    scale = 1.0 if epilogue.out_dtype == "int32" else 0.5
+    rounding = None if epilogue.requantization is None else epilogue.requantization.plain
+    return replace(workload, name="", constants=(), epilogue=replace(epilogue, scale=scale, requantization=rounding))

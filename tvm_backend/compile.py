@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from archloom.acadl_models.timing import Heard
 from archloom.mapper.explore import GivenUp
 from archloom.mapper.parallel import look_ahead
-from archloom.mapper.search import Plan, plain, search
-from archloom.mapper.workload import Workload
+from archloom.mapper.search import Plan, search
+from archloom.mapper.workload import Workload, plain
 from archloom.oracle.errors import MappingError, ModelError
 from archloom.oracle.memory import paused
 from archloom.tvm_backend.compiled import CompiledModel, Partition
@@ -138,7 +138,7 @@ def require_mappings(partition: Partition, chosen: Sequence[Chosen]) -> None:
         for (target, _), work in works.items():
             if made[target].planner is None:
                 with refused(target, work):
-                    made[target].space(work)
+                    made[target].least_of_mappings(work)
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from archloom.acadl_models.acadl.graph import per_graph
 from archloom.acadl_models.timing.result import EnergyUse
 from archloom.mapper.accelerator import Configuration
 from archloom.mapper.mapping import Mapping as TileMapping
-from archloom.mapper.search import Plan, plain
-from archloom.mapper.workload import Workload
+from archloom.mapper.search import Plan
+from archloom.mapper.workload import Workload, plain
 from archloom.tvm_backend.report.table import Column, percent, render
 
 if TYPE_CHECKING:

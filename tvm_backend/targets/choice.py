@@ -13,8 +13,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from archloom.mapper.options import OptionValue
-from archloom.mapper.search import plain
-from archloom.mapper.workload import Workload
+from archloom.mapper.workload import Workload, plain
 from archloom.oracle.errors import TargetError, suggest
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets import registry

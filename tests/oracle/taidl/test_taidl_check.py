@@ -54,7 +54,7 @@ def test_sound_bodies_pass(body: str) -> None:
     # names
     ("%x:16x16xi8 <- $spd[0:16];", r"unknown buffer \$spd; did you mean 'spad'\? \(valid: acc, hbm, pe, spad\)"),
     ("%y:8xi8 = negate(%x);", r"unknown tensor '%x' \(valid: \)"),
-    (READ + "%y:{rows}xi8 = negate(%X);", r"unknown tensor '%X' \(valid: %x\)"),
+    (READ + "%y:{rows}xi8 = negate(%X);", r"unknown tensor '%X'; did you mean '%x'\? \(valid: %x\)"),
     ("flg = 1;", r"unknown register 'flg'; did you mean 'flag'\? \(valid: flag, ld\)"),
     ("flag = row;", r"unknown name 'row'; did you mean 'rows'\? \(valid: TWO, a, dim, flag, ld, rows\)"),
     ("flag = later; let later = 1;", r"unknown name 'later'"),

@@ -47,6 +47,7 @@ CASES: list[Case] = [
     *[(name, op(name), [whole(3, 4), whole(3, 4, low=1)]) for name in ("floor_divide", "divide", "mod", "floor_mod")],
     *[(name, op(name), [real(3, 4), real(3, 4, low=0.1)]) for name in ("mod", "floor_mod")],
     *[(name, op(name), [whole(3, 4), whole(3, 4, low=0, high=31)]) for name in ("left_shift", "right_shift")],
+    ("round", op("round"), [np.arange(-10, 11, dtype=np.float32) / 4]),
     ("power", op("power"), [real(3, 4, low=0.1), real(4)]),
     *[(name, op(name), [real(3, 4) > 0, real(4) > 0]) for name in (
         "logical_and", "logical_or", "logical_xor")],
