@@ -159,7 +159,7 @@ OF_ALL = ENERGY, MAPPING
 """Options of every target, in files of one's own."""
 
 _NAMES = frozenset(option.name for option in OF_ALL)
-_KEPT, _PROVEN = 64, 512
+_KEPT, _PROVEN = 64, 1 << 12
 """Configurations that an accelerator remembers, and workloads whose bounds a configuration does."""
 
 
@@ -265,11 +265,11 @@ class Configuration:
     def least_of_mappings(self, workload: "Workload", space: "Space | None" = None) -> int:
         """Cycles that no mapping of a workload takes fewer than, as the target proves it: 0 where it proves nothing,
         MappingError where there is no mapping. ``space``: all mappings, if they are at hand."""
-        key = plain(workload), workload.constants if rooms(self.graph) else ()
+        key = key_of([repr(plain(workload)), *(workload.constants if rooms(self.graph) else ())])
         return self._proven.once(key, lambda: (self.space(workload) if space is None else space).least())
 
     @cached_property
-    def _proven(self) -> "Remembered[tuple[Workload, tuple[str, ...]], int]":
+    def _proven(self) -> "Remembered[str, int]":
         return Remembered(_PROVEN)
 
     def _emitting(self, workload: "Workload", what: str) -> "AbstractContextManager[None]":
