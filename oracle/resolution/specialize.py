@@ -450,9 +450,10 @@ class Specializer:
         default_factory=lambda: Remembered(_EFFECTS))
     done: Remembered[tuple[Any, ...], Done] = field(default_factory=lambda: Remembered(_INSTANCES))
     """By the bytes of HBM, the values of the inputs and the ranges of what these depend on, from which all else
-    follows: candidates of one layer have many instances in common. Those of other bytes, which are another layer's, go
-    when it has changed (:meth:`instances`)."""
+    follows: candidates of one layer have many instances in common. Those of another layer are dropped by
+    :meth:`instances`."""
     hbm_bytes: int = -1
+    """Of the streams whose instances were asked for last."""
 
     def __post_init__(self) -> None:
         registers = {r.name: r.keys for r in self.isa.registers}
@@ -463,7 +464,8 @@ class Specializer:
         self.concrete: set[str] = self.instruction.derived.setdefault("concrete", set())
 
     def instances(self, hbm_bytes: int) -> Remembered[tuple[Any, ...], Done]:
-        """Those of streams over so many bytes of HBM, where no other thread adds its own."""
+        """The instances so far; those of streams over other bytes of HBM, another layer's, are dropped. They are part
+        of the keys, so that threads with streams of different layers do each other no harm."""
         if hbm_bytes != self.hbm_bytes:
             self.done.clear()
             self.hbm_bytes = hbm_bytes

@@ -9,8 +9,7 @@ padded with them; of operands that are computed sums of rows and columns are sub
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cached_property
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,9 @@ import numpy as np
 from archloom.tvm_backend.host import sums as numbers
 from archloom.tvm_backend.host.output_stage import FLIPPED, OutputStage
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.match import NotQuantized, QTensor, QuantizedOp, read
-from archloom.tvm_backend.ir.rewriter import Rewriter
+from archloom.tvm_backend.ir.match import QTensor, QuantizedOp
+from archloom.tvm_backend.passes.pieces import Pieces
 
-FOLLOWING = frozenset({"add", "nn.relu", "clip", "quantize", "dequantize", "astype"})
-"""What may follow a product in its piece."""
 PRODUCTS = frozenset({"nn.conv2d", "matmul"})
 BOUNDS = frozenset({"nn.relu", "clip"})
 
@@ -41,18 +38,8 @@ def alike(one: ir.Call, other: ir.Call) -> bool:
         other.args[2])
 
 
-class _Integers(Rewriter):
-    """``inside``: variables of products that have been rewritten."""
-
-    def __init__(self, module: ir.IRModule, taken: Callable[[QuantizedOp], bool]) -> None:
-        super().__init__(module)
-        self.taken = taken
-        self.inside: set[Any] = set()
-
-    @cached_property
-    def readers(self) -> dict[Any, Any]:
-        """By variable what is bound to a value that reads it, the last of them."""
-        return {read: var for var, value in self.values.items() for read in ir.variables(value)}
+class _Integers(Pieces):
+    """Products of bytes, and bounds between quantizations."""
 
     def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding, or a product with what follows it."""
@@ -74,28 +61,12 @@ class _Integers(Rewriter):
 
     def _product(self, var: ir.Var) -> bool:
         """A product with as much of what follows as can be made of its sums; whether it is one of bytes."""
-        for chain in reversed(list(self._chains(var))):
-            try:
-                op = read(self.values[chain[-1]], self.value_of)
-            except NotQuantized:
-                continue
-            if op.anchor in PRODUCTS and self.taken(op) and (stage := numbers.finishing(op)).table is None:
+        for op, chain in self.pieces(var, PRODUCTS):
+            if (stage := numbers.finishing(op)).table is None:
                 self.replaced[chain[-1]] = self._finished(self._sums(op), op, stage, chain[-1].name)
                 self.inside.update(chain)
                 return True
         return False
-
-    def _chains(self, var: ir.Var) -> Iterator[list[Any]]:
-        """What follows a product and nothing else reads, up to where its piece may end."""
-        chain = [var]
-        yield list(chain)
-        while self.uses[chain[-1]] == 1 and chain[-1] in self.readers:
-            chain.append(self.readers[chain[-1]])
-            name = ir.op_name(self.values[chain[-1]])
-            if name not in FOLLOWING:
-                return
-            if name != "dequantize":
-                yield list(chain)
 
     # sums -------------------------------------------------------------------------------------------------------------
 

@@ -7,19 +7,16 @@ image's layout. Groups are a batch of products, each with the bias of its own ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cached_property
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.ir.match import NotQuantized, QTensor, QuantizedOp, Stage, read
+from archloom.tvm_backend.ir.match import QTensor, QuantizedOp, Stage
 from archloom.tvm_backend.ir.windows import Windows
 from archloom.tvm_backend.passes.gathered import Gathering, matrices
-
-_FOLLOWING = frozenset({"add", "nn.relu", "clip", "quantize", "dequantize", "astype"})
-"""What may follow a convolution in its piece."""
+from archloom.tvm_backend.passes.pieces import Pieces
 
 
 def quantized_products(module: ir.IRModule, taken: Callable[[QuantizedOp], bool]) -> ir.IRModule:
@@ -27,18 +24,8 @@ def quantized_products(module: ir.IRModule, taken: Callable[[QuantizedOp], bool]
     return _Quantized(module, taken).rewritten()
 
 
-class _Quantized(Gathering):
-    """``inside``: variables of convolutions that have become products."""
-
-    def __init__(self, module: ir.IRModule, taken: Callable[[QuantizedOp], bool]) -> None:
-        super().__init__(module)
-        self.taken = taken
-        self.inside: set[Any] = set()
-
-    @cached_property
-    def readers(self) -> dict[Any, Any]:
-        """By variable what is bound to a value that reads it, the last of them."""
-        return {read: var for var, value in self.values.items() for read in ir.variables(value)}
+class _Quantized(Pieces, Gathering):
+    """Convolutions as products."""
 
     def visit(self, var: ir.Var, value: Any) -> None:
         """Take over one binding, or a convolution with all that belongs to it."""
@@ -54,28 +41,11 @@ class _Quantized(Gathering):
 
     def _product(self, var: ir.Var, call: ir.Call) -> bool:
         """A convolution as a product; False where the target takes it in no form, or as it is."""
-        for chain in reversed(list(self._chains(var))):
-            try:
-                op = read(self.values[chain[-1]], self.value_of)
-            except NotQuantized:
-                continue
-            if op.anchor == "nn.conv2d" and self.taken(op):
-                self.replaced[chain[-1]] = self._emitted(op, Windows.of(call), chain[-1].name)
-                self.inside.update(chain)
-                return True
+        for op, chain in self.pieces(var, ("nn.conv2d",)):
+            self.replaced[chain[-1]] = self._emitted(op, Windows.of(call), chain[-1].name)
+            self.inside.update(chain)
+            return True
         return False
-
-    def _chains(self, var: ir.Var) -> Iterator[list[Any]]:
-        """What follows a convolution and nothing else reads, up to where its piece may end."""
-        chain = [var]
-        yield list(chain)
-        while self.uses[chain[-1]] == 1 and chain[-1] in self.readers:
-            chain.append(self.readers[chain[-1]])
-            name = ir.op_name(self.values[chain[-1]])
-            if name not in _FOLLOWING:
-                return
-            if name != "dequantize":
-                yield list(chain)
 
     def _emitted(self, op: QuantizedOp, form: Windows, name: str) -> Any:
         """The product, whose integers have the ``name`` of the network's, and its result as the image."""
