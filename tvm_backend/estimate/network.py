@@ -58,10 +58,12 @@ from archloom.tvm_backend.targets.choice import Chosen, choose, names_of
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 from archloom.tvm_backend.targets.live_ranges import bytes_of
 
-KEPT = 512
-"""Reports that a process remembers; of one model as many."""
+KEPT, READ = 512, 8
+"""Reports that a process remembers, of one model as many; and networks without their weights, which are the same on all
+machines."""
 
 _reports: Remembered[str, Report] = Remembered(KEPT)
+_read: Remembered[str, Model] = Remembered(READ)
 _of_models: "WeakKeyDictionary[Model, Remembered[str, Report]]" = WeakKeyDictionary()
 
 
@@ -321,11 +323,17 @@ class OnnxNetwork:
 
     def as_whole(self, progress: Progress | None = None) -> Report:
         """The report of a network that is looked at as a whole; Unsupported for one that only TVM reads."""
+        key = cache.key([hashlib.sha256(self.skeleton).hexdigest(), self.label, self.title,
+                         json.dumps([self.shapes, self.request.as_int8], sort_keys=True)])
+        return _timed(_read.once(key, self._whole), self.request, progress)
+
+    @paused()
+    def _whole(self) -> Model:
         proto = self._proto()
         if self.request.as_int8:
             with without_weights():
                 proto = quantized_form(proto)
-        return _timed(load_skeleton(proto, self.label, self.title, self.shapes or None), self.request, progress)
+        return load_skeleton(proto, self.label, self.title, self.shapes or None)
 
 
 def _kept(key: str | None, request: Request, make: Callable[[], Report]) -> Report:
@@ -410,5 +418,6 @@ def partition_operator(operator: operators.Operator, chosen: "tuple[Chosen, ...]
 def forget() -> None:
     """Drop the reports that this process remembers; those on disk stay."""
     _reports.clear()
+    _read.clear()
     _of_models.clear()
     segments.forget()

@@ -13,7 +13,8 @@ Whatever does not certainly give the same partition as the whole network is left
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,7 +33,7 @@ from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.ir.conversion import rename
 from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.memory import LiveRange, Memory
-from archloom.tvm_backend.model import make_model
+from archloom.tvm_backend.model import Model, make_model
 from archloom.tvm_backend.quantization.quantized_form import quantized_form
 from archloom.tvm_backend.quantization.scheme import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE, OPERATORS
 from archloom.tvm_backend.targets.choice import Chosen
@@ -46,8 +47,8 @@ WEIGHTS = frozenset(OPERATORS) - ACTIVATIONS - KEEP_INPUT_SCALE
 """Operators of whose constants the quantized form only has the shapes."""
 GIVEN = "tensor0x"
 """What a segment calls its input."""
-KEPT = 2048
-"""Segments that a process remembers."""
+KEPT, READ = 2048, 256
+"""Segments that a process remembers, and pieces of networks that are the same for all machines."""
 
 _NAME = re.compile(r"(step|tensor)(\d+)x(.*)")
 _GRAPHS = (5, 10)
@@ -168,7 +169,7 @@ def partitioned(proto: "onnx.ModelProto", chosen: "Sequence[Chosen]", request: s
     if len(pieces) < 2:
         raise Undivided("there is no tensor at which it may be cut")
     shape = _input_shape(proto)
-    sets = proto.ir_version, *((o.domain, o.version) for o in proto.opset_import)
+    sets = _sets(proto)
     segments: list[Segment] = []
     for position, piece in enumerate(pieces):
         key = (request, sets, shape, position == 0, position == len(pieces) - 1, piece.structure)
@@ -188,12 +189,19 @@ def partitioned(proto: "onnx.ModelProto", chosen: "Sequence[Chosen]", request: s
 def forget() -> None:
     """Drop the segments that this process remembers."""
     _known.clear()
+    _read.clear()
 
 
 _known: Remembered[Key, Segment | Undivided] = Remembered(KEPT)
+_read: Remembered[Key, tuple[Model, list[str]]] = Remembered(READ)
 
 
 # cutting ----------------------------------------------------------------------------------------------------------
+
+
+def _sets(proto: "onnx.ModelProto") -> Key:
+    """The versions of ONNX that a network is of."""
+    return proto.ir_version, *((o.domain, o.version) for o in proto.opset_import)
 
 
 def _input_shape(proto: "onnx.ModelProto") -> Shape:
@@ -346,9 +354,16 @@ def _uncut(found: Partition, *, first: bool, last: bool) -> Memory:
 
 def _alone(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chosen") -> tuple[Partition, list[str]]:
     """The partition of a piece as a network of its own, and the names of its variables."""
+    model, variables = _read.once((_sets(proto), shape, piece.structure), lambda: _model(piece, proto, shape))
+    with _said_of_the_whole():
+        return partition_model(model, target.name, target.options), variables
+
+
+def _model(piece: Piece, proto: "onnx.ModelProto", shape: Shape) -> tuple[Model, list[str]]:
+    """A piece as a network of its own, which is the same for all targets, and the names of its variables."""
     from archloom.tvm_backend.frontends.onnx.load import read_skeleton
 
-    try:
+    with _said_of_the_whole():
         network = onnx.shape_inference.infer_shapes(_network(piece, proto, shape))
         if not _adds_equal_shapes(network):
             raise Undivided("an addition is of tensors of different or unknown shapes")
@@ -357,10 +372,16 @@ def _alone(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chosen
         module, _, _ = read_skeleton(form, "a segment", None)
         border = [network.graph.input[0].name], [network.graph.output[0].name]
         model = make_model(module, "segment", "onnx", None, *border)
-        found = partition_model(model, target.name, target.options)
+    return model, [binding.var.name for binding in module["main"].body]
+
+
+@contextmanager
+def _said_of_the_whole() -> Iterator[None]:
+    """What is wrong with a piece is said of the whole network, whose operators have names."""
+    try:
+        yield
     except (ArchloomError, NoSkeleton, Unsupported, onnx.shape_inference.InferenceError) as error:
-        raise Undivided(f"a piece of it cannot be read alone: {error}") from error  # said of the whole network
-    return found, [binding.var.name for binding in module["main"].body]
+        raise Undivided(f"a piece of it cannot be read alone: {error}") from error
 
 
 def _network(piece: Piece, proto: "onnx.ModelProto", shape: Shape) -> "onnx.ModelProto":

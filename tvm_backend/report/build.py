@@ -13,8 +13,9 @@ from archloom.acadl_models.energy import area_of
 from archloom.acadl_models.energy.figures import stored_share
 from archloom.acadl_models.timing.result import EnergyUse, TimingResult
 from archloom.mapper.accelerator import Configuration
-from archloom.mapper.bounds import least
+from archloom.mapper.bounds import Least, least
 from archloom.mapper.search import Plan, known_cycles
+from archloom.mapper.workload import Workload, plain
 from archloom.oracle.taidl.check import HBM
 from archloom.tvm_backend.compiled import CompiledModel, HostOp, Partition, Region, Step
 from archloom.tvm_backend.host import profile as hosts
@@ -55,10 +56,14 @@ def build_bound(partition: Partition, chosen: "Sequence[Chosen]", *, known: bool
     """The report of a network, of the accelerator only, as if each layer cost what no mapping is below
     (:mod:`archloom.mapper.bounds`), or what is ``known`` of its plan without a simulation."""
     made = _configured(chosen)
-    found = cache(lambda target, workload: known_cycles(workload, made[target]) or 0)  # most of a network's are alike
+
+    @cache  # most of a network's are alike
+    def found(target: str, workload: Workload) -> Least:
+        return least(workload, made[target], (known_cycles(workload, made[target]) or 0) if known else 0)
+
     layers = [
         _bounded(step, region, made[region.target],
-                 found(region.target, replace(step.workload, name="")) if known else 0)
+                 found(region.target, replace(plain(step.workload), constants=step.workload.constants)))
         for region in partition.regions for step in region.steps]
     return _of_layers(partition, layers, chosen, "bound")
 
@@ -96,8 +101,7 @@ def _of_layers(
     )
 
 
-def _bounded(step: Step, region: Region, made: "Configuration", cycles: int) -> Layer:
-    bound = least(step.workload, made, cycles)
+def _bounded(step: Step, region: Region, made: "Configuration", bound: Least) -> Layer:
     energy = None if bound.joules is None else EnergyUse(bound.joules, 0.0, 0.0, {})
     return Layer(
         name=step.name, op=step.op, where="accelerator", shape=step.shape, macs=step.macs, cycles=bound.cycles,

@@ -129,12 +129,19 @@ def intervals(context: Context, candidate: Candidate, bounds: Mapping[str, float
     """Between what figures are, as far as that follows from bounds; those of the user's that are numbers are known."""
     found: dict[str, Interval] = {}
     for name, value in bounds.items():
-        if value is not None and name not in context.functions:
+        if value is not None and is_bounded(context, candidate, name):
             kind = FIGURES[name].bound
             found[name] = (float("-inf") if kind == "most" else value, float("inf") if kind == "least" else value)
     found.update({name: (float(value), float(value)) for name, value in candidate.figures.items()
                   if not callable(value)})
     return found
+
+
+def is_bounded(context: Context, candidate: Candidate, name: str) -> bool:
+    """Whether :func:`intervals` says anything of a figure: not of the user's functions, which it calls for nothing."""
+    if name in candidate.figures:
+        return not callable(candidate.figures[name])
+    return name in FIGURES and name not in context.functions
 
 
 def _answered(find: Callable[[], tuple[dict[str, float | None], dict[str, float]]]) -> Answer:

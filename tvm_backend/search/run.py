@@ -23,7 +23,7 @@ from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.search import evaluate
 from archloom.tvm_backend.search.candidate import Candidate
 from archloom.tvm_backend.search.evaluate import Answer, Context, Question, packed
-from archloom.tvm_backend.search.objectives import Aims, Missing
+from archloom.tvm_backend.search.objectives import Aims, Constraint, Missing, Objective
 from archloom.tvm_backend.search.samplers import Sampler, Told
 from archloom.tvm_backend.search.space import Space
 from archloom.tvm_backend.search.spent import Spent
@@ -51,7 +51,7 @@ _FUNCTIONS = {
 @dataclass(eq=False)
 class _Entry:
     """A candidate that is not done, with the trials that asked for it. ``least`` and ``least_violations`` are what its
-    bounds say, in ``found``."""
+    bounds say, in ``found``; empty where they were not asked for."""
 
     number: int
     trials: list[Trial]
@@ -158,10 +158,17 @@ class Run:
             self._open[key].trials.append(trial)
         else:
             entry = self._open[key] = _Entry(self._asked, [trial], candidate)
-            if self.use_bounds:
+            if self._has_bounds(candidate):
                 self._begin(entry, self._bounding)
             else:
                 heapq.heappush(self._ready, entry)
+
+    def _has_bounds(self, candidate: Candidate) -> bool:
+        """Whether bounds may rule a candidate out: they say something of a constraint, or of all objectives."""
+        def known(aim: Objective | Constraint) -> bool:
+            return evaluate.is_bounded(self.context, candidate, aim.name)
+
+        return self.use_bounds and (any(map(known, self.aims.constraints)) or all(map(known, self.aims.objectives)))
 
     def _refuse(self, trial: Trial, error: str) -> None:
         """A trial of which the space makes no candidate."""
@@ -206,7 +213,7 @@ class Run:
         most = self.workers.count * self.workers.batch(evaluate.unpacked_figures)
         while self._ready and not self._bounding and len(self._measuring) + len(self._looking) < most:
             entry = heapq.heappop(self._ready)
-            if not self.use_bounds:
+            if not entry.least:
                 self._begin(entry, self._measuring)
             elif self.sampler.learns or not self._looks or self._is_ruled_out(entry):
                 self._measure_or_leave(entry)

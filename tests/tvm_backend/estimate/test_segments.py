@@ -109,6 +109,10 @@ def test_random_networks_of_a_search_share_segments() -> None:
         found, whole = both(model, request)
         assert found == whole and whole.cycles > 0
     assert len(segments._known) < pieces / 2
+    read, known = len(segments._read), len(segments._known)
+    found, whole = both(model, request_of(dim=4))
+    assert found == whole != both(model, request)[1]  # on another machine, from what was read for the first
+    assert len(segments._read) == read and len(segments._known) > known
 
 
 @pytest.mark.slow

@@ -37,12 +37,14 @@ def tables(draw: st.DrawFn) -> Table:
 
 
 @pytest.mark.slow
-@examples(40, 2000)
-@given(tables(), st.sampled_from((1, 2, 5)))
-def test_the_front_is_that_of_measuring_everything(table: Table, count: int) -> None:
-    store, workers = Store.create(None, definition()), TableWorkers(table, count)
-    spent = run(table, store, workers)
-    assert places(store) == front_of(table)
+@examples(100, 2000)
+@given(tables(), st.sampled_from((1, 2, 5)), st.sets(st.sampled_from(("seconds", "utilization"))),
+       st.sampled_from((None, 3, 5)))
+def test_the_front_is_that_of_measuring_everything(table: Table, count: int, own: set[str], most: int | None) -> None:
+    wanted = aims("seconds,area_mm2,max:utilization", () if most is None else f"area_mm2<={most}")
+    store, workers = Store.create(None, definition(wanted)), TableWorkers(table, count)
+    spent = run(table, store, workers, wanted=wanted, own=sorted(own))
+    assert places(store) == front_of({p: c for p, c in table.items() if most is None or c.area_mm2 <= most})
     assert spent.done == len(table) == sum(store.counts().values())
     assert len(workers.measured) == len(set(workers.measured)) == len(table) - spent.bounded
     assert store.counts()["failed"] <= sum(cost.error is not None for cost in table.values())
@@ -120,6 +122,19 @@ def test_cma_es_takes_one_objective() -> None:
     store = Store.create(None, definition(one))
     run(TABLE, store, TableWorkers(TABLE), sampler="cmaes", trials=12, wanted=one)
     assert sum(store.counts().values()) >= 1
+
+
+def test_bounds_that_can_rule_nothing_out_are_not_asked_for() -> None:
+    """Of an objective that a function of the user's says no bound is known; a constraint may be broken all the same."""
+    table = {(0, column): Cost(seconds, 1, 1) for column, seconds in enumerate((5, 1, 2))}
+    for own, limits, asked in (((), (), True), (("seconds",), (), False), (("seconds",), "area_mm2<=2", True),
+                               (("seconds", "area_mm2"), "area_mm2<=2", False)):
+        wanted = aims("seconds,max:utilization", limits)
+        store, workers = Store.create(None, definition(wanted)), TableWorkers(table)
+        spent = run(table, store, workers, wanted=wanted, own=own)
+        assert places(store) == {(0, 1)}
+        assert set(workers.bounded) == (set(table) if asked else set())
+        assert asked or (set(workers.measured) == set(table) and not spent.bounded and not workers.looked_up)
 
 
 def test_what_breaks_a_constraint_by_its_bounds_is_not_measured() -> None:
