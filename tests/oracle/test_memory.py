@@ -39,7 +39,7 @@ UNBOUNDED = {
         "tvm_backend/torch_backend.py:GRAPHS"),
     "lives as long as what it is of: an ISA's mnemonics, a body, a report": (
         "oracle/resolve.py:cache", "oracle/taidl/translate.py:cache", "acadl_models/timing/energy.py:lru_cache(None)",
-        "tvm_backend/report/build.py:cache", "tvm_backend/report/build.py:cache",
+        "tvm_backend/report/build.py:found", "tvm_backend/report/build.py:cache",
         "tvm_backend/estimate/network.py:_of_models"),
     "bounded where it is written: one file, as many as there were forks, and the programs used last": (
         "mapper/disk.py:_open", "mapper/disk.py:_of_parents", "oracle/xla/oracle.py:_programs"),
