@@ -56,6 +56,13 @@ class Limits:
     elements_for_one: int = 64
     """The same of tensors on the way, for each element of arguments and results, where that is more."""
 
+    temporary_bytes: int = 3 << 30
+    """What XLA's program takes beside arguments and results: of what is raised to more, loops are made, and loops that
+    take more are refused."""
+
+    temporary_bytes_for_one: int = 16
+    """The same, for each byte of arguments and results, where that is more."""
+
 
 USUAL = Limits()
 """The limits of streams that are compiled without a word about them."""
