@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from archloom.oracle.errors import StreamError
 from archloom.oracle.fallbacks import Fallback
 from archloom.oracle.stream import Stream
 from archloom.oracle.taidl.isa import Isa
+from archloom.oracle.taidl.types import named_dtype
 from archloom.tvm_backend.compiled import CompiledModel, Step
 from archloom.tvm_backend.programs import Programs, stream_key
 from archloom.tvm_backend.progress import Progress
@@ -69,8 +71,32 @@ class _Streams:
         return stream
 
 
+class _Enough(Exception):
+    """Instructions that have been run are as many as were asked for."""
+
+    def __init__(self, done: int) -> None:
+        super().__init__(done)
+        self.done = done
+
+
 class InterpreterExecutor(_Streams):
     """The NumPy interpreter of the ISA: slow and plain."""
+
+    def seconds(self, step: Step) -> float:
+        """About how many seconds of a processor :meth:`run` takes, by what its first instructions take on zeros."""
+        from archloom.oracle import interpreter
+
+        def stop(done: int) -> None:
+            raise _Enough(done)
+
+        stream = self.stream(step)
+        zeros = {t.name: np.zeros(t.shape, named_dtype(t.dtype)) for t in stream.arguments}
+        begun = time.thread_time()
+        try:
+            interpreter.run(stream, self.isa(stream), zeros, heard=stop)
+        except _Enough as found:
+            return (time.thread_time() - begun) * stream.count() / found.done
+        return time.thread_time() - begun
 
     def run(self, step: Step, arguments: Mapping[str, Any], progress: Progress | None = None) -> np.ndarray:
         """See :class:`Executor`; ``progress`` hears of the instructions."""

@@ -1,4 +1,4 @@
-"""What XLA's programs may take beside arguments and results: known before they run, bounded, refused with the figure."""
+"""What XLA's programs take beside arguments and results: known before they run, bounded, refused with the figure."""
 
 from __future__ import annotations
 

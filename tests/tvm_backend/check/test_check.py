@@ -13,8 +13,9 @@ import torch
 
 import archloom
 from archloom.models import data, digits
+from archloom.oracle import interpreter
 from archloom.oracle.errors import InputError
-from archloom.tvm_backend import cli
+from archloom.tvm_backend import cli, executors
 from archloom.tvm_backend.check import network
 from archloom.tvm_backend.check.layers import snr_db
 from archloom.tvm_backend.check.network import CheckResult, check
@@ -156,6 +157,29 @@ def test_layers_of_too_many_instructions_are_refused_before_anything_runs(monkey
         with pytest.raises(InputError, match="expected at least 1, found 0"):
             check(model, "gemmini", OPTIONS, count=1, most_instructions=0)
     assert check(model, "gemmini", OPTIONS, count=1, most_instructions=found).passed
+
+
+def test_layers_that_take_too_long_to_interpret_are_refused_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first of its instructions take two seconds, by a clock of the test's."""
+    model = archloom.load("gemm(m=64,n=64,k=64)")
+    (plan,) = archloom.compile("gemm(m=64,n=64,k=64)", target="gemmini", options=OPTIONS).compiled.plans.values()
+    count = plan.stream.count()
+    monkeypatch.setattr(interpreter, "HEARD_EACH", 16)
+    monkeypatch.setattr(network, "MEASURED_FROM", count)
+    monkeypatch.setattr(executors.time, "thread_time", iter([1.0, 3.0] * 3).__next__)
+    seconds = 2 * count / 16
+    assert count > 16 and seconds > 2
+    with monkeypatch.context() as patch:
+        patch.delattr(XlaExecutor, "prepare")
+        patch.setattr(network, "MOST_SECONDS", seconds - 1)
+        with pytest.raises(InputError, match=rf"layer gemm: .* {count:,} of this one take about {seconds:,.0f} s;"):
+            check(model, "gemmini", OPTIONS, count=1)
+    monkeypatch.setattr(network, "MOST_SECONDS", seconds)
+    assert check(model, "gemmini", OPTIONS, count=1).passed
+    monkeypatch.setattr(network, "MOST_SECONDS", 0)
+    assert check(model, "gemmini", OPTIONS, count=1, most_instructions=count).passed
 
 
 @pytest.mark.slow
