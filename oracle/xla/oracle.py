@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -16,6 +17,7 @@ from archloom.oracle import native
 from archloom.oracle.errors import InputError
 from archloom.oracle.late_jax import jax, jnp
 from archloom.oracle.memory import paused
+from archloom.oracle.nests import size
 from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.stream import HbmTensor, Stream, check_arrays
@@ -51,11 +53,26 @@ class Program:
     stream: ResolvedStream
     outcome: Outcome
     reassociate: bool
-    most_elements: int
-    most_bytes: int
+    limits: Limits
     _lock: Any = field(default_factory=threading.RLock, repr=False)
     _made: dict[str, Any] = field(default_factory=dict, repr=False)
     _traced: "tuple[tuple[tuple[str, ...], ...], tuple[OracleFallback, ...]] | None" = field(default=None, repr=False)
+
+    @cached_property
+    def most_elements(self) -> int:
+        """Of a tensor on the way."""
+        given = sum(math.prod(t.shape) for t in self._tensors)
+        return max(self.limits.elements, self.limits.elements_for_one * given)
+
+    @cached_property
+    def most_bytes(self) -> int:
+        """Beside arguments and results."""
+        given = sum(byte_count(t.shape, t.dtype) for t in self._tensors)
+        return max(self.limits.temporary_bytes, self.limits.temporary_bytes_for_one * given)
+
+    @property
+    def _tensors(self) -> tuple[HbmTensor, ...]:
+        return *self.stream.arguments, *self.stream.results
 
     @property
     def raising(self) -> Raising | None:
@@ -98,9 +115,20 @@ class Program:
         return tuple(results)
 
     def refuse_loops(self, name: str) -> None:
-        """InputError where the stream would run as loops over more bytes than they count."""
+        """InputError where the stream would run as loops over more bytes than they count, or of more instructions than
+        XLA compiles in a minute."""
+        if self.raising is None:
+            loops, why = size(self.stream.body), self.outcome.reason
+        else:
+            loops = sum(part.instructions for part in self.raising.left)
+            why = "; ".join(f"{part.what}: {part.reason}" for part in self.raising.left[:1])
+        if loops > self.limits.loop_instructions:
+            raise InputError(
+                f"{name} runs as loops over its buffers, because {why}; XLA takes up to a tenth of a second and a "
+                f"megabyte to compile each instruction in them, of which there are {loops:,}, more than "
+                f"{self.limits.loop_instructions:,}: only the interpreter runs it")
         if self.raising is None and self.stream.hbm_bytes >= 1 << 31:
-            raise InputError(f"{name} runs as loops over its buffers, because {self.outcome.reason}; that "
+            raise InputError(f"{name} runs as loops over its buffers, because {why}; that "
                              f"needs less than {1 << 31} bytes of HBM, and it has {self.stream.hbm_bytes}")
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
@@ -274,8 +302,4 @@ def _program(stream: ResolvedStream, reassociate: bool, raising: bool, limits: L
     outcome = Outcome(None, "raising is switched off")
     if raising:
         outcome = raise_stream(border.as_bytes(stream), reassociate=reassociate, limits=limits)
-    tensors = (*stream.arguments, *stream.results)
-    given = sum(math.prod(t.shape) for t in tensors)
-    given_bytes = sum(byte_count(t.shape, t.dtype) for t in tensors)
-    return Program(stream, outcome, reassociate, max(limits.elements, limits.elements_for_one * given),
-                   max(limits.temporary_bytes, limits.temporary_bytes_for_one * given_bytes))
+    return Program(stream, outcome, reassociate, limits)

@@ -79,6 +79,16 @@ def test_bounds_grow_with_arguments_and_results() -> None:
                           np.asarray(compile_resolved(sums(100))(values(100))[0]))
 
 
+def test_loops_of_more_instructions_than_xla_compiles_in_time_are_refused() -> None:
+    """Before anything is compiled, with the number; the stream has three instructions."""
+    with pytest.raises(InputError, match=r"^sums runs as loops over its buffers, because raising is switched off; XLA "
+                                         r"takes .* of which there are 3, more than 2: only the interpreter runs it$"):
+        compile_resolved(sums(104), raising=False, limits=Limits(loop_instructions=2))
+    oracle = compile_resolved(sums(104), raising=False, limits=Limits(loop_instructions=3))
+    assert np.array_equal(np.asarray(oracle(values(104))[0]), np.asarray(compile_resolved(sums(104))(values(104))[0]))
+    assert compile_resolved(sums(104), limits=Limits(loop_instructions=0)).raised
+
+
 @pytest.fixture
 def little_room() -> Iterator[int]:
     """A limit of addresses that leaves 3 GiB."""

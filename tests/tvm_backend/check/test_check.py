@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import archloom
 from archloom.models import data, digits
 from archloom.oracle import interpreter
 from archloom.oracle.errors import InputError
-from archloom.tvm_backend import cli, executors
+from archloom.tvm_backend import cli
 from archloom.tvm_backend.check import network
 from archloom.tvm_backend.check.layers import snr_db
 from archloom.tvm_backend.check.network import CheckResult, check
@@ -168,7 +169,7 @@ def test_layers_that_take_too_long_to_interpret_are_refused_before_anything_runs
     count = plan.stream.count()
     monkeypatch.setattr(interpreter, "HEARD_EACH", 16)
     monkeypatch.setattr(network, "MEASURED_FROM", count)
-    monkeypatch.setattr(executors.time, "thread_time", iter([1.0, 3.0] * 3).__next__)
+    monkeypatch.setattr(time, "thread_time", iter([1.0, 3.0] * 3).__next__)
     seconds = 2 * count / 16
     assert count > 16 and seconds > 2
     with monkeypatch.context() as patch:
