@@ -13,7 +13,6 @@ import numpy as np
 import onnx
 
 from archloom.oracle.errors import InputError
-from archloom.oracle.interpreter import HEARD_EACH
 from archloom.tvm_backend import datasets, samples
 from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers, distance
 from archloom.tvm_backend.check.reference import integer_session, run
@@ -31,8 +30,6 @@ DEFAULT_SAMPLES = 4
 
 MOST_SECONDS = 40
 """Of a processor, to interpret a layer: what each instruction takes is measured before."""
-MEASURED_FROM = 4 * HEARD_EACH
-"""Instructions from which on that is worth its time, a quarter of the layer's at most."""
 
 # what counts as correct where results are not equal to the last bit, by what is compared
 LEAST_COSINE = 0.999
@@ -181,7 +178,7 @@ def _check_length(compiled: CompiledModel, most: int | None, progress: Progress 
     interpreter, measured = InterpreterExecutor(compiled), set[int]()
     for step in longest:
         stream = compiled.plans[step.name].stream
-        if lengths[step] < MEASURED_FROM or id(stream) in measured:
+        if id(stream) in measured:
             continue
         measured.add(id(stream))
         if progress:
