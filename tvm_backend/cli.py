@@ -42,6 +42,8 @@ from archloom.tvm_backend.version import VERSION
 
 COMMANDS = (targets, isa, build, analysis, search, explain, trace, asm, mapping, cache, doctor)
 INTERRUPTED = 130
+MOST_CHARACTERS = 2000
+"""Of a line of a message."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -109,9 +111,16 @@ def _print(outcome: Outcome, as_json: bool) -> None:
 
 
 def _fail(message: str, status: int = BAD_INPUT) -> int:
+    message = "\n".join(map(_shortened, message.split("\n")))
     with contextlib.suppress(OSError):  # where standard error cannot be written the status says it alone
         print(painted(f"archloom: {message}", sys.stderr), file=sys.stderr)
     return status
+
+
+def _shortened(line: str) -> str:
+    """A line of a message that may quote an input, however long that is."""
+    more = len(line) - MOST_CHARACTERS
+    return line if more <= 0 else f"{line[:MOST_CHARACTERS]} ... ({more:,} characters more)"
 
 
 def _open_streams() -> None:
