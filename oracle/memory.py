@@ -87,11 +87,11 @@ def room_bytes() -> int:
 
 @contextmanager
 def memory_errors() -> Iterator[None]:
-    """MemoryError where XLA has not enough memory: it computes while Python goes on, and says so in an error of its own
-    wherever its results are looked at."""
+    """MemoryError where XLA or torch have not enough memory, which say so in errors of their own; XLA computes while
+    Python goes on, so that it does wherever its results are looked at."""
     try:
         yield
     except RuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
+        if not any(said in str(error) for said in ("RESOURCE_EXHAUSTED", "can't allocate memory")):
             raise
         raise MemoryError(str(error)) from error

@@ -18,6 +18,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from archloom.oracle.errors import ArchloomError
+from archloom.oracle.memory import memory_errors
 from archloom.oracle.user_code import place_of, told
 from archloom.tvm_backend.commands import (
     Outcome,
@@ -69,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             complete(parser)
             args = parser.parse_args(argv)
             # libraries print where they like: stdout is the result's alone; infinities and NaN are values, no accidents
-            with contextlib.redirect_stdout(sys.stderr), np.errstate(all="ignore"), messages():
+            with contextlib.redirect_stdout(sys.stderr), np.errstate(all="ignore"), messages(), memory_errors():
                 outcome: Outcome = args.run(args)
             _print(outcome, args.json)
             return outcome.status

@@ -112,6 +112,8 @@ def test_a_program_larger_than_the_room_is_refused(monkeypatch: pytest.MonkeyPat
 def test_only_errors_of_memory_become_such() -> None:
     with pytest.raises(MemoryError, match="Out of memory"), memory_errors():
         raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 5 bytes")
+    with pytest.raises(MemoryError, match="you tried"), memory_errors():
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 5 bytes.")
     with pytest.raises(RuntimeError, match="INTERNAL"), memory_errors():
         raise RuntimeError("INTERNAL: it broke")
 
