@@ -148,7 +148,7 @@ def exported(text: str, form: Form = shipped.ONNX) -> "Skeleton":
     built = catalogue.outline(text)
     size, room = sum(tensor.numel() * tensor.element_size() for tensor in built.inputs.values()), room_bytes()
     if 2 * size > room:  # torch traces with them at hand, and what follows is no smaller
-        raise InputError(f"{text}: its inputs take {size:,} bytes; expected at most half of the {room:,} that there are")
+        raise InputError(f"{text}: its inputs take {size:,} bytes; expected at most half of the {room:,} there are")
     if form is shipped.ONNX:
         from archloom.tvm_backend.frontends.torch.skeletons import skeleton_of
 
