@@ -44,29 +44,29 @@ class State:
 
 def run(
     stream: Stream, isa: Isa, arguments: Mapping[str, np.ndarray], *, poison: int | None = None,
-    heard: Heard | None = None,
+    heard: Heard | None = None, each: int = HEARD_EACH,
 ) -> dict[str, np.ndarray]:
     """The stream's results, by name, for the arguments given.
 
     ``arguments`` has one array for each of ``stream.arguments``, of its shape and dtype. HBM and the buffers start as
-    zeros; with ``poison`` as random bytes of that seed, to find reads of what was never written. ``heard`` is told now
-    and then how many instructions have run, of ``stream.count()``. Raises InputError for wrong arguments, StreamError
-    for an instruction that breaks an assertion or leaves its memory.
+    zeros; with ``poison`` as random bytes of that seed, to find reads of what was never written. After ``each`` so many
+    instructions ``heard`` is told how many have run, of ``stream.count()``. Raises InputError for wrong arguments,
+    StreamError for an instruction that breaks an assertion or leaves its memory.
     """
-    state = run_state(stream, isa, arguments, poison=poison, heard=heard)
+    state = run_state(stream, isa, arguments, poison=poison, heard=heard, each=each)
     return {r.name: state.read(r) for r in stream.results}
 
 
 def run_state(
     stream: Stream, isa: Isa, arguments: Mapping[str, np.ndarray], *, poison: int | None = None,
-    heard: Heard | None = None,
+    heard: Heard | None = None, each: int = HEARD_EACH,
 ) -> State:
     """As :func:`run`, but all the state at the end."""
     hbm, machine = start(stream, isa, arguments, poison=poison)
     # infinities and NaN are values of the language, not accidents
     with np.errstate(all="ignore"), paused():
         numbers = itertools.count()
-        told = None if heard is None else _Counter(heard)
+        told = None if heard is None else _Counter(heard, each)
         for step in [_prepare(node, machine, numbers, told) for node in stream.body]:
             step({})
     return State({n: a for n, a in machine.buffers.items() if n != HBM}, hbm, machine.registers())
@@ -131,15 +131,15 @@ _Step = Callable[[dict[str, int]], None]
 class _Counter:
     """Counts instructions that have run, for who has asked."""
 
-    def __init__(self, heard: Heard) -> None:
-        self._heard, self._count = heard, 0
+    def __init__(self, heard: Heard, each: int) -> None:
+        self._heard, self._each, self._count = heard, each, 0
 
     def after(self, step: _Step) -> _Step:
         """The same, counted."""
         def run(loops: dict[str, int]) -> None:
             step(loops)
             self._count += 1
-            if self._count % HEARD_EACH == 0:
+            if self._count % self._each == 0:
                 self._heard(self._count)
 
         return run

@@ -1,12 +1,17 @@
 """Memory of a process: what it remembers, so much that a long search does not make it grow; Python's cyclic collector,
-paused where it only costs time."""
+paused where it only costs time; how much it may still take, and what libraries raise where that is too little."""
 
 from __future__ import annotations
 
 import gc
+import os
+import resource
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TypeVar
+
+from archloom.oracle.reading import memory_bytes
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -69,3 +74,24 @@ def paused() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def room_bytes() -> int:
+    """What this process may still take: the machine's memory, or what its limit of addresses leaves of it."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return memory_bytes()
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]
+    return max(0, min(memory_bytes(), limit - int(pages) * os.sysconf("SC_PAGE_SIZE")))
+
+
+@contextmanager
+def memory_errors() -> Iterator[None]:
+    """MemoryError where XLA or torch have not enough memory, which say so in errors of their own; XLA computes while
+    Python goes on, so that it does wherever its results are looked at."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not any(said in str(error) for said in ("RESOURCE_EXHAUSTED", "can't allocate memory")):
+            raise
+        raise MemoryError(str(error)) from error

@@ -18,6 +18,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from archloom.oracle.errors import ArchloomError
+from archloom.oracle.memory import memory_errors
 from archloom.oracle.user_code import place_of, told
 from archloom.tvm_backend.commands import (
     Outcome,
@@ -42,6 +43,8 @@ from archloom.tvm_backend.version import VERSION
 
 COMMANDS = (targets, isa, build, analysis, search, explain, trace, asm, mapping, cache, doctor)
 INTERRUPTED = 130
+MOST_CHARACTERS = 2000
+"""Of a line of a message."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -67,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             complete(parser)
             args = parser.parse_args(argv)
             # libraries print where they like: stdout is the result's alone; infinities and NaN are values, no accidents
-            with contextlib.redirect_stdout(sys.stderr), np.errstate(all="ignore"), messages():
+            with contextlib.redirect_stdout(sys.stderr), np.errstate(all="ignore"), messages(), memory_errors():
                 outcome: Outcome = args.run(args)
             _print(outcome, args.json)
             return outcome.status
@@ -109,9 +112,16 @@ def _print(outcome: Outcome, as_json: bool) -> None:
 
 
 def _fail(message: str, status: int = BAD_INPUT) -> int:
+    message = "\n".join(map(_shortened, message.split("\n")))
     with contextlib.suppress(OSError):  # where standard error cannot be written the status says it alone
         print(painted(f"archloom: {message}", sys.stderr), file=sys.stderr)
     return status
+
+
+def _shortened(line: str) -> str:
+    """A line of a message that may quote an input, however long that is."""
+    more = len(line) - MOST_CHARACTERS
+    return line if more <= 0 else f"{line[:MOST_CHARACTERS]} ... ({more:,} characters more)"
 
 
 def _open_streams() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from archloom.oracle.errors import ArtifactError, InputError, suggest
 from archloom.oracle.fallbacks import Fallback
+from archloom.oracle.memory import memory_errors
 from archloom.tvm_backend.compile import compile_model
 from archloom.tvm_backend.compiled import CompiledModel, Region, Step, TensorSpec, Value, View
 from archloom.tvm_backend.executors import Executor, InterpreterExecutor, XlaExecutor, on_device
@@ -78,10 +79,11 @@ class CompiledNetwork:
         """Run on inputs by name; results by name.
 
         ``executor`` says who runs the steps of the regions (the host part is always the same); ``capture`` sees each
-        step. Raises :class:`~archloom.oracle.errors.InputError` for names, shapes or dtypes that are not the network's.
+        step. Raises :class:`~archloom.oracle.errors.InputError` for names, shapes or dtypes that are not the network's,
+        and before a program runs that needs more memory than there is.
         """
         arrays = checked_inputs(self.compiled.inputs, inputs)
-        with self._lock:
+        with self._lock, memory_errors():
             chosen = self._executor(executor)
             if isinstance(chosen, XlaExecutor):
                 chosen.prepare(list(self.compiled.steps()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from archloom.oracle.errors import StreamError
 from archloom.oracle.fallbacks import Fallback
 from archloom.oracle.stream import Stream
 from archloom.oracle.taidl.isa import Isa
+from archloom.oracle.taidl.types import named_dtype
 from archloom.tvm_backend.compiled import CompiledModel, Step
 from archloom.tvm_backend.programs import Programs, stream_key
 from archloom.tvm_backend.progress import Progress
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from archloom.oracle.xla import Oracle
     from archloom.tvm_backend.programs import Program
 
+MEASURED_EACH, MEASURED_SECONDS = 16, 0.25
+"""Instructions after which the clock is looked at, and how long is enough to say what the others will take."""
 COMPILING_AT_A_TIME = 2
 """XLA's compiler runs on one core for each program."""
 
@@ -69,8 +73,34 @@ class _Streams:
         return stream
 
 
+class _Enough(Exception):
+    """Instructions have been run for as long as was asked for."""
+
+
 class InterpreterExecutor(_Streams):
     """The NumPy interpreter of the ISA: slow and plain."""
+
+    def seconds(self, step: Step) -> float:
+        """About how many seconds of a processor :meth:`run` takes, by what instructions take on zeros; the first ones,
+        which are translated, count once."""
+        from archloom.oracle import interpreter
+
+        stream = self.stream(step)
+        zeros = {t.name: np.zeros(t.shape, named_dtype(t.dtype)) for t in stream.arguments}
+        marks: list[tuple[int, float]] = []
+
+        def heard(done: int) -> None:
+            marks[1:] = [(done, time.thread_time())]
+            if marks[-1][1] - marks[0][1] >= MEASURED_SECONDS:
+                raise _Enough
+
+        begun = time.thread_time()
+        try:
+            interpreter.run(stream, self.isa(stream), zeros, heard=heard, each=MEASURED_EACH)
+        except _Enough:
+            (first, start), (last, end) = marks
+            return start - begun + (end - start) * (stream.count() - first) / (last - first)
+        return time.thread_time() - begun
 
     def run(self, step: Step, arguments: Mapping[str, Any], progress: Progress | None = None) -> np.ndarray:
         """See :class:`Executor`; ``progress`` hears of the instructions."""

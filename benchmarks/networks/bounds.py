@@ -85,6 +85,10 @@ class Row:
     gib: float
     cpu_seconds: float
 
+    def within(self, task: Task, seconds: float) -> bool:
+        """Whether it keeps the bounds of its task, where it took so many seconds."""
+        return self.ended != "failed" and seconds <= task.seconds and self.gib <= task.gib
+
 
 def measured(task: Task, target: str, case: str) -> Row:
     """A case in a process of its own; stopped when it has taken far too long."""
@@ -98,7 +102,7 @@ def measured(task: Task, target: str, case: str) -> Row:
 
 def summary(task: Task, rows: Sequence[Row]) -> dict[str, Any]:
     """The worst of a task's rows, and how many keep its bounds."""
-    within = [row for row in rows if row.ended != "failed" and row.seconds <= task.seconds and row.gib <= task.gib]
+    within = [row for row in rows if row.within(task, row.seconds)]
     ends = Counter(row.ended for row in rows)
     return {"slowest_s": max(row.seconds for row in rows), "most_gib": max(row.gib for row in rows),
             "failed": ends["failed"], "refused": ends["refused"], "cases": len(rows), "over": len(rows) - len(within)}

@@ -18,6 +18,7 @@ from archloom.oracle.kernel.callable import Call, JaxProgram, KernelFunction
 from archloom.oracle.late_jax import jax
 from archloom.oracle.reading import data_bytes, read_bytes
 from archloom.oracle.stream import HbmTensor
+from archloom.oracle.xla.executables import needed
 
 MAGIC = b"LOOMKERN"
 VERSION = 1
@@ -54,6 +55,7 @@ class CompiledKernel(KernelFunction):
         self.lower_seconds = time.perf_counter() - start
         start = time.perf_counter()
         self.executable = lowered.compile()
+        needed(self.executable, f"kernel {self.name}")
         self.xla_seconds = time.perf_counter() - start
 
     @property

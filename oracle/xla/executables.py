@@ -14,7 +14,9 @@ from functools import cache
 from typing import Any
 
 from archloom.oracle import native
+from archloom.oracle.errors import InputError
 from archloom.oracle.late_jax import jax
+from archloom.oracle.memory import room_bytes
 
 
 class Executable:
@@ -51,6 +53,19 @@ class Called:
     def serialize(self) -> None:
         """Nothing: it cannot be stored."""
         return None
+
+
+def needed(compiled: Any, name: str) -> int:
+    """The bytes that a ``jax.stages.Compiled`` takes beside its arguments and results, as XLA counts them; 0 where a
+    backend does not count.
+
+    InputError, before anything runs, where with its results it takes more than this process may.
+    """
+    found, room = compiled.memory_analysis(), room_bytes()
+    results, others = (int(getattr(found, f"{part}_size_in_bytes", 0) or 0) for part in ("output", "temp"))
+    if results + others > room:
+        raise InputError(f"{name}: XLA's program takes {results + others:,} bytes; there are {room:,}")
+    return others
 
 
 def of(compiled: Any, arguments: int) -> Executable | Called:

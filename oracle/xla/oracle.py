@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -16,13 +17,15 @@ from archloom.oracle import native
 from archloom.oracle.errors import InputError
 from archloom.oracle.late_jax import jax, jnp
 from archloom.oracle.memory import paused
+from archloom.oracle.nests import size
 from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.stream import HbmTensor, Stream, check_arrays
 from archloom.oracle.taidl.isa import Isa
 from archloom.oracle.taidl.operators.integer_dot import jit_within
+from archloom.oracle.taidl.types import byte_count
 from archloom.oracle.xla import border
-from archloom.oracle.xla.executables import Called, Executable, of
+from archloom.oracle.xla.executables import Called, Executable, needed, of
 from archloom.oracle.xla.loops.runner import LoopRunner
 from archloom.oracle.xla.lowering.lower import Lowering
 from archloom.oracle.xla.notation.expr import is_chained, is_heavy
@@ -43,16 +46,33 @@ class Program:
     """The JAX function of a stream without its bit patterns: what streams that differ in those alone share.
 
     ``outcome`` has what it was raised to; without, the stream runs as loops: so it does, too, where a tensor on the way
-    turns out to have more elements than ``most_elements`` when the function is traced.
+    turns out to have more elements than ``most_elements`` when the function is traced, or XLA's program to take more
+    than ``most_bytes`` beside arguments and results when it is compiled.
     """
 
     stream: ResolvedStream
     outcome: Outcome
     reassociate: bool
-    most_elements: int
+    limits: Limits
     _lock: Any = field(default_factory=threading.RLock, repr=False)
     _made: dict[str, Any] = field(default_factory=dict, repr=False)
     _traced: "tuple[tuple[tuple[str, ...], ...], tuple[OracleFallback, ...]] | None" = field(default=None, repr=False)
+
+    @cached_property
+    def most_elements(self) -> int:
+        """Of a tensor on the way."""
+        given = sum(math.prod(t.shape) for t in self._tensors)
+        return max(self.limits.elements, self.limits.elements_for_one * given)
+
+    @cached_property
+    def most_bytes(self) -> int:
+        """Beside arguments and results."""
+        given = sum(byte_count(t.shape, t.dtype) for t in self._tensors)
+        return max(self.limits.temporary_bytes, self.limits.temporary_bytes_for_one * given)
+
+    @property
+    def _tensors(self) -> tuple[HbmTensor, ...]:
+        return *self.stream.arguments, *self.stream.results
 
     @property
     def raising(self) -> Raising | None:
@@ -95,9 +115,20 @@ class Program:
         return tuple(results)
 
     def refuse_loops(self, name: str) -> None:
-        """InputError where the stream would run as loops over more bytes than they count."""
+        """InputError where the stream would run as loops over more bytes than they count, or of more instructions than
+        XLA compiles in a minute."""
+        if self.raising is None:
+            loops, why = size(self.stream.body), self.outcome.reason
+        else:
+            loops = sum(part.instructions for part in self.raising.left)
+            why = "; ".join(f"{part.what}: {part.reason}" for part in self.raising.left[:1])
+        if loops > self.limits.loop_instructions:
+            raise InputError(
+                f"{name} runs as loops over its buffers, because {why}; XLA takes up to a tenth of a second and a "
+                f"megabyte to compile each instruction in them, of which there are {loops:,}, more than "
+                f"{self.limits.loop_instructions:,}: only the interpreter runs it")
         if self.raising is None and self.stream.hbm_bytes >= 1 << 31:
-            raise InputError(f"{name} runs as loops over its buffers, because {self.outcome.reason}; that "
+            raise InputError(f"{name} runs as loops over its buffers, because {why}; that "
                              f"needs less than {1 << 31} bytes of HBM, and it has {self.stream.hbm_bytes}")
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
@@ -126,9 +157,24 @@ class Program:
             self.function, compiler_options(self.stream, raised=raised, chained=chained, summed=summed),
             keep_unused=True))
 
-    def executable(self) -> Any:
-        """:meth:`function` compiled ahead of time, once."""
-        return self._once("executable", lambda: self._lowered().compile())
+    def executable(self, name: str) -> Any:
+        """:meth:`function` compiled ahead of time, once; InputError, of the stream ``name``, where it takes more memory
+        than it may."""
+        return self._once("executable", lambda: self._compiled(name))
+
+    def _compiled(self, name: str) -> Any:
+        compiled = self._lowered().compile()
+        found = needed(compiled, name)
+        if found <= self.most_bytes:
+            return compiled
+        why = f"XLA's program takes {found:,} bytes beside arguments and results, more than {self.most_bytes:,}"
+        if self.raising is None:
+            raise InputError(f"{name} runs as loops over its buffers, because {self.outcome.reason}; as loops, {why}")
+        self.outcome = self.outcome.withdrawn(why)
+        for made in ("jitted", "portable", "outermost"):
+            self._made.pop(made, None)
+        self.refuse_loops(name)
+        return self._compiled(name)
 
     def _lowered(self) -> Any:
         raising, lowered = self.raising, self.outermost.lower(*self._shapes())
@@ -187,7 +233,7 @@ class Oracle:
 
     def compile(self) -> Callable[..., Any]:
         """Compile ahead of time; what is returned takes and gives what :meth:`function` does."""
-        executable = self.program.executable()
+        executable = self.program.executable(self.name)
         if not self.bits.size:
             return cast("Callable[..., Any]", executable)
         bits = jnp.asarray(self.bits)
@@ -195,7 +241,7 @@ class Oracle:
 
     def stored(self) -> Executable | Called:
         """The program compiled ahead of time, in a form that can be stored; it takes :attr:`bits`, too, if any."""
-        return of(self.program.executable(), len(self.program.stream.arguments))
+        return of(self.program.executable(self.name), len(self.program.stream.arguments))
 
     def _bits(self) -> tuple[np.ndarray, ...]:
         return (self.bits,) if self.bits.size else ()
@@ -256,5 +302,4 @@ def _program(stream: ResolvedStream, reassociate: bool, raising: bool, limits: L
     outcome = Outcome(None, "raising is switched off")
     if raising:
         outcome = raise_stream(border.as_bytes(stream), reassociate=reassociate, limits=limits)
-    given = sum(math.prod(t.shape) for t in (*stream.arguments, *stream.results))
-    return Program(stream, outcome, reassociate, max(limits.elements, limits.elements_for_one * given))
+    return Program(stream, outcome, reassociate, limits)

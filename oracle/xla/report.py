@@ -10,10 +10,10 @@ from typing import Any
 
 from archloom.oracle.nests import instructions, touching, walk
 from archloom.oracle.resolved import ResolvedLoop, ResolvedNode, ResolvedStream
-from archloom.oracle.xla.loops.outlining import Box, Nest, Path, boxes_at, describe, show
+from archloom.oracle.xla.loops.outlining import Box, Nest, Path, boxes_at, show
 from archloom.oracle.xla.notation.expr import wholes
 from archloom.oracle.xla.notation.fallbacks import OracleFallback
-from archloom.oracle.xla.strategies import Attempt, Left, Outcome, Raised
+from archloom.oracle.xla.strategies import Attempt, Outcome, Raised, left_at
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def report(
     """The report of a stream of which came what the outcome says."""
     raising, reason = outcome.raising, outcome.reason
     left = raising.left if raising else tuple(
-        Left((number,), describe(stream, (number,)), reason) for number in range(len(stream.body)))
+        left_at(stream, (number,), reason) for number in range(len(stream.body)))
     why = {part.path: part.reason for part in left}
     results = []
     for number, tensor in enumerate(stream.results):

@@ -15,7 +15,7 @@ from archloom.oracle.resolved import ResolvedStream
 from archloom.oracle.stream import HbmTensor
 from archloom.oracle.taidl.types import of_numpy
 from archloom.oracle.windows import linear
-from archloom.oracle.xla.loops.outlining import Outlined, Path, describe
+from archloom.oracle.xla.loops.outlining import Outlined, Path, describe, written_at
 from archloom.oracle.xla.notation.build import from_bytes
 from archloom.oracle.xla.notation.expr import Element, Expr, Range, Sum, width
 from archloom.oracle.xla.notation.fallbacks import OracleFallback
@@ -42,11 +42,18 @@ class Raised:
 
 @dataclass(frozen=True)
 class Left:
-    """A part of a stream that stays loops: the ``path`` of its loop or instruction, what that is, and why."""
+    """A part of a stream that stays loops: the ``path`` of its loop or instruction, what that is, why, and how many
+    instructions are written down in it."""
 
     path: Path
     what: str
     reason: str
+    instructions: int
+
+
+def left_at(stream: ResolvedStream, path: Path, reason: str) -> Left:
+    """The node of a stream at a path, left as it is."""
+    return Left(path, describe(stream, path), reason, written_at(stream, path))
 
 
 @dataclass(frozen=True)
@@ -183,7 +190,7 @@ def _in_part(task: Task) -> Raising | Refusal:
             inside = [p for p in left if p[:len(path)] == path]
             why = left[inside[0]].reason if inside else refusal.reason
             left = {p: part for p, part in left.items() if p not in inside}
-            left[path] = Left(path, describe(task.stream, path), why)
+            left[path] = left_at(task.stream, path, why)
             nested = Outlined(task.stream, left)
             if all(id(node) in nested.nests for node in nested.stream.body):
                 return Refusal("all of it would be left as loops")

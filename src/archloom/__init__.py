@@ -347,8 +347,9 @@ def check(
     the name of a data set, ``"digits"``; ``labels``: class numbers, for the accuracies of the float network, of the
     quantized reference and of the accelerator; ``reference``: the float network (ONNX) that ``model`` was quantized
     from. Of each layer: is it bit-exact, is it what the quantized reference has there, and its signal-to-noise ratio
-    against the float network in decibels. ``symbols``: the extents of open dimensions. A network with a layer of more
-    than ``most_instructions`` (a million) is refused before anything runs: the interpreter takes them one by one.
+    against the float network in decibels. ``symbols``: the extents of open dimensions. The interpreter takes
+    instructions one by one: a network with a layer of more than ``most_instructions``, by default of those that take 40
+    seconds of this processor, is refused before anything runs.
     ``quiet``: as for :func:`estimate`.
     """
     from archloom.tvm_backend.check.network import check as check_model

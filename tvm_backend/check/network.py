@@ -17,8 +17,9 @@ from archloom.tvm_backend import datasets, samples
 from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers, distance
 from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.check.tensors import is_quantized, quantization_steps
-from archloom.tvm_backend.compiled import CompiledModel
+from archloom.tvm_backend.compiled import CompiledModel, Step
 from archloom.tvm_backend.executable import build
+from archloom.tvm_backend.executors import InterpreterExecutor
 from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.progress import Progress
@@ -27,8 +28,8 @@ from archloom.tvm_backend.targets.choice import backends
 SCHEMA = "archloom.check/1"
 DEFAULT_SAMPLES = 4
 
-MOST_INSTRUCTIONS = 1_000_000
-"""Of a layer that is interpreted: where each does little, 10,000 to 100,000 take a second."""
+MOST_SECONDS = 40
+"""Of a processor, to interpret a layer: what each instruction takes is measured before."""
 
 # what counts as correct where results are not equal to the last bit, by what is compared
 LEAST_COSINE = 0.999
@@ -136,16 +137,15 @@ def check(
     set (``"digits"``), which has labels of its own; ``labels``: a class for each sample; ``reference``: the float ONNX
     network (path or proto) that ``model`` was quantized from, for its accuracy and as what layers are compared with.
     Every layer is checked on the first batch. InputError, before anything runs, for a layer of more than
-    ``most_instructions`` (``MOST_INSTRUCTIONS`` if ``None``).
+    ``most_instructions``; if ``None``, for one that the interpreter would take more than ``MOST_SECONDS`` for.
     """
-    most = MOST_INSTRUCTIONS if most_instructions is None else most_instructions
-    if most < 1:
-        raise InputError(f"most_instructions: expected at least 1, found {most}")
+    if most_instructions is not None and most_instructions < 1:
+        raise InputError(f"most_instructions: expected at least 1, found {most_instructions}")
     given, named_labels = _batches(model, inputs, count)
     labels = named_labels if labels is None else labels
     floats = _float_network(reference, model)
     exe = build(model, target, options, progress=progress)
-    _check_length(exe.compiled, most)
+    _check_length(exe.compiled, most_instructions, progress)
     exe.prepare(progress)
     found: list[list[np.ndarray]] = []
     layers: tuple[LayerCheck, ...] = ()
@@ -166,15 +166,32 @@ def check(
     )
 
 
-def _check_length(compiled: CompiledModel, most: int) -> None:
-    """InputError that names the longest layer if that has too many instructions to be interpreted."""
-    lengths = {step.name: compiled.plans[step.name].stream.count() for step in compiled.steps()}
-    longest = max(lengths, key=lengths.__getitem__, default=None)
-    if longest is not None and lengths[longest] > most:
-        raise InputError(
-            f"layer {longest}: the interpreter runs every instruction of a layer, at most {most:,}, and this one has "
-            f"{lengths[longest]:,}; raise the limit to interpret it all the same (--most-instructions, "
-            "most_instructions in Python), or check a smaller one")
+def _check_length(compiled: CompiledModel, most: int | None, progress: Progress | None) -> None:
+    """InputError that names the layer with the most instructions if they are too many to be interpreted; without a
+    limit of their number, a layer that would take too long."""
+    lengths = {step: compiled.plans[step.name].stream.count() for step in compiled.steps()}
+    longest = sorted(lengths, key=lengths.__getitem__, reverse=True)
+    if most is not None:
+        if longest and lengths[longest[0]] > most:
+            raise _too_long(longest[0], f"at most {most:,}, and this one has {lengths[longest[0]]:,}")
+        return
+    interpreter, measured = InterpreterExecutor(compiled), set[int]()
+    for step in longest:
+        stream = compiled.plans[step.name].stream
+        if id(stream) in measured:
+            continue
+        measured.add(id(stream))
+        if progress:
+            progress(f"measuring {step.name}", len(measured) - 1, len(longest))
+        if (seconds := interpreter.seconds(step)) > MOST_SECONDS:
+            raise _too_long(step, f"those that take {MOST_SECONDS} s, and {lengths[step]:,} of this one take about "
+                                  f"{seconds:,.0f} s")
+
+
+def _too_long(step: Step, why: str) -> InputError:
+    return InputError(
+        f"layer {step.name}: the interpreter runs every instruction of a layer, {why}; raise the limit to interpret it "
+        "all the same (--most-instructions, most_instructions in Python), or check a smaller one")
 
 
 @dataclass(frozen=True)

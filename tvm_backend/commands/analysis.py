@@ -41,7 +41,7 @@ def register(subparsers: Any) -> None:
                        help="the float network that MODEL was quantized from, for its accuracy and the layers' SNR")
     check.add_argument("--samples", type=int, metavar="N", default=4, help="number of random inputs (default 4)")
     check.add_argument("--most-instructions", type=int, metavar="N",
-                       help="most instructions of a layer that is interpreted (default 1,000,000)")
+                       help="most instructions of a layer that is interpreted (default: those of 40 s)")
 
     estimate = arguments.command(
         subparsers, "estimate", run_estimate, "cycles of every layer, without building anything that runs",

@@ -99,16 +99,18 @@ def compiled(wanted: Sequence[HostProgram], programs: "Programs") -> list[Any]:
 def _compile(program: HostProgram) -> Any:
     import jax
 
-    from archloom.oracle.xla.executables import of
+    from archloom.oracle.xla.executables import needed, of
 
     try:
         with jax.enable_x64(True):
-            return of(program.jitted().lower(*program.shapes()).compile(), len(program.arguments))
+            made = program.jitted().lower(*program.shapes()).compile()
     except Exception as error:  # whatever JAX's reader and XLA raise of bytes that are not their own
         if program.exported is None:
             raise
         raise ArtifactError(f"host part: a program that JAX {jax.__version__} cannot read or compile: "
                             f"{type(error).__name__}: {' '.join(str(error).split())[:300]}") from error
+    needed(made, "host part")
+    return of(made, len(program.arguments))
 
 
 def _last_uses(plan: HostPlan) -> list[list[int]]:

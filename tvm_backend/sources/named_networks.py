@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from archloom.mapper import disk
 from archloom.models import catalogue
 from archloom.oracle.errors import InputError
+from archloom.oracle.memory import room_bytes
 from archloom.oracle.records import plain, typed
 from archloom.tvm_backend import cache
 from archloom.tvm_backend.compiled import TensorSpec
@@ -145,6 +146,9 @@ def exported(text: str, form: Form = shipped.ONNX) -> "Skeleton":
 
         return Skeleton(of_proto(zoo.load(text)))
     built = catalogue.outline(text)
+    size, room = sum(tensor.numel() * tensor.element_size() for tensor in built.inputs.values()), room_bytes()
+    if 2 * size > room:  # torch traces with them at hand, and what follows is no smaller
+        raise InputError(f"{text}: its inputs take {size:,} bytes; expected at most half of the {room:,} there are")
     if form is shipped.ONNX:
         from archloom.tvm_backend.frontends.torch.skeletons import skeleton_of
 

@@ -19,7 +19,7 @@ from typing import Any
 from archloom.oracle import resolved
 from archloom.oracle.affine import Affine
 from archloom.oracle.late_jax import jnp
-from archloom.oracle.nests import instructions, ranges, rewritten, touching, variables, walk, with_windows
+from archloom.oracle.nests import instructions, ranges, rewritten, size, touching, variables, walk, with_windows
 from archloom.oracle.resolved import Buffer, Read, ResolvedInstr, ResolvedLoop, ResolvedNode, Window, WindowDim, Write
 from archloom.oracle.windows import span
 from archloom.oracle.xla.loops.runner import LoopRunner
@@ -175,6 +175,12 @@ def describe(stream: resolved.ResolvedStream, path: Path) -> str:
     """The loop or the instruction at a path, in words."""
     *_, node = _down(stream, path)
     return f"loop {node.var} in 0..{node.extent}" if isinstance(node, ResolvedLoop) else node.mnemonic
+
+
+def written_at(stream: resolved.ResolvedStream, path: Path) -> int:
+    """How many instructions are written down in the node at a path."""
+    *_, node = _down(stream, path)
+    return size([node])
 
 
 def _touches(nodes: Sequence[ResolvedNode]) -> Iterator[Touch]:

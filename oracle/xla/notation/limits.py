@@ -25,6 +25,10 @@ class Limits:
     contractions_of_long: int = 512
     """The same of streams of more instructions: one for each. An instruction in loops takes as long to compile."""
 
+    loop_instructions: int = 1024
+    """Instructions that are written down in loops of the stream. XLA takes 25 to 100 ms and a megabyte to compile each,
+    so that a stream of more is refused."""
+
     attempts: int = 16
     """How often raising in part begins again, each time with one part more of the stream left as loops."""
 
@@ -55,6 +59,13 @@ class Limits:
 
     elements_for_one: int = 64
     """The same of tensors on the way, for each element of arguments and results, where that is more."""
+
+    temporary_bytes: int = 3 << 30
+    """What XLA's program takes beside arguments and results: of what is raised to more, loops are made, and loops that
+    take more are refused."""
+
+    temporary_bytes_for_one: int = 16
+    """The same, for each byte of arguments and results, where that is more."""
 
 
 USUAL = Limits()

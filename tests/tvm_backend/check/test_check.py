@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,27 @@ def test_layers_of_too_many_instructions_are_refused_before_anything_runs(monkey
         with pytest.raises(InputError, match="expected at least 1, found 0"):
             check(model, "gemmini", OPTIONS, count=1, most_instructions=0)
     assert check(model, "gemmini", OPTIONS, count=1, most_instructions=found).passed
+
+
+def test_layers_that_take_too_long_to_interpret_are_refused_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By a clock of the test's: the first 16 instructions take a second, the next 16 two."""
+    model = archloom.load("gemm(m=64,n=64,k=64)")
+    (plan,) = archloom.compile("gemm(m=64,n=64,k=64)", target="gemmini", options=OPTIONS).compiled.plans.values()
+    count = plan.stream.count()
+    seconds = 1 + 2 * (count - 16) / 16
+    assert count > 32
+    monkeypatch.setattr(time, "thread_time", iter([5.0, 6.0, 8.0] * 2).__next__)
+    with monkeypatch.context() as patch:
+        patch.delattr(XlaExecutor, "prepare")
+        patch.setattr(network, "MOST_SECONDS", seconds - 1)
+        with pytest.raises(InputError, match=rf"layer gemm: .* {count:,} of this one take about {seconds:,.0f} s;"):
+            check(model, "gemmini", OPTIONS, count=1)
+    monkeypatch.setattr(network, "MOST_SECONDS", seconds)
+    assert check(model, "gemmini", OPTIONS, count=1).passed
+    monkeypatch.setattr(network, "MOST_SECONDS", 0)
+    assert check(model, "gemmini", OPTIONS, count=1, most_instructions=count).passed
 
 
 @pytest.mark.slow

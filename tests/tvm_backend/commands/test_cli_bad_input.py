@@ -363,3 +363,14 @@ def test_an_empty_model_is_named(capsys: pytest.CaptureFixture[str]) -> None:
         cli.main(["estimate", ""])
     assert stop.value.code == 2
     assert "argument MODEL: expected a file or an operator, found an empty text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "content"), [
+    ("n.onnxtxt", '<ir_version: 8, producer_name: "' + "a" * 100_000),
+    ("n.taidl", "isa t; [m](4)(1 x i8); [go](i) { %x:1x1xi8 <- $m[" + "-" * 50_000 + "i]; }"),
+])
+def test_messages_are_short_however_long_the_input(fails: Fails, tmp_path: Path, name: str, content: str) -> None:
+    path = _write(tmp_path / name, content)
+    command = ("isa", path) if name.endswith("taidl") else ("estimate", path)
+    said = fails(r"\.\.\. \([\d,]+ characters more\)", *command)
+    assert max(map(len, said.splitlines())) < cli.MOST_CHARACTERS + 100
