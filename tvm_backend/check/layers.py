@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from archloom.tvm_backend.check.tensors import Expected, expected_layers
-from archloom.tvm_backend.check.workload_reference import finished, rounding_steps, sums_of
+from archloom.tvm_backend.check.workload_reference import finished, rounding_steps, steps_of_nest, sums_of
 from archloom.tvm_backend.compiled import Step, Value
 from archloom.tvm_backend.executable import CompiledNetwork
 from archloom.tvm_backend.executors import InterpreterExecutor
@@ -81,7 +81,9 @@ def check_layers(
 def _integers(run: LayerRun) -> tuple[float | None, bool, float | None]:
     """Largest difference to the operator in integers, whether there is none, and ``rounding_steps``."""
     work, tensors = run.step.workload, {**run.arguments, **run.step.constants}
-    if work.inputs[0].dtype != "int8" or work.kind == "nest":
+    if work.kind == "nest":
+        return None, True, steps_of_nest(work, tensors, run.output)
+    if work.inputs[0].dtype != "int8":
         return None, True, None
     sums = sums_of(work, tensors)
     return *_difference(run.output, finished(sums, work, tensors)), rounding_steps(sums, work.epilogue, tensors)

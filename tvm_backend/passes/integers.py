@@ -3,12 +3,15 @@
 A product in QDQ form, which reads bytes and ends in bytes, int32 or floats, becomes one of int8 whose sums are int32,
 and what is made of the sums: a factor for each channel, rounded once, as onnxruntime's integer kernels do
 (:mod:`archloom.tvm_backend.host.output_stage`). Zero points are part of the bias as far as they can be; images are
-padded with them; of operands that are computed sums of rows and columns are subtracted. All else that is quantized
-(additions, activations, pooling) stays as it is: arithmetic between ``dequantize`` and ``quantize``.
+padded with them; of operands that are computed sums of rows and columns are subtracted. A mean of bytes that becomes
+bytes is an exact sum with one factor, rounded once: with a sum of numbers that are rounded each, what lies between two
+bytes, as half of all means of two do, would go either way. All else that is quantized (additions, activations, windows
+of pooling) stays as it is: arithmetic between ``dequantize`` and ``quantize``.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +24,10 @@ from archloom.tvm_backend.ir.match import QTensor, QuantizedOp
 from archloom.tvm_backend.passes.pieces import Pieces
 
 PRODUCTS = frozenset({"nn.conv2d", "matmul"})
+BYTES = ("int8", "uint8")
 BOUNDS = frozenset({"nn.relu", "clip"})
+EXACT_SUM = (1 << 24) // 255
+"""Differences of bytes of which float32 has all sums."""
 
 
 def as_integers(module: ir.IRModule, taken: Callable[[QuantizedOp], bool]) -> ir.IRModule:
@@ -45,7 +51,10 @@ class _Integers(Pieces):
         """Take over one binding, or a product with what follows it."""
         if var in self.inside or (ir.op_name(value) in PRODUCTS and self._product(var)):
             return
-        self.keep(var, self._bounded(value) if ir.op_name(value) == "quantize" else value)
+        if ir.op_name(value) != "quantize":
+            self.keep(var, value)
+        elif not self._mean(var, value):
+            self.keep(var, self._bounded(value))
 
     def _bounded(self, call: ir.Call) -> Any:
         """A bound between two quantizations that are the same, as before one: quantizing is monotonic."""
@@ -58,6 +67,29 @@ class _Integers(Pieces):
             return call
         bounded = self.name(ir.make_like(bound, [self.new(first.args[0]), *bound.args[1:]]), call.args[0].name)
         return ir.make_call(call, [bounded, *call.args[1:]])
+
+    def _mean(self, var: ir.Var, call: ir.Call) -> bool:
+        """A mean between conversions by one scale each, as the exact sum times a factor; whether it is one. What it was
+        stays bound, and is dropped where nothing else reads it."""
+        mean: Any = self.value_of(call.args[0])
+        given: Any = self.value_of(mean.args[0]) if ir.op_name(mean) == "mean" else None
+        if ir.op_name(given) != "dequantize" or ir.dtype_of(given.args[0]) not in BYTES:
+            return False
+        numbers = [ir.number_of(a) for a in (*given.args[1:], *call.args[1:])]
+        count = math.prod(ir.shape_of(given)) // math.prod(ir.shape_of(mean))
+        if None in numbers or not 0 < count <= EXACT_SUM:
+            return False
+        one, factor, *zeros = (ir.constant_like(np.array(value, dtype), given) for value, dtype in (
+            (1, "float32"),
+            (np.float32(numbers[0]) / (np.float32(numbers[2]) * np.float32(count)), "float32"),  # onnxruntime's order
+            (numbers[1], ir.dtype_of(given.args[0])), (numbers[3], ir.dtype_of(call))))
+        whole = self.emit("dequantize", self.new(given.args[0]), one, zeros[0], axis=0, out_dtype="float32")
+        attributes = {name: ir.attr(mean, name) for name in ("axis", "keepdims")}
+        total = self.emit("sum", whole, **attributes, label=f"{var.name}.sum")
+        real = self.emit("multiply", total, factor)
+        self.replaced[var] = self.emit(
+            "quantize", real, one, zeros[1], axis=0, out_dtype=ir.dtype_of(call), label=var.name)
+        return True
 
     def _product(self, var: ir.Var) -> bool:
         """A product with as much of what follows as can be made of its sums; whether it is one of bytes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,16 @@ import pytest
 import torch
 
 import archloom
+from archloom.mapper import workload
+from archloom.mapper.nests import Axis, Code, Nest, Pass, Store
 from archloom.models import data, digits
+from archloom.oracle.affine import Affine
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import cli
 from archloom.tvm_backend.check import network
-from archloom.tvm_backend.check.layers import snr_db
+from archloom.tvm_backend.check.layers import LayerCheck, snr_db
 from archloom.tvm_backend.check.network import CheckResult, check
+from archloom.tvm_backend.check.workload_reference import steps_of_nest
 from archloom.tvm_backend.executors import XlaExecutor
 from archloom.tvm_backend.frontends.torch.export import to_onnx
 from archloom.tvm_backend.quantization.quantize import quantize
@@ -129,6 +134,24 @@ def test_a_stream_that_computes_another_function_is_found(monkeypatch: pytest.Mo
     model = quantized(residual_cnn())
     result = check(archloom.load(model), "gemmini", OPTIONS, inputs=samples(model, 1)[0])
     assert any("differs from its operator in integers" in failure for failure in result.failures)
+
+
+def test_bytes_of_nests_are_held_against_their_definition() -> None:
+    """A byte more is the machine's rounding, two are none."""
+    at, code = Affine.variable("i"), Code()
+    real = code.apply("multiply", code.apply("sigmoid", code.load("X0", at)), code.number(100))
+    stores = (Store("Y", at, code.apply("to_whole", real), "int8"),)
+    work = workload.nest((Nest((Axis("i", 50),), (Pass((), tuple(code.operations), stores),)),),
+                         (((50,), "float32"), ((50,), "int8")))
+    given = np.linspace(-6, 6, 50, dtype=np.float32)
+    right = np.rint(100 / (1 + np.exp(-given.astype(np.float64)))).astype(np.int8)
+    for more in range(3):
+        made = right.copy()
+        made[7] += more
+        assert steps_of_nest(work, {"X0": given}, made) == more
+    layer = LayerCheck("a", "sigmoid", 0.0, None, True, True, None, None, None, rounding_steps=2.0)
+    assert "2 steps from" in next(iter(network._layer_failures([layer])))
+    assert not list(network._layer_failures([replace(layer, rounding_steps=1.0)]))
 
 
 @pytest.mark.slow

@@ -14,10 +14,13 @@ from onnx.helper import make_graph, make_model, make_node, make_opsetid, make_te
 
 import archloom
 from archloom.mapper.nests import evaluate
+from archloom.tvm_backend.check.reference import integer_session, run
 from archloom.tvm_backend.compile import partition_model
+from archloom.tvm_backend.host.network import whole
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nests import read_piece
 from archloom.tvm_backend.ir.nodes import TensorType, Var
+from archloom.tvm_backend.passes.integers import as_integers
 from tests.support.examples import examples, randoms, slow
 
 OPTIONS = {"vlen": 1024, "rlen": 256}
@@ -141,6 +144,23 @@ def test_integer_products(op: str, computed: bool) -> None:
     partition = partition_model(archloom.load(model), "mte", OPTIONS)
     assert {op.op for op in partition.host.ops} <= {"reshape"}
     assert [s.workload.inputs[0].dtype for s in partition.steps() if s.workload.kind == "gemm"] == ["int8"]
+
+
+@examples(6, 300)
+@given(randoms)
+def test_means_of_bytes_are_onnxruntimes(r: Random) -> None:
+    """To the last bit, also where they lie between two bytes: exact sums times one factor, on any machine."""
+    net, shape = Net(r), (2, r.randint(1, 3), r.randint(1, 6), r.randint(1, 7))
+    first = net.scaled(r.choice((0.03, 0.02, 0.25)))
+    second = r.choice((first, net.scaled(r.choice((0.01, 0.015, 0.5)))))
+    x = net.node("QLinearGlobalAveragePool", [net.node("QuantizeLinear", ["x", *first]), *first, *second], MICROSOFT,
+                 channels_last=0)
+    model = net.model(net.node("DequantizeLinear", [x, *second]), shape, 4)
+    given = {"x": net.rng.standard_normal(shape).astype(np.float32)}
+    (wanted,) = run(integer_session(model), given).values()
+    rewritten = as_integers(archloom.load(model).module, lambda op: False)
+    (found,) = whole(rewritten["main"])([given["x"]])
+    np.testing.assert_array_equal(np.asarray(found), wanted)
 
 
 @examples(60, 3000)
