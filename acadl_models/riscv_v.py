@@ -35,10 +35,10 @@ _FORMS = {
     "v_v v_x v_i s_x x_s": "mv", "v_f s_f f_s": "fmv",
     "vs": "redsum redand redor redxor redmin redmax redminu redmaxu wredsum wredsumu fredosum fredusum fredmin fredmax",
     "vv vf": "fadd fsub fmul fdiv fmacc fnmacc fmsac fnmsac fmadd fnmadd fmsub fnmsub fmin fmax fsgnj fsgnjn fsgnjx "
-             "mfeq mfne mflt mfle",
+             "mfeq mfne mflt mfle fwmaccbf16",
     "vf": "frsub frdiv mfgt mfge fslide1up fslide1down", "vfm": "fmerge",
-    "x_f_v rtz_x_f_v f_x_v xu_f_v rtz_xu_f_v f_xu_v": "fcvt fwcvt", "f_f_v": "fwcvt",
-    "x_f_w rtz_x_f_w f_x_w xu_f_w rtz_xu_f_w f_xu_w f_f_w": "fncvt",
+    "x_f_v rtz_x_f_v f_x_v xu_f_v rtz_xu_f_v f_xu_v": "fcvt fwcvt", "f_f_v": "fwcvt fwcvtbf16",
+    "x_f_w rtz_x_f_w f_x_w xu_f_w rtz_xu_f_w f_xu_w f_f_w": "fncvt", "f_f_w": "fncvtbf16",
 }
 """What stands behind the ``v``, by its forms."""
 

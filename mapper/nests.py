@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+import ml_dtypes  # noqa: F401  (NumPy then knows bfloat16)
 import numpy as np
 
 from archloom.oracle.affine import Affine
@@ -29,9 +30,11 @@ COMPARISONS = frozenset({"less", "less_equal", "equal", "whole_less", "whole_equ
 
 ZERO = Affine(0)
 
-ITEMS: Mapping[str, int] = {"": 4, "int8": 1, "uint8": 1, "float16": 2}
+ITEMS: Mapping[str, int] = {"": 4, "int8": 1, "uint8": 1, "float16": 2, "bfloat16": 2}
 """Types of elements in memory, and their bytes: words as they are; integers, which are int32 as numbers, and next to
-that where they are stored; float16, which are float32 as numbers, and rounded where they are stored."""
+that where they are stored; the others (:data:`HALVES`), which are float32 as numbers, and rounded where they are
+stored."""
+HALVES = ("float16", "bfloat16")
 
 FOLDS = ("sum", "maximum", "minimum", "whole_maximum", "whole_minimum")
 """How a pass makes one number of those of all points of its axes."""
@@ -268,7 +271,7 @@ def _value(operation: Operation, found: Sequence[Bits], points: Mapping[str, np.
 
 def _widened(elements: np.ndarray, item: str) -> Bits:
     """The numbers that elements of a type in memory are."""
-    if item == "float16":
+    if item in HALVES:
         return elements.astype(np.float32).view(np.int32)
     return elements.astype(np.int32) if item else elements
 
@@ -277,9 +280,9 @@ def _stored(numbers: Bits, item: str) -> np.ndarray:
     """Numbers as elements of a type in memory."""
     if not item:
         return numbers
-    if item == "float16":
+    if item in HALVES:
         with np.errstate(over="ignore"):
-            return numbers.view(np.float32).astype(np.float16)
+            return numbers.view(np.float32).astype(np.dtype(item))
     limits = np.iinfo(item)
     return np.clip(numbers, limits.min, limits.max).astype(item)
 

@@ -138,7 +138,7 @@ class Workload:
     kinds and their tensors, in this order:
 
     ``gemm``   A[b, m, k] int8, B[b or absent, k, n] int8, bias[n] or bias[b, 1, n] int32 (if the epilogue has one)
-               → C[b, m, n]; or all of them float32, or A and B float16 and the others float32.
+               → C[b, m, n]; or all of them float32, or A and B float16 or bfloat16 and the others float32.
                In tiles (float16): A[b, m/t, k/t, t, t], B[b or 1, k/t, n/t, t, t]
                (or either of them transposed, such as B[b or 1, n/t, k/t, t, t]), bias[1, n/t, t]
                → C[b, m/t, n/t, t, t]; extents are rounded up, what is beyond them is zero

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from archloom.mapper.nests import HALVES
 from archloom.mapper.workload import Epilogue
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import ATTENTION, attention_scale, causal_diagonal
@@ -97,7 +98,7 @@ class QuantizedOp:
 
 PRODUCTS = frozenset({"nn.conv2d", "matmul", *ATTENTION})
 INTEGERS, SUMS = ("int8",), "int32"
-MIXED = {("int8", SUMS): INTEGERS, ("float16", "float32"): ("float16",)}
+MIXED = {("int8", SUMS): INTEGERS, **{(half, "float32"): (half,) for half in HALVES}}
 """Operands of products in mixed precision, by the first one's type and that of the sums: for targets that take all
 operators."""
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from archloom.mapper.nests import HALVES
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.conversion import blank, is_blank
 from archloom.tvm_backend.ir.operators import operator
@@ -27,7 +28,7 @@ POOLS = frozenset({"nn.max_pool2d", "nn.avg_pool2d"})
 SAME = frozenset({"expand_dims", "squeeze", "flatten"})
 """What is a reshape under another name."""
 IMAGES = ("NCHW", "OIHW", "NCHW")
-NUMBERS = ("float32", "float16", "int32", "int8", "uint8")
+NUMBERS = ("float32", *HALVES, "int32", "int8", "uint8")
 INTEGERS = ("int32",)
 SCALED = frozenset({"quantize", "dequantize"})
 """What has a scale and a zero point."""

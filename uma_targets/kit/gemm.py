@@ -71,6 +71,8 @@ class Gemm:
     """bytes from the first element of B to that in row ``k`` and column ``n``, where it is packed"""
     residual: Affine | None = field(default=None, kw_only=True)
     """byte address of the first element of what is added, laid out as C: for targets whose kit says so"""
+    dtype: str = field(default="", kw_only=True)
+    """type of the elements of A and B"""
 
     @property
     def scale_bits(self) -> int:
@@ -144,7 +146,7 @@ class GemmEmitter:
     workspace_bytes: WorkspaceBytes | None = None
     kernels: Mapping[str, Kernel] = field(default_factory=dict)
     sums: bool = False
-    """whether ``write`` stores int32 sums, too, and float32 ones of float16"""
+    """whether ``write`` stores int32 sums, too, and float32 ones of 16 bits"""
     requantizes: bool = False
     """whether ``write`` makes bytes as :attr:`Gemm.requantized` says"""
     sizes: Mapping[str, Any] = field(default_factory=dict)
@@ -189,6 +191,6 @@ def gemm_of(workload: Workload, addresses: Mapping[str, int], workspace: int, ba
         b.byte_at(**dict.fromkeys(lead, batch)) + addresses[b.name],
         None if bias is None else own + addresses[bias.name],
         own_result + addresses[workload.output.name],
-        item, 4, out_item, epilogue.relu, epilogue.scale, Affine(workspace), made, packed=packed,
+        item, 4, out_item, epilogue.relu, epilogue.scale, Affine(workspace), made, packed=packed, dtype=a.dtype,
         residual=own_result + addresses["residual"] if epilogue.residual else None,
     )

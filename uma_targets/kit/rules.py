@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from archloom.mapper.nests import HALVES
 from archloom.mapper.options import OptionValue
 from archloom.tvm_backend.ir.expressions import IRModule
 from archloom.tvm_backend.ir.match import QuantizedOp, Stage
@@ -212,9 +213,9 @@ def integers_as_sums(op: QuantizedOp) -> str | None:
 
 
 def halves(op: QuantizedOp) -> str | None:
-    """Both operands are float16, the result is float32."""
+    """Both operands are float16, or both bfloat16, the result is float32."""
     for index, tensor in enumerate(op.operands):
-        if tensor.dtype != "float16":
+        if tensor.dtype not in HALVES or tensor.dtype != op.operands[0].dtype:
             return f"operand {index} is {tensor.dtype}"
     return None
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from archloom.mapper import workload as wl
+from archloom.mapper.nests import HALVES
 from archloom.tvm_backend.ir.match import QuantizedOp
 from archloom.tvm_backend.targets.backend import Lowered
 from archloom.tvm_backend.targets.layouts import NHWC, ROW_MAJOR
@@ -79,7 +80,7 @@ def epilogue(op: QuantizedOp) -> wl.Epilogue:
     """Bias, factor, activation and pooling of the operator; the type of its result."""
     if op.epilogue is not None:
         return op.epilogue
-    if op.operands[0].dtype in ("float32", "float16"):
+    if op.operands[0].dtype in ("float32", *HALVES):
         return wl.Epilogue(op.bias is not None, 1.0, has_relu(op), "float32", residual=op.residual)
     return wl.Epilogue(op.bias is not None, requantization_scale(op), has_relu(op), "int8", _pool(op))
 

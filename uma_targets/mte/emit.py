@@ -6,9 +6,9 @@ and what is left at the edges are blocks apart, so that sizes are set once for a
 starts from the bias (loaded with rows 0 bytes apart) or zeros, in later blocks of K from what is there. A tensor that
 is added to the product comes into the place of A or B when they are done.
 
-*Mixed precision* (equation 3 of the paper): bytes into sums of int32, float16 into sums of float32. A tile of B has a
-row for each of its columns, so that B lies column by column where it is constant; of another the rows of tiles are
-loaded as columns of memory.
+*Mixed precision* (equation 3 of the paper): bytes into sums of int32, float16 and bfloat16 into sums of float32. A tile
+of B has a row for each of its columns, so that B lies column by column where it is constant; of another the rows of
+tiles are loaded as columns of memory.
 
 *Vectors* (tiles of one row). A row of B is loaded and multiplied with a number of each row of A; bytes are made int32
 when they are loaded.
@@ -203,6 +203,8 @@ class Blocks:
             yield Instr.make("fmv_w_x", rd=ZERO, rs1=SCRATCH)
         if self.machine.rows > 1:
             yield _lanes(self.machine.vlen // BITS)
+        if self.gemm.dtype == "bfloat16":
+            yield Instr.make("csrwi_bfloat", value=1)
 
     def _block_of_k(self, number: Affine, depth: Piece) -> Nodes:
         k0 = number * self.mapping.size("k")
@@ -412,9 +414,9 @@ def ask_for(at: Affine, stride: int, rows: int, size: int) -> Nodes:
 
 
 def refuse_without_tiles(machine: Machine, types: Types) -> None:
-    """MappingError for float16 where there are vectors alone."""
+    """MappingError for products of 16 bits where there are vectors alone."""
     if types == F16 and machine.rows == 1:
-        raise MappingError(f"products of float16 take tiles: expected rlen below vlen, found {machine.rlen} for both")
+        raise MappingError(f"products of 16 bits take tiles: expected rlen below vlen, found {machine.rlen} for both")
 
 
 def _lanes(count: int) -> Instr:

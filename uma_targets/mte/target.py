@@ -1,5 +1,5 @@
-"""The UMA target ``mte``: networks of float32, of float16, and quantized ones on a vector core with tiles in its
-registers, or with vectors alone.
+"""The UMA target ``mte``: networks of float32, float16, bfloat16, and quantized ones on a vector core with tiles in
+its registers, or with vectors alone.
 
 :mod:`.emit` has the instructions of products, the kit's vector code those of all else.
 """
@@ -14,6 +14,7 @@ import numpy as np
 from archloom.acadl_models.acadl import ArchitectureGraph, RegisterFile
 from archloom.acadl_models.mte import PORT_BYTES, macs_per_cycle, mte
 from archloom.mapper.costs.lines import Cache
+from archloom.mapper.nests import HALVES
 from archloom.mapper.packing import Place
 from archloom.mapper.workload import Workload
 from archloom.oracle.affine import Affine
@@ -115,6 +116,7 @@ class Mte(kit.KitTarget):
     kit = kit.GemmKit(
         name="mte", isa="mte", graph=GRAPH.graph, options=GRAPH.options(), emit=emit, tiling=_tiling,
         description="a vector core whose registers hold tiles of matrices, and those it is compared with (MTE)",
-        macs_per_cycle=macs_per_cycle, rates={"int8": BITS // 8, "float16": BITS // 16}, numbers="float32",
+        macs_per_cycle=macs_per_cycle,
+        rates={"int8": BITS // 8, **dict.fromkeys(HALVES, BITS // 16)}, numbers="float32",
         residual=True, sums_of_bytes=True, halves=lambda options: Machine(**GRAPH.graph(options).parameters).rows > 1,
         layouts=_layouts, vectors=VectorKit(_unit, _free))

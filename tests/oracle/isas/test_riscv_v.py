@@ -16,6 +16,7 @@ from archloom.oracle import taidl
 from archloom.oracle.interpreter import run
 from archloom.oracle.xla import compile_stream
 from tests.support.accelerators.rvv_cases import VD, Case, scalars_of, stream_of
+from tests.oracle.isas.test_riscv_v_bfloat16 import BRAIN
 from tests.support.examples import slow
 
 VECTORS = Path(__file__).parents[2] / "data/rvv_vectors.json.gz"
@@ -88,7 +89,7 @@ def test_the_raised_oracle_leaves_the_same(vlen: int, chosen: slice) -> None:
 
 
 def test_every_vector_instruction_is_recorded() -> None:
-    names = {n for n in taidl.load("riscv_v").instructions if n.startswith("v") and not n.startswith("vset")}
+    names = {n for n in taidl.load("riscv_v").instructions if n.startswith("v") and not n.startswith("vset")} - BRAIN
     cases = [c for kept in recorded()["vlen"].values() for c in kept["cases"]]
     assert {c["mnemonic"] for c in cases} == names
     assert len(cases) >= 4 * len(names)

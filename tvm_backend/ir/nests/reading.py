@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.mapper.nests import COMPARISONS, ITEMS, Axis, Code, Nest, Pass, Store
+from archloom.mapper.nests import COMPARISONS, HALVES, ITEMS, Axis, Code, Nest, Pass, Store
 from archloom.oracle.affine import Affine
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.nests.scalars import OF_WHOLE, apply
@@ -25,7 +25,7 @@ WIDE = "int64"
 BYTES = ("int8", "uint8")
 INTEGERS = ("int32", *BYTES)
 """What is computed as int32."""
-FLOATS = ("float32", "float16")
+FLOATS = ("float32", *HALVES)
 """What is computed as float32."""
 IN_MEMORY = (*FLOATS, *INTEGERS, WIDE)
 """What tensors in memory may be of."""

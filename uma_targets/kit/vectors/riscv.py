@@ -60,6 +60,8 @@ _INSTRUCTIONS: Mapping[tuple[str, str], str] = {
 
 _FOLDS = {"maximum": "vfredmax_vs", "minimum": "vfredmin_vs", "whole_maximum": "vredmax_vs",
           "whole_minimum": "vredmin_vs"}
+HALVES = {"float16": ("vfwcvt_f_f_v", "vfncvt_f_f_w"), "bfloat16": ("vfwcvtbf16_f_f_v", "vfncvtbf16_f_f_w")}
+"""By type in memory what makes float32 of its elements, and those of float32."""
 
 
 @dataclass(frozen=True)
@@ -120,18 +122,18 @@ class RiscvV:
 
     def widen(self, into: int, register: int, item: str, count: int, group: int) -> Iterable[Node]:
         """Integers are taken of a quarter of the width that is set, floats of that width."""
-        if item != "float16":
+        if item not in HALVES:
             yield Instr.make("vsext_vf4" if item == "int8" else "vzext_vf4", vd=into, vs2=register, vm=1)
             return
         yield self._length(count, group, 16)
-        yield Instr.make("vfwcvt_f_f_v", vd=into, vs2=register, vm=1)
+        yield Instr.make(HALVES[item][0], vd=into, vs2=register, vm=1)
         yield self.length(count, group)
 
     def narrow(self, into: int, register: int, item: str, count: int, group: int) -> Iterable[Node]:
         """By clips to half of the width, twice; unsigned ones take a negative number for a large one."""
-        if item == "float16":
+        if item in HALVES:
             yield self._length(count, group, 16)
-            yield Instr.make("vfncvt_f_f_w", vd=into, vs2=register, vm=1)
+            yield Instr.make(HALVES[item][1], vd=into, vs2=register, vm=1)
             yield self.length(count, group)
             return
         clip = "vnclip_wi"
