@@ -82,7 +82,7 @@ def random(inputs: Sequence[TensorSpec], count: int, seed: int = 0) -> list[Batc
 
 def _draw(rng: np.random.Generator, spec: TensorSpec) -> np.ndarray:
     dtype = np.dtype(spec.dtype)
-    if dtype.kind == "f":
+    if dtype.kind == "f" or spec.dtype == "bfloat16":
         return rng.standard_normal(spec.shape).astype(dtype)
     if dtype.kind in "iu" and dtype.itemsize == 1:
         limits = np.iinfo(dtype)

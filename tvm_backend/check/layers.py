@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 
-from archloom.tvm_backend.check.tensors import Expected, expected_layers
+from archloom.tvm_backend.check.tensors import INTEGRAL, Expected, expected_layers
 from archloom.tvm_backend.check.workload_reference import finished, rounding_steps, steps_of_nest, sums_of
 from archloom.tvm_backend.compiled import Step, Value
 from archloom.tvm_backend.executable import CompiledNetwork
@@ -116,7 +116,7 @@ def _against(
         output = output.transpose(0, 2, 1, 3)
     output = _in_place(output, next((t.shape for t in (expected.integers, expected.real) if t is not None), ()))
     differing = steps = None
-    if expected.integers is not None and expected.integers.size == output.size and output.dtype.kind != "f":
+    if expected.integers is not None and expected.integers.size == output.size and output.dtype.kind in INTEGRAL:
         gap = np.abs(output.astype(np.int64) - expected.integers.reshape(output.shape).astype(np.int64))
         differing, steps = float((gap != 0).mean()), float(gap.max(initial=0))
     decibels = None

@@ -15,12 +15,13 @@ import onnx
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import datasets, samples
 from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers, distance
-from archloom.tvm_backend.check.reference import integer_session, run
+from archloom.tvm_backend.check.reference import has_bfloat16, integer_session, run
 from archloom.tvm_backend.check.tensors import is_quantized, quantization_steps
 from archloom.tvm_backend.compiled import CompiledModel, Step
 from archloom.tvm_backend.executable import build
 from archloom.tvm_backend.executors import InterpreterExecutor
 from archloom.tvm_backend.frontends.onnx.files import read_onnx
+from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.targets.choice import backends
@@ -36,12 +37,13 @@ LEAST_COSINE = 0.999
 """For outputs of floating-point host operators, which have no quantization step to be compared within."""
 MOST_STEPS = 1.5
 """Quantization steps by which outputs may differ: whole steps, up to the rounding of float32."""
-FLOAT_TOLERANCE: Mapping[str, float] = {"float32": 1e-4, "float16": 1e-2}
+FLOAT_TOLERANCE: Mapping[str, float] = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 8e-2}
 """For outputs of targets that compute in floats, against the same network: part of the largest magnitude, since sums
-have another order, and operands and results of float16 are rounded to 11 bits."""
+have another order, and operands and results of float16 are rounded to 11 bits, of bfloat16 to 8."""
 
 Reference = Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
-ReferenceName: TypeAlias = Literal["onnxruntime", "onnxruntime, operator by operator", "host"]
+ReferenceName: TypeAlias = Literal[
+    "onnxruntime", "onnxruntime, in float32", "onnxruntime, operator by operator", "host"]
 
 
 @dataclass(frozen=True)
@@ -258,7 +260,7 @@ def _references(model: "Model") -> Iterator[tuple[ReferenceName, Reference]]:
     """onnxruntime where the network came from ONNX, with its kernels for several operators of a quantized network, some
     of which round where that does not, and without; else the imported network itself, all of it on the host."""
     if model.onnx is not None:
-        yield "onnxruntime", _onnx_reference(model.onnx)
+        yield ("onnxruntime, in float32" if has_bfloat16(model.onnx) else "onnxruntime"), _onnx_reference(model.onnx)
         if is_quantized(model):
             yield "onnxruntime, operator by operator", _onnx_reference(model.onnx, fused=False)
         return
@@ -331,7 +333,7 @@ def _bounds(model: "Model", target: str, expected: Sequence[Sequence[np.ndarray]
     numbers = [backend.numbers for backend in chosen]
     if integers or not set(FLOAT_TOLERANCE).issuperset(numbers):
         return {}
-    given = {spec.dtype for spec in (*model.inputs, *model.outputs)}
+    given = {ir.dtype_of(b.var) for b in ir.bindings(model.module["main"]) if ir.is_tensor(b.var)}
     tolerance = max(t for n, t in FLOAT_TOLERANCE.items() if n in numbers or n in given)
     return {spec.name: tolerance * max(float(np.abs(batch[i]).max(initial=0, where=np.isfinite(batch[i])))
                                        for batch in expected) for i, spec in enumerate(model.outputs)}

@@ -22,6 +22,8 @@ Batch = Mapping[str, np.ndarray]
 QUANTIZING = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger"})
 PASSED = frozenset({"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"})
 """Operators that keep the numbers of a tensor."""
+INTEGRAL = "biu"
+"""Kinds of types whose tensors are compared in steps (that of bfloat16 is V)."""
 PADDED = "_QuantizeLinear_Input"
 """What onnxruntime's quantizer appends to the name of a tensor that is an output of the network."""
 
@@ -102,7 +104,7 @@ def _of_onnx(
     for step, tensor in tensors.items():
         value, scale, zero = integers[tensor], *_parameters(tensor, makers, qdq)
         exact = real.get(source.get(tensor, ""))
-        found[step] = Expected(None if value.dtype.kind == "f" else value, exact, scale, zero)
+        found[step] = Expected(value if value.dtype.kind in INTEGRAL else None, exact, scale, zero)
     return found
 
 
@@ -189,7 +191,8 @@ def _of_relax(model: "Model", results: Mapping[str, str], batch: Batch) -> dict[
             call = bound[call.args[0].name].value
         if ir.op_name(call) == "quantize" and all(ir.is_constant(a) for a in call.args[1:3]):
             scale, zero = (ir.const_value(a).reshape(-1)[0] for a in call.args[1:3])
-        found[step] = Expected(None if value.dtype.kind == "f" else value, real[name], float(scale), int(zero))
+        found[step] = Expected(
+            value if value.dtype.kind in INTEGRAL else None, real[name], float(scale), int(zero))
     return found
 
 

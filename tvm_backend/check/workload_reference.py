@@ -65,9 +65,9 @@ def rounding_steps(sums: np.ndarray, epilogue: Epilogue, arguments: Mapping[str,
 
 def steps_of_nest(workload: Workload, arguments: Mapping[str, np.ndarray], output: np.ndarray) -> float | None:
     """How far bytes that nests of loops give are from what these say, with functions and sums of float64 (None for
-    other results). A function within 3 units in the last place (``functions.BOUNDS``) is off by 255 * 3 * 2**-23 steps, less
-    than 0.0001, so that what is rounded differs by a step where it lies that near the middle of two bytes, and never by
-    two."""
+    other results). A function within 3 units in the last place (``functions.BOUNDS``) is off by 255 * 3 * 2**-23 steps,
+    less than 0.0001, so that what is rounded differs by a step where it lies that near the middle of two bytes, and
+    never by two."""
     if workload.output.dtype not in ("int8", "uint8"):
         return None
     words = {name: array.reshape(-1) for name, array in arguments.items()}

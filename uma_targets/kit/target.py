@@ -65,7 +65,8 @@ class GemmKit:
     int32 sums as they are (``Gemm.stores_sums``), of which the host makes the results where one factor is not enough:
     scales by channel, zero points, uint8, float results. ``sums_of_bytes``: where numbers are floats, it stores int32
     sums of int8, too; with ``vectors`` it takes quantized networks as well. ``halves``: with ``vectors`` it takes
-    networks of float16 and bfloat16, too, and says for options whether it stores float32 sums of them, or they are made float32.
+    networks of float16 and bfloat16, too, and says for options whether it stores float32 sums of them, or they are made
+    float32.
     ``requantizer``: how the machine makes bytes of sums by itself (:mod:`archloom.mapper.requantization`), with scales
     by channel and zero points, in place of one factor.
     ``vectors``: its vector unit, for all operators that are no products: whole networks of float32.

@@ -15,8 +15,8 @@ import pytest
 from archloom.oracle import taidl
 from archloom.oracle.interpreter import run
 from archloom.oracle.xla import compile_stream
-from tests.support.accelerators.rvv_cases import VD, Case, scalars_of, stream_of
 from tests.oracle.isas.test_riscv_v_bfloat16 import BRAIN
+from tests.support.accelerators.rvv_cases import VD, Case, scalars_of, stream_of
 from tests.support.examples import slow
 
 VECTORS = Path(__file__).parents[2] / "data/rvv_vectors.json.gz"

@@ -24,8 +24,8 @@ SPECIAL = np.array([0, 1, 0x7F80, 0x7F7F, 0x7FC1, 0x007F, 0x0080, 0x3F80], np.ui
 
 def ran(vlen: int, count: int, name: str, arrays: dict[str, np.ndarray], *, masked: bool = False, raised: bool = False,
         ) -> np.ndarray:
-    """What an instruction makes of the first ``count`` elements of ``b``, ``c`` and ``mask`` in ``a``, and leaves of the
-    others; ``scalar`` is the first of ``b``."""
+    """What an instruction makes of the first ``count`` elements of ``b`` (or its first alone), ``c`` and ``mask`` in
+    ``a``, and leaves of the others."""
     tensors, at = [], 0
     for key, array in arrays.items():
         tensors.append(HbmTensor(key, at, array.shape, str(array.dtype)))

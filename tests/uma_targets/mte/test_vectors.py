@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis.strategies import sampled_from
 
 from archloom.mapper import workload
-from archloom.mapper.nests import Axis, Code, Nest, Pass, Store
+from archloom.mapper.nests import HALVES, Axis, Code, Nest, Pass, Store
 from archloom.oracle import taidl
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
@@ -57,27 +57,27 @@ def test_random_nests_of_bytes_compute_what_numpy_does(random: Random, out: str)
     np.testing.assert_array_equal(found, evaluated(nest, given, "out"))
 
 
-@given(random=randoms, out=sampled_from(("float16", "float32")))
+@given(random=randoms, out=sampled_from((*HALVES, "float32")), half=sampled_from(HALVES))
 @examples(15, 1000)
-def test_halves_are_computed_as_float32(random: Random, out: str) -> None:
+def test_halves_are_computed_as_float32(random: Random, out: str, half: str) -> None:
     """And rounded once where they are stored; with infinities, NaN and subnormal numbers."""
     axes = (Axis("i", random.choice((1, 3, 17))), Axis("k", random.choice((1, 5, 33))))
     at = Affine.variable("i") * 33 + Affine.variable("k") * random.choice((1, 1, 2))
     code = Code()
-    halved, other = code.load("a", at, "float16"), code.load("b", Affine.variable("i") * random.randrange(2), "float16")
+    halved, other = code.load("a", at, half), code.load("b", Affine.variable("i") * random.randrange(2), half)
     found = code.apply("maximum", code.apply("multiply", halved, other), code.number(-3e4))
-    stores = (Store("out", Affine.variable("i") * 33 + Affine.variable("k"), found, out if out == "float16" else ""),)
+    stores = (Store("out", Affine.variable("i") * 33 + Affine.variable("k"), found, out if out in HALVES else ""),)
     rng = np.random.default_rng(random.randrange(1 << 30))
-    given = {n: (rng.uniform(-6, 6, SIZE) * 10.0 ** rng.integers(-7, 5, SIZE)).astype(np.float16) for n in "ab"}
+    given = {n: (rng.uniform(-6, 6, SIZE) * 10.0 ** rng.integers(-7, 5, SIZE)).astype(np.dtype(half)) for n in "ab"}
     given["a"][:3] = np.inf, -np.inf, np.nan
-    given["out"] = np.zeros(SIZE, np.float16 if out == "float16" else np.int32)
-    types = {"a": "float16", "b": "float16", "out": out if out == "float16" else "int32"}
+    given["out"] = np.zeros(SIZE, np.dtype(out) if out in HALVES else np.int32)
+    types = {"a": half, "b": half, "out": out if out in HALVES else "int32"}
     nest = Nest(axes, (Pass((), tuple(code.operations), stores),))
     unit, most = random.choice(UNITS), random.choice((8, 4, 1))
     made = interpreted(stream_of(nest, tuple(types), unit, most, types=types), given)
     wanted = evaluated(nest, given, "out")
-    shown = out if out == "float16" else "float32"
-    np.testing.assert_array_equal(made.view(shown), wanted.view(shown))
+    shown = np.dtype(out if out in HALVES else "float32")
+    np.testing.assert_array_equal(made.view(shown).astype(np.float32), wanted.view(shown).astype(np.float32))
 
 
 @given(random=randoms)

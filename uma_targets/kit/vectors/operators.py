@@ -32,8 +32,8 @@ from archloom.uma_targets.kit.attention import Kernel
 from archloom.uma_targets.kit.vectors.emit import Words, group_of, nodes_of
 from archloom.uma_targets.kit.vectors.unit import Unit
 
-NEEDS = ("float32, float16, bfloat16, int8, uint8, int32 or int64 results of operators that are nests of loops over the "
-         "vector unit's operations")
+NEEDS = ("float32, float16, bfloat16, int8, uint8, int32 or int64 results of operators that are nests of loops over "
+         "the vector unit's operations")
 CHAINED, BEFORE = 6, 2
 """Most operators one after the other in a piece, and before one that folds."""
 NO_FOLD = frozenset({"quantize"})
