@@ -333,7 +333,8 @@ def _bounds(model: "Model", target: str, expected: Sequence[Sequence[np.ndarray]
     numbers = [backend.numbers for backend in chosen]
     if integers or not set(FLOAT_TOLERANCE).issuperset(numbers):
         return {}
-    given = {ir.dtype_of(b.var) for b in ir.bindings(model.module["main"]) if ir.is_tensor(b.var)}
+    given = {spec.dtype for spec in (*model.inputs, *model.outputs)}
+    given |= {ir.dtype_of(b.var) for b in ir.bindings(model.module["main"]) if ir.is_tensor(b.var)}
     tolerance = max(t for n, t in FLOAT_TOLERANCE.items() if n in numbers or n in given)
     return {spec.name: tolerance * max(float(np.abs(batch[i]).max(initial=0, where=np.isfinite(batch[i])))
                                        for batch in expected) for i, spec in enumerate(model.outputs)}

@@ -89,8 +89,8 @@ def test_products_of_any_geometry_size_and_blocks(r: Random) -> None:
 HALVES = Epilogue(False, 1.0, False, "float32")
 
 
-def halves(m: int, n: int, k: int, *, constant: bool = False, **epilogue: bool) -> Workload:
-    work = gemm(m, n, k, epilogue=replace(HALVES, **epilogue), dtype="float16")
+def halves(m: int, n: int, k: int, *, dtype: str = "float16", constant: bool = False, **epilogue: bool) -> Workload:
+    work = gemm(m, n, k, epilogue=replace(HALVES, **epilogue), dtype=dtype)
     return packed(replace(work, constants=("B",)), _layouts(work, {"vlen": 2, "rlen": 1})) if constant else work
 
 
@@ -121,7 +121,7 @@ def test_halves_are_summed_as_the_instruction_says(r: Random) -> None:
     vlen = r.randint(8, 12)
     machine = Machine(1 << vlen, 1 << r.randint(6, vlen - 1), r.choice((8, 16, 32)))
     work = halves(r.randint(1, 11), r.randint(1, 11), r.randint(1, 40), constant=r.random() < 0.5,
-                  bias=r.random() < 0.5, relu=r.random() < 0.5, residual=r.random() < 0.5)
+                  dtype=r.choice(("float16", "bfloat16")), bias=r.random() < 0.5, relu=r.random() < 0.5, residual=r.random() < 0.5)
     tall, wide, held = r.randint(1, 3), r.randint(1, 2), r.randint(1, 5)
     deep = machine.deep(F16)
     depth = r.choice((deep, 2 * deep, 128))
@@ -136,8 +136,9 @@ def test_halves_are_summed_as_the_instruction_says(r: Random) -> None:
 
 
 @pytest.mark.slow
-def test_the_oracle_sums_halves_as_the_interpreter() -> None:
-    machine, work = MACHINES[0], halves(7, 9, 40, bias=True, constant=True)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_oracle_sums_halves_as_the_interpreter(dtype: str) -> None:
+    machine, work = MACHINES[0], halves(7, 9, 40, dtype=dtype, bias=True, constant=True)
     stream = stream_of(machine, work, machine.rows, machine.columns(F16), 2 * machine.deep(F16))
     isa, inputs = taidl.load("mte", **vars(machine)), stored(work, drawn_halves(work, 2))
     by_rule = interpreter.run(stream, isa, inputs)["C"]
@@ -209,7 +210,7 @@ def test_the_mapper_plans_them(architecture: str) -> None:
 @pytest.mark.parametrize(("work", "options", "message"), [
     (gemm(4, 4, 4, epilogue=Epilogue(False, 0.5, False, "int8")), {}, "stored as their sums of 32 bits"),
     (gemm(4, 4, 4, epilogue=Epilogue(False, 1.0, True, "int32")), {}, "int32 sums, without an activation"),
-    (halves(4, 4, 4), {"architecture": "vector1kb"}, "float16 take tiles: expected rlen below vlen, found 8192"),
+    (halves(4, 4, 4), {"architecture": "vector1kb"}, "16 bits take tiles: expected rlen below vlen, found 8192"),
 ])
 def test_what_is_not_taken(work: Workload, options: dict[str, Any], message: str) -> None:
     with pytest.raises(MappingError, match=message):
