@@ -121,7 +121,8 @@ def test_halves_are_summed_as_the_instruction_says(r: Random) -> None:
     vlen = r.randint(8, 12)
     machine = Machine(1 << vlen, 1 << r.randint(6, vlen - 1), r.choice((8, 16, 32)))
     work = halves(r.randint(1, 11), r.randint(1, 11), r.randint(1, 40), constant=r.random() < 0.5,
-                  dtype=r.choice(("float16", "bfloat16")), bias=r.random() < 0.5, relu=r.random() < 0.5, residual=r.random() < 0.5)
+                  dtype=r.choice(("float16", "bfloat16")), bias=r.random() < 0.5, relu=r.random() < 0.5,
+                  residual=r.random() < 0.5)
     tall, wide, held = r.randint(1, 3), r.randint(1, 2), r.randint(1, 5)
     deep = machine.deep(F16)
     depth = r.choice((deep, 2 * deep, 128))
