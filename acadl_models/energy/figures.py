@@ -242,7 +242,7 @@ def _with_tags(cache: SetAssociativeCache) -> int:
 
 
 def _register_file(place: RegisterFile, component: Component | None, technology: Technology) -> Figures:
-    count, width = len(place.registers), place.data_width
+    count, width = place.physical_registers or len(place.registers), place.data_width
     if isinstance(component, Memory):
         size, ports = component.size_bytes or count * width // 8, component.ports
         cost = memories.memory(size, component.width_bits or width, ports, technology)

@@ -17,6 +17,7 @@ from archloom.acadl_models.acadl.components import Overrides
 from archloom.acadl_models.energy import arithmetic, figures_of, tables
 from archloom.acadl_models.energy.figures import leakage_of, technology_of
 from archloom.acadl_models.energy.work import work_of
+from archloom.acadl_models.mte import mte
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.energy import Energy, energy
 from archloom.acadl_models.timing.machine import bind
@@ -163,3 +164,11 @@ def test_what_is_kept_of_a_network_goes_by_what_is_in_the_file(tmp_path: Path) -
         file.write_text(f"[objects.dram]\njoules_per_access = {joules}\n")
         found.append(Request("gemmini", {"energy": str(file)}).text())
     assert found[0] != found[1]
+
+
+def test_renamed_registers_are_as_many_as_the_machine_has() -> None:
+    """Whatever names there are for them."""
+    few, all_named = (figures_of(mte(architecture="mte32s", registers=n, physical=40))["v"] for n in (8, 32))
+    assert few == all_named
+    larger = figures_of(mte(architecture="mte32s", registers=8, physical=80))["v"].area_mm2
+    assert larger is not None and few.area_mm2 is not None and larger > 1.5 * few.area_mm2
