@@ -39,7 +39,7 @@ from archloom.mapper.places import placed, rooms
 from archloom.mapper.simulations import Simulation, Simulations, score_of
 from archloom.mapper.space import Space
 from archloom.mapper.workload import Workload, plain
-from archloom.oracle.errors import InputError, MappingError, StreamError
+from archloom.oracle.errors import InputError, MappingError, StreamError, counted
 from archloom.oracle.memory import paused
 from archloom.oracle.pages import Heading, Paragraph, Table, fragment
 
@@ -80,8 +80,8 @@ class Plan(cache.Entry):
                       f"{u.storage_stall_cycles:,}") for u in self.timing.units if u.instructions)
         return fragment([
             Heading(4, str(self)),
-            Paragraph(f"{self.considered:,} candidates, {self.fitting:,} fit, {self.simulated:,} simulated; the model "
-                      f"expected {self.estimated_cycles:,.0f} cycles"),
+            Paragraph(f"{counted(self.considered, 'candidate')}, {self.fitting:,} fit, {self.simulated:,} simulated; "
+                      f"the model expected {self.estimated_cycles:,.0f} cycles"),
             Table(("unit", "instructions", "busy cycles", "waiting for data", "waiting for storage"), rows)])
 
 

@@ -47,6 +47,7 @@ def outline(text: str, shapes: Shapes | None = None) -> Built:
 
     the_package()
     kind, config = _read(text)
+    _refuse_negative(text, config)
     config.use_cache = False
     try:
         with torch.device("meta"), _offline(), quiet(*TORCHAO):
@@ -133,6 +134,23 @@ def _sizes(text: str, kind: Any) -> list[str]:
         return sorted({*kind().to_dict(), *kind.attribute_map})
     except Exception as error:  # of other configurations, which it wants to be given
         raise InputError(f"{text}: {kind.__name__} has no defaults: give a {FILE} ({_short(error)})") from error
+
+
+def _refuse_negative(text: str, config: Any, within: str = "") -> None:
+    """InputError for an integer below 0 where the default is above: no size or count is (transformers makes a network
+    of no layers of -1). Tokens and classes may be, which names tell: -1 stands for none."""
+    try:
+        usual = vars(type(config)())
+    except Exception:  # of what has no defaults, only the configurations in it can be looked at
+        usual = {}
+    also = {own: f" ({name})" for name, own in config.attribute_map.items()}
+    for name, value in vars(config).items():
+        if hasattr(value, "attribute_map"):
+            _refuse_negative(text, value, f"{within}{name}.")
+        elif type(value) is int and value < 0 and not name.endswith(("_id", "_index")) and (
+                type(usual.get(name)) is int and usual[name] > 0):
+            raise InputError(f"{text}: {within}{name}{also.get(name, '')}: expected a number of at least 0, found "
+                             f"{value}")
 
 
 @contextmanager

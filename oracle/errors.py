@@ -100,7 +100,7 @@ class GraphError(ArchloomError):
     def __init__(self, graph: str, faults: list[str]) -> None:
         self.graph = graph
         self.faults = faults
-        head = f"architecture graph {graph!r} has {len(faults)} fault{'s' if len(faults) != 1 else ''}"
+        head = f"architecture graph {graph!r} has {counted(len(faults), 'fault')}"
         super().__init__("\n  - ".join([head + ":", *faults]))
 
 
@@ -122,6 +122,11 @@ class ArtifactError(ArchloomError):
 
 class InputError(ArchloomError):
     """A tensor, file or option given by the user does not match what is expected."""
+
+
+def counted(number: int, what: str, several: str = "") -> str:
+    """``1 layer``, ``1,024 layers``: a number of things; ``several`` is for words that an s does not make plural."""
+    return f"{number:,} {what if number == 1 else several or what + 's'}"
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from archloom.oracle.errors import ModelError
+from archloom.oracle.errors import ModelError, counted
 from archloom.oracle.fallbacks import Fallback, titled
 from archloom.tvm_backend.compile import partition_model
 from archloom.tvm_backend.compiled import Partition, Refused
@@ -105,7 +105,8 @@ class Coverage:
     def _totals(self) -> str:
         shares = ", ".join(f"{name} {percent(share)}" for name, share in self.shares().items())
         left = sum(1 for op in self.operators if op.taken_by is None)
-        return f"{self.model}: {count(self.macs)} MACs, of these {shares}; {left} operators stay on the host"
+        return (f"{self.model}: {count(self.macs)} MACs, of these {shares}; "
+                f"{counted(left, 'operator stays', 'operators stay')} on the host")
 
 
 def coverage(model: "Model", target: str, options: Mapping[str, Any] | None = None) -> Coverage:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from archloom.oracle.errors import counted
 from archloom.oracle.pages import Block, Heading, Table
 from archloom.tvm_backend.host.rules import macs
 from archloom.tvm_backend.ir import expressions as ir
@@ -50,8 +51,8 @@ class Summary:
     def sizes(self) -> str:
         kinds = [f"{number} {kind}" for kind, number in self.operators.most_common(KINDS)]
         more = ["..."] if len(self.operators) > KINDS else []
-        return (f"{self.operators.total()} operators ({', '.join([*kinds, *more])}), {count(self.macs)} MACs, "
-                f"{count(self.constant_bytes)} bytes of constants")
+        return (f"{counted(self.operators.total(), 'operator')} ({', '.join([*kinds, *more])}), "
+                f"{count(self.macs)} MACs, {counted(self.constant_bytes, 'byte')} of constants")
 
     def title(self) -> str:
         return f"{self.model.name} ({self.model.source})"

@@ -11,6 +11,7 @@ from archloom.acadl_models.acadl.edges import EdgeKind
 from archloom.acadl_models.acadl.figures import figures, si_text, size_text
 from archloom.acadl_models.acadl.folding import Box, Folded, FoldedEdge, fold
 from archloom.acadl_models.acadl.graph import ArchitectureGraph, Bank
+from archloom.oracle.errors import counted
 
 _RELATIONS: tuple[tuple[str, EdgeKind, bool], ...] = (
     ("contains", EdgeKind.CONTAINS, True), ("forwards to", EdgeKind.FORWARD, True),
@@ -55,7 +56,8 @@ def describe_json(graph: ArchitectureGraph) -> dict[str, Any]:
 
 def _head(graph: ArchitectureGraph) -> Iterator[str]:
     kinds = Counter(type(obj).__name__ for obj in graph.objects.values())
-    yield f"{graph.name}: {len(graph.objects)} objects, {len(graph.edges)} edges, clock {si_text(graph.clock_hz, 'Hz')}"
+    yield (f"{graph.name}: {counted(len(graph.objects), 'object')}, {counted(len(graph.edges), 'edge')}, clock "
+           f"{si_text(graph.clock_hz, 'Hz')}")
     yield "  " + ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     if graph.parameters:
         yield "parameters: " + ", ".join(f"{k}={v}" for k, v in graph.parameters.items())

@@ -23,6 +23,7 @@ from archloom.acadl_models.acadl.graphviz import render_svg
 from archloom.acadl_models.acadl.stages import PipelineStage
 from archloom.acadl_models.acadl.storages import CacheInterface, DataStorage, Link, MemoryInterface, RegisterFile
 from archloom.acadl_models.acadl.units import FunctionalUnit
+from archloom.oracle.errors import counted
 
 _READ, _WRITE, _BOTH = "#1f5fbf", "#c0392b", "#7a3fa0"
 _FILLS: tuple[tuple[type[ACADLObject], str, str], ...] = (
@@ -44,7 +45,8 @@ _SOURCE, _TARGET = operator.attrgetter("source"), operator.attrgetter("target")
 def to_dot(graph: ArchitectureGraph) -> str:
     """The folded graph in Graphviz's language: forwarding is bold, reads are blue, writes red, both purple."""
     folded = fold(graph)
-    head = f"{graph.name}: {len(graph.objects)} objects, {len(graph.edges)} edges, {si_text(graph.clock_hz, 'Hz')}"
+    head = (f"{graph.name}: {counted(len(graph.objects), 'object')}, {counted(len(graph.edges), 'edge')}, "
+            f"{si_text(graph.clock_hz, 'Hz')}")
     facts = [", ".join(f"{k}={v}" for k, v in graph.parameters.items())] if graph.parameters else []
     legend = "bold: forwards   blue: reads   red: writes   purple: reads and writes   dashed: backed by"
     lines = [

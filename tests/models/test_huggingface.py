@@ -84,6 +84,10 @@ def test_inputs_have_their_names_and_weights_are_asked_for() -> None:
     ("hf:print()", "expected the name of a model or configuration of transformers"),
     ("hf:", "expected a class of transformers with its sizes"), ("hf:LlamaConfig(1)", "expected a class"),
     ("hf:LlamaConfig(hidden_size=open('x'))", "expected a class"), ("hf:nosuch/config.json", "expected a class"),
+    ("hf:LlamaConfig(num_hidden_layers=-1)", "num_hidden_layers: expected a number of at least 0, found -1"),
+    ("hf:GPT2Config(num_hidden_layers=-2)", r"n_layer \(num_hidden_layers\): expected a number of at least 0"),
+    ("hf:LlavaConfig(vision_config={'model_type':'clip_vision_model','num_hidden_layers':-3})",
+     r"vision_config\.num_hidden_layers: expected a number of at least 0, found -3"),
     ("hf:LlamaConfig(hidden_size=33,num_attention_heads=4)", "no LlamaConfig: .*hidden size"),
     ("hf:WhisperConfig()", "the shape of input 'input_features' does not follow from the configuration")])
 def test_bad_texts_are_refused(text: str, message: str) -> None:
@@ -95,6 +99,7 @@ def test_bad_texts_are_refused(text: str, message: str) -> None:
     ("{", "expected a configuration of transformers in JSON"), ("[]", "expected a model_type"),
     (json.dumps({"model_type": "lama"}), "found 'lama'; did you mean 'llama'"),
     (json.dumps({"model_type": "llama", "hidden_size": "wide"}), "no configuration of 'llama'"),
+    (json.dumps({"model_type": "llama", "num_hidden_layers": -1}), "expected a number of at least 0"),
     (json.dumps({"model_type": "llama", "architectures": ["print"]}), "expected the name of a model")])
 def test_bad_files_are_refused(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "config.json"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from archloom.oracle.errors import counted
 from archloom.oracle.pages import Block, Code, Table
 from archloom.tvm_backend.report.table import Column, percent, render
 
@@ -53,12 +54,12 @@ def _accuracy(result: "CheckResult") -> Iterator[str]:
 
 def _verdict(result: "CheckResult") -> Iterator[str]:
     exact = sum(layer.bit_exact for layer in result.layers)
-    yield (f"{result.model} on {result.target}: {result.samples} samples against {result.reference}; {exact} of "
-           f"{len(result.layers)} layers are bit-exact")
+    yield (f"{result.model} on {result.target}: {counted(result.samples, 'sample')} against {result.reference}; "
+           f"{exact} of {counted(len(result.layers), 'layer is', 'layers are')} bit-exact")
     steps = [layer.rounding_steps for layer in result.layers if layer.rounding_steps]
     if steps:
-        yield (f"{len(steps)} layers are exact by the machine's own rounding, which is up to {max(steps):g} step from "
-               "onnxruntime's: outputs are compared by cosine")
+        yield (f"{counted(len(steps), 'layer is', 'layers are')} exact by the machine's own rounding, which is up to "
+               f"{max(steps):g} step from onnxruntime's: outputs are compared by cosine")
     yield f"first layer that is not as the quantized reference: {result.first_difference or 'none'}"
     yield from (f"FAILED: {failure}" for failure in result.failures)
     if result.passed:

@@ -10,7 +10,7 @@ from typing import Any
 from archloom.oracle import assembly, binary, taidl
 from archloom.oracle.assembly import to_text
 from archloom.oracle.binary import encode
-from archloom.oracle.errors import ArtifactError, InputError, StreamError
+from archloom.oracle.errors import ArtifactError, InputError, StreamError, counted
 from archloom.oracle.reading import TEXT_BYTES, read_bytes
 from archloom.oracle.stream import Instr, Node, Stream
 from archloom.oracle.taidl.isa import Isa
@@ -150,5 +150,5 @@ def explain(stream: Stream, isa: "Isa | None") -> str:
         f"{stream.name}: {stream.isa} ({parameters}), {count(stream.hbm_bytes)} bytes of HBM, {checked_text}",
         render([Column(c) for c in ("tensor", "dtype", "shape", "address", "role")], tensors),
         render((Column("instruction"), Column("executed", "right")), used),
-        f"{count(data['static_instructions'])} instructions in the text, {count(data['instructions'])} executed",
+        f"{counted(data['static_instructions'], 'instruction')} in the text, {count(data['instructions'])} executed",
     ])

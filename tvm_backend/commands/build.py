@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from archloom.oracle.errors import InputError
+from archloom.oracle.errors import InputError, counted
 from archloom.oracle.fallbacks import titled
 from archloom.tvm_backend import samples
 from archloom.tvm_backend.artifact.files import check_free
@@ -112,7 +112,7 @@ def run_run(args: argparse.Namespace) -> Outcome:
     described = [{"name": name, "shape": list(y.shape), "dtype": str(y.dtype)} for name, y in outputs.items()]
     report = network.report
     lines = [f"{d['name']}: {d['dtype']} {'×'.join(map(str, d['shape']))}" for d in described]
-    lines.append(f"{len(batches)} run{'s' if len(batches) > 1 else ''}, {duration(report.seconds)} each, of these "
+    lines.append(f"{counted(len(batches), 'run')}, {duration(report.seconds)} each, of these "
                  f"{report.accelerator_cycles:,} cycles on the accelerator; written to {args.output}")
     lines += titled(network.fallbacks).splitlines()
     return Outcome("\n".join(lines), {"outputs": described, "output": str(args.output), "runs": len(batches),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from archloom.oracle.errors import InputError
 from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.compiled import Partition
 from archloom.tvm_backend.progress import Progress, bar
@@ -18,7 +19,6 @@ from archloom.tvm_backend.targets.choice import choose
 if TYPE_CHECKING:
     from archloom.mapper.mapping import Mapping
     from archloom.oracle.resolved import ResolvedStream
-    from archloom.tvm_backend.model import Model
     from archloom.tvm_backend.targets.choice import Chosen
 
 
@@ -28,6 +28,8 @@ def register(subparsers: Any) -> None:
         "Bytes are those of different elements that an iteration of the loop touches: the sizes of its tiles.")
     arguments.add_model(parser)
     arguments.add_target(parser)
+    parser.add_argument("--int8", "--as-int8", dest="as_int8", action="store_true",
+                        help="take a float network as if it were quantized to int8, without calibration")
     parser.add_argument("--layer", metavar="NAME", help="the layer of the network that is meant (archloom estimate)")
 
 
@@ -37,24 +39,38 @@ def run(args: argparse.Namespace) -> Outcome:
 
     chosen = choose(args.target, arguments.target_options(args))
     with bar(quiet=args.quiet) as progress:
-        stream, layer, mapping = planned(arguments.load_model(args), chosen, args.layer, progress)
+        stream, layer, mapping = planned(_partition(args, chosen), chosen, args.layer, progress)
     lines = nest(stream, layer.cycles or 0, layer.loops)
     data = {"layer": layer.name, "target": args.target, "mapping": layer.mapping, "plan": json.loads(mapping.to_json()),
             "cycles": layer.cycles, "bound_cycles": layer.bound_cycles, "nest": to_json(lines)}
     return Outcome("\n\n".join([_heading(layer, args.target), text(lines), details(layer)]), data)
 
 
-def planned(model: "Model", chosen: "Sequence[Chosen]", layer: str | None = None,
+def _partition(args: argparse.Namespace, chosen: "Sequence[Chosen]") -> Partition:
+    """The network's partition, without its weights where an estimate needs none."""
+    from archloom.tvm_backend.compile import partition_among
+    from archloom.tvm_backend.estimate.network import Request
+    from archloom.tvm_backend.estimate.partition import partition_of
+
+    arguments.scheme(args)  # which refuses what does not go together
+    asked = Request(args.target, arguments.target_options(args), as_int8=args.as_int8)
+    found = None if args.calibrate is not None else partition_of(arguments.source(args), asked)
+    if found is None and args.as_int8:
+        raise InputError(f"{args.model}: --int8: expected a network that is read without its weights, found one that "
+                         "is not; --calibrate FILE quantizes it")
+    return partition_among(arguments.load_model(args), chosen) if found is None else found
+
+
+def planned(whole: Partition, chosen: "Sequence[Chosen]", layer: str | None = None,
             progress: "Progress | None" = None) -> "tuple[ResolvedStream, Layer, Mapping]":
     """The stream of one of the network's layers, what its report says of it, and its mapping; only this layer is
     planned."""
     from archloom.oracle import taidl
     from archloom.oracle.resolve import resolve
-    from archloom.tvm_backend.compile import partition_among, plan_steps
+    from archloom.tvm_backend.compile import plan_steps
     from archloom.tvm_backend.report.build import build
 
-    whole = partition_among(model, chosen)
-    name = arguments.layer_of(model.name, [step.name for step in whole.steps()], layer)
+    name = arguments.layer_of(whole.name, [step.name for step in whole.steps()], layer)
     partition = only(whole, name)
     plans = plan_steps(partition, chosen, progress)
     found = next(item for item in build(partition, plans, chosen).layers if item.name == name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from archloom.oracle.errors import InputError
+from archloom.oracle.errors import InputError, counted
 from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.commands.targets import df_graph
 from archloom.tvm_backend.progress import bar
@@ -142,8 +142,8 @@ def _text(found: "Found[Any, Any]", graph: "ArchitectureGraph", work: _Asked, ar
     timing, rows, columns = best.timing, graph.dims["rows"], graph.dims["columns"]
     memory = sum(s.words_read + s.words_written for s in timing.storages if s.name in _memories(graph))
     lines = [
-        f"{work.name} on {graph.name}, {rows} x {columns} cores: {found.considered:,} plans, {len(found.trials)} "
-        f"simulated",
+        f"{work.name} on {graph.name}, {rows} x {columns} cores: {counted(found.considered, 'plan')}, "
+        f"{len(found.trials)} simulated",
         f"plan    {best.plan}",
         f"time    {count(best.cycles)} cycles, {duration(timing.seconds)}"
         + (f", {2 * work.macs / timing.seconds / 1e12:.2f} TFLOP/s" if work.macs else "")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from archloom.oracle.errors import InputError
+from archloom.oracle.errors import InputError, counted
 from archloom.tvm_backend.artifact.files import is_artifact
 from archloom.tvm_backend.commands import Outcome, arguments
 from archloom.tvm_backend.compile import partition_model, plan_steps
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> Outcome:
         "to": log.end, "clock_hz": graph.clock_hz, "steps": len(log.events),
     }
     text = (f"{args.output}: cycles {log.begin:,} to {log.end:,} of {stream.name} on {graph.name}, "
-            f"{len(log.events):,} steps; open it in ui.perfetto.dev (1 us is 1 cycle)")
+            f"{counted(len(log.events), 'step')}; open it in ui.perfetto.dev (1 us is 1 cycle)")
     return Outcome(text, figures)
 
 

@@ -180,12 +180,9 @@ def _of_name(source: Source, request: Request, progress: Progress | None) -> Rep
     asked for."""
     if not is_quantized(source.numbers_for(request.target)) and not request.as_int8:
         return _of_source(source, request, progress)
-    title = source.title
-    found = named_networks.outline(source.given)
     quantized = replace(request, as_int8=True, on_disk=False)  # where it is kept by its name
-    network = OnnxNetwork(found.content, quantized, title, title, {}, fallbacks=found.fallbacks)
     try:
-        return network.report(progress)
+        return OnnxNetwork.named(source, quantized).report(progress)
     except (NoSkeleton, Unsupported) as error:
         return _with_weights(source, request, progress, error)
 
@@ -247,6 +244,12 @@ class OnnxNetwork:
         shapes = {name: list(shape) for name, shape in (source.input_shapes or {}).items()}
         return OnnxNetwork(
             found.content, request, source.label, source.title, shapes, source, found.fallbacks)
+
+    @staticmethod
+    def named(source: Source, request: Request) -> "OnnxNetwork":
+        """A network by name."""
+        found = named_networks.outline(source.given)
+        return OnnxNetwork(found.content, request, source.title, source.title, {}, fallbacks=found.fallbacks)
 
     @cached_property
     def key(self) -> str | None:
@@ -323,9 +326,14 @@ class OnnxNetwork:
 
     def as_whole(self, progress: Progress | None = None) -> Report:
         """The report of a network that is looked at as a whole; Unsupported for one that only TVM reads."""
+        return _timed(self.model(), self.request, progress)
+
+    def model(self) -> Model:
+        """The network, quantized if that is asked for, as plain expressions; Unsupported for one that only TVM
+        reads."""
         key = cache.key([hashlib.sha256(self.skeleton).hexdigest(), self.label, self.title,
                          json.dumps([self.shapes, self.request.as_int8], sort_keys=True)])
-        return _timed(_read.once(key, self._whole), self.request, progress)
+        return _read.once(key, self._whole)
 
     @paused()
     def _whole(self) -> Model:

@@ -142,6 +142,16 @@ def concat(call: Call) -> TensorType:
     return TensorType(tuple(shape), types[0].dtype)
 
 
+def stack(call: Call) -> TensorType:
+    """Tensors of one shape along a new axis."""
+    fields = call.args[0]
+    if not isinstance(fields, Tuple) or len({_tensor(f).shape for f in fields.fields}) != 1:
+        raise Unsupported("a stack of something else than tensors of one shape")
+    data, axis = _tensor(fields.fields[0]), call.attrs.axis
+    axis %= len(data.shape) + 1
+    return TensorType((*data.shape[:axis], len(fields.fields), *data.shape[axis:]), data.dtype)
+
+
 def take(call: Call) -> TensorType:
     data, indices = (_tensor(arg) for arg in call.args)
     axis = call.attrs.axis % len(data.shape)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from archloom.oracle.errors import ArtifactError, InputError
+from archloom.oracle.errors import ArtifactError, InputError, counted
 from archloom.oracle.reading import JSON_BYTES, read_bytes
 from archloom.tvm_backend.page.document import document
 from archloom.tvm_backend.progress import Progress
@@ -41,7 +41,7 @@ def _of_search(folder: Path, reports: int, progress: Progress | None) -> str:
 
     view = search_view(folder, reports, progress)
     aims = ", ".join(each["name"] for each in view["objectives"])
-    below = f"{view['count']:,} candidates for {aims}, {len(view['front']):,} of them on the front"
+    below = f"{counted(view['count'], 'candidate')} for {aims}, {len(view['front']):,} of them on the front"
     return document(f"Search {folder.resolve().name}", below, {"search": view})
 
 

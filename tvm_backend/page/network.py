@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from archloom.oracle.errors import InputError, TargetError
+from archloom.oracle.errors import InputError, TargetError, counted
 from archloom.tvm_backend.report.data import Layer, Report
 from archloom.tvm_backend.report.energy import together
 from archloom.tvm_backend.report.headline import headline, warnings
@@ -66,7 +66,7 @@ def objects(report: Report) -> list[tuple[str, float | None, float | None]]:
     if len(rows) <= MOST_OBJECTS:
         return rows
     rest = rows[MOST_OBJECTS - 1:]
-    others = (f"{len(rest)} others", sum(row[1] or 0.0 for row in rest), sum(row[2] or 0.0 for row in rest))
+    others = (counted(len(rest), "other"), sum(row[1] or 0.0 for row in rest), sum(row[2] or 0.0 for row in rest))
     return [*rows[:MOST_OBJECTS - 1], others]
 
 

@@ -18,6 +18,8 @@ from archloom.mapper.accelerator import Configuration
 from archloom.mapper.mapping import Mapping as TileMapping
 from archloom.mapper.search import Plan
 from archloom.mapper.workload import Workload, plain
+from archloom.oracle.errors import counted
+from archloom.tvm_backend.report.repeats import shortened
 from archloom.tvm_backend.report.table import Column, percent, render
 
 if TYPE_CHECKING:
@@ -142,24 +144,25 @@ def object_rows(report: "Report") -> list[list[str]]:
     rows = sorted((row for row in both.items() if row[0] not in small),
                   key=lambda row: (-(row[1][0] or 0.0), -(row[1][1] or 0.0)))
     if small:
-        rows.append((f"{len(small)} others", (math.fsum(spent.get(name, 0.0) for name in small),
+        rows.append((counted(len(small), "other"), (math.fsum(spent.get(name, 0.0) for name in small),
                                               math.fsum(report.areas.get(name, 0.0) for name in small))))
     return [[name, si(e, "J"), _share(e, energy), "–" if a is None else f"{a:.4g}", _share(a, area)]
             for name, (e, a) in rows]
 
 
 def layer_rows(report: "Report") -> list[list[str]]:
-    """A row for each layer with energies."""
-    rows = []
-    for layer in report.layers:
-        if (use := layer.energy) is None:
-            continue
+    """A row for each layer with energies, in long tables equal blocks of them once."""
+    known = [(layer, layer.energy) for layer in report.layers if layer.energy is not None]
+
+    def row(pair: "tuple[Layer, EnergyUse]") -> list[str]:
+        layer, use = pair
         watts = None if use.joules is None or not layer.seconds else use.joules / layer.seconds
         each = None if use.joules is None or not layer.macs else 1e12 * use.joules / layer.macs
-        rows.append([layer.name, si(use.joules, "J"), _share(use.joules, report.joules), si(use.dynamic_joules, "J"),
-                     si(use.leakage_joules, "J"), si(use.clock_joules, "J"), si(watts, "W"),
-                     "–" if each is None else f"{each:.4g}"])
-    return rows
+        return [layer.name, si(use.joules, "J"), _share(use.joules, report.joules), si(use.dynamic_joules, "J"),
+                si(use.leakage_joules, "J"), si(use.clock_joules, "J"), si(watts, "W"),
+                "–" if each is None else f"{each:.4g}"]
+
+    return shortened(known, row, lambda layers, block: [block.heading("layer"), *[""] * (len(LAYERS) - 1)])
 
 
 def tables(report: "Report") -> str:

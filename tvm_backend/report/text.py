@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
+from archloom.oracle import pages
+from archloom.oracle.errors import counted
 from archloom.oracle.fallbacks import titled
-from archloom.oracle.pages import Block, Code, Table
 from archloom.tvm_backend.report import energy
 from archloom.tvm_backend.report.headline import headline, warnings
 from archloom.tvm_backend.report.memory import chart
+from archloom.tvm_backend.report.repeats import Block, shortened
 from archloom.tvm_backend.report.table import Column, count, duration, percent, render, size
 
 if TYPE_CHECKING:
@@ -26,10 +29,26 @@ _HOST = (Column("host operator", limit=44), Column("kind", limit=32), Column("by
 
 
 def layer_table(report: "Report") -> str:
-    """One line for each layer; ``use`` is the utilization, ``stalled`` how long the unit that works most waits for
-    operands and memories, ``off-chip`` what the main memory reads and writes; a dash stands for what is not timed."""
+    """One line for each layer, in long tables equal blocks once (:mod:`.repeats`); ``use`` is the utilization,
+    ``stalled`` how long the unit that works most waits for operands and memories, ``off-chip`` what the main memory
+    reads and writes; a dash stands for what is not timed."""
+    return render(_LAYERS, _rows(report))
+
+
+def _rows(report: "Report") -> list[list[str]]:
     several = len(report.targets) > 1
-    return render(_LAYERS, [_row(layer, several) for layer in report.layers])
+    return shortened(report.layers, lambda layer: _row(layer, several), _together)
+
+
+def _together(layers: "Sequence[Layer]", block: Block) -> list[str]:
+    """A line for layers that repeat, with their sums; a dash where one is not known."""
+    def total(values: "Iterable[float | None]") -> Any:
+        known = [value for value in values if value is not None]
+        return sum(known) if len(known) == len(layers) else None
+
+    return [block.heading("layer"), "", "", "", count(total(layer.macs for layer in layers)),
+            count(total(layer.cycles for layer in layers)), "", "",
+            size(total(layer.offchip_bytes for layer in layers)), duration(total(layer.seconds for layer in layers))]
 
 
 def _row(layer: "Layer", several: bool) -> list[str]:
@@ -51,7 +70,8 @@ def host_table(report: "Report") -> str:
 
 
 def _host_rows(report: "Report") -> list[list[str]]:
-    return [[h.name, h.op, h.engine, count(h.macs), h.reason] for h in report.host]
+    return shortened(report.host, lambda h: [h.name, h.op, h.engine, count(h.macs), h.reason], lambda ops, block: [
+        block.heading("operator"), "", "", count(sum(h.macs for h in ops)), ""])
 
 
 def totals(report: "Report") -> str:
@@ -63,7 +83,8 @@ def totals(report: "Report") -> str:
         f" {report.clock_hz / 1e9:g} GHz ({report.timing})",
         *_host(report),
         f"offloaded    {percent(report.offloaded_macs_share)} of {count(report.macs)} MACs,"
-        f" {len(report.accelerator_layers)} layers; {len(report.host)} operators stay on the host",
+        f" {counted(len(report.accelerator_layers), 'layer')};"
+        f" {counted(len(report.host), 'operator stays', 'operators stay')} on the host",
         *_shares(report),
         f"utilization  {percent(report.utilization)} of {count(report.peak_macs_per_cycle)} MACs a cycle",
         *_stalls(report), *_moved(report), *_memory(report), *energy.lines(report),
@@ -101,7 +122,8 @@ def _shares(report: "Report") -> list[str]:
     """Who took what, where there are several targets."""
     if len(report.targets) < 2:
         return []
-    return [f"  {s.name:<10} {s.layers} layers, {percent(s.macs / report.macs if report.macs else None)} of the MACs, "
+    return [f"  {s.name:<10} {counted(s.layers, 'layer')}, "
+            f"{percent(s.macs / report.macs if report.macs else None)} of the MACs, "
             f"{count(s.cycles)} cycles = {duration(s.seconds)} at {s.clock_hz / 1e9:g} GHz" for s in report.targets]
 
 
@@ -112,14 +134,13 @@ def _host(report: "Report") -> list[str]:
     return [f"host         {duration(report.host_seconds)} for its operators, {whose}"]
 
 
-def page(report: "Report") -> list[Block]:
+def page(report: "Report") -> list[pages.Block]:
     """What matters first, then all layers: for a notebook's cell."""
-    several = len(report.targets) > 1
-    tables = [(_LAYERS, [_row(layer, several) for layer in report.layers]), (_HOST, _host_rows(report)),
+    tables = [(_LAYERS, _rows(report)), (_HOST, _host_rows(report)),
               (energy.OBJECTS, energy.object_rows(report)), (energy.LAYERS, energy.layer_rows(report))]
     drawn = [] if report.memory is None or not report.memory.layers else [chart(report.memory)]
-    return [Code("\n".join(filter(None, [totals(report), titled(report.fallbacks)]))), *drawn, *(
-        Table(tuple(c.title for c in columns), tuple(map(tuple, rows))) for columns, rows in tables if rows)]
+    return [pages.Code("\n".join(filter(None, [totals(report), titled(report.fallbacks)]))), *drawn, *(
+        pages.Table(tuple(c.title for c in columns), tuple(map(tuple, rows))) for columns, rows in tables if rows)]
 
 
 def full_text(report: "Report") -> str:

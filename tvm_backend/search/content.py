@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from archloom.mapper.cache import key_of
-from archloom.oracle.errors import InputError
+from archloom.models import catalogue
+from archloom.oracle.errors import InputError, ModelError
+from archloom.tvm_backend.frontends.onnx.files import meant
 from archloom.tvm_backend.sources.source import Source, is_network
 
 _PLAIN = (int, float, str, bool, bytes, type(None))
@@ -41,6 +44,19 @@ def of_network(network: Any) -> str:
     return key_of([source.kind, *_OF_OBJECTS[source.kind](source)])
 
 
+def refuse_unreadable(network: Any) -> None:
+    """ModelError or InputError for a text or path that names no network, before a search of it begins."""
+    if not isinstance(network, str | Path):
+        return
+    source = Source.of(network)
+    if isinstance(source.given, Path):
+        of_network(network)
+    elif source.kind == "name" and "(" in source.given:
+        catalogue.parse(source.given)
+    else:
+        _ = source.operator
+
+
 def title(network: Any) -> str:
     """What a network is called in tables."""
     if is_builder(network):
@@ -68,6 +84,8 @@ def of_target(name: str) -> str:
 
 
 def _state(path: Path) -> tuple[int, int]:
+    if not os.path.exists(path):
+        raise ModelError(f"{path}: no such file{meant(path)}")
     try:
         status = path.stat()
     except OSError as error:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from archloom.oracle.errors import counted
 from archloom.tvm_backend.report.table import WARNING, Column, count, duration, render
 from archloom.tvm_backend.search.objectives import objective
 from archloom.tvm_backend.search.spent import Spent
@@ -82,8 +83,8 @@ class SearchResult:
     def _notes(self) -> Iterator[str]:
         total = sum(self.counts.values())
         shown = {state: count(number) for state, number in self.counts.items()}
-        lines = [f"{count(total)} candidates: {shown['measured']} measured, {shown['bounded']} ruled out by bounds, "
-                 f"{shown['failed']} failed; {len(self.front)} on the front"]
+        lines = [f"{counted(total, 'candidate')}: {shown['measured']} measured, {shown['bounded']} ruled out by bounds,"
+                 f" {shown['failed']} failed; {len(self.front)} on the front"]
         if self.spent is not None:
             parts = ", ".join(f"{part} {duration(taken)}" for part, taken in self.spent.seconds.items())
             lines.append(f"by {self.sampler}; {count(self.spent.known)} were known before; time: {parts}")
@@ -100,7 +101,7 @@ class SearchResult:
                    "  sampler pymoo (a generation at a time) takes less time for each")
         if self.counts["failed"]:
             shown = [f"  {number:,} × {error.splitlines()[0]}" for error, number in self.failures]
-            yield "\n".join([f"{WARNING}{self.counts['failed']:,} candidates failed:", *shown])
+            yield "\n".join([f"{WARNING}{counted(self.counts['failed'], 'candidate')} failed:", *shown])
 
 
 def _names(objectives: Sequence[str]) -> list[str]:

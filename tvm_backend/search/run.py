@@ -17,7 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 
 from archloom.mapper.cache import key_of
-from archloom.oracle.errors import ArchloomError
+from archloom.oracle.errors import ArchloomError, counted
 from archloom.tvm_backend.estimate.many import WorkerEnded
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.search import evaluate
@@ -326,7 +326,8 @@ class Run:
             return
         self._shown = now
         done, rate = self._asked - len(self._open), self.spent.done / (now - self._begun)
-        words = [f"{len(self._bounding)} bounds awaited" if self._bounding else f"{len(self._measuring)} at work",
+        words = [f"{counted(len(self._bounding), 'bound')} awaited" if self._bounding
+                 else f"{len(self._measuring)} at work",
                  f"front {len(self.front)}", f"hypervolume {self._hypervolume(now):.3f}", f"{rate:.3g}/s"]
         if self.trials is not None and rate:
             words.append(f"{(self.trials - done) / rate:,.0f} s left")

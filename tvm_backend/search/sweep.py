@@ -9,6 +9,7 @@ from typing import Any
 
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend.search.candidate import Candidate
+from archloom.tvm_backend.search.content import refuse_unreadable
 from archloom.tvm_backend.search.result import SearchResult
 from archloom.tvm_backend.search.searching import search
 from archloom.tvm_backend.search.trials import Trial
@@ -33,8 +34,8 @@ def space_of_options(
     networks: Any, target: str | Sequence[str], options: Mapping[str, Any], weights: Sequence[float] | None = None,
     as_int8: bool = False,
 ) -> Callable[[Trial], Candidate]:
-    """The space of a sweep; before anything begins, TargetError where the target has no such options, and
-    InputError where there are other than as many weights as networks."""
+    """The space of a sweep; before anything begins, TargetError where the target has no such options,
+    InputError where there are other than as many weights as networks, and ModelError where one is not there."""
     varied = {name: list(values) for name, values in options.items() if isinstance(values, list | tuple | range)}
     if empty := [name for name, values in varied.items() if not values]:
         raise InputError(f"option {empty[0]!r}: expected at least one value, found none")
@@ -46,7 +47,10 @@ def space_of_options(
         chosen = {option: trial.suggest_categorical(option, values) for option, values in varied.items()}
         return Candidate(networks, name, {**fixed, **chosen}, weights=weights, as_int8=as_int8)
 
-    _ = Candidate(networks, name, fixed, weights=weights).counts  # which refuses weights that do not fit
+    first = Candidate(networks, name, fixed, weights=weights)
+    _ = first.counts  # which refuses weights that do not fit
+    for network in first.networks:
+        refuse_unreadable(network)
     return space
 
 

@@ -113,7 +113,12 @@ WRONG = [
     (f"sweep {GEMM} -O dim=8,16 --sampler nope", "sampler 'nope': unknown"),
     (f"sweep {GEMM} -O dim=8,16 --weight 1 --weight 2", "weights: expected 1 positive numbers"),
     (f"sweep {GEMM} -O dim=8,16 --weight -1", "weights: expected 1 positive numbers"),
+    ("sweep nope.onnx -O dim=8,16", r"nope\.onnx: no such file"),
+    ("sweep mobilenet_v4 -O dim=8,16", r"no network by that name; did you mean 'mobilenet_v[23]'"),
+    ("sweep resnet18(imag=64) -O dim=8,16", "unknown parameter 'imag'"),
+    ("sweep gemm(m=4,q=4) -O dim=8,16", "unknown parameter 'q'"),
     ("search nope.py", r"nope\.py: no such file"),
+    ("estimate hf:LlamaConfig(num_hidden_layers=-1)", "num_hidden_layers: expected a number of at least 0, found -1"),
 ]
 
 

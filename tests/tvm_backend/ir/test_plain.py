@@ -130,6 +130,20 @@ def test_single_operators(text: str) -> None:
     assert_same(operator_model(parse(text), numbers="float32"))
 
 
+@given(st.sampled_from(("Max", "Min")), st.lists(st.sampled_from([(1, 8, 4, 4), (8, 1, 1), (4,), ()]), max_size=3),
+       st.integers(0, 3))
+@examples(3, 40)
+def test_extremes_of_any_number_of_tensors(op: str, constants: list[tuple[int, ...]], place: int) -> None:
+    """Of constants of all shapes that broadcast, and of what is computed, at any place; of constants alone."""
+    graph = small_graph()
+    known = [graph.weight(f"k{i}", np.full(shape, i, np.float32)) for i, shape in enumerate(constants)]
+    read = [*known[:place], "conv/a", *known[place:]]
+    y = graph.node(op, read, "y")
+    if known:
+        y = graph.node("Mul", [y, graph.node(op, known, "folded")], "product")
+    assert_same(graph.model(y, (1, 8, 4, 4)), "gemmini", "plasticine")
+
+
 def small_graph(**attributes: Any) -> OnnxGraph:
     graph = OnnxGraph("ops")
     x = graph.input("x.1", (1, 4, 6, 6))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from itertools import product
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -24,13 +25,16 @@ from archloom.oracle.resolved import (
 )
 from archloom.oracle.validate import tensor_bytes
 from archloom.tvm_backend import cli
+from archloom.tvm_backend.commands import arguments, explain
 from archloom.tvm_backend.commands.explain import planned
+from archloom.tvm_backend.compile import partition_among
 from archloom.tvm_backend.report.nest import Line, nest
 from archloom.tvm_backend.report.touched import touched
 from archloom.tvm_backend.sources.source import Source
 from archloom.tvm_backend.targets.choice import choose
 from archloom.tvm_backend.targets.registry import BUILT_IN
 from tests.support.examples import every, examples, randoms
+from tests.support.tvm_backend.small_networks import float_cnn, int8_cnn
 
 SMALL = {"sums": 1, "stats": 1, "l1_bytes": 16384}
 CORES = {"mesh": {"x": 2, "y": 1, **SMALL}, "triple_ring": {"rows": 2, "columns": 2, **SMALL, "l1_bytes": 32768},
@@ -114,7 +118,8 @@ def nodes_of(nodes: Sequence[ResolvedNode]) -> Iterator[Sequence[ResolvedNode]]:
 @pytest.mark.parametrize("target", every(3, sorted(BUILT_IN)))
 def test_lines_have_the_bytes_of_their_instructions(target: str) -> None:
     chosen = choose(target, CORES.get(target, {}))
-    stream, layer, _ = planned(Source.of("gemm(m=24,n=20,k=36)").load_for(target), chosen)
+    model = Source.of("gemm(m=24,n=20,k=36)").load_for(target)
+    stream, layer, _ = planned(partition_among(model, chosen), chosen)
     assert layer.gap is not None and layer.gap >= 1
     lines = nest(stream, layer.cycles or 0, layer.loops)
     for line, nodes in zip(lines, [stream.body, *nodes_of(stream.body)], strict=True):
@@ -145,6 +150,28 @@ def test_the_command_prints_nest_traffic_and_stalls(capsys: pytest.CaptureFixtur
     assert cli.main(["explain", "gemm(m=64,n=64,k=64)", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["nest"][0]["reads"]["A"] == 4096 and data["cycles"] == data["nest"][0]["cycles"] >= data["bound_cycles"]
+
+
+def test_layers_of_a_network_without_its_weights(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A layer has the cycles of the estimate, whose names it goes by; a network with its weights says the same."""
+    for proto, how in ((int8_cnn(), []), (float_cnn(), ["--int8"])):
+        path = tmp_path / "net.onnx"
+        path.write_bytes(proto.SerializeToString())
+        assert cli.main(["estimate", str(path), "--json", *how]) == 0
+        layers = [x for x in json.loads(capsys.readouterr().out)["layers"] if x["where"] == "accelerator"]
+        asked = ["explain", str(path), "--json", "--layer", layers[-1]["name"]]
+        with monkeypatch.context() as patched:
+            patched.setattr(arguments, "load_model", None)
+            assert cli.main([*asked, *how]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["cycles"], found["mapping"]) == (layers[-1]["cycles"], layers[-1]["mapping"])
+        if not how:
+            monkeypatch.setattr(explain, "_partition", lambda args, chosen: partition_among(
+                arguments.load_model(args), chosen))
+            assert cli.main(asked) == 0 and json.loads(capsys.readouterr().out) == found
+            monkeypatch.undo()
 
 
 def test_a_layer_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:

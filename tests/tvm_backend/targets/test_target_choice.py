@@ -73,7 +73,7 @@ def test_the_report_says_which_took_what(network: Any) -> None:
     assert Report.from_json(json.loads(json.dumps(report.to_json()))) == report
     text = full_text(report)
     assert "on gemmini,qkv (gemmini.dim=8, qkv.dim=4)" in text
-    assert f"gemmini    1 layers, {100 * report.targets[0].macs / report.macs:.1f} % of the MACs" in text
+    assert f"gemmini    1 layer, {100 * report.targets[0].macs / report.macs:.1f} % of the MACs" in text
 
 
 def test_cycles_are_those_of_the_first_clock() -> None:

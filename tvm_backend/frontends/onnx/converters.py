@@ -22,6 +22,7 @@ from archloom.tvm_backend.frontends.onnx.moving import MOVES
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir import nodes
 from archloom.tvm_backend.ir.conversion import clip_bounds, padding
+from archloom.tvm_backend.ir.infer import broadcast
 
 LAYOUTS: Mapping[int, str] = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 """Of tensors of rows, images and volumes, by the number of their axes behind the channels."""
@@ -137,6 +138,21 @@ def _arithmetic(op: str, function: Callable[..., Any]) -> Converter:
     return _elementwise(op, of_type)
 
 
+def _extreme(op: str, function: Callable[..., Any]) -> Converter:
+    """Of any number of tensors: TVM stacks them, broadcast, and reduces the new axis."""
+
+    def convert(node: Node) -> Any:
+        known = constants(node.inputs)
+        if known is not None:
+            return computed(lambda *arrays: function(np.stack(np.broadcast_arrays(*arrays)), axis=0), *known)
+        shape = nodes.Shape(broadcast(*(typed(x).shape for x in node.inputs)))
+        stacked = call("stack", nodes.Tuple(tuple(
+            node.unnamed(call("broadcast_to", x, shape)) for x in node.inputs)), axis=0)
+        return call(op, stacked, axis=(0,), keepdims=False)
+
+    return convert
+
+
 def _clip(node: Node) -> Any:
     if typed(node.inputs[0]).dtype != "float32":
         raise nodes.Unsupported("Clip of other numbers than float32")
@@ -242,6 +258,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "Reciprocal": lambda node: call("divide", scalar(1, node.inputs[0]), node.inputs[0]),
     "LeakyRelu": lambda node: call("nn.leakyrelu", node.inputs[0], alpha=node.attrs.get("alpha", 0.01)),
     "Softmax": lambda node: call("nn.softmax", node.inputs[0], axis=node.attrs.get("axis", -1)), "Clip": _clip,
+    "Max": _extreme("max", np.max), "Min": _extreme("min", np.min),
     "HardSwish": _hard_swish, "HardSigmoid": _hard_sigmoid, "Gelu": _gelu, "LayerNormalization": _layer_norm,
     "InstanceNormalization": _instance_norm, "BatchNormalization": _batch_norm, "CumSum": _cumsum,
     "ReduceMean": _reduction("mean", 18), "ReduceSum": _reduction("sum", 13), "ReduceMax": _reduction("max", 18),

@@ -34,7 +34,7 @@ def _refuse_depth(path: Path) -> None:
             raise ModelError(f"{path}: expected brackets within at most {MAX_DEPTH} others, found more")
 
 
-def _meant(path: Path) -> str:
+def meant(path: Path) -> str:
     """Which networks there are by name, for a word that could be one."""
     if len(path.parts) != 1 or path.suffix:
         return ""
@@ -47,7 +47,7 @@ def _meant(path: Path) -> str:
 def read_onnx(path: Path) -> onnx.ModelProto:
     """Read and check an ONNX file with its external data."""
     if not os.path.exists(path):
-        raise ModelError(f"{path}: no such file{_meant(path)}")
+        raise ModelError(f"{path}: no such file{meant(path)}")
     if path.is_dir():
         raise ModelError(f"{path}: expected an ONNX file, found a directory")
     file_size(path, JSON_BYTES if path.suffix in TEXTS else PROTO_BYTES, ModelError)
