@@ -166,8 +166,9 @@ def of_function(function: Any) -> str:
     return key_of([function.__qualname__, _source(function), _plain(seen, function), _plain(defaults, function)])
 
 
+@lru_cache(maxsize=1024)
 def _source(thing: Any) -> str:
-    """Its text, or, of what was typed in, its code."""
+    """Its text, or, of what was typed in, its code. Most candidates have the same functions."""
     try:
         return inspect.getsource(thing)
     except (OSError, TypeError):
