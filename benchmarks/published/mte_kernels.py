@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -155,8 +155,8 @@ class Convolution:
     def stream(self, mapping: TileMapping, machine: Machine, rows: int, m: int) -> Stream:
         """So many rows of the result, of each the first ``m`` rows of C."""
         a = HbmTensor("A", 64, (self.height * self.stride * self.plane * self.images, self.inputs), "float32")
-        b = HbmTensor("B", _end(a), (math.prod(self.window) * self.inputs, self.channels), "float32")
-        c = HbmTensor("C", _end(b), (self.rows * self.columns * self.images, self.channels), "float32")
+        b = HbmTensor("B", end_of(a), (math.prod(self.window) * self.inputs, self.channels), "float32")
+        c = HbmTensor("C", end_of(b), (self.rows * self.columns * self.images, self.channels), "float32")
         taps, out = self.taps, self.columns * self.images * self.channels * ITEM
 
         def row(y: Affine) -> Sequence[Node]:
@@ -166,7 +166,7 @@ class Convolution:
             return blocks(product, mapping, machine, taps)
 
         parameters = tuple(vars(machine).items())
-        return Stream("mte", parameters, (a, b), (c,), _end(c), tuple(repeat("row", rows, row)), self.name)
+        return Stream("mte", parameters, (a, b), (c,), end_of(c), tuple(repeat("row", rows, row)), self.name)
 
     def fitted(self, mapping: TileMapping) -> TileMapping:
         """With blocks of K in input channels of one place of the window."""
@@ -177,16 +177,21 @@ class Convolution:
         return self.stream(mapping, Machine(**configuration.graph.parameters), self.rows, self.columns * self.images)
 
     def cost(self, configuration: Configuration, mapping: TileMapping, *, exact: bool = False) -> Cost:
-        """That of all of it. Of one and two rows of the result one and two blocks of C are simulated: what the second
-        row and the second block take more, and the second block of the second row, all others take."""
+        """That of all of it, by :func:`in_proportion` unless that is hardly less."""
         machine, m, span = Machine(**configuration.graph.parameters), self.columns * self.images, mapping.size("m")
         if exact or m <= span or self.rows * m <= 4 * span:
             return _cost(self.whole(configuration, mapping), configuration)
-        of = {(y, x): _cost(self.stream(mapping, machine, y, min(m, x * span)), configuration)
-              for y in range(1, min(2, self.rows) + 1) for x in (1, 2)}
-        more = (m - span) / (min(m, 2 * span) - span)
-        first = of[1, 1].further(of[1, 2], more)
-        return first if self.rows == 1 else first.further(of[2, 1].further(of[2, 2], more), self.rows - 1)
+        return in_proportion(self.rows, m, span, lambda rows, most: _cost(
+            self.stream(mapping, machine, rows, most), configuration))
+
+
+def in_proportion(rows: int, m: int, span: int, cost: Callable[[int, int], Cost]) -> Cost:
+    """Of ``rows`` rows of the result with ``m`` rows of C each, in blocks of ``span``, by ``cost`` of fewer: one and two
+    of each. What the second has more, all others have."""
+    of = {(y, x): cost(y, min(m, x * span)) for y in range(1, min(2, rows) + 1) for x in (1, 2)}
+    more = (m - span) / max(1, min(m, 2 * span) - span)
+    first = of[1, 1].further(of[1, 2], more)
+    return first if rows == 1 else first.further(of[2, 1].further(of[2, 2], more), rows - 1)
 
 
 Case: TypeAlias = Product | Convolution
@@ -272,7 +277,8 @@ def _gemm(m: int, n: int, k: int) -> Workload:
     return gemm(m, n, k, epilogue=Epilogue(False, 1.0, False, "float32"), dtype="float32")
 
 
-def _end(tensor: HbmTensor) -> int:
+def end_of(tensor: HbmTensor) -> int:
+    """Where the next tensor may begin."""
     return align(tensor.address + math.prod(tensor.shape) * ITEM)
 
 
