@@ -3,6 +3,10 @@
 Ratios have errors of ours over the paper's, less one; efficiencies and shares have points. The means that it prints of
 Table IX are not means of its rows, so that rows are compared; by other sets of convolutions that fit its description
 they are counted, too. Energies are without memory, as in figure 10.
+
+Convolutions run on AMX, too (:mod:`.mte_amx`), whose efficiencies are shares of its own peak, of bfloat16: the paper
+measured them on a processor, and figure 6 holds its simulation of MTE8s against that. It prints these points without
+numbers; of them it states the median and the quartiles of what lies between the two, and the mean of figure 9.
 """
 
 from __future__ import annotations
@@ -23,13 +27,17 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, however the script is run:
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its examples and its archloom
 
+from archloom.acadl_models.energy.figures import figures_of
 from benchmarks.common import arguments, finish
+from benchmarks.published.mte_amx import OnAmx
 from benchmarks.published.mte_kernels import (
     CATEGORIES,
     DATA,
     Case,
+    Convolution,
     Found,
     category,
+    configuration_of,
     convolutions,
     instructions_of,
     measure,
@@ -127,6 +135,43 @@ def energy(cases: Sequence[Case], results: Results) -> dict[str, Row]:
     return made
 
 
+def areas() -> dict[str, Row]:
+    """Table VIII: areas of the files of vector registers over that of vectors of 1 KiB."""
+    said = {NAMES[name.replace(" ", "")]: area
+            for name, area in PAPER["table_viii_mm2"].items()}
+    ours = {name: figures_of(configuration_of(name).graph)["v"].area_mm2 or 0.0 for name in said}
+    return {name: row(ours[name] / ours["vector1kb"], said[name] / said["vector1kb"]) for name in said}
+
+
+def beside_amx(
+    cases: Sequence[Convolution], amx: Sequence[float], results: Results,
+) -> dict[str, dict[str, float | None]]:
+    """Of figures 6 and 9, in percent: means of efficiencies, and quartiles of points between AMX and MTE8s on the
+    convolutions with at most 256 channels; None: what the paper does not state."""
+    few = [i for i, case in enumerate(cases) if case.channels <= CATEGORIES["IV"]]
+    mine = {name: [found.efficiency for found in results[name]] for name in ("mte8s", "mte32v")}
+    between = [100 * abs(amx[i] - mine["mte8s"][i]) for i in few]
+    first, median, third = statistics.quantiles(between, n=4, method="inclusive")
+    said, figure9 = PAPER["simulator_validation"], PAPER["efficiency_percent"]["fig9"]
+
+    def mean(values: Sequence[float], numbers: Iterable[int]) -> float:
+        return 100 * statistics.mean(values[i] for i in numbers)
+
+    every = range(len(cases))
+    found: dict[str, tuple[float, float | None]] = {
+        "figure 6 AMX": (mean(amx, few), None), "figure 6 MTE8s": (mean(mine["mte8s"], few), None),
+        "figure 6 first quartile": (first, said["q1"]), "figure 6 median": (median, said["median_error_percent"]),
+        "figure 6 third quartile": (third, said["q3"]), "figure 9 AMX": (mean(amx, every), figure9["AMX"]),
+        "figure 9 MTE32v": (mean(mine["mte32v"], every), figure9["MTE32v"])}
+    return {name: {"ours": ours, "paper": paper} for name, (ours, paper) in found.items()}
+
+
+def least(cases: Sequence[Convolution], amx: Sequence[float], results: Results) -> Row:
+    """Smallest efficiencies on the convolutions of figure 6, in percent."""
+    few = [i for i, case in enumerate(cases) if case.channels <= CATEGORIES["IV"]]
+    return {"amx": 100 * min(amx[i] for i in few), "mte8s": 100 * min(results["mte8s"][i].efficiency for i in few)}
+
+
 def spread() -> dict[str, dict[str, list[float]]]:
     """Table IX, smallest and largest, over all sets of convolutions that fit what the paper says of its own."""
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -141,6 +186,12 @@ def spread() -> dict[str, dict[str, list[float]]]:
 
 def found_of(job: tuple[Case, str]) -> Found:
     return measure(*job)
+
+
+def on_amx(cases: Sequence[Convolution], processes: int) -> list[float]:
+    """Efficiencies on AMX, in processes that each take what is next."""
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        return list(pool.map(OnAmx.efficiency, map(OnAmx, cases)))
 
 
 def measured(cases: Sequence[Case], processes: int) -> dict[str, list[Found]]:
@@ -165,26 +216,34 @@ def main(args: argparse.Namespace) -> None:
     start = time.perf_counter()
     second = measured(of_convolutions, args.processes)
     seconds = time.perf_counter() - start
+    amx = on_amx(of_convolutions, args.processes)
     cases, results = [*of_products, *of_convolutions], {name: [*first[name], *second[name]] for name in NAMES.values()}
     tables: dict[str, Any] = {"speedups": speedups(results), "efficiency": efficiency(cases, results),
-                              "energy": energy(cases, results)}
+                              "energy": energy(cases, results), "areas": areas()}
     counts = instructions(cases, results)
     flat = {f"{name} {of}": each for name, mine in counts.items() for of, each in mine.items()}
     for title, rows in {"instructions": flat, **tables}.items():
         print(title)
         for name, each in rows.items():
             print(f"  {name:32} {each['ours']:8.2f} {each['paper']:8.2f} {each['error']:+8.2f}")
+    beside = beside_amx(of_convolutions, amx, second)
+    for name, each in beside.items():
+        print(f"  {name:32} {each['ours']:8.2f} {each['paper'] or math.nan:8.2f}")
     found = {"instructions": errors(flat.values()), "speedups": errors(tables["speedups"].values()),
              "efficiency": errors(tables["efficiency"].values()),
              "energy_share": errors(each for name, each in tables["energy"].items() if name.startswith("share")),
+             "areas": errors(tables["areas"].values()),
              "energy_vi": errors(each for name, each in tables["energy"].items() if name.startswith("VI"))}
     speed = {name: math.fsum(math.log(found.cycles) for found in results[name]) for name in NAMES.values()}
     finish(args, {
-        "instructions": counts, **tables, "spread": spread(),
+        "instructions": counts, **tables, "amx": beside, "spread": spread(),
         "worst": {name: max(values) for name, values in found.items()},
         "mean": {name: statistics.mean(values) for name, values in found.items()},
+        "least": least(of_convolutions, amx, second),
         "same_order": sorted(speed, key=lambda name: -speed[name]) == list(NAMES.values()), "seconds": seconds,
-        "cases": [{"name": case.name, "category": category(case), **{
+        "cases": [{"name": case.name, "category": category(case), "channels": case.channels,
+                   "transformer": case.kind == "transformers",
+                   "amx": None if i < len(of_products) else amx[i - len(of_products)], **{
             name: vars(results[name][i]) for name in NAMES.values()}} for i, case in enumerate(cases)]})
 
 

@@ -207,7 +207,7 @@ def products() -> list[Case]:
     return [Product(*(int(row[d]) for d in "MNK")) for row in _table("mte_gemms") if int(row["sel18_qk"])]
 
 
-def convolutions(which: str) -> list[Case]:
+def convolutions(which: str) -> list[Convolution]:
     """Those of a set; of those with a window of one pixel all pixels are one row."""
     return list(map(_convolution, (row for row in _table("mte_convs") if int(row[which]))))
 
