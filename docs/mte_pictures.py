@@ -7,6 +7,7 @@ text states of them is drawn beside ours. Each picture names the recorded number
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import statistics
 import sys
@@ -35,7 +36,7 @@ def recorded(path: Path = RESULTS) -> Kept:
     """What is kept of the run; ends the script where it keeps no cases."""
     kept: Kept = json.loads(path.read_text("utf-8"))["runs"].get("mte", {}).get("kept", {})
     if "cases.*.channels" not in kept:
-        refuse(f"{path}: expected cases in what is kept of the run mte, found none: record it by benchmarks/run_all.py mte")
+        refuse(f"{path}: expected cases kept of the run mte, found none: benchmarks/run_all.py mte records them")
     return kept
 
 
@@ -107,7 +108,7 @@ def figure10(axes: Any, kept: Kept) -> None:
     papers = {ours: paper for paper, ours in NAMES.items()}
     for number, name in enumerate(STORE):
         heights, shares = [], []
-        for first, last in zip(ends, ends[1:]):
+        for first, last in itertools.pairwise(ends):
             mine = [i for i, channels in enumerate(kept["cases.*.channels"]) if first < channels <= last]
             joules, base, registers = ([kept[way][i] for i in mine] for way in (
                 f"cases.*.{name}.joules", f"cases.*.{STORE[0]}.joules", f"cases.*.{name}.registers"))

@@ -88,6 +88,22 @@ def instructions(cases: Sequence[Case], results: Results) -> dict[str, dict[str,
             for paper, name in NAMES.items() if paper in table}
 
 
+def averages(cases: Sequence[Case], results: Results, rows: Mapping[str, Mapping[str, Row]]) -> dict[str, Row]:
+    """Table IX's last row, which is no mean of its others: ours of the categories, and of all cases."""
+    counts = {name: [found.instructions for found in mine] for name, mine in results.items()}
+    every, said = range(len(cases)), PAPER["table_ix_instructions_of_vector_1kb_over"]["arithmetic_average"]
+    return {paper: {"categories": statistics.mean(each["ours"] for each in mine.values()),
+                    "cases": statistics.mean(ratios(counts, "vector1kb", every, NAMES[paper])), "paper": said[paper]}
+            for paper, mine in rows.items()}
+
+
+def stated(rows: Mapping[str, Mapping[str, Row]]) -> Row:
+    """Of section VI-C, with the two decimals that the paper prints: by how much MTE32 has fewer instructions than MTE8s
+    in the largest category, and the most that vectors of 2 KiB have over those of 1 KiB."""
+    return {"largest": round(rows["MTE32s"]["VI"]["ours"] / rows["MTE8s"]["VI"]["ours"], 2),
+            "vector2kb": round(max(each["ours"] for each in rows["Vector2KB"].values()), 2)}
+
+
 def speedups(results: Results) -> dict[str, Row]:
     """Geometric means of the speedups of section VI-A."""
     cycles = {name: [found.cycles for found in mine] for name, mine in results.items()}
@@ -236,7 +252,8 @@ def main(args: argparse.Namespace) -> None:
              "energy_vi": errors(each for name, each in tables["energy"].items() if name.startswith("VI"))}
     speed = {name: math.fsum(math.log(found.cycles) for found in results[name]) for name in NAMES.values()}
     finish(args, {
-        "instructions": counts, **tables, "amx": beside, "spread": spread(),
+        "instructions": counts, "averages": averages(cases, results, counts), "stated": stated(counts), **tables,
+        "amx": beside, "spread": spread(),
         "worst": {name: max(values) for name, values in found.items()},
         "mean": {name: statistics.mean(values) for name, values in found.items()},
         "least": least(of_convolutions, amx, second),

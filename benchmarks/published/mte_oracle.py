@@ -1,4 +1,4 @@
-"""Five networks on ``mte``: the oracle's results layer by layer beside the interpreter's, and its time beside plain JAX.
+"""Five networks on ``mte``: the oracle's results layer by layer beside the interpreter's, its time beside plain JAX.
 
 Values are compared at small sizes, layer by layer, by what ``archloom check`` does: the interpreter takes instructions
 one by one. Times are of whole networks: the oracle's programs of their streams, and the same operators in JAX, jitted
