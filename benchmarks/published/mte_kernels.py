@@ -186,8 +186,8 @@ class Convolution:
 
 
 def in_proportion(rows: int, m: int, span: int, cost: Callable[[int, int], Cost]) -> Cost:
-    """Of ``rows`` rows of the result with ``m`` rows of C each, in blocks of ``span``, by ``cost`` of one and two rows with
-    one and two blocks each: what the second row and the second block take more, all others take."""
+    """Of ``rows`` rows of the result with ``m`` rows of C each, in blocks of ``span``, by ``cost`` of one and two rows
+    with one and two blocks each: what the second row and the second block take more, all others take."""
     of = {(y, x): cost(y, min(m, x * span)) for y in range(1, min(2, rows) + 1) for x in (1, 2)}
     more = (m - span) / max(1, min(m, 2 * span) - span)
     first = of[1, 1].further(of[1, 2], more)
