@@ -17,7 +17,9 @@ from functools import cache, cached_property
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.amx import LINE_BYTES, MACS_PER_CYCLE, amx
 from archloom.acadl_models.timing import simulate
+from archloom.oracle import taidl
 from archloom.oracle.affine import Affine
+from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import HbmTensor, Instr, Node, Stream
 from archloom.uma_targets.amx import LANES, depth_of
 from archloom.uma_targets.kit import ceil_div, each, pieces, repeat
@@ -114,7 +116,7 @@ class OnAmx:
         """Of all of it, by slices as on the other cores."""
         it = self.convolution
         return in_proportion(it.rows, it.columns, PIXELS, lambda rows, pixels: Cost(
-            simulate(_graph(), self.stream(rows, pixels)).cycles, 0.0, 0.0)).cycles
+            simulate(_graph(), resolve(self.stream(rows, pixels), taidl.load("amx"))).cycles, 0.0, 0.0)).cycles
 
     def efficiency(self) -> float:
         """The share of the peak of bfloat16."""
