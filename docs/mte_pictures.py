@@ -46,10 +46,11 @@ def digest(kept: Kept) -> str:
 
 
 def efficiencies(kept: Kept, name: str, transformers: bool) -> list[tuple[int, float]]:
-    """Channels (or columns of C) and percent of the peak, by channels; of AMX by the name ``amx``."""
+    """Channels (or columns of C) and percent of the peak, by channels, else as recorded; AMX by the name ``amx``."""
     values = kept["cases.*.amx" if name == "amx" else f"cases.*.{name}.efficiency"]
     rows = zip(kept["cases.*.channels"], kept["cases.*.transformer"], values, strict=True)
-    return sorted((channels, 100 * value) for channels, of, value in rows if of == transformers)
+    points = [(channels, 100 * value) for channels, of, value in rows if of == transformers]
+    return sorted(points, key=lambda point: point[0])
 
 
 def figure7(axes: Any, kept: Kept) -> None:
@@ -62,7 +63,7 @@ def figure7(axes: Any, kept: Kept) -> None:
         _by_channels(axis, [channels for channels, _ in points])
         axis.set_title("transformers" if transformers else "convolutions")
     axes[1].set_xlabel("columns of C")
-    axes[0].legend(fontsize=7, ncols=2)
+    _above(axes[0])
     last = axes[2]
     bars = list(CATEGORIES)
     ours = kept["efficiency.*.ours"][:len(bars)]
@@ -76,7 +77,7 @@ def figure7(axes: Any, kept: Kept) -> None:
         last.fill_between(bars[1:], *said["II_to_VI_range"], color=COLOURS[paper], alpha=0.15)
     last.set_title("means of categories")
     last.set_xlabel("category; bands: the paper's range")
-    last.legend(fontsize=7)
+    _above(last)
 
 
 def _mean(kept: Kept, name: str, category: str) -> float:
@@ -98,7 +99,7 @@ def figure9(axes: Any, kept: Kept) -> None:
         said = PAPER["efficiency_percent"]["fig9"][paper]
         axes.axhline(said, color=colour, linewidth=1, linestyle="--", label=f"{paper}, the paper's mean {said}")
     _by_channels(axes, [channels for channels, _ in points])
-    axes.legend(fontsize=7, ncols=2)
+    _above(axes)
 
 
 def figure10(axes: Any, kept: Kept) -> None:
@@ -125,12 +126,17 @@ def figure10(axes: Any, kept: Kept) -> None:
     axes.set_xticks(range(len(CATEGORIES)), list(CATEGORIES))
     axes.set_ylabel("energy over MTE8s")
     axes.set_xlabel("category")
-    axes.legend(fontsize=7, loc="lower left", ncols=2)
+    _above(axes)
+
+
+def _above(axis: Any) -> None:
+    """The legend above the axes, where it hides nothing."""
+    axis.legend(fontsize=7, loc="lower left", bbox_to_anchor=(0, 1.08), ncols=3, frameon=False, borderaxespad=0)
 
 
 def _by_channels(axis: Any, channels: Sequence[int]) -> None:
     """Cases in the order of their channels, marked where a power of two is passed."""
-    marks = {size: sum(c <= size for c in channels) - 1 for size in (32, 64, 128, 256, 512, 1024, 2048)}
+    marks = {size: sum(c <= size for c in channels) - 1 for size in (32, 64, 128, 256, 512, 2048)}
     there = {size: place for size, place in marks.items() if place >= 0 and size in channels}
     axis.set_xticks(list(there.values()), [f"{size}" for size in there], fontsize=7)
     axis.set_ylim(0, 100)
@@ -139,7 +145,7 @@ def _by_channels(axis: Any, channels: Sequence[int]) -> None:
 
 
 PICTURES: Mapping[str, tuple[Draw, int, tuple[float, float]]] = {
-    "mte_figure7.svg": (figure7, 3, (12, 3.6)), "mte_figure9.svg": (figure9, 1, (8, 3.6)),
+    "mte_figure7.svg": (figure7, 3, (12, 4)), "mte_figure9.svg": (figure9, 1, (8, 3.6)),
     "mte_figure10.svg": (figure10, 1, (8, 3.6)),
 }
 """By file: what draws it, how many axes lie beside one another, and inches."""
