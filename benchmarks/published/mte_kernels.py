@@ -42,6 +42,8 @@ COUNTED = riscv_v.VECTOR | {*riscv_v.CONTIGUOUS_LOADS, *riscv_v.CONTIGUOUS_STORE
 """What is counted as vector and matrix instructions: not those that set sizes, nor scalar ones."""
 
 ITEM = 4
+WINDOW = 1024
+"""Instructions, twice the entries of the reorder buffer."""
 
 
 @dataclass(frozen=True)
@@ -177,21 +179,30 @@ class Convolution:
         return self.stream(mapping, Machine(**configuration.graph.parameters), self.rows, self.columns * self.images)
 
     def cost(self, configuration: Configuration, mapping: TileMapping, *, exact: bool = False) -> Cost:
-        """That of all of it, by :func:`in_proportion` unless that is hardly less."""
+        """That of all of it, by :func:`in_proportion` unless ``exact``."""
         machine, m, span = Machine(**configuration.graph.parameters), self.columns * self.images, mapping.size("m")
-        if exact or m <= span or self.rows * m <= 4 * span:
+        if exact:
             return _cost(self.whole(configuration, mapping), configuration)
-        return in_proportion(self.rows, m, span, lambda rows, most: _cost(
+        each = counts(self.stream(mapping, machine, 1, min(m, span)).body).total()
+        return in_proportion(self.rows, m, span, each, lambda rows, most: _cost(
             self.stream(mapping, machine, rows, most), configuration))
 
 
-def in_proportion(rows: int, m: int, span: int, cost: Callable[[int, int], Cost]) -> Cost:
-    """Of ``rows`` rows of the result with ``m`` rows of C each, in blocks of ``span``, by ``cost`` of one and two rows
-    with one and two blocks each: what the second row and the second block take more, all others take."""
-    of = {(y, x): cost(y, min(m, x * span)) for y in range(1, min(2, rows) + 1) for x in (1, 2)}
-    more = (m - span) / max(1, min(m, 2 * span) - span)
-    first = of[1, 1].further(of[1, 2], more)
-    return first if rows == 1 else first.further(of[2, 1].further(of[2, 2], more), rows - 1)
+def in_proportion(rows: int, m: int, span: int, each: int, cost: Callable[[int, int], Cost]) -> Cost:
+    """Of ``rows`` rows of the result with ``m`` rows of C each, in blocks of ``span``, by ``cost`` of a few rows with a
+    few blocks each. ``each``: instructions of a block.
+
+    What a core can have under way goes on in one block while it waits for memory in another, so that a second block
+    may take less than its products do. As many blocks as have WINDOW instructions are passed over, and what as many
+    more take, all others take; of rows alike.
+    """
+    few, some = (span * (1 + times * ceil_div(WINDOW, each)) for times in (1, 2))
+    first = ceil_div(WINDOW, each * ceil_div(m, span))
+
+    def row(y: int) -> Cost:
+        return cost(y, m) if m <= some else cost(y, few).further(cost(y, some), (m - few) / (some - few))
+
+    return row(rows) if rows <= 2 * first else row(first).further(row(2 * first), (rows - first) / first)
 
 
 Case: TypeAlias = Product | Convolution
@@ -225,17 +236,18 @@ def _convolution(row: dict[str, str]) -> Convolution:
 
 def counted(body: Sequence[Node]) -> int:
     """Vector and matrix instructions."""
-    found = _counts(body)
+    found = counts(body)
     return sum(times for name, times in found.items() if name in COUNTED)
 
 
-def _counts(body: Sequence[Any]) -> Counter[str]:
+def counts(body: Sequence[Any]) -> Counter[str]:
+    """Instructions by mnemonic, those of loops as often as they run."""
     found: Counter[str] = Counter()
     for node in body:
         if isinstance(node, Instr):
             found[node.mnemonic] += 1
         else:
-            for name, times in _counts(node.body).items():
+            for name, times in counts(node.body).items():
                 found[name] += node.extent * times
     return found
 

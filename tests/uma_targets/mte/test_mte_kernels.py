@@ -5,12 +5,25 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
+from archloom.acadl_models.mte import ARCHITECTURES
 from archloom.mapper.mapping import Mapping
 from archloom.oracle import interpreter, taidl
 from archloom.uma_targets.mte.emit import Machine
-from benchmarks.published.mte_kernels import CATEGORIES, Convolution, category, convolutions, counted, products
+from archloom.uma_targets.mte.target import Mte
+from benchmarks.published.mte_kernels import (
+    CATEGORIES,
+    Convolution,
+    category,
+    configuration_of,
+    convolutions,
+    counted,
+    mapping_of,
+    products,
+)
 from tests.support.examples import examples, randoms
 
 MACHINES = [Machine(512, 128, 32), Machine(512, 512, 32)]
@@ -51,6 +64,21 @@ def test_convolutions_of_any_window_and_stride(r: Random) -> None:
     inputs = {"A": laid_out(case, image), "B": weights.reshape(-1, case.channels)}
     found = interpreter.run(stream, taidl.load("mte", **vars(machine)), inputs)["C"]
     np.testing.assert_allclose(found, convolved(case, image, weights).reshape(-1, case.channels), atol=1e-4)
+
+
+@pytest.mark.slow
+@examples(12, 300)
+@given(randoms, st.sampled_from(sorted(ARCHITECTURES)))
+def test_what_is_in_proportion_is_near_all_of_it_and_over_its_bound(r: Random, architecture: str) -> None:
+    """No convolution takes fewer cycles than its products do at the peak."""
+    configuration = configuration_of(architecture)
+    window, columns = (r.randint(1, 3), r.randint(1, 3)), r.randint(9, 16)
+    case = Convolution("", 16, r.randint(16, 64), 16 * r.randint(1, 6), window, 1, r.randint(9, 16), columns,
+                       columns + window[1] - 1)
+    mapping = mapping_of(case, configuration)
+    found, whole = (case.cost(configuration, mapping, exact=exact).cycles for exact in (False, True))
+    assert found >= case.macs / Mte.kit.macs_per_cycle(configuration.graph)
+    assert abs(found / whole - 1) <= 0.25  # where later blocks evict what earlier ones keep, 20 % were seen
 
 
 def test_the_workloads_are_those_of_the_paper() -> None:
