@@ -123,8 +123,8 @@ def prefetching(r: Random, graph: ArchitectureGraph) -> ArchitectureGraph:
     """The graph with units that prefetch in place of some: they keep what they read alone."""
     units = [u for u in graph.functional_units if isinstance(u, MemoryAccessUnit) and u.name != "unit00"]
     chosen = {u.name for u in units if r.random() < 0.6}
-    changed = [dataclasses.replace(u, prefetches=True, first_latency=None, resets=False) for u in units
-               if u.name in chosen]
+    changed = [dataclasses.replace(u, prefetches=True, first_latency=None, resets=False,
+                                   latency=0 if r.random() < 0.3 else u.latency) for u in units if u.name in chosen]
     found = exchanged(graph, *changed)
     kept = tuple(e for e in found.edges if not (e.kind is WRITE_DATA and e.source.name in chosen))
     return dataclasses.replace(found, edges=kept)

@@ -60,7 +60,8 @@ def begin(t, m, unit, slot, now):
         m[unit + Unit.UNGRANTED] = issue(t, m, slot, 0, reads, now)
         if m[unit + Unit.UNGRANTED] == 0 and t[m[unit + Unit.SPEC] + UnitSpec.PREFETCHES] == 1:
             process(t, m, slot, now)
-    change_doing(m, unit, Unit.STORAGE if m[unit + Unit.QUEUED] > 0 and not is_pipelined else Unit.BUSY, now)
+    if m[unit + Unit.DOING] != Unit.IDLE:  # as it is where a prefetch of no cycles has ended already
+        change_doing(m, unit, Unit.STORAGE if m[unit + Unit.QUEUED] > 0 and not is_pipelined else Unit.BUSY, now)
 
 
 @jit
