@@ -109,7 +109,8 @@ def _of_proto(source: Source) -> list[str]:
 def _of_module(source: Source) -> list[str]:
     module, inputs = source.given, source.example_inputs
     kinds = {type(part) for part in module.modules()}
-    sources = sorted(_source(kind) for kind in kinds if not kind.__module__.startswith("torch."))
+    own = (kind for kind in kinds if not kind.__module__.startswith("torch."))
+    sources = sorted(_source(kind) for kind in own)  # type: ignore[arg-type]  # a class is hashable
     return [repr(module), *sources, _of_tensors(module.state_dict()), repr([
         (tuple(t.shape), str(t.dtype)) for t in _listed(inputs)])]
 
