@@ -23,7 +23,7 @@ from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import HbmTensor, Instr, Node, Stream
 from archloom.uma_targets.amx import LANES, depth_of
 from archloom.uma_targets.kit import ceil_div, each, pieces, repeat
-from benchmarks.published.mte_kernels import ITEM, Convolution, Cost, counts, end_of, in_proportion
+from benchmarks.published.mte_kernels import ITEM, Convolution, Cost, counts, end_of, in_proportion, passed_over
 
 PIXELS, PANELS = 2, 2
 """Of a block of C."""
@@ -115,8 +115,8 @@ class OnAmx:
     def cycles(self) -> float:
         """Of all of it, by slices as on the other cores."""
         it = self.convolution
-        each = counts(self.stream(1, min(it.columns, PIXELS)).body).total()
-        return in_proportion(it.rows, it.columns, PIXELS, each, lambda rows, pixels: Cost(
+        blocks = passed_over(_graph(), counts(self.stream(1, min(it.columns, PIXELS)).body).total())
+        return in_proportion(it.rows, it.columns, PIXELS, blocks, lambda rows, pixels: Cost(
             simulate(_graph(), resolve(self.stream(rows, pixels), taidl.load("amx"))).cycles, 0.0, 0.0)).cycles
 
     def efficiency(self) -> float:

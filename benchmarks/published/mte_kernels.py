@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from archloom.acadl_models import riscv_v
+from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.mte import MASKS, PRODUCTS, TILES
 from archloom.acadl_models.timing import simulate_bound
 from archloom.acadl_models.timing.energy import energy
@@ -42,9 +43,6 @@ COUNTED = riscv_v.VECTOR | {*riscv_v.CONTIGUOUS_LOADS, *riscv_v.CONTIGUOUS_STORE
 """What is counted as vector and matrix instructions: not those that set sizes, nor scalar ones."""
 
 ITEM = 4
-WINDOW = 1024
-"""Instructions, twice the entries of the reorder buffer."""
-
 
 @dataclass(frozen=True)
 class Cost:
@@ -184,20 +182,25 @@ class Convolution:
         if exact:
             return _cost(self.whole(configuration, mapping), configuration)
         each = counts(self.stream(mapping, machine, 1, min(m, span)).body).total()
-        return in_proportion(self.rows, m, span, each, lambda rows, most: _cost(
+        return in_proportion(self.rows, m, span, passed_over(configuration.graph, each), lambda rows, most: _cost(
             self.stream(mapping, machine, rows, most), configuration))
 
 
-def in_proportion(rows: int, m: int, span: int, each: int, cost: Callable[[int, int], Cost]) -> Cost:
+def passed_over(graph: ArchitectureGraph, each: int) -> int:
+    """How many blocks of ``each`` so many instructions fill the reorder buffer twice."""
+    return ceil_div(2 * (graph.fetch_stages[0].reorder_entries or 0), each)
+
+
+def in_proportion(rows: int, m: int, span: int, blocks: int, cost: Callable[[int, int], Cost]) -> Cost:
     """Of ``rows`` rows of the result with ``m`` rows of C each, in blocks of ``span``, by ``cost`` of a few rows with a
-    few blocks each. ``each``: instructions of a block.
+    few blocks each.
 
     What a core can have under way goes on in one block while it waits for memory in another, so that a second block
-    may take less than its products do. As many blocks as have WINDOW instructions are passed over, and what as many
-    more take, all others take; of rows alike.
+    may take less than its products do. So many ``blocks`` (:func:`passed_over`) are passed over, and what as many more
+    take, all others take; of rows alike.
     """
-    few, some = (span * (1 + times * ceil_div(WINDOW, each)) for times in (1, 2))
-    first = ceil_div(WINDOW, each * ceil_div(m, span))
+    few, some = (span * (1 + times * blocks) for times in (1, 2))
+    first = ceil_div(blocks, ceil_div(m, span))
 
     def row(y: int) -> Cost:
         return cost(y, m) if m <= some else cost(y, few).further(cost(y, some), (m - few) / (some - few))
