@@ -274,6 +274,8 @@ class Lowering:
         return Spread(element(reduce(array, axis=tuple(range(len(names), len(axes)))), e.dtype), names)
 
     def _sum(self, e: Sum, ranges: Ranges) -> Spread:
+        while self.reassociate and isinstance(e.body, Sum):  # blocks of a sum: one product instead of many to be added
+            e = Sum((*e.variables, *e.body.variables), e.body.body, e.dtype)
         inner = {**ranges, **e.bound_ranges(ranges)}
         bound = {n for n, _ in e.variables}
         if isinstance(e.body, Map) and e.body.opcode == "multiply":

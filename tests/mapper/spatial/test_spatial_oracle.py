@@ -40,6 +40,16 @@ def test_plans_become_few_operations(name: str) -> None:
     assert all("256x256" in o for o in operations), operations
 
 
+def test_blocks_of_a_sum_are_one_product_where_sums_may_be_reordered() -> None:
+    graph = mesh(2, 4, 9, 40)
+    stream = emitted(GEMM, PLANS["kept"], Machine.of(graph))
+    oracle = compile_stream(stream, isa_of(graph), reassociate=True)
+    assert oracle.report.results[0].operations == ("dot 256x256x256 float32 x float32 -> f32",)
+    a, b = (np.random.default_rng(4).integers(-8, 9, (8, 8, 32, 32)).astype(np.float16) for _ in range(2))  # exact sums
+    expected = run(stream, isa_of(graph), {"A": a, "B": b})["C"]
+    np.testing.assert_array_equal(np.asarray(oracle(a, b)[0]), expected)
+
+
 @pytest.mark.slow
 def test_all_cores_add_in_the_order_of_the_machine() -> None:
     """Real numbers whose sums nearly cancel: every sum is f32 step by step, then over the cores that share a block."""
