@@ -7,6 +7,7 @@ import json
 import re
 import zipfile
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -62,7 +63,7 @@ def changed_json(rng: Random, content: bytes) -> bytes:
         holder, key = _place(rng, root)
         kind = rng.random()
         if kind < 0.6:
-            holder[key] = rng.choice(VALUES)
+            holder[key] = deepcopy(rng.choice(VALUES))  # a later change may be inside it
         elif kind < 0.8 and holder is not root:
             del holder[key]
         elif isinstance(holder[key], list):
