@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.support import pages
 
-WITH_BLOCKS = [page for page in pages.PAGES if any(block.reason is None for block in pages.blocks(page))]
-OWN = ("net.onnx", "samples.npz", "encoder.onnx")
+WITH_BLOCKS = pages.with_blocks()
 
 
 @pytest.fixture(scope="session")
@@ -25,10 +23,8 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: page.stem)
 def test_the_page_prints_what_it_shows(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    if any(name in "".join(block.text for block in pages.blocks(page)) for name in OWN):
-        shutil.copytree(request.getfixturevalue("earlier"), tmp_path, dirs_exist_ok=True)
-    found = [pages.difference(block, printed) for block, printed in pages.run(page, tmp_path)]
-    assert "\n".join(filter(None, found)) == ""
+    found = pages.faults(page, tmp_path, lambda: request.getfixturevalue("earlier"))
+    assert "\n".join(dict.fromkeys(filter(None, found))) == ""
 
 
 @pytest.mark.parametrize("page", WITH_BLOCKS, ids=lambda page: page.stem)

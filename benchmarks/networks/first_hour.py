@@ -1,12 +1,22 @@
-"""What a newcomer waits for: whole commands on a terminal, with empty caches and again.
+"""What a newcomer waits for and reads: whole commands on a terminal, with empty caches and again; the documentation.
 
-Each command runs in a pseudo-terminal, cold (a fresh home, no cache of archloom's or JAX's) and warm (again in the same
-home). The first of all, an estimate, is also timed as after `pip install`, with a timing engine that is not compiled
-(its machine code is removed beside this checkout's bytecode); for all others it is, as `make setup` leaves it.
-``seconds`` are those of the whole process, ``silent_s`` the longest time without a character on the terminal,
-``exit_s`` the time from the last one to the end of the process. Medians of ``--rounds``.
+Three parts (``--parts``). **commands**: each runs in a pseudo-terminal, cold (a fresh home, no cache of archloom's or
+JAX's) and warm (again in the same home). The first of all, an estimate, is also timed as after `pip install`, with a
+timing engine that is not compiled (its machine code is removed beside this checkout's bytecode); for all others it
+is, as `make setup` leaves it. ``seconds`` are those of the whole process, ``silent_s`` the longest time without a
+character on the terminal, ``exit_s`` the time from the last one to the end of the process. Medians of ``--rounds``.
+Beside estimates of networks by name there are one of an ``.onnx`` file of ResNet-50's size (float, made before with
+random weights), and what `make demo` runs where `make setup` has been.
 
-``--commands`` chooses by what their lines hold; ``--rounds 1`` is enough to look.
+**docs**: every block of the documentation's pages, notebooks among them, is run in order as a reader would
+(`tests/support/pages.py`), as many pages at a time as there are cores, with plans kept where tests keep them.
+``docs_blocks`` were run, ``docs_failed`` failed or printed what their page does not show; of a page whose run ends
+before its last block that is all of them.
+
+**pages**: the site is opened in Chromium, 1280 and 390 pixels wide, dark and light (`tests/support/site.py`):
+``pages`` there are; ``pages_failed`` counts faults, said on the console or by their width.
+
+``--commands`` chooses commands by what their lines hold, and no other part; ``--rounds 1`` is enough to look.
 """
 
 from __future__ import annotations
@@ -20,6 +30,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +42,7 @@ from archloom.acadl_models.timing.engine import compiling, warmup
 from archloom.models.networks.listing import NETWORKS
 from benchmarks import common
 
+PARTS = ("commands", "docs", "pages")
 ROUNDS = 5
 LIMIT = 900
 """Seconds after which a command is ended, and its row says so."""
@@ -46,6 +58,9 @@ OTHERS = (
     "--version",
 )
 """What is timed beside an estimate of each network by name."""
+
+ONNX = "resnet50.onnx"
+DEMO = "examples/demo.py"
 
 FIRST = "estimate resnet50"
 """What is timed with an engine that is not compiled, too."""
@@ -91,8 +106,43 @@ def on_terminal(command: Sequence[str], home: Path) -> Run:
     return Run(end - start, max(silent, end - heard), end - heard, status)
 
 
-def command(line: str) -> list[str]:
-    return [sys.executable, "-m", "archloom", *line.split(" ")]
+@dataclass(frozen=True)
+class Command:
+    """What is typed, the program with its arguments (``{home}``: the fresh home), and the kind of its figures."""
+
+    line: str
+    words: tuple[str, ...]
+    kind: str = "other"
+
+    def run(self, home: Path) -> Run:
+        return on_terminal([word.replace("{home}", str(home)) for word in self.words], home)
+
+
+def typed(line: str, kind: str = "other") -> Command:
+    return Command(f"archloom {line}", (sys.executable, "-m", "archloom", *line.split(" ")), kind)
+
+
+def commands() -> list[Command]:
+    """Those that are timed cold and warm."""
+    file = common.BUILD / ONNX
+    return [*(typed(f"estimate {network.name}", "estimate") for network in NETWORKS),
+            Command(f"archloom estimate {ONNX} --int8", typed(f"estimate {file} --int8").words, "onnx"),
+            Command(f"python {DEMO}", (sys.executable, str(common.ROOT / DEMO), "--output", "{home}/demo"), "demo"),
+            *map(typed, OTHERS)]
+
+
+def make_onnx() -> None:
+    """Write the ``.onnx`` file, float32 with 25.6 million random weights, if it is not there."""
+    path = common.BUILD / ONNX
+    if not path.exists():
+        import onnx
+
+        from examples import resnet_onnx
+
+        common.BUILD.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        onnx.save(resnet_onnx.onnx_model(resnet_onnx.resnet50()), part)
+        part.rename(path)
 
 
 def first(rounds: int) -> dict[str, Any]:
@@ -102,7 +152,7 @@ def first(rounds: int) -> dict[str, Any]:
         for file in compiling.files("run"):
             file.unlink(missing_ok=True)
         with tempfile.TemporaryDirectory(prefix="archloom-first-hour-") as home:
-            runs.append(on_terminal(command(FIRST), Path(home)))
+            runs.append(typed(FIRST).run(Path(home)))
     found = {"first_s": statistics.median(run.seconds for run in runs),
              "first_silent_s": statistics.median(run.silent_s for run in runs),
              "first_failed": sum(run.status != 0 for run in runs)}
@@ -110,16 +160,16 @@ def first(rounds: int) -> dict[str, Any]:
     return found
 
 
-def row(line: str, rounds: int) -> dict[str, Any]:
+def row(command: Command, rounds: int) -> dict[str, Any]:
     """A command, cold and warm."""
     cold, warm = [], []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory(prefix="archloom-first-hour-") as home:
-            cold.append(on_terminal(command(line), Path(home)))
-            warm.append(on_terminal(command(line), Path(home)))
+            cold.append(command.run(Path(home)))
+            warm.append(command.run(Path(home)))
     runs = [*cold, *warm]
     found = {
-        "line": f"archloom {line}", "cold_s": statistics.median(run.seconds for run in cold),
+        "line": command.line, "cold_s": statistics.median(run.seconds for run in cold),
         "warm_s": statistics.median(run.seconds for run in warm),
         "exit_s": statistics.median(run.exit_s for run in runs),
         "silent_s": statistics.median(run.silent_s for run in cold), "ok": all(run.status == 0 for run in runs)}
@@ -128,30 +178,80 @@ def row(line: str, rounds: int) -> dict[str, Any]:
     return found
 
 
+def timed(holding: str, rounds: int) -> dict[str, Any]:
+    """The commands whose lines hold a text, the slowest of each kind, and the first of all."""
+    chosen = [command for command in commands() if holding in command.line]
+    if not chosen:
+        common.refuse(f"--commands {holding!r}: no command holds this")
+    if any(command.kind == "onnx" for command in chosen):
+        make_onnx()
+    alone = first(rounds) if holding in typed(FIRST).line else {}
+    warmup()
+    rows = [(command.kind, row(command, rounds)) for command in chosen]
+    return {
+        "commands": [found for _, found in rows], **alone,
+        "slowest_exit_s": max(found["exit_s"] for _, found in rows),
+        "failed": sum(not found["ok"] for _, found in rows) + alone.get("first_failed", 0),
+        "longest_silence_s": max(found["silent_s"] for _, found in rows),
+        **{f"slowest_{kind}_{state}": max(found[state] for other, found in rows if other == kind)
+           for kind in dict(rows) for state in ("cold_s", "warm_s")}}
+
+
+def docs() -> dict[str, int]:
+    """The blocks of the documentation's pages."""
+    from tests.support import pages
+
+    os.environ.setdefault("ARCHLOOM_CACHE_DIR", str(common.ROOT / "build" / "test-cache"))
+    with tempfile.TemporaryDirectory(prefix="archloom-docs-") as parent:
+        earlier = Path(parent) / "earlier"
+        earlier.mkdir()
+        pages.make_earlier(earlier)
+
+        def faults(page: Path) -> list[str]:
+            found = pages.faults(page, Path(tempfile.mkdtemp(dir=parent)), lambda: earlier)
+            wrong = [*filter(None, found)]
+            print(f"{page.name:60} {len(found):3} blocks, {len(wrong)} failed", flush=True)
+            print(*dict.fromkeys(wrong), sep="\n", end="", flush=True)
+            return found
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            found = [fault for page in pool.map(faults, pages.with_blocks()) for fault in page]
+    return {"docs_blocks": len(found), "docs_failed": sum(map(bool, found))}
+
+
+def site() -> dict[str, int]:
+    """The pages of the documentation's site."""
+    import pytest
+
+    from tests.support import browser, site
+
+    try:
+        with site.served() as address, browser.chromium() as chromium:
+            found = [fault for width in site.WIDTHS for scheme in site.SCHEMES
+                     for fault in site.faults(chromium, address, width, scheme)]
+    except pytest.skip.Exception as missing:
+        common.refuse(f"--parts pages: {missing}")
+    print(*found, sep="\n")
+    return {"pages": len(site.files()), "pages_failed": len(found)}
+
+
 def more(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"runs of each (default {ROUNDS})")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"runs of each command (default {ROUNDS})")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what is looked at (default: all)")
     parser.add_argument("--commands", default="", metavar="TEXT", help="only commands that hold this")
 
 
 def main() -> None:
     args = common.arguments(__doc__ or "", more)
-    estimates = tuple(f"estimate {network.name}" for network in NETWORKS)
-    alone = first(args.rounds) if args.commands in FIRST else {}
-    warmup()
-    rows = [row(line, args.rounds) for line in (*estimates, *OTHERS) if args.commands in line]
-    if not rows:
-        common.refuse(f"--commands {args.commands!r}: no command holds this")
-    named = [r for r in rows if r["line"].removeprefix("archloom ") in estimates]
-    rest = [r for r in rows if r not in named]
-    common.finish(args, {
-        "commands": rows, **alone, "slowest_exit_s": max(r["exit_s"] for r in rows),
-        "failed": sum(not r["ok"] for r in rows) + alone.get("first_failed", 0),
-        "longest_silence_s": max(r["silent_s"] for r in rows),
-        **_slowest("estimate", named), **_slowest("other", rest)})
-
-
-def _slowest(what: str, rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    return {f"slowest_{what}_{kind}": max(row[kind] for row in rows) for kind in ("cold_s", "warm_s")} if rows else {}
+    parts = ("commands",) if args.commands else args.parts
+    found: dict[str, Any] = {}
+    if "commands" in parts:
+        found |= timed(args.commands, args.rounds)
+    if "docs" in parts:
+        found |= docs()
+    if "pages" in parts:
+        found |= site()
+    common.finish(args, found)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from doctest import ELLIPSIS, Example, OutputChecker
 from itertools import pairwise
@@ -21,6 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+OWN = ("net.onnx", "samples.npz", "encoder.onnx")
+"""What readers made on earlier pages (:func:`make_earlier`)."""
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 FENCE = re.compile(r"(?:\*\*`(?P<file>[\w./]+)`\*\*\n\n|<!-- not run: (?P<reason>[^\n]*) -->\n\n?)?"
                    r"^```(?P<kind>[^\n`]*)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -61,6 +64,11 @@ def _block(fence: re.Match[str], page: str, shown: str | None) -> Iterator[Block
         yield Block(kind, page, text, shown, fence["reason"])
 
 
+def with_blocks() -> list[Path]:
+    """The pages of which anything is run."""
+    return [page for page in PAGES if any(block.reason is None for block in blocks(page))]
+
+
 def files(page: Path) -> dict[str, str]:
     """The files that a page writes, by name."""
     return {block.name: block.text for block in blocks(page) if block.kind == "file"}
@@ -70,6 +78,21 @@ def make_earlier(folder: Path) -> None:
     """Write into ``folder`` what a reader made on earlier pages."""
     _read([block for page, name in EARLIER.items() for block in (
         Block("file", name, files(DOCS / f"{page}.md")[name]), Block("sh", page, f"python {name}"))], folder)
+
+
+def faults(page: Path, folder: Path, earlier: Callable[[], Path]) -> list[str]:
+    """What is wrong with each block of a page that is run in ``folder``, empty for one that is right.
+
+    ``earlier`` gives the folder of :func:`make_earlier`, and is asked where the page needs it. A block that fails ends
+    the run: then it is wrong with all of the page's.
+    """
+    given = [block for block in blocks(page) if not block.reason]
+    try:
+        if any(name in block.text for name in OWN for block in given):
+            shutil.copytree(earlier(), folder, dirs_exist_ok=True)
+        return [difference(block, printed) for block, printed in run(page, folder)]
+    except (AssertionError, subprocess.TimeoutExpired) as error:
+        return [f"{page.name}: {error}" for block in given if block.kind != "file"]
 
 
 def run(page: Path, folder: Path) -> list[tuple[Block, str]]:
