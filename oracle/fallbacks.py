@@ -6,8 +6,8 @@ printed on the way, and nothing is lost. Faults of archloom's own are no fallbac
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True)
@@ -34,3 +34,8 @@ def titled(fallbacks: Iterable[Fallback]) -> str:
         places.setdefault((fallback.why, fallback.cost), []).append(fallback.where)
     lines = [f"  {', '.join(dict.fromkeys(where))}: {why} ({cost})" for (why, cost), where in places.items()]
     return "\n".join(["done in another way than meant", *lines]) if lines else ""
+
+
+def as_field(fallbacks: Sequence[Fallback]) -> dict[str, object]:
+    """The field ``fallbacks`` of a JSON object, which has none where there are none."""
+    return {"fallbacks": [asdict(fallback) for fallback in fallbacks]} if fallbacks else {}

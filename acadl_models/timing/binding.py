@@ -10,7 +10,7 @@ import numpy as np
 
 from archloom.acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit
 from archloom.acadl_models.acadl.graph import per_graph
-from archloom.acadl_models.timing.instances import Rows, Table, TooMany, rows, tell_apart
+from archloom.acadl_models.timing.instances import Rows, Table, TooMany, rows, tell_apart, told_by
 from archloom.acadl_models.timing.placing import latencies, places, unknown_names
 from archloom.acadl_models.timing.program import AccessPlan, Place, StaticInstruction, StaticLoop, StaticNode, limits
 from archloom.acadl_models.timing.routing import Used, routes, routing, uniform
@@ -92,6 +92,7 @@ class Binder:
         self.uniform: dict[tuple[str, tuple[Touch, ...]], tuple[Takers, str] | None] = {}
         self.forms = _known_forms(graph).once(tuple(self.buffers.values()), lambda: Remembered(_FORMS))
         self.forms_of_copies: dict[tuple[object, ...], _Form] = {}
+        self.tables: dict[tuple[object, ...], tuple[Table, tuple[str, ...]]] = {}
         self.faults: dict[str, None] = {}
         self.instructions: list[StaticInstruction] = []
         self.names = Names()
@@ -224,26 +225,32 @@ class Binder:
                     found.append(_Nest(node, inner, tuple(t for t in _tables(inner) if node.var in t.loops)))
                 continue
             touched = accesses(node)
+            words = tuple([rows(self.graph, access, self.buffers[access.window.buffer]) for access in touched])
             decided = self._uniform(node.mnemonic, touched)
             if decided is not None:
                 table = Table((), _NOTHING, (decided[0],))
                 faults = [f"no unit processes {node.mnemonic!r}: {decided[1]}"] if decided[1] else []
             else:
-                table, faults = self._tell_apart(node, touched, around)
+                table, faults = self._tell_apart(node, touched, words, around)
             for fault in faults:
                 self._fault(fault)
-            words = tuple([rows(self.graph, access, self.buffers[access.window.buffer]) for access in touched])
             found.append(_Site(node, touched, words, table))
         return tuple(found)
 
     def _tell_apart(
-        self, node: ResolvedInstr, touched: Sequence[Access], around: Sequence[ResolvedLoop]
+        self, node: ResolvedInstr, touched: Sequence[Access], words: Sequence[Rows | None],
+        around: Sequence[ResolvedLoop],
     ) -> tuple[Table, list[str]]:
-        pairs = [(access, self.buffers[access.window.buffer]) for access in touched]
+        key, names = told_by(node, touched, words, around)
+        if (known := self.tables.get(key)) is not None:
+            return known[0].named(known[1], names), []
         try:
-            return tell_apart(routing(self.graph), node, pairs, around)
+            table, faults = tell_apart(routing(self.graph), node, touched, words, around)
         except TooMany as error:
             raise GraphError(self.graph.name, [str(error)]) from None
+        if not faults:  # they name loops
+            self.tables[key] = table, names
+        return table, faults
 
     def _emit(
         self, nodes: tuple[_Node, ...], known: Substitution, indices: dict[str, int],

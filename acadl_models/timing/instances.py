@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -37,6 +37,10 @@ class Table:
     loops: tuple[str, ...]
     choice: Array
     takers: tuple[Mapping[str, FunctionalUnit], ...]
+
+    def named(self, given: Sequence[str], wanted: Sequence[str]) -> "Table":
+        """With the ``wanted`` names in place of the ``given`` ones."""
+        return replace(self, loops=tuple([wanted[given.index(var)] for var in self.loops]))
 
     def at(self, indices: Mapping[str, int]) -> Mapping[str, FunctionalUnit]:
         """The takers where each loop is at the given index."""
@@ -98,19 +102,41 @@ def rows(graph: ArchitectureGraph, access: Access, buffer: Buffer) -> Rows | Non
     )
 
 
+def told_by(
+    node: ResolvedInstr, touched: Sequence[Access], words: Sequence[Rows | None], around: Sequence[ResolvedLoop]
+) -> tuple[tuple[object, ...], tuple[str, ...]]:
+    """What decides where instances go, and the loops in it, outermost first. Of instructions for which the former is
+    equal :func:`tell_apart` finds the same, but for the names of these loops."""
+    bounds = ranges(around)
+    firsts = [None if place is None else place.deciding(bounds) for place in words]
+    names = {var for first in firsts if first is not None for var in first.variables()}
+    loops = [loop for loop in around if loop.var in names]
+    number = {loop.var: k for k, loop in enumerate(loops)}
+
+    def nameless(first: Affine) -> tuple[object, ...]:
+        if not first.is_linear:
+            return first, *number
+        return first.constant, *sorted((number[str(atom)], factor) for atom, factor in first.terms)
+
+    said = [(access.window.buffer, access.kind,
+             *(() if place is None or first is None else (nameless(first), place.words.tobytes())))
+            for access, place, first in zip(touched, words, firsts)]
+    return (node.mnemonic, *[loop.values for loop in loops], *said), tuple(number)
+
+
 def tell_apart(
-    routing: Routing, node: ResolvedInstr, found: Sequence[tuple[Access, Buffer]], around: Sequence[ResolvedLoop]
+    routing: Routing, node: ResolvedInstr, touched: Sequence[Access], words: Sequence[Rows | None],
+    around: Sequence[ResolvedLoop],
 ) -> tuple[Table, list[str]]:
-    """Who takes each instance of ``node``, and why some are taken by none."""
+    """Who takes each instance of ``node``, and why some are taken by none; ``words``: of each access (:func:`rows`)."""
     graph = routing.graph
     bounds = ranges(around)
     constant: set[Need] = set()
     varying: list[tuple[tuple[str, ...], Array, list[frozenset[Need]]]] = []
     loops = {loop.var: loop for loop in around}
-    for access, buffer in found:
+    for access, place in zip(touched, words):
         is_read = access.kind == "read"
-        place = rows(graph, access, buffer)
-        banks = graph.buffers.get(buffer.name, ()) if place is None else place.touched(bounds)
+        banks = graph.buffers.get(access.window.buffer, ()) if place is None else place.touched(bounds)
         if place is None or len(banks) == 1:
             constant.update((bank.storage, is_read) for bank in banks)
             continue

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from archloom.oracle.errors import InputError, counted
-from archloom.oracle.fallbacks import titled
+from archloom.oracle.fallbacks import as_field, titled
 from archloom.tvm_backend import samples
 from archloom.tvm_backend.artifact.files import check_free
 from archloom.tvm_backend.commands import Outcome, arguments
@@ -18,10 +17,6 @@ from archloom.tvm_backend.files import write_arrays
 from archloom.tvm_backend.progress import bar
 from archloom.tvm_backend.report.table import duration
 from archloom.tvm_backend.report.text import full_text
-
-if TYPE_CHECKING:
-    from archloom.tvm_backend.executable import CompiledNetwork
-
 
 ARTIFACT_KINDS = {".loom": "a directory", "": "a directory", ".zip": "one file"}
 
@@ -69,15 +64,10 @@ def run_compile(args: argparse.Namespace) -> Outcome:
         "host": [{"name": h.name, "op": h.op, "engine": h.engine, "reason": h.reason} for h in report.host],
         "offloaded_macs_share": report.offloaded_macs_share, "cycles": report.cycles, "seconds": report.seconds,
         "accelerator_cycles": report.accelerator_cycles, "host_seconds": report.host_seconds,
-        **_fallbacks(network),
+        **as_field(network.fallbacks),
     }
     later = titled(f for f in network.fallbacks if f not in report.fallbacks)
     return Outcome("\n\n".join(filter(None, [full_text(report), later, f"artifact     {path}"])), data)
-
-
-def _fallbacks(network: "CompiledNetwork") -> dict[str, object]:
-    """What was done in another way than meant, where something was."""
-    return {"fallbacks": [asdict(f) for f in network.fallbacks]} if network.fallbacks else {}
 
 
 def _covered(args: argparse.Namespace) -> Outcome:
@@ -117,4 +107,4 @@ def run_run(args: argparse.Namespace) -> Outcome:
     lines += titled(network.fallbacks).splitlines()
     return Outcome("\n".join(lines), {"outputs": described, "output": str(args.output), "runs": len(batches),
                                       "seconds_per_run": report.seconds,
-                                      "cycles_per_run": report.accelerator_cycles, **_fallbacks(network)})
+                                      "cycles_per_run": report.accelerator_cycles, **as_field(network.fallbacks)})

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from archloom.oracle.errors import InputError, counted
+from archloom.oracle.fallbacks import as_field, titled
 from archloom.tvm_backend.artifact.files import is_artifact
-from archloom.tvm_backend.commands import Outcome, arguments
-from archloom.tvm_backend.compile import partition_model, plan_steps
+from archloom.tvm_backend.commands import Outcome, arguments, layers
+from archloom.tvm_backend.compile import plan_steps
 from archloom.tvm_backend.files import write_file
 from archloom.tvm_backend.progress import bar
 from archloom.tvm_backend.targets import registry
@@ -19,6 +19,7 @@ from archloom.tvm_backend.targets.choice import choose
 
 if TYPE_CHECKING:
     from archloom.acadl_models.acadl import ArchitectureGraph
+    from archloom.oracle.fallbacks import Fallback
     from archloom.oracle.resolved import ResolvedStream
     from archloom.oracle.stream import Stream
 
@@ -34,7 +35,7 @@ def register(subparsers: Any) -> None:
         "SOURCE is an artifact or a model (with --layer), an operator, or an instruction stream (.asm, .bin). What "
         "lies before the window is skipped as far as it is proven to repeat; 1 us of the trace is 1 clock cycle.")
     parser.add_argument("model", metavar="SOURCE", help="artifact, .onnx file, operator, or stream (.asm, .bin)")
-    parser.add_argument("--layer", metavar="NAME", help="the layer of a network")
+    layers.add_layer(parser)
     parser.add_argument("--from", dest="begin", type=int, default=0, metavar="CYCLE", help="first cycle (default 0)")
     parser.add_argument("--cycles", type=int, default=CYCLES, metavar="N", help=f"length (default {CYCLES})")
     parser.add_argument("--input-shape", action="append", default=[], metavar="NAME:1x3x224x224",
@@ -49,17 +50,18 @@ def run(args: argparse.Namespace) -> Outcome:
     from archloom.acadl_models.timing.trace import trace_bytes
 
     _check(args)
-    graph, stream = _source(args)
+    graph, stream, fallbacks = _source(args)
     log = log_window(graph, stream, args.begin, args.cycles)
     data = trace_bytes(log, compressed=args.output.suffix == ".gz")
     write_file(args.output, data)
     figures = {
         "output": str(args.output), "bytes": len(data), "graph": graph.name, "stream": stream.name, "from": log.begin,
         "to": log.end, "clock_hz": graph.clock_hz, "steps": len(log.events),
+        **as_field(fallbacks),
     }
     text = (f"{args.output}: cycles {log.begin:,} to {log.end:,} of {stream.name} on {graph.name}, "
             f"{counted(len(log.events), 'step')}; open it in ui.perfetto.dev (1 us is 1 cycle)")
-    return Outcome(text, figures)
+    return Outcome("\n".join(filter(None, [text, titled(fallbacks)])), figures)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -76,11 +78,11 @@ def _check(args: argparse.Namespace) -> None:
         raise InputError(f"{args.output}: cannot be written: it is a directory")
 
 
-def _source(args: argparse.Namespace) -> "tuple[ArchitectureGraph, ResolvedStream]":
-    """The architecture graph and the resolved stream that SOURCE means."""
+def _source(args: argparse.Namespace) -> "tuple[ArchitectureGraph, ResolvedStream, tuple[Fallback, ...]]":
+    """The architecture graph and the resolved stream that SOURCE means, and what was done in another way than meant."""
     path = Path(args.model)
     if is_artifact(path):
-        return _of_artifact(path, args.layer)
+        return *_of_artifact(path, args.layer), ()
     options = arguments.target_options(args)
     if "," in args.target:
         raise InputError(f"--target {args.target}: a trace is that of one machine; name one target")
@@ -88,7 +90,7 @@ def _source(args: argparse.Namespace) -> "tuple[ArchitectureGraph, ResolvedStrea
     if path.suffix in STREAM_SUFFIXES or path.is_dir():
         from archloom.tvm_backend.commands.asm import read_stream
 
-        return _of_stream(read_stream(path, args.layer), backend, options)
+        return *_of_stream(read_stream(path, args.layer), backend, options), ()
     return _of_network(args, backend, options)
 
 
@@ -104,21 +106,17 @@ def _of_artifact(path: Path, layer: str | None) -> "tuple[ArchitectureGraph, Res
 
 def _of_network(
     args: argparse.Namespace, backend: "UMABackend", options: dict[str, Any]
-) -> "tuple[ArchitectureGraph, ResolvedStream]":
+) -> "tuple[ArchitectureGraph, ResolvedStream, tuple[Fallback, ...]]":
     """Map one layer of a network, or an operator."""
     from archloom.tvm_backend.estimate.network import partition_operator
 
     chosen, operator = choose(backend, options), arguments.source(args).operator
     partition = None if operator is None else partition_operator(operator, chosen)
-    if partition is None:
-        partition = partition_model(arguments.load_model(args), backend, options)
-    name = arguments.layer_of(args.model, [step.name for step in partition.steps()], args.layer)
-    regions = tuple(
-        replace(region, steps=tuple(step for step in region.steps if step.name == name)) for region in partition.regions
-    )
+    whole = layers.partition(args, chosen) if partition is None else partition
+    one, name = layers.of_layer(whole, args.layer, args.model)
     with bar(quiet=args.quiet) as progress:
-        plans = plan_steps(replace(partition, regions=regions), chosen, progress)
-    return _of_stream(plans[name].stream, backend, options)
+        plans = plan_steps(one, chosen, progress)
+    return *_of_stream(plans[name].stream, backend, options), whole.fallbacks
 
 
 def _of_stream(

@@ -207,9 +207,13 @@ def _with_weights(source: Source, request: Request, progress: Progress | None, r
     return _slower(_timed(model, request, progress), reason)
 
 
+def slower(reason: Exception) -> Fallback:
+    """That a network is read as for compilation."""
+    return Fallback("import", str(reason), "the network is read with its weights, by TVM, which takes longer")
+
+
 def _slower(report: Report, reason: Exception) -> Report:
-    slower = Fallback("import", str(reason), "the network is read with its weights, by TVM, which takes longer")
-    return replace(report, fallbacks=(*report.fallbacks, slower))
+    return replace(report, fallbacks=(*report.fallbacks, slower(reason)))
 
 
 def _of_model(model: "Model", request: Request, progress: Progress | None) -> Report:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.compile import partition_among
 from archloom.tvm_backend.compiled import Partition
-from archloom.tvm_backend.estimate.network import OnnxNetwork, Request, in_floats
+from archloom.tvm_backend.estimate.network import OnnxNetwork, Request, in_floats, slower
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.ir.numbers import is_quantized
@@ -14,14 +15,15 @@ from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.sources.source import Source
 
 
-def partition_of(source: Source, request: Request) -> Partition | None:
-    """Which operators go where, with the names of the layers that an estimate's report has; None for a network that
-    has to be read with its weights. Errors are those of :func:`~archloom.tvm_backend.estimate.network.report_of`."""
+def partition_of(source: Source, request: Request) -> Partition | Fallback | None:
+    """Which operators go where, with the names of the layers that an estimate's report has; the reason for a network
+    that has to be read with its weights, None for what is never read without. Errors are those of
+    :func:`~archloom.tvm_backend.estimate.network.report_of`."""
     try:
         model = _without_weights(*in_floats(source, request))
         return None if model is None else partition_among(model, request.chosen())
-    except (NoSkeleton, Unsupported):
-        return None
+    except (NoSkeleton, Unsupported) as error:
+        return slower(error)
 
 
 def _without_weights(source: Source, request: Request) -> Model | None:

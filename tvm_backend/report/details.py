@@ -46,8 +46,17 @@ def _together(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     groups: dict[tuple[str, ...], list[str]] = {}
     for name, *figures in rows:
         groups.setdefault((re.sub(r"\d+", "", name), *figures), []).append(name)
-    return [[names[0] if len(names) == 1 else f"{names[0]} … {names[-1]} ({len(names)})", *figures]
+    return [[names[0] if len(names) == 1 else f"{_between(names[0], names[-1])} ({len(names)})", *figures]
             for (_, *figures), names in groups.items()]
+
+
+def _between(first: str, last: str) -> str:
+    """Both names, with the parts between dots that they share once: ``array.pe[0] … pe[7].unit``."""
+    pairs = list(zip(first.split("."), last.split("."), strict=True))
+    differing = [k for k, (a, b) in enumerate(pairs) if a != b]
+    begin, end = (differing[0], differing[-1] + 1) if differing else (0, 0)
+    shown = " … ".join(".".join(part) for part in zip(*pairs[begin:end]))
+    return ".".join(filter(None, [*[a for a, _ in pairs[:begin]], shown, *[a for a, _ in pairs[end:]]]))
 
 
 def _shares(layer: Layer, *cycles: int | None) -> list[str]:

@@ -25,7 +25,7 @@ from archloom.tvm_backend.report.touched import Runs, touched, union
 from archloom.tvm_backend.report.uses import LoopUse
 
 COLUMNS = (Column("loops and instructions"), Column("executed", "right"), Column("cycles", "right"),
-           Column("reads", limit=90), Column("writes", limit=90))
+           Column("reads", limit=32, listing=True), Column("writes", limit=32, listing=True))
 
 
 @dataclass(frozen=True)

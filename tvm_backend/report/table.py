@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Literal
 
 WARNING = "warning: "
@@ -13,22 +14,46 @@ WARNING = "warning: "
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its heading, alignment, and the width beyond which its cells are cut with an ellipsis."""
+    """A column: its heading, alignment, and the width beyond which its cells are cut with an ellipsis.
+
+    A ``listing`` has what is parted by ", " on as many lines as that takes.
+    """
 
     title: str
     align: Literal["left", "right"] = "left"
     limit: int = 60
+    listing: bool = False
 
 
 def render(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> str:
     """Heading, rule and rows, columns parted by two spaces, no trailing blanks."""
-    cells = [[_cut(str(cell), column.limit) for cell, column in zip(row, columns)] for row in rows]
+    cells = [[_cut(cell, column.limit) for cell, column in zip(line, columns)]
+             for row in rows for line in _lines(columns, row)]
     widths = [max([len(c.title)] + [len(row[i]) for row in cells]) for i, c in enumerate(columns)]
     rule = ["-" * width for width in widths]
     lines = [[c.title for c in columns], rule, *cells]
     return "\n".join("  ".join(
         t.rjust(w) if c.align == "right" else t.ljust(w) for t, c, w in zip(line, columns, widths)).rstrip()
         for line in lines)
+
+
+def _lines(columns: Sequence[Column], row: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """The lines of a row: one, but for its listings."""
+    return zip_longest(*[[*_listed(str(cell), column.limit)] if column.listing else [str(cell)]
+                         for cell, column in zip(row, columns)], fillvalue="")
+
+
+def _listed(text: str, limit: int) -> Iterator[str]:
+    """Lines of as many parts as fit into the limit, one at least."""
+    line, *parts = text.split(", ")
+    for part in parts:
+        line += ","
+        if len(line) + len(part) + 2 > limit:
+            yield line
+            line = part
+        else:
+            line += " " + part
+    yield line
 
 
 def _cut(text: str, limit: int) -> str:

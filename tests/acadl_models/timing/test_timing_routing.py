@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 
 import numpy as np
@@ -175,12 +175,17 @@ def test_instances_and_their_units(r: Random) -> None:
 
 def _lanes(count: int, *, width: int = 1) -> ArchitectureGraph:
     """``count`` units in a stage each, with a register file of ``width`` rows of the buffer ``regs``."""
+    return _uneven([width] * count)
+
+
+def _uneven(widths: Sequence[int]) -> ArchitectureGraph:
+    """A unit in a stage for each of ``widths``, with a register file of so many rows of the buffer ``regs``."""
 
     @generate
     def lanes() -> None:
         issue = front(width=4)
         files = []
-        for k in range(count):
+        for k, width in enumerate(widths):
             registers = {f"r{i}": 0 for i in range(width)}
             files.append(RegisterFile(f"file{k}", data_width=32, registers=registers))
             unit = FunctionalUnit(f"unit{k}", to_process={"op"})
@@ -198,6 +203,24 @@ def _nest(row: Affine, *extents: tuple[str, int]) -> ResolvedStream:
     for var, extent in reversed(extents):
         node = ResolvedLoop(var, extent, (node,))
     return stream(node)
+
+
+@examples(60, 3000)
+@given(randoms)
+def test_nests_that_are_alike_go_where_each_of_their_instances_goes(r: Random) -> None:
+    """Alike but for the names of loops, their order, and which of them is where in the expression."""
+    extents = [r.randint(2, 3) for _ in range(2)] + [2]
+    coefficients = [r.choice((0, 1, 2)) for _ in extents]
+    nests: list[ResolvedNode] = []
+    for k in range(r.randint(2, 4)):
+        names = [f"{name}{k}" for name in "abc"]
+        row = Affine(r.choice((0, 0, 1)))
+        for var, coefficient in zip(r.sample(names, 3), r.sample(coefficients, 3)):
+            term = Affine.variable(var)
+            row += (term if r.random() < 0.7 else (term + 1) % 2) * coefficient
+        nests += _nest(row, *r.sample(list(zip(names, r.sample(extents, 3))), 3)).body
+    resolved, graph = stream(*nests), _uneven([r.randint(1, 3) for _ in range(12)])
+    _check(graph, resolved, bind(graph, resolved))
 
 
 T, I = Affine.variable("t"), Affine.variable("i")

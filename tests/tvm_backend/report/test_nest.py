@@ -25,16 +25,18 @@ from archloom.oracle.resolved import (
 )
 from archloom.oracle.validate import tensor_bytes
 from archloom.tvm_backend import cli
-from archloom.tvm_backend.commands import arguments, explain
+from archloom.tvm_backend.commands import arguments
+from archloom.tvm_backend.commands import layers as layers_of
 from archloom.tvm_backend.commands.explain import planned
 from archloom.tvm_backend.compile import partition_among
+from archloom.tvm_backend.quantization.quantize import quantize
 from archloom.tvm_backend.report.nest import Line, nest
 from archloom.tvm_backend.report.touched import touched
 from archloom.tvm_backend.sources.source import Source
 from archloom.tvm_backend.targets.choice import choose
 from archloom.tvm_backend.targets.registry import BUILT_IN
 from tests.support.examples import every, examples, randoms
-from tests.support.tvm_backend.small_networks import float_cnn, int8_cnn
+from tests.support.tvm_backend.small_networks import float_cnn, images, int8_cnn
 
 SMALL = {"sums": 1, "stats": 1, "l1_bytes": 16384}
 CORES = {"mesh": {"x": 2, "y": 1, **SMALL}, "triple_ring": {"rows": 2, "columns": 2, **SMALL, "l1_bytes": 32768},
@@ -162,16 +164,37 @@ def test_layers_of_a_network_without_its_weights(
         assert cli.main(["estimate", str(path), "--json", *how]) == 0
         layers = [x for x in json.loads(capsys.readouterr().out)["layers"] if x["where"] == "accelerator"]
         asked = ["explain", str(path), "--json", "--layer", layers[-1]["name"]]
+        trace = ["trace", *asked[1:], "--from", str(layers[-1]["cycles"] - 100), "-o", str(tmp_path / "t.json")]
         with monkeypatch.context() as patched:
             patched.setattr(arguments, "load_model", None)
             assert cli.main([*asked, *how]) == 0
-        found = json.loads(capsys.readouterr().out)
+            found = json.loads(capsys.readouterr().out)
+            assert cli.main([*trace, *how]) == 0
+        assert json.loads(capsys.readouterr().out)["to"] == layers[-1]["cycles"]
         assert (found["cycles"], found["mapping"]) == (layers[-1]["cycles"], layers[-1]["mapping"])
         if not how:
-            monkeypatch.setattr(explain, "_partition", lambda args, chosen: partition_among(
+            monkeypatch.setattr(layers_of, "partition", lambda args, chosen: partition_among(
                 arguments.load_model(args), chosen))
             assert cli.main(asked) == 0 and json.loads(capsys.readouterr().out) == found
             monkeypatch.undo()
+
+
+def test_a_network_that_needs_its_weights_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = float_cnn()
+    next(node for node in model.graph.node if node.op_type == "Relu").op_type = "Elu"
+    path = tmp_path / "net.onnx"
+    path.write_bytes(quantize(model, images(2)[:, None]).SerializeToString())
+    assert cli.main(["estimate", str(path), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    words = [str(path), "--layer", next(x["name"] for x in report["layers"] if x["where"] == "accelerator")]
+    for command in (["explain", *words], ["trace", *words, "-o", str(tmp_path / "t.json")]):
+        assert cli.main([*command, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["fallbacks"] == report["fallbacks"]
+        assert cli.main(command) == 0
+        assert "the network is read with its weights" in capsys.readouterr().out
+    path.write_bytes(model.SerializeToString())
+    assert cli.main(["explain", *words, "--int8"]) == 2
+    assert "operator Elu" in capsys.readouterr().err
 
 
 def test_a_layer_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,16 +3,21 @@
 import csv
 import io
 import json
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import archloom
 from archloom.oracle.errors import ArtifactError
 from archloom.tvm_backend.report.data import SCHEMA, HostLayer, Layer, Report, UnitUse
+from archloom.tvm_backend.report.details import details
 from archloom.tvm_backend.report.table import Column, duration, render
 from archloom.tvm_backend.report.text import full_text, to_csv
 from archloom.tvm_backend.targets import registry
-from tests.support.examples import often
+from tests.support.examples import examples, often
 
 REPORT = Report(
     model="net", source="onnx", target="gemmini", options={"dim": 16}, clock_hz=1e9, cycles=2000, seconds=2e-6,
@@ -69,6 +74,26 @@ def test_csv() -> None:
 def test_table_aligns_and_cuts() -> None:
     text = render((Column("a", limit=4), Column("b", "right")), [["abcdef", "1"], ["x", "100"]])
     assert text.splitlines() == ["a       b", "----  ---", "abc…    1", "x     100"]
+
+
+@examples(50, 1000)
+@given(st.lists(st.text("ab", min_size=1, max_size=8), min_size=1, max_size=9), st.integers(10, 20))
+def test_a_listing_takes_as_many_lines_as_it_needs(parts: list[str], limit: int) -> None:
+    table = render((Column("n"), Column("listing", limit=limit, listing=True)), [["x", ", ".join(parts)], ["y", ""]])
+    first, *others, last = table.splitlines()[2:]
+    assert first.startswith("x  ") and last == "y" and all(line.startswith("   ") for line in others)
+    lines = [line[3:] for line in (first, *others)]
+    assert " ".join(lines) == ", ".join(parts) and all(len(line) <= limit for line in lines)
+    for line, following in pairwise(lines):
+        assert len(line) + 1 + len(following.split(",")[0]) >= limit
+
+
+def test_names_of_many_share_what_they_have_in_common() -> None:
+    unit = UnitUse(0, 0, 0, 0, 0, 0)
+    names = ("a.pe[0][1].unit", "a.pe[3][1].unit", "b[0].c", "b[1].c", "d0", "d1", "e.f")
+    text = details(replace(REPORT.layers[0], units=dict.fromkeys(names, unit), storages={}, links={}, stages={}))
+    assert [line.split("  ")[0] for line in text.splitlines()[2:]] == [
+        "a.pe[0][1] … pe[3][1].unit (2)", "b[0] … b[1].c (2)", "d0 … d1 (2)", "e.f"]
 
 
 @pytest.mark.parametrize(("seconds", "text"), [
