@@ -137,7 +137,8 @@ class Loop:
 
     @property
     def extent(self) -> int:
-        return len(self.values)
+        values = self.values
+        return (values[-1] - self.start) // self.step + 1 if values else 0  # len() ends at 63 bits
 
     @property
     def values(self) -> range:

@@ -55,8 +55,8 @@ def contradicts(found: np.ndarray, outcomes: Sequence[Numbers], limit: float, cl
     for, also ``close``."""
     right = np.zeros(found.shape, np.bool_)
     for outcome in outcomes:
-        a, b = (np.where(np.abs(y) >= SLACK * limit, np.copysign(np.inf, y), y.astype(np.float32))
-                for y in (found, outcome.values))
+        a, b = (np.where(np.abs(y) >= SLACK * limit, np.copysign(np.float32(np.inf), y), y)
+                for y in (found.astype(np.float32), outcome.values))  # the bound is no number of float16
         near = np.isclose(a, b, rtol=2e-2, atol=2e-2) if close else np.isfinite(a) & np.isfinite(b)
         right |= outcome.open | (a == b) | (np.isnan(a) & np.isnan(b)) | near
     return not right.all()
