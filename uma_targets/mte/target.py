@@ -50,8 +50,8 @@ def _layouts(work: Workload, sizes: Mapping[str, Any]) -> Mapping[str, Place]:
     """A constant B of bytes lies column by column where there are tiles; so do the matrices of a kernel."""
     if not TYPES[work.inputs[1].item_bytes].mixed or sizes["rlen"] == sizes["vlen"]:
         return {}
-    name, column, row = ("B", "n", "k") if work.kind == "gemm" else ("W", "o", "c")
-    return {name: (Affine.variable(column), Affine.variable(row))}
+    return {"B": (Affine.variable("n"), Affine.variable("k"))} if work.kind == "gemm" else {
+        "W": convolution.place(work)}
 
 
 class Mte(kit.KitTarget):
