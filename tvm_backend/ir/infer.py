@@ -91,7 +91,8 @@ def convolution(call: Call) -> TensorType:
     data, kernel = (_tensor(arg) for arg in call.args)
     last = call.attrs.data_layout.endswith("C")
     image, windows = (data.shape[1:-1], kernel.shape[:-2]) if last else (data.shape[2:], kernel.shape[2:])
-    channels, (entering, leaving) = (data.shape[-1], kernel.shape[-2:]) if last else (data.shape[1], kernel.shape[1::-1])
+    channels = data.shape[-1] if last else data.shape[1]
+    entering, leaving = kernel.shape[-2:] if last else kernel.shape[1::-1]
     if len(data.shape) != len(kernel.shape) or channels != entering * call.attrs.groups:
         raise Unsupported(f"a convolution of {data.shape} by {kernel.shape}")
     extents = _extents(call, windows, image)
