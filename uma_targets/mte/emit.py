@@ -203,7 +203,7 @@ class Blocks:
 
     def _ask_c(self, first: Affine, down: Strip, across: Run) -> Nodes:
         """Ask for the lines of a block of C, or of what is added to it."""
-        return repeat("piece", down.pieces.count, lambda i: ask_for(
+        return repeat("piece", down.pieces.extent, lambda i: ask_for(
             first + i * down.pieces.c, down.row.c, down.along, across.span * BITS // 8))
 
     def _begin(self, register: int, row: Affine, column: Affine, depth: Piece) -> Node:
@@ -260,7 +260,7 @@ class Blocks:
     def _ask_a(self, spot: Spot, down: Strip, k: Affine, steps: int, a1: Affine) -> Nodes:
         """Ask for lines of A before so many steps from ``k`` on: for all that tiles have of it."""
         first = self.gemm.a_at(0, k) + spot.a + a1
-        return repeat("piece", down.pieces.count, lambda i: ask_for(
+        return repeat("piece", down.pieces.extent, lambda i: ask_for(
             first + i * down.pieces.a, down.row.a, down.along, steps * self.deep * self.gemm.item))
 
     def _ask_b(self, n: Affine, across: Run, k: Affine, steps: int, b1: Affine) -> Nodes:
@@ -361,7 +361,7 @@ class Vectors(Blocks):
         first, row = spot.further(a1, 0), down.row.a
         return [Instr.make("prefetch_r", dram=self.gemm.a_at(0, at) + first.a + piece * down.pieces.a
                            + (turn + at % rows) * row)
-                for at in (k + step for step in range(steps)) for piece in range(down.pieces.count)
+                for at in (k + step for step in range(steps)) for piece in range(down.pieces.extent)
                 for turn, rows in turns]
 
     def _load_a(self, register: int, address: Affine) -> Node:

@@ -29,7 +29,7 @@ class Spot(NamedTuple):
 class Level(NamedTuple):
     """So many places, and bytes of A and of C from one to the next."""
 
-    count: int
+    extent: int
     a: int
     c: int
 
@@ -71,7 +71,7 @@ class Strip:
 
     @property
     def tiles(self) -> int:
-        return self.pieces.count * self.across
+        return self.pieces.extent * self.across
 
     @property
     def span(self) -> int:
@@ -85,11 +85,11 @@ class Strip:
 
     @property
     def blocks(self) -> int:
-        return math.prod(level.count for level in self.loops)
+        return math.prod(level.extent for level in self.loops)
 
     def spots(self, block: Spot) -> Iterator[Spot]:
         """Those of the tiles of a block."""
-        for piece in range(self.pieces.count):
+        for piece in range(self.pieces.extent):
             for tile in range(self.across):
                 far = tile * self.size
                 yield block.further(piece * self.pieces.a + far * self.row.a, piece * self.pieces.c + far * self.row.c)
@@ -127,13 +127,13 @@ class Rows:
         of the one of which the fewest are needed: where images are small and many, of one pixel of each."""
         found: list[Level] = []
         for level in levels:
-            if found and (found[-1].a, found[-1].c) == (level.count * level.a, level.count * level.c):
-                found[-1] = level._replace(count=found[-1].count * level.count)
-            elif found and found[-1].count == 1:
+            if found and (found[-1].a, found[-1].c) == (level.extent * level.a, level.extent * level.c):
+                found[-1] = level._replace(extent=found[-1].extent * level.extent)
+            elif found and found[-1].extent == 1:
                 found[-1] = level
-            elif not found or level.count > 1:
+            elif not found or level.extent > 1:
                 found.append(level)
-        best = min(reversed(found), key=lambda level: ceil_div(level.count, size) / level.count)
+        best = min(reversed(found), key=lambda level: ceil_div(level.extent, size) / level.extent)
         found.remove(best)
         return Rows((*found, best))
 
@@ -148,16 +148,16 @@ class Rows:
     def _strips(self, size: int, tall: int) -> Iterator[Strip]:
         *outer, lines = self.levels[:-1] if len(self.levels) > 1 else (Level(1, 0, 0),)
         row = self.row
-        for along in runs(row.count, size, min(tall, max(1, row.count // size))):
-            for down in pieces(lines.count, tall // along.tiles):
+        for along in runs(row.extent, size, min(tall, max(1, row.extent // size))):
+            for down in pieces(lines.extent, tall // along.tiles):
                 high = tall // along.tiles
                 loops = (*outer, Level(down.count, high * lines.a, high * lines.c),
                          Level(along.count, along.span * row.a, along.span * row.c))
                 first = down.first * high, along.first
                 yield Strip(
-                    along.size, along.tiles, lines._replace(count=down.size), row,
+                    along.size, along.tiles, lines._replace(extent=down.size), row,
                     Level(1, first[0] * lines.a + first[1] * row.a, first[0] * lines.c + first[1] * row.c),
-                    tuple(level for level in loops if level.count > 1))
+                    tuple(level for level in loops if level.extent > 1))
 
 
 @dataclass(frozen=True)

@@ -39,11 +39,11 @@ class Walk:
     @property
     def count(self) -> int:
         """Rows of C."""
-        return math.prod(level.count for level in self.rows.levels)
+        return math.prod(level.extent for level in self.rows.levels)
 
     def tiles(self, size: int) -> int:
         """Of ``size`` rows, all of C along M."""
-        row = self.rows.row.count
+        row = self.rows.row.extent
         return int(ceil_div(row, size)) * (self.count // row)
 
     @property
