@@ -143,7 +143,8 @@ class Workload:
                (or either of them transposed, such as B[b or 1, n/t, k/t, t, t]), bias[1, n/t, t]
                → C[b, m/t, n/t, t, t]; extents are rounded up, what is beyond them is zero
     ``conv2d`` X[n, h, w, c] int8, W[kh, kw, c, o] int8, bias[o] int32 → Y[n, oh, ow, o]  (NHWC; pooled if pool);
-               of g groups: X[n, h, w, g·c], W[g, kh, kw, c, o], bias[g·o] → Y[n, oh, ow, g·o]
+               of g groups: X[n, h, w, g·c], W[g, kh, kw, c, o], bias[g·o] → Y[n, oh, ow, g·o]; or of the types that
+               ``gemm`` has
     ``add``    A[size], B[size] int8 → C[size]: y = relu?(sat(round((a + b) * scale)))
     ``attention`` Q[b, q, h, d], K[b, k, h, d], V[b, k, h, e], bias[b, h, q, k] (if the epilogue has one), all float32 →
                O[b, q, h, e] = softmax over k of scale * (Q · K + bias), times V; in tiles (float16) a matrix for each
@@ -193,7 +194,8 @@ class Workload:
     @property
     def tile(self) -> int:
         """Side of the tiles that the tensors are kept in, 0 where they are not."""
-        rows = self.kind == "nest" or (self.kind == "gemm" and len(self.inputs[0].shape) <= 3)
+        rows = self.kind == "nest" or (self.kind == "gemm" and len(self.inputs[0].shape) <= 3) or (
+            self.kind == "conv2d" and bool(self.inputs[0].access))
         return 0 if rows or self.inputs[0].dtype != "float16" else self.inputs[0].shape[-1]
 
     @property
@@ -252,7 +254,7 @@ def gemm(
         return _tiled_gemm((batch, m, n, k), epilogue, shared_b, name, dtype, tile, transposed)
     v = {s: Affine.variable(s) for s in "bmnk"}
     dims = (Dim("b", batch, "parallel"), Dim("m", m, "parallel"), Dim("n", n, "parallel"), Dim("k", k, "reduction"))
-    sums = "int32" if dtype.startswith("int") else "float32"
+    sums = sums_of(dtype)
     a = Tensor("A", (batch, m, k), dtype, (v["b"], v["m"], v["k"]))
     if shared_b:
         b = Tensor("B", (k, n), dtype, (v["k"], v["n"]))
@@ -264,6 +266,11 @@ def gemm(
     added = (replace(out, name="residual"),) if epilogue.residual else ()
     inputs = (a, b, *_finishing(rows, epilogue), *added)
     return Workload("gemm", name, dims, inputs, out, epilogue)
+
+
+def sums_of(dtype: str) -> str:
+    """The type of sums of products of numbers of a type."""
+    return "int32" if dtype.startswith("int") else "float32"
 
 
 def _finishing(bias: Tensor, epilogue: Epilogue) -> tuple[Tensor, ...]:
@@ -304,9 +311,10 @@ def _tiled_gemm(
 def conv2d(
     n: int, h: int, w: int, c: int, o: int, kh: int, kw: int, *, stride: tuple[int, int] = (1, 1),
     padding: tuple[int, int, int, int] = (0, 0, 0, 0), dilation: tuple[int, int] = (1, 1), groups: int = 1,
-    blocks: int = 1, epilogue: Epilogue, name: str = "conv2d",
+    blocks: int = 1, epilogue: Epilogue, name: str = "conv2d", dtype: str = "int8",
 ) -> Workload:
-    """NHWC convolution; ``padding`` is top, left, bottom, right, ``c`` and ``o`` are channels of each of ``groups``."""
+    """NHWC convolution; ``padding`` is top, left, bottom, right, ``c`` and ``o`` are channels of each of ``groups``.
+    ``dtype`` is that of image and kernel; sums and bias are int32 for integers, else float32."""
     top, left, bottom, right = padding
     oh = (h + top + bottom - (kh - 1) * dilation[0] - 1) // stride[0] + 1
     ow = (w + left + right - (kw - 1) * dilation[1] - 1) // stride[1] + 1
@@ -324,9 +332,9 @@ def conv2d(
         entering, leaving = v["g"] * c + v["c"], v["g"] * o + v["o"]
     rows = v["oh"] * stride[0] + v["kh"] * dilation[0] - top
     columns = v["ow"] * stride[1] + v["kw"] * dilation[1] - left
-    x = Tensor("X", (n, h, w, groups * c), "int8", (v["n"], rows, columns, entering))
-    f = Tensor("W", kernel, "int8", place)
-    inputs = (x, f, *_finishing(Tensor("bias", (groups * o,), "int32", (leaving,)), epilogue))
+    x = Tensor("X", (n, h, w, groups * c), dtype, (v["n"], rows, columns, entering))
+    f = Tensor("W", kernel, dtype, place)
+    inputs = (x, f, *_finishing(Tensor("bias", (groups * o,), sums_of(dtype), (leaving,)), epilogue))
     if epilogue.pool is None:
         shape = (n, oh, ow, groups * o)
     else:
@@ -335,6 +343,7 @@ def conv2d(
         shape = (n, (oh + t + b - p.size) // p.stride + 1, (ow + l + r - p.size) // p.stride + 1, groups * o)
     # the access of the output is that of the unpooled sums
     out = Tensor("Y", shape, epilogue.out_dtype, (v["n"], v["oh"], v["ow"], leaving))
+    inputs += (replace(out, name="residual"),) if epilogue.residual else ()
     return Workload("conv2d", name, dims, inputs, out, epilogue, stride, padding, dilation, blocks)
 
 

@@ -31,7 +31,8 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import HbmTensor, Instr, Node, Stream
 from archloom.uma_targets.kit import Gemm, ceil_div, repeat
-from archloom.uma_targets.mte.emit import Machine, Taps, blocks
+from archloom.uma_targets.mte.emit import Machine, blocks
+from archloom.uma_targets.mte.places import Taps
 from archloom.uma_targets.mte.target import Mte
 
 DATA = Path(__file__).resolve().parents[1] / "data"

@@ -41,7 +41,7 @@ def _conv2d(w: Workload) -> dict[str, Any]:
                 "dilation": w.dilation, "groups": w.groups, "tile": w.tile, "grid": w.grid}
     n, height, width, _ = w.inputs[0].shape
     kernel = {name: w.extent(name) for name in ("c", "o", "kh", "kw")}
-    more = {"dilation": w.dilation, "groups": w.groups, "blocks": w.blocks}
+    more = {"dilation": w.dilation, "groups": w.groups, "blocks": w.blocks, "dtype": w.inputs[0].dtype}
     return {"n": n, "h": height, "w": width, **kernel, "stride": w.stride, "padding": w.padding, **more}
 
 

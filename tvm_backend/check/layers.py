@@ -127,10 +127,15 @@ def _against(
 
 
 def _in_place(output: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The product of a convolution's gathered windows, [images and groups, places, channels], as the image; others as
-    they are."""
-    gathered = output.ndim == 3 and len(shape) == 4 and output.shape[1] == shape[2] * shape[3]
-    return output.transpose(0, 2, 1).reshape(shape) if gathered and output.size == math.prod(shape) else output
+    """The product of a convolution's gathered windows, [images and groups, places, channels], and what has its channels
+    last, as the image; others as they are."""
+    if len(shape) != 4 or output.size != math.prod(shape):
+        return output
+    n, c, *image = shape
+    if output.ndim == 4 and output.shape != shape and output.shape == (n, *image, c):
+        return output.transpose(0, 3, 1, 2)
+    gathered = output.ndim == 3 and output.shape[1] == math.prod(image)
+    return output.transpose(0, 2, 1).reshape(shape) if gathered else output
 
 
 def snr_db(signal: np.ndarray, approximation: np.ndarray) -> float:

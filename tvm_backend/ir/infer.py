@@ -89,10 +89,15 @@ def _extents(call: Call, kernel: tuple[int, ...], image: tuple[int, ...]) -> tup
 
 def convolution(call: Call) -> TensorType:
     data, kernel = (_tensor(arg) for arg in call.args)
-    if len(data.shape) != len(kernel.shape) or data.shape[1] != kernel.shape[1] * call.attrs.groups:
+    last = call.attrs.data_layout.endswith("C")
+    image, windows = (data.shape[1:-1], kernel.shape[:-2]) if last else (data.shape[2:], kernel.shape[2:])
+    channels = data.shape[-1] if last else data.shape[1]
+    entering, leaving = kernel.shape[-2:] if last else kernel.shape[1::-1]
+    if len(data.shape) != len(kernel.shape) or channels != entering * call.attrs.groups:
         raise Unsupported(f"a convolution of {data.shape} by {kernel.shape}")
-    return _positive((data.shape[0], kernel.shape[0], *_extents(call, kernel.shape[2:], data.shape[2:])),
-                     _summed(call, data.dtype))
+    extents = _extents(call, windows, image)
+    shape = (data.shape[0], *extents, leaving) if last else (data.shape[0], leaving, *extents)
+    return _positive(shape, _summed(call, data.dtype))
 
 
 def pool(call: Call) -> TensorType:

@@ -1,8 +1,9 @@
 """Float networks of images with their channels last, for targets that take all operators: convolutions as products.
 
-Between operators that know it, an image [n, c, h, w] is kept as pixels [n, h * w, c], whose rows are those of products:
-a convolution's windows are pixels taken side by side, and its product with the kernel as a matrix is an image again. So
-are element-wise operators, pooling, concatenations of channels and means of images. Whatever else reads an image gets
+Between operators that know it, an image [n, c, h, w] is kept as pixels [n, h, w, c], whose rows are those of products:
+a convolution of one pixel is the product with its kernel as a matrix. Of a larger one the target says whether it takes
+it as it is, on an image with the padding around it; else its windows, pixels taken side by side, are rows of a product.
+Element-wise operators, pooling, concatenations of channels and means keep images so. Whatever else reads an image gets
 it transposed back. Reshapes cost nothing; all else is operators like others, which the target takes, too.
 
 A convolution of as many groups as channels is no product: its windows, times the kernel, are summed up.
@@ -11,12 +12,14 @@ A convolution of as many groups as channels is no product: its windows, times th
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from archloom.mapper.nests import HALVES
+from archloom.mapper.workload import Epilogue, Workload, conv2d
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.conversion import blank, is_blank
 from archloom.tvm_backend.ir.operators import operator
@@ -36,14 +39,14 @@ EXACT_TAPS = 1 << 10
 """Sums of fewer products of bytes are float32 numbers."""
 
 
-def channels_last(module: ir.IRModule) -> ir.IRModule:
-    """Rewrite ``main`` (see above)."""
-    return _ChannelsLast(float_weights(module)).rewritten()
+def channels_last(module: ir.IRModule, in_place: Callable[[Workload], bool] = lambda work: False) -> ir.IRModule:
+    """Rewrite ``main`` (see above); ``in_place``: whether the target takes a convolution of NHWC without padding."""
+    return _ChannelsLast(float_weights(module), in_place).rewritten()
 
 
 @dataclass(frozen=True)
 class _Pixels:
-    """[n, height * width, channels] of an image."""
+    """[n, height, width, channels] of an image."""
 
     var: Any
     shape: tuple[int, ...]
@@ -55,8 +58,9 @@ class _ChannelsLast(Rewriter):
 
     changed = True
 
-    def __init__(self, module: ir.IRModule) -> None:
+    def __init__(self, module: ir.IRModule, in_place: Callable[[Workload], bool]) -> None:
         super().__init__(module)
+        self.in_place = in_place
         self.pixels: dict[Any, _Pixels] = {}
 
     def visit(self, var: ir.Var, value: Any) -> None:
@@ -100,7 +104,7 @@ class _ChannelsLast(Rewriter):
             return self._pooled(name, var, call)
         if name == "mean" and ir.shape_of(call)[2:] == (1, 1) and ir.shape_of(call)[:2] == ir.shape_of(
                 call.args[0])[:2]:
-            return self.emit("mean", self.pixels[call.args[0]].var, axis=[1], keepdims=True, label=var.name)
+            return self.emit("mean", self.pixels[call.args[0]].var, axis=[1, 2], keepdims=True, label=var.name)
         row = operator(name)
         if name in SCALED:
             return self._scaled(name, var, call)
@@ -114,16 +118,15 @@ class _ChannelsLast(Rewriter):
         if found is None or var in self.replaced:
             return
         *_, h, w = found.shape
-        channels_first = found.var if h * w == 1 else self.emit("permute_dims", found.var, axes=[0, 2, 1])
-        self.replaced[var] = self.emit("reshape", channels_first, found.shape, label=var.name)
+        self.replaced[var] = self.emit("reshape", found.var, found.shape, label=var.name) if h * w == 1 else self.emit(
+            "permute_dims", found.var, axes=[0, 3, 1, 2], label=var.name)
 
     def _of(self, expr: Any) -> Any:
         """The pixels of an image of the old body."""
         if expr in self.pixels:
             return self.pixels[expr].var
         n, c, h, w = ir.shape_of(expr)
-        image = self.emit("reshape", self.new(expr), (n, c, h * w))
-        pixels = self.emit("permute_dims", image, axes=[0, 2, 1])
+        pixels = self.emit("permute_dims", self.new(expr), axes=[0, 2, 3, 1])
         if ir.is_var(expr):
             self.pixels[expr] = _Pixels(pixels, (n, c, h, w))
             self.replaced.setdefault(expr, self.new(expr))
@@ -147,7 +150,7 @@ class _ChannelsLast(Rewriter):
             return None
         along = [a if ir.number_of(a) is None else ir.constant_like(ir.const_value(a).reshape(()), a)
                  for a in call.args[1:]]
-        return self.emit(name, self._of(call.args[0]), *along, axis=2 if shapes else 0, out_dtype=ir.dtype_of(var),
+        return self.emit(name, self._of(call.args[0]), *along, axis=3 if shapes else 0, out_dtype=ir.dtype_of(var),
                          label=var.name)
 
     def _beside(self, expr: Any, shape: tuple[int, ...]) -> Any:
@@ -161,13 +164,13 @@ class _ChannelsLast(Rewriter):
         if given[1:] == (shape[1], 1, 1) and ir.is_constant(expr):
             array = ir.const_value(expr)
             if given[0] == 1:
-                return ir.constant_like(_shaped(array, (1, 1, shape[1])), expr)
+                return ir.constant_like(_shaped(array, (1, 1, 1, shape[1])), expr)
         if len(ir.shape_of(expr)) == 4 and (given[2:] == shape[2:] or given[2:] == (1, 1)) and not ir.is_constant(expr):
             return self._of(expr)
         return None
 
     def _one(self, expr: Any) -> Any:
-        return self.emit("reshape", self._settled(expr), (1, 1, 1))
+        return self.emit("reshape", self._settled(expr), (1, 1, 1, 1))
 
     def _settled(self, expr: Any) -> Any:
         if ir.is_var(expr):
@@ -175,32 +178,24 @@ class _ChannelsLast(Rewriter):
         return self.new(expr)
 
     def _pooled(self, name: str, var: ir.Var, call: ir.Call) -> Any:
-        n, c, h, w = ir.shape_of(call.args[0])
-        image = self.emit("reshape", self._of(call.args[0]), (n, h, w, c))
         given = {a: list(ir.attr_ints(call, a)) for a in ("pool_size", "strides", "padding", "dilation")} | {
             a: bool(ir.attr(call, a)) for a in ("ceil_mode", "count_include_pad")}
-        made = self.emit(name, image, layout="NHWC", out_layout="NHWC", label=var.name, **given)
-        shape = ir.shape_of(var)
-        return self.emit("reshape", made, (n, shape[2] * shape[3], c))
+        return self.emit(name, self._of(call.args[0]), layout="NHWC", out_layout="NHWC", label=var.name, **given)
 
     def _padded(self, var: ir.Var, call: ir.Call) -> Any:
         """By rows and columns alone."""
         widths, mode = ir.attr_ints(call, "pad_width"), str(ir.attr(call, "pad_mode", "constant"))
         if any(widths[:4]) or mode != "constant" or call.args[0] not in self.pixels:
             return None
-        n, c, h, w = ir.shape_of(call.args[0])
-        image = self.emit("reshape", self._of(call.args[0]), (n, h, w, c))
-        made = self.emit("nn.pad", image, pad_width=[0, 0, *widths[4:], 0, 0], pad_mode="constant",
+        return self.emit("nn.pad", self._of(call.args[0]), pad_width=[0, 0, *widths[4:], 0, 0], pad_mode="constant",
                          pad_value=float(ir.attr(call, "pad_value", 0.0)), label=var.name)
-        shape = ir.shape_of(var)
-        return self.emit("reshape", made, (n, shape[2] * shape[3], c))
 
     def _concatenated(self, joined: Any, label: str) -> Any:
         fields = ir.tuple_fields(joined) or []
         if not any(f in self.pixels for f in fields) or not all(map(ir.is_var, fields)):
             return None
         found = {f: self._of(f) for f in fields}
-        return self.emit("concat", ir.substitute(joined, found), axis=2, label=label)
+        return self.emit("concat", ir.substitute(joined, found), axis=3, label=label)
 
     def _in_parts(self, var: ir.Var, value: Any) -> bool:
         """A field of a split as what is taken of the tensor."""
@@ -234,14 +229,26 @@ class _ChannelsLast(Rewriter):
             return None
         form, weights, groups = Windows.of(call), ir.const_value(kernel), int(ir.attr(call, "groups"))
         n, c, _, _ = ir.shape_of(data)
-        places = math.prod(ir.shape_of(var)[2:])
-        windows = self._windows(data, form, places)
+        _, channels, *places = ir.shape_of(var)
+        image = self._bordered(data, form)
         if groups == 1:
-            rows = self.emit("reshape", windows, (n, places, c * math.prod(form.kernel)))
+            if not form.is_whole and self.in_place(_workload(var, image, channels, form)):
+                return self._as_it_is(var, image, weights, form)
+            rows = self.emit("reshape", self._windows(image, form), (n, *places, c * math.prod(form.kernel)))
             return self._product(var, rows, _matrix(weights))
+        windows, shape = self._windows(image, form), (n, math.prod(places), math.prod(form.kernel), c)
         if groups == c == len(weights) and (ir.dtype_of(var) not in INTEGERS or math.prod(form.kernel) < EXACT_TAPS):
-            return self._apart(var, windows, weights, (n, places, math.prod(form.kernel), c))
-        return self._grouped(var, windows, weights, groups, (n, places, math.prod(form.kernel), c))
+            pixels = self._apart(var, windows, weights, shape)
+        else:
+            pixels = self._grouped(var, windows, weights, groups, shape)
+        return self.emit("reshape", pixels, (n, *places, channels))
+
+    def _as_it_is(self, var: ir.Var, image: Any, weights: np.ndarray, form: Windows) -> Any:
+        kernel = ir.constant_like(_moved(weights, (2, 3, 1, 0)), image)
+        return self.emit(
+            "nn.conv2d", image, kernel, strides=list(form.strides), padding=[0, 0, 0, 0], dilation=list(form.dilation),
+            groups=1, data_layout="NHWC", kernel_layout="HWIO", out_layout="NHWC", out_dtype=ir.dtype_of(var),
+            label=var.name)
 
     def _product(self, var: ir.Var, rows: Any, weights: np.ndarray) -> Any:
         """Sums of the type that the convolution's have."""
@@ -259,19 +266,19 @@ class _ChannelsLast(Rewriter):
         return sums if ir.dtype_of(var) == ir.dtype_of(sums) else self.emit(
             "astype", sums, dtype=ir.dtype_of(var), label=var.name)
 
-    def _windows(self, data: Any, form: Windows, places: int) -> Any:
-        """[n, places * taps, c]: for each place of the result the pixels under the kernel."""
-        n, c, h, w = ir.shape_of(data)
-        pixels = self._of(data)
+    def _bordered(self, data: Any, form: Windows) -> Any:
+        """An image with the padding around it."""
         top, left, bottom, right = form.padding
-        if any(form.padding):
-            image = self.emit("reshape", pixels, (n, h, w, c))
-            padded = self.emit("nn.pad", image, pad_width=[0, 0, top, bottom, left, right, 0, 0])
-            h, w = h + top + bottom, w + left + right
-            pixels = self.emit("reshape", padded, (n, h * w, c))
+        return self.emit("nn.pad", self._of(data), pad_width=[0, 0, top, bottom, left, right, 0, 0]) if any(
+            form.padding) else self._of(data)
+
+    def _windows(self, image: Any, form: Windows) -> Any:
+        """[n, places * taps, c]: for each place of the result the pixels under the kernel."""
+        n, h, w, c = ir.shape_of(image)
         if form.is_whole:
-            return pixels
+            return image
         index = np.ascontiguousarray(form.index(h, w).T).reshape(-1)
+        pixels = self.emit("reshape", image, (n, h * w, c))
         return self.emit("take", pixels, ir.constant_like(index, pixels), axis=1, mode="clip")
 
     def _grouped(self, var: ir.Var, windows: Any, weights: np.ndarray, groups: int, shape: tuple[int, ...]) -> Any:
@@ -298,6 +305,13 @@ def _is_wide(expr: Any) -> bool:
 def _axis(call: ir.Call) -> int:
     fields = ir.tuple_fields(call.args[0])
     return int(ir.attr(call, "axis")) % len(ir.shape_of(call.args[0] if fields is None else fields[0]))
+
+
+def _workload(var: ir.Var, image: Any, channels: int, form: Windows) -> Workload:
+    """A convolution of an NHWC image as a target may take it."""
+    n, h, w, c = ir.shape_of(image)
+    return conv2d(n, h, w, c, channels, *form.kernel, stride=form.strides, dilation=form.dilation, name=var.name,
+                  epilogue=Epilogue(False, 1.0, False, ir.dtype_of(var)), dtype=ir.dtype_of(image))
 
 
 def _matrix(weights: np.ndarray) -> np.ndarray:

@@ -94,10 +94,11 @@ def along_channels(op: QuantizedOp) -> str | None:
     if op.anchor == "matmul" and len(op.bias_shape) > 1 and op.bias_shape == (
             *op.operands[1].read_shape[:-2], 1, op.operands[1].read_shape[-1]):
         return None
-    channels = op.operands[1].read_shape[-1] if op.anchor == "matmul" else op.operands[1].shape[0]
+    last = op.anchor == "matmul" or op.attrs["data_layout"] == "NHWC"
+    channels = op.operands[1].read_shape[-1] if last else op.operands[1].shape[0]
     if int(np.prod(op.bias.shape)) != channels:
         return f"the bias has {int(np.prod(op.bias.shape))} values for {channels} channels"
-    along = (channels,) if op.anchor == "matmul" else (channels, 1, 1)
+    along = (channels,) if last else (channels, 1, 1)
     if op.bias_shape[-len(along):] != along:
         return f"the bias is added in the shape {op.bias_shape}, not along the channels"
     return None
@@ -176,6 +177,19 @@ def pointwise_convolution(op: QuantizedOp) -> str | None:
     return None
 
 
+def channels_last(op: QuantizedOp) -> str | None:
+    """A convolution has NHWC data, a constant HWIO kernel, one group and no padding: its image is read in place."""
+    attrs = op.attrs
+    layouts = (attrs["data_layout"], attrs["kernel_layout"], attrs["out_layout"])
+    if layouts not in (("NHWC", "HWIO", "NHWC"), ("NHWC", "HWIO", "")):
+        return f"layouts are {', '.join(layouts)}"
+    if not op.operands[1].is_constant or op.operands[0].is_constant:
+        return "the kernel is not constant, or the image is"
+    if op.attrs["groups"] != 1 or any(attrs["padding"]):
+        return f"groups is {attrs['groups']}, padding {attrs['padding']}"
+    return None
+
+
 def no_bias(op: QuantizedOp) -> str | None:
     """There is no bias: the target does not add one."""
     return None if op.bias is None else "it adds a bias"
@@ -245,6 +259,9 @@ INT8_WINDOWS: tuple[Rule, ...] = (*QUANTIZATION, int32_bias, constant_kernel)
 FLOAT_MATMUL: tuple[Rule, ...] = (float32_operands, float32_bias, plain_matmul, residual_alike, relu_only)
 HALVES_MATMUL: tuple[Rule, ...] = (halves, float32_bias, plain_matmul, relu_only)
 INTEGER_MATMUL: tuple[Rule, ...] = (integers_as_sums, float32_bias, plain_matmul)
+FLOAT_IMAGES: tuple[Rule, ...] = (float32_operands, float32_bias, channels_last, residual_alike, relu_only)
+HALVES_IMAGES: tuple[Rule, ...] = (halves, float32_bias, channels_last, relu_only)
+INTEGER_IMAGES: tuple[Rule, ...] = (integers_as_sums, float32_bias, channels_last)
 FLOAT_CONV2D: tuple[Rule, ...] = (float32_operands, float32_bias, plain_convolution, pointwise_convolution, relu_only)
 
 

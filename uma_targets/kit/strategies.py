@@ -64,6 +64,18 @@ def conv2d(op: QuantizedOp) -> Lowered:
     return Lowered(work, label("conv2d", op), (("X", 0),), constants, NHWC)
 
 
+def in_place(op: QuantizedOp) -> Lowered:
+    """A convolution whose channels are last in the network, too, HWIO by NHWC."""
+    data, kernel = op.operands[:2]
+    assert kernel.array is not None
+    n, h, w, c = data.shape
+    kh, kw, _, o = kernel.shape
+    work = wl.conv2d(n, h, w, c, o, kh, kw, stride=tuple(op.attrs["strides"]), dilation=tuple(op.attrs["dilation"]),
+                     epilogue=epilogue(op), name=op.name, dtype=data.dtype)
+    constants = {"W": laid_out(kernel.array), **bias(op)}
+    return Lowered(work, label("conv2d", op), (("X", 0), *residual(op)), constants, ROW_MAJOR)
+
+
 def any_conv2d(op: QuantizedOp) -> Lowered:
     """A product where the convolution is one."""
     return pointwise(op) if pointwise_convolution(op) is None else conv2d(op)

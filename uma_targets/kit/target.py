@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from archloom.acadl_models.acadl import ArchitectureGraph
-from archloom.mapper.accelerator import Accelerator
+from archloom.mapper.accelerator import Accelerator, Configuration
 from archloom.mapper.hardware import Hardware
 from archloom.mapper.options import Option
 from archloom.mapper.packing import Place
@@ -70,6 +70,8 @@ class GemmKit:
     ``requantizer``: how the machine makes bytes of sums by itself (:mod:`archloom.mapper.requantization`), with scales
     by channel and zero points, in place of one factor.
     ``vectors``: its vector unit, for all operators that are no products: whole networks of float32.
+    ``in_place``: with ``vectors`` and a kernel of ``conv2d``, whether a convolution (NHWC, without padding) is taken as
+    one whose image is read in place, rather than as a product of copies of its windows.
     ``patience``: how much more a search simulates (``Accelerator.patience``); ``is_bounded``: its tilings say what
     they take at least (``Tiling.least``).
     """
@@ -97,6 +99,7 @@ class GemmKit:
     kernels: Mapping[str, Kernel] = field(default_factory=dict, repr=False)
     windows: tuple[rules.SizedRule, ...] = ()
     vectors: VectorKit | None = None
+    in_place: "Callable[[Workload, Configuration], bool] | None" = field(default=None, repr=False)
     patience: int = 1
     is_bounded: bool = False
 
@@ -128,7 +131,8 @@ class GemmKit:
             return space_of(workload, shape, tiling, hardware, machine.macs_per_cycle)
 
         def layouts(work: Workload, bound: Isa, options: Options) -> "Mapping[str, Place]":
-            if self.layouts is None or work.kind != "gemm":  # what else there is becomes products
+            of = ("gemm",) if self.in_place is None else ("gemm", "conv2d")  # what else there is becomes products
+            if self.layouts is None or work.kind not in of:
                 return {}
             return self.layouts(work, {**options, **bound.scope})
 
@@ -141,7 +145,8 @@ class GemmKit:
 
     def _functions(self) -> Iterator[Callable[..., Any]]:
         """What the description consists of."""
-        yield from (each for each in (self.emit, self.tiling, self.workspace_bytes, self.layouts) if each is not None)
+        yield from (each for each in (self.emit, self.tiling, self.workspace_bytes, self.layouts, self.in_place)
+                    if each is not None)
         parts = (*self.kernels.values(), self.attention, self.vectors)
         yield from (value for part in parts if part is not None for value in vars(part).values() if callable(value))
 
@@ -233,17 +238,30 @@ class KitTarget(DescribedTarget):
         self._products.append(rules.AllOf("nn.conv2d", (*rules.INT8_WINDOWS, *more)))
         residual = ("residual_activation", "residual") if self.kit.residual else ()
         self._offer_forms("matmul", rules.AllOf("matmul", (*matmul, *more)), strategies.matmul, residual, floats=floats)
-        if floats and self.kit.halves is not None:
-            self._offer("matmul_halves", partial(patterns.fused, "matmul", "plain", floats=True),
-                        rules.AllOf("matmul", rules.HALVES_MATMUL), strategies.matmul)
-        if floats and self.takes_integers:
-            self._offer("matmul_integers", partial(patterns.fused, "matmul", "plain", floats=True),
-                        rules.AllOf("matmul", rules.INTEGER_MATMUL), strategies.matmul)
+        if floats:
+            self._offer_mixed("matmul", "matmul", rules.HALVES_MATMUL, rules.INTEGER_MATMUL, strategies.matmul)
+        if self.kit.in_place is not None:
+            self._offer_forms("conv2d", rules.AllOf("nn.conv2d", (*rules.FLOAT_IMAGES, *more)), strategies.in_place,
+                              residual, floats=True)
+            self._offer_mixed(
+                "conv2d", "nn.conv2d", rules.HALVES_IMAGES, rules.INTEGER_IMAGES, strategies.in_place)
+            return
         if self.kit.windows:
             conv2d = tuple(rule for rule in conv2d if rule is not rules.pointwise_convolution)
         self._offer_forms(
             "conv2d", rules.AllOf("nn.conv2d", (*conv2d, *more), self.kit.windows),
             strategies.any_conv2d if self.kit.windows else strategies.pointwise, floats=floats)
+
+    def _offer_mixed(
+        self, name: str, anchor: str, halves: tuple[rules.Rule, ...], integers: tuple[rules.Rule, ...],
+        strategy: Strategy,
+    ) -> None:
+        """Products in mixed precision where there are such, with their sums as results."""
+        for numbers, ruled, taken in (("halves", halves, self.kit.halves is not None),
+                                      ("integers", integers, self.takes_integers)):
+            if taken:
+                self._offer(f"{name}_{numbers}", partial(patterns.fused, name, "plain", floats=True),
+                            rules.AllOf(anchor, ruled), strategy)
 
     def _offer_requantized(self, machine: Requantizer) -> None:
         """Products, and convolutions where there is a kernel, whose results the machine makes by itself."""
@@ -261,6 +279,14 @@ class KitTarget(DescribedTarget):
     def _graph(self, options: Options) -> "ArchitectureGraph":
         """The graph for all options of the kit, by default theirs."""
         return self.kit.graph(self._values(options))
+
+    def _in_place(self, options: Options) -> "Callable[[Workload], bool]":
+        """Whether a convolution's image is read in place."""
+        decide = self.kit.in_place
+        if decide is None:
+            return lambda work: False
+        configuration = self.kit.accelerator.configure({**options})
+        return lambda work: decide(work, configuration)
 
     def _offer_nests(self, taken: Predicate) -> None:
         """All that is a nest of loops."""
@@ -306,7 +332,8 @@ class KitTarget(DescribedTarget):
                 module = with_wide_sums(module, self.kit.halves(self._values(options)))
             if self.takes_integers:
                 module = as_integers(sink_reshapes(plain_casts(module)), lambda op: sums.as_integers(op).ok)
-            module = without_truths(without_copies(channels_last(fuse_composites(without_batch_norms(module)))))
+            plain = fuse_composites(without_batch_norms(module))
+            module = without_truths(without_copies(channels_last(plain, self._in_place(options))))
         if kernel is None:
             return as_products(module)
         values = self._values(options)

@@ -19,7 +19,7 @@ one begins with; for those of C, and of what is added, when a block begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr, Node
 from archloom.uma_targets import kit
 from archloom.uma_targets.kit import Gemm, Nodes, Piece, ceil_div, each, pieces, repeat
+from archloom.uma_targets.mte.places import Level, Rows, Run, Spot, Strip, Taps, runs
 
 BITS = 32
 """Of an element of C."""
@@ -62,37 +63,19 @@ SCRATCH, ZERO = 5, 0
 """Of ``x``, for constants; of ``f``: rows of A stand behind it."""
 
 
-@dataclass(frozen=True)
-class Run:
-    """``count`` blocks along an axis from the element ``first`` on, each of ``tiles`` tiles of ``size`` elements."""
-
-    first: int
-    count: int
-    tiles: int
-    size: int
-
-    @property
-    def span(self) -> int:
-        """Elements of a block."""
-        return self.tiles * self.size
-
-
-def runs(extent: int, tile: int, tiles: int) -> list[Run]:
-    """Blocks of so many whole tiles, then one of what is left of them, then the tile at the edge."""
-    whole, rest = divmod(extent, tile)
-    found = [Run(p.first * tiles * tile, p.count, p.size, tile) for p in pieces(whole, tiles)] if whole else []
-    return found + ([Run(whole * tile, 1, 1, rest)] if rest else [])
-
-
 def emit(gemm: Gemm, mapping: kit.TileMapping, parameters: Mapping[str, int]) -> Nodes:
     """The instructions of one product."""
     return blocks(gemm, mapping, Machine(parameters["vlen"], parameters["rlen"], parameters["registers"]))
 
 
-def blocks(gemm: Gemm, mapping: kit.TileMapping, machine: "Machine", taps: "Sequence[Taps]" = ()) -> Nodes:
+def blocks(
+    gemm: Gemm, mapping: kit.TileMapping, machine: "Machine", taps: Sequence[Taps] = (), rows: Rows | None = None,
+) -> Nodes:
     """The instructions of a sum of products (by default of one), whose A and B lie behind those of ``gemm``: of a
-    convolution, one for each place of its window."""
-    return (Tiles if machine.rows > 1 else Vectors)(gemm, mapping, machine, tuple(taps) or (Taps(0, 0),)).body()
+    convolution, one for each place of its window. ``rows``: those of A and C, by default all of a matrix."""
+    matrix = Rows((Level(gemm.m, gemm.strides[0], gemm.strides[2]),))
+    make = Tiles if machine.rows > 1 else Vectors
+    return make(gemm, mapping, machine, tuple(taps) or (Taps(0, 0),), rows or matrix).body()
 
 
 @dataclass(frozen=True)
@@ -128,26 +111,6 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Taps:
-    """Bytes by which A and B of products lie behind the first: ``a`` and ``b``, and so much more in each iteration of
-    ``loops`` (how many, bytes of A, bytes of B), outermost first."""
-
-    a: int
-    b: int
-    loops: tuple[tuple[int, int, int], ...] = ()
-
-    def nodes(self, body: Callable[[Affine, Affine], Nodes]) -> Nodes:
-        """``body`` of the bytes, for each of the products."""
-        def nest(number: int, a: Affine, b: Affine) -> Nodes:
-            if number == len(self.loops):
-                return body(a, b)
-            count, down, across = self.loops[number]
-            return repeat(f"tap{number}", count, lambda i: nest(number + 1, a + i * down, b + i * across))
-
-        return nest(0, Affine(self.a), Affine(self.b))
-
-
-@dataclass(frozen=True)
 class Blocks:
     """Writes the instructions of one product, block after block; the kinds of cores say what a block is."""
 
@@ -155,6 +118,7 @@ class Blocks:
     mapping: kit.TileMapping
     machine: Machine
     taps: tuple[Taps, ...]
+    rows: Rows
 
     @property
     def types(self) -> Types:
@@ -207,53 +171,57 @@ class Blocks:
             yield Instr.make("csrwi_bfloat", value=1)
 
     def _block_of_k(self, number: Affine, depth: Piece) -> Nodes:
-        k0 = number * self.mapping.size("k")
+        k0, strips = number * self.mapping.size("k"), self.rows.strips(self.machine.rows, self.tall)
         return [node for across in runs(self.gemm.n, self.columns, self.wide)
                 for node in repeat("nb", across.count, lambda j, across=across: [  # type: ignore[misc]
-                    node for down in runs(self.gemm.m, self.machine.rows, self.tall)
-                    for node in repeat("mb", down.count, lambda i, down=down: self._block(  # type: ignore[misc]
-                        i * down.span + down.first, (i + 1) % down.count * down.span + down.first, down,
-                        j * across.span + across.first, across, k0, depth))])]
+                    node for down in strips
+                    for node in down.nodes(lambda at, later, down=down: list(self._block(  # type: ignore[misc]
+                        at, later, down, j * across.span + across.first, across, k0, depth)))])]
 
     def _block(
-        self, m: Affine, later: Affine, down: Run, n: Affine, across: Run, k: Affine, depth: Piece
+        self, at: Spot, later: Spot, down: Strip, n: Affine, across: Run, k: Affine, depth: Piece
     ) -> Iterator[Node]:
-        """A block of C, for a block of K; the next one begins in the row ``later``."""
-        tiles = [(a * across.tiles + b, m + a * down.size, n + b * across.size)
-                 for a in range(down.tiles) for b in range(across.tiles)]
+        """A block of C, for a block of K; the next one begins at ``later``."""
+        tiles = [(a * across.tiles + b, spot.c, n + b * across.size)
+                 for a, spot in enumerate(down.spots(at)) for b in range(across.tiles)]
         adds = self.gemm.residual is not None and depth.is_last
         if adds:
-            yield from ask_for(self.gemm.residual_at(m, n), self.gemm.strides[2], down.span, across.span * BITS // 8)
+            yield from self._ask_c(self.gemm.residual_at(0, n) + at.c, down, across)
         yield from self._sizes(down, across)
         for register, row, column in tiles:
             yield self._begin(register, row, column, depth)
-        yield from ask_for(self.gemm.c_at(m, n), self.gemm.strides[2], down.span, across.span * BITS // 8)
-        yield from self._sums(m, later, down, n, across, k, depth)
+        yield from self._ask_c(self.gemm.c_at(0, n) + at.c, down, across)
+        yield from self._sums(at, later, down, n, across, k, depth)
         for register, row, column in tiles if adds else ():
             free = len(tiles)  # of A or B, which have been multiplied
-            yield self._load_c(free, self.gemm.residual_at(row, column), self.gemm.strides[2])
+            yield self._load_c(free, self.gemm.residual_at(0, column) + row, self.rows.row.c)
             yield Instr.make("vfadd_vv", vd=register, vs2=register, vs1=free, vm=1)
         if self.gemm.relu and depth.is_last:
             yield from (Instr.make("vfmax_vf", vd=r, vs2=r, rs1=ZERO, vm=1) for r, _, _ in tiles)
         for register, row, column in tiles:
-            yield self._end(register, row, column)
+            yield self._end(register, self.gemm.c_at(0, column) + row)
+
+    def _ask_c(self, first: Affine, down: Strip, across: Run) -> Nodes:
+        """Ask for the lines of a block of C, or of what is added to it."""
+        return repeat("piece", down.pieces.extent, lambda i: ask_for(
+            first + i * down.pieces.c, down.row.c, down.along, across.span * BITS // 8))
 
     def _begin(self, register: int, row: Affine, column: Affine, depth: Piece) -> Node:
         """A tile of C before the first step."""
         if not depth.is_first:
-            return self._load_c(register, self.gemm.c_at(row, column), self.gemm.strides[2])
+            return self._load_c(register, self.gemm.c_at(0, column) + row, self.rows.row.c)
         if self.gemm.bias is None:
             return Instr.make("vmv_v_i", vd=register, imm=0)
         return self._load_c(register, self.gemm.bias_at(column), 0)
 
-    def _sizes(self, down: Run, across: Run) -> Iterator[Node]:
+    def _sizes(self, down: Strip, across: Run) -> Iterator[Node]:
         raise NotImplementedError
 
     def _load_c(self, register: int, address: Affine, stride: int) -> Node:
         raise NotImplementedError
 
     def _sums(
-        self, m: Affine, later: Affine, down: Run, n: Affine, across: Run, k: Affine, depth: Piece
+        self, at: Spot, later: Spot, down: Strip, n: Affine, across: Run, k: Affine, depth: Piece
     ) -> Nodes:
         nodes: Nodes = []
         for run in pieces(depth.size, self.deep):
@@ -262,11 +230,11 @@ class Blocks:
             first = k + run.first * self.deep
             for taps in self.taps:
                 nodes += taps.nodes(lambda a, b, first=first, run=run: self._run(  # type: ignore[misc]
-                    m, later, down, n, across, first, run.count, a, b))
+                    at, later, down, n, across, first, run.count, a, b))
         return nodes
 
     def _run(
-        self, m: Affine, later: Affine, down: Run, n: Affine, across: Run, k: Affine, count: int, a: Affine, b: Affine,
+        self, spot: Spot, later: Spot, down: Strip, n: Affine, across: Run, k: Affine, count: int, a: Affine, b: Affine,
     ) -> Nodes:
         """So many steps of K from ``k`` on, A and B so many bytes behind, and before them what asks for lines."""
         deep, steps = self.deep, max(1, self.mapping.slots("B") // self.wide)
@@ -279,19 +247,21 @@ class Blocks:
             return k + i * (steps * deep)
 
         def step(i: Affine, p: Piece) -> Nodes:
-            return list(self._steps(m, down, n, across, at(i), p.size, a, b))
+            return list(self._steps(spot, down, n, across, at(i), p.size, a, b))
 
         return [
             *each("kt", [Piece(0, last, whole.size)], lambda i, p: [
-                *self._ask_a(m, down, at(i + far), p.size, a), *self._ask_b(n, across, at(i + far), p.size, b),
+                *self._ask_a(spot, down, at(i + far), p.size, a), *self._ask_b(n, across, at(i + far), p.size, b),
                 *step(i, p)]),
             *each("kt", [Piece(last, far, whole.size)], lambda i, p: [
                 *self._ask_a(later, down, at(i - last), p.size, a), *step(i, p)]),
             *each("kt", rest, step)]
 
-    def _ask_a(self, m: Affine, down: Run, k: Affine, steps: int, a1: Affine) -> Nodes:
+    def _ask_a(self, spot: Spot, down: Strip, k: Affine, steps: int, a1: Affine) -> Nodes:
         """Ask for lines of A before so many steps from ``k`` on: for all that tiles have of it."""
-        return ask_for(self.gemm.a_at(m, k) + a1, self.gemm.strides[0], down.span, steps * self.deep * self.gemm.item)
+        first = self.gemm.a_at(0, k) + spot.a + a1
+        return repeat("piece", down.pieces.extent, lambda i: ask_for(
+            first + i * down.pieces.a, down.row.a, down.along, steps * self.deep * self.gemm.item))
 
     def _ask_b(self, n: Affine, across: Run, k: Affine, steps: int, b1: Affine) -> Nodes:
         """The same of B."""
@@ -314,11 +284,11 @@ class Blocks:
         return self.gemm.packed.evaluate({"k": 0, "n": 1})
 
     def _steps(
-        self, m: Affine, down: Run, n: Affine, across: Run, k: Affine, steps: int, a1: Affine, b1: Affine,
+        self, spot: Spot, down: Strip, n: Affine, across: Run, k: Affine, steps: int, a1: Affine, b1: Affine,
     ) -> Iterator[Node]:
         """Steps of K: as many tiles of B as are held are loaded, then multiplied with those of A, and so on. Both lie
         so many bytes behind."""
-        held = self.mapping.slots("B")
+        held, spots = self.mapping.slots("B"), list(down.spots(spot))
         pairs = [(step, b) for step in range(steps) for b in range(across.tiles)]
         a0 = down.tiles * across.tiles if self.machine.rows > 1 else 1
         b0 = down.tiles * (across.tiles + (self.machine.rows > 1))
@@ -329,9 +299,8 @@ class Blocks:
                 yield from self._load_b(b0 + number, at_b)
             for number, (step, b) in enumerate(group):
                 if b == 0:
-                    for a in range(down.tiles):
-                        at_a = self.gemm.a_at(m + a * down.size, k + step * self.deep) + a1
-                        yield self._load_a(a0 + a, at_a)
+                    for a, row in enumerate(spots):
+                        yield self._load_a(a0 + a, self.gemm.a_at(0, k + step * self.deep) + row.a + a1)
                 for a in range(down.tiles):
                     yield self._product(a * across.tiles + b, a0 + a, b0 + number)
 
@@ -344,25 +313,25 @@ class Blocks:
     def _product(self, c: int, a: int, b: int) -> Node:
         raise NotImplementedError
 
-    def _end(self, register: int, row: Affine, column: Affine) -> Node:
+    def _end(self, register: int, address: Affine) -> Node:
         raise NotImplementedError
 
 
 class Tiles(Blocks):
     """By instructions for tiles."""
 
-    def _sizes(self, down: Run, across: Run) -> Iterator[Node]:
+    def _sizes(self, down: Strip, across: Run) -> Iterator[Node]:
         yield Instr.make("tssm", rd=0, request=down.size, ttypeio=self.types.code)
         yield Instr.make("tssn", rd=0, request=across.size, ttypeio=self.types.code)
 
     def _load_c(self, register: int, address: Affine, stride: int) -> Node:
         return Instr.make("tlc", vd=register, dram=address, stride=stride)
 
-    def _end(self, register: int, row: Affine, column: Affine) -> Node:
-        return Instr.make("tsc", vd=register, dram=self.gemm.c_at(row, column), stride=self.gemm.strides[2])
+    def _end(self, register: int, address: Affine) -> Node:
+        return Instr.make("tsc", vd=register, dram=address, stride=self.rows.row.c)
 
     def _load_a(self, register: int, address: Affine) -> Node:
-        return Instr.make("tla", vd=register, dram=address, stride=self.gemm.strides[0])
+        return Instr.make("tla", vd=register, dram=address, stride=self.rows.row.a)
 
     def _load_b(self, register: int, address: Affine) -> Iterator[Node]:
         load = ("tlbt" if self.by_columns else "ttlbt") if self.types.mixed else "tlb"
@@ -375,22 +344,25 @@ class Tiles(Blocks):
 class Vectors(Blocks):
     """By vector instructions: a tile is a part of a row."""
 
-    def _sizes(self, down: Run, across: Run) -> Iterator[Node]:
+    def _sizes(self, down: Strip, across: Run) -> Iterator[Node]:
         yield _lanes(across.size)
 
     def _load_c(self, register: int, address: Affine, stride: int) -> Node:
         return Instr.make("vle32_v", vd=register, dram=address, vm=1)
 
-    def _end(self, register: int, row: Affine, column: Affine) -> Node:
-        return Instr.make("vse32_v", vs3=register, dram=self.gemm.c_at(row, column), vm=1)
+    def _end(self, register: int, address: Affine) -> Node:
+        return Instr.make("vse32_v", vs3=register, dram=address, vm=1)
 
-    def _ask_a(self, m: Affine, down: Run, k: Affine, steps: int, a1: Affine) -> Nodes:
+    def _ask_a(self, spot: Spot, down: Strip, k: Affine, steps: int, a1: Affine) -> Nodes:
         """A line has numbers for so many steps (16 of float32): in each of them those of as many rows further are asked
         for."""
         each_line = LINE_BYTES // self.gemm.item
-        turns = [(first, min(each_line, down.span - first)) for first in range(0, down.span, each_line)]
-        return [Instr.make("prefetch_r", dram=self.gemm.a_at(m + first + at % rows, at) + a1)
-                for at in (k + step for step in range(steps)) for first, rows in turns]
+        turns = [(first, min(each_line, down.along - first)) for first in range(0, down.along, each_line)]
+        first, row = spot.further(a1, 0), down.row.a
+        return [Instr.make("prefetch_r", dram=self.gemm.a_at(0, at) + first.a + piece * down.pieces.a
+                           + (turn + at % rows) * row)
+                for at in (k + step for step in range(steps)) for piece in range(down.pieces.extent)
+                for turn, rows in turns]
 
     def _load_a(self, register: int, address: Affine) -> Node:
         return Instr.make("lb" if self.types.mixed else "flw", rd=register, dram=address)

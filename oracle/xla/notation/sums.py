@@ -77,12 +77,20 @@ def larger_of(opcode: str, a: Expr, b: Expr, ranges: Ranges) -> Expr:
 
 
 def plug(body: Expr, start: Expr) -> Expr:
-    """The body of a chain with ``start`` for the carried value."""
-    if isinstance(body, expr.Carry):
-        return start
-    if not isinstance(body, Map):
-        return body
-    return map_of(body.opcode, tuple(plug(o, start) for o in body.operands), body.attributes, body.dtype)
+    """The body of a chain with ``start`` for the carried value. What stands in several places is made once."""
+    made: dict[int, Expr] = {}
+
+    def plugged(e: Expr) -> Expr:
+        if isinstance(e, expr.Carry):
+            return start
+        if not isinstance(e, Map):
+            return e
+        found = made.get(id(e))
+        if found is None:
+            found = made[id(e)] = map_of(e.opcode, tuple(map(plugged, e.operands)), e.attributes, e.dtype)
+        return found
+
+    return plugged(body)
 
 
 def sum_of(variables: Variables, body: Expr, ranges: Ranges) -> Expr:
