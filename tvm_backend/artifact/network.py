@@ -158,9 +158,10 @@ def _partition(
         typed(r["symbol"], str), typed(r["target"], str), tuple(Value(v["name"], *_laid_out(v)) for v in r["values"]),
         typed(r["inputs"], NAMES), typed(r["outputs"], NAMES),
         tuple(_read_step(step, constants) for step in r["steps"])) for r in data["regions"])
+    name, source, target = typed([data["name"], data["source"], data["target"]], tuple[str, str, str])
     for region in regions:
         _check_flow(region)
-    name, source, target = typed([data["name"], data["source"], data["target"]], tuple[str, str, str])
+        _check_known([region.target], target.split(","), f"region {region.symbol!r} is on")
     inputs = typed(data["inputs"], SPECS)
     for spec in inputs:
         if min(spec.shape, default=1) < 1:
