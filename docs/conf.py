@@ -37,6 +37,7 @@ nb_execution_timeout = 900
 nb_execution_in_temp = True
 nb_execution_show_tb = True
 nb_merge_streams = True
+nb_output_stderr = "remove"  # progress, whose lines overwrite each other in a notebook alone
 nb_number_source_lines = False
 
 autodoc_member_order = "bysource"

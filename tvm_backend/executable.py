@@ -52,6 +52,15 @@ class CompiledNetwork:
         self._executors: dict[str, Executor] = {}
         self._fallbacks: list[Fallback] = []
 
+    def __repr__(self) -> str:
+        from archloom.tvm_backend.summary import in_a_line
+
+        whole = self.compiled
+        return in_a_line(f"CompiledNetwork {whole.name} for {whole.target}", whole.inputs, whole.outputs)
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()
+
     @cached_property
     def report(self) -> Report:
         """Cycles, utilization and bytes of every layer, with the host's layers named."""

@@ -46,8 +46,9 @@ class Model:
         return str(self._summary())
 
     def __repr__(self) -> str:
-        tensors = "; ".join(f"{what} {name} {shape} {dtype}" for what, name, shape, dtype in self._summary().tensors())
-        return f"<Model {self.name}: {tensors}>"
+        from archloom.tvm_backend.summary import in_a_line
+
+        return in_a_line(f"Model {self.name}", self.inputs, self.outputs)
 
     def _repr_html_(self) -> str:
         from archloom.oracle.pages import fragment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,9 +44,7 @@ class Summary:
 
     def tensors(self) -> Iterator[tuple[str, str, str, str]]:
         """A row for each input and output."""
-        for what, specs in (("input", self.model.inputs), ("output", self.model.outputs)):
-            for spec in specs:
-                yield what, spec.name, _shape(spec), spec.dtype
+        return tensors(self.model.inputs, self.model.outputs)
 
     def sizes(self) -> str:
         kinds = [f"{number} {kind}" for kind, number in self.operators.most_common(KINDS)]
@@ -63,6 +61,19 @@ class Summary:
     def page(self) -> list[Block]:
         return [Heading(4, f"{self.title()}: {self.sizes()}"),
                 Table(tuple(c.title for c in _COLUMNS), tuple(self.tensors()))]
+
+
+def tensors(inputs: "Sequence[TensorSpec]", outputs: "Sequence[TensorSpec]") -> Iterator[tuple[str, str, str, str]]:
+    """A row for each: which it is, its name, shape and type."""
+    for what, specs in (("input", inputs), ("output", outputs)):
+        for spec in specs:
+            yield what, spec.name, _shape(spec), spec.dtype
+
+
+def in_a_line(whose: str, inputs: "Sequence[TensorSpec]", outputs: "Sequence[TensorSpec]") -> str:
+    """What ``repr`` says of a network."""
+    said = "; ".join(f"{what} {name} {shape} {dtype}" for what, name, shape, dtype in tensors(inputs, outputs))
+    return f"<{whose}: {said}>"
 
 
 def _shape(spec: "TensorSpec") -> str:

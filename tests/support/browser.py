@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 WIDER = """() => {
+    const article = document.querySelector("article") ?? document.body;
     const scrolls = (element) => {
-        for (let around = element.parentElement; around && around !== document.body; around = around.parentElement)
+        for (let around = element.parentElement; around && around !== article; around = around.parentElement)
             if (getComputedStyle(around).overflowX !== "visible") return true;
         return false;
     };
-    const article = document.querySelector("article") ?? document.body;
     const right = article.getBoundingClientRect().right + 1;
     const found = [...article.querySelectorAll("*")].filter(
         (element) => element.getBoundingClientRect().right > right && !scrolls(element));

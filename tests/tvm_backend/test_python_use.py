@@ -50,6 +50,9 @@ def test_a_model_is_shown_as_a_summary() -> None:
     assert "operators" in lines[0] and "MACs" in lines[0] and "bytes of constants" in lines[0] and len(lines) < 10
     assert {line.split()[0] for line in lines[3:]} == {"input", "output"}
     assert len(repr(model)) < 300 and model.inputs[0].name in repr(model)
+    network = archloom.compile(int8_cnn(), options=DIM)
+    assert repr(network).startswith("<CompiledNetwork") and "gemmini: input " in repr(network)
+    assert network._repr_html_() == network.report._repr_html_()
 
 
 @pytest.fixture(scope="module")

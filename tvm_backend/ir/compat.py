@@ -442,11 +442,27 @@ def from_exported_program(program: Any, converters: Mapping[str, Callable[[Any, 
 # Running -----------------------------------------------------------------------------------------------------------
 
 
+@relax.expr_functor.mutator
+class _Clipping(relax.PyExprMutator):  # type: ignore[misc]
+    """``take`` that reads the nearest element for an index beyond the last one, as by XLA. By default TVM reads any
+    memory then, and prints for each call that it would."""
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = super().visit_call_(call)
+        if op_name(call) != "take" or call.attrs.mode != "fast":
+            return call
+        axis = call.attrs.axis
+        return relax.op.take(*call.args, axis=None if axis is None else int(axis), mode="clip")
+
+
 def build(module: IRModule) -> Any:
     """Compile the host module with TVM's LLVM: an executable for :func:`compile_vm`."""
-    target = tvm.target.Target("llvm")
+    target, clipping = tvm.target.Target("llvm"), _Clipping(module)
+    for name, function in module.functions.items():
+        if isinstance(function, relax.Function):
+            clipping.builder_.update_func(name, clipping.visit_expr(function))
     with target, warnings.catch_warnings(action="ignore"):
-        return relax.build(module, target=target)
+        return relax.build(clipping.builder_.get(), target=target)
 
 
 def compile_vm(executable: Any, functions: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:

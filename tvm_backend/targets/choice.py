@@ -80,7 +80,8 @@ def names_of(target: "str | Sequence[str]") -> tuple[str, ...]:
         names = target.split(",") if isinstance(target, str) else list(target)
     for name in names:
         if not isinstance(name, str):
-            raise TargetError(f"target: expected a name or a list of names, found {name!r}")
+            found = repr(name) if isinstance(name, int | float | None) else f"a {type(name).__name__}"
+            raise TargetError(f"target: expected a name or a list of names, found {found}")
     stripped = [name.strip() for name in names]
     if not any(stripped):
         raise TargetError(f"target: expected at least one of {', '.join(registry.names())}, found none")

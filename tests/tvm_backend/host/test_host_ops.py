@@ -114,6 +114,8 @@ CASES: list[Case] = [
     ("split", op("split", indices_or_sections=[1, 3], axis=1), [real(2, 5)]),
     ("strided_slice", op("strided_slice", axes=[0, 2], begin=[1, 6], end=[3, 0], strides=[1, -2]), [real(4, 2, 8)]),
     ("take", op("take", axis=1), [real(2, 5), whole(3, low=0, high=5, dtype="int64")]),
+    ("take", op("take", axis=0, mode="fast"), [real(2, 5), np.array([1, -3, 9, 0])]),
+    ("take", op("take", mode="fast"), [real(5), np.array([1, -3, 9, 0])]),
     ("arange", lambda: compat.relax_op("arange")(2, 11, 3, dtype="float32"), []),
     ("index_tensor", lambda x, i, j: compat.relax_op("index_tensor")(x, [i, j]),
      [real(4, 5, 2), whole(3, 1, low=0, high=4, dtype="int64"), whole(2, low=0, high=5, dtype="int64")]),
@@ -149,7 +151,10 @@ def function(make: Callable[..., Any], arrays: list[Any]) -> compat.relax.Functi
 
 @pytest.mark.first_case
 @pytest.mark.parametrize(("name", "make", "arrays"), every(5, CASES), ids=[f"{i}-{c[0]}" for i, c in enumerate(CASES)])
-def test_xla_equals_tvm(name: str, make: Callable[..., Any], arrays: list[Any]) -> None:
+def test_xla_equals_tvm(
+    name: str, make: Callable[..., Any], arrays: list[Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """And neither of them prints anything."""
     found = function(make, arrays)
     called = compat.bindings(found)[0].value
     assert compat.op_name(called) == name and translatable(called)
@@ -164,6 +169,7 @@ def test_xla_equals_tvm(name: str, make: Callable[..., Any], arrays: list[Any]) 
             np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
         else:
             np.testing.assert_array_equal(got, want)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_every_translation_is_tested() -> None:

@@ -116,6 +116,7 @@ def test_options_in_full_and_for_all() -> None:
     (["gemmini", "gemini"], {}, "unknown target 'gemini'; did you mean 'gemmini'"),
     ("gemmini,gemmini", {}, "target 'gemmini' is named twice in 'gemmini,gemmini'"),
     (["gemmini", 3], {}, "target: expected a name or a list of names, found 3"),
+    ([np.ones((1, 3, 8, 8))], {}, "target: expected a name or a list of names, found a ndarray"),
     (BOTH, {"tpu.dim": 1}, "option 'tpu.dim': 'tpu' is not among the targets"),
     (BOTH, {"dims": 1}, "option 'dims': none of gemmini, qkv has it; did you mean 'dim'"),
     (BOTH, {"qkv.dims": 1}, "target 'qkv': unknown option 'dims'"),
