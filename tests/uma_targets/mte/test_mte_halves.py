@@ -48,7 +48,7 @@ def test_nothing_is_left_to_the_host(name: str, options: dict[str, int]) -> None
     """Where there are tiles, products are of 16 bits with float32 sums."""
     partition = partition_model(archloom.load(network(name)), "mte", options)
     assert {op.op for op in partition.host.ops} <= {"reshape"}
-    products = [step.workload for step in partition.steps() if step.workload.kind == "gemm"]
+    products = [step.workload for step in partition.steps() if step.workload.kind in ("gemm", "conv2d")]
     assert {work.output.dtype for work in products} == {"float32"}
     assert {work.inputs[0].dtype for work in products} == {name if options is TILES else "float32"}
 

@@ -105,7 +105,7 @@ def test_nothing_is_left_to_the_host(r: Random) -> None:
     model, options = archloom.load(quantized_network(r)), r.choice((OPTIONS, {"vlen": 512, "rlen": 512}))
     partition = partition_model(model, "mte", options)
     assert {op.op for op in partition.host.ops} <= {"reshape"}
-    products = [s.workload for s in partition.steps() if s.workload.kind == "gemm"]
+    products = [s.workload for s in partition.steps() if s.workload.kind in ("gemm", "conv2d")]
     assert products and {work.inputs[0].dtype for work in products} == {"int8"}
     assert {work.output.dtype for work in products} == {"int32"}
 
@@ -143,7 +143,7 @@ def test_integer_products(op: str, computed: bool) -> None:
     model = net.model(net.node("Cast", [sums], to=TensorProto.FLOAT), shape, len(shape))
     partition = partition_model(archloom.load(model), "mte", OPTIONS)
     assert {op.op for op in partition.host.ops} <= {"reshape"}
-    assert [s.workload.inputs[0].dtype for s in partition.steps() if s.workload.kind == "gemm"] == ["int8"]
+    assert [s.workload.inputs[0].dtype for s in partition.steps() if s.workload.macs] == ["int8"]
 
 
 @examples(6, 300)
