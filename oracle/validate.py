@@ -124,7 +124,7 @@ def _check_instr(instr: Instr, isa: Isa, place: str, scope: tuple[str, ...]) -> 
     if given != known.attributes:
         _check_names(given, known.attributes, place)
     for name, value in instr.attributes:
-        if _is_plain(value, scope):
+        if _is_plain(value, scope) if value.terms else -LARGEST < value.constant < LARGEST:
             continue
         if (number := value.largest) >= LARGEST:
             raise StreamError(f"{place}: attribute {name}: expected numbers below {LARGEST}, found {_shown(number)}")
