@@ -76,6 +76,8 @@ class Template:
     hbm: tuple[tuple[str | None, Span], ...]
     touches: tuple[tuple[int, Kind], ...]
     apart: tuple[tuple[int, int], ...]
+    alike: object = field(default_factory=object)
+    """What the statements of its instances have in common, see :class:`~archloom.oracle.accesses.Touching`."""
 
     @staticmethod
     def of(effect: Effect, isa: Isa) -> Template | None:
@@ -122,6 +124,7 @@ class Template:
                 return None
         statements = Touching([
             s if k is None else _through(s, windows[k]) for s, k in self.statements])
+        statements.alike = self.alike
         statements.accesses = tuple([Access(windows[k], kind) for k, kind in self.touches])
         return statements, tuple([(key, self._update(v, values, bounds) if v.terms else v) for key, v in self.updates])
 
