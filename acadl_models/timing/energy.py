@@ -19,7 +19,7 @@ from archloom.acadl_models.acadl import ArchitectureGraph, FunctionalUnit, Instr
 from archloom.acadl_models.acadl.latency import LatencyError
 from archloom.acadl_models.energy.figures import figures_of, stated_joules, technology_of, work_joules
 from archloom.acadl_models.energy.overrides import ENERGIES
-from archloom.acadl_models.energy.work import work_of
+from archloom.acadl_models.energy.work import Work, work_of
 from archloom.acadl_models.timing.nests import Nests
 from archloom.acadl_models.timing.program import AccessPlan, Program, StaticInstruction, word_axes
 from archloom.acadl_models.timing.result import EnergyUse, TimingResult
@@ -174,8 +174,10 @@ class _Accountant:
         self.nests = Nests(program)
         self.unknown: dict[str, None] = {}
         """Operations of units without a figure."""
-        self.computed: dict[tuple[object, str], tuple[int, float | None, list[str]]] = {}
-        """Operations of an instance, joules and what has no figure, by what instructions are alike in and the unit."""
+        self.computed: dict[object, Work] = {}
+        """What an instance computes, by what instructions are alike in, or else the identity of their statements."""
+        self.costs: dict[tuple[object, str], tuple[int, float | None, list[str]]] = {}
+        """Operations of an instance, joules and what has no figure, by the same and the unit."""
 
     def energy(self) -> Energy:
         counts, units = self._counts(), self._units()
@@ -304,11 +306,14 @@ class _Accountant:
     def _of_work(self, static: StaticInstruction, unit: FunctionalUnit) -> "tuple[int, float | None, list[str]]":
         """Operations and joules of an instance by what it computes, and the operations without a figure."""
         statements = static.node.statements
-        key = (statements.alike if isinstance(statements, Touching) else None), unit.name
-        found = None if key[0] is None else self.computed.get(key)
+        alike = statements.alike if isinstance(statements, Touching) else None
+        what = id(statements) if alike is None else alike
+        found = self.costs.get((what, unit.name))
         if found is None:
-            work = work_of(static.node)
-            found = self.computed[key] = sum(work.values()), *work_joules(self.graph, unit, work)
+            work = self.computed.get(what)
+            if work is None:
+                work = self.computed[what] = work_of(static.node)
+            found = self.costs[what, unit.name] = sum(work.values()), *work_joules(self.graph, unit, work)
         return found
 
     def _operations(self, static: StaticInstruction, unit: FunctionalUnit) -> int:

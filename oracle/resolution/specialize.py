@@ -450,6 +450,8 @@ class Specializer:
     done: Remembered[tuple[Any, ...], Done] = field(default_factory=lambda: Remembered(_INSTANCES))
     """Instances that no template makes, by the bytes of HBM, the values of the inputs and the ranges of what these
     depend on, from which all else follows."""
+    has_templates: bool = False
+    """Whether any of the effects that were kept has a template."""
 
     def __post_init__(self) -> None:
         registers = {r.name: r.keys for r in self.isa.registers}
@@ -461,6 +463,8 @@ class Specializer:
 
     def instance(self, values: Mapping[str, Affine], bounds: Bounds, hbm_bytes: int) -> Done | None:
         """The instance for inputs with these values by a template that is kept, if there is one that proves it."""
+        if not self.has_templates:
+            return None
         key, spans, ranges = self._key(values, bounds)
         kept = self.kept.get(key)
         if kept is None or kept[1] is None:
@@ -498,6 +502,7 @@ class Specializer:
             else:
                 template = Template.of(effect, self.isa)
                 self.kept[key] = effect, template
+                self.has_templates |= template is not None
                 return Special(effect, symbols, template, spans, ranges)
         actual = {n: values[n] for n in self.inputs}
         return Special(Execution(self.isa, self.instruction, actual, bounds, judge).effect(), {})

@@ -29,6 +29,8 @@ Done: TypeAlias = tuple[tuple[Statement, ...], tuple[tuple[str, Affine], ...]]
 """The statements of an instance, and the new values of the registers that it writes."""
 
 _FREE: Span = -(1 << 62), 1 << 62
+_MOST_MADE = 32
+"""Instances whose statements a template remembers, more than most layers have of one form."""
 _MOST_PROVEN = 1024
 """Combinations of ranges that an assertion remembers."""
 
@@ -78,6 +80,8 @@ class Template:
     apart: tuple[tuple[int, int], ...]
     alike: object = field(default_factory=object)
     """What the statements of its instances have in common, see :class:`~archloom.oracle.accesses.Touching`."""
+    made: dict[tuple[Affine, ...], Touching] = field(default_factory=dict)
+    """Statements by their offsets, which instructions that do the same share, in one stream and in others."""
 
     @staticmethod
     def of(effect: Effect, isa: Isa) -> Template | None:
@@ -118,15 +122,28 @@ class Template:
                 if not is_known(o):
                     return None
             at.append(o)
+        key = tuple(at)
+        statements = self.made.get(key)
+        if statements is None:
+            statements = self._through(at)
+            if statements is None:
+                return None
+            if len(self.made) >= _MOST_MADE:
+                self.made.clear()
+            self.made[key] = statements
+        return statements, tuple([
+            (register, self._update(v, values, bounds) if v.terms else v) for register, v in self.updates])
+
+    def _through(self, at: list[Affine]) -> Touching | None:
+        """The statements through windows at these offsets; None where windows are equal that are not in the effect."""
         windows = [Window(buffer, tuple([at[k] for k in places]), dims) for buffer, places, dims in self.windows]
         for i, j in self.apart:
             if windows[i].offsets == windows[j].offsets:
                 return None
-        statements = Touching([
-            s if k is None else _through(s, windows[k]) for s, k in self.statements])
+        statements = Touching([s if k is None else _moved(s, windows[k]) for s, k in self.statements])
         statements.alike = self.alike
         statements.accesses = tuple([Access(windows[k], kind) for k, kind in self.touches])
-        return statements, tuple([(key, self._update(v, values, bounds) if v.terms else v) for key, v in self.updates])
+        return statements
 
     def _proven(self, spans: Mapping[str, Span], widened: Mapping[str, Span], hbm_bytes: int) -> bool:
         """Whether ranges prove that all windows lie inside of their buffers, and all assertions."""
@@ -153,7 +170,7 @@ class Template:
 _ZERO = 0, 0
 
 
-def _through(s: Statement, window: Window) -> Statement:
+def _moved(s: Statement, window: Window) -> Statement:
     """A read or write through another window."""
     if isinstance(s, Read):
         return Read(s.dst, window, s.type)
