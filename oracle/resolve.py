@@ -118,6 +118,12 @@ def _resolve(stream: Stream, hold: _Hold, max_instructions: int) -> ResolvedStre
     )
 
 
+@lru_cache(maxsize=1 << 13)
+def _unknown(key: str, owner: str, number: int) -> Affine:
+    """An unknown value; streams that are tried for one layer ask for the same ones."""
+    return Unknown(key, owner, number).expression()
+
+
 def _ranges(values: tuple[Affine, ...], bounds: Ranges) -> tuple[tuple[int, int], ...]:
     """The bounds of the variables in some values, in an order that follows from these."""
     found: list[tuple[int, int]] = []
@@ -393,7 +399,7 @@ class _Resolver:
 
     def unknown(self, key: str, owner: str) -> Affine:
         self.fresh += 1
-        return Unknown(key, owner, self.fresh).expression()
+        return _unknown(key, owner, self.fresh)
 
     def is_unknown(self, value: Affine, first_fresh: int) -> bool:
         """Whether a value depends on an unknown that arose after ``first_fresh``: within the loop at hand."""
