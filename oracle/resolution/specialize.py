@@ -525,6 +525,6 @@ class Specializer:
                     key.append(low)
                     continue
             spans[name] = low, high
-            widened = ranges[name] = _FIRST if 0 < low and high <= _FIRST[1] else _widen(low, high)
+            widened = ranges[name] = _FIRST if low > 0 and high <= _FIRST[1] else _widen(low, high)
             key.append(widened)
         return tuple(key), spans, ranges

@@ -99,7 +99,8 @@ class Template:
         numbers = {number: k for k, number in enumerate(windows)}
         pairs = combinations(range(len(found)), 2)
         return Template(
-            tuple((s, None if isinstance(s, Op) else numbers[id(s.window)]) for s in effect.statements), effect.updates, tuple(map(_assertion, effect.asserts)),
+            tuple((s, None if isinstance(s, Op) else numbers[id(s.window)]) for s in effect.statements), effect.updates,
+            tuple(map(_assertion, effect.asserts)),
             tuple((name, o) for o, (name, _) in offsets.items()),
             tuple((w.buffer, tuple(places[o] for o in w.offsets), w.dims) for w in found),
             tuple((name, span) for name, span in limits.items() if name is not None), _in_hbm(found),
