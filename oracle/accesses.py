@@ -28,9 +28,14 @@ def bits_of(buffer: Buffer) -> int:
 
 
 class Touching(tuple[Statement, ...]):
-    """Statements whose accesses are known already, as whoever made them made many of their kind."""
+    """Statements whose accesses are known already, as whoever made them made many of their kind.
+
+    ``alike``: one object for all that differ in where their windows lie alone, buffers and dimensions being the same;
+    None where nothing is known of others.
+    """
 
     accesses: tuple[Access, ...]
+    alike: object = None
 
 
 def accesses(instr: ResolvedInstr) -> tuple[Access, ...]:

@@ -19,6 +19,7 @@ Unrolling is bounded by ``max_instructions``; beyond it a StreamError says what 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -117,6 +118,12 @@ def _resolve(stream: Stream, hold: _Hold, max_instructions: int) -> ResolvedStre
     )
 
 
+@lru_cache(maxsize=1 << 13)
+def _unknown(key: str, owner: str, number: int) -> Affine:
+    """An unknown value; streams that are tried for one layer ask for the same ones."""
+    return Unknown(key, owner, number).expression()
+
+
 def _ranges(values: tuple[Affine, ...], bounds: Ranges) -> tuple[tuple[int, int], ...]:
     """The bounds of the variables in some values, in an order that follows from these."""
     found: list[tuple[int, int]] = []
@@ -166,7 +173,11 @@ class _Resolver:
         self.reason = ""
         self.fresh = 0
         self.registers = bool(isa.initial_registers())
-        self.seen: tuple[tuple[Affine, ...], tuple[tuple[str, Affine], ...]] = (), ()
+        # of all registers in their order: the values seen last, these with their names where they are known
+        self.seen: list[Affine] = []
+        self.pairs: list[tuple[str, Affine] | None] = []
+        self.all_known: tuple[tuple[str, Affine], ...] | None = None
+        self.places = {key: place for place, key in enumerate(isa.initial_registers())}
 
     # nodes
 
@@ -388,7 +399,7 @@ class _Resolver:
 
     def unknown(self, key: str, owner: str) -> Affine:
         self.fresh += 1
-        return Unknown(key, owner, self.fresh).expression()
+        return _unknown(key, owner, self.fresh)
 
     def is_unknown(self, value: Affine, first_fresh: int) -> bool:
         """Whether a value depends on an unknown that arose after ``first_fresh``: within the loop at hand."""
@@ -439,13 +450,14 @@ class _Resolver:
     # instructions
 
     def values(self, node: NumberedInstr, state: State, scope: Scope) -> State:
-        values: State = {}
+        replaced = scope.replaced
+        values = dict(node.instr.attributes)
         for k, v in node.instr.attributes:
             if v.terms:
-                v = v.substitute(scope.replaced)
-                values[k] = v if v.is_linear else v.simplify(scope.bounds)
-            else:
-                values[k] = v
+                if replaced:
+                    v = values[k] = v.substitute(replaced)
+                if not v.is_linear:
+                    values[k] = v.simplify(scope.bounds)
         for key in node.specializer.read:
             values[key] = state[key]
         return values
@@ -462,27 +474,33 @@ class _Resolver:
 
     def resolved(self, node: NumberedInstr, state: State, scope: Scope) -> ResolvedInstr:
         values = self.values(node, state, scope)
-        given = tuple(values.values())
-        done = node.specializer.instances(self.stream.hbm_bytes)
+        found = node.specializer.instance(values, scope.bounds, self.stream.hbm_bytes)
+        statements, updates = self.proven(node, values, scope) if found is None else found
+        registers = self.known(state)
+        if updates:
+            state.update(updates)
+            self.written(updates)
+        attributes = tuple([(k, values[k]) for k, _ in node.instr.attributes])
+        return ResolvedInstr(node.instr.mnemonic, attributes, registers, statements, node.source)
+
+    def proven(self, node: NumberedInstr, values: State, scope: Scope) -> Done:
+        """The instance of an instruction with these values that no template makes."""
+        given, done = tuple(values.values()), node.specializer.done
         key = self.stream.hbm_bytes, given, _ranges(given, scope.bounds)
         found = done.get(key)
         if found is None:
             found = done[key] = self.specialized(node, values, scope)
-        statements, updates = found
-        registers = self.known(state)
-        state.update(updates)
-        attributes = tuple([(k, values[k]) for k, _ in node.instr.attributes])
-        return ResolvedInstr(node.instr.mnemonic, attributes, registers, statements, node.source)
+        return found
 
     def specialized(self, node: NumberedInstr, values: State, scope: Scope) -> Done:
         """What an instruction with these values does, proven for every iteration."""
         place = Place(node.path, scope.variables, scope.loops, self.stream.hbm_bytes)
         try:
-            special = node.specializer.specialize(values, scope.bounds, place.check)
-            done = special.instance(values, scope.bounds, self.stream.hbm_bytes)
-            if done is not None:
-                return done
-            effect, symbols, *_ = special
+            effect, symbols, template, spans, widened = node.specializer.specialize(values, scope.bounds, place.check)
+            if template is not None:
+                done = template.instance(values, spans, widened, scope.bounds, self.stream.hbm_bytes)
+                if done is not None:
+                    return done
             instance = Instance(symbols, scope.bounds, place, self.buffers, self.registers)
             statements = instance.statements(effect)
         except Open as o:
@@ -492,11 +510,24 @@ class _Resolver:
         return statements, tuple([(k, v.substitute(symbols).simplify(scope.bounds)) for k, v in effect.updates])
 
     def known(self, state: State) -> tuple[tuple[str, Affine], ...]:
-        """The registers whose values are known; most instructions find those of the one before."""
-        values = tuple(state.values())
-        if values != self.seen[0]:
-            self.seen = values, tuple([pair for pair in state.items() if not pair[1].terms or is_known(pair[1])])
-        return self.seen[1]
+        """The registers whose values are known; most instructions find those of the one before, and what it wrote."""
+        values = list(state.values())
+        if values != self.seen:
+            before = zip(self.pairs, self.seen) if self.seen else itertools.repeat((None, None))
+            self.pairs = [
+                pair if value is old else (key, value) if not value.terms or is_known(value) else None
+                for (key, value), (pair, old) in zip(state.items(), before)]
+            self.seen, self.all_known = values, None
+        if self.all_known is None:
+            self.all_known = tuple([pair for pair in self.pairs if pair])
+        return self.all_known
+
+    def written(self, updates: tuple[tuple[str, Affine], ...]) -> None:
+        """Take up in what :meth:`known` has found the registers that the instruction at hand writes."""
+        for pair in updates:
+            value, place = pair[1], self.places[pair[0]]
+            self.seen[place], self.all_known = value, None
+            self.pairs[place] = pair if not value.terms or is_known(value) else None
 
     def signal(self, o: Open, scope: Scope, place: Place) -> Exception:
         asked = {v for value in (o.quantity, *o.scope.values()) for v in unknowns(value) if v.owner}

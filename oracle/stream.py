@@ -181,8 +181,8 @@ class Stream:
 
     @cached_property
     def _hash(self) -> int:
-        """Found once: a search asks for it again and again."""
-        return hash((self.isa, self.parameters, self.arguments, self.results, self.hbm_bytes, self.body, self.name))
+        """Found once, as a search asks for it again and again, and of the nest alone, as few streams have the same."""
+        return hash((self.isa, self.parameters, self.hbm_bytes, _outline(self.body), self.name))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the hash, which is another one in another process."""
@@ -191,6 +191,11 @@ class Stream:
     def count(self) -> int:
         """Number of instruction instances (dynamic instructions)."""
         return _count(self.body)
+
+
+def _outline(nodes: tuple[Node, ...]) -> tuple[object, ...]:
+    """Mnemonics and extents of a nest."""
+    return tuple([n.mnemonic if isinstance(n, Instr) else (n.extent, _outline(n.body)) for n in nodes])
 
 
 def _count(nodes: tuple[Node, ...]) -> int:

@@ -100,19 +100,32 @@ def _check_nodes(
 ) -> None:
     for node in nodes:
         if isinstance(node, Instr):
-            _check_instr(node, isa, f"{path}instr {next(numbers)} {node.mnemonic}", scope)
+            number = next(numbers)
+            if not _is_sound(node, isa, scope):
+                _check_instr(node, isa, f"{path}instr {number} {node.mnemonic}", scope)
             continue
         place = f"{path}{'parallel' if isinstance(node, Parallel) else 'loop'} {node.var}"
         if node.var in scope:
             raise StreamError(f"{place}: the variable {node.var!r} is that of an enclosing loop already")
-        numbers_of = (node.start, node.stop, node.step) if isinstance(node, Loop) else (node.extent,)
-        if any(abs(number) >= LARGEST for number in numbers_of):
+        numbers_of = [node.start, node.stop, node.step] if isinstance(node, Loop) else [node.extent]
+        if max(numbers_of) >= LARGEST or min(numbers_of) <= -LARGEST:
             raise StreamError(f"{place}: expected numbers below {LARGEST}, found {_shown(max(map(abs, numbers_of)))}")
         if isinstance(node, Loop) and node.step == 0:
             raise StreamError(f"{place}: expected a step other than 0")
         if isinstance(node, Parallel) and node.extent < 1:
             raise StreamError(f"{place}: expected at least one core, found {node.extent}")
         _check_nodes(node.body, isa, numbers, f"{place} / ", (*scope, node.var))
+
+
+def _is_sound(instr: Instr, isa: Isa, scope: tuple[str, ...]) -> bool:
+    """Whether nothing can be wrong with an instruction, as is so with nearly all; :func:`_check_instr` says what is."""
+    known = isa.instructions.get(instr.mnemonic)
+    if known is None or len(known.attributes) != len(instr.attributes):
+        return False
+    for name, (given, value) in zip(known.attributes, instr.attributes):
+        if given != name or not (_is_plain(value, scope) if value.terms else -LARGEST < value.constant < LARGEST):
+            return False
+    return True
 
 
 def _check_instr(instr: Instr, isa: Isa, place: str, scope: tuple[str, ...]) -> None:
@@ -136,9 +149,15 @@ def _check_instr(instr: Instr, isa: Isa, place: str, scope: tuple[str, ...]) -> 
 
 
 def _is_plain(value: Affine, scope: tuple[str, ...]) -> bool:
-    """Whether a value adds multiples of the variables around, all small, as nearly all do."""
+    """Whether a value adds multiples of the variables around, or of their quotients and rests, all small, as nearly all
+    do."""
     for atom, factor in value.terms:
-        if atom not in scope or not -LARGEST < factor < LARGEST:
+        if not -LARGEST < factor < LARGEST:
+            return False
+        if isinstance(atom, str):
+            if atom not in scope:
+                return False
+        elif atom.divisor >= LARGEST or not _is_plain(atom.numerator, scope):
             return False
     return -LARGEST < value.constant < LARGEST
 

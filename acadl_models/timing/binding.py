@@ -15,7 +15,7 @@ from archloom.acadl_models.timing.placing import latencies, places, unknown_name
 from archloom.acadl_models.timing.program import AccessPlan, Place, StaticInstruction, StaticLoop, StaticNode, limits
 from archloom.acadl_models.timing.routing import Used, routes, routing, uniform
 from archloom.acadl_models.timing.unrolling import Names, Substitution, classes, take_apart
-from archloom.oracle.accesses import accesses
+from archloom.oracle.accesses import Touching, accesses
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
 from archloom.oracle.memory import Remembered
@@ -93,6 +93,9 @@ class Binder:
         self.forms = _known_forms(graph).once(tuple(self.buffers.values()), lambda: Remembered(_FORMS))
         self.forms_of_copies: dict[tuple[object, ...], _Form] = {}
         self.tables: dict[tuple[object, ...], tuple[Table, tuple[str, ...]]] = {}
+        self.alike: dict[tuple[str, object], tuple[Takers, str, _Form] | None] = {}
+        """By mnemonic and what instructions are alike in: who takes every instance, or why nobody does, and the form;
+        None where that depends on the instance."""
         self.faults: dict[str, None] = {}
         self.instructions: list[StaticInstruction] = []
         self.names = Names()
@@ -128,12 +131,24 @@ class Binder:
                 bound = None if inner is None else StaticLoop(node.var, node.values, inner, number)
             else:
                 touched = accesses(node)
-                decided = self._uniform(node.mnemonic, touched)
+                decided = self._decided(node, touched)
                 bound = None if decided is None else self._static(node, touched, *decided)
             if bound is None:
                 return None
             found.append(bound)
         return tuple(found)
+
+    def _decided(self, node: ResolvedInstr, touched: Sequence[Access]) -> tuple[Takers, str, _Form] | None:
+        """Who takes every instance, or why nobody does, and the form; None where that depends on the instance."""
+        alike = node.statements.alike if isinstance(node.statements, Touching) else None
+        key = node.mnemonic, alike
+        if alike is not None and key in self.alike:
+            return self.alike[key]
+        decided = self._uniform(node.mnemonic, touched)
+        found = None if decided is None else (*decided, self._form(node, touched, decided[0], None))
+        if alike is not None:
+            self.alike[key] = found
+        return found
 
     def _uniform(self, mnemonic: str, touched: Sequence[Access]) -> tuple[Takers, str] | None:
         """Who takes every instance, or why nobody does; None where that depends on the instance."""
@@ -145,11 +160,10 @@ class Binder:
             return found
 
     def _static(
-        self, node: ResolvedInstr, touched: Sequence[Access], takers: Takers, why: str,
-        banks: tuple["tuple[Bank, ...] | None", ...] | None = None, fixed: tuple[tuple[str, Affine], ...] = (),
+        self, node: ResolvedInstr, touched: Sequence[Access], takers: Takers, why: str, form: _Form,
+        fixed: tuple[tuple[str, Affine], ...] = (),
     ) -> StaticInstruction:
-        """The instruction with its plans; with ``banks``, an access to one bank alone names only that."""
-        form = self._form(node, touched, takers, banks)
+        """The instruction with its plans."""
         plans = tuple([
             AccessPlan(access, self.buffers[access.window.buffer], place)
             for access, place in zip(touched, form.places) if isinstance(place, Place)
@@ -179,6 +193,7 @@ class Binder:
         self, node: ResolvedInstr, touched: Sequence[Access], takers: Takers,
         banks: tuple["tuple[Bank, ...] | None", ...] | None,
     ) -> _Form:
+        """With ``banks``, an access to one bank alone names only that."""
         key = node.mnemonic, id(takers), banks, *[(a.window.buffer, a.kind) for a in touched]
         known = self.forms if banks is None else self.forms_of_copies
         form = known.get(key)
@@ -278,7 +293,8 @@ class Binder:
             ])
         held = [() if words is None else words.touched(bounds, known(words.first)) for words in site.words]
         banks = tuple([found if len(found) == 1 else None for found in held])
-        return self._static(node, touched, takers, "", banks, tuple(known.values.items()))
+        form = self._form(node, touched, takers, banks)
+        return self._static(node, touched, takers, "", form, tuple(known.values.items()))
 
     def _loop(
         self, nest: _Nest, known: Substitution, indices: dict[str, int], bounds: dict[str, tuple[int, int]]

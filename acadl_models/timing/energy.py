@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
@@ -25,7 +23,7 @@ from archloom.acadl_models.energy.work import Work, work_of
 from archloom.acadl_models.timing.nests import Nests
 from archloom.acadl_models.timing.program import AccessPlan, Program, StaticInstruction, word_axes
 from archloom.acadl_models.timing.result import EnergyUse, TimingResult
-from archloom.oracle.accesses import element_bits
+from archloom.oracle.accesses import Touching, element_bits
 from archloom.oracle.errors import GraphError, InputError
 
 
@@ -176,6 +174,10 @@ class _Accountant:
         self.nests = Nests(program)
         self.unknown: dict[str, None] = {}
         """Operations of units without a figure."""
+        self.computed: dict[object, Work] = {}
+        """What an instance computes, by what instructions are alike in, or else the identity of their statements."""
+        self.costs: dict[tuple[object, str], tuple[int, float | None, list[str]]] = {}
+        """Operations of an instance, joules and what has no figure, by the same and the unit."""
 
     def energy(self) -> Energy:
         counts, units = self._counts(), self._units()
@@ -282,8 +284,7 @@ class _Accountant:
         self, static: StaticInstruction, units: "tuple[FunctionalUnit, ...]", instances: int
     ) -> "tuple[int, float | None]":
         """What all instances of an instruction cost in whichever of ``units``; GraphError where that matters."""
-        work = lru_cache(None)(lambda: work_of(static.node))
-        costs = {self._cost(static, unit, instances, work) for unit in units}
+        costs = {self._cost(static, unit, instances) for unit in units}
         if len(costs) > 1:
             raise GraphError(self.graph.name, [
                 f"{units[0]}: its energy is not determined: it shares {static.node.mnemonic} with "
@@ -291,19 +292,29 @@ class _Accountant:
             ])
         return costs.pop()
 
-    def _cost(
-        self, static: StaticInstruction, unit: FunctionalUnit, instances: int, work_of_one: "Callable[[], Work]"
-    ) -> "tuple[int, float | None]":
+    def _cost(self, static: StaticInstruction, unit: FunctionalUnit, instances: int) -> "tuple[int, float | None]":
         """Operations and joules of all instances of an instruction in a unit: those that are stated, or else what the
         instruction computes."""
         each = stated_joules(self.graph, unit, static.node.mnemonic)
         if each is not None:
             total = self._operations(static, unit)
             return total, total * each
-        work = work_of_one()
-        joules, missing = work_joules(self.graph, unit, work)
+        operations, joules, missing = self._of_work(static, unit)
         self.unknown.update({f"joules of {what} in {unit.name}": None for what in missing})
-        return sum(work.values()) * instances, None if joules is None else joules * instances
+        return operations * instances, None if joules is None else joules * instances
+
+    def _of_work(self, static: StaticInstruction, unit: FunctionalUnit) -> "tuple[int, float | None, list[str]]":
+        """Operations and joules of an instance by what it computes, and the operations without a figure."""
+        statements = static.node.statements
+        alike = statements.alike if isinstance(statements, Touching) else None
+        what = id(statements) if alike is None else alike
+        found = self.costs.get((what, unit.name))
+        if found is None:
+            work = self.computed.get(what)
+            if work is None:
+                work = self.computed[what] = work_of(static.node)
+            found = self.costs[what, unit.name] = sum(work.values()), *work_joules(self.graph, unit, work)
+        return found
 
     def _operations(self, static: StaticInstruction, unit: FunctionalUnit) -> int:
         """Operations of all instances of an instruction in a unit."""

@@ -79,6 +79,11 @@ class Place:
     write_after_read: str = "finished"
     forwards_sums: bool = True
 
+    @cached_property
+    def has_bursts(self) -> bool:
+        """Whether requests are for several words together."""
+        return max(self.bursts, default=1) > 1
+
 
 @dataclass(frozen=True, eq=False)
 class AccessPlan:

@@ -89,7 +89,7 @@ class Numbering:
     count: int = 0
 
     def nodes(self, nodes: tuple[Node, ...], path: str) -> tuple[Numbered, ...]:
-        return tuple(self.node(n, path) for n in nodes)
+        return tuple([self.node(n, path) for n in nodes])
 
     def node(self, node: Node, path: str) -> Numbered:
         if isinstance(node, Instr):

@@ -415,6 +415,10 @@ _EFFECTS, _INSTANCES = 512, 256
 """That are kept for one instruction of an ISA, more than the candidates for most layers have."""
 
 
+_FIRST = 1, (1 << _BLOCK) - 1
+"""What most ranges are widened to: the first block without the mark in it."""
+
+
 def _widen(low: int, high: int) -> tuple[int, int]:
     """The range of addresses that ``low..high`` lies in: whole blocks, but without the marks."""
     if low == high and low in _MARKS:
@@ -434,11 +438,6 @@ class Special(NamedTuple):
     spans: Mapping[str, Span] = {}
     widened: Mapping[str, Span] = {}
 
-    def instance(self, values: Mapping[str, Affine], bounds: Bounds, hbm_bytes: int) -> Done | None:
-        """The instance by the template, or None."""
-        made = self.template
-        return None if made is None else made.instance(values, self.spans, self.widened, bounds, hbm_bytes)
-
 
 @dataclass
 class Specializer:
@@ -449,11 +448,10 @@ class Specializer:
     kept: Remembered[tuple[Any, ...], tuple[Effect, Template | None] | None] = field(
         default_factory=lambda: Remembered(_EFFECTS))
     done: Remembered[tuple[Any, ...], Done] = field(default_factory=lambda: Remembered(_INSTANCES))
-    """By the bytes of HBM, the values of the inputs and the ranges of what these depend on, from which all else
-    follows: candidates of one layer have many instances in common. Those of another layer are dropped by
-    :meth:`instances`."""
-    hbm_bytes: int = -1
-    """Of the streams whose instances were asked for last."""
+    """Instances that no template makes, by the bytes of HBM, the values of the inputs and the ranges of what these
+    depend on, from which all else follows."""
+    has_templates: bool = False
+    """Whether any of the effects that were kept has a template."""
 
     def __post_init__(self) -> None:
         registers = {r.name: r.keys for r in self.isa.registers}
@@ -463,13 +461,15 @@ class Specializer:
         # inputs whose values decide branches or extents: found while specializing, kept for all ISAs of this text
         self.concrete: set[str] = self.instruction.derived.setdefault("concrete", set())
 
-    def instances(self, hbm_bytes: int) -> Remembered[tuple[Any, ...], Done]:
-        """The instances so far; those of streams over other bytes of HBM, another layer's, are dropped. They are part
-        of the keys, so that threads with streams of different layers do each other no harm."""
-        if hbm_bytes != self.hbm_bytes:
-            self.done.clear()
-            self.hbm_bytes = hbm_bytes
-        return self.done
+    def instance(self, values: Mapping[str, Affine], bounds: Bounds, hbm_bytes: int) -> Done | None:
+        """The instance for inputs with these values by a template that is kept, if there is one that proves it."""
+        if not self.has_templates:
+            return None
+        key, spans, ranges = self._key(values, bounds)
+        kept = self.kept.get(key)
+        if kept is None or kept[1] is None:
+            return None
+        return kept[1].instance(values, spans, ranges, bounds, hbm_bytes)
 
     def specialize(self, values: Mapping[str, Affine], bounds: Bounds, judge: Judge) -> Special:
         """The instruction's effect for inputs with these values.
@@ -477,7 +477,8 @@ class Specializer:
         Raises :class:`Open` where not even the actual expressions decide a branch or an extent.
         """
         for _ in range(len(self.inputs) + 1):
-            key, symbols, spans, ranges = self._key(values, bounds)
+            key, spans, ranges = self._key(values, bounds)
+            symbols: dict[str, Affine] = {Input.of(name): values[name] for name in ranges}
             kept = self.kept.get(key)
             if kept is not None:
                 return Special(kept[0], symbols, kept[1], spans, ranges)
@@ -501,29 +502,29 @@ class Specializer:
             else:
                 template = Template.of(effect, self.isa)
                 self.kept[key] = effect, template
+                self.has_templates |= template is not None
                 return Special(effect, symbols, template, spans, ranges)
         actual = {n: values[n] for n in self.inputs}
         return Special(Execution(self.isa, self.instruction, actual, bounds, judge).effect(), {})
 
     def _key(
         self, values: Mapping[str, Affine], bounds: Bounds
-    ) -> tuple[tuple[Any, ...], dict[str, Affine], dict[str, Span], dict[str, Span]]:
-        """By what effects are kept; the inputs that are symbols in them, with their ranges, and these widened."""
+    ) -> tuple[tuple[Any, ...], dict[str, Span], dict[str, Span]]:
+        """By what effects are kept; the ranges of the inputs that are symbols in them, and these widened."""
         key: list[Any] = []
-        symbols: dict[str, Affine] = {}
         spans: dict[str, Span] = {}
         ranges: dict[str, Span] = {}
+        concrete = self.concrete
         for name in self.inputs:
             v = values[name]
-            if not v.terms:
+            if v.terms:
+                low, high = v.range(bounds)
+            else:
                 low = high = v.constant
-                if name in self.concrete or low in _MARKS:
+                if name in concrete or low in _MARKS:
                     key.append(low)
                     continue
-            else:
-                low, high = v.range(bounds)
             spans[name] = low, high
-            r = ranges[name] = _widen(low, high)
-            key.append(r)
-            symbols[Input.of(name)] = v
-        return tuple(key), symbols, spans, ranges
+            widened = ranges[name] = _FIRST if low > 0 and high <= _FIRST[1] else _widen(low, high)
+            key.append(widened)
+        return tuple(key), spans, ranges

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from archloom.oracle.accesses import Kind, Touching, touched
 from archloom.oracle.affine import Affine, Bounds
-from archloom.oracle.nests import with_window
 from archloom.oracle.resolution.symbolic import Evaluator, Ranges, Undecided
-from archloom.oracle.resolved import Access, Op, Statement, Window
+from archloom.oracle.resolved import Access, Op, Read, Statement, Window, WindowDim, Write
 from archloom.oracle.taidl.isa import HBM, Isa
 from archloom.oracle.variables import Input, is_known
 
@@ -30,6 +29,8 @@ Done: TypeAlias = tuple[tuple[Statement, ...], tuple[tuple[str, Affine], ...]]
 """The statements of an instance, and the new values of the registers that it writes."""
 
 _FREE: Span = -(1 << 62), 1 << 62
+_MOST_MADE = 32
+"""Instances whose statements a template remembers, more than most layers have of one form."""
 _MOST_PROVEN = 1024
 """Combinations of ranges that an assertion remembers."""
 
@@ -61,22 +62,26 @@ class _Assertion:
 
 @dataclass(eq=False)
 class Template:
-    """An effect whose windows are ``offsets`` (a symbol, None for none, and a number), by their numbers in ``windows``.
+    """An effect whose windows are ``offsets`` (a symbol, None for none, and a number), by their numbers in ``windows``;
+    each of the ``statements`` is through the window of a number, if it is through one.
 
     ``limits``: where each symbol must lie for windows inside of the buffers on chip; ``hbm``: how far from a symbol
     windows of HBM reach. ``touches``: window and kind of each access, where the windows ``apart`` are not equal.
     """
 
-    statements: tuple[Statement, ...]
+    statements: tuple[tuple[Statement, int | None], ...]
     updates: tuple[tuple[str, Affine], ...]
     asserts: tuple[_Assertion, ...]
     offsets: tuple[tuple[str | None, Affine], ...]
-    windows: tuple[tuple[str, tuple[int, ...], Window], ...]
-    numbers: Mapping[int, int]
+    windows: tuple[tuple[str, tuple[int, ...], tuple[WindowDim, ...]], ...]
     limits: tuple[tuple[str, Span], ...]
     hbm: tuple[tuple[str | None, Span], ...]
     touches: tuple[tuple[int, Kind], ...]
     apart: tuple[tuple[int, int], ...]
+    alike: object = field(default_factory=object)
+    """What the statements of its instances have in common, see :class:`~archloom.oracle.accesses.Touching`."""
+    made: dict[tuple[Affine, ...], Touching] = field(default_factory=dict)
+    """Statements by their offsets, which instructions that do the same share, in one stream and in others."""
 
     @staticmethod
     def of(effect: Effect, isa: Isa) -> Template | None:
@@ -94,9 +99,10 @@ class Template:
         numbers = {number: k for k, number in enumerate(windows)}
         pairs = combinations(range(len(found)), 2)
         return Template(
-            effect.statements, effect.updates, tuple(map(_assertion, effect.asserts)),
+            tuple((s, None if isinstance(s, Op) else numbers[id(s.window)]) for s in effect.statements), effect.updates,
+            tuple(map(_assertion, effect.asserts)),
             tuple((name, o) for o, (name, _) in offsets.items()),
-            tuple((w.buffer, tuple(places[o] for o in w.offsets), w) for w in found), numbers,
+            tuple((w.buffer, tuple(places[o] for o in w.offsets), w.dims) for w in found),
             tuple((name, span) for name, span in limits.items() if name is not None), _in_hbm(found),
             tuple((numbers[id(a.window)], a.kind) for a in touched(effect.statements)),
             tuple((i, j) for i, j in pairs if found[i].buffer == found[j].buffer and found[i].dims == found[j].dims))
@@ -108,15 +114,37 @@ class Template:
         """The instance for inputs with these values; None where this does not prove that it is right."""
         if not self._proven(spans, widened, hbm_bytes):
             return None
-        at = [o if name is None else _value(values[name], o.constant, bounds) for name, o in self.offsets]
-        if not all(map(is_known, at)):
-            return None
-        windows = [Window(buffer, tuple([at[k] for k in places]), w.dims) for buffer, places, w in self.windows]
-        statements = Touching([self._statement(s, windows) for s in self.statements])
-        if any(windows[i].offsets == windows[j].offsets for i, j in self.apart):
-            return None
+        at: list[Affine] = []
+        for name, o in self.offsets:
+            if name is not None:
+                o = values[name] + o.constant
+                if not o.is_linear:
+                    o = o.simplify(bounds)
+                if not is_known(o):
+                    return None
+            at.append(o)
+        key = tuple(at)
+        statements = self.made.get(key)
+        if statements is None:
+            statements = self._through(at)
+            if statements is None:
+                return None
+            if len(self.made) >= _MOST_MADE:
+                self.made.clear()
+            self.made[key] = statements
+        return statements, tuple([
+            (register, self._update(v, values, bounds) if v.terms else v) for register, v in self.updates])
+
+    def _through(self, at: list[Affine]) -> Touching | None:
+        """The statements through windows at these offsets; None where windows are equal that are not in the effect."""
+        windows = [Window(buffer, tuple([at[k] for k in places]), dims) for buffer, places, dims in self.windows]
+        for i, j in self.apart:
+            if windows[i].offsets == windows[j].offsets:
+                return None
+        statements = Touching([s if k is None else _moved(s, windows[k]) for s, k in self.statements])
+        statements.alike = self.alike
         statements.accesses = tuple([Access(windows[k], kind) for k, kind in self.touches])
-        return statements, tuple([(key, self._update(v, values, bounds)) for key, v in self.updates])
+        return statements
 
     def _proven(self, spans: Mapping[str, Span], widened: Mapping[str, Span], hbm_bytes: int) -> bool:
         """Whether ranges prove that all windows lie inside of their buffers, and all assertions."""
@@ -129,9 +157,6 @@ class Template:
             if low + below < 0 or high + above >= hbm_bytes:
                 return False
         return all(assertion.holds(spans, widened) for assertion in self.asserts)
-
-    def _statement(self, s: Statement, windows: list[Window]) -> Statement:
-        return s if isinstance(s, Op) else with_window(s, lambda old: windows[self.numbers[id(old.window)]])
 
     def _update(self, value: Affine, values: Mapping[str, Affine], bounds: Bounds) -> Affine:
         """A register's new value; most are that of an input."""
@@ -146,9 +171,12 @@ class Template:
 _ZERO = 0, 0
 
 
-def _value(symbol: Affine, distance: int, bounds: Bounds) -> Affine:
-    value = symbol + distance
-    return value if value.is_linear else value.simplify(bounds)
+def _moved(s: Statement, window: Window) -> Statement:
+    """A read or write through another window."""
+    if isinstance(s, Read):
+        return Read(s.dst, window, s.type)
+    assert isinstance(s, Write)
+    return Write(s.src, window, s.type, s.kind)
 
 
 def _symbol(e: Affine) -> tuple[str | None, bool]:

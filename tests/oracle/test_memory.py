@@ -38,7 +38,7 @@ UNBOUNDED = {
         "tvm_backend/targets/registry.py:_loaded", "tvm_backend/targets/registry.py:_ran",
         "tvm_backend/torch_backend.py:GRAPHS"),
     "lives as long as what it is of: an ISA's mnemonics, a body, a report": (
-        "oracle/resolve.py:cache", "oracle/taidl/translate.py:cache", "acadl_models/timing/energy.py:lru_cache(None)",
+        "oracle/resolve.py:cache", "oracle/taidl/translate.py:cache",
         "tvm_backend/report/build.py:found", "tvm_backend/report/build.py:cache",
         "tvm_backend/estimate/network.py:_of_models"),
     "bounded where it is written: one file, as many as there were forks, and the programs used last": (

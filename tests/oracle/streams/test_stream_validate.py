@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from archloom.oracle import validate as validation
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import StreamError
 from archloom.oracle.stream import HbmTensor, Instr, Loop, Parallel, Stream
 from archloom.oracle.validate import validate
+from tests.support.examples import examples
 from tests.support.oracle.flat_trace import flat_trace
 from tests.support.oracle.toy_isa import TOY, stream
 
@@ -91,3 +95,28 @@ def test_loops_count_as_python_does(start: int, stop: int, step: int, values: li
 def test_count_multiplies_nests() -> None:
     body = (Instr.make("now"), Loop("j", 0, 5, 2, (Instr.make("now"), Instr.make("now"))))
     assert toy(Instr.make("now"), Loop("i", 0, 4, 1, body)).count() == 1 + 4 * (1 + 3 * 2)
+
+
+numbers = st.integers(-9, 9) | st.sampled_from((validation.LARGEST - 1, validation.LARGEST, -validation.LARGEST))
+sums = st.builds(lambda name, factor, more: Affine.of(name) * factor + more, st.sampled_from(("i", "j", "k")), numbers,
+                 numbers)
+values = numbers.map(Affine) | sums | st.builds(
+    lambda e, divisor, is_rest, more: (e % divisor if is_rest else e // divisor) + more, sums,
+    st.sampled_from((1, 2, 7, validation.LARGEST)), st.booleans(), sums)
+names = st.sampled_from(("dram", "local", "rows"))
+
+
+@examples(60, 3000)
+@given(st.sampled_from(("put", "now", "no")), st.lists(st.tuples(names, values), max_size=2))
+def test_sound_instructions_are_those_of_which_nothing_is_said(
+    mnemonic: str, attributes: list[tuple[str, Affine]]
+) -> None:
+    instr, scope = Instr(mnemonic, tuple(attributes)), ("i", "j")
+    try:
+        validation._check_instr(instr, TOY, "here", scope)
+        is_sound = True
+    except StreamError:
+        is_sound = False
+    assert validation._is_sound(instr, TOY, scope) <= is_sound
+    if all(value.largest < 1 << 40 for _, value in attributes):
+        assert validation._is_sound(instr, TOY, scope) == is_sound

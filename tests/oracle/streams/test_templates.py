@@ -16,12 +16,13 @@ from archloom.oracle import resolve as resolving
 from archloom.oracle import taidl
 from archloom.oracle.accesses import Touching, accesses, touched
 from archloom.oracle.errors import StreamError
-from archloom.oracle.nests import instructions
+from archloom.oracle.nests import instructions, with_windows
 from archloom.oracle.resolution.templates import Template
 from archloom.oracle.resolve import resolve
-from archloom.oracle.resolved import ResolvedStream
+from archloom.oracle.resolved import ResolvedInstr, ResolvedStream, Statement, Window
 from archloom.oracle.stream import Stream
 from archloom.oracle.taidl.isa import Isa
+from archloom.oracle.variables import is_known
 from archloom.tvm_backend.targets import registry
 from archloom.uma_targets.gemmini.emit import GemminiEmitter
 from tests.support.examples import examples
@@ -43,9 +44,12 @@ def resolved(stream: Stream, isa: Isa) -> ResolvedStream | str:
 
 
 def plainly(stream: Stream, isa: Isa) -> ResolvedStream | str:
-    """The same without templates."""
+    """The same without templates, and with registers that are looked at anew at each instruction."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Template, "instance", lambda *_: None)
+        patch.setattr(resolving._Resolver, "known", lambda _, state: tuple(
+            pair for pair in state.items() if is_known(pair[1])))
+        patch.setattr(resolving._Resolver, "written", lambda *_: None)
         resolving._specializers.cache_clear()
         found = resolved(stream, isa)
         resolving._specializers.cache_clear()
@@ -58,7 +62,15 @@ def check(stream: Stream, isa: Isa) -> int:
     assert found == plainly(stream, isa)
     nodes = () if isinstance(found, str) else tuple(instructions(found.body))
     assert all(accesses(i) == touched(tuple(i.statements)) for i in nodes)
-    return sum(isinstance(i.statements, Touching) for i in nodes)
+    made = [i for i in nodes if isinstance(i.statements, Touching)]
+    first = {i.statements.alike: i for i in reversed(made)}
+    assert all(anywhere(i) == anywhere(first[i.statements.alike]) for i in made)
+    return len(made)
+
+
+def anywhere(instr: ResolvedInstr) -> tuple[Statement, ...]:
+    """The statements, wherever their windows lie."""
+    return with_windows(instr, lambda s: Window(s.window.buffer, (), s.window.dims)).statements
 
 
 @examples(5, 1000)

@@ -80,12 +80,12 @@ class Expressions:
 
     def moves(self, e: Affine) -> tuple[tuple[str, int, int], ...]:
         """For each variable of an expression: after so many iterations of its loop it has moved by so much."""
+        if e.is_linear:
+            steps = self.steps
+            return tuple([(a, 1, c * steps[a]) for a, c in e.terms])  # type: ignore[index,misc]
         found = self._moves.get(id(e))
         if found is None:
-            linear = [(a, 1, c * self.steps[a]) for a, c in e.terms if type(a) is str]
-            if len(linear) < len(e.terms):
-                linear = [(v, *move) for v, move in self._periods(e).items()]
-            found = self._moves[id(e)] = tuple(linear)
+            found = self._moves[id(e)] = tuple([(v, *move) for v, move in self._periods(e).items()])
             self._kept.append(e)
         return found
 

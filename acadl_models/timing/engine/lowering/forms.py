@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _KEPT = 256
 """Ranges of which is kept what latencies these decide."""
 
+_KEPT_BY_IDENTITY = 4096
+"""Forms that are found by the identity of what they are about."""
+
 KINDS = {"read": AccessKind.READ, "write": AccessKind.WRITE, "accumulate": AccessKind.ACCUMULATE}
 
 READS_HOLD = {"finished": Holds.UNTIL_FINISH, "started": Holds.UNTIL_START, "ignored": Holds.NEVER}
@@ -99,6 +102,10 @@ class Shared:
         self._words = array("q")
         self._lock = threading.Lock()
         self._forms: dict[tuple[Place, str, tuple[WindowDim, ...], int | None], Form] = {}
+        self._by_identity: Remembered[tuple[int, str, int, int | None], tuple[Form, Place, tuple[WindowDim, ...]]]
+        self._by_identity = Remembered(_KEPT_BY_IDENTITY)
+        """The same by the identities of place and dimensions, which it holds: accesses of instances of one template
+        have the same ones."""
         self._ways: dict[tuple[int, int, str, bool], Way] = {}
         self.latencies: Remembered[tuple[str, int, Ranges], int] = Remembered(_KEPT)
         """Latencies of stages and units by expression, least value and the ranges of what it names."""
@@ -124,10 +131,17 @@ class Shared:
 
     def form(self, plan: AccessPlan) -> Form:
         """The form of an access."""
-        key = plan.place, plan.kind, plan.access.window.dims, _place_in_burst(plan)
+        place, dims = plan.place, plan.access.window.dims
+        kind, word = plan.kind, _place_in_burst(plan) if place.has_bursts else 0
+        short = id(place), kind, id(dims), word
+        known = self._by_identity.get(short)
+        if known is not None:
+            return known[0]
+        key = place, kind, dims, word
         found = self._forms.get(key)
         if found is None:
-            found = self._forms[key] = self._new_form(plan, key[-1])
+            found = self._forms[key] = self._new_form(plan, word)
+        self._by_identity[short] = found, place, dims
         return found
 
     def list_patterns(self, form: Form, axes: tuple[int, ...]) -> None:
@@ -203,10 +217,8 @@ def constant_latency(graph: GraphTables, kind: int, storage: str) -> int:
 
 
 def _place_in_burst(plan: AccessPlan) -> int | None:
-    """The word of a burst with which an access begins; None where loops or banks decide that, 0 without bursts."""
+    """The word of a burst with which an access begins, where there are bursts; None where loops or banks decide it."""
     place = plan.place
-    if max(place.bursts, default=1) == 1:
-        return 0
     burst, offset = place.bursts[0], plan.word_offset
     if len(place.banks) > 1 or any(coefficient % burst for _, coefficient in offset.terms):
         return None

@@ -47,12 +47,16 @@ class LoopLowering:
         self.width = tables.header[H.MAX_AXES] + 1
         self.moves: dict[str, list[tuple[int, int, int, int]]] = {}
         for e in entries:
-            columns = [(column, x) for column, axis in enumerate(e.axes) if (x := e.offsets[axis]).terms]
+            offsets = e.offsets
+            columns = [(column, x) for column, axis in enumerate(e.axes) if (x := offsets[axis]).terms]
             if e.word.terms and (e.form.is_spread or e.form.is_placed):
                 columns.append((self.width - 1, e.word))
             for column, x in columns:
                 for variable, iterations, shift in expressions.moves(x):
-                    self.moves.setdefault(variable, []).append((e.order, column, iterations, shift))
+                    moves = self.moves.get(variable)
+                    if moves is None:
+                        moves = self.moves[variable] = []
+                    moves.append((e.order, column, iterations, shift))
         self.atoms: dict[str, list[int]] = {}
         for k, atom in enumerate(expressions.atoms):
             for variable in atom[3]:

@@ -33,7 +33,7 @@ class SharedRoutes:
         None where the ranges leave a latency open.
         """
         way = self.shared.way(static.takers, static.routed, static.node.mnemonic, requests)
-        ranges = tuple([self._range(static.names.get(name)) for name in way.names])
+        ranges = tuple([self._range(static.names.get(name)) for name in way.names]) if way.names else ()
         try:
             return way.routes[ranges]
         except KeyError:
