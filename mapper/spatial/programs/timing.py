@@ -20,12 +20,15 @@ from archloom.oracle.resolved import Read, ResolvedInstr, ResolvedStream, Window
 from archloom.oracle.stream import Stream
 
 
-def simulated(stream: "Stream", graph: "ArchitectureGraph", heard: Heard | None = None) -> "TimingResult":
+def simulated(
+    stream: "Stream", graph: "ArchitectureGraph", heard: Heard | None = None, *, proportion: bool = False
+) -> "TimingResult":
     """The timing of ``stream``, of which ``heard`` is told how far it is; GraphError for a stream that the graph cannot
-    process or that deadlocks, StreamError for one in which a core holds more than its memories do."""
+    process or that deadlocks, StreamError for one in which a core holds more than its memories do. ``proportion``: as
+    in :func:`archloom.acadl_models.timing.simulate`."""
     resolved = resolve(stream, isa_of(graph))
     check_capacity(resolved, graph)
-    return simulate(graph, resolved, heard=heard)
+    return simulate(graph, resolved, heard=heard, proportion=proportion)
 
 
 ENUMERATED = 1 << 22
