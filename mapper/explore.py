@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from archloom.acadl_models.timing import Heard, TimingResult
+from archloom.acadl_models.timing import Heard, Patience, TimingResult
 from archloom.oracle.errors import InputError, MappingError, StreamError
 
 Objective: TypeAlias = Callable[[Any, Any], Any]
@@ -86,9 +86,9 @@ def longest() -> int:
     return int(asked or LONGEST)
 
 
-def in_proportion() -> bool:
-    """Whether simulations of searches may take the rest of long loops in proportion."""
-    return not os.environ.get(ENVIRONMENT, "")
+def patience() -> Patience | None:
+    """How long simulations of searches are waited for; None: to the last cycle."""
+    return None if os.environ.get(ENVIRONMENT, "") else Patience()
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from archloom.acadl_models.timing import Heard, simulate_bound
 from archloom.acadl_models.timing.result import EnergyUse, TimingResult
 from archloom.mapper import known
-from archloom.mapper.explore import Objective, Trial, fewest_cycles, in_proportion, is_time
+from archloom.mapper.explore import Objective, Trial, fewest_cycles, is_time, patience
 from archloom.mapper.mapping import Mapping
 from archloom.oracle.errors import GraphError
 from archloom.oracle.nests import size
@@ -84,7 +84,7 @@ class Simulations:
         from archloom.oracle.resolve import resolve
 
         program = bind(self.configuration.graph, resolve(stream, self.configuration.isa, remember=False))
-        timing = simulate_bound(program, heard=self.heard, proportion=in_proportion())
+        timing = simulate_bound(program, heard=self.heard, patience=patience())
         run = Simulation(timing, program if self.configuration.has_energy else None, size(stream.body),
                          () if self.kin is None else known.pieces(program))
         if self.energies_decide:

@@ -7,7 +7,7 @@ from archloom.acadl_models.timing.engine.jit import copy_words, for_each, jit, j
 from archloom.acadl_models.timing.engine.layout import Code, GroupSpec, H, Instruction, LoopSpec
 from archloom.acadl_models.timing.engine.machine_parts import Group
 from archloom.acadl_models.timing.engine.remembered import Room
-from archloom.acadl_models.timing.engine.state import Instance, Loop, M, Request, Unit
+from archloom.acadl_models.timing.engine.state import Instance, M, Request, Unit
 
 
 @jit_inline
@@ -102,18 +102,6 @@ def is_below(t, record, order):
 def shifts_of(t, record, order):
     """How far a period of a loop moves an access below it: one distance for each axis, and one for its word."""
     return t[record + LoopSpec.SHIFTS] + (order - t[record + LoopSpec.FIRST_ACCESS]) * (t[H.MAX_AXES] + 1)
-
-
-@jit
-def same_iterations(t, m, h, record, old):
-    """Whether the loops inside of a loop stand at the same iterations as in an earlier machine."""
-    other = innermost(t, m)
-    while other != NONE and t[H.LOOP_TABLE] + other * LoopSpec.SIZE != record:
-        at = m[M.LOOPS] + other * Loop.SIZE + Loop.ITERATION
-        if m[at] != h[old + at]:
-            return False
-        other = t[t[H.LOOP_TABLE] + other * LoopSpec.SIZE + LoopSpec.PARENT]
-    return True
 
 
 # --- fields by kind --------------------------------------------------------------------------------------------

@@ -5,10 +5,11 @@ a long run to its end, a caller may allow (``M.PROPORTION``) that a loop which h
 skipped all the same: counters and time grow as they did since an earlier pass, and what follows is stepped again. So
 the result is no longer that of every cycle, but all of its counts of instructions are.
 
-A run is long where all of it would take ``WHOLE``, by what its instructions have taken so far. The rest of a loop is
-taken in proportion where it would take ``PART`` and what it is judged by has taken ``SEEN``: an inner loop that is
-long has been through all caches, and a loop whose rest is short is left to the one around it. The first iteration of a
-loop is never among what it is judged by: it finds other lines in the caches.
+A run is long where all of it would take ``M.WHOLE``, by what its instructions have taken so far, ``M.BEGIN`` at least.
+The rest of a loop is taken in proportion where it would take ``M.PART`` and what it is judged by has taken ``M.SEEN``
+(:class:`archloom.acadl_models.timing.result.Patience`): an inner loop that is long has been through all caches, and a
+loop whose rest is short is left to the one around it. The first iteration of a loop is never among what it is judged
+by: it finds other lines in the caches.
 """
 
 from __future__ import annotations
@@ -24,10 +25,6 @@ from archloom.acadl_models.timing.engine.state import Loop, M, Proportion
 STEP = 32
 """Questions to caches that take as long as stepping an instruction, with what is compared on the way; measured."""
 
-WHOLE, BEGIN, PART, SEEN = 1 << 28, 1 << 25, 1 << 24, 1 << 20
-"""In questions: ten seconds or so, one, half a second, 40 ms. Free choices, but for the first: estimates of single
-operators are to take no longer."""
-
 
 @jit
 def taken(m):
@@ -38,25 +35,22 @@ def taken(m):
 @jit
 def is_long(t, m, h, old, times):
     """Whether the run is, once and for all, and ``times`` what it has taken since the machine at ``h[old]``."""
-    if m[M.PROPORTION] == Proportion.NEVER or taken(m) < BEGIN:
+    if m[M.PROPORTION] == Proportion.NEVER or taken(m) < m[M.BEGIN]:
         return False
-    if m[M.PROPORTION] != Proportion.TAKEN and taken(m) * (t[H.TOTAL] // max(1, m[M.FETCHED])) < WHOLE:
+    if m[M.PROPORTION] != Proportion.TAKEN and taken(m) * (t[H.TOTAL] // max(1, m[M.FETCHED])) < m[M.WHOLE]:
         return False
-    return taken(m) - h[old + M.LOOKED] - STEP * h[old + M.STEPPED] > PART // max(1, times)
+    return taken(m) - h[old + M.LOOKED] - STEP * h[old + M.STEPPED] > m[M.PART] // max(1, times)
 
 
 @jit
-def judged_by(t, m, h, record, room, first, count):
-    """The last pass of a loop, at the same place of the program, since which enough has been taken to judge by: its
-    snapshot, or NONE."""
+def judged_by(m, h, room, first, count):
+    """The last pass of a loop since which enough has been taken to judge by: its snapshot, or NONE."""
     for back in range(1, min(count, SNAPSHOTS) + 1):
         old = first + (count - back) % SNAPSHOTS * Snapshot.SIZE
         if not moving.is_kept(h, room, h[old + Snapshot.PLACE]):
             return NONE
         machine = moving.address(h, room, h[old + Snapshot.PLACE])
-        if taken(m) - h[machine + M.LOOKED] - STEP * h[machine + M.STEPPED] < SEEN:
-            continue
-        if h[machine + M.PC] == m[M.PC] and moving.same_iterations(t, m, h, record, machine):
+        if taken(m) - h[machine + M.LOOKED] - STEP * h[machine + M.STEPPED] >= m[M.SEEN]:
             return old
     return NONE
 
@@ -68,7 +62,7 @@ def periods_left(t, m, h, record, loop, old, distance):
     now = m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION]
     times = (t[record + LoopSpec.LIMIT] - 1 - now) // distance
     left = t[H.TOTAL] - m[M.FETCHED] - t[H.FETCH_FLIGHTS] * t[H.FETCH_WIDTH]
-    times = min(times, left // (m[M.SEQ] - h[old + M.SEQ]))
+    times = min(times, left // (distance * t[record + LoopSpec.EACH]))
     times = min(times, (m[M.PAUSE] - 1 - m[M.TIME]) // (m[M.TIME] - h[old + M.TIME]))
     periods = distance // t[record + LoopSpec.REPEATS]
     if times <= 0 or (t[H.SPACES] > 0 and not moves_whole(t, m, record, periods, now + times * distance)):

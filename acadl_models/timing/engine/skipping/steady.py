@@ -146,7 +146,7 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
         old_machine = moving.address(h, room, h[old + Snapshot.PLACE])
         old_words = old_machine + machine
         distance = m[state + Loop.ITERATION] - h[old + Snapshot.ITERATION]
-        if not moving.equal(h, words, old_words, length) or not moving.same_iterations(t, m, h, record, old_machine):
+        if not moving.equal(h, words, old_words, length) or not same_iterations(t, m, h, record, old_machine):
             continue
         if not moved_along(t, m, h, record, distance, words + length, old_words + length):
             continue
@@ -186,9 +186,21 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
 
 
 @jit
+def same_iterations(t, m, h, record, old):
+    """Whether the loops inside of a loop stand at the same iterations as in an earlier machine."""
+    other = moving.innermost(t, m)
+    while other != NONE and t[H.LOOP_TABLE] + other * LoopSpec.SIZE != record:
+        at = m[M.LOOPS] + other * Loop.SIZE + Loop.ITERATION
+        if m[at] != h[old + at]:
+            return False
+        other = t[t[H.LOOP_TABLE] + other * LoopSpec.SIZE + LoopSpec.PARENT]
+    return True
+
+
+@jit
 def skip_rest(t, m, h, loop, record, room, first, count):
     """Take the rest of a loop in proportion to its passes so far, where it is long; whether that was done."""
-    old = judged_by(t, m, h, record, room, first, count)
+    old = judged_by(m, h, room, first, count)
     if old == NONE:
         return False
     machine = moving.address(h, room, h[old + Snapshot.PLACE])
@@ -285,7 +297,7 @@ def multiply(t, m, h, old, loop, record, distance, times, why):
     """Skip ``times`` periods: move the state on in time and along the loop, and add to the counters. Where they were
     replayed, caches and their counters are already as they then are; in proportion, their lines stay."""
     cycles = times * (m[M.TIME] - h[old + M.TIME])
-    instances = times * (m[M.SEQ] - h[old + M.SEQ])
+    instances = times * distance * t[record + LoopSpec.EACH]
     fetched, left, finished = m[M.FETCHED], m[M.LEFT], m[M.FINISHED]
     repeat_peaks(t, m, h, old, times)
     copy_words(h, h[Memory.MACHINE], m, m[M.CACHES], t[H.CACHES] * Cache.SIZE)
