@@ -44,8 +44,8 @@ def program(name: str, sizes: tuple[int, int, int]) -> Program:
     return bind(configuration.graph, resolve(configuration.emit(work, mapping), configuration.isa))
 
 
-@examples(12, 300)
-@given(st.sampled_from(sorted(TARGETS)), st.tuples(*[st.integers(1, 130)] * 3), st.booleans())
+@examples(6, 300)
+@given(st.sampled_from(sorted(TARGETS)), st.tuples(*[st.integers(1, 70)] * 3), st.booleans())
 def test_as_many_instructions_in_nearly_as_many_cycles(
     name: str, sizes: tuple[int, int, int], is_patient: bool
 ) -> None:
