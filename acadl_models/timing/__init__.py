@@ -22,8 +22,8 @@ def simulate(
 
     With ``skip`` the periods of a steady state that is proven to repeat are multiplied out instead of stepped through;
     the result is the same. With ``patience`` the rest of loops that take longer is taken to be as what was stepped of
-    them: the result then says that it is not exact. ``heard`` is told now and then how far a long run is; what it raises ends the run. Raises
-    GraphError for a stream that the graph cannot process, a bad latency or a deadlock.
+    them: the result then says that it is not exact. ``heard`` is told now and then how far a long run is; what it
+    raises ends the run. Raises GraphError for a stream that the graph cannot process, a bad latency or a deadlock.
     """
     from archloom.acadl_models.timing.machine import bind
     from archloom.oracle.memory import paused

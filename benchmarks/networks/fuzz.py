@@ -1,9 +1,10 @@
 """Tries inputs that nobody means well with, and faults of the system, and counts what comes of them (``tests/fuzz``).
 
 ``--inputs`` and ``--faults`` say how many; after ``--seconds`` no more are tried. What is done is written to
-``--state`` after each part, with the commit that it was tried at: an interrupted run goes on there, whatever the commit,
-and tells how many are of which; one that is whole begins anew where the code has changed since, or with ``--again``. What must not happen is told on stderr and kept under ``--keep``, a folder for each, with
-the words and the files: in ``tests/data/fuzz`` the slow suite tries it again.
+``--state`` after each part, with the commit that it was tried at: an interrupted run goes on there, whatever the
+commit, and tells how many are of which; one that is whole begins anew where the code has changed since, or with
+``--again``. What must not happen is told on stderr and kept under ``--keep``, a folder for each, with the words and the
+files: in ``tests/data/fuzz`` the slow suite tries it again.
 
 A hang takes more than 60 s of processors, its children's included, or does not end for five minutes
 (``tests/support/limited.py``).

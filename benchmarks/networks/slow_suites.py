@@ -1,11 +1,11 @@
 """Runs the tests that are marked slow, folder after folder, and counts what comes of them.
 
 A part is a folder of tests without the folders below it; a process of pytest runs it, with many examples of each
-property, and is interrupted after ``--limit`` seconds: what it has counted by then stays, and the part is cut off, which
-is no success. What is done is written to ``--state`` after each part. An interrupted run goes on there with the same
-seed: parts of the present commit are not run again, parts of other commits are, but for ``--older``; then ``commits``
-names them all. Begins anew where nothing is left, or with ``--again``. Failures are told on stderr and named in the
-JSON.
+property, and is interrupted after ``--limit`` seconds: what it has counted by then stays, and the part is cut off,
+which is no success. What is done is written to ``--state`` after each part. An interrupted run goes on there with the
+same seed: parts of the present commit are not run again, parts of other commits are, but for ``--older``; then
+``commits`` names them all. Begins anew where nothing is left, or with ``--again``. Failures are told on stderr and
+named in the JSON.
 """
 
 from __future__ import annotations

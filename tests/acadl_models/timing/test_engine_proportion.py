@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from archloom.acadl_models.timing import Patience, simulate_bound
 from archloom.acadl_models.timing.machine import bind
 from archloom.acadl_models.timing.program import Program
-from archloom.mapper.explore import ENVIRONMENT, patience
 from archloom.mapper.accelerator import Accelerator
+from archloom.mapper.explore import ENVIRONMENT, patience
 from archloom.mapper.search import search
 from archloom.mapper.workload import Epilogue, Workload, gemm
 from archloom.oracle.errors import MappingError
