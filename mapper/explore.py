@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from archloom.acadl_models.timing import Heard, TimingResult
+from archloom.acadl_models.timing import Heard, Patience, TimingResult
 from archloom.oracle.errors import InputError, MappingError, StreamError
 
 Objective: TypeAlias = Callable[[Any, Any], Any]
@@ -48,7 +48,7 @@ LONGEST = 100_000_000
 a free choice, made with layers of ResNet-18 on OMA in view, which take 16 million."""
 
 ENVIRONMENT = "ARCHLOOM_MOST_STEPS"
-"""Another number in place of LONGEST."""
+"""Another number in place of LONGEST; whoever states one waits for all cycles: nothing is taken in proportion."""
 
 STEPPED_BUDGET = 200_000
 """Instructions that the simulations of one search step through before they stop short of ``top_k``."""
@@ -86,16 +86,22 @@ def longest() -> int:
     return int(asked or LONGEST)
 
 
+def patience() -> Patience | None:
+    """How long simulations of searches are waited for; None: to the last cycle."""
+    return None if os.environ.get(ENVIRONMENT, "") else Patience()
+
+
 @dataclass
 class Steps:
     """Instructions that the simulations of a search have stepped through: the ``first`` at most, all of them ``most``;
-    ``heard`` is told how far long ones are."""
+    ``heard`` is told how far long ones are. One that was so long that it was taken in proportion is the last."""
 
     name: str
     heard: Heard | None = None
     first: float = field(default_factory=longest)
     most: float = field(default_factory=lambda: MOST_STEPPED)
     done: int = 0
+    exact: bool = True
 
     @property
     def allowed(self) -> float:
@@ -117,9 +123,10 @@ class Steps:
     def add(self, timing: "TimingResult") -> None:
         """Of a simulation that has ended."""
         self.done += timing.stepped_instructions
+        self.exact &= timing.exact
 
     def spent(self) -> bool:
-        return self.done >= self.most
+        return self.done >= self.most or not self.exact
 
 
 @dataclass

@@ -32,6 +32,7 @@ from archloom.mapper.explore import (
     least,
     longest,
     objective_of,
+    patience,
     ranked,
 )
 from archloom.mapper.mapping import Mapping
@@ -165,7 +166,7 @@ def _search(
     def simulated(mapping: Mapping) -> tuple[TimingResult, int]:
         stream = configuration.emit(workload, mapping)
         run = run_of[mapping] = runs.of(stream)
-        if runs.kin is not None:
+        if runs.kin is not None and run.timing.exact:
             noted[configuration.told_apart(workload, mapping, lambda: stream)] = run.noted(runs.kin)
         return run.timing, run.written
 
@@ -311,6 +312,7 @@ def key_of(
     return cache.key_of([
         configuration.accelerator.code, configuration.fingerprint, _text(plain(workload)), str(top_k), objective,
         *(workload.constants if rooms(configuration.graph) else ()), *(() if asked is None else (repr(asked),)),
+        *(("to the last cycle",) if patience() is None else ()),
     ])
 
 

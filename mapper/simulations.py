@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from archloom.acadl_models.timing import Heard, simulate_bound
 from archloom.acadl_models.timing.result import EnergyUse, TimingResult
 from archloom.mapper import known
-from archloom.mapper.explore import Objective, Trial, fewest_cycles, is_time
+from archloom.mapper.explore import Objective, Trial, fewest_cycles, is_time, patience
 from archloom.mapper.mapping import Mapping
 from archloom.oracle.errors import GraphError
 from archloom.oracle.nests import size
@@ -84,8 +84,9 @@ class Simulations:
         from archloom.oracle.resolve import resolve
 
         program = bind(self.configuration.graph, resolve(stream, self.configuration.isa, remember=False))
-        run = Simulation(simulate_bound(program, heard=self.heard), program if self.configuration.has_energy else None,
-                   size(stream.body), () if self.kin is None else known.pieces(program))
+        timing = simulate_bound(program, heard=self.heard, patience=patience())
+        run = Simulation(timing, program if self.configuration.has_energy else None, size(stream.body),
+                         () if self.kin is None else known.pieces(program))
         if self.energies_decide:
             _ = run.energy
         elif self.fastest is None or run.timing.cycles < self.fastest.timing.cycles:

@@ -198,6 +198,22 @@ class LoopTiming:
 
 
 @dataclass(frozen=True)
+class Patience:
+    """From when on a run is not waited for, in questions to caches; stepping an instruction takes as long as some
+    dozen, and a second has 30 million or so.
+
+    ``whole``: a run that would take more is long, as can be said when it has taken ``begin``. ``part``: the rest of a
+    loop is taken in proportion where it would take more, and where ``seen`` was taken to judge by. Free choices, but
+    for the first: estimates of single operators are to take less than ten seconds.
+    """
+
+    whole: int = 3 << 26
+    begin: int = 1 << 24
+    part: int = 1 << 22
+    seen: int = 1 << 19
+
+
+@dataclass(frozen=True)
 class TimingResult:
     """Cycles of one stream on one graph, with where they went.
 

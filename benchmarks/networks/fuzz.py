@@ -1,9 +1,10 @@
 """Tries inputs that nobody means well with, and faults of the system, and counts what comes of them (``tests/fuzz``).
 
 ``--inputs`` and ``--faults`` say how many; after ``--seconds`` no more are tried. What is done is written to
-``--state`` after each part: an interrupted run goes on there, one that is whole begins anew where the code has changed
-since, or with ``--again``. What must not happen is told on stderr and kept under ``--keep``, a folder for each, with
-the words and the files: in ``tests/data/fuzz`` the slow suite tries it again.
+``--state`` after each part, with the commit that it was tried at: an interrupted run goes on there, whatever the
+commit, and tells how many are of which; one that is whole begins anew where the code has changed since, or with
+``--again``. What must not happen is told on stderr and kept under ``--keep``, a folder for each, with the words and the
+files: in ``tests/data/fuzz`` the slow suite tries it again.
 
 A hang takes more than 60 s of processors, its children's included, or does not end for five minutes
 (``tests/support/limited.py``).
@@ -18,9 +19,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout, however the script is run:
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))  # its benchmarks, its tests and its archloom
@@ -34,48 +36,97 @@ if TYPE_CHECKING:
 FAULTS_OF_A_PART = 15
 
 
+Counts: TypeAlias = dict[str, dict[str, int]]
+"""By kind and by what came of it."""
+
+
+@dataclass
+class Tried:
+    """What was tried of one commit, and the seconds that it took."""
+
+    inputs: Counts = field(default_factory=dict)
+    faults: Counts = field(default_factory=dict)
+    seconds: float = 0
+
+
 @dataclass
 class State:
-    """What was done of a seed's inputs and faults: how many by kind and by what came of them, and of which commits."""
+    """What was done of a seed's inputs and faults, by commits in their order."""
 
     seed: int
-    inputs: dict[str, dict[str, int]] = field(default_factory=dict)
-    faults: dict[str, dict[str, int]] = field(default_factory=dict)
-    commits: list[str | None] = field(default_factory=list)
-    seconds: float = 0
+    tried: dict[str, Tried] = field(default_factory=dict)
+
+    @staticmethod
+    def read(path: Path) -> "State | None":
+        """What a file holds; None where it is of another form."""
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found.keys() != {"seed", "tried"}:
+            return None
+        return State(found["seed"], {commit: Tried(**tried) for commit, tried in found["tried"].items()})
+
+    @property
+    def inputs(self) -> Counts:
+        return summed(tried.inputs for tried in self.tried.values())
+
+    @property
+    def faults(self) -> Counts:
+        return summed(tried.faults for tried in self.tried.values())
+
+    @property
+    def seconds(self) -> float:
+        return sum(tried.seconds for tried in self.tried.values())
 
     @property
     def inputs_done(self) -> int:
-        return sum(sum(found.values()) for found in self.inputs.values())
+        return total(self.inputs)
 
     @property
     def faults_tried(self) -> int:
-        return sum(sum(found.values()) for found in self.faults.values())
+        return total(self.faults)
 
     @property
     def faults_done(self) -> int:
         """Those that met a command before it had ended."""
-        return self.faults_tried - sum(found.get("late", 0) for found in self.faults.values())
+        return met(self.faults)
 
     def whole(self, args: argparse.Namespace) -> bool:
         return self.inputs_done >= args.inputs and self.faults_done >= args.faults
 
     def add(self, inputs: Counter[tuple[str, str]], faults: Counter[tuple[str, str]], seconds: float) -> None:
         """Of a part that is done: numbers by kind and outcome."""
-        for counts, found in (self.inputs, inputs), (self.faults, faults):
+        tried = self.tried.setdefault(results.commit(), Tried())
+        for counts, found in (tried.inputs, inputs), (tried.faults, faults):
             for (kind, outcome), count in found.items():
                 row = counts.setdefault(kind, {})
                 row[outcome] = row.get(outcome, 0) + count
-        self.seconds += seconds
-        if (commit := results.commit()) not in self.commits:
-            self.commits.append(commit)
+        tried.seconds += seconds
+
+
+def summed(several: Iterable[Counts]) -> Counts:
+    """The sums of some counts."""
+    sums: dict[str, Counter[str]] = {}
+    for counts in several:
+        for kind, row in counts.items():
+            sums.setdefault(kind, Counter()).update(row)
+    return {kind: dict(row) for kind, row in sums.items()}
+
+
+def total(counts: Counts) -> int:
+    return sum(sum(row.values()) for row in counts.values())
+
+
+def met(faults: Counts) -> int:
+    """Faults that did not come too late."""
+    return total(faults) - sum(row.get("late", 0) for row in faults.values())
 
 
 def begun(args: argparse.Namespace) -> State:
     """What there is to go on with, or a new one."""
     if args.state.exists() and not args.again:
-        found = State(**json.loads(args.state.read_text()))
-        if not found.whole(args) or found.commits[-1:] == [results.commit()]:
+        found = State.read(args.state)
+        if found is None:
+            print(f"{args.state}: of another form, so all begins anew", file=sys.stderr)
+        elif not found.whole(args) or [*found.tried][-1:] == [results.commit()]:
             return found
     return State(args.seed)
 
@@ -135,11 +186,15 @@ def told(state: State) -> dict[str, Any]:
     counts: Counter[str] = Counter()
     for found in state.inputs.values():
         counts.update(found)
+    commits = {commit: {"inputs": total(tried.inputs), "faults": met(tried.faults), "seconds": round(tried.seconds)}
+               for commit, tried in state.tried.items()}
+    first = next(iter(commits), results.commit())
     return {"seed": state.seed, "inputs": state.inputs_done, "faults": state.faults_done,
             **{kind: counts[kind] for kind in ("refused", "accepted", *BAD)},
             "faults_bad": sum(found.get("bad", 0) for found in state.faults.values()),
             "seconds": round(state.seconds), "kinds": state.inputs, "fault_kinds": state.faults,
-            "commits": state.commits, "origin": {**results.here(), "commit": (state.commits or [None])[-1]}}
+            "commits": commits, "inputs_of_commit": total(state.tried.get(first, Tried()).inputs),
+            "origin": {**results.here(), "commit": first}}
 
 
 def _more(parser: argparse.ArgumentParser) -> None:

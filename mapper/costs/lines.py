@@ -61,10 +61,15 @@ class Cache:
 @lru_cache(maxsize=1 << 14)
 def _in_sets(rows: int, wide: int, stride_bytes: int, cache: Cache) -> tuple[float, ...]:
     """Shares of such lines that lie in a set with one of them, with two ... up to the ways of a set."""
-    starts = np.arange(min(rows, cache.sets * cache.line_bytes * 4)) * stride_bytes // cache.line_bytes
-    lines = np.unique(starts[:, None] + np.arange(wide))
-    there = np.bincount(lines % cache.sets, minlength=cache.sets)
-    return tuple(float(there[there == count].sum()) / len(lines) for count in range(1, cache.ways + 1))
+    sets = cache.sets
+    starts = np.arange(min(rows, sets * cache.line_bytes * 4)) * stride_bytes // cache.line_bytes
+    ends = starts + wide
+    starts[1:] = np.maximum(starts[1:], ends[:-1])  # of lines that a row shares with the one before only once
+    rounds, rest = np.divmod(ends - starts, sets)
+    first = starts % sets
+    change = np.bincount(first, minlength=2 * sets) - np.bincount(first + rest, minlength=2 * sets)
+    there = rounds.sum() + np.cumsum(change).reshape(2, sets).sum(axis=0)
+    return tuple(float(there[there == count].sum()) / there.sum() for count in range(1, cache.ways + 1))
 
 
 def _at_most(count: int, often: np.ndarray) -> np.ndarray:

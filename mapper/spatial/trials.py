@@ -27,6 +27,7 @@ from archloom.mapper.explore import (
     is_time,
     least,
     objective_of,
+    patience,
     ranked,
 )
 from archloom.mapper.spatial.machines.machine import Machine
@@ -131,7 +132,7 @@ class Attempts(Generic[P]):
     def attempt(self, plan: P, estimate: float, steps: Steps) -> Measured[P]:
         """The plan as it is simulated, with ``steps`` for all trials."""
         stream = self.emit(plan, self.machine)
-        timing = simulated(stream, self.graph, steps.hear)
+        timing = simulated(stream, self.graph, steps.hear, patience=patience())
         steps.add(timing)
         energy = None if self.rates is None else measured_joules(stream, self.graph, timing)
         score = timing.cycles if is_time(self.objective) else float(self.objective(timing.seconds, energy))

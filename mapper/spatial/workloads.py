@@ -20,7 +20,7 @@ from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.timing import Heard
 from archloom.mapper import cache
 from archloom.mapper.asked import Allowed
-from archloom.mapper.explore import Objective, least
+from archloom.mapper.explore import Objective, least, patience
 from archloom.mapper.spatial.attention import space as attentions
 from archloom.mapper.spatial.attention.cost import attention_cycles
 from archloom.mapper.spatial.attention.emit import attention_nodes
@@ -195,7 +195,7 @@ def planned(
         return find()
     key = cache.key_of([
         "spatial", cache.code_fingerprint("mapper", "acadl_models", "oracle"), graph.fingerprint, repr(work),
-        repr(rules), str(top_k), objective])
+        repr(rules), str(top_k), objective, repr(patience())])
     read = kind_of(work).plan.from_json
     return _KEPT.once(key, lambda fields: Planned(**fields | {"plan": read(fields["plan"])}),
                       lambda found: vars(found) | {"plan": found.plan.to_json()}, find)

@@ -116,8 +116,9 @@ class Report:
     those of the accelerator's layers: the same where the accelerator alone was asked for, as ``scope`` then says.
 
     ``timing`` is ``"simulated"`` when all cycles come from the simulation of the instruction streams (exact for the
-    graph), ``"estimated"`` when some come from the mapper's cost model, ``"bound"`` where cycles and joules are those
-    that no mapping is below (:mod:`archloom.mapper.bounds`). ``joules`` is the energy of the accelerator's
+    graph), ``"estimated"`` when of some the rest of long loops was taken in proportion
+    (:class:`archloom.acadl_models.timing.Patience`), ``"bound"`` where cycles and joules are those that no mapping is
+    below (:mod:`archloom.mapper.bounds`). ``joules`` is the energy of the accelerator's
     layers, ``watts`` that over their seconds, ``area_mm2`` its area, and ``areas`` that by object; None where anything
     of it is not known: ``energy_missing`` says what.
     ``host_seconds``: what host layers take together by the roofline of the host called ``host_profile``, an estimate;

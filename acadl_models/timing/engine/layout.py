@@ -248,6 +248,7 @@ class LoopSpec(Record):
 
     START = STEP = EXTENT = constant
     LIMIT = constant  # iterations in which everything below it moves as stated, the extent or fewer
+    EACH = constant  # instances of an iteration
     BODY = END = constant  # program positions of its first operation and of its back edge
     ATOMS = ATOM_COUNT = constant  # the atoms to evaluate when its variable changes
     PERIOD = constant  # after so many iterations every address below it has moved by a constant (0: never)

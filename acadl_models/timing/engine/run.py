@@ -38,16 +38,22 @@ HEARD_EVERY = 1 << 20
 """Instructions that are stepped through between two reports of how far a run is."""
 
 
-def run(lowered: Lowered, *, skip: bool, heard: result.Heard | None = None) -> result.TimingResult:
+def run(
+    lowered: Lowered, *, skip: bool, heard: result.Heard | None = None, patience: result.Patience | None = None
+) -> result.TimingResult:
     """Simulate lowered tables; raises GraphError for a deadlock and for latencies that get too small on the way.
 
-    ``heard`` is told now and then how far the run is; what it raises ends the run.
+    ``heard`` is told now and then how far the run is; what it raises ends the run. ``patience``: loops that take longer
+    are taken in proportion to what was stepped of them (:mod:`.skipping.proportion`), and the result is not exact.
     """
     most = most_in_flight(lowered)
     pool = min(most, LARGEST_FIRST_POOL)
     while True:
         lowered.tables[H.POOL] = pool
         machine = new_machine(lowered.tables, lasts=False)
+        if patience is not None:
+            machine[M.PROPORTION] = state.Proportion.ALLOWED
+            machine[M.WHOLE : M.SEEN + 1] = patience.whole, patience.begin, patience.part, patience.seen
         _run_heard(lowered, machine, new_memory(lowered.tables, machine, skip), heard)
         if machine[M.STATUS] != Status.POOL_FULL:
             break
@@ -105,7 +111,7 @@ def _result(lowered: Lowered, m: Array) -> result.TimingResult:
             for s in graph.stages
         ),
         tuple(_storages(lowered, m)),
-        exact=True,
+        exact=bool(m[M.PROPORTION] != state.Proportion.TAKEN),
         links=tuple(_links(lowered, m)),
         caches=tuple(_caches(lowered, m)),
         drams=tuple(_drams(lowered, m)),

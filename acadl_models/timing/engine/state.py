@@ -100,6 +100,8 @@ class M(Record):
     LISTS = constant.times(8)  # where in FIELDS each Group begins, and where the last one ends
     WOKEN = WOKEN_LAST = linked  # requests that look again in this cycle, linked by Request.LINK
     GRANTS = derived  # requests granted by caches so far: of it, what came after a request that looks on matters
+    PROPORTION = control  # a Proportion: whether what takes long is taken in proportion, and whether anything was
+    WHOLE = BEGIN = PART = SEEN = control  # what is long (result.Patience)
     LOOKED = effort  # what was asked of caches so far: the last of it is in LOOKS
     LOOKS_SINCE = effort  # from which on nothing is missing there
     # where the parts lie, as PARTS has them
@@ -117,6 +119,18 @@ class Status(Record):
     """``M.STATUS``."""
 
     RUNNING = DONE = DEADLOCK = POOL_FULL = BAD_LATENCY = PAUSED = code
+
+
+class Proportion(Record):
+    """``M.PROPORTION``."""
+
+    NEVER = ALLOWED = TAKEN = code
+
+
+class Skip(Record):
+    """Why periods may be skipped: they are proven to repeat, caches were asked, or the rest is taken to be alike."""
+
+    PROVEN = REPLAYED = IN_PROPORTION = code
 
 
 NO_DIVISOR = -(1 << 62)

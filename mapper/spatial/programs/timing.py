@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archloom.acadl_models.acadl import ArchitectureGraph
-from archloom.acadl_models.timing import Heard, TimingResult, simulate
+from archloom.acadl_models.timing import Heard, Patience, TimingResult, simulate
 from archloom.mapper.spatial.machines.machine import isa_of
 from archloom.mapper.spatial.programs.touches import evaluated
 from archloom.oracle.affine import Affine, Bounds
@@ -20,12 +20,15 @@ from archloom.oracle.resolved import Read, ResolvedInstr, ResolvedStream, Window
 from archloom.oracle.stream import Stream
 
 
-def simulated(stream: "Stream", graph: "ArchitectureGraph", heard: Heard | None = None) -> "TimingResult":
+def simulated(
+    stream: "Stream", graph: "ArchitectureGraph", heard: Heard | None = None, *, patience: Patience | None = None
+) -> "TimingResult":
     """The timing of ``stream``, of which ``heard`` is told how far it is; GraphError for a stream that the graph cannot
-    process or that deadlocks, StreamError for one in which a core holds more than its memories do."""
+    process or that deadlocks, StreamError for one in which a core holds more than its memories do. ``patience``: as
+    in :func:`archloom.acadl_models.timing.simulate`."""
     resolved = resolve(stream, isa_of(graph))
     check_capacity(resolved, graph)
-    return simulate(graph, resolved, heard=heard)
+    return simulate(graph, resolved, heard=heard, patience=patience)
 
 
 ENUMERATED = 1 << 22

@@ -78,7 +78,7 @@ class LoopLowering:
             moving = [self.places[e.order] for e, words in zip(below, moves) if words and e.form.is_spread]
         record = [0] * LoopSpec.SIZE
         record[LoopSpec.START], record[LoopSpec.STEP], record[LoopSpec.EXTENT] = values.start, values.step, extent
-        record[LoopSpec.LIMIT] = limit
+        record[LoopSpec.LIMIT], record[LoopSpec.EACH] = limit, text.size // extent
         record[LoopSpec.BODY], record[LoopSpec.END], record[LoopSpec.PARENT] = text.body, text.end, text.parent
         record[LoopSpec.DEPTH] = text.depth
         record[LoopSpec.SITE] = self.sites.of_loop[id(text.loop)]

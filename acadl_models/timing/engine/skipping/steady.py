@@ -24,11 +24,12 @@ from archloom.acadl_models.timing.engine.phases.transfers import repeat_peaks
 from archloom.acadl_models.timing.engine.remembered import SNAPSHOTS, LoopMemory, Memory, Snapshot
 from archloom.acadl_models.timing.engine.skipping import moving
 from archloom.acadl_models.timing.engine.skipping.memories_repeat import move_addresses, move_memories, repeatable
+from archloom.acadl_models.timing.engine.skipping.proportion import is_long, judged_by, keep_in_flight, periods_left
 from archloom.acadl_models.timing.engine.skipping.ranges import bank_of, range_of, value_ranges
 from archloom.acadl_models.timing.engine.skipping.recall import begin_transition, complete_transition, recall
 from archloom.acadl_models.timing.engine.skipping.replay import replay
 from archloom.acadl_models.timing.engine.skipping.snapshot import describe, hash_of, in_flight
-from archloom.acadl_models.timing.engine.state import Cache, Instance, Loop, M
+from archloom.acadl_models.timing.engine.state import Cache, Instance, Loop, M, Proportion, Skip
 
 PATIENCE = 4
 """After so many states without a match, one more instance is stepped before the next is compared."""
@@ -156,6 +157,8 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
         if t[H.SPACES] > 0 and times > 0:
             most, end = times, old_words + length + offsets
             times = repeatable(t, m, h, record, old_machine, end, state, distance, most)
+            if times == 0 and is_long(t, m, h, old_machine, most):
+                break  # to ask for all of them takes too long
             if times == 0 and t[H.LOOKS] > 0 and not replays:
                 replays = True  # once: where its answers differ from those of one pass, they do from those of others
                 now, periods = m[state + Loop.ITERATION], distance // t[record + LoopSpec.REPEATS]
@@ -164,10 +167,13 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
             if times == 0:
                 continue  # memories may be as they were at an earlier pass
         if times > 0:
-            multiply(t, m, h, old_machine, loop, record, distance, times, replayed)
+            multiply(t, m, h, old_machine, loop, record, distance, times, Skip.REPLAYED if replayed else Skip.PROVEN)
             h[memory + LoopMemory.MISSES] = 0
             return True
         break
+    if m[M.PROPORTION] != Proportion.NEVER and skip_rest(t, m, h, loop, record, room, first, count):
+        h[memory + LoopMemory.MISSES] = 0
+        return True
     new = first + (count % SNAPSHOTS) * Snapshot.SIZE
     h[new + Snapshot.PLACE] = moving.reserve(h, room, machine + length + offsets)
     place = moving.address(h, room, h[new + Snapshot.PLACE])
@@ -188,6 +194,21 @@ def same_iterations(t, m, h, record, old):
         if m[at] != h[old + at]:
             return False
         other = t[t[H.LOOP_TABLE] + other * LoopSpec.SIZE + LoopSpec.PARENT]
+    return True
+
+
+@jit
+def skip_rest(t, m, h, loop, record, room, first, count):
+    """Take the rest of a loop in proportion to its passes so far, where it is long; whether that was done."""
+    old = judged_by(m, h, room, first, count)
+    if old == NONE:
+        return False
+    machine = moving.address(h, room, h[old + Snapshot.PLACE])
+    distance = m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION] - h[old + Snapshot.ITERATION]
+    times = periods_left(t, m, h, record, loop, machine, distance)
+    if times == 0 or not is_long(t, m, h, machine, times):
+        return False
+    multiply(t, m, h, machine, loop, record, distance, times, Skip.IN_PROPORTION)
     return True
 
 
@@ -272,21 +293,26 @@ def may_meet(t, m, access, other):
 
 # --- skipping --------------------------------------------------------------------------------------------------
 @jit
-def multiply(t, m, h, old, loop, record, distance, times, replayed):
+def multiply(t, m, h, old, loop, record, distance, times, why):
     """Skip ``times`` periods: move the state on in time and along the loop, and add to the counters. Where they were
-    ``replayed``, caches and their counters are already as they then are."""
+    replayed, caches and their counters are already as they then are; in proportion, their lines stay."""
     cycles = times * (m[M.TIME] - h[old + M.TIME])
-    instances = times * (m[M.FETCHED] - h[old + M.FETCHED])
+    instances = times * distance * t[record + LoopSpec.EACH]
+    fetched, left, finished = m[M.FETCHED], m[M.LEFT], m[M.FINISHED]
     repeat_peaks(t, m, h, old, times)
     copy_words(h, h[Memory.MACHINE], m, m[M.CACHES], t[H.CACHES] * Cache.SIZE)
     moving.add_counters(m, m, 0, h, old, times)
     m[M.SKIPS] += 1
     moving.move_machine(t, m, cycles, instances)
     move_instances(t, m, record, times * (distance // t[record + LoopSpec.REPEATS]), cycles, instances)
-    if replayed:
+    if why == Skip.REPLAYED:
         copy_words(m, m[M.CACHES], h, h[Memory.MACHINE], t[H.CACHES] * Cache.SIZE)
+    if why != Skip.PROVEN and t[H.SPACES] > 0:
         move_addresses(t, m, record, times * (distance // t[record + LoopSpec.REPEATS]))
-    elif t[H.SPACES] > 0:
+    if why == Skip.IN_PROPORTION:
+        keep_in_flight(m, fetched, left, finished, instances)
+        m[M.LOOKS_SINCE] = m[M.LOOKED]
+    elif why == Skip.PROVEN and t[H.SPACES] > 0:
         move_memories(t, m, h, record, old, distance // t[record + LoopSpec.REPEATS], times)
         m[M.LOOKS_SINCE] = m[M.LOOKED]
     h[h[Memory.LOOPS] + loop * LoopMemory.SIZE + LoopMemory.PENDING] = NONE

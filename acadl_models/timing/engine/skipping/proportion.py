@@ -1,0 +1,77 @@
+"""Jitted: the rest of a loop taken as its last iterations were, where nobody is to wait for all of a long run.
+
+What is proven to repeat is multiplied out, and what caches answer alike is replayed; both are exact. Where neither gets
+a long run to its end, a caller may allow (``M.PROPORTION``) that a loop which has shown what its iterations are like is
+skipped all the same: counters and time grow as they did since an earlier pass, and what follows is stepped again. So
+the result is no longer that of every cycle, but all of its counts of instructions are.
+
+A run is long where all of it would take ``M.WHOLE``, by what its instructions have taken so far, ``M.BEGIN`` at least.
+The rest of a loop is taken in proportion where it would take ``M.PART`` and what it is judged by has taken ``M.SEEN``
+(:class:`archloom.acadl_models.timing.result.Patience`): an inner loop that is long has been through all caches, and a
+loop whose rest is short is left to the one around it. The first iteration of a loop is never among what it is judged
+by: it finds other lines in the caches.
+"""
+
+from __future__ import annotations
+
+from archloom.acadl_models.timing.engine.fields import NONE
+from archloom.acadl_models.timing.engine.jit import jit
+from archloom.acadl_models.timing.engine.layout import H, LoopSpec
+from archloom.acadl_models.timing.engine.remembered import SNAPSHOTS, Snapshot
+from archloom.acadl_models.timing.engine.skipping import moving
+from archloom.acadl_models.timing.engine.skipping.replay import moves_whole
+from archloom.acadl_models.timing.engine.state import Loop, M, Proportion
+
+STEP = 32
+"""Questions to caches that take as long as stepping an instruction, with what is compared on the way; measured."""
+
+
+@jit
+def taken(m):
+    """What the run has taken so far."""
+    return m[M.LOOKED] + STEP * m[M.STEPPED]
+
+
+@jit
+def is_long(t, m, h, old, times):
+    """Whether the run is, once and for all, and ``times`` what it has taken since the machine at ``h[old]``."""
+    if m[M.PROPORTION] == Proportion.NEVER or taken(m) < m[M.BEGIN]:
+        return False
+    if m[M.PROPORTION] != Proportion.TAKEN and taken(m) * (t[H.TOTAL] // max(1, m[M.FETCHED])) < m[M.WHOLE]:
+        return False
+    return taken(m) - h[old + M.LOOKED] - STEP * h[old + M.STEPPED] > m[M.PART] // max(1, times)
+
+
+@jit
+def judged_by(m, h, room, first, count):
+    """The last pass of a loop since which enough has been taken to judge by: its snapshot, or NONE."""
+    for back in range(1, min(count, SNAPSHOTS) + 1):
+        old = first + (count - back) % SNAPSHOTS * Snapshot.SIZE
+        if not moving.is_kept(h, room, h[old + Snapshot.PLACE]):
+            return NONE
+        machine = moving.address(h, room, h[old + Snapshot.PLACE])
+        if taken(m) - h[machine + M.LOOKED] - STEP * h[machine + M.STEPPED] >= m[M.SEEN]:
+            return old
+    return NONE
+
+
+@jit
+def periods_left(t, m, h, record, loop, old, distance):
+    """How often ``distance`` iterations may be skipped: the position stays inside of the loop, every fetch is a full
+    one, the run is not paused on the way, and accesses move by whole lines within one memory."""
+    now = m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION]
+    times = (t[record + LoopSpec.LIMIT] - 1 - now) // distance
+    left = t[H.TOTAL] - m[M.FETCHED] - t[H.FETCH_FLIGHTS] * t[H.FETCH_WIDTH]
+    times = min(times, left // (distance * t[record + LoopSpec.EACH]))
+    times = min(times, (m[M.PAUSE] - 1 - m[M.TIME]) // (m[M.TIME] - h[old + M.TIME]))
+    periods = distance // t[record + LoopSpec.REPEATS]
+    if times <= 0 or (t[H.SPACES] > 0 and not moves_whole(t, m, record, periods, now + times * distance)):
+        return 0
+    return times
+
+
+@jit
+def keep_in_flight(m, fetched, left, finished, instances):
+    """As many instances stay in flight as there are: these counters move by those that were left out."""
+    m[M.FETCHED], m[M.LEFT], m[M.FINISHED] = fetched + instances, left - instances, finished + instances
+    m[M.PROPORTION] = Proportion.TAKEN

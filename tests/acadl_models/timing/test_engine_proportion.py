@@ -1,0 +1,88 @@
+"""Runs that are not waited for: the rest of long loops in proportion, as many instructions, nearly as many cycles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from archloom.acadl_models.timing import Patience, simulate_bound
+from archloom.acadl_models.timing.machine import bind
+from archloom.acadl_models.timing.program import Program
+from archloom.mapper.accelerator import Accelerator
+from archloom.mapper.explore import ENVIRONMENT, patience
+from archloom.mapper.search import search
+from archloom.mapper.workload import Epilogue, Workload, gemm
+from archloom.oracle.errors import MappingError
+from archloom.oracle.resolve import resolve
+from archloom.tvm_backend.targets.choice import choose
+from tests.support.examples import examples
+
+IMPATIENT = Patience(whole=0, begin=1 << 12, part=1 << 11, seen=1 << 12)
+"""In small programs, too, loops are long."""
+
+TARGETS: dict[str, dict[str, int]] = {
+    "amx": {"l1_kib": 3, "l1_ways": 3, "l2_kib": 16, "l2_ways": 4}, "oma": {}, "plasticine": {}, "gemmini": {"dim": 4}}
+
+
+def accelerator(name: str) -> Accelerator:
+    return choose(name, {})[0].backend.accelerator
+
+
+def product(sizes: tuple[int, int, int]) -> Workload:
+    """A product of bytes."""
+    return gemm(*sizes, epilogue=Epilogue(False, 1.0, False, "int32"), dtype="int8")
+
+
+def program(name: str, sizes: tuple[int, int, int]) -> Program:
+    """The first mapping of a product that there is."""
+    configuration = accelerator(name).configure(TARGETS[name])
+    work = product(sizes)
+    mapping, _ = configuration.space(work).first()
+    return bind(configuration.graph, resolve(configuration.emit(work, mapping), configuration.isa))
+
+
+@examples(6, 300)
+@given(st.sampled_from(sorted(TARGETS)), st.tuples(*[st.integers(1, 70)] * 3), st.booleans())
+def test_as_many_instructions_in_nearly_as_many_cycles(
+    name: str, sizes: tuple[int, int, int], is_patient: bool
+) -> None:
+    try:
+        found = program(name, sizes)
+    except MappingError:
+        return
+    exact = simulate_bound(found)
+    near = simulate_bound(found, patience=Patience() if is_patient else IMPATIENT)
+    assert exact.exact
+    if is_patient or near.exact:
+        assert near == exact
+        return
+    assert near.stepped_instructions <= exact.stepped_instructions
+    assert near.instructions == exact.instructions
+    for unit, other in zip(near.units, exact.units, strict=True):  # up to what is under way at a pass, times the passes
+        assert unit.instructions == pytest.approx(other.instructions, rel=0.1, abs=16)
+    assert near.cycles == pytest.approx(exact.cycles, rel=0.1)
+
+
+def test_a_long_product_behind_caches_is_taken_in_proportion() -> None:
+    """So that the property above has something to say."""
+    found = program("amx", (256, 250, 500))
+    exact, near = simulate_bound(found), simulate_bound(found, patience=IMPATIENT)
+    assert not near.exact and near.stepped_instructions < exact.stepped_instructions / 2
+    assert near.cycles == pytest.approx(exact.cycles, rel=0.02)
+    for cache, other in zip(near.caches, exact.caches, strict=True):
+        assert cache.read_misses == pytest.approx(other.read_misses, rel=0.1)
+
+
+def test_searches_wait_for_every_cycle_where_steps_are_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in proportion is the last of its search, and is not kept for a search that has patience."""
+    monkeypatch.setattr("archloom.mapper.simulations.patience", lambda: IMPATIENT if patience() else None)
+    work, machine = product((128, 256, 500)), accelerator("amx")
+    near = search(work, machine, TARGETS["amx"])
+    assert not near.timing.exact and near.simulated == 1
+    monkeypatch.setenv(ENVIRONMENT, "100000000")
+    exact = search(work, machine, TARGETS["amx"])
+    anew = search(work, machine, TARGETS["amx"], use_cache=False)
+    assert exact.timing.exact and exact == replace(anew, emit=exact.emit)
