@@ -183,6 +183,16 @@ def _truth(function: Any) -> Any:
     return of_words
 
 
+def _whole(rounded: Any) -> Any:
+    """The int32 that ``rounded`` makes of a float32, or the one next to it; NaN is the largest."""
+    def of_words(words: Bits) -> Bits:
+        with np.errstate(invalid="ignore"):  # a signalling NaN, too, is none that matters here
+            real, most = np.asarray(words).view(np.float32).astype(np.float64), 2**31 - 1
+        return np.asarray(rounded(np.clip(np.where(np.isnan(real), most, real), -2**31, most))).astype(np.int32)
+
+    return of_words
+
+
 def _unsigned(function: Any) -> Any:
     """A function of words as unsigned numbers, whose results are words."""
     return lambda *words: np.asarray(function(*(np.asarray(w).view(np.uint32) for w in words))).astype(
@@ -206,7 +216,7 @@ SCALAR: Mapping[str, Any] = {
     "divide": _float(np.divide), "maximum": _float(np.fmax), "minimum": _float(np.fmin),
     "multiply_add": _wide(lambda a, b, c: a * b + c),
     "negate": _float(np.negative), "abs": _float(np.abs), "sqrt": _float(np.sqrt), "with_sign": _float(np.copysign),
-    "to_whole": lambda w: np.rint(np.clip(w.view(np.float32).astype(np.float64), -2**31, 2**31 - 1)).astype(np.int32),
+    "to_whole": _whole(np.rint), "truncated": _whole(np.trunc),
     "to_float": lambda w: w.astype(np.float32).view(np.int32),
     "whole_add": np.add, "whole_subtract": np.subtract, "whole_multiply": np.multiply, "whole_minimum": np.minimum,
     "whole_maximum": np.maximum, "whole_and": np.bitwise_and, "whole_or": np.bitwise_or,
@@ -216,15 +226,14 @@ SCALAR: Mapping[str, Any] = {
     "whole_less": lambda a, b: np.less(a, b).astype(np.int32),
     "whole_equal": lambda a, b: np.equal(a, b).astype(np.int32), "unsigned_less": _unsigned(np.less),
     "select": lambda c, a, b: np.where(np.asarray(c) != 0, a, b),
-    "truncated": lambda w: np.trunc(np.clip(w.view(np.float32).astype(np.float64), -2**31, 2**31 - 1)).astype(np.int32),
     "exp": _wide(np.exp), "erf": _wide(_erf), "tanh": _wide(np.tanh), "sigmoid": _wide(_sigmoid),
     "sin": _wide(np.sin), "cos": _wide(np.cos),
 }
 """What each operation makes of words: the definition, by NumPy. Arithmetic is of float32, rounded once, but for what is
 called ``whole`` (int32; ``to_whole`` rounds, ``truncated`` cuts off what is behind the point), ``unsigned`` (uint32) or
 shifts, by the last five bits of the second; ``multiply_high`` gives the upper half of a product of unsigned numbers;
-``less`` and its like give a truth, which ``select`` takes; ``maximum``
-and ``minimum`` of a number and a NaN are the number, as in RISC-V."""
+``less`` and its like give a truth, which ``select`` takes. Of NaN they are RISC-V's: ``maximum`` and ``minimum`` of a
+number and a NaN are the number, and ``to_whole`` and ``truncated`` make the largest int32 of it."""
 
 
 def evaluate(nest: Nest, words: Mapping[str, Bits]) -> None:

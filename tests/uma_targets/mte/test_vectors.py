@@ -80,6 +80,30 @@ def test_halves_are_computed_as_float32(random: Random, out: str, half: str) -> 
     np.testing.assert_array_equal(made.view(shown).astype(np.float32), wanted.view(shown).astype(np.float32))
 
 
+ENDS = np.array([np.nan, -np.nan, np.inf, -np.inf, 2.0**31, -(2.0**31), 2.0**31 - 128, -0.0, 0.5, 1.5, -2.5, 1e-45],
+                np.float32)
+
+
+@given(random=randoms, name=sampled_from(("to_whole", "truncated")), out=sampled_from(("int8", "uint8", "int32")))
+@examples(4, 500)
+def test_any_float_becomes_the_same_whole_number(random: Random, name: str, out: str) -> None:
+    """By NumPy, the interpreter and the oracle: NaN the largest, all others the one next to them that there is."""
+    words = np.random.default_rng(random.randrange(1 << 30)).integers(-1 << 31, 1 << 31, SIZE, np.int64).astype(np.int32)
+    words[:len(ENDS)] = ENDS.view(np.int32)
+    code, at = Code(), Affine.variable("i")
+    found = code.apply(name, code.load("a", at))
+    stores = (Store("out", at, found, "" if out == "int32" else out),)
+    nest, types = Nest((Axis("i", SIZE),), (Pass((), tuple(code.operations), stores),)), {"a": "int32", "out": out}
+    given = {"a": words, "out": np.zeros(SIZE, out)}
+    stream = stream_of(nest, ("a", "out"), UNITS[2], types=types)
+    made = interpreted(stream, given)
+    np.testing.assert_array_equal(made, evaluated(nest, given, "out"))
+    most, least = np.iinfo(out).max, np.iinfo(out).min
+    assert list(made[:6]) == [most, most, most, least, most, least]
+    compiled = compile_stream(stream, taidl.load(stream.isa, **dict(stream.parameters)))(words)[0]
+    np.testing.assert_array_equal(np.asarray(compiled), made)
+
+
 @given(random=randoms)
 @examples(2, 200)
 def test_random_nests_by_both_oracles(random: Random) -> None:
