@@ -6,7 +6,8 @@ timing engine that is not compiled (its machine code is removed beside this chec
 is, as `make setup` leaves it. ``seconds`` are those of the whole process, ``silent_s`` the longest time without a
 character on the terminal, ``exit_s`` the time from the last one to the end of the process. Medians of ``--rounds``.
 Beside estimates of networks by name there are one of an ``.onnx`` file of ResNet-50's size (float, made before with
-random weights), and what `make demo` runs where `make setup` has been.
+random weights), and what `make demo` runs where `make setup` has been: ``demo_compile_s`` are the seconds in which it
+plans and compiles its network in a fresh home, as it writes them into its summary.
 
 **docs**: every block of the documentation's pages, notebooks among them, is run in order as a reader would
 (`tests/support/pages.py`), as many pages at a time as there are cores, with plans kept where tests keep them.
@@ -22,6 +23,7 @@ before its last block that is all of them.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import pty
 import select
@@ -113,6 +115,8 @@ class Command:
     line: str
     words: tuple[str, ...]
     kind: str = "other"
+    summary: str = ""
+    """a file of JSON in the home that it writes, with its ``compile_seconds``"""
 
     def run(self, home: Path) -> Run:
         return on_terminal([word.replace("{home}", str(home)) for word in self.words], home)
@@ -127,7 +131,8 @@ def commands() -> list[Command]:
     file = common.BUILD / ONNX
     return [*(typed(f"estimate {network.name}", "estimate") for network in NETWORKS),
             Command(f"archloom estimate {ONNX} --int8", typed(f"estimate {file} --int8").words, "onnx"),
-            Command(f"python {DEMO}", (sys.executable, str(common.ROOT / DEMO), "--output", "{home}/demo"), "demo"),
+            Command(f"python {DEMO}", (sys.executable, str(common.ROOT / DEMO), "--output", "{home}/demo"), "demo",
+                    "demo/summary.json"),
             *map(typed, OTHERS)]
 
 
@@ -162,10 +167,12 @@ def first(rounds: int) -> dict[str, Any]:
 
 def row(command: Command, rounds: int) -> dict[str, Any]:
     """A command, cold and warm."""
-    cold, warm = [], []
+    cold, warm, compiling = [], [], []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory(prefix="archloom-first-hour-") as home:
             cold.append(command.run(Path(home)))
+            if command.summary and (written := Path(home) / command.summary).exists():  # else it says FAILED
+                compiling.append(float(json.loads(written.read_text())["compile_seconds"]))
             warm.append(command.run(Path(home)))
     runs = [*cold, *warm]
     found = {
@@ -173,6 +180,8 @@ def row(command: Command, rounds: int) -> dict[str, Any]:
         "warm_s": statistics.median(run.seconds for run in warm),
         "exit_s": statistics.median(run.exit_s for run in runs),
         "silent_s": statistics.median(run.silent_s for run in cold), "ok": all(run.status == 0 for run in runs)}
+    if compiling:
+        found["compile_s"] = statistics.median(compiling)
     print(f"{found['line']:60} cold {found['cold_s']:7.2f}  warm {found['warm_s']:6.2f}  silent "
           f"{found['silent_s']:6.2f}  exit {found['exit_s']:5.2f}  {'' if found['ok'] else 'FAILED'}", flush=True)
     return found
@@ -193,6 +202,7 @@ def timed(holding: str, rounds: int) -> dict[str, Any]:
         "slowest_exit_s": max(found["exit_s"] for _, found in rows),
         "failed": sum(not found["ok"] for _, found in rows) + alone.get("first_failed", 0),
         "longest_silence_s": max(found["silent_s"] for _, found in rows),
+        **{f"{kind}_compile_s": found["compile_s"] for kind, found in rows if "compile_s" in found},
         **{f"slowest_{kind}_{state}": max(found[state] for other, found in rows if other == kind)
            for kind in dict(rows) for state in ("cold_s", "warm_s")}}
 
