@@ -88,7 +88,7 @@ ENDS = np.array([np.nan, -np.nan, np.inf, -np.inf, 2.0**31, -(2.0**31), 2.0**31 
 @examples(4, 500)
 def test_any_float_becomes_the_same_whole_number(random: Random, name: str, out: str) -> None:
     """By NumPy, the interpreter and the oracle: NaN the largest, all others the one next to them that there is."""
-    words = np.random.default_rng(random.randrange(1 << 30)).integers(-1 << 31, 1 << 31, SIZE, np.int64).astype(np.int32)
+    words = np.random.default_rng(random.randrange(1 << 30)).integers(-1 << 31, 1 << 31, SIZE).astype(np.int32)
     words[:len(ENDS)] = ENDS.view(np.int32)
     code, at = Code(), Affine.variable("i")
     found = code.apply(name, code.load("a", at))
