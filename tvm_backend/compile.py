@@ -42,7 +42,7 @@ def partition_among(model: Model, chosen: Sequence[Chosen]) -> Partition:
     return Partition(
         model.name, model.source, ",".join(c.name for c in chosen), named_options(chosen), model.inputs, model.outputs,
         regions, host, partitioned.results, model.fallbacks,
-        memory_of(partitioned.flow, model.inputs, regions, host.ops),
+        memory_of(partitioned.flow, model.inputs, regions, host.ops), partitioned.channels_last,
     )
 
 

@@ -197,8 +197,9 @@ class Partition:
     ``target`` names one target, or several parted by commas in order of preference; then ``options`` have their names
     in full (see :mod:`archloom.tvm_backend.targets.choice`). ``results`` gives, by a step's name, the network's
     variable that holds its result, as far as names are unique, and ``fallbacks`` what was done in
-    another way than meant on the way here, ``memory`` the live ranges of its activations, where they are known; an
-    artifact keeps none of them but in its report.
+    another way than meant on the way here, ``memory`` the live ranges of its activations, where they are known;
+    ``channels_last`` names the steps of ``results`` that give images [n, h, w, c], which the network has as [n, c, h,
+    w]; an artifact keeps none of them but in its report.
     """
 
     name: str
@@ -212,6 +213,7 @@ class Partition:
     results: Mapping[str, str] = field(default_factory=dict)
     fallbacks: tuple[Fallback, ...] = ()
     memory: Memory | None = None
+    channels_last: frozenset[str] = frozenset()
 
     def steps(self) -> Iterator[Step]:
         """All steps of all regions, in the order of execution."""

@@ -75,7 +75,8 @@ def check_layers(
         integers, exact, steps = _integers(run)
         yield LayerCheck(
             run.step.name, run.step.op, error, integers, same, same and exact,
-            *_against(run, values[run.step.output], expected.get(run.step.name)), steps)
+            *_against(run, values[run.step.output], expected.get(run.step.name),
+                      run.step.name in exe.compiled.channels_last), steps)
 
 
 def _integers(run: LayerRun) -> tuple[float | None, bool, float | None]:
@@ -105,7 +106,7 @@ def distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _against(
-    run: LayerRun, value: "Value", expected: Expected | None
+    run: LayerRun, value: "Value", expected: Expected | None, channels_last: bool
 ) -> tuple[float | None, float | None, float | None]:
     """``differing``, ``most_steps`` and ``snr_db`` of :class:`LayerCheck`."""
     if expected is None:
@@ -114,7 +115,9 @@ def _against(
     output = unpacked(output, value.layout, value.shape, value.dtype)
     if output.shape != run.step.shape and value.layout == HEADS:  # kept with the heads behind the length
         output = output.transpose(0, 2, 1, 3)
-    output = _in_place(output, next((t.shape for t in (expected.integers, expected.real) if t is not None), ()))
+    if channels_last:
+        output = output.transpose(0, 3, 1, 2)
+    output = _as_image(output, next((t.shape for t in (expected.integers, expected.real) if t is not None), ()))
     differing = steps = None
     if expected.integers is not None and expected.integers.size == output.size and output.dtype.kind in INTEGRAL:
         gap = np.abs(output.astype(np.int64) - expected.integers.reshape(output.shape).astype(np.int64))
@@ -126,15 +129,12 @@ def _against(
     return differing, steps, decibels
 
 
-def _in_place(output: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The product of a convolution's gathered windows, [images and groups, places, channels], and what has its channels
-    last, as the image; others as they are."""
+def _as_image(output: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The product of a convolution's gathered windows, [images and groups, places, channels], as the image; others as
+    they are."""
     if len(shape) != 4 or output.size != math.prod(shape):
         return output
-    n, c, *image = shape
-    if output.ndim == 4 and output.shape != shape and output.shape == (n, *image, c):
-        return output.transpose(0, 3, 1, 2)
-    gathered = output.ndim == 3 and output.shape[1] == math.prod(image)
+    gathered = output.ndim == 3 and output.shape[1] == math.prod(shape[2:])
     return output.transpose(0, 2, 1).reshape(shape) if gathered else output
 
 

@@ -338,6 +338,11 @@ def rebuild(function: Function, body: Sequence[Any], results: Sequence[Any]) -> 
     return of(function).make_function(function.params, body, results, function.attrs)
 
 
+def with_attributes(function: Function, attributes: Mapping[str, Any]) -> Any:
+    """The function with these attributes and no others."""
+    return of(function).make_function(function.params, bindings(function), outputs_of(function), attributes)
+
+
 def is_composite(module: IRModule, expr: Any) -> tuple[str, Any] | None:
     """``(name, function)`` where ``expr`` calls a composite function of ``module``, else None."""
     function = of(module).callee(module, expr)

@@ -7,6 +7,9 @@ Element-wise operators, pooling, concatenations of channels and means keep image
 it transposed back. Reshapes cost nothing; all else is operators like others, which the target takes, too.
 
 A convolution of as many groups as channels is no product: its windows, times the kernel, are summed up.
+
+Pixels are called as the image that they are was, which is how results are told by layer; ``main`` says for as long as
+it is not matched which variables they are (:func:`without_mark`).
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ NUMBERS = ("float32", *HALVES, "int32", "int8", "uint8")
 INTEGERS = ("int32",)
 SCALED = frozenset({"quantize", "dequantize"})
 """What has a scale and a zero point."""
+MARK = "channels_last"
+"""The attribute of ``main`` that names pixels."""
 EXACT_TAPS = 1 << 10
 """Sums of fewer products of bytes are float32 numbers."""
 
@@ -42,6 +47,16 @@ EXACT_TAPS = 1 << 10
 def channels_last(module: ir.IRModule, in_place: Callable[[Workload], bool] = lambda work: False) -> ir.IRModule:
     """Rewrite ``main`` (see above); ``in_place``: whether the target takes a convolution of NHWC without padding."""
     return _ChannelsLast(float_weights(module), in_place).rewritten()
+
+
+def without_mark(module: ir.IRModule) -> tuple[ir.IRModule, frozenset[str]]:
+    """The module without its attribute :data:`MARK`, and the names of variables that are pixels of images so called."""
+    main = module["main"]
+    attributes = dict(main.attrs or {})
+    if MARK not in attributes:
+        return module, frozenset()
+    names = frozenset(str(attributes.pop(MARK)).split(" "))
+    return ir.of(module).replace_main(module, ir.with_attributes(main, attributes)), names
 
 
 @dataclass(frozen=True)
@@ -62,6 +77,16 @@ class _ChannelsLast(Rewriter):
         super().__init__(module)
         self.in_place = in_place
         self.pixels: dict[Any, _Pixels] = {}
+
+    def rewritten(self) -> Any:
+        """The module with its mark."""
+        module = super().rewritten()
+        names = sorted({image.name for image, pixels in self.pixels.items() if pixels.var.name == image.name})
+        if not names:
+            return module
+        main = module["main"]
+        marked = ir.with_attributes(main, {**(main.attrs or {}), MARK: " ".join(names)})
+        return ir.of(module).replace_main(module, marked)
 
     def visit(self, var: ir.Var, value: Any) -> None:
         name = ir.op_name(value)

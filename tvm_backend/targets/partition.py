@@ -19,6 +19,7 @@ from archloom.tvm_backend.ir.matcher import fuse_by_pattern
 from archloom.tvm_backend.ir.names import is_made_up
 from archloom.tvm_backend.ir.numbers import Numbers
 from archloom.tvm_backend.ir.operators import SWEPT
+from archloom.tvm_backend.passes.channels_last import without_mark
 from archloom.tvm_backend.passes.constants import duplicate_dequantize
 from archloom.tvm_backend.passes.sink_reshapes import sink_reshapes
 from archloom.tvm_backend.targets.backend import Pattern, UMABackend, UMAPhase, Verdict
@@ -45,7 +46,8 @@ class Partitioned:
 
     ``refused`` has for each variable the first answer of each target that did not take its operator. ``results`` gives,
     by the name of an operator that was taken, the variable of the network that holds its result; names that several
-    operators have are left out.
+    operators have are left out. ``channels_last`` has those of them whose results are images [n, h, w, c], which the
+    network has as [n, c, h, w].
     """
 
     module: ir.IRModule
@@ -53,8 +55,28 @@ class Partitioned:
     host: tuple[HostOp, ...]
     positions: Positions
     results: Mapping[str, str] = field(default_factory=dict)
+    channels_last: frozenset[str] = frozenset()
     flow: Flow = field(default_factory=Flow)
     """what operators read and make"""
+
+
+@dataclass(eq=False)
+class _Taken:
+    """What is taken: names of operators by the variable of their result; ``transposed`` has the variables whose
+    operators end with the axes exchanged."""
+
+    names: dict[str, list[str]] = field(default_factory=dict)
+    transposed: set[str] = field(default_factory=set)
+
+    def note(self, names: list[str], result: str, others: list[str], transposed: bool) -> None:
+        """In place of smaller matches inside of it, of ``others`` than transposed variables: an image has the name of
+        the pixels that it is made of, whose operator keeps it."""
+        if transposed and result not in others and result in self.names:
+            return
+        for variable in others:
+            self.names.pop(variable, None)
+        self.names[result] = names
+        self.transposed = self.transposed | {result} if transposed else self.transposed - {result}
 
 
 def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
@@ -65,14 +87,15 @@ def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
     """
     module = ir.of(module).ensure_dataflow(module)
     refused: dict[str, dict[str, Refused]] = {}
-    taken: dict[str, list[str]] = {}
+    taken = _Taken()
+    pixels: set[str] = set()
     for target in chosen:
         backend = target.backend
 
         def refuse(variable: str, reason: str, needs: str, name: str = target.name) -> None:
             refused.setdefault(variable, {}).setdefault(name, Refused(name, reason, needs))
 
-        module = fuse_by_pattern(prepare(module, target, refuse), patterns_of(target, refuse, taken))
+        module = fuse_by_pattern(prepare(module, target, refuse, pixels), patterns_of(target, refuse, taken))
         module = backend.run_passes(UMAPhase.POST_PARTITIONING_0, module, target.options, refuse)
     owners = {name: target.name for target in chosen for name in target.composites}
     tiled, plain = (frozenset(c.name for c in chosen if has(c.backend)) for has in (
@@ -81,29 +104,32 @@ def partition(module: ir.IRModule, chosen: Sequence[Chosen]) -> Partitioned:
     for target in chosen:
         module = target.backend.run_passes(
             UMAPhase.POST_PARTITIONING_1, module, target.options, lambda variable, reason, needs: None)
-    named = [(name, variable) for variable, names in taken.items() for name in names]
+    named = [(name, variable) for variable, names in taken.names.items() for name in names]
     count = Counter(name for name, _ in named)
     answers = {variable: tuple(by_target.values()) for variable, by_target in refused.items()}
     results = {name: v for name, v in named if count[name] == 1}
-    return Partitioned(module, answers, host, positions, results, flow)
+    images = frozenset(name for name, variable in results.items() if variable in pixels - taken.transposed)
+    return Partitioned(module, answers, host, positions, results, images, flow)
 
 
-def prepare(module: ir.IRModule, target: Chosen, refuse: Refuse) -> ir.IRModule:
-    """The module as the target's patterns match it."""
+def prepare(module: ir.IRModule, target: Chosen, refuse: Refuse, pixels: set[str] | None = None) -> ir.IRModule:
+    """The module as the target's patterns match it; ``pixels`` gets the variables of images whose channels are last."""
     module = target.backend.run_passes(UMAPhase.PRE_PARTITIONING, module, target.options, refuse)
+    module, names = without_mark(module)
+    if pixels is not None:
+        pixels |= names
     return duplicate_dequantize(sink_reshapes(module, sums=target.backend.vectors))
 
 
 def patterns_of(
-    target: Chosen, refuse: Refuse = lambda variable, reason, needs: None, taken: dict[str, list[str]] | None = None,
+    target: Chosen, refuse: Refuse = lambda variable, reason, needs: None, taken: _Taken | None = None,
 ) -> list[tuple[str, Any, Callable[[Any], bool]]]:
-    """Names, patterns and checks; ``refuse`` hears what a check sees, ``taken`` gets the names of what
-    is taken, by the variable of its result."""
-    noted = {} if taken is None else taken
+    """Names, patterns and checks; ``refuse`` hears what a check sees, ``taken`` gets what is taken."""
+    noted = _Taken() if taken is None else taken
     return [(name, p.make(), _check(p, target, refuse, noted)) for name, p in target.composites.items()]
 
 
-def _check(pattern: Pattern, target: Chosen, refuse: Refuse, taken: dict[str, list[str]]) -> Callable[[Any], bool]:
+def _check(pattern: Pattern, target: Chosen, refuse: Refuse, taken: _Taken) -> Callable[[Any], bool]:
     """The pattern's predicate as TVM calls it, noting each refusal, and each result that is taken."""
 
     def check(context: Any) -> bool:
@@ -129,15 +155,16 @@ def _check(pattern: Pattern, target: Chosen, refuse: Refuse, taken: dict[str, li
     return check
 
 
-def _note(op: QuantizedOp, context: Any, inside: Mapping[Any, Any], taken: dict[str, list[str]]) -> None:
-    """The operator's name and the variable of its result, in place of those of smaller matches inside of it."""
+def _note(op: QuantizedOp, context: Any, inside: Mapping[Any, Any], taken: _Taken) -> None:
+    """The operator's name and the variable of its result."""
     result = next((var.name for var, value in inside.items() if value.same_as(context.matched_expr)), None)
     if result is None:
         return
-    for var in inside:
-        taken.pop(var.name, None)
     # an operator alone has no other name than that of its result
-    taken[result] = sorted({op.name, result} if op.name == op.anchor or is_made_up(op.name) else {op.name})
+    names = sorted({op.name, result} if op.name == op.anchor or is_made_up(op.name) else {op.name})
+    exchanged = {var for var, value in inside.items() if ir.op_name(value) == "permute_dims"}
+    others = [var.name for var in inside if var not in exchanged]
+    taken.note(names, result, others, ir.op_name(context.matched_expr) == "permute_dims")
 
 
 def _read(backend: UMABackend, context: Any, inside: Mapping[Any, Any]) -> QuantizedOp | Verdict:

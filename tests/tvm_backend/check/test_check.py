@@ -21,7 +21,7 @@ from archloom.oracle.affine import Affine
 from archloom.oracle.errors import InputError
 from archloom.tvm_backend import cli
 from archloom.tvm_backend.check import network
-from archloom.tvm_backend.check.layers import LayerCheck, snr_db
+from archloom.tvm_backend.check.layers import LayerCheck, LayerRun, check_layers, snr_db
 from archloom.tvm_backend.check.network import CheckResult, check
 from archloom.tvm_backend.check.workload_reference import steps_of_nest
 from archloom.tvm_backend.executors import XlaExecutor
@@ -220,6 +220,27 @@ def test_float_targets_have_no_integers_to_be_compared_with() -> None:
     assert result.accuracy.float_network == result.accuracy.accelerator
     assert [layer.integer_error for layer in result.layers] == [None] * len(result.layers)
     assert all(layer.differing is None and (layer.snr_db is None or layer.snr_db > 90) for layer in result.layers)
+
+
+@pytest.mark.parametrize(("c", "h", "w"), [(4, 4, 4), pytest.param(3, 4, 5, marks=pytest.mark.slow)])
+def test_results_with_channels_last_are_compared_as_the_images_that_they_are(c: int, h: int, w: int) -> None:
+    """Also where a shape does not tell: of a convolution in place, behind it, of a product, and the result itself."""
+    image = f"float[1,{c},{h},{w}]"
+    proto = onnx.parser.parse_model(f"""<ir_version: 9, opset_import: ["" : 18]> net ({image} x) => ({image} z) {{
+        a = Conv <pads = [1, 1, 1, 1]> (x, wide)  b = Sigmoid (a)  d = Conv (b, narrow)  y = Relu (d)
+        e = Transpose <perm = [0, 1, 3, 2]> (y)  f = Transpose <perm = [0, 1, 3, 2]> (e)  z = Tanh (f) }}""")
+    rng = np.random.default_rng(0)
+    for name, shape in {"wide": (c, c, 3, 3), "narrow": (c, c, 1, 1)}.items():
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(rng.standard_normal(shape, np.float32), name))
+    for node in proto.graph.node:
+        node.name = f"node_{node.output[0]}"
+    model, runs = archloom.load(proto), list[LayerRun]()
+    network = archloom.compile(model, "mte", {"vlen": 256, "rlen": 128})
+    given = {"x": rng.standard_normal((1, c, h, w), np.float32)}
+    network.run(given, executor="interpreter", capture=lambda *run: runs.append(LayerRun(*run)))
+    ratios = {layer.op: layer.snr_db for layer in check_layers(network, model, runs, given, None)}
+    told = {op: ratio for op, ratio in ratios.items() if ratio is not None}
+    assert {"conv2d", "sigmoid", "dense+relu"} <= set(told) and min(told.values()) > 90
 
 
 def test_ratio_of_signal_to_noise() -> None:

@@ -10,18 +10,23 @@ import onnx
 
 import archloom
 from archloom.tvm_backend.ir import expressions as ir
-from archloom.tvm_backend.passes.channels_last import channels_last
+from archloom.tvm_backend.passes.channels_last import MARK, channels_last, without_mark
 from archloom.tvm_backend.passes.common import without_copies
 
 
 def operators(nodes: str, shape: str, folder: Path, **constants: np.ndarray) -> Counter[str]:
-    """Operators of a network after both passes."""
+    """Operators of a network after both passes, and how many images are said to have their channels last."""
     text = f'<ir_version: 9, opset_import: ["" : 18]> net (float[{shape}] x) => (float[1,4,6,6] z) {{ {nodes} }}'
     proto = onnx.parser.parse_model(text)
     proto.graph.initializer.extend(onnx.numpy_helper.from_array(a, n) for n, a in constants.items())
     onnx.save(proto, folder / "net.onnx")
     module = without_copies(channels_last(archloom.load(folder / "net.onnx").module))
-    return Counter(name for b in ir.bindings(module["main"]) if (name := ir.op_name(b.value)) is not None)
+    module, pixels = without_mark(module)
+    assert MARK not in (module["main"].attrs or {}) and without_mark(module) == (module, frozenset())
+    shapes = {b.var.name: ir.shape_of(b.var) for b in reversed(ir.bindings(module["main"])) if b.var.name in pixels}
+    assert {shape[1:] for shape in shapes.values()} <= {(6, 6, 4)} and len(shapes) == len(pixels)  # an image behind its pixels has their name
+    names = Counter(name for b in ir.bindings(module["main"]) if (name := ir.op_name(b.value)) is not None)
+    return names + Counter(images=len(pixels))
 
 
 def test_images_are_transposed_once_on_each_side(tmp_path: Path) -> None:
@@ -30,6 +35,7 @@ def test_images_are_transposed_once_on_each_side(tmp_path: Path) -> None:
                       "d = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (c) z = Add (d, b)", "1,4,6,6",
                       tmp_path, w=kernel)
     assert found["permute_dims"] == 2 and "nn.conv2d" not in found
+    assert found["images"] == 5
     assert (found["matmul"], found["take"], found["nn.pad"], found["nn.max_pool2d"]) == (2, 2, 2, 1)
 
 
