@@ -255,18 +255,21 @@ class _ChannelsLast(Rewriter):
         form, weights, groups = Windows.of(call), ir.const_value(kernel), int(ir.attr(call, "groups"))
         n, c, _, _ = ir.shape_of(data)
         _, channels, *places = ir.shape_of(var)
-        image = self._bordered(data, form)
+        apart = 1 < groups == c == len(weights) and (
+            ir.dtype_of(var) not in INTEGERS or math.prod(form.kernel) < EXACT_TAPS)
+        pixels = self._of(data)
+        if apart and ir.dtype_of(var) in INTEGERS:  # before they are read: so windows are no copies, but places
+            pixels = self.emit("astype", pixels, dtype="float32")
+        image = self._bordered(pixels, form)
         if groups == 1:
             if not form.is_whole and self.in_place(_workload(var, image, channels, form)):
                 return self._as_it_is(var, image, weights, form)
             rows = self.emit("reshape", self._windows(image, form), (n, *places, c * math.prod(form.kernel)))
             return self._product(var, rows, _matrix(weights))
         windows, shape = self._windows(image, form), (n, math.prod(places), math.prod(form.kernel), c)
-        if groups == c == len(weights) and (ir.dtype_of(var) not in INTEGERS or math.prod(form.kernel) < EXACT_TAPS):
-            pixels = self._apart(var, windows, weights, shape)
-        else:
-            pixels = self._grouped(var, windows, weights, groups, shape)
-        return self.emit("reshape", pixels, (n, *places, channels))
+        sums = self._apart(var, windows, weights, shape) if apart else self._grouped(
+            var, windows, weights, groups, shape)
+        return self.emit("reshape", sums, (n, *places, channels))
 
     def _as_it_is(self, var: ir.Var, image: Any, weights: np.ndarray, form: Windows) -> Any:
         kernel = ir.constant_like(_moved(weights, (2, 3, 1, 0)), image)
@@ -284,18 +287,17 @@ class _ChannelsLast(Rewriter):
         taps = self.emit("reshape", windows, shape)
         matrix = _shaped(_moved(weights, (2, 3, 1, 0)), shape[2:])
         if ir.dtype_of(var) in INTEGERS:
-            taps = self.emit("astype", taps, dtype="float32")
             matrix = blank(matrix.shape, "float32") if is_blank(matrix) else matrix.astype(np.float32)
         scaled = self.emit("multiply", taps, ir.constant_like(matrix, taps))
         sums = self.emit("sum", scaled, axis=[2], keepdims=False, label=var.name)
         return sums if ir.dtype_of(var) == ir.dtype_of(sums) else self.emit(
             "astype", sums, dtype=ir.dtype_of(var), label=var.name)
 
-    def _bordered(self, data: Any, form: Windows) -> Any:
+    def _bordered(self, pixels: Any, form: Windows) -> Any:
         """An image with the padding around it."""
         top, left, bottom, right = form.padding
-        return self.emit("nn.pad", self._of(data), pad_width=[0, 0, top, bottom, left, right, 0, 0]) if any(
-            form.padding) else self._of(data)
+        return self.emit("nn.pad", pixels, pad_width=[0, 0, top, bottom, left, right, 0, 0]) if any(
+            form.padding) else pixels
 
     def _windows(self, image: Any, form: Windows) -> Any:
         """[n, places * taps, c]: for each place of the result the pixels under the kernel."""
