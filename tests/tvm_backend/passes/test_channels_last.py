@@ -23,8 +23,10 @@ def operators(nodes: str, shape: str, folder: Path, **constants: np.ndarray) -> 
     module = without_copies(channels_last(archloom.load(folder / "net.onnx").module))
     module, pixels = without_mark(module)
     assert MARK not in (module["main"].attrs or {}) and without_mark(module) == (module, frozenset())
-    shapes = {b.var.name: ir.shape_of(b.var) for b in reversed(ir.bindings(module["main"])) if b.var.name in pixels}
-    assert {shape[1:] for shape in shapes.values()} <= {(6, 6, 4)} and len(shapes) == len(pixels)  # an image behind its pixels has their name
+    backwards = reversed(ir.bindings(module["main"]))
+    shapes = {b.var.name: ir.shape_of(b.var) for b in backwards if b.var.name in pixels}
+    assert {shape[1:] for shape in shapes.values()} <= {(6, 6, 4)}  # behind pixels there is an image of their name
+    assert len(shapes) == len(pixels)
     names = Counter(name for b in ir.bindings(module["main"]) if (name := ir.op_name(b.value)) is not None)
     return names + Counter(images=len(pixels))
 
