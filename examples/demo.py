@@ -140,18 +140,14 @@ def finish(network: CompiledNetwork, found: Accuracies, output: Path, artifact: 
         raise SystemExit("the accelerator lost more than a point of accuracy, or ran less than 99 % of the MACs")
 
 
-def leave() -> None:
-    """End the process without taking apart what libraries have built, which takes seconds."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(STATUS[0])
-
-
-STATUS = [1]
-"""The exit status: of an exception until all is done."""
-
-
 if __name__ == "__main__":
-    atexit.register(leave)  # first of all: what libraries register is called before
-    main()
-    STATUS[0] = 0
+    status = 1  # of an exception
+    atexit.register(lambda: os._exit(status))  # taking apart what libraries have built takes seconds
+    try:
+        main()
+        status = 0
+    except SystemExit as left:
+        status = left.code if isinstance(left.code, int) else 1
+        raise
+    finally:
+        sys.stdout.flush()
