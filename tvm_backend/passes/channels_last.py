@@ -55,7 +55,7 @@ def without_mark(module: ir.IRModule) -> tuple[ir.IRModule, frozenset[str]]:
     attributes = dict(main.attrs or {})
     if MARK not in attributes:
         return module, frozenset()
-    names = frozenset(str(attributes.pop(MARK)).split(" "))
+    names = frozenset(map(str, attributes.pop(MARK)))
     return ir.of(module).replace_main(module, ir.with_attributes(main, attributes)), names
 
 
@@ -85,7 +85,7 @@ class _ChannelsLast(Rewriter):
         if not names:
             return module
         main = module["main"]
-        marked = ir.with_attributes(main, {**(main.attrs or {}), MARK: " ".join(names)})
+        marked = ir.with_attributes(main, {**(main.attrs or {}), MARK: names})
         return ir.of(module).replace_main(module, marked)
 
     def visit(self, var: ir.Var, value: Any) -> None:
