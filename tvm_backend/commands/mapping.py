@@ -147,7 +147,8 @@ def _text(found: "Found[Any, Any]", graph: "ArchitectureGraph", work: _Asked, ar
         f"plan    {best.plan}",
         f"time    {count(best.cycles)} cycles, {duration(timing.seconds)}"
         + (f", {2 * work.macs / timing.seconds / 1e12:.2f} TFLOP/s" if work.macs else "")
-        + f" (model: {best.estimated_cycles:,.0f} cycles)",
+        + f" (model: {best.estimated_cycles:,.0f} cycles)"
+        + ("" if timing.exact else ", the rest of long loops in proportion"),
         f"memory  {count(memory)} bytes",
     ]
     if best.joules is not None:

@@ -14,8 +14,10 @@ from archloom.acadl_models.energy.figures import stored_share
 from archloom.acadl_models.timing.result import EnergyUse, TimingResult
 from archloom.mapper.accelerator import Configuration
 from archloom.mapper.bounds import Least, least
+from archloom.mapper.explore import ENVIRONMENT
 from archloom.mapper.search import Plan, known_cycles
 from archloom.mapper.workload import Workload, plain
+from archloom.oracle.fallbacks import Fallback
 from archloom.oracle.taidl.check import HBM
 from archloom.tvm_backend.compiled import CompiledModel, HostOp, Partition, Region, Step
 from archloom.tvm_backend.host import profile as hosts
@@ -47,9 +49,12 @@ def build(
         _accelerated(step, region, plans[step.name], made[region.target], uses)
         for region in partition.regions for step in region.steps
     ]
-    exact = all(plans[step.name].timing.exact for step in partition.steps())
-    shown = partition if details else replace(partition, memory=None)
-    return _of_layers(shown, layers, chosen, "simulated" if exact else "estimated")
+    near = tuple(
+        Fallback(step.name, "to simulate every cycle takes long", "the rest of its long loops is taken in proportion; "
+                 f"with ${ENVIRONMENT} set none is")
+        for step in partition.steps() if not plans[step.name].timing.exact)
+    shown = replace(partition, fallbacks=(*partition.fallbacks, *near), memory=partition.memory if details else None)
+    return _of_layers(shown, layers, chosen, "estimated" if near else "simulated")
 
 
 def build_bound(partition: Partition, chosen: "Sequence[Chosen]", *, known: bool = False) -> Report:

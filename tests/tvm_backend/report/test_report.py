@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 import archloom
 from archloom.oracle.errors import ArtifactError
+from archloom.tvm_backend.report.build import build
 from archloom.tvm_backend.report.data import SCHEMA, HostLayer, Layer, Report, UnitUse
 from archloom.tvm_backend.report.details import details
 from archloom.tvm_backend.report.table import Column, duration, render
 from archloom.tvm_backend.report.text import full_text, to_csv
 from archloom.tvm_backend.targets import registry
+from archloom.tvm_backend.targets.choice import choose
 from tests.support.examples import examples, often
 
 REPORT = Report(
@@ -109,3 +111,14 @@ def test_operands_come_from_the_main_memory(target: str) -> None:
     """Behind caches, too: each element is read at least once."""
     layer, = archloom.estimate("gemm(m=64,n=64,k=64)", target, host="none").accelerator_layers
     assert layer.offchip_bytes is not None and layer.offchip_bytes >= 2 * 64 * 64
+
+
+def test_layers_that_were_not_simulated_to_the_last_cycle_are_named() -> None:
+    compiled = archloom.compile("gemm(m=16,n=16,k=16)", "gemmini").compiled
+    chosen = choose(compiled.target, compiled.options)
+    assert build(compiled, compiled.plans, chosen).timing == "simulated"
+    near = {name: replace(plan, timing=replace(plan.timing, exact=False)) for name, plan in compiled.plans.items()}
+    report = build(compiled, near, chosen)
+    assert report.timing == "estimated"
+    assert [fallback.where for fallback in report.fallbacks] == list(near)
+    assert "in proportion" in full_text(report)
