@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "data" / "mutants.jsonl"
 
 ENGINE = ("acadl_models/timing/test_engine_plain.py",  # needs no compilation to find most faults
+          "acadl_models/timing/test_engine_snapshots.py", "acadl_models/timing/test_engine_marks.py",
           "acadl_models/timing/test_engine_random.py", "acadl_models/timing/test_engine_steady.py",
           "acadl_models/timing/test_memories_steady.py", "acadl_models/traces/test_trace_windows.py")
 REFERENCE = ("acadl_models/timing/test_timing_reference.py", "acadl_models/timing/test_timing_semantics.py",
@@ -79,7 +80,7 @@ CORE: dict[str, dict[str, Sequence[str]]] = {
         "mapper/tiling.py": MAPPER,
         "mapper/reuse.py": MAPPER,
         "mapper/costs/lines.py": MAPPER,
-        "mapper/costs/compute.py": MAPPER,
+        "mapper/costs/compute.py": ("mapper/test_peak.py", *MAPPER),
         "uma_targets/gemmini/loops.py": (*MAPPER, "mapper/test_emit.py"),
     },
 }

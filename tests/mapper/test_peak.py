@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from archloom.acadl_models import acadl
+from archloom.acadl_models.parts import Fetch, QueuedUnit, connect, held, row_memory
 from archloom.mapper.costs.compute import peak
+from archloom.oracle import taidl
 from archloom.oracle.errors import TargetError
 from archloom.tvm_backend.targets import registry
 from tests.support.examples import examples
@@ -62,6 +66,38 @@ def test_own(name: str, data: st.DataObject) -> None:
 def test_amx_states_what_its_graph_has() -> None:
     made = registry.get("amx").accelerator.configure({})
     assert peak(made.graph, made.isa) == made.macs_per_cycle
+
+
+BOUNDED = """
+isa bounded;
+[regs] (64) (64 x i8);
+[sums] (64) (64 x i32);
+[mm](m, n, k) {{
+    assert(1 <= m && m <= {m});
+    assert(1 <= n);
+    assert(k <= {k} && n <= {n});
+    %A:{{m}}x{{k}}xi8 <- $regs[0:m, 0:k];
+    %B:{{k}}x{{n}}xi8 <- $regs[0:k, 0:n];
+    %C:{{m}}x{{n}}xi32 = dot_general(%A, %B, lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}});
+    %C -> $sums[0:m, 0:n];
+}}
+"""
+
+
+@given(st.tuples(*[st.integers(1, 100)] * 3), st.integers(1, 9))
+def test_extents_are_the_least_of_assertions_and_buffers(extents: tuple[int, int, int], cycles: int) -> None:
+    isa = taidl.instantiate(taidl.parse(BOUNDED.format(**dict(zip("mnk", extents)))), {})
+
+    @acadl.generate
+    def bounded() -> None:
+        files = [row_memory(*held(isa.buffer(name)), requests=1, ports=2) for name in ("regs", "sums")]
+        fetch = Fetch("fetch", entries=2, width=1)
+        queued = QueuedUnit("unit", fetch, {"mm"}, depth=2, latency=cycles, interval=cycles, in_flight=1)
+        connect(queued.unit, files, files)
+        acadl.architecture("bounded", buffers=dict(zip(("regs", "sums"), files)))
+
+    expected = math.prod(min(extent, 64) for extent in extents)
+    assert peak(acadl.create_ag(bounded()), isa) == max(1, expected // cycles)
 
 
 def test_a_machine_without_products_has_to_state_it() -> None:
