@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -118,15 +119,26 @@ MACHINES: dict[str, Callable[[], ArchitectureGraph]] = {
 }
 
 
+ENERGY = {"component", "joules_per_access", "joules_per_byte", "joules_per_operation"}
+
+
+def structure(graph: ArchitectureGraph) -> dict[str, Any]:
+    """What a graph states, without energy."""
+    facts = {key: value for key, value in graph.facts().items() if key not in ("name", "energy")}
+    objects = [[kind, {key: value for key, value in each.items() if key not in ENERGY}]
+               for kind, each in facts["objects"]]
+    return {**facts, "objects": objects}
+
+
 @pytest.mark.first_case
 @pytest.mark.parametrize("name", every(6, MACHINES))
 def test_graphs_are_described_and_built_again(name: str) -> None:
-    """The same graph, in every figure but those of energy, which Wormhole has and the dialect has not."""
+    """The same graph, in every figure but those of energy and its name, which the dialect has not."""
     graph = MACHINES[name]()
     text = str(described(graph))
     again = graph_of(read(text))
     assert str(described(again)) == text and Machine.of(again) == Machine.of(graph)
-    assert again.fingerprint == graph.fingerprint or graph.name == "wormhole"
+    assert structure(again) == structure(graph)
 
 
 @pytest.mark.slow
