@@ -14,7 +14,7 @@ from archloom.acadl_models.timing.instances import Rows, Table, TooMany, rows, t
 from archloom.acadl_models.timing.placing import latencies, places, unknown_names
 from archloom.acadl_models.timing.program import AccessPlan, Place, StaticInstruction, StaticLoop, StaticNode, limits
 from archloom.acadl_models.timing.routing import Used, routes, routing, uniform
-from archloom.acadl_models.timing.unrolling import Names, Substitution, classes, take_apart
+from archloom.acadl_models.timing.unrolling import Names, Parts, Substitution, classes, take_apart
 from archloom.oracle.accesses import Touching, accesses
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
@@ -100,6 +100,8 @@ class Binder:
         self.instructions: list[StaticInstruction] = []
         self.names = Names()
         self.loops: dict[str, int] = {}
+        self.parts: dict[tuple[object, ...], Parts] = {}
+        """How loops are taken apart, by their extents and what of which choices decides it; sites hold these."""
 
     def bound(self) -> tuple[StaticNode, ...]:
         """The body of the program; :attr:`faults` are complete afterwards."""
@@ -299,9 +301,7 @@ class Binder:
     def _loop(
         self, nest: _Nest, known: Substitution, indices: dict[str, int], bounds: dict[str, tuple[int, int]]
     ) -> list[StaticNode]:
-        loop = nest.loop
-        tables = [t.choice[tuple(indices.get(v, slice(None)) for v in t.loops)] for t in nest.deciding]
-        parts = take_apart(classes(loop.extent, tables))
+        loop, parts = nest.loop, self._parts(nest, indices)
         base = Affine(0)
         inner = bounds
         if parts.repeat > 1:
@@ -310,6 +310,16 @@ class Binder:
             base, inner = Affine.variable(var), {**bounds, var: limits(repeats)}
         found = [n for piece in parts.pieces for n in self._piece(nest, piece, base, known, indices, inner)]
         return [StaticLoop(var, repeats, tuple(found), self.loops[loop.var])] if parts.repeat > 1 else found
+
+    def _parts(self, nest: _Nest, indices: dict[str, int]) -> Parts:
+        """The loop of a nest taken apart, where indices are known of the loops around it."""
+        deciding = nest.deciding
+        key = nest.loop.extent, *[(id(t.choice), *[indices.get(v) for v in t.loops]) for t in deciding]
+        parts = self.parts.get(key)
+        if parts is None:
+            tables = [t.choice[tuple(indices.get(v, slice(None)) for v in t.loops)] for t in deciding]
+            parts = self.parts[key] = take_apart(classes(nest.loop.extent, tables))
+        return parts
 
     def _piece(
         self, nest: _Nest, piece: range, base: Affine, known: Substitution, indices: dict[str, int],

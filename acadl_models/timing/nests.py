@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,10 @@ class Nests:
     """
 
     def __init__(self, program: Program) -> None:
-        self.parameters = program.parameters
+        self.parameters = {name: Affine(value) for name, value in program.parameters.items()}
         self.loops: dict[int, tuple[StaticLoop, ...]] = {}
+        self._fixed: dict[tuple[str, tuple[int, ...]], int] = {}
+        """Values of expressions, by their texts and what they name, where that is no loop's."""
         self._walk(program.body, ())
 
     def _walk(self, body: tuple[StaticNode, ...], around: tuple[StaticLoop, ...]) -> None:
@@ -45,18 +47,22 @@ class Nests:
 
         LatencyError for a value that does not exist or is below 0.
         """
-        names: dict[str, Affine] = {k: Affine(v) for k, v in self.parameters.items()}
-        names.update(static.node.registers)
-        names.update(static.node.attributes)
-        used = {name: names[name] for name in expression.names}
+        names = {**self.parameters, **dict(static.node.registers), **dict(static.node.attributes)}
+        used = {name: names[name] for name in sorted(expression.names)}
+        if any(e.terms for e in used.values()):
+            return self._summed(static, expression, used)
+        key = expression.text, tuple([e.constant for e in used.values()])
+        each = self._fixed.get(key)
+        if each is None:
+            each = self._fixed[key] = int(_values(expression, used, {}))
+        return each * self.count(static)
+
+    def _summed(self, static: StaticInstruction, expression: Expression, used: Mapping[str, Affine]) -> int:
+        """The same for one whose ``used`` names may depend on loops."""
         total = 0
         for values, times in self.spread(static, *used.values()):
-            known = {k: np.asarray(a.evaluate(values), np.int64) for k, a in used.items()}
-            found = expression.evaluate_columns(known)
-            if np.any(found < 0):
-                raise LatencyError(f"is {int(np.min(found))}")
             size = max((len(v) for v in values.values()), default=1)
-            total += times * int(np.sum(np.broadcast_to(found, size)))
+            total += times * int(np.sum(np.broadcast_to(_values(expression, used, values), size)))
         return total
 
     def spread(self, static: StaticInstruction, *expressions: Affine) -> Iterator[tuple[dict[str, Array], int]]:
@@ -73,3 +79,12 @@ class Nests:
                 rest, iteration = np.divmod(rest, len(loop.values))
                 values[loop.var] = loop.values.start + loop.values.step * iteration
             yield values, times
+
+
+def _values(expression: Expression, used: Mapping[str, Affine], values: Mapping[str, Array]) -> Array:
+    """An expression at values of loop variables; LatencyError for one below 0."""
+    known = {name: np.asarray(e.evaluate(values), np.int64) for name, e in used.items()}
+    found = np.asarray(expression.evaluate_columns(known))
+    if np.any(found < 0):
+        raise LatencyError(f"is {int(np.min(found))}")
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import pytest
@@ -220,3 +221,18 @@ def test_sums_of_long_nests_are_made_in_pieces() -> None:
     (static,) = program.instructions
     expected = sum(2 * i + j for i in range(1500) for j in range(5, 1505))
     assert Nests(program).total(static, parse("n")) == expected
+
+
+@examples(20, 500)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 2), st.integers(0, 2)), min_size=1))
+def test_sums_over_nests_are_those_of_their_instances(rows: list[tuple[int, int, int, int]]) -> None:
+    """Of expressions that depend on loops, and of those that do not and are found once."""
+    resolved = stream(*[ResolvedLoop(f"i{k}", extent, (instr("op", attributes={
+        "n": Affine.variable(f"i{k}") * factor + constant, "m": Affine(other)}),))
+        for k, (extent, constant, factor, other) in enumerate(rows)])
+    program, expression = bind(alu(), resolved), parse("n * 3 + m")
+    expected = Counter[int]()
+    for static, values in program.instances():
+        expected[static.index] += expression.evaluate(static.environment(program.parameters, values))
+    nests = Nests(program)
+    assert all(nests.total(static, expression) == expected[static.index] for static in program.instructions)
