@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, wraps
 from typing import Any, TypeAlias, TypeVar
 
@@ -59,13 +59,24 @@ def has_operators(model: onnx.ModelProto, operators: "Mapping[str, Any] | frozen
 
 def within(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     """A graph and those inside of it, however deep."""
-    waiting = [graph]
+    yield graph
+    for node in every_node(graph.node):
+        yield from _bodies(node)
+
+
+def every_node(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes of a graph or a function, and those of the graphs inside of it, however deep."""
+    waiting = [nodes]
     while waiting:
-        found = waiting.pop()
-        yield found
-        for node in found.node:
-            for attribute in node.attribute:
-                waiting += [attribute.g] * attribute.HasField("g") + list(attribute.graphs)
+        for node in waiting.pop():
+            yield node
+            waiting += [body.node for body in _bodies(node)]
+
+
+def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        yield from [attribute.g] * attribute.HasField("g")
+        yield from attribute.graphs
 
 
 def copied(message: Message) -> Message:
@@ -90,6 +101,32 @@ def renewed(model: onnx.ModelProto) -> onnx.ModelProto:
     except UNCONVERTED as error:
         raise ModelError(f"network: expected operator set {LEAST_OPERATOR_SET} or newer, found {version}, which cannot "
                          f"be converted: {' '.join(str(error).split())[:300]}") from error
+
+
+def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The network with its own functions written out; ModelError where ONNX cannot do it."""
+    import onnx.inliner
+
+    if not model.functions:
+        return model
+    try:
+        return skeleton.apart(_with_defaults(model), onnx.inliner.inline_local_functions)
+    except RuntimeError as error:
+        names = ", ".join(function.name for function in model.functions)
+        raise ModelError(f"the network's own functions ({names}) cannot be written out: {error}") from error
+
+
+def _with_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The network whose calls of its own functions state all attributes that these have defaults for: ONNX's inliner
+    leaves defaults out."""
+    defaults = {(f.domain, f.name): f.attribute_proto for f in model.functions if f.attribute_proto}
+    if not defaults:
+        return model
+    copy = copied(model)
+    for node in every_node([*copy.graph.node, *(node for f in copy.functions for node in f.node)]):
+        given = {a.name for a in node.attribute}
+        node.attribute.extend(a for a in defaults.get((node.domain, node.op_type), ()) if a.name not in given)
+    return copy
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
