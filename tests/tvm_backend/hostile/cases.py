@@ -170,7 +170,8 @@ def referring(made: onnx.ModelProto, attribute: str) -> onnx.ModelProto:
 def doubling(depth: int) -> onnx.ModelProto:
     """Functions that each call the next one twice, in branches."""
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
-    functions = [helper.make_function("own", "F0", ["a", "c"], ["b"], [helper.make_node("Relu", ["a"], ["b"])], imports)]
+    relu = helper.make_node("Relu", ["a"], ["b"])
+    functions = [helper.make_function("own", "F0", ["a", "c"], ["b"], [relu], imports)]
     for i in range(1, depth):
         branches = [helper.make_graph([
             helper.make_node(f"F{i - 1}", ["a", "c"], [f"{side}0"], domain="own"),

@@ -109,8 +109,8 @@ def refuse_faults(proto: onnx.ModelProto, label: str) -> None:
     for node in every_node(graph.node):
         for attribute in node.attribute:
             if attribute.ref_attr_name:
-                raise ModelError(f"{label}: node {node.name!r} ({node.op_type}): {attribute.name}: expected a value, found "
-                                 f"{attribute.ref_attr_name!r} of a function that it is not in")
+                raise ModelError(f"{label}: node {node.name!r} ({node.op_type}): {attribute.name}: expected a value, "
+                                 f"found {attribute.ref_attr_name!r} of a function that it is not in")
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for name, shape in shapes.items():
         if any(extent < 0 for extent in shape):
