@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import stat
 import struct
 import zipfile
@@ -16,6 +17,10 @@ MEBIBYTE = 1 << 20
 TEXT_BYTES = 64 * MEBIBYTE
 """Of a text that somebody writes, or a stream."""
 JSON_BYTES = 256 * MEBIBYTE
+PACKED = 64
+"""Bytes of a file for each byte that it takes in a zip, at most: a writer stores what could be packed more densely."""
+PATIENCE_SECONDS = 30
+"""Until the first byte of a pipe, which nobody may ever write."""
 
 BROKEN_ZIP = (OSError, zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, RuntimeError,
               ValueError, LookupError)
@@ -49,12 +54,16 @@ def file_size(path: str | Path, most: int, error: type[ArchloomError] = InputErr
 def read_bytes(path: str | Path, most: int, error: type[ArchloomError] = InputError) -> bytes:
     """The bytes of a file, or of a pipe that ends; ``error`` where it cannot be read, or has more than ``most``."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_unblocked) as file:
             status = os.fstat(file.fileno())
             if stat.S_ISREG(status.st_mode) and status.st_size > most:
                 raise error(f"{path}: expected a file of at most {most:,} bytes, found {status.st_size:,}")
             if stat.S_ISCHR(status.st_mode) and not os.isatty(file.fileno()):
                 raise error(f"{path}: expected a file, found a device")
+            if stat.S_ISFIFO(status.st_mode) and not select.select([file], [], [], PATIENCE_SECONDS)[0]:
+                raise error(f"{path}: expected a file, found a pipe into which nobody has written for "
+                            f"{PATIENCE_SECONDS} s")
+            os.set_blocking(file.fileno(), True)
             # no more room is made for it than it needs
             data = file.read(status.st_size + 1) if stat.S_ISREG(status.st_mode) else _up_to(file, most + 1)
     except (OSError, ValueError) as fault:
@@ -62,6 +71,11 @@ def read_bytes(path: str | Path, most: int, error: type[ArchloomError] = InputEr
     if len(data) > most:
         raise error(f"{path}: expected at most {most:,} bytes, found more")
     return data
+
+
+def _unblocked(path: str, flags: int) -> int:
+    """A file's descriptor at once, where a pipe's would wait for whoever writes into it."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _up_to(file: IO[bytes], most: int) -> bytes:

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from archloom.oracle.atomic import replacing, write_through
 from archloom.oracle.errors import ArtifactError
-from archloom.oracle.reading import BROKEN_ZIP, JSON_BYTES, MEBIBYTE, data_bytes, file_size, read_bytes
+from archloom.oracle.reading import BROKEN_ZIP, JSON_BYTES, MEBIBYTE, PACKED, data_bytes, file_size, read_bytes
 from archloom.tvm_backend.artifact import signing
 from archloom.tvm_backend.version import VERSION
 
@@ -29,8 +29,6 @@ NETWORKS = (".onnx", ".pt2")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 MANIFEST_BYTES = 16 * MEBIBYTE
-PACKED = 64
-"""Bytes of a file for each byte that it takes in a zip, at most: a writer stores what could be packed more densely."""
 
 
 class Files(dict[str, bytes]):

@@ -35,11 +35,11 @@ from archloom.tvm_backend.compile import placed, plan_steps, planned, require_ma
 from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
 from archloom.tvm_backend.estimate import segments
 from archloom.tvm_backend.estimate.segments import Chain, Undivided
-from archloom.tvm_backend.frontends.onnx.editor import renewed
 from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.guard import Stumbled, without_weights
 from archloom.tvm_backend.frontends.onnx.load import load_skeleton
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton, parse
+from archloom.tvm_backend.frontends.onnx.versions import renewed
 from archloom.tvm_backend.ir.conversion import blank
 from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.ir.numbers import Numbers, is_quantized
@@ -313,7 +313,7 @@ class OnnxNetwork:
     def _proto(self) -> onnx.ModelProto:
         try:
             with without_weights():
-                return renewed(parse(self.skeleton))
+                return renewed(parse(self.skeleton), self.title)
         except ModelError as error:
             raise Unsupported(str(error)) from error
 

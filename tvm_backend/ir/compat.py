@@ -371,7 +371,20 @@ def from_onnx(model: Any) -> IRModule:
     opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
     # the importer prints what it fails on, and warns about names that it changes
     with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
-        return Importer({}, {}).from_onnx(model.graph, opset)
+        importer = Importer({}, {})
+        try:
+            return importer.from_onnx(model.graph, opset)
+        finally:
+            _emptied(importer.bb)
+
+
+def _emptied(builder: relax.BlockBuilder | None) -> None:
+    """End the blocks that a failure has left open: TVM prints a warning for a builder that goes with some."""
+    while builder is not None:
+        try:
+            builder._end_block()
+        except RuntimeError:  # there is none
+            return
 
 
 def _clip(inputs: Any, attrs: Mapping[str, Any]) -> relax.Expr | None:
@@ -431,12 +444,16 @@ def torch_decompositions(keep: frozenset[str]) -> Any:
 
 def from_exported_program(program: Any, converters: Mapping[str, Callable[[Any, Any], Any]]) -> IRModule:
     """Import an ExportedProgram that is already decomposed, with further converters by ATen name."""
-    from tvm.relax.frontend.torch import from_exported_program as convert
+    from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
 
+    importer = ExportedProgramImporter()
     with warnings.catch_warnings(action="ignore"):
-        return convert(
-            program, run_ep_decomposition=False, unwrap_unit_return_tuple=True, custom_convert_map=dict(converters)
-        )
+        try:
+            return importer.from_exported_program(
+                program, keep_params_as_input=False, unwrap_unit_return_tuple=True, no_bind_return_tuple=False,
+                custom_convert_map=dict(converters))
+        finally:
+            _emptied(getattr(importer, "block_builder", None))
 
 
 # Running -----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any
 from archloom.mapper.cache import key_of
 from archloom.models import catalogue
 from archloom.oracle.errors import InputError, ModelError
+from archloom.oracle.reading import data_bytes, file_size
 from archloom.tvm_backend.frontends.onnx.files import meant
 from archloom.tvm_backend.sources.source import Source, is_network
 
@@ -86,11 +87,7 @@ def of_target(name: str) -> str:
 def _state(path: Path) -> tuple[int, int]:
     if not os.path.exists(path):
         raise ModelError(f"{path}: no such file{meant(path)}")
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    return status.st_size, status.st_mtime_ns
+    return file_size(path, data_bytes()), path.stat().st_mtime_ns
 
 
 @lru_cache(maxsize=1024)

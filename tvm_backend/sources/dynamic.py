@@ -46,13 +46,13 @@ def shapes_alone(source: Source) -> DynamicModel:
     if source.kind != "onnx":
         return load_dynamic(source)
     from archloom.tvm_backend.frontends.onnx import skeleton
-    from archloom.tvm_backend.frontends.onnx.files import read_onnx
+    from archloom.tvm_backend.frontends.onnx.files import read_onnx, skeleton_of
 
     _refuse_options(source)
     if not isinstance(source.given, Path):
         return _of_onnx(source, source.given, source.label)
     try:
-        return _of_onnx(source, skeleton.parse(skeleton.of_file(source.given)), source.label)
+        return _of_onnx(source, skeleton.parse(skeleton_of(source.given)), source.label)
     except skeleton.NoSkeleton:
         return _of_onnx(source, read_onnx(source.given), source.label)
 

@@ -116,13 +116,14 @@ class Source:
     def skeleton(self) -> "Skeleton":
         """A network of floats as ONNX without its weights; NoSkeleton where it must be read as a whole."""
         from archloom.tvm_backend.frontends.onnx import skeleton
+        from archloom.tvm_backend.frontends.onnx.files import skeleton_of as skeleton_of_file
 
         if self.kind != "onnx":
             from archloom.tvm_backend.frontends.torch.skeletons import skeleton_of
 
             return skeleton_of(*self._module(), self.title)
         in_file = isinstance(self.given, Path)
-        return skeleton.Skeleton(skeleton.of_file(self.given) if in_file else skeleton.of_proto(self.given))
+        return skeleton.Skeleton(skeleton_of_file(self.given) if in_file else skeleton.of_proto(self.given))
 
     def _module(self) -> tuple[Any, Any]:
         """A torch network as a module and example inputs."""

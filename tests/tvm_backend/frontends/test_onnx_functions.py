@@ -6,12 +6,15 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from onnx import helper
 
 from archloom import load
 from archloom.tvm_backend.frontends.onnx.functions import without_functions
 from archloom.tvm_backend.host.network import jitted
 from archloom.tvm_backend.targets import registry
+from tests.support.examples import examples
 from tests.support.tvm_backend.networks import Net, quantized, samples, split
 
 
@@ -40,6 +43,43 @@ def test_functions_of_the_network() -> None:
     assert [node.op_type for node in without_functions(model).graph.node] == ["Gemm", "Relu", "Add"]
     same_as_onnxruntime(model, model)
     assert split(quantized(model))[0].offloaded_macs_share == 1
+
+
+@given(defaults=st.lists(st.none() | st.sampled_from((0.25, 0.5, 2.0)), min_size=1, max_size=3),
+       given_=st.lists(st.none() | st.sampled_from((0.125, 3.0)), min_size=4, max_size=4), branch=st.booleans())
+@examples(4, 100)
+def test_attributes_of_functions_are_those_of_the_call_or_their_defaults(
+    defaults: list[float | None], given_: list[float | None], branch: bool
+) -> None:
+    """Each function calls the next one twice, in a branch or not; the last ones' slope is an attribute."""
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    slopes = [{} if slope is None else {"slope": slope} for slope in given_]
+
+    def calling(name: str, x: str, y: str, attributes: dict[str, float]) -> onnx.NodeProto:
+        return helper.make_node(name, [x], [y], f"{name}.{y}", domain="own", **attributes)
+
+    functions = []
+    for i, default in enumerate(defaults):
+        body = [calling(f"F{i - 1}", "a", "b", slopes[0]), calling(f"F{i - 1}", "b", "o", slopes[1])]
+        if i == 0:
+            body = [helper.make_node("LeakyRelu", ["a"], ["o"], "leaky")]
+            body[0].attribute.append(onnx.AttributeProto(
+                name="alpha", ref_attr_name="slope", type=onnx.AttributeProto.FLOAT))
+        elif branch:
+            graph = helper.make_graph(body, "body", [], [helper.make_tensor_value_info("o", 1, [2, 4])])
+            always = helper.make_tensor("always", onnx.TensorProto.BOOL, [], [True])
+            body = [helper.make_node("Constant", [], ["always"], value=always),
+                    helper.make_node("If", ["always"], ["y"], then_branch=graph, else_branch=graph)]
+        functions.append(helper.make_function("own", f"F{i}", ["a"], [body[-1].output[0]], body, imports, (
+            ["slope"] if default is None else [])))
+        if default is not None:
+            functions[-1].attribute_proto.append(helper.make_attribute("slope", default))
+    last = f"F{len(defaults) - 1}"
+    nodes = [calling(last, "x", "h", slopes[2]), calling(last, "h", "y", slopes[3])]
+    x, y = (helper.make_tensor_value_info(name, 1, [2, 4]) for name in "xy")
+    model = helper.make_model(helper.make_graph(nodes, "net", [x], [y]), functions=functions, opset_imports=imports,
+                              ir_version=9)
+    same_as_onnxruntime(model, model)
 
 
 @pytest.mark.slow

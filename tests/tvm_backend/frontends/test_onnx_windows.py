@@ -16,9 +16,10 @@ from archloom.models import zoo
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.compile import partition_model
 from archloom.tvm_backend.frontends.onnx import skeleton
-from archloom.tvm_backend.frontends.onnx.editor import LEAST_OPERATOR_SET, attributes_of, opset_of, renewed
+from archloom.tvm_backend.frontends.onnx.editor import attributes_of, opset_of
 from archloom.tvm_backend.frontends.onnx.load import load_skeleton
 from archloom.tvm_backend.frontends.onnx.rewrites import padded_windows
+from archloom.tvm_backend.frontends.onnx.versions import LEAST_OPERATOR_SET, renewed
 from tests.support.examples import examples, often
 from tests.support.tvm_backend.networks import Net, executable
 from tests.support.tvm_backend.partitions import facts

@@ -138,6 +138,51 @@ def called(recursive: bool = False, depth: int = 1, given: Sequence[str] = ("x",
     return model([node], ROW, OUT, domain="own", functions=functions)
 
 
+def mode_of_function(default: bool = False, operand: bool | None = None, within: bool = False) -> onnx.ModelProto:
+    """A function of the network's own that normalizes in training mode, as its attribute says: the call states it, or
+    it is the ``default``, or it stands ``within`` a branch; with an ``operand``: that drops out as its operand says."""
+    imports = [helper.make_opsetid("", 17)]
+    body = [helper.make_node("Constant", [], ["r"], value=constant("r", 0.5, np.float32)), op("Dropout", "x r g", "o")]
+    if operand is None:
+        body = [op("BatchNormalization", "x g b m v", "o")]
+        body[0].attribute.append(onnx.AttributeProto(
+            name="training_mode", ref_attr_name="mode", type=onnx.AttributeProto.INT))
+    if within:
+        branch = helper.make_graph(body, "branch", [], [tensor("o", [2, 3, 2, 2])])
+        body = [helper.make_node("Constant", [], ["c"], value=constant("c", True)),
+                op("If", "c", "i", then_branch=branch, else_branch=branch)]
+    function = helper.make_function("own", "F", list("xgbmv"), [body[-1].output[0]], body, imports, (
+        [] if default else ["mode"]))
+    if default:
+        function.attribute_proto.append(helper.make_attribute("mode", 1))
+    call = helper.make_node("F", list("xgbmv"), ["y"], "call", domain="own", **({} if default else {"mode": 1}))
+    first = [constant("g", np.ones(3), np.float32) if operand is None else constant("g", operand)]
+    return model([call], tensor("x", [2, 3, 2, 2]), free(4), [
+        *first, *(constant(name, np.ones(3), np.float32) for name in "bmv")], domain="own", functions=[function])
+
+
+def referring(made: onnx.ModelProto, attribute: str) -> onnx.ModelProto:
+    """With an attribute of the first node that is an attribute of a function, of which there is none."""
+    made.graph.node[0].attribute.add(name=attribute, ref_attr_name="mode", type=onnx.AttributeProto.INT)
+    return made
+
+
+def doubling(depth: int) -> onnx.ModelProto:
+    """Functions that each call the next one twice, in branches."""
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    relu = helper.make_node("Relu", ["a"], ["b"])
+    functions = [helper.make_function("own", "F0", ["a", "c"], ["b"], [relu], imports)]
+    for i in range(1, depth):
+        branches = [helper.make_graph([
+            helper.make_node(f"F{i - 1}", ["a", "c"], [f"{side}0"], domain="own"),
+            helper.make_node(f"F{i - 1}", [f"{side}0", "c"], [side], domain="own"),
+        ], side, [], [tensor(side, [1, 4])]) for side in ("t", "e")]
+        functions.append(helper.make_function("own", f"F{i}", ["a", "c"], ["b"], [
+            helper.make_node("If", ["c"], ["b"], then_branch=branches[0], else_branch=branches[1])], imports))
+    call = helper.make_node(f"F{depth - 1}", ["x", "c"], ["y"], "call", domain="own")
+    return model([call], [ROW, tensor("c", [], TensorProto.BOOL)], OUT, domain="own", functions=functions)
+
+
 def quantized(scale: float) -> onnx.ModelProto:
     s, z = constant("s", scale, np.float32), constant("z", 0, np.int8)
     return model([
@@ -192,6 +237,7 @@ case("function", called, None)
 case("recursive function", lambda: called(True), "recursive|Cycle detected")
 case("function with too many operands", lambda: called(given=("x", "x")), "function 'F0' takes 1 operands, found 2")
 case("functions that double", lambda: called(depth=30), f"at most {1 << 20} operators, found {1 << 30}")
+case("functions that double in branches", lambda: doubling(31), f"at most {1 << 20} operators, found")
 case("functions that grow", lambda: helper.make_model(helper.make_graph(
     [op("ConstantOfShape", "s", "c", "grow"), helper.make_node("F0", ["x"], ["h"], domain="own"), op("Neg", "c")],
     "net", [ROW], [free(2)], [ints("s", 1 << 20, 1 << 20)]), functions=called().functions, ir_version=9,
@@ -209,6 +255,14 @@ case("dropout in training", lambda: dropout([constant("t", True)]), "'it' .Dropo
 case("dropout by an input", lambda: dropout([], [tensor("t", [], TensorProto.BOOL)]), "'it' .Dropout.*'t' is computed")
 case("dropout of a test", lambda: dropout([constant("t", False)]), None)
 case("dropout of old", lambda: model([op("Dropout", "x")], ROW, OUT, opset=6), "'it'.*is_test=0")
+case("training by a function's attribute", mode_of_function, "'it.*training_mode=1")
+case("training by default", lambda: mode_of_function(default=True), "'it.*training_mode=1")
+case("training in a function's branch", lambda: mode_of_function(within=True), "'it.*training_mode=1")
+case("dropout by a function's operand", lambda: mode_of_function(operand=True), "'it.*'g' is true")
+case("dropout of a test by a function's operand", lambda: mode_of_function(operand=False), None)
+case("mode of no function", lambda: referring(normalization(), "training_mode"),
+     "'it' .*training_mode: expected a value, found 'mode' of a function")
+case("groups of no function", lambda: referring(conv(), "group"), "'cv' .*group: expected a value")
 # numbers
 case("weight not a number", lambda: product(np.diag([1, np.nan, 1, 1])), r"\(matmul\).*4x4 has 1 that is not a number")
 case("infinite weight", lambda: product(np.full((4, 4), np.inf)), r"expected finite weights, found 16 infinite")

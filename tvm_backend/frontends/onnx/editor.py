@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, wraps
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper, version_converter
+from onnx import helper, numpy_helper
 
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx import skeleton
@@ -27,10 +27,6 @@ Message = TypeVar("Message", onnx.ModelProto, onnx.NodeProto)
 Rule: TypeAlias = "Callable[[onnx.NodeProto, Editor], bool]"
 """Writes what takes the place of a node, True; or writes nothing and leaves the node as it is, False."""
 OWN_DOMAINS = ("", "ai.onnx")
-LEAST_OPERATOR_SET = 13
-"""Of ONNX: the first that quantizes by channels; older networks are converted."""
-UNCONVERTED = (version_converter.ConvertError, onnx.shape_inference.InferenceError, RuntimeError, ValueError)
-"""What ONNX raises where it cannot convert a network."""
 MOST_BLANK = 1 << 28
 """Elements of a weight that was left out whose new shape is worked out; larger ones are read."""
 
@@ -59,13 +55,24 @@ def has_operators(model: onnx.ModelProto, operators: "Mapping[str, Any] | frozen
 
 def within(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     """A graph and those inside of it, however deep."""
-    waiting = [graph]
+    yield graph
+    for node in every_node(graph.node):
+        yield from _bodies(node)
+
+
+def every_node(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes of a graph or a function, and those of the graphs inside of it, however deep."""
+    waiting = [nodes]
     while waiting:
-        found = waiting.pop()
-        yield found
-        for node in found.node:
-            for attribute in node.attribute:
-                waiting += [attribute.g] * attribute.HasField("g") + list(attribute.graphs)
+        for node in waiting.pop():
+            yield node
+            waiting += [body.node for body in _bodies(node)]
+
+
+def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        yield from [attribute.g] * attribute.HasField("g")
+        yield from attribute.graphs
 
 
 def copied(message: Message) -> Message:
@@ -80,16 +87,30 @@ def opset_of(model: onnx.ModelProto) -> int:
     return next((o.version for o in model.opset_import if o.domain in OWN_DOMAINS), 1)
 
 
-def renewed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The network in :data:`LEAST_OPERATOR_SET`, if it is older; ModelError where ONNX cannot convert it."""
-    version = opset_of(model)
-    if version >= LEAST_OPERATOR_SET:
+def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The network with its own functions written out; ModelError where ONNX cannot do it."""
+    import onnx.inliner
+
+    if not model.functions:
         return model
     try:
-        return skeleton.apart(model, lambda bare: version_converter.convert_version(bare, LEAST_OPERATOR_SET))
-    except UNCONVERTED as error:
-        raise ModelError(f"network: expected operator set {LEAST_OPERATOR_SET} or newer, found {version}, which cannot "
-                         f"be converted: {' '.join(str(error).split())[:300]}") from error
+        return skeleton.apart(_with_defaults(model), onnx.inliner.inline_local_functions)
+    except RuntimeError as error:
+        names = ", ".join(function.name for function in model.functions)
+        raise ModelError(f"the network's own functions ({names}) cannot be written out: {error}") from error
+
+
+def _with_defaults(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The network whose calls of its own functions state all attributes that these have defaults for: ONNX's inliner
+    leaves defaults out."""
+    defaults = {(f.domain, f.name): f.attribute_proto for f in model.functions if f.attribute_proto}
+    if not defaults:
+        return model
+    copy = copied(model)
+    for node in every_node([*copy.graph.node, *(node for f in copy.functions for node in f.node)]):
+        given = {a.name for a in node.attribute}
+        node.attribute.extend(a for a in defaults.get((node.domain, node.op_type), ()) if a.name not in given)
+    return copy
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:

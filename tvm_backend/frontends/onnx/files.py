@@ -14,6 +14,7 @@ from google.protobuf.message import EncodeError  # type: ignore[import-untyped,u
 
 from archloom.oracle.errors import ModelError, nearest
 from archloom.oracle.reading import JSON_BYTES, file_size, memory_bytes
+from archloom.tvm_backend.frontends.onnx import skeleton
 from archloom.tvm_backend.frontends.onnx.editor import within
 
 PROTO_BYTES = (1 << 31) - 1
@@ -44,13 +45,24 @@ def meant(path: Path) -> str:
     return f", and no network by that name{near} (archloom networks lists them)"
 
 
+def skeleton_of(path: Path) -> bytes:
+    """The skeleton of an ONNX file; NoSkeleton where it must be read as a whole, ModelError for what is no file."""
+    if os.path.exists(path) and not path.is_dir():
+        _refuse_size(path)
+    return skeleton.of_file(path)
+
+
+def _refuse_size(path: Path) -> None:
+    file_size(path, JSON_BYTES if path.suffix in TEXTS else PROTO_BYTES, ModelError)
+
+
 def read_onnx(path: Path) -> onnx.ModelProto:
     """Read and check an ONNX file with its external data."""
     if not os.path.exists(path):
         raise ModelError(f"{path}: no such file{meant(path)}")
     if path.is_dir():
         raise ModelError(f"{path}: expected an ONNX file, found a directory")
-    file_size(path, JSON_BYTES if path.suffix in TEXTS else PROTO_BYTES, ModelError)
+    _refuse_size(path)
     try:
         if path.suffix in WRITTEN:
             _refuse_depth(path)

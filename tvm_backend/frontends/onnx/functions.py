@@ -12,7 +12,7 @@ from onnx import defs, helper, numpy_helper
 
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx import skeleton
-from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, copied, known_shapes, opset_of
+from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, copied, inlined, known_shapes, opset_of
 from archloom.tvm_backend.frontends.onnx.guard import GROWING
 
 MOST_FOLDED = 1 << 16
@@ -28,12 +28,7 @@ def without_functions(model: onnx.ModelProto, also: Iterable[str] = ()) -> onnx.
 
     from archloom.tvm_backend.ir import compat
 
-    if model.functions:
-        try:
-            model = skeleton.apart(model, onnx.inliner.inline_local_functions)
-        except RuntimeError as error:
-            names = ", ".join(function.name for function in model.functions)
-            raise ModelError(f"the network's own functions ({names}) cannot be written out: {error}") from error
+    model = inlined(model)
     version = opset_of(model)
     unknown = {(domain, name) for domain, name, _ in compat.unsupported_onnx_operators(model.graph)}
     unknown |= {(node.domain, node.op_type) for node in model.graph.node if node.op_type in also}

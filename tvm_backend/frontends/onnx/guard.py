@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx import skeleton
-from archloom.tvm_backend.frontends.onnx.editor import within
+from archloom.tvm_backend.frontends.onnx.editor import every_node, within
 from archloom.tvm_backend.frontends.onnx.training import refuse_training
 from archloom.tvm_backend.ir.bounds import MAX_TENSOR_BYTES
 from archloom.tvm_backend.ir.nodes import Unsupported
@@ -106,6 +106,11 @@ def refuse_faults(proto: onnx.ModelProto, label: str) -> None:
         if info.type.WhichOneof("value") == "tensor_type" and kind not in NUMBERS:
             raise ModelError(f"{label}: input {info.name!r}: expected numbers, found "
                              f"{KINDS.get(kind, f'the unknown type {kind}')}")
+    for node in every_node(graph.node):
+        for attribute in node.attribute:
+            if attribute.ref_attr_name:
+                raise ModelError(f"{label}: node {node.name!r} ({node.op_type}): {attribute.name}: expected a value, "
+                                 f"found {attribute.ref_attr_name!r} of a function that it is not in")
     shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     for name, shape in shapes.items():
         if any(extent < 0 for extent in shape):
@@ -142,12 +147,12 @@ def _refuse_expansion(proto: onnx.ModelProto, label: str) -> None:
     """ModelError for functions of the network's own that are too many operators when they are written out, or that are
     called with more operands than they take."""
     taken = {(f.domain, f.name): len(f.input) for f in proto.functions}
-    for node in (*proto.graph.node, *(n for f in proto.functions for n in f.node)):
+    for node in every_node([*proto.graph.node, *(n for f in proto.functions for n in f.node)]):
         most = taken.get((node.domain, node.op_type), len(node.input))
         if len(node.input) > most:
             raise ModelError(f"{label}: node {node.name!r}: function {node.op_type!r} takes {most} operands, found "
                              f"{len(node.input)}")
-    bodies = {(f.domain, f.name): [(n.domain, n.op_type) for n in f.node] for f in proto.functions}
+    bodies = {(f.domain, f.name): [(n.domain, n.op_type) for n in every_node(f.node)] for f in proto.functions}
     sizes: dict[tuple[str, str], int] = {}
     try:
         for key in TopologicalSorter(bodies).static_order():  # callees before callers
@@ -155,7 +160,7 @@ def _refuse_expansion(proto: onnx.ModelProto, label: str) -> None:
     except CycleError as error:
         domain, name = error.args[1][0]
         raise ModelError(f"{label}: function {name!r} of domain {domain!r} calls itself") from None
-    count = sum(sizes.get((n.domain, n.op_type), 1) for n in proto.graph.node)
+    count = sum(sizes.get((n.domain, n.op_type), 1) for n in every_node(proto.graph.node))
     if count > MAX_NODES:
         raise ModelError(f"{label}: expected at most {MAX_NODES} operators, found {count} when its functions are "
                          "written out")

@@ -21,6 +21,7 @@ from onnx import helper
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx import editor as edit
 from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, Editor, Rule, attributes_of
+from archloom.tvm_backend.frontends.onnx.versions import renewed
 
 INTEGER_PRODUCTS = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
 INT32 = 6
@@ -36,7 +37,7 @@ def to_qdq(model: onnx.ModelProto) -> onnx.ModelProto:
     kept = [o for o in model.opset_import if o.domain in domains]
     del model.opset_import[:]
     model.opset_import.extend(kept)
-    return edit.renewed(model) if any(o.domain in OWN_DOMAINS for o in kept) else model
+    return renewed(model) if any(o.domain in OWN_DOMAINS for o in kept) else model
 
 
 def _operands(node: onnx.NodeProto, labels: str, editor: Editor, axis: int | None = None) -> list[str]:

@@ -13,9 +13,10 @@ from archloom.oracle.errors import InputError, ModelError, suggest
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.frontends.onnx import guard, rewrites
 from archloom.tvm_backend.frontends.onnx import skeleton as bare
-from archloom.tvm_backend.frontends.onnx.editor import copied, has_operators, inputs_of, renewed
+from archloom.tvm_backend.frontends.onnx.editor import copied, has_operators, inputs_of
 from archloom.tvm_backend.frontends.onnx.files import check_onnx, read_onnx
 from archloom.tvm_backend.frontends.onnx.importer import from_onnx
+from archloom.tvm_backend.frontends.onnx.versions import renewed
 from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.model import Model, make_model
 
@@ -103,7 +104,7 @@ def read_skeleton(
     guard.refuse_faults(proto, label)
     try:
         with guard.without_weights():
-            proto, fallbacks = rewritten(plain_operators(renewed(proto)), label)
+            proto, fallbacks = rewritten(plain_operators(renewed(proto, label)), label)
     except ModelError as error:  # TVM's way says it of the whole network
         raise Unsupported(str(error)) from error
     return from_onnx(proto), proto, fallbacks

@@ -11,18 +11,19 @@ import onnx
 from onnx import numpy_helper
 
 from archloom.oracle.errors import ModelError
-from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, attributes_of, opset_of, within
+from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, attributes_of, every_node, inlined, opset_of, within
 
 Constants = Mapping[str, onnx.TensorProto]
 
 
 def refuse_training(proto: onnx.ModelProto, label: str) -> None:
-    """ModelError for a node in training mode, in the network's functions and inner graphs, too."""
-    version, graphs = opset_of(proto), list(within(proto.graph))
-    nodes = [node for group in (*graphs, *proto.functions) for node in group.node]
+    """ModelError for a node in training mode, in the network's inner graphs, too, and in its functions as they are
+    called: modes may be their attributes and operands."""
+    proto = inlined(proto)
+    version, nodes = opset_of(proto), list(every_node(proto.graph.node))
     if not any(node.op_type in MODES for node in nodes):
         return
-    constants = {tensor.name: tensor for graph in graphs for tensor in graph.initializer}
+    constants = {tensor.name: tensor for graph in within(proto.graph) for tensor in graph.initializer}
     constants |= {node.output[0]: a.t for node in nodes if node.op_type == "Constant" for a in node.attribute}
     for node in nodes:
         mode = MODES.get(node.op_type) if node.domain in OWN_DOMAINS else None
