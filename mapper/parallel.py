@@ -71,10 +71,19 @@ def _processes() -> int:
     asked = os.environ.get(ENVIRONMENT, "")
     if asked and not asked.isdecimal():
         raise InputError(f"{ENVIRONMENT}: expected a number of processes, found {asked!r}")
-    if not sys.platform.startswith("linux") or threading.active_count() > 1 or any(m in sys.modules for m in THREADED):
+    if not sys.platform.startswith("linux") or not _alone() or any(m in sys.modules for m in THREADED):
         return 1
     cores = len(os.sched_getaffinity(0))
     return min(cores, int(asked)) if asked else cores
+
+
+def _alone() -> bool:
+    """Whether no other thread may hold a lock at a fork, which nobody would release in the new process.
+
+    Threads with a true attribute ``forkable`` see to that themselves, as the one that draws progress does.
+    """
+    mine = threading.current_thread()
+    return all(thread is mine or getattr(thread, "forkable", False) for thread in threading.enumerate())
 
 
 class _Queue:

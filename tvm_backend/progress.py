@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 import time
@@ -16,6 +17,12 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 PATIENCE_SECONDS, INTERVAL_SECONDS = 1.0, 0.5
 """Before the line is drawn first, and between one drawing and the next."""
 WIDTH, LONGEST = 24, 110
+
+_DRAWING = threading.Lock()
+"""Of threads that draw: a fork waits for it, so that nobody holds a lock of a stream then."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_DRAWING.acquire, after_in_parent=_DRAWING.release, after_in_child=_DRAWING.release)
 
 
 @contextmanager
@@ -42,6 +49,9 @@ def is_watched(stream: TextIO) -> bool:
 class _Line(threading.Thread):
     """Draws what was heard last, from time to time: whoever works has other things to do for seconds."""
 
+    forkable = True
+    """Holds no lock at a fork (:mod:`archloom.mapper.parallel`)."""
+
     def __init__(self, stream: TextIO) -> None:
         super().__init__(daemon=True)
         self._stream, self._ended = stream, threading.Event()
@@ -53,7 +63,8 @@ class _Line(threading.Thread):
     def run(self) -> None:
         wait = PATIENCE_SECONDS
         while not self._ended.wait(wait):
-            self._draw(drawing(*self._heard, time.monotonic() - self._since))
+            with _DRAWING:
+                self._draw(drawing(*self._heard, time.monotonic() - self._since))
             wait = INTERVAL_SECONDS
 
     def end(self) -> None:

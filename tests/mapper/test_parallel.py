@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
 import threading
+import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ import pytest
 from archloom.mapper import cache, disk, parallel, search
 from archloom.mapper.workload import Epilogue, Workload, add, gemm
 from archloom.oracle.errors import InputError
+from archloom.tvm_backend import progress
 from archloom.uma_targets.gemmini.target import GEMMINI
 
 PLAIN = Epilogue(bias=False, scale=0.5, relu=False, out_dtype="int8")
@@ -77,7 +81,7 @@ def test_where_processes_are_not_forked(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.undo()
     for name in parallel.THREADED:
         monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    monkeypatch.setattr(threading, "enumerate", lambda: [threading.current_thread()])
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2}, raising=False)
     monkeypatch.delenv(parallel.ENVIRONMENT, raising=False)
     assert parallel._processes() == 3
@@ -90,9 +94,39 @@ def test_where_processes_are_not_forked(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(sys.modules, "jax", sys)
     assert parallel._processes() == 1
     monkeypatch.delitem(sys.modules, "jax")
-    monkeypatch.setattr(threading, "active_count", lambda: 2)
+    monkeypatch.setattr(threading, "enumerate", lambda: [threading.current_thread(), threading.Thread()])
     assert parallel._processes() == 1
     assert parallel.look_ahead(wanted(WORKS)) == 0
+
+
+class Terminal(io.StringIO):
+    """Whose drawing is never at an end: a fork in the midst of it would copy a lock that is held."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        time.sleep(0.02)
+        return super().write(text)
+
+
+def test_a_line_of_progress_is_drawn_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    for name in parallel.THREADED:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "INTERVAL_SECONDS", 0.0)
+    others = threading.enumerate()
+    with warnings.catch_warnings(), progress.bar(stream=Terminal()):
+        (line,) = set(threading.enumerate()) - set(others)
+        monkeypatch.setattr(threading, "enumerate", lambda: [threading.current_thread(), line])
+        assert parallel._processes() == 2
+        warnings.simplefilter("ignore")  # later Pythons warn of any thread
+        for _ in range(20):
+            if (child := os.fork()) == 0:
+                os._exit(int(not progress._DRAWING.acquire(timeout=5)))
+            assert os.waitpid(child, 0)[1] == 0
 
 
 def test_what_a_process_wrote_is_read_up_to_where_it_was_cut_off(tmp_path: Path) -> None:
