@@ -1,7 +1,8 @@
-"""Matches of patterns, moved into composite functions: by TVM's FuseOpsByPattern, or in plain functions as it does.
+"""Matches of patterns, moved into composite functions as by TVM's FuseOpsByPattern.
 
-Patterns are tried one after another over the whole function, each at every binding from the last to the first, so that
-a match takes as much as it can; what one has taken is a call of a composite function for those after it.
+Patterns are tried one after another over the whole function, each at every binding from the first to the last. A match
+takes the place of those that lie within it; one that overlaps with others is left. What one pattern has taken is a call
+of a composite function for those after it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from archloom.tvm_backend.ir.plain import substitute
 
 RELAX = "relax."
 """What operators' names begin with in patterns."""
+
+COMMUTATIVE = frozenset({"relax.add", "relax.multiply"})
+"""Operators whose arguments match in either order, that of the pattern first."""
 
 Check = Callable[[Any], bool]
 
@@ -59,9 +63,9 @@ def _fused(
     owner: dict[int, nodes.Var] = {}
     taken: dict[nodes.Var, nodes.Var] = {}
     groups: dict[nodes.Var, list[nodes.Var]] = {}
-    for binding in reversed(main.body):
+    for binding in main.body:
         value = binding.value
-        if not isinstance(value, nodes.Call) or value.op not in root_op or binding.var in taken:
+        if not isinstance(value, nodes.Call) or value.op not in root_op:
             continue
         found = _Match(bound).match(pattern, value)
         if found is None:
@@ -70,10 +74,15 @@ def _fused(
             owner = {id(b.value): b.var for b in main.body if isinstance(b.value, nodes.Call)}
             users = _users(main)
         inside = [owner[id(c)] for c in found]
-        if any(v in taken for v in inside):
-            continue
         context = Context(value, {v: bound[v] for v in inside}, {v: users[v] for v in inside})
         if check(context):
+            absorbed = {taken[v] for v in inside if v in taken}
+            if any(v not in inside for root in absorbed for v in groups[root]):
+                continue
+            for root in absorbed:
+                del groups[root]
+            if any(user not in inside for v in inside if v is not binding.var for user in users[v]):
+                raise nodes.Unsupported(f"a match of {name} of which more than the result is read elsewhere")
             groups[binding.var] = sorted(set(inside), key=place.__getitem__)
             taken.update(dict.fromkeys(inside, binding.var))
     if not groups:
@@ -95,13 +104,19 @@ def _fused(
     return nodes.Function(main.params, tuple(body), results.get(main.result, main.result), main.attrs)
 
 
+_CALLER = nodes.Var("caller", None)
+"""Who reads the result of a function."""
+
+
 def _users(main: nodes.Function) -> dict[nodes.Var, list[nodes.Var]]:
-    """For each variable that is bound in ``main`` those whose values read it."""
+    """For each variable that is bound in ``main`` those whose values read it, and of the result who calls ``main``."""
     users: dict[nodes.Var, list[nodes.Var]] = {b.var: [] for b in main.body}
     for binding in main.body:
         for var in dict.fromkeys(nodes.variables_in(binding.value)):
             if var in users:
                 users[var].append(binding.var)
+    if main.result in users:
+        users[main.result].append(_CALLER)
     return users
 
 
@@ -152,15 +167,23 @@ class _Match:
             self.memo[pattern] = value
             self.order.append(pattern)
             return True
+        self._forget(mark)
+        return False
+
+    def _forget(self, mark: int) -> None:
+        """Take back all that was matched since ``order`` had so many patterns."""
         for p in self.order[mark:]:
             del self.memo[p]
         del self.order[mark:]
-        return False
 
     def _fits(self, pattern: DFPattern, value: Any) -> bool:
         match pattern:
-            case CallOf(_, args):
-                return all(self.fits(p, a) for p, a in zip(args, value.args, strict=True))
+            case CallOf(op, args):
+                mark = len(self.order)
+                if all(map(self.fits, args, value.args)):
+                    return True
+                self._forget(mark)
+                return op in COMMUTATIVE and all(map(self.fits, args, reversed(value.args)))
             case Wildcard():
                 return True
             case Const():
