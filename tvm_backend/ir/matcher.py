@@ -77,10 +77,10 @@ def _fused(
         context = Context(value, {v: bound[v] for v in inside}, {v: users[v] for v in inside})
         if check(context):
             absorbed = {taken[v] for v in inside if v in taken}
-            if any(v not in inside for root in absorbed for v in groups[root]):
+            if any(v not in inside for smaller in absorbed for v in groups[smaller]):
                 continue
-            for root in absorbed:
-                del groups[root]
+            for smaller in absorbed:
+                del groups[smaller]
             if any(user not in inside for v in inside if v is not binding.var for user in users[v]):
                 raise nodes.Unsupported(f"a match of {name} of which more than the result is read elsewhere")
             groups[binding.var] = sorted(set(inside), key=place.__getitem__)
