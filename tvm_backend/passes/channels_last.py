@@ -164,9 +164,7 @@ class _ChannelsLast(Rewriter):
         args = [self._beside(a, shape) for a in call.args]
         if any(a is None for a in args):
             return None
-        like = next(a for a in args if ir.is_tensor(a) and ir.shape_of(a)[-1] == shape[1])
-        made = ir.make_like(call, args)
-        return self.name(made, var.name) if like is not None else None
+        return self.name(ir.make_like(call, args), var.name)
 
     def _scaled(self, name: str, var: ir.Var, call: ir.Call) -> Any:
         """By one scale and zero point, or one for each channel."""

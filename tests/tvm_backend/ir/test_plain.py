@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -60,7 +61,18 @@ def assert_same(proto: onnx.ModelProto, *targets: str) -> None:
     for target in targets or TARGETS:
         with patch.object(expressions, "_relax", side_effect=AssertionError("TVM is asked about a plain network")):
             found = facts(partition_model(ours, target))
-        assert found == facts(partition_model(theirs, target))
+        expected = facts(partition_model(theirs, target))
+        assert (unnamed(found) if target == OVERLAPPING else found) == (
+            unnamed(expected) if target == OVERLAPPING else expected)
+
+
+def unnamed(found: dict[str, Any]) -> dict[str, Any]:
+    """Facts of a partition without names and order of layers: where several operators are one layer, importers differ
+    in which of them it is named after."""
+    regions = [(inputs, outputs, sorted(
+        (op, repr(replace(workload, name="")), shape) for op, workload, shape, _, _ in steps.values()))
+        for _, inputs, outputs, steps in found["regions"]]
+    return {**found, "regions": regions}
 
 
 @st.composite
