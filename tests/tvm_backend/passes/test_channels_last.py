@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 
 import archloom
 from archloom.tvm_backend.ir import expressions as ir
@@ -45,3 +46,10 @@ def test_what_is_the_same_is_computed_once(tmp_path: Path) -> None:
     found = operators("a = Exp (x) b = Exp (x) c = Add (a, one) d = Add (b, one) z = Mul (c, d)", "1,4,6,6", tmp_path,
                       one=np.ones((4, 1, 1), np.float32))
     assert (found["exp"], found["add"], found["multiply"]) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("operands", ["half, b", "b, half"])
+def test_numbers_stand_on_either_side_of_images(operands: str, tmp_path: Path) -> None:
+    found = operators(f"b = Conv <pads = [1, 1, 1, 1]> (x, w) c = Add ({operands}) z = Relu (c)", "1,4,6,6", tmp_path,
+                      w=np.ones((4, 4, 3, 3), np.float32), half=np.array(0.5, np.float32))
+    assert (found["permute_dims"], found["add"], found["images"]) == (2, 1, 3)
