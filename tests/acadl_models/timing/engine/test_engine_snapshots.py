@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from tests.acadl_models.timing.test_engine_plain import plain
+from tests.acadl_models.timing.engine.test_engine_plain import plain
 
 SEEDS = (1, 9, 15, 23, 447, 1075, 2002, 2007, 2013, 2024)
 """Cases with latencies that vary, caches, and renamed registers."""
@@ -62,7 +62,7 @@ def unnoticed() -> tuple[Counter[str], Counter[str]]:
     from archloom.acadl_models.timing import simulate
     from archloom.acadl_models.timing.engine.skipping import snapshot, steady
     from archloom.oracle.errors import ArchloomError
-    from tests.acadl_models.timing.test_engine_plain import case
+    from tests.acadl_models.timing.engine.test_engine_plain import case
 
     tried: Counter[str] = Counter()
     missed: Counter[str] = Counter()
@@ -101,7 +101,7 @@ def test_every_live_word_is_in_the_snapshot() -> None:
     found = plain("""
 import json, sys
 sys.path.insert(0, ".")
-from tests.acadl_models.timing.test_engine_snapshots import unnoticed
+from tests.acadl_models.timing.engine.test_engine_snapshots import unnoticed
 print(json.dumps(unnoticed()))
 """)
     tried, missed = json.loads(found)

@@ -24,7 +24,7 @@ from tests.support.acadl_models.memory_strategies import random_memories
 from tests.support.acadl_models.reordering import random_reordering
 from tests.support.acadl_models.simulators import outcome
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SEEDS = (
     0, 3, 7, 10, 12, 15, 23, 24, 36, 45, 49, 109, 144, 219, 315, 447, 487, 1075, 1293, 1355, 1366, 2002, 2007, 2013,
     2024)
@@ -83,7 +83,7 @@ def test_plain_python_with_checks_finds_what_the_compiled_engine_finds() -> None
     found = plain("""
 import sys
 sys.path.insert(0, ".")
-from tests.acadl_models.timing.test_engine_plain import outcomes
+from tests.acadl_models.timing.engine.test_engine_plain import outcomes
 assert "llvmlite" not in sys.modules
 print("\\n".join(outcomes()))
 """)
@@ -113,7 +113,7 @@ from archloom.acadl_models.timing.engine.lowering.program import lower
 from archloom.acadl_models.timing.engine.machine import new_machine
 from archloom.acadl_models.timing.engine.state import M, Stage, Unit
 from archloom.acadl_models.timing.machine import bind
-from tests.acadl_models.timing.test_engine_plain import case
+from tests.acadl_models.timing.engine.test_engine_plain import case
 tables = lower(bind(*case(0))).tables
 tables[H.POOL] = 4
 t, m = constant_pointer(tables), pointer(new_machine(tables))
