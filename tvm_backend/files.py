@@ -33,7 +33,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 def read_arrays(path: Path) -> dict[str, np.ndarray] | np.ndarray:
     """The arrays of an ``.npz`` by name, or the one array of an ``.npy``; objects (pickles) are refused, and so is what
-    is :data:`PACKED` times as large as its file: zeros, that somebody says are samples."""
+    is more than 256 MiB and :data:`PACKED` times as large as its file: zeros, that somebody says are samples."""
     blob = read_bytes(path, data_bytes())
     try:
         loaded = np.load(io.BytesIO(blob), allow_pickle=False)

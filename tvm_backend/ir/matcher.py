@@ -19,9 +19,6 @@ from archloom.tvm_backend.ir.plain import substitute
 RELAX = "relax."
 """What operators' names begin with in patterns."""
 
-COMMUTATIVE = frozenset({"relax.add", "relax.multiply"})
-"""Operators whose arguments match in either order, that of the pattern first."""
-
 Check = Callable[[Any], bool]
 
 
@@ -167,23 +164,15 @@ class _Match:
             self.memo[pattern] = value
             self.order.append(pattern)
             return True
-        self._forget(mark)
-        return False
-
-    def _forget(self, mark: int) -> None:
-        """Take back all that was matched since ``order`` had so many patterns."""
         for p in self.order[mark:]:
             del self.memo[p]
         del self.order[mark:]
+        return False
 
     def _fits(self, pattern: DFPattern, value: Any) -> bool:
         match pattern:
-            case CallOf(op, args):
-                mark = len(self.order)
-                if all(map(self.fits, args, value.args)):
-                    return True
-                self._forget(mark)
-                return op in COMMUTATIVE and all(map(self.fits, args, reversed(value.args)))
+            case CallOf(_, args):
+                return all(self.fits(p, a) for p, a in zip(args, value.args, strict=True))
             case Wildcard():
                 return True
             case Const():
