@@ -12,7 +12,15 @@ from onnx import defs, helper, numpy_helper
 
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx import skeleton
-from archloom.tvm_backend.frontends.onnx.editor import OWN_DOMAINS, copied, inlined, known_shapes, opset_of
+from archloom.tvm_backend.frontends.onnx.editor import (
+    OWN_DOMAINS,
+    copied,
+    every_node,
+    inlined,
+    known_shapes,
+    opset_of,
+    within,
+)
 from archloom.tvm_backend.frontends.onnx.guard import GROWING
 
 MOST_FOLDED = 1 << 16
@@ -99,7 +107,7 @@ def with_known_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
                     a.HasField("g") for a in node.attribute) and not (node.op_type in GROWING and any(
                         name not in shapes or math.prod(shapes[name]) > MOST_FOLDED for name in node.output)):
                 given = {name: numpy_helper.to_array(values[name]) for name in node.input if name}
-                found = ReferenceEvaluator(_alone(node, model)).run(None, given)
+                found = ReferenceEvaluator(alone(node, model)).run(None, given)
             if found is None or any(x is None or np.size(x) > MOST_FOLDED for x in found):
                 kept.append(node)
                 continue
@@ -107,20 +115,25 @@ def with_known_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
                 values[name] = numpy_helper.from_array(np.asarray(x), name)
                 model.graph.initializer.append(values[name])
         if len(kept) == len(model.graph.node):
-            return _without_unread(model)
+            return without_unread(model)
         del model.graph.node[:]
         model.graph.node.extend(kept)
 
 
-def _without_unread(model: onnx.ModelProto) -> onnx.ModelProto:
-    read = {name for node in model.graph.node for name in node.input} | {o.name for o in model.graph.output}
-    tensors = [t for t in model.graph.initializer if t.name in read]
-    del model.graph.initializer[:]
-    model.graph.initializer.extend(tensors)
+def without_unread(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The network, in place, without constants that nothing reads."""
+    graph = model.graph
+    read = {name for node in every_node(graph.node) for name in node.input}
+    read |= {output.name for each in within(graph) for output in each.output}
+    gone = {t.name for t in graph.initializer} - read
+    for field in (graph.initializer, graph.input):  # old networks name their constants among the inputs
+        kept = [each for each in field if each.name not in gone]
+        del field[:]
+        field.extend(kept)
     return model
 
 
-def _alone(node: onnx.NodeProto, model: onnx.ModelProto) -> onnx.ModelProto:
+def alone(node: onnx.NodeProto, model: onnx.ModelProto) -> onnx.ModelProto:
     """A network of one node on tensors of any type."""
     names = list(dict.fromkeys(name for name in node.input if name))
     graph = helper.make_graph([node], "node", [helper.make_empty_tensor_value_info(n) for n in names],

@@ -44,12 +44,14 @@ def load_proto(proto: onnx.ModelProto, name: str, input_shapes: Shapes | None = 
 def _load(proto: onnx.ModelProto, label: str, name: str, input_shapes: Shapes | None) -> Model:
     from archloom.tvm_backend.frontends.onnx.functions import HIDING_PRODUCTS, without_functions
     from archloom.tvm_backend.frontends.onnx.integers import INTEGER_PRODUCTS, integer_products, to_qdq
+    from archloom.tvm_backend.frontends.onnx.narrow import widened
     from archloom.tvm_backend.frontends.onnx.recurrent import frame_by_frame, frames_first
     from archloom.tvm_backend.frontends.onnx.repairs import repaired
 
     proto = asked = frames_first(with_static_inputs(proto, label, input_shapes))
     guard.refuse_faults(proto, label)
     with guard.malformed(label, asked):
+        proto = widened(proto, label)
         proto = repaired(frame_by_frame(without_functions(to_qdq(proto), HIDING_PRODUCTS)))
         if has_operators(proto, INTEGER_PRODUCTS):
             proto = integer_products(_inferred(proto, label)[0])

@@ -22,8 +22,10 @@ from archloom.oracle.errors import ModelError
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.ir.conversion import WEIGHT_ELEMENTS
 
-WEIGHT_TYPES = (1, 2, 3, 10, 11, 16)
-"""FLOAT, UINT8, INT8, FLOAT16, DOUBLE and BFLOAT16 of ``onnx.TensorProto``"""
+NARROW_TYPES = frozenset({17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28})
+"""Those of ``onnx.TensorProto`` that came with operator set 19 and later, of 2 to 8 bits; NumPy has none of them."""
+WEIGHT_TYPES = frozenset({1, 2, 3, 10, 11, 16}) | NARROW_TYPES
+"""FLOAT, UINT8, INT8, FLOAT16, DOUBLE, BFLOAT16, and the narrow ones"""
 FLOAT_TYPES = frozenset({1, 10, 11, 16})
 
 Bytes: TypeAlias = "bytes | mmap.mmap"

@@ -1,4 +1,4 @@
-"""Networks of old operator sets, brought to one that quantizes."""
+"""Networks of old and new operator sets, brought to one that quantizes and has the types that importers know."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from onnx import version_converter
 from archloom.oracle.errors import ModelError
 from archloom.tvm_backend.frontends.onnx import skeleton
 from archloom.tvm_backend.frontends.onnx.editor import opset_of
+from archloom.tvm_backend.frontends.onnx.narrow import widened
 from archloom.tvm_backend.frontends.onnx.training import refuse_training
 
 LEAST_OPERATOR_SET = 13
@@ -17,13 +18,14 @@ UNCONVERTED = (version_converter.ConvertError, onnx.shape_inference.InferenceErr
 
 
 def renewed(model: onnx.ModelProto, label: str = "network") -> onnx.ModelProto:
-    """The network in :data:`LEAST_OPERATOR_SET`, if it is older.
+    """The network in :data:`LEAST_OPERATOR_SET`, if it is older, and with floats in place of constants of types that
+    came later (:func:`~.narrow.widened`).
 
     ModelError where ONNX cannot convert it, and for training modes, which converting would leave out.
     """
     version = opset_of(model)
     if version >= LEAST_OPERATOR_SET:
-        return model
+        return widened(model, label)
     refuse_training(model, label)
     try:
         return skeleton.apart(model, lambda bare: version_converter.convert_version(bare, LEAST_OPERATOR_SET))
