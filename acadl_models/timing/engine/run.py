@@ -30,8 +30,9 @@ from archloom.acadl_models.timing.machine import MOST_LISTED, more_faults
 from archloom.acadl_models.timing.tally import fetch_port
 from archloom.oracle.errors import GraphError
 
-LARGEST_FIRST_POOL = 1 << 17
-"""Instances that fit into the machine at first at most; where more are in flight, the run starts again with more."""
+LARGEST_FIRST_POOL, FIRST_WORDS = 1 << 17, 1 << 25
+"""Instances that fit into the machine at first at most, and the words of them all: some ask for thousands of lines.
+Where more are in flight, the run starts again with more."""
 
 
 HEARD_EVERY = 1 << 20
@@ -47,7 +48,7 @@ def run(
     are taken in proportion to what was stepped of them (:mod:`.skipping.proportion`), and the result is not exact.
     """
     most = most_in_flight(lowered)
-    pool = min(most, LARGEST_FIRST_POOL)
+    pool = min(most, LARGEST_FIRST_POOL, max(1, FIRST_WORDS // int(lowered.tables[H.SLOT_SIZE])))
     while True:
         lowered.tables[H.POOL] = pool
         machine = new_machine(lowered.tables, lasts=False)
@@ -57,7 +58,7 @@ def run(
         _run_heard(lowered, machine, new_memory(lowered.tables, machine, skip), heard)
         if machine[M.STATUS] != Status.POOL_FULL:
             break
-        pool = min(8 * pool, most)
+        pool = min(2 * pool, most)
     raise_faults(lowered, machine)
     return _result(lowered, machine)
 

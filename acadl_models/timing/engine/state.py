@@ -369,6 +369,7 @@ class Tail(Record):
     BUFFER_PART = ACCESS = derived  # its records in t
     FIRST = place  # number of the first word of the access in the buffer
     LOW = HIGH = shaped  # its words that the request is for: from LOW on, to before HIGH, counted from FIRST
+    RUN = derived  # the first run of the access with such a word
     ORDER = shaped  # how many requests had been granted by caches before it
     DEPTH = shaped  # steps that are left, on a stack; 0: it is on its way to the end
     LATENCIES = state.times(0)

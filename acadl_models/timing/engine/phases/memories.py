@@ -65,7 +65,7 @@ def begin_lines(t, m, tail):
     """A cache grants a request: what lies on its stack then."""
     m[tail + Tail.ORDER] = m[M.GRANTS]
     m[M.GRANTS] += 1
-    push(t, m, tail, WayStepKind.LINES, 0, 0, 0)
+    push(t, m, tail, WayStepKind.LINES, 0, 0, m[tail + Tail.RUN])
 
 
 @jit
@@ -224,9 +224,9 @@ def part(t, m, tail, run):
 @jit
 def next_line(t, m, tail, record, step):
     """The next line that a request touches, or NONE; the step remembers the run that it begins with."""
-    count = t[m[tail + Tail.ACCESS] + AccessSpec.RUN_COUNT]
+    count, begins = t[m[tail + Tail.ACCESS] + AccessSpec.RUN_COUNT], t[m[tail + Tail.ACCESS] + AccessSpec.RUNS]
     run = m[step + WayStep.TO]
-    while run < count:
+    while run < count and t[begins + 2 * run] < m[tail + Tail.HIGH]:  # runs ascend
         first, last = part(t, m, tail, run)
         first = max(first, m[step + WayStep.FROM])
         if first < last:

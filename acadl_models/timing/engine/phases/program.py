@@ -242,26 +242,26 @@ def add_lines(t, m, slot, access, bank):
     size, base = t[bank + BufferPart.LINE], t[bank + BufferPart.BASE]
     port = t[t[H.STORE_TABLE] + t[bank + BufferPart.STORE] * layout.StoreSpec.SIZE + layout.StoreSpec.PORT]
     first = value_of(t, m, t[access + AccessSpec.PLACE])
-    line, words, beats = NONE, 0, 0
+    line, words, beats, begun = NONE, 0, 0, 0
     run = t[access + AccessSpec.RUNS]
-    for _ in range(t[access + AccessSpec.RUN_COUNT]):
+    for number in range(t[access + AccessSpec.RUN_COUNT]):
         word = max(first + t[run], t[bank + BufferPart.FIRST])
         end = min(first + t[run] + t[run + 1], t[bank + BufferPart.END])
         while word < end:
             if (word + base) // size != line:
-                add_line(t, m, slot, access, bank, first, line, words, beats)
-                line, words, beats = (word + base) // size, 0, 0
+                add_line(t, m, slot, access, bank, first, line, words, beats, begun)
+                line, words, beats, begun = (word + base) // size, 0, 0, number
             stop = min(end, (line + 1) * size - base)
             words += stop - word
             beats += -(-(stop - word) // port)
             word = stop
         run += 2
-    add_line(t, m, slot, access, bank, first, line, words, beats)
+    add_line(t, m, slot, access, bank, first, line, words, beats, begun)
 
 
 @jit
-def add_line(t, m, slot, access, bank, first, line, words, beats):
-    """The request of an access for a line, of so many words; for none without words."""
+def add_line(t, m, slot, access, bank, first, line, words, beats, run):
+    """The request of an access for a line, of so many words from a run on; for none without words."""
     if words == 0:
         return
     number, size = m[slot + Instance.REQUESTS], -(-words * t[access + AccessSpec.DATA_WIDTH] // 8)
@@ -269,6 +269,7 @@ def add_line(t, m, slot, access, bank, first, line, words, beats):
     tail = slot + t[H.SLOT_TAILS] + number * t[H.TAIL_SIZE]
     m[tail + Tail.LOW] = line * t[bank + BufferPart.LINE] - t[bank + BufferPart.BASE] - first
     m[tail + Tail.HIGH] = m[tail + Tail.LOW] + t[bank + BufferPart.LINE]
+    m[tail + Tail.RUN] = run
 
 
 @jit_inline
@@ -311,7 +312,7 @@ def make_tail(t, m, slot, number, access, bank, words, size):
     m[tail + Tail.BUFFER_PART], m[tail + Tail.ACCESS] = bank, access
     m[tail + Tail.FIRST] = 0 if t[access + AccessSpec.PLACE] == NONE else value_of(t, m, t[access + AccessSpec.PLACE])
     m[tail + Tail.LOW], m[tail + Tail.HIGH] = 0, t[access + AccessSpec.SPAN]
-    m[tail + Tail.ORDER] = m[tail + Tail.DEPTH] = 0
+    m[tail + Tail.RUN] = m[tail + Tail.ORDER] = m[tail + Tail.DEPTH] = 0
     if t[bank + BufferPart.LANES] != NONE:
         count_beats(t, m, slot + t[H.SLOT_REQUESTS] + number * Request.SIZE, tail)
     way = t[bank + BufferPart.WAY]

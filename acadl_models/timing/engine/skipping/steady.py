@@ -31,6 +31,9 @@ from archloom.acadl_models.timing.engine.skipping.replay import replay
 from archloom.acadl_models.timing.engine.skipping.snapshot import describe, hash_of, in_flight
 from archloom.acadl_models.timing.engine.state import Cache, Instance, Loop, M, Proportion, Skip
 
+UNSEEN = -1
+"""The length of a state that was too long to be written down: no other is equal to it."""
+
 PATIENCE = 4
 """After so many states without a match, one more instance is stepped before the next is compared."""
 
@@ -75,6 +78,9 @@ def skip_one(t, m, h):
             length, offsets = describe(t, m, h, words)
             hashed = hash_of(h, words, length)
         if length == 0:
+            if event & state.LoopEvent.CROSSED != 0 and m[M.PROPORTION] != Proportion.NEVER:
+                if skip_unseen(t, m, h, loop):
+                    return False
             h[h[Memory.LOOPS] + loop * LoopMemory.SIZE + LoopMemory.MISSES] += 1
             continue
         record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
@@ -127,13 +133,10 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
     """Look for an equal state at an earlier pass of the loop and skip; returns whether anything was skipped."""
     record, state = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE, m[M.LOOPS] + loop * Loop.SIZE
     memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
-    if m[state + Loop.ITERATION] % t[record + LoopSpec.PERIOD] != 0 or not began_inside(m, loop):
+    count = snapshots_of(t, m, h, loop)
+    if count == NONE:
         return False
-    if h[memory + LoopMemory.ACTIVATION] != m[state + Loop.ENTRY_SEQ]:
-        h[memory + LoopMemory.ACTIVATION] = m[state + Loop.ENTRY_SEQ]
-        h[memory + LoopMemory.SNAPSHOTS] = 0
     first = h[Memory.RINGS] + t[record + LoopSpec.HISTORY] * SNAPSHOTS * Snapshot.SIZE
-    count = h[memory + LoopMemory.SNAPSHOTS]
     words, machine = h[Memory.SCRATCH], m[M.REST]
     room, replays = moving.room_of(t, h, Memory.SNAPSHOTS, loop), False
     for back in range(1, min(count, SNAPSHOTS) + 1):
@@ -174,15 +177,54 @@ def skip_periods(t, m, h, loop, length, offsets, hashed):
     if m[M.PROPORTION] != Proportion.NEVER and skip_rest(t, m, h, loop, record, room, first, count):
         h[memory + LoopMemory.MISSES] = 0
         return True
+    keep(t, m, h, loop, room, first, count, length, offsets, hashed)
+    return False
+
+
+@jit
+def skip_unseen(t, m, h, loop):
+    """At a pass of a loop with a state too long to be compared: the rest of the loop may still be taken in proportion;
+    whether that was done."""
+    record = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE
+    if t[record + LoopSpec.PERIOD] == 0:
+        return False
+    count = snapshots_of(t, m, h, loop)
+    if count == NONE:
+        return False
+    first = h[Memory.RINGS] + t[record + LoopSpec.HISTORY] * SNAPSHOTS * Snapshot.SIZE
+    room = moving.room_of(t, h, Memory.SNAPSHOTS, loop)
+    if skip_rest(t, m, h, loop, record, room, first, count):
+        h[h[Memory.LOOPS] + loop * LoopMemory.SIZE + LoopMemory.MISSES] = 0
+        return True
+    keep(t, m, h, loop, room, first, count, UNSEEN, 0, 0)
+    return False
+
+
+@jit
+def snapshots_of(t, m, h, loop):
+    """How many snapshots there are since a loop was entered, at a pass that is compared with them; NONE at another."""
+    record, state = t[H.LOOP_TABLE] + loop * LoopSpec.SIZE, m[M.LOOPS] + loop * Loop.SIZE
+    memory = h[Memory.LOOPS] + loop * LoopMemory.SIZE
+    if m[state + Loop.ITERATION] % t[record + LoopSpec.PERIOD] != 0 or not began_inside(m, loop):
+        return NONE
+    if h[memory + LoopMemory.ACTIVATION] != m[state + Loop.ENTRY_SEQ]:
+        h[memory + LoopMemory.ACTIVATION] = m[state + Loop.ENTRY_SEQ]
+        h[memory + LoopMemory.SNAPSHOTS] = 0
+    return h[memory + LoopMemory.SNAPSHOTS]
+
+
+@jit
+def keep(t, m, h, loop, room, first, count, length, offsets, hashed):
+    """A snapshot of a loop: of the machine up to M.REST, and of a state that was seen."""
+    machine, seen = m[M.REST], max(length, 0) + offsets
     new = first + (count % SNAPSHOTS) * Snapshot.SIZE
-    h[new + Snapshot.PLACE] = moving.reserve(h, room, machine + length + offsets)
+    h[new + Snapshot.PLACE] = moving.reserve(h, room, machine + seen)
     place = moving.address(h, room, h[new + Snapshot.PLACE])
     h[new + Snapshot.HASH], h[new + Snapshot.LENGTH], h[new + Snapshot.OFFSETS] = hashed, length, offsets
-    h[new + Snapshot.ITERATION] = m[state + Loop.ITERATION]
+    h[new + Snapshot.ITERATION] = m[m[M.LOOPS] + loop * Loop.SIZE + Loop.ITERATION]
     copy_words(h, place, m, 0, machine)
-    copy_words(h, place + machine, h, words, length + offsets)
-    h[memory + LoopMemory.SNAPSHOTS] += 1
-    return False
+    copy_words(h, place + machine, h, h[Memory.SCRATCH], seen)
+    h[h[Memory.LOOPS] + loop * LoopMemory.SIZE + LoopMemory.SNAPSHOTS] += 1
 
 
 @jit

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.timing import Patience, simulate_bound
+from archloom.acadl_models.timing.engine import remembered, run
 from archloom.acadl_models.timing.machine import bind
 from archloom.acadl_models.timing.program import Program
 from archloom.mapper.accelerator import Accelerator
@@ -74,6 +75,29 @@ def test_a_long_product_behind_caches_is_taken_in_proportion() -> None:
     assert near.cycles == pytest.approx(exact.cycles, rel=0.02)
     for cache, other in zip(near.caches, exact.caches, strict=True):
         assert cache.read_misses == pytest.approx(other.read_misses, rel=0.1)
+
+
+def test_states_that_are_too_long_to_be_compared_are_taken_in_proportion_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As those of vectors whose elements lie in a line each: thousands of requests for each instruction in flight."""
+    found = program("amx", (256, 250, 500))
+    exact = simulate_bound(found)
+    monkeypatch.setattr(remembered, "MOST_STATE_WORDS", 64)
+    stepped, near = simulate_bound(found), simulate_bound(found, patience=IMPATIENT)
+    assert stepped == exact and stepped.stepped_instructions == stepped.instructions
+    assert not near.exact and near.stepped_instructions < stepped.stepped_instructions / 2
+    assert near.cycles == pytest.approx(exact.cycles, rel=0.02)
+
+
+@pytest.mark.parametrize("words", [1, 1 << 12])
+def test_a_machine_with_too_little_room_for_what_is_in_flight_starts_again_with_more(
+    monkeypatch: pytest.MonkeyPatch, words: int
+) -> None:
+    found = program("amx", (40, 40, 40))
+    exact = simulate_bound(found)
+    monkeypatch.setattr(run, "FIRST_WORDS", words)
+    assert simulate_bound(found) == exact
 
 
 def test_searches_wait_for_every_cycle_where_steps_are_stated(monkeypatch: pytest.MonkeyPatch) -> None:
