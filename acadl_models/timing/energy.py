@@ -240,11 +240,12 @@ class _Accountant:
             return
         starts = np.array([bank.start for bank in banks])
         order = np.argsort(starts)
-        for values, times in self.nests.spread(static, plan.word_offset):
-            rows = np.add.outer(np.atleast_1d(plan.word_offset.evaluate(values)), plan.words)
-            where = np.searchsorted(starts[order], rows, side="right") - 1
-            for k, count in enumerate(np.bincount(where.reshape(-1), minlength=len(banks)).tolist()):
-                found[banks[int(order[k])].storage][way] += times * count
+        (offsets,), counts = self.nests.values(static, plan.word_offset)
+        where = np.searchsorted(starts[order], np.add.outer(offsets, plan.words), side="right") - 1
+        touched = np.zeros(len(banks), np.int64)
+        np.add.at(touched, where, counts[:, None])
+        for k, count in enumerate(touched.tolist()):
+            found[banks[int(order[k])].storage][way] += count
 
     @staticmethod
     def _registers_of(plan: AccessPlan) -> int:

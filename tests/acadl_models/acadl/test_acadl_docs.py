@@ -57,7 +57,6 @@ def test_the_language_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_drawings_are_of_the_graphs(name: str) -> None:
     assert _texts((pages.DOCS / name).read_text(encoding="utf-8")) == _texts(to_svg(GRAPHS[name]()))

@@ -19,7 +19,7 @@ from archloom.acadl_models.timing.engine.phases.looks import append, look_at
 from archloom.acadl_models.timing.engine.remembered import Memory
 from archloom.acadl_models.timing.engine.skipping.memories_repeat import addresses_moved, keeps_whole, word_shift
 from archloom.acadl_models.timing.engine.skipping.ranges import range_of, value_ranges
-from archloom.acadl_models.timing.engine.state import Cache, Look, LookFlag, LookOp, M, WayStep
+from archloom.acadl_models.timing.engine.state import Cache, Look, LookFlag, LookOp, M, Proportion, WayStep
 
 AT_ONCE = 1 << 12
 """Questions between two copies of the caches, to which an answer that differs leads back."""
@@ -38,6 +38,8 @@ def replay(t, m, h, record, old, old_end, periods, now, distance, times):
         return 0
     if asked == 0:
         return times
+    if m[M.PROPORTION] != Proportion.NEVER:
+        times = min(times, max(1, m[M.PART] // asked))  # then again, unless that takes too long
     expect(t, m)
     done = 0
     while done < times:
