@@ -198,11 +198,60 @@ def make_function(
     return function.with_attrs(dict(attrs)) if attrs else function
 
 
+def entry_functions(module: IRModule) -> list[relax.Function]:
+    """The functions in which TVM's FuseOpsByPattern looks for matches: those that are no parts of others."""
+    parts = ("Primitive", "Composite", "Codegen")
+    return [f for f in module.functions.values()
+            if isinstance(f, relax.Function) and not any(name in (f.attrs or {}) for name in parts)]
+
+
+def is_one_block(function: relax.Function) -> bool:
+    """Whether a function is one block of dataflow without casts."""
+    blocks = function.body.blocks
+    return (len(blocks) == 1 and isinstance(blocks[0], relax.DataflowBlock)
+            and all(isinstance(b, relax.VarBinding) for b in blocks[0].bindings))
+
+
+def block_function(like: relax.Function, body: Sequence[relax.VarBinding], result: relax.Expr) -> relax.Function:
+    """A function as ``like`` with another body, of one block of dataflow, and another result: a variable, or a tuple
+    of some."""
+    whole = relax.SeqExpr([relax.DataflowBlock(body)], result)
+    relax.expr._update_type(whole, result.ty)
+    return relax.Function(like.params, whole, result.ty, like.is_pure, like.attrs, like.span)
+
+
+def has_symbols(function: relax.Function) -> bool:
+    """Whether shapes in a function have symbols in place of numbers."""
+    return bool(relax.analysis.defined_symbolic_vars(function) or relax.analysis.free_symbolic_vars(function))
+
+
+def is_inner(var: relax.Var) -> bool:
+    """Whether a variable is not seen outside of its block."""
+    return isinstance(var, relax.DataflowVar)
+
+
+def structural_equal(one: Any, other: Any) -> bool:
+    """Whether two functions are equal but for the names and identity of what they define."""
+    return bool(tvm_ffi.structural_equal(one, other))
+
+
 def replace_main(module: IRModule, main: relax.Function) -> IRModule:
     functions = {gv: f for gv, f in module.functions.items() if gv.name_hint != "main"}
-    functions[module.get_global_var("main")] = main
+    functions[module.get_global_var("main")] = _without_dead_code(main) if is_one_block(main) else main
     result = relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
     return relax.transform.DeadCodeElimination(["main"])(result)
+
+
+def _without_dead_code(function: relax.Function) -> relax.Function:
+    """One block without the bindings that its result does not need: TVM's pass takes each of them out by a walk over
+    all."""
+    live = set(variables(function.body.body))
+    body = []
+    for binding in reversed(bindings(function)):
+        if binding.var in live:
+            live.update(variables(binding.value))
+            body.append(binding)
+    return block_function(function, body[::-1], function.body.body)
 
 
 def with_functions(main: relax.Function, others: Mapping[str, relax.Function], module: IRModule) -> IRModule:
