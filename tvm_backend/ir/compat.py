@@ -198,11 +198,13 @@ def make_function(
     return function.with_attrs(dict(attrs)) if attrs else function
 
 
-def entry_functions(module: IRModule) -> list[relax.Function]:
+def entry_functions(module: IRModule) -> list[str]:
     """The functions in which TVM's FuseOpsByPattern looks for matches: those that are no parts of others."""
-    parts = ("Primitive", "Composite", "Codegen")
-    return [f for f in module.functions.values()
-            if isinstance(f, relax.Function) and not any(name in (f.attrs or {}) for name in parts)]
+    def is_part(attrs: Any) -> bool:
+        return "Composite" in attrs or "Codegen" in attrs or ("Primitive" in attrs and bool(attrs["Primitive"]))
+
+    return [str(symbol.name_hint) for symbol, function in module.functions.items()
+            if isinstance(function, relax.Function) and not is_part(function.attrs or {})]
 
 
 def is_one_block(function: relax.Function) -> bool:
@@ -228,6 +230,11 @@ def has_symbols(function: relax.Function) -> bool:
 def is_inner(var: relax.Var) -> bool:
     """Whether a variable is not seen outside of its block."""
     return isinstance(var, relax.DataflowVar)
+
+
+def identity(expr: Any) -> int:
+    """A number that no other expression has as long as both exist."""
+    return int(expr.__chandle__())
 
 
 def structural_equal(one: Any, other: Any) -> bool:

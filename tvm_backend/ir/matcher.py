@@ -178,13 +178,13 @@ def _composite(
     return nodes.Function(tuple(params.values()), body, group[-1], {"Composite": name}), tuple(outside)
 
 
-def _root_operators(pattern: Any) -> set[str]:
+def _root_operators(pattern: DFPattern) -> set[str]:
     """Operators of the calls that a pattern can match."""
     if isinstance(pattern, CallOf):
         return {pattern.op.removeprefix(RELAX)}
     if isinstance(pattern, Or):
         return _root_operators(pattern.first) | _root_operators(pattern.second)
-    raise nodes.Unsupported("a pattern that is no operator at its root, or written for TVM alone")
+    raise nodes.Unsupported("a pattern that is no operator at its root")
 
 
 def operators_of(pattern: Any) -> set[str]:
@@ -199,6 +199,8 @@ def operators_of(pattern: Any) -> set[str]:
             raise nodes.Unsupported("a pattern written for TVM alone")
         inner = part.args if isinstance(part, CallOf) else [p for p in vars(part).values() if isinstance(p, DFPattern)]
         if isinstance(part, CallOf):
+            if not part.op.startswith(RELAX):
+                raise nodes.Unsupported(f"an operator that is not Relax's, {part.op}")
             found.add(part.op.removeprefix(RELAX))
             if any({part.op, p.op} == _ASSOCIATED for p in inner if isinstance(p, CallOf)):
                 raise nodes.Unsupported("a pattern of quotients of products, or of products of quotients")

@@ -44,11 +44,11 @@ class _Mirror:
 
     def __init__(self, module: compat.IRModule, operators: Set[str]) -> None:
         main = module["main"]
-        _refuse(len(compat.entry_functions(module)) > 1, "several functions to match in")
+        _refuse(compat.entry_functions(module) != ["main"], "several functions to match in")
         _refuse(not compat.is_one_block(main), "a function that is not one block of plain bindings")
         _refuse(compat.has_symbols(main), "symbols in shapes")
         self.operators = operators
-        self.plain: dict[Any, nodes.Expr] = {}
+        self.plain: dict[int, nodes.Expr] = {}
         self.bound: dict[nodes.Var, Any] = {}
         seen: list[nodes.Var] = []
         body = []
@@ -65,12 +65,17 @@ class _Mirror:
         body.append(nodes.Binding(self.results, nodes.Tuple(tuple(seen))))
         self.module = nodes.Module({"main": nodes.Function((), tuple(body), self.results)})
 
+    def _once(self, expr: Any, make: Callable[[Any], Any]) -> Any:
+        """The one plain expression of an expression: what is the same here, is so there."""
+        key = compat.identity(expr)
+        if key not in self.plain:
+            self.plain[key] = make(expr)
+        return self.plain[key]
+
     def _known(self, expr: Any) -> Any:
-        """The one plain expression of a variable or constant."""
-        if expr not in self.plain:
-            is_var = compat.kind(expr) == "var"
-            self.plain[expr] = nodes.Var(expr.name, None) if is_var else nodes.Constant(np.zeros(()))
-        return self.plain[expr]
+        """A variable or a constant."""
+        return self._once(expr, lambda leaf: (
+            nodes.Var(leaf.name, None) if compat.kind(leaf) == "var" else nodes.Constant(np.zeros(()))))
 
     def _of(self, expr: Any) -> Any:
         match compat.kind(expr):
@@ -86,18 +91,17 @@ class _Mirror:
     def _argument(self, expr: Any) -> Any:
         """An argument of an operator that a pattern may match."""
         kind = compat.kind(expr)
-        if kind == "tuple":
-            return nodes.Tuple(tuple(map(self._argument, expr.fields)))
         if kind in ("var", "constant"):
             return self._known(expr)
+        if kind == "tuple":
+            return self._once(expr, lambda whole: nodes.Tuple(tuple(map(self._argument, whole.fields))))
         number = kind == "other" and isinstance(compat.scalar_of(expr), int | float)
         _refuse(not (number or kind == "shape"), f"an argument that is a {type(expr).__name__}")
-        return nodes.Shape(())
+        return self._once(expr, lambda leaf: nodes.Shape(()))
 
     def _read(self, expr: Any) -> Any:
         """What no pattern looks into, as the variables that it reads."""
-        variables = [self._known(v) for v in compat.variables(expr)]
-        return self._known(expr) if compat.kind(expr) in ("var", "constant") else nodes.Tuple(tuple(variables))
+        return nodes.Tuple(tuple(map(self._known, compat.variables(expr))))
 
     def seen_by(self, check: Check) -> Callable[[Context], bool]:
         """The check of a match of plain expressions, which is shown Relax's."""
