@@ -1,14 +1,13 @@
-"""The only module that knows TVM's moving names (written against apache-tvm 0.27, Relax).
+"""TVM's moving names (written against apache-tvm 0.27, Relax), for all that is not about being part of TVM itself.
 
 It imports TVM when it is imported, which takes a second: import it where TVM is first needed. The rest of archloom sees
-Relax through the functions and names below; when TVM renames something, this file changes and nothing else. It is
-Relax's :class:`~archloom.tvm_backend.ir.expressions.Representation`.
+Relax through the functions and names below; when TVM renames something, this file changes, with
+:mod:`~archloom.tvm_backend.frontends.onnx.by_tvm`, which has TVM import ONNX. It is Relax's
+:class:`~archloom.tvm_backend.ir.expressions.Representation`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import sys
 import threading
 import warnings
@@ -18,7 +17,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.tvm_backend.ir.conversion import NAMED_OPERATORS, clip_bounds, padding, rename
 from archloom.tvm_backend.ir.nodes import Kind, OpenType, ShapeType, TensorType, TupleType, Type
 
 _torch = sys.modules.get("torch")
@@ -200,11 +198,67 @@ def make_function(
     return function.with_attrs(dict(attrs)) if attrs else function
 
 
+def entry_functions(module: IRModule) -> list[str]:
+    """The functions in which TVM's FuseOpsByPattern looks for matches: those that are no parts of others."""
+    def is_part(attrs: Any) -> bool:
+        return "Composite" in attrs or "Codegen" in attrs or ("Primitive" in attrs and bool(attrs["Primitive"]))
+
+    return [str(symbol.name_hint) for symbol, function in module.functions.items()
+            if isinstance(function, relax.Function) and not is_part(function.attrs or {})]
+
+
+def is_one_block(function: relax.Function) -> bool:
+    """Whether a function is one block of dataflow without casts."""
+    blocks = function.body.blocks
+    return (len(blocks) == 1 and isinstance(blocks[0], relax.DataflowBlock)
+            and all(isinstance(b, relax.VarBinding) for b in blocks[0].bindings))
+
+
+def block_function(like: relax.Function, body: Sequence[relax.VarBinding], result: relax.Expr) -> relax.Function:
+    """A function as ``like`` with another body, of one block of dataflow, and another result: a variable, or a tuple
+    of some."""
+    whole = relax.SeqExpr([relax.DataflowBlock(body)], result)
+    relax.expr._update_type(whole, result.ty)
+    return relax.Function(like.params, whole, result.ty, like.is_pure, like.attrs, like.span)
+
+
+def has_symbols(function: relax.Function) -> bool:
+    """Whether shapes in a function have symbols in place of numbers."""
+    return bool(relax.analysis.defined_symbolic_vars(function) or relax.analysis.free_symbolic_vars(function))
+
+
+def is_inner(var: relax.Var) -> bool:
+    """Whether a variable is not seen outside of its block."""
+    return isinstance(var, relax.DataflowVar)
+
+
+def identity(expr: Any) -> int:
+    """A number that no other expression has as long as both exist."""
+    return int(expr.__chandle__())
+
+
+def structural_equal(one: Any, other: Any) -> bool:
+    """Whether two functions are equal but for the names and identity of what they define."""
+    return bool(tvm_ffi.structural_equal(one, other))
+
+
 def replace_main(module: IRModule, main: relax.Function) -> IRModule:
     functions = {gv: f for gv, f in module.functions.items() if gv.name_hint != "main"}
-    functions[module.get_global_var("main")] = main
+    functions[module.get_global_var("main")] = _without_dead_code(main) if is_one_block(main) else main
     result = relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
     return relax.transform.DeadCodeElimination(["main"])(result)
+
+
+def _without_dead_code(function: relax.Function) -> relax.Function:
+    """One block without the bindings that its result does not need: TVM's pass takes each of them out by a walk over
+    all."""
+    live = set(variables(function.body.body))
+    body = []
+    for binding in reversed(bindings(function)):
+        if binding.var in live:
+            live.update(variables(binding.value))
+            body.append(binding)
+    return block_function(function, body[::-1], function.body.body)
 
 
 def with_functions(main: relax.Function, others: Mapping[str, relax.Function], module: IRModule) -> IRModule:
@@ -307,114 +361,13 @@ def from_json(text: str) -> IRModule:
 # Frontends ---------------------------------------------------------------------------------------------------------
 
 
-class ConversionError(RuntimeError):
-    """A converter of TVM's failed; ``node`` and ``operator`` say where."""
-
-    def __init__(self, node: str, operator: str, cause: BaseException) -> None:
-        super().__init__(f"{type(cause).__name__}: {cause}")
-        self.node = node
-        self.operator = operator
-
-
-def unsupported_onnx_operators(graph: Any) -> list[tuple[str, str, str]]:
-    """``(domain, operator, node)`` of the nodes that TVM has no converter for."""
-    from tvm.relax.frontend.onnx.onnx_frontend import _get_convert_map
-
-    known = set(_get_convert_map()) | {"If", "Constant"}
-    return [
-        (node.domain, node.op_type, node.name or f"#{index}")
-        for index, node in enumerate(graph.node) if node.op_type not in known
-    ]
-
-
-def from_onnx(model: Any) -> IRModule:
-    """Import an ONNX model; the result of each node is bound to a variable of the node's name.
-
-    Raises :class:`ConversionError` with the node, or what the importer raises outside of a node.
-    """
-    from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, _get_convert_map
-
-    converters = _get_convert_map()
-
-    class Importer(ONNXGraphImporter):  # type: ignore[misc]
-        def _convert_operator(self, name: str, inputs: Any, attrs: Any, opset: int) -> Any:
-            node = str(attrs.get("tvm_custom", {}).get("name") or name)
-            result = OWN[name](inputs, attrs) if name in OWN else None
-            try:
-                if result is None:
-                    convert = converters[name].get_converter(opset)
-                    result = convert(self.bb, inputs, attrs, [self._nodes, self._params])
-            except IMPORT_ERRORS as error:
-                raise ConversionError(node, name, error) from error
-            try:
-                return self._named(result, rename(node)) if isinstance(result, relax.Expr) else result
-            except (RuntimeError, TypeError, ValueError) as error:  # TVM finds no type for it
-                raise ConversionError(node, name, error) from error
-
-        def _named(self, expr: Any, name: str) -> Any:
-            """Emit nested calls one by one; the heaviest operator, else the last, gets the node's own name."""
-            operators: list[str | None] = []
-            relax.analysis.post_order_visit(expr, lambda e: operators.append(op_name(e)))
-            anchor = next((o for o in operators if o in NAMED_OPERATORS), op_name(expr))
-            return self._emitted(expr, name, anchor)
-
-        def _emitted(self, expr: Any, name: str, anchor: str | None) -> Any:
-            if not isinstance(expr, relax.Call):
-                return self.bb.normalize(expr)
-            args = [self._emitted(a, name, anchor) if isinstance(a, relax.Call) else a for a in expr.args]
-            call = self.bb.normalize(relax.Call(expr.op, args, expr.attrs, expr.ty_args))
-            if not isinstance(call.ty, relax.TensorType):
-                return call
-            own = op_name(expr)
-            return self.bb.emit(call, name_hint=name if own == anchor else f"{name}.{str(own).split('.')[-1]}")
-
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 1)
-    # the importer prints what it fails on, and warns about names that it changes
-    with warnings.catch_warnings(action="ignore"), contextlib.redirect_stdout(io.StringIO()):
-        importer = Importer({}, {})
-        try:
-            return importer.from_onnx(model.graph, opset)
-        finally:
-            _emptied(importer.bb)
-
-
-def _emptied(builder: relax.BlockBuilder | None) -> None:
+def emptied(builder: relax.BlockBuilder | None) -> None:
     """End the blocks that a failure has left open: TVM prints a warning for a builder that goes with some."""
     while builder is not None:
         try:
             builder._end_block()
         except RuntimeError:  # there is none
             return
-
-
-def _clip(inputs: Any, attrs: Mapping[str, Any]) -> relax.Expr | None:
-    """``Clip`` between constants as one operator (TVM's converter makes six of it); None for other bounds."""
-    ty = inputs[0].ty
-    if not isinstance(ty, relax.TensorType) or str(ty.dtype) not in ("float16", "float32", "float64"):
-        return None
-    bounds = clip_bounds(inputs, attrs, str(ty.dtype), lambda bound: float(const_value(bound).reshape(())) if (
-        kind(bound) == "constant" and const_value(bound).size == 1) else None)
-    return None if bounds is None else relax.op.clip(inputs[0], *bounds)
-
-
-def _pad(inputs: Any, attrs: Mapping[str, Any]) -> relax.Expr | None:
-    """``Pad`` as one operator (TVM's converter makes a function of it that only TVM runs); None by widths that are
-    computed."""
-    ty = inputs[0].ty
-    if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
-        return None
-    found = padding(inputs, attrs, len(ty.shape), lambda given: (
-        const_value(given) if kind(given) == "constant" else None))
-    if found is None:
-        return None
-    kept, x = found.slices([int(extent) for extent in ty.shape]), inputs[0]
-    if kept is not None:
-        x = relax.op.strided_slice(x, *kept)
-    return relax.op.nn.pad(x, found.widths, **found.attrs)
-
-
-OWN: Mapping[str, Callable[[Any, Mapping[str, Any]], relax.Expr | None]] = {"Clip": _clip, "Pad": _pad}
-"""ONNX operators that are imported otherwise than by TVM's converters; None leaves one to these."""
 
 
 def relax_op(name: str) -> Callable[..., relax.Expr]:
@@ -453,7 +406,7 @@ def from_exported_program(program: Any, converters: Mapping[str, Callable[[Any, 
                 program, keep_params_as_input=False, unwrap_unit_return_tuple=True, no_bind_return_tuple=False,
                 custom_convert_map=dict(converters))
         finally:
-            _emptied(getattr(importer, "block_builder", None))
+            emptied(getattr(importer, "block_builder", None))
 
 
 # Running -----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from archloom.tvm_backend.ir import nodes
@@ -18,6 +19,9 @@ from archloom.tvm_backend.ir.plain import substitute
 
 RELAX = "relax."
 """What operators' names begin with in patterns."""
+
+COMMUTATIVE = frozenset({"relax.add", "relax.multiply"})
+"""Operators whose arguments match in either order, that of the pattern first."""
 
 Check = Callable[[Any], bool]
 
@@ -35,86 +39,132 @@ def fuse_by_pattern(module: IRModule, patterns: Sequence[tuple[str, Any, Check]]
     """Every match as a call of a composite function, each taken where its check agrees; earlier patterns win.
 
     What a check raises ends the pass. Patterns are of :mod:`archloom.tvm_backend.ir.patterns`, or TVM's own, for which
-    a plain module raises Unsupported.
+    a plain module raises Unsupported. A module of Relax is matched here, too, and by TVM where :mod:`.mirrored` says
+    why it cannot be; checks may be asked again then.
     """
-    if not isinstance(module, nodes.Module):
-        from archloom.tvm_backend.ir import compat
+    if isinstance(module, nodes.Module):
+        return fuse_plain(module, patterns)
+    from archloom.tvm_backend.ir import compat, mirrored
 
-        return compat.fuse_by_pattern(module, [(name, to_relax(p), check) for name, p, check in patterns])
-    if not all(isinstance(p, DFPattern) for _, p, _ in patterns):
-        raise nodes.Unsupported("a pattern written for TVM alone")
+    theirs = [(name, to_relax(pattern), check) for name, pattern, check in patterns]
+    try:
+        return mirrored.fuse(module, patterns)
+    except nodes.Unsupported:
+        return compat.fuse_by_pattern(module, theirs)
+
+
+def fuse_plain(module: nodes.Module, patterns: Sequence[tuple[str, Any, Check]]) -> nodes.Module:
+    """:func:`fuse_by_pattern` of plain expressions; Unsupported for what only TVM matches, and for a match of which
+    more than the result is read elsewhere: TVM makes functions of several results of such."""
+    for _, pattern, _ in patterns:
+        operators_of(pattern)
+    roots = [_root_operators(pattern) for _, pattern, _ in patterns]
     functions = dict(module.named)
-    main = functions["main"]
-    for name, pattern, check in patterns:
-        main = _fused(main, name, pattern, check, functions)
-    return nodes.Module({**functions, "main": main})
+    scope = _Scope(functions["main"])
+    for (name, pattern, check), operators in zip(patterns, roots, strict=True):
+        groups = scope.groups(name, pattern, operators, check)
+        if groups:
+            scope = _Scope(scope.with_calls(name, groups, functions))
+    return nodes.Module({**functions, "main": scope.main})
 
 
-def _fused(
-    main: nodes.Function, name: str, pattern: DFPattern, check: Check, functions: dict[str, nodes.Function],
-) -> nodes.Function:
-    root_op = _root_operators(pattern)
-    bound = {b.var: b.value for b in main.body}
-    place = {var: i for i, var in enumerate(bound)}
-    users: dict[nodes.Var, list[nodes.Var]] = {}
-    owner: dict[int, nodes.Var] = {}
-    taken: dict[nodes.Var, nodes.Var] = {}
-    groups: dict[nodes.Var, list[nodes.Var]] = {}
-    for binding in main.body:
-        value = binding.value
-        if not isinstance(value, nodes.Call) or value.op not in root_op:
-            continue
-        found = _Match(bound).match(pattern, value)
-        if found is None:
-            continue
-        if not users:
-            owner = {id(b.value): b.var for b in main.body if isinstance(b.value, nodes.Call)}
-            users = _users(main)
-        inside = [owner[id(c)] for c in found]
-        context = Context(value, {v: bound[v] for v in inside}, {v: users[v] for v in inside})
-        if check(context):
-            absorbed = {taken[v] for v in inside if v in taken}
-            if any(v not in inside for smaller in absorbed for v in groups[smaller]):
+class _Scope:
+    """``main`` as one pattern is matched in it: the values of its variables, and who reads these."""
+
+    def __init__(self, main: nodes.Function) -> None:
+        self.main = main
+        self.bound = {b.var: b.value for b in main.body}
+
+    @cached_property
+    def place(self) -> dict[nodes.Var, int]:
+        return {var: i for i, var in enumerate(self.bound)}
+
+    @cached_property
+    def owner(self) -> dict[int, nodes.Var]:
+        return {id(value): var for var, value in self.bound.items()}
+
+    @cached_property
+    def users(self) -> dict[nodes.Var, list[nodes.Var]]:
+        """For each variable that is bound those whose values read it, and of the result who calls ``main``."""
+        users: dict[nodes.Var, list[nodes.Var]] = {var: [] for var in self.bound}
+        for user, value in self.bound.items():
+            for var in dict.fromkeys(nodes.variables_in(value)):
+                if var in users:
+                    users[var].append(user)
+        if self.main.result in users:
+            users[self.main.result].append(_CALLER)
+        return users
+
+    def groups(
+        self, name: str, pattern: DFPattern, operators: set[str], check: Check,
+    ) -> dict[nodes.Var, list[nodes.Var]]:
+        """The variables of each match that is taken, by that of its result, which calls one of ``operators``."""
+        taken: dict[nodes.Var, nodes.Var] = {}
+        groups: dict[nodes.Var, list[nodes.Var]] = {}
+        for root, value in self.bound.items():
+            if not isinstance(value, nodes.Call) or value.op not in operators:
                 continue
-            for smaller in absorbed:
-                del groups[smaller]
-            if any(user not in inside for v in inside if v is not binding.var for user in users[v]):
+            found = _Match(self.bound).match(pattern, value)
+            if found is None:
+                continue
+            inside = sorted((self.owner[id(call)] for call in found), key=self.place.__getitem__)
+            usages = {v: self.users[v] for v in inside}
+            if not check(Context(value, {v: self.bound[v] for v in inside}, usages)):
+                continue
+            if any(user not in usages for v in inside if v is not root for user in usages[v]):
                 raise nodes.Unsupported(f"a match of {name} of which more than the result is read elsewhere")
-            groups[binding.var] = sorted(set(inside), key=place.__getitem__)
-            taken.update(dict.fromkeys(inside, binding.var))
-    if not groups:
-        return main
-    body = []
-    results: dict[nodes.Var, Any] = {}  # results of matches have no name of their own, as with TVM
-    for binding in main.body:
-        root = taken.get(binding.var)
-        if root is None:
-            value = substitute(binding.value, results)
-            body.append(binding if value is binding.value else nodes.Binding(binding.var, value))
-        elif root is binding.var:
-            symbol = f"fused_{len(functions)}"
-            functions[symbol], outside = _composite(groups[root], bound, name)
-            arguments = tuple(results.get(v, v) for v in outside)
-            results[root] = nodes.Var("lv", root.ty)
-            call = nodes.Call(nodes.Target(symbol), arguments, nodes.attributes(), root.ty)
-            body.append(nodes.Binding(results[root], call))
-    return nodes.Function(main.params, tuple(body), results.get(main.result, main.result), main.attrs)
+            absorbed = {taken[v] for v in inside if v in taken}
+            if all(v in usages for smaller in absorbed for v in groups[smaller]):
+                for smaller in absorbed:
+                    del groups[smaller]
+                groups[root] = inside
+                taken.update(dict.fromkeys(inside, root))
+        return groups
+
+    def with_calls(
+        self, name: str, groups: Mapping[nodes.Var, list[nodes.Var]], functions: dict[str, nodes.Function],
+    ) -> nodes.Function:
+        """``main`` with calls of composite functions, which ``functions`` gets. Matches whose results nothing reads are
+        left out, as by TVM."""
+        body = []
+        results: dict[nodes.Var, Any] = {}  # results of matches have no name of their own, as with TVM
+        for var in _emitted(self.main, {v: root for root, inside in groups.items() for v in inside}):
+            if var not in groups:
+                body.append(nodes.Binding(var, substitute(self.bound[var], results)))
+            elif self.users[var]:
+                symbol = f"fused_{len(functions)}"
+                functions[symbol], outside = _composite(groups[var], self.bound, name)
+                arguments = tuple(results.get(v, v) for v in outside)
+                results[var] = nodes.Var("lv", var.ty)
+                call = nodes.Call(nodes.Target(symbol), arguments, nodes.attributes(), var.ty)
+                body.append(nodes.Binding(results[var], call))
+        main = self.main
+        return nodes.Function(main.params, tuple(body), results.get(main.result, main.result), main.attrs)
 
 
 _CALLER = nodes.Var("caller", None)
 """Who reads the result of a function."""
 
 
-def _users(main: nodes.Function) -> dict[nodes.Var, list[nodes.Var]]:
-    """For each variable that is bound in ``main`` those whose values read it, and of the result who calls ``main``."""
-    users: dict[nodes.Var, list[nodes.Var]] = {b.var: [] for b in main.body}
+def _emitted(main: nodes.Function, root_of: Mapping[nodes.Var, nodes.Var]) -> list[nodes.Var]:
+    """What is bound when each match is one call, in TVM's order: that of their first bindings, but for what they read,
+    which comes before."""
+    reads: dict[nodes.Var, list[nodes.Var]] = {}
     for binding in main.body:
-        for var in dict.fromkeys(nodes.variables_in(binding.value)):
-            if var in users:
-                users[var].append(binding.var)
-    if main.result in users:
-        users[main.result].append(_CALLER)
-    return users
+        reads.setdefault(root_of.get(binding.var, binding.var), []).extend(
+            root_of.get(v, v) for v in nodes.variables_in(binding.value))
+    order, seen = [], set()
+    for first in reads:
+        waiting = [] if first in seen else [(first, iter(reads[first]))]
+        seen.add(first)
+        while waiting:
+            unseen = next((v for v in waiting[-1][1] if v in reads and v not in seen), None)
+            if unseen is None:
+                order.append(waiting.pop()[0])
+            else:
+                seen.add(unseen)
+                waiting.append((unseen, iter(reads[unseen])))
+    return order
 
 
 def _composite(
@@ -128,13 +178,37 @@ def _composite(
     return nodes.Function(tuple(params.values()), body, group[-1], {"Composite": name}), tuple(outside)
 
 
-def _root_operators(pattern: DFPattern) -> set[Any]:
+def _root_operators(pattern: DFPattern) -> set[str]:
     """Operators of the calls that a pattern can match."""
     if isinstance(pattern, CallOf):
         return {pattern.op.removeprefix(RELAX)}
     if isinstance(pattern, Or):
         return _root_operators(pattern.first) | _root_operators(pattern.second)
     raise nodes.Unsupported("a pattern that is no operator at its root")
+
+
+def operators_of(pattern: Any) -> set[str]:
+    """All operators in a pattern; Unsupported for one that TVM matches in other forms of equal value, too."""
+    found, seen, waiting = set(), set(), [pattern]
+    while waiting:
+        part = waiting.pop()
+        if part in seen:
+            continue
+        seen.add(part)
+        if not isinstance(part, DFPattern):
+            raise nodes.Unsupported("a pattern written for TVM alone")
+        inner = part.args if isinstance(part, CallOf) else [p for p in vars(part).values() if isinstance(p, DFPattern)]
+        if isinstance(part, CallOf):
+            if not part.op.startswith(RELAX):
+                raise nodes.Unsupported(f"an operator that is not Relax's, {part.op}")
+            found.add(part.op.removeprefix(RELAX))
+            if any({part.op, p.op} == _ASSOCIATED for p in inner if isinstance(p, CallOf)):
+                raise nodes.Unsupported("a pattern of quotients of products, or of products of quotients")
+        waiting += inner
+    return found
+
+
+_ASSOCIATED = {"relax.multiply", "relax.divide"}
 
 
 class _Match:
@@ -153,7 +227,9 @@ class _Match:
         return list(dict.fromkeys(calls))
 
     def fits(self, pattern: DFPattern, expr: Any) -> bool:
-        value = self.bound.get(expr, expr) if type(expr) is nodes.Var else expr
+        value = expr
+        while type(value) is nodes.Var and value in self.bound:
+            value = self.bound[value]
         if pattern in self.memo:
             return self.memo[pattern] is value
         if type(pattern) is CallOf and not (type(value) is nodes.Call and value.op == pattern.op[len(RELAX):]
@@ -164,15 +240,23 @@ class _Match:
             self.memo[pattern] = value
             self.order.append(pattern)
             return True
+        self._forget(mark)
+        return False
+
+    def _forget(self, mark: int) -> None:
+        """Take back all that was matched since ``order`` had so many patterns."""
         for p in self.order[mark:]:
             del self.memo[p]
         del self.order[mark:]
-        return False
 
     def _fits(self, pattern: DFPattern, value: Any) -> bool:
         match pattern:
-            case CallOf(_, args):
-                return all(self.fits(p, a) for p, a in zip(args, value.args, strict=True))
+            case CallOf(op, args):
+                mark = len(self.order)
+                if all(map(self.fits, args, value.args)):
+                    return True
+                self._forget(mark)
+                return op in COMMUTATIVE and all(map(self.fits, args, reversed(value.args)))
             case Wildcard():
                 return True
             case Const():
@@ -180,5 +264,5 @@ class _Match:
             case Or(first, second):
                 return self.fits(first, value) or self.fits(second, value)
             case Not(inner):
-                return not _Match(self.bound).fits(inner, value)
+                return not self.fits(inner, value)
         raise nodes.Unsupported(f"a pattern {type(pattern).__name__}")

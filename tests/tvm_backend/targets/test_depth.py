@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import cProfile
 import inspect
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import onnx
@@ -14,6 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import archloom
+from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.targets import registry
 from tests.support.examples import examples
 from tests.support.tvm_backend.networks import Net, split
@@ -76,3 +80,33 @@ def test_depth_does_not_matter(kinds: list[str], target: str) -> None:
     split(chain(kinds, 2 * len(kinds)), backend)  # what is imported on the way
     with frames(FRAMES):
         split(chain(kinds, LAYERS), backend)
+
+
+def quantized(layers: int) -> onnx.ModelProto:
+    """Equal products of bytes, each with an activation."""
+    net = Net()
+    q = net.input("x", 4, 16, dtype=onnx.TensorProto.INT8)
+    scale, zero = net.constant("scale", 0.05), net.constant("zero", 0, np.int8)
+    for i in range(layers):
+        weight = net.constant(f"w{i}", net.rng.integers(-9, 9, (16, 16)), np.int8)
+        x, w = (net.node("DequantizeLinear", [v, scale, zero], f"{n}{i}") for n, v in (("x", q), ("w.", weight)))
+        y = net.node("Relu", [net.node("MatMul", [x, w], f"y{i}")], f"r{i}")
+        q = net.node("QuantizeLinear", [y, scale, zero], f"q{i}")
+    return net.model(q)
+
+
+def calls(layers: int) -> int:
+    """How many calls of Python's functions compiling takes."""
+    profile, model = cProfile.Profile(), quantized(layers)
+    with patch.object(compat, "fuse_by_pattern", side_effect=AssertionError("TVM matches")):
+        network = profile.runcall(archloom.compile, model, target="gemmini")
+    assert len(network.compiled.plans) == layers
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+@pytest.mark.slow
+def test_compiling_takes_calls_in_proportion_to_depth() -> None:
+    """What TVM's own passes take is not counted: those whose time grows with the square of the depth are not called."""
+    calls(10)
+    short, long = calls(500), calls(2000)
+    assert long < 4.2 * short

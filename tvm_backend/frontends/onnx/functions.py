@@ -34,11 +34,11 @@ def without_functions(model: onnx.ModelProto, also: Iterable[str] = ()) -> onnx.
     defines them by others (``Swish``, ``Celu``, ``RotaryEmbedding``); itself, if there are none."""
     import onnx.inliner
 
-    from archloom.tvm_backend.ir import compat
+    from archloom.tvm_backend.frontends.onnx import by_tvm
 
     model = inlined(model)
     version = opset_of(model)
-    unknown = {(domain, name) for domain, name, _ in compat.unsupported_onnx_operators(model.graph)}
+    unknown = {(domain, name) for domain, name, _ in by_tvm.unsupported_onnx_operators(model.graph)}
     unknown |= {(node.domain, node.op_type) for node in model.graph.node if node.op_type in also}
     defined = sorted(key for key in unknown if key[0] in OWN_DOMAINS and _is_function(key[1], version))
     if not defined:

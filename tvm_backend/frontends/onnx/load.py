@@ -67,14 +67,14 @@ def _load(proto: onnx.ModelProto, label: str, name: str, input_shapes: Shapes | 
 def _imported(proto: onnx.ModelProto, label: str) -> "tuple[compat.IRModule, Fallbacks]":
     """By TVM's importer. Where it fails and shapes are computed, they are computed first: TVM 0.27 takes shapes for a
     type of their own, with which most operators cannot compute."""
+    from archloom.tvm_backend.frontends.onnx import by_tvm
     from archloom.tvm_backend.frontends.onnx.functions import with_known_shapes
-    from archloom.tvm_backend.ir import compat
 
     fallbacks: Fallbacks = ()
     while True:
         try:
-            return compat.from_onnx(proto), fallbacks
-        except compat.IMPORT_ERRORS as error:
+            return by_tvm.from_onnx(proto), fallbacks
+        except by_tvm.IMPORT_ERRORS as error:
             if not fallbacks and any(node.op_type in ("Shape", "Size") for node in proto.graph.node):
                 why = f"TVM's importer failed: {_first_line(error)}"
                 fallbacks = (Fallback("import", why, "shapes are computed before it, and it runs again"),)
@@ -83,7 +83,7 @@ def _imported(proto: onnx.ModelProto, label: str) -> "tuple[compat.IRModule, Fal
                 continue
             if isinstance(error, OWN_FAULTS) and guard.is_sound(proto):
                 raise
-            if isinstance(error, compat.ConversionError):
+            if isinstance(error, by_tvm.ConversionError):
                 raise ModelError(f"{label}: node {error.node!r} ({error.operator}) cannot be imported: "
                                  f"{_first_line(error)}") from error
             raise ModelError(f"{label}: cannot be imported: {_first_line(error)}") from error
@@ -196,9 +196,9 @@ def _set_shape(info: onnx.ValueInfoProto, shape: tuple[int, ...], label: str) ->
 
 
 def _refuse_unsupported(proto: onnx.ModelProto, label: str) -> None:
-    from archloom.tvm_backend.ir import compat
+    from archloom.tvm_backend.frontends.onnx import by_tvm
 
-    missing = compat.unsupported_onnx_operators(proto.graph)
+    missing = by_tvm.unsupported_onnx_operators(proto.graph)
     if not missing:
         return
     domain, operator, node = missing[0]
