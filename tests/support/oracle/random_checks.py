@@ -128,7 +128,7 @@ def judge(
         dtype, value, made = of_numpy(tensor.dtype), want[tensor.name], np.asarray(result)
         wrong = np.flatnonzero(~same(value, made, dtype))
         if wrong.size:
-            at = wrong[:6]
+            at, value, made = wrong[:6], value.reshape(-1), made.reshape(-1)
             raise Mismatch(f"{what}: {tensor.name} {dtype} at {at.tolist()} of {value.size}, {wrong.size} in all: "
                            f"interpreter {value[at].tolist()} {[hex(v) for v in codes(value)[at]]}, "
                            f"oracle {made[at].tolist()} {[hex(v) for v in codes(made)[at]]}")
