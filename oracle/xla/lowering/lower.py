@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import count, product
 from typing import Any
 
 from archloom.oracle.affine import Affine
@@ -216,10 +216,11 @@ class Lowering:
         core: Expr | None = e.body
         inner, full = dict(ranges), dict(ranges)
         named: dict[str, Affine] = {}
-        for number, (form, low, high) in enumerate(e.constraints):
+        free = (name for number in count() if (name := f"#{number}") not in ranges)  # a guard may be inside of another
+        for form, low, high in e.constraints:
             axis = expr.axis_of(form)
             if axis is None:
-                axis = GuardedAxis(f"#{number}")
+                axis = GuardedAxis(next(free))
                 named[axis] = form
                 full[axis] = form.range(ranges)
                 core = core and _renamed(core, form, axis)

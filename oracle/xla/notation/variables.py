@@ -53,8 +53,8 @@ class Bound(Variable):
 
 
 class GuardedAxis(Variable):
-    """Stands for the axis of one constraint of a padded tensor while the tensor is computed; its number is the
-    constraint's."""
+    """Stands for the axis of one constraint of a padded tensor while the tensor is computed; its number is told from
+    those of the tensors around."""
 
 
 class Fresh(Variable):

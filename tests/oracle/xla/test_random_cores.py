@@ -24,6 +24,14 @@ def test_programs() -> None:
     assert tally.raised
 
 
+def test_a_guard_inside_of_another_has_an_axis_of_its_own() -> None:
+    """One core's tile, of which two words are read: both guards had their first axis by one name, and the rows of the
+    outer one were taken for the only row of the inner one."""
+    tally = Tally()
+    check(1403, tally)
+    assert tally.raised
+
+
 def test_relays_are_drawn() -> None:
     """Of many kernels the line of copies is found in some, and in others there is none, though copies are."""
     changed = 0
