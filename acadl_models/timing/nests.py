@@ -58,7 +58,7 @@ class Nests:
         key = expression.text, tuple([e.constant for e in used.values()])
         each = self._fixed.get(key)
         if each is None:
-            each = self._fixed[key] = int(_values(expression, {n: np.int64(e.constant) for n, e in used.items()}, ()))
+            each = self._fixed[key] = int(_values(expression, {n: np.array(e.constant) for n, e in used.items()}, ()))
         return each * self.count(static)
 
     def _summed(self, static: StaticInstruction, expression: Expression, used: Mapping[str, Affine]) -> int:
