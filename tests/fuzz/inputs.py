@@ -22,7 +22,7 @@ from tests.tvm_backend.hostile.cases import called, conv, nested, product, quant
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = ("gemmini", "eyeriss", "amx", "qkv", "plasticine", "mesh", "wormhole", "triple_ring", "oma", "gamma",
-           "systolic_array", "tpu_v1", "ultratrail", "ai_engine")
+           "systolic_array", "tpu_v1", "ultratrail", "ai_engine", "mte")
 KERNEL, NUMBERS = "@kernel", "@numbers"
 """Words in place of a command: a serialized kernel is run, a network is run on numbers of all kinds."""
 
