@@ -133,7 +133,7 @@ class _File:
         import sqlite3
 
         self.path = path
-        self._db = sqlite3.connect(path, BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        self._db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         self._db.executescript("PRAGMA synchronous = OFF; PRAGMA journal_mode = TRUNCATE")
         (schema,) = self._db.execute("PRAGMA user_version").fetchone()
         if schema != _SCHEMA:
