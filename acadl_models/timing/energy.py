@@ -242,8 +242,8 @@ class _Accountant:
         order = np.argsort(starts)
         (offsets,), counts = self.nests.values(static, plan.word_offset)
         where = np.searchsorted(starts[order], np.add.outer(offsets, plan.words), side="right") - 1
-        touched = np.zeros(len(banks), np.int64)
-        np.add.at(touched, where, counts[:, None])
+        touched = np.zeros(len(banks), object)  # may be beyond 63 bits
+        np.add.at(touched, where, counts.astype(object)[:, None])
         for k, count in enumerate(touched.tolist()):
             found[banks[int(order[k])].storage][way] += count
 

@@ -65,7 +65,8 @@ class Nests:
         """The same for one whose ``used`` names may depend on loops."""
         found, counts = self.values(static, *used.values())
         known = dict(zip(used, found, strict=True))
-        return int(_values(expression, known, found.shape[1:]) @ counts)
+        each = _values(expression, known, found.shape[1:])
+        return int(each.astype(object) @ counts.astype(object))  # may be beyond 63 bits
 
     def values(self, static: StaticInstruction, *expressions: Affine) -> Values:
         """The values that the expressions take together, over all instances.
