@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TextIO, TypeAlias
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -96,7 +96,8 @@ class _Messages(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        print(f"\r{text.ljust(LONGEST)}" if is_watched(sys.stderr) else text, file=sys.stderr, flush=True)
+        with suppress(OSError):  # where it cannot be written the command goes on
+            print(f"\r{text.ljust(LONGEST)}" if is_watched(sys.stderr) else text, file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import logging
+import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -84,3 +87,14 @@ def test_whoever_calls_from_python_is_shown_how_far_it_is(monkeypatch: pytest.Mo
     heard.clear()
     archloom.estimate(archloom.load(quantized), quiet=True)
     assert not heard
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_messages_that_cannot_be_written_end_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that the engine is compiled, which happens once."""
+    with open("/dev/full", "wb", buffering=0) as full:
+        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(full, write_through=True))
+        with progress.messages():
+            logging.getLogger("archloom").info("something that takes long")
+        with pytest.raises(OSError):
+            print("the test's own words", file=sys.stderr, flush=True)
