@@ -157,7 +157,7 @@ def test_a_cache_that_cannot_be_written_is_told(
     programs.forget()
     network.run(samples(model, 1)[0])
     assert [str(f) for f in network.fallbacks if "cache" in f.where] == [
-        f"cache in {tmp_path / 'file'}: it cannot be written: Not a directory "
+        f"cache in {tmp_path / 'file'}: it cannot be written: File exists "
         "(every process computes again what it would have found there)"]
 
 
