@@ -1,4 +1,4 @@
-"""TVM's moving names (written against apache-tvm 0.27, Relax), for all that is not about being part of TVM itself.
+"""TVM's moving names (written against apache-tvm 0.27, Relax).
 
 It imports TVM when it is imported, which takes a second: import it where TVM is first needed. The rest of archloom sees
 Relax through the functions and names below; when TVM renames something, this file changes, with

@@ -32,7 +32,7 @@ from archloom.oracle.errors import GraphError
 
 LARGEST_FIRST_POOL, FIRST_WORDS = 1 << 17, 1 << 25
 """Instances that fit into the machine at first at most, and the words of them all: some ask for thousands of lines.
-Where more are in flight, the run starts again with more."""
+The second, 256 MiB, is a free choice. Where more are in flight, the run starts again with more."""
 
 
 HEARD_EVERY = 1 << 20

@@ -2,8 +2,9 @@
 
 Weights of 4 bits, of 8 with a floating point, and those with a scale for each block along an axis are read by an
 operator that makes floats of them, ``DequantizeLinear`` or ``Cast``: its result is computed here by ONNX's reference.
-Of weights that have been left out (:mod:`.skeleton`) the floats are left out, too. Anything else that has such a type
-is refused by name.
+onnxruntime's ``MatMulNBits``, a product by weights of a few bits packed into bytes, becomes a product by floats. Of
+weights that were left out (:mod:`.skeleton`) the floats are left out, too. Anything else that has such a type is
+refused by name.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ def renewed(model: onnx.ModelProto, label: str = "network") -> onnx.ModelProto:
 
     ModelError where ONNX cannot convert it, and for training modes, which converting would leave out.
     """
-    version = opset_of(model)
+    version, model = opset_of(model), widened(model, label)
     if version >= LEAST_OPERATOR_SET:
-        return widened(model, label)
+        return model
     refuse_training(model, label)
     try:
         return skeleton.apart(model, lambda bare: version_converter.convert_version(bare, LEAST_OPERATOR_SET))
