@@ -59,7 +59,7 @@ class Touched:
 class Run:
     """A simulation of a stream: ``rows`` of the free memories, and ``ports``, words that memories of tensors move in a
     cycle, with which it was simulated; lengths of the ``pieces`` of those memories, in words; its cycles, the
-    instructions that were stepped through, and those that are written in the stream."""
+    instructions that were stepped through, those that are written in the stream, and those of its program."""
 
     rows: tuple[int, ...]
     ports: tuple[int, ...]
@@ -67,12 +67,13 @@ class Run:
     cycles: int
     stepped: int
     written: int
+    bound: int
 
     @staticmethod
     def read(body: Any) -> "Run":
         rows, ports, pieces = (tuple(map(int, part)) for part in body[:3])
-        cycles, stepped, written = map(int, body[3:])
-        return Run(rows, ports, pieces, cycles, stepped, written)
+        cycles, stepped, written, bound = map(int, body[3:])
+        return Run(rows, ports, pieces, cycles, stepped, written, bound)
 
 
 @dataclass(frozen=True)

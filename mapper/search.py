@@ -163,12 +163,12 @@ def _search(
     runs, run_of = Simulations(configuration, effort.steps.hear, not is_time(objective)), dict[Mapping, Simulation]()
     noted = dict[str, known.Run]()
 
-    def simulated(mapping: Mapping) -> tuple[TimingResult, int]:
+    def simulated(mapping: Mapping) -> tuple[TimingResult, int, int]:
         stream = configuration.emit(workload, mapping)
         run = run_of[mapping] = runs.of(stream)
         if runs.kin is not None and run.timing.exact:
             noted[configuration.told_apart(workload, mapping, lambda: stream)] = run.noted(runs.kin)
-        return run.timing, run.written
+        return run.timing, run.written, run.bound
 
     score = score_of(configuration, objective, run_of)
     space = configuration.space(workload)
@@ -187,17 +187,17 @@ def _search(
 
 def _tried(
     workload: Workload, configuration: "Configuration", space: Space, top_k: int, effort: "Effort",
-    simulated: Callable[[Mapping], tuple[TimingResult, int]], score: Callable[[Trial[Mapping]], float],
+    simulated: Callable[[Mapping], tuple[TimingResult, int, int]], score: Callable[[Trial[Mapping]], float],
 ) -> tuple[Trial[Mapping], ...]:
     """The trials of a search in the space of a workload; of a mapping is known when its stream is ``simulated`` how
-    long it takes, and how many instructions are written in it."""
+    long it takes, how many instructions are written in it, and how many its program has."""
     asked = None if configuration.asked is None else configuration.asked.of(workload)
     estimated, mapping_of = space.ranked()
     few = len(space) <= FEW
 
     def attempt(mapping: Mapping, estimate: float) -> Trial[Mapping]:
-        timing, written = simulated(mapping)
-        effort.add(written, timing)
+        timing, *instructions = simulated(mapping)
+        effort.add(*instructions, timing)
         return Trial(mapping, estimate, timing)
 
     numbers: dict[Mapping, int] = {}
@@ -246,13 +246,13 @@ def known_cycles(workload: Workload, configuration: "Configuration") -> int | No
         return None
     effort = Effort(Steps(workload.name), configuration.accelerator.patience)
 
-    def simulated(mapping: Mapping) -> tuple[TimingResult, int]:
+    def simulated(mapping: Mapping) -> tuple[TimingResult, int, int]:
         run = runs.get(configuration.told_apart(workload, mapping, lambda: configuration.emit(workload, mapping)))
         if run is None or effort.steps.done + run.stepped >= effort.steps.allowed:
             raise _Unknown
         graph = configuration.graph
         return TimingResult(graph.name, workload.name, graph.clock_hz, run.cycles, 0, (), (), (),
-                            stepped_instructions=run.stepped), run.written
+                            stepped_instructions=run.stepped), run.written, run.bound
 
     try:
         placed(workload, configuration.graph)

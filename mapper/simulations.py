@@ -23,18 +23,20 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Simulation:
-    """A simulation of a stream, in which so many instructions are ``written``; the ``program`` is kept as long as its
-    energy may be asked for. ``pieces``: of memory, where simulations are kept for other machines."""
+    """A simulation of a stream, in which so many instructions are ``written``, and ``bound`` in its program, which is
+    kept as long as its energy may be asked for. ``pieces``: of memory, where simulations are kept for other machines."""
 
     timing: TimingResult
     program: "Program | None"
     written: int
+    bound: int
     pieces: tuple[int, ...] = ()
 
     def noted(self, kin: known.Kin) -> known.Run:
         """What of it is kept for machines that are alike."""
         timing = self.timing
-        return known.Run(kin.rows, kin.ports, self.pieces, timing.cycles, timing.stepped_instructions, self.written)
+        return known.Run(
+            kin.rows, kin.ports, self.pieces, timing.cycles, timing.stepped_instructions, self.written, self.bound)
 
     @cached_property
     def energy(self) -> EnergyUse | None:
@@ -86,7 +88,7 @@ class Simulations:
         program = bind(self.configuration.graph, resolve(stream, self.configuration.isa, remember=False))
         timing = simulate_bound(program, heard=self.heard, patience=patience())
         run = Simulation(timing, program if self.configuration.has_energy else None, size(stream.body),
-                         () if self.kin is None else known.pieces(program))
+                         len(program.instructions), () if self.kin is None else known.pieces(program))
         if self.energies_decide:
             _ = run.energy
         elif self.fastest is None or run.timing.cycles < self.fastest.timing.cycles:

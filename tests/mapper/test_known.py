@@ -179,7 +179,7 @@ def test_streams_by_one_name_take_as_long(
     assert kins[0] is not None and kins[1] is not None and kins[0].key == kins[1].key
     names = [each.told_apart(work, tried, lambda: pytest.fail("is not needed"))
              for each, tried in zip(machines, mappings)]
-    noted = Run(kins[0].rows, kins[0].ports, known.pieces(programs[0]), runs[0].cycles, 0, 0)
+    noted = Run(kins[0].rows, kins[0].ports, known.pieces(programs[0]), runs[0].cycles, 0, 0, 0)
     if names[0] == names[1] and known._tells(noted, kins[1].rows, kins[1].ports):
         assert (runs[0].cycles, runs[0].stepped_instructions) == (runs[1].cycles, runs[1].stepped_instructions)
     touched = machines[0].accelerator.touched
