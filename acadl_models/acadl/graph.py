@@ -21,7 +21,7 @@ from archloom.acadl_models.acadl.units import FunctionalUnit, InstructionMemoryA
 from archloom.oracle.memory import Remembered
 
 R = TypeVar("R")
-_KEPT = 1024
+_KEPT = 1 << 13
 """Results of a function that are kept with a graph: those of some streams, and of one that has many places."""
 
 HBM = "hbm"

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias, Union
 
 import numpy as np
 
-from archloom.acadl_models.acadl import ArchitectureGraph, Bank, FunctionalUnit
+from archloom.acadl_models.acadl import ArchitectureGraph, FunctionalUnit
 from archloom.acadl_models.acadl.graph import per_graph
 from archloom.acadl_models.timing.instances import Rows, Table, TooMany, rows, tell_apart, told_by
 from archloom.acadl_models.timing.placing import latencies, places, unknown_names
 from archloom.acadl_models.timing.program import AccessPlan, Place, StaticInstruction, StaticLoop, StaticNode, limits
 from archloom.acadl_models.timing.routing import Used, routes, routing, uniform
-from archloom.acadl_models.timing.unrolling import Names, Parts, Substitution, classes, take_apart
+from archloom.acadl_models.timing.unrolling import NOTHING, Names, Parts, Substitution, classes, take_apart
 from archloom.oracle.accesses import Touching, accesses
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import GraphError
@@ -27,8 +28,11 @@ MOST_INSTRUCTIONS = 200_000
 MOST_FAULTS = 20
 """How many faults of one kind are listed before the others are counted."""
 
-_STREAMS, _FORMS = 16, 256
-"""Of how many streams' buffers forms of instructions are kept, as the plans of a layer have the same, and how many."""
+_FORMS = 1 << 13
+"""How many forms of instructions are kept, as streams on a graph have the same: an array of units has thousands."""
+
+_BUFFERS = 64
+"""How many buffers of streams are told apart by the forms."""
 
 Takers: TypeAlias = Mapping[str, FunctionalUnit]
 
@@ -38,13 +42,14 @@ Touch: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, eq=False)
 class _Form:
-    """What instructions have in common that touch the same buffers in the same order and go to the same units.
+    """What instructions have in common that touch the same ``buffers`` in the same order and go to the same units.
 
     ``places``: for each access, where it goes, or why it can go nowhere; ``needed``: names that latencies on the way
     must find.
     """
 
     takers: Takers
+    buffers: tuple[Buffer, ...]
     places: tuple[Place | str, ...]
     routed: frozenset[str]
     storages: tuple[tuple[str, bool], ...]
@@ -52,9 +57,17 @@ class _Form:
 
 
 @per_graph
-def _known_forms(graph: ArchitectureGraph) -> Remembered[tuple[Buffer, ...], Remembered[tuple[object, ...], _Form]]:
-    """The forms of instructions that go one way in streams over some buffers; a form holds the takers in its key."""
-    return Remembered(_STREAMS)
+def _known_forms(graph: ArchitectureGraph) -> Remembered[tuple[object, ...], _Form]:
+    """The forms of all streams: by the mnemonic, the identity of the takers, and for each access the identity of the
+    buffer, its kind, and the number of the bank to which it goes, if that is one alone (else None). A form holds what
+    its key has the identity of."""
+    return Remembered(_FORMS)
+
+
+@per_graph
+def _known_buffers(graph: ArchitectureGraph) -> Remembered[Buffer, Buffer]:
+    """Of equal buffers of streams always the same one."""
+    return Remembered(_BUFFERS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +79,11 @@ class _Site:
     accesses: tuple[Access, ...]
     words: tuple[Rows | None, ...]
     table: Table
+
+    @cached_property
+    def moving(self) -> tuple[bool, ...]:
+        """Which accesses lie elsewhere in other instances."""
+        return tuple([any(o.terms for o in access.window.offsets) for access in self.accesses])
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +104,12 @@ class Binder:
     def __init__(self, graph: ArchitectureGraph, stream: ResolvedStream) -> None:
         self.graph = graph
         self.stream = stream
-        self.buffers = {b.name: b for b in stream.buffers}
-        self.buffers.setdefault("hbm", Buffer("hbm", (stream.hbm_bytes,), "i8"))
+        known = _known_buffers(graph)
+        buffers = {"hbm": Buffer("hbm", (stream.hbm_bytes,), "i8"), **{b.name: b for b in stream.buffers}}
+        self.buffers = {name: known.once(b, lambda b=b: b) for name, b in buffers.items()}  # type: ignore[misc]
         self.parameters = {name: Affine(value) for name, value in stream.parameters}
         self.uniform: dict[tuple[str, tuple[Touch, ...]], tuple[Takers, str] | None] = {}
-        self.forms = _known_forms(graph).once(tuple(self.buffers.values()), lambda: Remembered(_FORMS))
-        self.forms_of_copies: dict[tuple[object, ...], _Form] = {}
+        self.forms = _known_forms(graph)
         self.tables: dict[tuple[object, ...], tuple[Table, tuple[str, ...]]] = {}
         self.alike: dict[tuple[str, object], tuple[Takers, str, _Form] | None] = {}
         """By mnemonic and what instructions are alike in: who takes every instance, or why nobody does, and the form;
@@ -110,7 +128,7 @@ class Binder:
             return body
         self.instructions.clear()
         self.loops.clear()
-        return self._emit(self._survey(self.stream.body, ()), Substitution({}), {}, {})
+        return self._emit(self._survey(self.stream.body, ()), NOTHING, {}, {})
 
     def listed(self) -> list[str]:
         """The faults, cut where one instruction makes very many."""
@@ -147,7 +165,7 @@ class Binder:
         if alike is not None and key in self.alike:
             return self.alike[key]
         decided = self._uniform(node.mnemonic, touched)
-        found = None if decided is None else (*decided, self._form(node, touched, decided[0], None))
+        found = None if decided is None else (*decided, self._form(node.mnemonic, touched, decided[0], (None,) * len(touched)))
         if alike is not None:
             self.alike[key] = found
         return found
@@ -163,17 +181,17 @@ class Binder:
 
     def _static(
         self, node: ResolvedInstr, touched: Sequence[Access], takers: Takers, why: str, form: _Form,
-        fixed: tuple[tuple[str, Affine], ...] = (),
+        known: Substitution = NOTHING,
     ) -> StaticInstruction:
-        """The instruction with its plans."""
+        """The instruction with its plans, where variables are ``known``."""
         plans = tuple([
             AccessPlan(access, self.buffers[access.window.buffer], place)
             for access, place in zip(touched, form.places) if isinstance(place, Place)
         ])
-        names = self._names(node, form.needed)
+        names = self._names(node, form.needed, known)
         if why or len(plans) < len(touched) or len(names) < len(form.needed):
             self._note_faults(node, touched, form, why)
-        static = StaticInstruction(len(self.instructions), node, plans, takers, form.routed, names, fixed)
+        static = StaticInstruction(len(self.instructions), node, plans, takers, form.routed, names, known.fixed)
         self.instructions.append(static)
         if len(self.instructions) > MOST_INSTRUCTIONS:
             raise GraphError(self.graph.name, [
@@ -182,34 +200,35 @@ class Binder:
             ])
         return static
 
-    def _names(self, node: ResolvedInstr, needed: frozenset[str]) -> dict[str, Affine]:
+    def _names(self, node: ResolvedInstr, needed: frozenset[str], known: Substitution) -> dict[str, Affine]:
         """Of the names that are needed those that there are: attributes before registers before parameters."""
-        found = {name: value for name, value in node.attributes if name in needed}
+        found = {name: known(value) for name, value in node.attributes if name in needed}
         if len(found) == len(needed):
             return found
-        registers = {name: value for name, value in node.registers if name in needed}
+        registers = {name: known(value) for name, value in node.registers if name in needed}
         parameters = {name: self.parameters[name] for name in needed if name in self.parameters}
         return {**parameters, **registers, **found}
 
     def _form(
-        self, node: ResolvedInstr, touched: Sequence[Access], takers: Takers,
-        banks: tuple["tuple[Bank, ...] | None", ...] | None,
+        self, mnemonic: str, touched: Sequence[Access], takers: Takers, banks: tuple[int | None, ...],
     ) -> _Form:
-        """With ``banks``, an access to one bank alone names only that."""
-        key = node.mnemonic, id(takers), banks, *[(a.window.buffer, a.kind) for a in touched]
-        known = self.forms if banks is None else self.forms_of_copies
-        form = known.get(key)
+        """``banks``: for an access that goes to one bank alone of several, the number of that one."""
+        buffers = tuple([self.buffers[a.window.buffer] for a in touched])
+        key = mnemonic, id(takers), banks, *[(id(b), a.kind) for b, a in zip(buffers, touched)]
+        form = self.forms.get(key)
         if form is None:
-            form = known[key] = self._new_form(node.mnemonic, touched, takers, banks or (None,) * len(touched))
+            form = self.forms[key] = self._new_form(mnemonic, touched, takers, banks, buffers)
         return form
 
     def _new_form(
-        self, mnemonic: str, touched: Sequence[Access], takers: Takers, banks: Sequence[tuple[Bank, ...] | None]
+        self, mnemonic: str, touched: Sequence[Access], takers: Takers, banks: Sequence[int | None],
+        buffers: tuple[Buffer, ...],
     ) -> _Form:
         stages, units = tuple(takers), tuple(unit.name for unit in takers.values())
         found = tuple(
-            places(self.graph, self.buffers[access.window.buffer], access.kind == "read", units, alone)
-            for access, alone in zip(touched, banks)
+            places(self.graph, buffer, access.kind == "read", units,
+                   None if bank is None else (self.graph.buffers[buffer.name][bank],))
+            for access, buffer, bank in zip(touched, buffers, banks)
         )
         storages = tuple(sorted({
             (bank.storage, access.kind == "read")
@@ -219,7 +238,7 @@ class Binder:
         needed = frozenset().union(*(
             expression.names - also for _, expression, also in latencies(self.graph, mnemonic, stages, storages)
         ))
-        return _Form(takers, found, routes(self.graph, stages), storages, needed)
+        return _Form(takers, buffers, found, routes(self.graph, stages), storages, needed)
 
     def _note_faults(self, node: ResolvedInstr, touched: Sequence[Access], form: _Form, why: str) -> None:
         for access, place in zip(touched, form.places):
@@ -287,16 +306,13 @@ class Binder:
     ) -> StaticInstruction:
         takers, node, touched = site.table.at(indices), site.node, site.accesses
         if known.values:
-            node = ResolvedInstr(
-                node.mnemonic, tuple([(name, known(e)) for name, e in node.attributes]),
-                tuple([(name, known(e)) for name, e in node.registers]), node.statements, node.source)
             touched = tuple([
-                Access(a.window.with_offsets(known), a.kind) for a in touched
+                Access(a.window.with_offsets(known), a.kind) if moves else a for a, moves in zip(touched, site.moving)
             ])
-        held = [() if words is None else words.touched(bounds, known(words.first)) for words in site.words]
-        banks = tuple([found if len(found) == 1 else None for found in held])
-        form = self._form(node, touched, takers, banks)
-        return self._static(node, touched, takers, "", form, tuple(known.values.items()))
+        held = [_NO_BANKS if words is None else words.touched(bounds, known(words.first)) for words in site.words]
+        banks = tuple([found.start if len(found) == 1 else None for found in held])
+        form = self._form(node.mnemonic, touched, takers, banks)
+        return self._static(node, touched, takers, "", form, known)
 
     def _loop(
         self, nest: _Nest, known: Substitution, indices: dict[str, int], bounds: dict[str, tuple[int, int]]
@@ -337,6 +353,7 @@ class Binder:
 
 
 _NOTHING = np.zeros((), np.int64)
+_NO_BANKS = range(0)
 
 
 def _used(touched: Sequence[Access]) -> Used:

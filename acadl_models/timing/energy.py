@@ -288,7 +288,7 @@ class _Accountant:
         costs = {self._cost(static, unit, instances) for unit in units}
         if len(costs) > 1:
             raise GraphError(self.graph.name, [
-                f"{units[0]}: its energy is not determined: it shares {static.node.mnemonic} with "
+                f"{units[0]}: its energy is not determined: it shares {static.mnemonic} with "
                 f"{', '.join(unit.name for unit in units[1:])}, where that costs differently"
             ])
         return costs.pop()
@@ -296,7 +296,7 @@ class _Accountant:
     def _cost(self, static: StaticInstruction, unit: FunctionalUnit, instances: int) -> "tuple[int, float | None]":
         """Operations and joules of all instances of an instruction in a unit: those that are stated, or else what the
         instruction computes."""
-        each = stated_joules(self.graph, unit, static.node.mnemonic)
+        each = stated_joules(self.graph, unit, static.mnemonic)
         if each is not None:
             total = self._operations(static, unit)
             return total, total * each
@@ -319,7 +319,7 @@ class _Accountant:
 
     def _operations(self, static: StaticInstruction, unit: FunctionalUnit) -> int:
         """Operations of all instances of an instruction in a unit."""
-        mnemonic = static.node.mnemonic
+        mnemonic = static.mnemonic
         expression = unit.operations_of(mnemonic)
         try:
             return self.nests.total(static, expression)

@@ -59,13 +59,13 @@ class Rows:
     banks: tuple[Bank, ...]
     starts: tuple[int, ...]
 
-    def touched(self, bounds: Bounds, first: Affine | None = None) -> tuple[Bank, ...]:
-        """The banks from the one of the smallest to the one of the largest word, over all loop values; ``first``: the
-        first word in one instance."""
+    def touched(self, bounds: Bounds, first: Affine | None = None) -> range:
+        """The numbers of the banks from the one of the smallest to the one of the largest word, over all loop values;
+        ``first``: the first word in one instance."""
         low, high = (self.first if first is None else first).range(bounds)
         begin = bisect_right(self.starts, low + self._ends[0]) - 1
         last = bisect_right(self.starts, high + self._ends[1]) - 1
-        return self.banks[max(begin, 0) : max(last, 0) + 1]
+        return range(max(begin, 0), max(last, 0) + 1)
 
     @cached_property
     def _ends(self) -> tuple[int, int]:
@@ -136,7 +136,10 @@ def tell_apart(
     loops = {loop.var: loop for loop in around}
     for access, place in zip(touched, words):
         is_read = access.kind == "read"
-        banks = graph.buffers.get(access.window.buffer, ()) if place is None else place.touched(bounds)
+        banks = graph.buffers.get(access.window.buffer, ())
+        if place is not None:
+            inside = place.touched(bounds)
+            banks = place.banks[inside.start : inside.stop]
         if place is None or len(banks) == 1:
             constant.update((bank.storage, is_read) for bank in banks)
             continue

@@ -50,7 +50,7 @@ def _wandering(instructions: Iterable[StaticInstruction]) -> Iterator[str]:
         for plan in static.plans:
             if plan.place.renamed and plan.named is None:
                 yield (
-                    f"{static.node.mnemonic} {plan.access.kind}s {plan.buffer.name!r} from {plan.element_offset} on: "
+                    f"{static.mnemonic} {plan.access.kind}s {plan.buffer.name!r} from {plan.element_offset} on: "
                     "the place in a renamed register must not depend on loops"
                 )
 

@@ -170,18 +170,32 @@ class StaticInstruction:
 
     ``takers`` has the unit that takes it in each stage that contains one; ``routed`` names the stages into which it
     may be forwarded. Where loops were unrolled, the attributes and registers of ``node`` and the windows of ``plans``
-    are those of this copy; the statements of ``node`` stay those of the stream, and ``fixed`` has the values of the
-    stream's variables of unrolled loops. ``names`` has the attributes, registers and parameters that latencies on its
-    way may name.
+    are those of this copy; the statements of ``node`` stay those of the stream, whose instruction is ``origin``, and
+    ``fixed`` has the values of the stream's variables of unrolled loops. ``names`` has the attributes, registers and
+    parameters that latencies on its way may name.
     """
 
     index: int
-    node: ResolvedInstr
+    origin: ResolvedInstr
     plans: tuple[AccessPlan, ...]
     takers: Mapping[str, FunctionalUnit]
     routed: frozenset[str]
     names: Mapping[str, Affine]
     fixed: tuple[tuple[str, Affine], ...] = ()
+
+    @property
+    def mnemonic(self) -> str:
+        return self.origin.mnemonic
+
+    @cached_property
+    def node(self) -> ResolvedInstr:
+        """The instruction; of a copy it is written when it is asked for."""
+        of, values = self.origin, dict(self.fixed)
+        if not values:
+            return of
+        return ResolvedInstr(
+            of.mnemonic, tuple([(name, e.substitute(values)) for name, e in of.attributes]),
+            tuple([(name, e.substitute(values)) for name, e in of.registers]), of.statements, of.source)
 
     def environment(self, parameters: Mapping[str, int], values: Mapping[str, int]) -> dict[str, int]:
         """What a latency may name: attributes before registers before the ISA's parameters."""

@@ -101,7 +101,7 @@ class _Writer:
             static, values = self.log.program.names.find(found.number)
             attributes = {name: e.evaluate(values) for name, e in static.node.attributes}
             self.attributes[found.number] = {
-                "instruction": found.number, "mnemonic": static.node.mnemonic, **attributes,
+                "instruction": found.number, "mnemonic": static.mnemonic, **attributes,
                 **{f"loop {k}": v for k, v in values.items()},
             }
         return self.attributes[found.number]

@@ -101,7 +101,7 @@ class _Builder:
     # --- helpers -----------------------------------------------------------------------------------------------
     def _mnemonic(self, number: int) -> str:
         if number not in self.mnemonics:
-            self.mnemonics[number] = self.log.program.names.find(number)[0].node.mnemonic
+            self.mnemonics[number] = self.log.program.names.find(number)[0].mnemonic
         return self.mnemonics[number]
 
     def _add(self, place: str, found: Slice) -> None:

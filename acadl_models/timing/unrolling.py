@@ -91,10 +91,11 @@ class Substitution:
 
     def __init__(self, values: Mapping[str, Affine]) -> None:
         self.values = dict(values)
+        self.fixed = tuple(self.values.items())
         self._known: dict[Affine, Affine] = {}
 
     def __call__(self, expression: Affine) -> Affine:
-        if not expression.terms:
+        if not expression.terms or not self.fixed:
             return expression
         found = self._known.get(expression)
         if found is None:
@@ -105,3 +106,6 @@ class Substitution:
         """With one more variable; one that stands for itself is none."""
         rest = {k: v for k, v in self.values.items() if k != var}
         return Substitution(rest if value == Affine.variable(var) else {**rest, var: value})
+
+
+NOTHING = Substitution({})

@@ -218,7 +218,7 @@ def _name(lowered: Lowered, m: Array, slot: int) -> str:
     number = int(m[slot + state.Instance.SEQ])
     static, values = lowered.program.names.walk(number)
     where = ", ".join(f"{k}={v}" for k, v in values.items())
-    return f"instruction {number} {static.node.mnemonic}" + (f" ({where})" if where else "")
+    return f"instruction {number} {static.mnemonic}" + (f" ({where})" if where else "")
 
 
 def _waits_for(lowered: Lowered, m: Array, slot: int, blockers: dict[int, int]) -> str:

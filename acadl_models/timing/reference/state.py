@@ -84,7 +84,7 @@ class Instance:
 
     @property
     def mnemonic(self) -> str:
-        return self.static.node.mnemonic
+        return self.static.mnemonic
 
     @property
     def waits_for_requests(self) -> bool:

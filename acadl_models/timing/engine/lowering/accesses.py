@@ -185,7 +185,7 @@ class AccessLowering:
             size = Affine(-(-count * storage.data_width // 8))
             known = names | {"words": Affine(count), "bytes": size} if form.requests == 1 and form.moved else names
             expression, where = storage.latencies()[attribute], f"{storage}: {attribute}"
-            return self.latencies.code(expression, known, static.node.mnemonic, 1, where, e.loops)
+            return self.latencies.code(expression, known, static.mnemonic, 1, where, e.loops)
 
         def latency(name: str) -> int:
             storage = graph.storages[graph.storage_numbers[name]]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _KEPT = 256
 """Ranges of which is kept what latencies these decide."""
 
-_KEPT_BY_IDENTITY = 4096
+_KEPT_BY_IDENTITY = 1 << 14
 """Forms that are found by the identity of what they are about."""
 
 KINDS = {"read": AccessKind.READ, "write": AccessKind.WRITE, "accumulate": AccessKind.ACCUMULATE}

@@ -32,7 +32,7 @@ class SharedRoutes:
 
         None where the ranges leave a latency open.
         """
-        way = self.shared.way(static.takers, static.routed, static.node.mnemonic, requests)
+        way = self.shared.way(static.takers, static.routed, static.mnemonic, requests)
         ranges = tuple([self._range(static.names.get(name)) for name in way.names]) if way.names else ()
         try:
             return way.routes[ranges]
@@ -112,7 +112,7 @@ def route_records(
     ``names``: what latencies may name. ``Route.NEXT`` is the number of the next record among them, see
     :func:`linked`.
     """
-    mnemonic = static.node.mnemonic
+    mnemonic = static.mnemonic
     numbers = sorted(graph.stage_numbers[name] for name in static.routed if name in graph.stage_numbers)
     records: list[int] = []
     varying: list[int] = []
