@@ -156,11 +156,28 @@ class Hardware:
         return self.memory(HBM, role_of(workload, tensor, rooms(self._graph)))
 
     def unit(self, mnemonic: str) -> Unit:
-        """The unit that processes ``mnemonic``; TargetError if none does."""
+        """The unit that processes ``mnemonic``, the first of several; TargetError if none does."""
+        found = self._processing.get(mnemonic)
+        if found is None:
+            raise TargetError(f"{self.name}: no unit processes {mnemonic!r}")
+        return found[0]
+
+    def units_of(self, mnemonic: str) -> int:
+        """How many units process ``mnemonic``."""
+        return len(self._processing.get(mnemonic, ()))
+
+    @cached_property
+    def queues(self) -> Mapping[str, int]:
+        """What the stages before each unit hold, by its name."""
+        return {unit.name: unit.queue for unit in self.units}
+
+    @cached_property
+    def _processing(self) -> dict[str, list[Unit]]:
+        found: dict[str, list[Unit]] = {}
         for unit in self.units:
-            if mnemonic in unit.mnemonics:
-                return unit
-        raise TargetError(f"{self.name}: no unit processes {mnemonic!r}")
+            for mnemonic in dict.fromkeys(unit.mnemonics):
+                found.setdefault(mnemonic, []).append(unit)
+        return found
 
     @property
     def caches(self) -> "tuple[CacheInterface, ...]":

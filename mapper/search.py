@@ -196,8 +196,8 @@ def _tried(
     few = len(space) <= FEW
 
     def attempt(mapping: Mapping, estimate: float) -> Trial[Mapping]:
-        timing, *instructions = simulated(mapping)
-        effort.add(*instructions, timing)
+        timing, written, bound = simulated(mapping)
+        effort.add(written, bound, timing)
         return Trial(mapping, estimate, timing)
 
     numbers: dict[Mapping, int] = {}

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Simulation:
-    """A simulation of a stream, in which so many instructions are ``written``, and ``bound`` in its program, which is
-    kept as long as its energy may be asked for. ``pieces``: of memory, where simulations are kept for other machines."""
+    """A simulation of a stream, in which so many instructions are ``written``, and ``bound`` in its ``program``, which
+    is kept as long as its energy may be asked for. ``pieces``: of memory, where simulations are kept for other
+    machines."""
 
     timing: TimingResult
     program: "Program | None"

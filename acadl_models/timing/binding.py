@@ -165,7 +165,8 @@ class Binder:
         if alike is not None and key in self.alike:
             return self.alike[key]
         decided = self._uniform(node.mnemonic, touched)
-        found = None if decided is None else (*decided, self._form(node.mnemonic, touched, decided[0], (None,) * len(touched)))
+        found = None if decided is None else (
+            *decided, self._form(node.mnemonic, touched, decided[0], (None,) * len(touched)))
         if alike is not None:
             self.alike[key] = found
         return found

@@ -205,7 +205,7 @@ class _Iteration:
 
     def issued(self) -> dict[str, Number]:
         """Instructions by unit."""
-        units = {unit.name for unit in self.rates.hardware.units}
+        units = self.rates.hardware.queues
         return {name: use.issued for name, use in self.uses.items() if name in units}
 
     def most(self, rest: Number | None = None) -> Number:

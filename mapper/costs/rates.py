@@ -153,7 +153,7 @@ class Rates:
                     yield unit.name, name, issue.times * words / ahead
 
     def _units(self, issue: Issue) -> Number:
-        every = sum(issue.mnemonic in unit.mnemonics for unit in self.hardware.units)
+        every = self.hardware.units_of(issue.mnemonic)
         if isinstance(issue.units, np.ndarray):
             return np.where(issue.units > 0, issue.units, every)
         return issue.units if issue.units > 0 else every
@@ -207,16 +207,15 @@ class Rates:
 
     def _room(self, body: Mapping[str, Number]) -> Number:
         """How many instructions the fetch stage holds but for one, with the queue that most of a ``body`` are in."""
-        queues = {unit.name: unit.queue for unit in self.hardware.units}
         queued: Number = 0
         for name, count in body.items():
-            queued = np.maximum(queued, np.minimum(queues[name], count))
+            queued = np.maximum(queued, np.minimum(self.hardware.queues[name], count))
         return self.hardware.issue_entries - 1 + queued
 
     def _excess(self, issues: tuple[Issue, ...]) -> Number:
         """How many of some instructions find no place in the queues of their units."""
         excess: Number = 0
-        for unit in {self.hardware.unit(issue.mnemonic) for issue in issues}:
+        for unit in {unit.name: unit for unit in (self.hardware.unit(issue.mnemonic) for issue in issues)}.values():
             count = sum(issue.times for issue in issues if issue.mnemonic in unit.mnemonics)
             excess = excess + np.maximum(count - unit.queue, 0)
         return excess

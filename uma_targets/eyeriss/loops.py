@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from archloom.mapper.costs.rates import Issue, Loop, Number, Rates
 from archloom.mapper.hardware import Hardware
-from archloom.mapper.reuse import ceil_div
+from archloom.mapper.reuse import Int, ceil_div
 from archloom.mapper.spans import kinds
 from archloom.uma_targets.eyeriss.plan import Machine, taps
 from archloom.uma_targets.eyeriss.problem import VALUE_BYTES, Shape
@@ -29,6 +29,20 @@ class Tensors:
     bias: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Rows and columns of an ifmap, ``h`` and ``w``, and of its results, ``e`` and ``f``."""
+
+    h: Int
+    w: Int
+    e: Int
+    f: Int
+
+    @staticmethod
+    def of(shape: Shape) -> "Images":
+        return Images(shape.h, shape.w, shape.e, shape.f)
+
+
 def _reach(shape: Shape, outputs: Number, taps: float) -> Number:
     """Inputs that ``outputs`` neighbours with ``taps`` weights read, in the mean."""
     return (outputs - 1) * shape.stride + taps
@@ -39,6 +53,7 @@ class _Sizes:
     """Mean sizes of all candidates' strips and blocks, and what is issued for a block."""
 
     shape: Shape
+    extents: Images
     machine: Machine
     tensors: Tensors
     near: int
@@ -56,18 +71,18 @@ class _Sizes:
     buffers: Number
 
     @staticmethod
-    def of(c: Columns, shape: Shape, machine: Machine, tensors: Tensors, near: int) -> "_Sizes":
-        strips = ceil_div(shape.e, np.minimum(c["segments"] * c["e"], shape.e)), ceil_div(shape.f, c["f"])
+    def of(c: Columns, shape: Shape, of: Images, machine: Machine, tensors: Tensors, near: int) -> "_Sizes":
+        strips = ceil_div(of.e, np.minimum(c["segments"] * c["e"], of.e)), ceil_div(of.f, c["f"])
         runs, blocks = ceil_div(shape.n, c["n"]), ceil_div(shape.m, c["m"])
-        rows, f = shape.e / strips[0], shape.f / strips[1]
+        rows, f = of.e / strips[0], of.f / strips[1]
 
-        def taken(size: Number, taps: int, extent: int, count: Number) -> Number:
+        def taken(size: Number, taps: int, extent: Number, count: Number) -> Number:
             return np.minimum(_reach(shape, size, taps), (extent + (count - 1) * max(0, taps - shape.stride)) / count)
 
         return _Sizes(
-            shape, machine, tensors, near, strips[0] * strips[1] * runs * blocks, rows, f,
-            np.minimum(c["segments"], ceil_div(shape.e, c["e"])),
-            (taken(rows, shape.r, shape.h, strips[0]), taken(f, shape.s, shape.w, strips[1])), shape.n / runs,
+            shape, of, machine, tensors, near, strips[0] * strips[1] * runs * blocks, rows, f,
+            np.minimum(c["segments"], ceil_div(of.e, c["e"])),
+            (taken(rows, shape.r, of.h, strips[0]), taken(f, shape.s, of.w, strips[1])), shape.n / runs,
             shape.m / blocks, c["buffers"])
 
     def load(self, times: Number, deep: Number) -> Issue:
@@ -165,15 +180,17 @@ class _Pass:
                 self.sums("psum_in", ends), self.sums("psum_out", ends))
 
 
-def loops(c: Columns, shape: Shape, machine: Machine, tensors: Tensors, *, after: bool = False) -> Loop:
+def loops(
+    c: Columns, shape: Shape, extents: Images, machine: Machine, tensors: Tensors, *, after: bool = False
+) -> Loop:
     """Blocks of a strip, images and filters whose sums stay; groups of channels and parts of the filters; passes of a
     group of filters over them; images of a pass.
 
-    Columns: those of a mapping. Sizes are those of a mean strip and block: the last ones are smaller. ``after``: that
-    follows another convolution, whose end hides the first filters.
+    Columns: those of a mapping; ``extents``, too, where images differ. Sizes are those of a mean strip and block: the
+    last ones are smaller. ``after``: that follows another convolution, whose end hides the first filters.
     """
     hardware = machine.hardware
-    sizes = _Sizes.of(c, shape, machine, tensors, hardware.memory("glb").read_latency_cycles - 1)
+    sizes = _Sizes.of(c, shape, extents, machine, tensors, hardware.memory("glb").read_latency_cycles - 1)
     blocks = ceil_div(shape.m, c["m"])
     channels = [k for k in kinds(shape.c, c["q"], c["r"], np.ones_like(c["q"])) if k[0].any()]
     filters = [(groups / blocks, p, sets) for groups, p, sets in kinds(shape.m, c["p"], c["down"], c["across"])
@@ -242,8 +259,8 @@ def _begin(
 ) -> tuple[Loop, Number]:
     """A block's first image of its first pass, with ``own`` filter rows from DRAM, ``more`` of later passes, and the
     ifmaps of ``deep`` channels; and for how long its sums go up the columns when its last products are done."""
-    rates, shape = Rates(hardware), sizes.shape
-    padded = shape.top > 0 or shape.left > 0 or shape.e * shape.stride + shape.r - shape.stride > shape.h
+    rates, shape, of = Rates(hardware), sizes.shape, sizes.extents
+    padded = shape.top > 0 or shape.left > 0 or np.any(_reach(shape, of.e, shape.r) > of.h)
     cleared = sizes.clear(sizes.buffers * sizes.images * deep * int(padded))
     bias, row = sizes.load_sums(int(sizes.tensors.bias)), start.load_filter(1)
     strip = Loop(1, (

@@ -6,8 +6,10 @@ choose are the paper's parameters (:class:`~archloom.uma_targets.eyeriss.plan.Ro
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterator
+from dataclasses import fields
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +18,12 @@ from archloom.mapper.costs.pipeline import cycles
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.space import Columns as Mapped
 from archloom.mapper.space import Space, SpaceBuilder, Table, select
-from archloom.uma_targets.eyeriss.loops import Columns, Tensors, loops
+from archloom.mapper.spans import kinds
+from archloom.uma_targets.eyeriss.loops import Columns, Images, Tensors, loops
 from archloom.uma_targets.eyeriss.plan import Machine, RowStationary, taps
 from archloom.uma_targets.eyeriss.problem import Shape, image_shape
+
+Estimates: TypeAlias = NDArray[np.float64]
 
 PRODUCT_WIDTHS = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """Pixels in a row of the image that the rows of A become, besides all of them."""
@@ -32,23 +37,48 @@ _BUFFERS = ("words of the global buffer (glb_kib)", "words of a primitive (row_w
 
 def convolutions(name: str, shape: Shape, machine: Machine, tensors: Tensors = DENSE) -> Space:
     """Mappings of a convolution; MappingError if none fits."""
-    builder = _builder(name, machine)
+    builder, extents = _builder(name, machine), Images.of(shape)
+
+    def estimate(c: Mapped) -> Estimates:
+        return cycles(loops(dict(c), shape, extents, machine, tensors), machine.hardware)
+
+    def table(widths: tuple[int, ...]) -> Table:
+        columns, needs = _columns(shape, machine, widths)
+        return _table("conv2d", shape, columns, needs, estimate, 1)
+
     even = {-(-shape.f // parts) for parts in (1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256) if parts <= shape.f}
-    builder.add(_table("conv2d", shape, machine, tuple(sorted(even)), tensors, 1.0))
+    builder.add(table(tuple(sorted(even))))
     if not builder.tables:
-        builder.add(_table("conv2d", shape, machine, _NARROW, tensors, 1.0))
+        builder.add(table(tuple(width for width in _NARROW if width <= shape.f)))
     return builder.build()
 
 
 def products(
     name: str, sizes: tuple[int, int, int], machine: Machine, tensors: Tensors = ROWS, *, batch: int = 1
 ) -> Space:
-    """Mappings of ``batch`` products of m, n, k, as images of any width; MappingError if none fits."""
+    """Mappings of ``batch`` products of m, n, k, as images of any width; MappingError if none fits. What is left over
+    of a last row of pixels follows as an image of its own."""
     m, n, k = sizes
-    builder = _builder(name, machine)
+    builder, shape = _builder(name, machine), image_shape(m, 1, n, k)
+    parts = []
     for width in sorted({w for w in PRODUCT_WIDTHS if w <= m} | {m}):
-        whole, rest = divmod(m, width)
-        builder.add(_table("gemm", image_shape(whole, width, n, k), machine, (width,), tensors, batch, rest))
+        columns, needs = _columns(image_shape(m // width, width, n, k), machine, (width,))
+        parts.append((columns | {_ROWS: np.full_like(columns["f"], m // width)}, needs))
+
+    def estimate(c: Mapped) -> Estimates:
+        image = Images(c[_ROWS], c["f"], c[_ROWS], c["f"])
+        found = cycles(loops(dict(c), shape, image, machine, tensors), machine.hardware)
+        over = m - c[_ROWS] * c["f"]
+        left = np.flatnonzero(over)
+        if len(left):
+            found, rest, one = np.broadcast_to(found, over.shape).copy(), over[left], np.ones_like(left)
+            last = {**select(c, left), "f": rest, "e": one, "segments": one}
+            found[left] += cycles(
+                loops(last, shape, Images(one, rest, one, rest), machine, tensors, after=True), machine.hardware)
+        return found
+
+    columns, needs = ({key: np.concatenate([part[key] for part in each]) for key in each[0]} for each in zip(*parts))
+    builder.add(_table("gemm", shape, columns, needs, estimate, batch, ("f", *_FAMILY)))
     return builder.build()
 
 
@@ -62,30 +92,47 @@ def row_stationary(mapping: Mapping) -> RowStationary:
     return RowStationary(**{f.name: mapping.size(f.name) for f in fields(RowStationary)})
 
 
-def _table(
-    kind: str, shape: Shape, machine: Machine, widths: tuple[int, ...], tensors: Tensors, times: float, rest: int = 0
-) -> Table:
-    """Candidates with strips of these widths. ``rest``: pixels of a row of the image that is left over and follows."""
-    columns = _with_blocks(_candidates(shape, machine, tuple(f for f in widths if f <= shape.f)), shape, machine)
+def _columns(shape: Shape, machine: Machine, widths: tuple[int, ...]) -> tuple[Columns, Columns]:
+    """Candidates with strips of these widths, and what they need."""
+    columns = _with_blocks(_candidates(shape, machine, widths), shape, machine)
     # of equals few images at a time come first, and then many filters in a PE
-    order = np.lexsort((-columns["p"], columns["n"]))
-    columns = {name: column[order] for name, column in columns.items()}
+    columns = select(columns, np.lexsort((-columns["p"], columns["n"])))
+    return columns, _needs(columns, shape, machine)
 
-    def estimate(c: Mapped) -> NDArray[np.float64]:
-        found = cycles(loops(dict(c), shape, machine, tensors), machine.hardware)
-        if rest:
-            one = np.ones_like(c["e"])
-            last = {**c, "f": rest * one, "e": one, "segments": one}
-            found = found + cycles(loops(
-                last, replace(shape, h=1, w=rest, e=1, f=rest), machine, tensors, after=True), machine.hardware)
-        return times * np.broadcast_to(found, c["f"].shape)
+
+def _table(
+    kind: str, shape: Shape, columns: Columns, needs: Columns, estimate: Callable[[Mapped], Estimates], times: float,
+    family: tuple[str, ...] | None = None,
+) -> Table:
+    def estimated(c: Mapped) -> Estimates:
+        found = np.empty(c["f"].shape)
+        for rows in _passing_alike(c, shape):
+            found[rows] = estimate(select(c, rows))
+        return times * found
 
     def mapping(c: Mapped, i: int) -> Mapping:
         tile = tuple((f.name, int(c[f.name][i])) for f in fields(RowStationary))
         return Mapping(kind, "", tile)  # type: ignore[arg-type]
 
-    return Table(columns, _needs(columns, shape, machine), estimate, mapping, family=_FAMILY)
+    return Table(columns, needs, estimated, mapping, family=family or _FAMILY)
 
+
+_MOST = 1 << 13
+"""Candidates that are looked at together: their columns lie in a cache. A free choice."""
+
+
+def _passing_alike(c: Mapped, shape: Shape) -> Iterator[NDArray[np.int64]]:
+    """Candidates with as many kinds of passes: each kind costs all candidates that are looked at together."""
+    channels = kinds(shape.c, c["q"], c["r"], np.ones_like(c["q"]))
+    filters = kinds(shape.m, c["p"], c["down"], c["across"])
+    code = sum((count > 0) * 4 for count, *_ in channels) + sum(count > 0 for count, *_ in filters)
+    for number in np.unique(code):
+        rows = np.flatnonzero(code == number)
+        yield from np.array_split(rows, -(-len(rows) // _MOST))
+
+
+_ROWS = "image_rows"
+"""Column with the rows of pixels of the image that a product becomes."""
 
 _FAMILY = ("p", "down", "across", "segments", "buffers")
 """Candidates that agree in these are bound by the same bus or queue."""
