@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, TypeAlias, Union
 
@@ -30,7 +30,7 @@ class Issue:
     writes of other memories; ``ahead``: how many may be under way, where places for what they bring are fewer than what
     the unit can do at a time; ``values``: attributes and registers on which its latency depends; ``beats``: cycles in
     which each reads its operands and writes its result on chip, before and after its own latency; ``links``: for how
-    many of them it keeps what else is on chip, such as a bus.
+    many of them it keeps what else is on chip, such as a bus. ``like``: another, of which they are :meth:`many`.
     """
 
     mnemonic: str
@@ -44,6 +44,16 @@ class Issue:
     beats: Number = 0
     links: Mapping[str, Number] = field(default_factory=dict)
     role: str = ""
+    like: "Issue | None" = None
+
+    def many(self, times: Number, units: Number = 0) -> "Issue":
+        """So many of them: what one costs is found once for all."""
+        return replace(self, times=times, units=units, like=self.one)
+
+    @property
+    def one(self) -> "Issue":
+        """What instructions have in common that differ in ``times`` and ``units`` alone."""
+        return self.like or self
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +91,8 @@ class Rates:
         self.hardware = hardware
         self.spent: dict[Issue, tuple[tuple[str, Number], ...]] = {}
         self.latencies: dict[Issue, Number] = {}
+        self.intervals: dict[Issue, Number] = {}
+        self.paces: dict[Issue, Number] = {}
         self.bursts: dict[str, dict[str, Number]] = {}
         """The longest request of each mnemonic at each memory whose port all share: others wait behind it."""
         for issue in issues_of(nest):
@@ -92,9 +104,25 @@ class Rates:
 
     def latency(self, issue: Issue) -> Number:
         """Cycles from the start of one of the instructions to its end."""
-        if issue not in self.latencies:
-            self.latencies[issue] = self._latency(issue)
-        return self.latencies[issue]
+        found = self.latencies.get(issue.one)
+        if found is None:
+            found = self.latencies[issue.one] = self._latency(issue)
+        return found
+
+    def interval(self, issue: Issue) -> Number:
+        """Cycles from the start of one to the start of the next."""
+        found = self.intervals.get(issue.one)
+        if found is None:
+            found = self.intervals[issue.one] = self.hardware.interval_columns(issue.mnemonic, issue.values)
+        return found
+
+    def each(self, issue: Issue) -> Number:
+        """Cycles of a unit for one of the instructions, as many of which are under way as it takes."""
+        found = self.paces.get(issue.one)
+        if found is None:
+            ahead = np.minimum(issue.ahead, self.hardware.unit(issue.mnemonic).in_flight)
+            found = self.paces[issue.one] = np.maximum(self.interval(issue), self.latency(issue) / ahead)
+        return found
 
     def _latency(self, issue: Issue) -> Number:
         own = self.hardware.latency_columns(issue.mnemonic, issue.values)
@@ -108,9 +136,8 @@ class Rates:
 
     def tail(self, issue: Issue) -> np.ndarray:
         """Cycles from when the unit takes the next instruction until one has ended."""
-        latency, interval = self.latency(issue), self.hardware.interval_columns(issue.mnemonic, issue.values)
-        ahead = np.minimum(issue.ahead, self.hardware.unit(issue.mnemonic).in_flight)
-        return np.asarray(latency - np.minimum(latency, np.maximum(interval, latency / ahead)))
+        latency = self.latency(issue)
+        return np.asarray(latency - np.minimum(latency, self.each(issue)))
 
     def busy(self, issue: Issue) -> tuple[tuple[str, Number], ...]:
         """The unit, the link and the memories that the instructions keep busy, each with its cycles."""
@@ -120,11 +147,8 @@ class Rates:
 
     def _busy(self, issue: Issue) -> Iterator[tuple[str, Number]]:
         unit = self.hardware.unit(issue.mnemonic)
-        interval = self.hardware.interval_columns(issue.mnemonic, issue.values)
         units = self._units(issue)
-        latency = self.latency(issue)
-        ahead = np.minimum(issue.ahead, unit.in_flight)
-        yield unit.name, issue.times * (np.maximum(interval, latency / ahead) / units)
+        yield unit.name, issue.times * (self.each(issue) / units)
         if isinstance(issue.moves, np.ndarray) or issue.moves:
             way = self.hardware.way(issue.mnemonic, issue.role)
             memory, beats, passing = way.memory, self._beats(issue, way), self._passing(issue, way)
@@ -160,8 +184,7 @@ class Rates:
 
     def pace(self, issue: Issue) -> np.ndarray:
         """Cycles for which all of the instructions keep busy what they keep busy longest."""
-        found: np.ndarray = np.max(np.broadcast_arrays(*(spent for _, spent in self.busy(issue))), axis=0)
-        return found
+        return np.asarray(reduce(np.maximum, [spent for _, spent in self.busy(issue)]))
 
     def alone(self, issue: Issue) -> np.ndarray:
         """Cycles from the start of the first to the end of the last, each as early as the unit takes it."""

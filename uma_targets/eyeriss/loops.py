@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -132,46 +133,69 @@ class _Pass:
         self.issued = 2 * (self.filters + sizes.images * (self.pes + self.ends)) + sizes.images * self.lines
         self.places = np.maximum(1, machine.fglb_words // (p * q * s_taps))
         self.add_cycles = p * sizes.f
+        self._one = {"psum_in": self._sums("psum_in"), "psum_out": self._sums("psum_out")}
 
     def conv(self, times: Number, units: Number) -> Issue:
         """Primitives, each in a PE of its own of so many ``units``."""
-        values = {"p": self.p, "q": self.q, "s": self.s, "f": self.sizes.f}
-        return Issue("conv", times, values=values, units=units)
+        return self._conv.many(times, units)
 
     def add(self, times: Number, units: Number) -> Issue:
         """Additions of the sums of one PE to those of another."""
-        return Issue("accumulate", times, values={"words": self.add_cycles}, units=units)
+        return self._add.many(times, units)
 
     def ifmap(self, times: Number) -> Issue:
-        words = self.q * _reach(self.sizes.shape, self.sizes.f, self.s)
-        return self._bus("ifmap", "ifmap_bus", times, words / self.sizes.machine.ifmap_bus, 0)
+        return self._ifmap.many(times)
 
     def filter(self, times: Number) -> Issue:
-        words = self.p * self.q * self.s
-        return self._bus("filter", "filter_bus", times, np.ceil(words / self.sizes.machine.filter_bus), 0)
+        return self._filter.many(times)
 
     def sums(self, mnemonic: str, times: Number) -> Issue:
         """Sums of PEs over the bus, which has a channel for each direction."""
-        machine = self.sizes.machine
-        words = self.sizes.f * machine.psum_words
-        return self._bus(mnemonic, f"psum_bus {mnemonic}", times, self.p * words / machine.psum_bus,
-                         self.p * np.ceil(words / machine.glb_port))
-
-    def _bus(self, mnemonic: str, bus: str, times: Number, spent: Number, beats: Number) -> Issue:
-        """What keeps a bus for ``spent`` cycles each time, and a port of the buffer for ``beats``."""
-        return Issue(mnemonic, times, beats=self.sizes.near + np.maximum(spent, beats), links={bus: spent})
+        return self._one[mnemonic].many(times)
 
     def load_filter(self, times: Number) -> Issue:
+        return self._load_filter.many(times)
+
+    @cached_property
+    def _conv(self) -> Issue:
+        return Issue("conv", values={"p": self.p, "q": self.q, "s": self.s, "f": self.sizes.f})
+
+    @cached_property
+    def _add(self) -> Issue:
+        return Issue("accumulate", values={"words": self.add_cycles})
+
+    @cached_property
+    def _ifmap(self) -> Issue:
+        words = self.q * _reach(self.sizes.shape, self.sizes.f, self.s)
+        return self._bus("ifmap", "ifmap_bus", words / self.sizes.machine.ifmap_bus, 0)
+
+    @cached_property
+    def _filter(self) -> Issue:
+        words = self.p * self.q * self.s
+        return self._bus("filter", "filter_bus", np.ceil(words / self.sizes.machine.filter_bus), 0)
+
+    def _sums(self, mnemonic: str) -> Issue:
+        machine = self.sizes.machine
+        words = self.sizes.f * machine.psum_words
+        return self._bus(mnemonic, f"psum_bus {mnemonic}", self.p * words / machine.psum_bus,
+                         self.p * np.ceil(words / machine.glb_port))
+
+    def _bus(self, mnemonic: str, bus: str, spent: Number, beats: Number) -> Issue:
+        """What keeps a bus for ``spent`` cycles each time, and a port of the buffer for ``beats``."""
+        return Issue(mnemonic, beats=self.sizes.near + np.maximum(spent, beats), links={bus: spent})
+
+    @cached_property
+    def _load_filter(self) -> Issue:
         tensors, shape = self.sizes.tensors, self.sizes.shape
         p, q, s = self.p, self.q, self.s
         writes = self.sizes.near + np.ceil(p * q * s / self.sizes.machine.glb_port)
         if tensors.channels_last:
             whole = p >= shape.m
             run = np.where(whole, p * q * s, p) * tensors.item
-            return Issue("load_filter", times, run, np.where(whole, 1, q * s), beats=writes)
+            return Issue("load_filter", 1, run, np.where(whole, 1, q * s), beats=writes)
         if shape.r == 1:
-            return Issue("load_filter", times, q * s * tensors.item, p, beats=writes)
-        return Issue("load_filter", times, s * tensors.item, p * q, beats=writes)
+            return Issue("load_filter", 1, q * s * tensors.item, p, beats=writes)
+        return Issue("load_filter", 1, s * tensors.item, p * q, beats=writes)
 
     def work(self, times: Number) -> tuple[Issue, ...]:
         """What images keep busy."""

@@ -117,8 +117,9 @@ def _table(
     return Table(columns, needs, estimated, mapping, family=family or _FAMILY)
 
 
-_MOST = 1 << 13
-"""Candidates that are looked at together: their columns lie in a cache. A free choice."""
+_FEWEST, _MOST = 1 << 11, 1 << 13
+"""Candidates that are looked at together: so many cost little more than one, and the columns of so many lie in a cache.
+Free choices."""
 
 
 def _passing_alike(c: Mapped, shape: Shape) -> Iterator[NDArray[np.int64]]:
@@ -126,9 +127,11 @@ def _passing_alike(c: Mapped, shape: Shape) -> Iterator[NDArray[np.int64]]:
     channels = kinds(shape.c, c["q"], c["r"], np.ones_like(c["q"]))
     filters = kinds(shape.m, c["p"], c["down"], c["across"])
     code = sum((count > 0) * 4 for count, *_ in channels) + sum(count > 0 for count, *_ in filters)
-    for number in np.unique(code):
-        rows = np.flatnonzero(code == number)
-        yield from np.array_split(rows, -(-len(rows) // _MOST))
+    counts = np.bincount(code)
+    few = counts[code] < _FEWEST
+    for rows in (np.flatnonzero(few), *(np.flatnonzero(code == k) for k in np.flatnonzero(counts >= _FEWEST))):
+        if len(rows):
+            yield from np.array_split(rows, -(-len(rows) // _MOST))
 
 
 _ROWS = "image_rows"

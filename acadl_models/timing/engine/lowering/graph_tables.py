@@ -18,7 +18,7 @@ from archloom.acadl_models.timing.engine.lowering.tables import Array
 from archloom.acadl_models.timing.engine.machine_parts import group_words
 from archloom.acadl_models.timing.machine import forwarding_order
 
-MOST_SHARED = 1 << 16
+MOST_SHARED = 1 << 18
 """When streams share so many words, a lowering begins again with none."""
 
 
