@@ -21,11 +21,14 @@ from archloom.acadl_models.timing.program import StaticInstruction
 from archloom.oracle.affine import Affine, Bounds
 
 
+_ZERO = Affine(0)
+
+
 class Entry:
     """One access of one instruction of the program text.
 
     ``offsets`` has one expression for each axis, of the smallest element that is touched; ``word`` is the first word
-    address. ``low`` and ``high``: the smallest and the largest element that is touched along each axis, over all
+    address, where it is needed. ``low`` and ``high``: the smallest and the largest element that is touched along each axis, over all
     iterations. ``conflict_class`` and ``axes`` (those that decide) are found by :func:`classify`.
     """
 
@@ -36,8 +39,10 @@ class Entry:
         if form.is_moved:
             offsets = tuple([o + s.origin for o, s in zip(offsets, form.patterns)])
         self.offsets = offsets
-        whole = form.strides == (1,)
-        self.word = offsets[0] if whole else sum((o * s for o, s in zip(offsets, form.strides)), Affine(0))
+        self.word = _ZERO
+        if form.needs_word:
+            whole = form.strides == (1,)
+            self.word = offsets[0] if whole else sum((o * s for o, s in zip(offsets, form.strides)), _ZERO)
         ranges = [(o.constant, o.constant) if not o.terms else o.range(bounds) for o in offsets]
         self.low = [low for low, _ in ranges]
         self.high = [high + span for (_, high), span in zip(ranges, form.spans)]

@@ -75,6 +75,7 @@ class Form:
         """Over several banks."""
         self.is_placed = self.template[AccessSpec.PLACE] != NONE
         """Whether it must be known where they lie in a memory."""
+        self.needs_word = self.is_spread or self.is_placed
         self.is_open = self.template[AccessSpec.STORES] == NONE and len(self.place.banks) > 0
         self.holds = READS_HOLD[self.place.write_after_read] if self.kind == AccessKind.READ else Holds.UNTIL_FINISH
 

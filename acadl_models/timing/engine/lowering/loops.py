@@ -49,7 +49,7 @@ class LoopLowering:
         for e in entries:
             offsets = e.offsets
             columns = [(column, x) for column, axis in enumerate(e.axes) if (x := offsets[axis]).terms]
-            if e.word.terms and (e.form.is_spread or e.form.is_placed):
+            if e.word.terms:
                 columns.append((self.width - 1, e.word))
             for column, x in columns:
                 for variable, iterations, shift in expressions.moves(x):
