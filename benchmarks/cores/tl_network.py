@@ -17,7 +17,9 @@ from itertools import product
 
 from archloom.mapper.spatial.machines.machine import Machine
 from archloom.mapper.spatial.plan import Plan, TileGemm
-from archloom.mapper.spatial.programs.emit import Emitter, Nodes, Place, Wave, placed, program, repeat, tensors_of
+from archloom.mapper.spatial.programs.emit import Emitter, Place, tensors_of
+from archloom.mapper.spatial.programs.streams import placed, program
+from archloom.mapper.spatial.programs.waves import Nodes, Wave, repeat
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr, Loop, Node, Stream
 

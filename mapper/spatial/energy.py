@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from archloom.acadl_models.mesh.vector import BINARY, UNARY
-from archloom.mapper.spatial.attention.cost import seen_tiles, unmasked_tiles
 from archloom.mapper.spatial.attention.space import Attention
+from archloom.mapper.spatial.attention.waves import seen_tiles, unmasked_tiles
 from archloom.mapper.spatial.chain.space import Chain
 from archloom.mapper.spatial.epilogue import ACTIVATIONS, NOTHING, Epilogue
 from archloom.mapper.spatial.machines.machine import SIDE, TILE_BYTES, Machine

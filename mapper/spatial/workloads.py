@@ -37,7 +37,9 @@ from archloom.mapper.spatial.products.convolution import Convolution
 from archloom.mapper.spatial.products.cost import cycles
 from archloom.mapper.spatial.products.parts import Contraction, check_parts, parted_cycles, parted_space
 from archloom.mapper.spatial.products.parts_emit import ConvolutionEmitter, PartedEmitter, parted_nodes
-from archloom.mapper.spatial.programs.emit import Emitter, Nodes, Shapes, check_memory, placed, program, tensors_of
+from archloom.mapper.spatial.programs.emit import Emitter, tensors_of
+from archloom.mapper.spatial.programs.streams import Shapes, check_memory, placed, program
+from archloom.mapper.spatial.programs.waves import Nodes
 from archloom.mapper.spatial.rates import Rates
 from archloom.mapper.spatial.space import EVERYTHING, Rules, Space, check, risen, space
 from archloom.mapper.spatial.sweeps import sweep

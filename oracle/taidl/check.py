@@ -11,22 +11,20 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from archloom.oracle.affine import Affine
 from archloom.oracle.errors import TaidlError, suggest, together
-from archloom.oracle.resolved import Buffer, Dim, Shaped
+from archloom.oracle.resolved import Buffer, Shaped
 from archloom.oracle.taidl import ast
-from archloom.oracle.taidl.evaluate import COMPARISONS, Evaluation, evaluate, float_literal, names
+from archloom.oracle.taidl.canonical import canonical
+from archloom.oracle.taidl.declarations import fault_at
+from archloom.oracle.taidl.evaluate import COMPARISONS, float_literal, names
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.operators import OPCODES, fault, word
 from archloom.oracle.taidl.operators.base import Attribute, AttributeValue, types_differ
 from archloom.oracle.taidl.operators.refused import REFUSED
 from archloom.oracle.taidl.printer import print_expr, print_slice
-from archloom.oracle.taidl.statements import blocks, statement_expressions, statement_names
+from archloom.oracle.taidl.slice_types import SliceTypes, dim
+from archloom.oracle.taidl.statements import blocks, statement_expressions
 from archloom.oracle.taidl.types import of_width
-from archloom.oracle.taidl.views import view_faults
-
-HBM = "hbm"
-"""The global memory, which every ISA has."""
 
 MAX_AXES = 64
 """As many axes as NumPy's arrays may have."""
@@ -74,7 +72,7 @@ class BodyChecker:
             raise together(self.faults)
 
     def error(self, message: str, node: ast.Node) -> TaidlError:
-        return TaidlError(message, node.position, self.isa.text(node.position))
+        return fault_at(message, node, self.isa)
 
     def block(self, body: Sequence[ast.Statement], scope: _Scope) -> None:
         for statement in body:
@@ -238,16 +236,13 @@ class BodyChecker:
         value = canonical(expr, self.known)
         return value.constant if value.is_constant else None
 
-    def dim(self, value: Affine) -> Dim:
-        return value.constant if value.is_constant else plain(str(value))
-
     # --- tensors ---
 
     def type(self, kind: ast.Type) -> Shaped:
         self.integers(kind.dims)
         if len(kind.dims) > MAX_AXES:
             raise self.error(f"a tensor has at most {MAX_AXES} axes, found {len(kind.dims)}", kind)
-        shape = tuple(self.dim(canonical(d, self.known)) for d in kind.dims)
+        shape = tuple(dim(canonical(d, self.known)) for d in kind.dims)
         for extent, node in zip(shape, kind.dims, strict=True):
             if isinstance(extent, int) and extent < 1:
                 raise self.error(f"a dimension must be at least 1, found {extent}", node)
@@ -258,7 +253,7 @@ class BodyChecker:
     def width(self, letter: str, bits: ast.Expr) -> str:
         """The element type of that width, or its text where the width is not known yet."""
         self.integers([bits])
-        value = self.dim(canonical(bits, self.known))
+        value = dim(canonical(bits, self.known))
         try:
             return of_width(letter, value) if isinstance(value, int) else f"{letter}{{{value}}}"
         except ValueError as error:
@@ -277,59 +272,9 @@ class BodyChecker:
         return scope.tensors[name]
 
     def moved(self, name: str, kind: Shaped, piece: ast.Slice, node: ast.Node) -> None:
-        window = self.window(piece)
+        window = SliceTypes(self.isa, self.known, self.buffers).type_of(piece)
         if types_differ(kind, window):
             raise self.error(f"%{plain(name)} is {kind}, but {plain(print_slice(piece))} is {window}", node)
-
-    def window(self, piece: ast.Slice) -> Shaped:
-        """The type of what a slice names."""
-        if piece.buffer not in self.buffers:
-            choices = suggest(piece.buffer, list(self.buffers))
-            raise self.error(f"unknown buffer ${piece.buffer}{choices}", piece)
-        buffer = self.buffers[piece.buffer]
-        hbm = piece.buffer == HBM
-        if len(piece.axes) > len(buffer.shape) or (hbm and not piece.axes):
-            raise self.error(f"${piece.buffer} has {len(buffer.shape)} axes, {len(piece.axes)} given", piece)
-        shape: list[Dim] = []
-        for i, size in enumerate(buffer.shape):
-            if i < len(piece.axes):
-                shape += self.axis(piece.axes[i], None if hbm else size, piece)
-            else:
-                shape.append(size)
-        return Shaped(tuple(shape), buffer.dtype)
-
-    def axis(self, axis: ast.Axis, size: int | None, piece: ast.Slice) -> list[Dim]:
-        if isinstance(axis, ast.At):
-            base, entries = canonical(axis.index, self.known), [(Affine(1), Affine(1))]
-        elif isinstance(axis, ast.Walk):
-            base = canonical(axis.base, self.known)
-            entries = [(canonical(e, self.known), canonical(s, self.known)) for e, s in axis.entries]
-        else:
-            base, entries = self.range(axis, size, piece)
-        last = base
-        for extent, stride in entries:
-            if (extent.is_constant and extent.constant < 1) or (stride.is_constant and stride.constant < 0):
-                raise self.error(f"extent {extent} and stride {stride} of {plain(print_slice(piece))}: an extent is "
-                                 "at least 1, a stride at least 0", piece)
-            last = last + (extent - 1) * stride if extent.is_constant or stride.is_constant else Affine.variable("?")
-        low = base.constant if base.is_constant else 0
-        high = last.constant if last.is_constant else 0
-        if low < 0 or (size is not None and high >= size):
-            raise self.error(f"{plain(print_slice(piece))} spans {base}..{last}, outside of an axis of extent {size}",
-                             piece)
-        return [self.dim(extent) for extent, _ in entries]
-
-    def range(self, axis: ast.Range, size: int | None, piece: ast.Slice) -> tuple[Affine, list[tuple[Affine, Affine]]]:
-        if size is None and axis.stop is None:
-            raise self.error(f"{plain(print_slice(piece))} needs an end: the size of HBM is not known here", piece)
-        start = canonical(axis.start, self.known) if axis.start is not None else Affine(0)
-        stop = canonical(axis.stop, self.known) if axis.stop is not None else Affine(size or 0)
-        step = canonical(axis.step, self.known) if axis.step is not None else Affine(1)
-        if not step.is_constant:
-            return start, [(Affine.variable("?"), step)]
-        if step.constant < 1:
-            raise self.error(f"the step of {plain(print_slice(piece))} must be at least 1", piece)
-        return start, [(-((start - stop) // step.constant), step)]
 
     def operation(self, s: ast.Op, scope: _Scope) -> None:
         opcode = OPCODES.get(s.opcode)
@@ -388,7 +333,7 @@ class BodyChecker:
             raise self.error(f"attribute {attribute.name} of {s.opcode} is {wanted}", s)
         if isinstance(value, ast.Group):
             self.integers(value.items)
-            return tuple(self.dim(canonical(i, self.known)) for i in value.items)
+            return tuple(dim(canonical(i, self.known)) for i in value.items)
         if attribute.kind in ("name", "function"):
             if not isinstance(value, ast.Name):
                 raise self.error(f"attribute {attribute.name} of {s.opcode} is the name of a function; found "
@@ -403,7 +348,7 @@ class BodyChecker:
             self.number(value)
             return 0
         self.integers([value])
-        return self.dim(canonical(value, self.known))
+        return dim(canonical(value, self.known))
 
 
 @dataclass(frozen=True)
@@ -428,136 +373,3 @@ class CheckedRegion:
                 raise self.checker.error(f"def {self.name} takes {len(inputs)} tensors here and gives the others, but "
                                          f"does not define %{plain(name)}", region)
         return tuple(scope.tensors[name] for name in names[len(inputs):])
-
-
-class _Canonical(Evaluation[Affine]):
-    """Affine forms over names and over the texts of what is not affine."""
-
-    def __init__(self, known: Mapping[str, int]) -> None:
-        self.known = known
-
-    def number(self, e: ast.Number) -> Affine:
-        return Affine(e.value) if isinstance(e.value, int) else self.opaque(e)
-
-    def name(self, e: ast.Name) -> Affine:
-        return Affine(self.known[e.name]) if e.name in self.known else Affine.variable(e.name)
-
-    def opaque(self, e: ast.Expr) -> Affine:
-        return Affine.variable(print_expr(e))
-
-    element = inverted = opaque
-
-    def operation(self, e: ast.Binary, left: Affine, right: Affine) -> Affine:
-        if left.is_constant and right.is_constant:
-            return self.folded(replace(e, left=ast.Number(left.constant), right=ast.Number(right.constant)))
-        match e.operator:
-            case "+":
-                return left + right
-            case "-":
-                return left - right
-            case "*" if left.is_constant or right.is_constant:
-                return left * right
-            case "//" if right.is_constant and right.constant > 0:
-                return left // right.constant
-            case "%" if right.is_constant and right.constant > 0:
-                return left % right.constant
-        return Affine.variable(f"({left}) {e.operator} ({right})")
-
-    def select(self, condition: ast.Expr, then: ast.Expr, otherwise: ast.Expr) -> Affine:
-        return self.function(ast.Call("select", ()), [self.value(e) for e in (condition, then, otherwise)])
-
-    def function(self, e: ast.Call, values: list[Affine]) -> Affine:
-        if all(v.is_constant for v in values):
-            return self.folded(replace(e, arguments=tuple(ast.Number(v.constant) for v in values)))
-        return Affine.variable(f"{e.function}({', '.join(map(str, values))})")
-
-    def folded(self, e: ast.Expr) -> Affine:
-        return Affine(int(evaluate(e, {})))
-
-
-def canonical(expr: ast.Expr, known: Mapping[str, int]) -> Affine:
-    """The expression as an affine form over names and over the texts of its parts that are not affine.
-
-    Two expressions of equal form have equal values; conditions become 0 or 1 where they are decided.
-    """
-    return _Canonical(known).value(expr)
-
-
-# --- declarations -------------------------------------------------------------------------------------------------
-
-
-def check_declarations(isa: ast.IsaDef) -> Iterator[TaidlError]:
-    """The faults of declarations: names that are there twice, ``def`` blocks that use what they are not given."""
-    for include in isa.includes:
-        yield _fault(f"{include.name}.taidl is not there: what includes others is read from a file", include, isa)
-    integers: list[ast.Node] = [*isa.parameters, *isa.constants, *isa.registers]
-    for group in (integers, isa.buffers, isa.definitions, isa.instructions):
-        seen: dict[str, ast.Node] = {}
-        for node in group:
-            name = _name(node)
-            if name in seen:
-                yield _fault(f"{name!r} is already declared at line {seen[name].position.line}", node, isa)
-            seen[name] = node
-    for buffer in isa.buffers:
-        if buffer.name == HBM:
-            yield _fault("'hbm' is the global memory, which is always there", buffer, isa)
-    yield from view_faults(isa)
-    declared = {_name(n): n for n in integers}
-    parts: list[tuple[ast.Node, str, tuple[str, ...]]] = [(i, "attribute", i.attributes) for i in isa.instructions]
-    for part, what, given in [*parts, *((d, "parameter", d.parameters) for d in isa.definitions)]:
-        for i, name in enumerate(given):
-            if name in given[:i]:
-                yield _fault(f"{name!r} appears twice in ({', '.join(given)})", part, isa)
-            if name in declared:
-                line = declared[name].position.line
-                yield _fault(f"{what} {name!r} of {_name(part)} has the name of the declaration at line {line}", part,
-                             isa)
-    yield from _alias_faults(isa)
-    known = set(declared)
-    for definition in isa.definitions:
-        yield from _closed(definition.body, known | set(definition.parameters), definition, isa)
-
-
-def _alias_faults(isa: ast.IsaDef) -> Iterator[TaidlError]:
-    """Aliases of what is no instruction, of another instruction's name, or with attributes that tell nothing apart."""
-    instructions = {i.name: i for i in isa.instructions}
-    ways = {(i.name, frozenset(i.attributes)) for i in isa.instructions}
-    targets = {i.name: i.name for i in isa.instructions}
-    for alias in isa.aliases:
-        written, target = f"alias {alias.name}({', '.join(alias.attributes)})", instructions.get(alias.instruction)
-        fault = ""
-        if target is None:
-            fault = f"unknown instruction {alias.instruction!r}{suggest(alias.instruction, list(instructions))}"
-        elif len(alias.attributes) != len(target.attributes) or len(set(alias.attributes)) != len(alias.attributes):
-            fault = (f"{written} must have {len(target.attributes)} different attributes, one for each of "
-                     f"{target.name}({', '.join(target.attributes)})")
-        elif targets.setdefault(alias.name, target.name) != target.name:
-            fault = f"{alias.name!r} already stands for {targets[alias.name]}"
-        elif (alias.name, frozenset(alias.attributes)) in ways:
-            fault = f"{written} has the name and the attributes of another way to write {target.name}"
-        if fault:
-            yield _fault(fault, alias, isa)
-        ways.add((alias.name, frozenset(alias.attributes)))
-
-
-def _closed(
-    body: Sequence[ast.Statement], known: set[str], owner: ast.Definition, isa: ast.IsaDef
-) -> Iterator[TaidlError]:
-    for statement in body:
-        for node in statement_names(statement):
-            if node.name not in known:
-                yield _fault(f"unknown name {node.name!r} in def {owner.name}{suggest(node.name, sorted(known))}", node,
-                             isa)
-        if isinstance(statement, ast.Let):
-            known.add(statement.name)
-        for block in blocks(statement):
-            inner = {statement.variable} if isinstance(statement, ast.Repeat) else set()
-            yield from _closed(block, known | inner, owner, isa)
-
-
-def _fault(message: str, node: ast.Node, isa: ast.IsaDef) -> TaidlError:
-    return TaidlError(message, node.position, isa.text(node.position))
-
-
-def _name(node: ast.Node) -> str:
-    return str(getattr(node, "name", ""))

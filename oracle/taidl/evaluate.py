@@ -3,7 +3,7 @@
 Integers are unbounded, ``/`` and ``//`` are the floor division, ``%`` its remainder, ``>>`` the arithmetic shift, and
 ``&`` and ``|`` work on two's complement, as in Python. :class:`Evaluation` is the walk for values of any kind. Here it
 gives integers, and closures over a frame; :mod:`archloom.oracle.resolution.symbolic` gives affine values and NumPy
-arrays, :mod:`archloom.oracle.taidl.check` the forms by which the checks compare dimensions.
+arrays, :mod:`archloom.oracle.taidl.canonical` the forms by which the checks compare dimensions.
 """
 
 from __future__ import annotations

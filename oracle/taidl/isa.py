@@ -12,7 +12,8 @@ from typing import Any
 from archloom.oracle.errors import StreamError, TaidlError, TargetError, suggest, together
 from archloom.oracle.resolved import Buffer
 from archloom.oracle.taidl import ast
-from archloom.oracle.taidl.check import HBM, MAX_AXES, MAX_ELEMENTS, BodyChecker, check_declarations
+from archloom.oracle.taidl.check import MAX_AXES, MAX_ELEMENTS, BodyChecker
+from archloom.oracle.taidl.declarations import HBM, check_declarations
 from archloom.oracle.taidl.evaluate import evaluate, register_key
 from archloom.oracle.taidl.inline import inline
 from archloom.oracle.taidl.printer import print_expr, print_isa

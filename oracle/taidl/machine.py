@@ -11,9 +11,10 @@ from archloom.oracle.errors import StreamError, TaidlError
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.evaluate import Frame
 from archloom.oracle.taidl.isa import Instruction, Isa
+from archloom.oracle.taidl.regions import Violation
 from archloom.oracle.taidl.replay import Recording, Tape, address_attribute
 from archloom.oracle.taidl.statements import every, statement_names
-from archloom.oracle.taidl.translate import Translator, Violation
+from archloom.oracle.taidl.translate import Translator
 from archloom.oracle.taidl.types import Array
 
 _KEPT = 1 << 14

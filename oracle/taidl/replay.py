@@ -18,7 +18,7 @@ import numpy as np
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.taidl import ast
-from archloom.oracle.taidl.check import canonical
+from archloom.oracle.taidl.canonical import canonical
 from archloom.oracle.taidl.evaluate import names
 from archloom.oracle.taidl.inline import rename
 from archloom.oracle.taidl.isa import HBM, Isa

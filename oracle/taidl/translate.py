@@ -9,29 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeAlias
 
-import numpy as np
-
-from archloom.oracle.resolved import Shaped, TensorType
+from archloom.oracle.resolved import TensorType
 from archloom.oracle.taidl import ast, evaluate
 from archloom.oracle.taidl.evaluate import MAX_REPEATED, Compiled, Compiler, Frame, constant, float_literal, names
 from archloom.oracle.taidl.inline import plain
 from archloom.oracle.taidl.isa import HBM, Isa
-from archloom.oracle.taidl.operators import OPCODES, fault, values_of, word
+from archloom.oracle.taidl.operators import OPCODES, fault, word
 from archloom.oracle.taidl.printer import print_expr, print_slice
+from archloom.oracle.taidl.regions import Bound, Violation, dtype_of
 from archloom.oracle.taidl.replay import Place, Tape
 from archloom.oracle.taidl.statements import every
-from archloom.oracle.taidl.types import Array, numpy_dtype, of_numpy, of_width
+from archloom.oracle.taidl.types import Array, numpy_dtype, of_numpy
 
 Tensors: TypeAlias = dict[str, Any]
 Step: TypeAlias = Callable[[Frame, Tensors], None]
-
-
-class Violation(Exception):
-    """A rule broken by an instruction instance; the machine adds which one."""
 
 
 _Axis: TypeAlias = tuple[Compiled, tuple[tuple[Compiled, Compiled], ...]]
@@ -192,7 +186,7 @@ class Translator:
         if kind.bits is None:
             return lambda v: TensorType(shape(v), dtype)
         bits = self.compiler.value(kind.bits)
-        return lambda v: TensorType(shape(v), _of_width(dtype, bits(v), kind))
+        return lambda v: TensorType(shape(v), dtype_of(dtype, bits(v), kind))
 
     def window(self, piece: ast.Slice) -> Callable[[Frame], Place]:
         """A closure that gives the place that a slice names, its bounds checked."""
@@ -311,83 +305,6 @@ _STEPS: dict[type[ast.Node], Callable[[Translator, Any], Step]] = {
 }
 
 
-# --- the bodies of defs that operators apply to tensors ------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Applied:
-    """An operator with all its integers known."""
-
-    dst: str
-    sources: tuple[str, ...]
-    compute: Callable[[Sequence[Any]], Any]
-
-
-@dataclass
-class Bound:
-    """A region with the integers that it may name; the types it is given fix the rest (:meth:`outputs`)."""
-
-    name: str
-    region: ast.Region
-    scope: dict[str, int]
-    steps: list[_Applied] = field(default_factory=list)
-    results: tuple[str, ...] = ()
-
-    def outputs(self, inputs: Sequence[Shaped]) -> tuple[Shaped, ...]:
-        """The types that it gives for inputs of these types; Violation for a fault in it."""
-        names = self.region.parameters
-        self.steps, self.results = [], names[len(inputs):]
-        types = dict(zip(names, inputs, strict=False))
-        self.block(self.region.body, types)
-        for name in self.results:
-            if name not in types:
-                raise Violation(f"{self.region.position}: def {self.name} does not define %{plain(name)} on this path")
-        return tuple(types[name] for name in self.results)
-
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """What it gives; its types have been asked for before."""
-        tensors = dict(zip(self.region.parameters, inputs, strict=False))
-        for s in self.steps:
-            tensors[s.dst] = np.asarray(s.compute([tensors[name] for name in s.sources]))
-        return tuple(tensors[name] for name in self.results)
-
-    def block(self, body: Sequence[ast.Statement], types: dict[str, Shaped]) -> None:
-        for s in body:
-            match s:
-                case ast.Op():
-                    self.operation(s, types)
-                case ast.Let():
-                    self.scope[s.name] = evaluate.evaluate(s.value, self.scope)
-                case ast.If():
-                    self.block(s.then if evaluate.evaluate(s.condition, self.scope) else s.otherwise, types)
-                case ast.Repeat():
-                    for i in range(evaluate.evaluate(s.count, self.scope)):
-                        self.scope[s.variable] = i
-                        self.block(s.body, types)
-
-    def operation(self, s: ast.Op, types: dict[str, Shaped]) -> None:
-        sources = tuple(o.name for o in s.operands if isinstance(o, ast.Tensor))
-        shape, bits = tuple(evaluate.evaluate(d, self.scope) for d in s.type.dims), s.type.bits
-        width = None if bits is None else evaluate.evaluate(bits, self.scope)
-        kind = TensorType(shape, s.type.dtype if width is None else _of_width(s.type.dtype, width, s))
-        opcode = OPCODES[s.opcode]
-        values = values_of(s, lambda e: evaluate.evaluate(e, self.scope), self.number,
-                           lambda r: Bound(r.name, r, dict(self.scope)))
-        if opcode.value:
-            (operand,) = s.operands
-            assert not isinstance(operand, ast.Tensor)
-            values["value"] = self.number(operand)
-        complaint = fault(s.opcode, kind, [types[name] for name in sources], values)
-        if complaint:
-            raise Violation(f"{s.position}: %{plain(s.dst)}{complaint}")
-        types[s.dst], given = kind, [types[name].dtype for name in sources]
-        self.steps.append(_Applied(s.dst, sources, lambda x: opcode.kernel(kind, x, values, given)))
-
-    def number(self, e: ast.Expr) -> int | float:
-        literal = float_literal(e)
-        return evaluate.evaluate(e, self.scope) if literal is None else literal
-
-
 # --- messages -----------------------------------------------------------------------------------------------------
 
 
@@ -407,10 +324,3 @@ def _held(kind: ast.Type) -> str | None:
 def _found(value: Array, held: str | None) -> TensorType:
     """The type of a tensor; one whose width was open is known by its array."""
     return TensorType(value.shape, held or of_numpy(value.dtype.name))
-
-
-def _of_width(letter: str, bits: int, node: ast.Node) -> str:
-    try:
-        return of_width(letter, bits)
-    except ValueError as error:
-        raise Violation(f"{node.position}: {error}") from None

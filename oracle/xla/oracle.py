@@ -28,10 +28,10 @@ from archloom.oracle.xla import border
 from archloom.oracle.xla.executables import Called, Executable, needed, of
 from archloom.oracle.xla.loops.runner import LoopRunner
 from archloom.oracle.xla.lowering.lower import Lowering
-from archloom.oracle.xla.notation.expr import is_chained, is_heavy
 from archloom.oracle.xla.notation.fallbacks import OracleFallback, Record
 from archloom.oracle.xla.notation.limits import USUAL, Limits, Unraisable
 from archloom.oracle.xla.notation.substitution import shared_work
+from archloom.oracle.xla.notation.traits import is_chained, is_heavy
 from archloom.oracle.xla.options import compiler_options, jit
 from archloom.oracle.xla.raising.rerolling import with_loops
 from archloom.oracle.xla.report import OracleReport, report

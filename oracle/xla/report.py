@@ -11,8 +11,8 @@ from typing import Any
 from archloom.oracle.nests import instructions, touching, walk
 from archloom.oracle.resolved import ResolvedLoop, ResolvedNode, ResolvedStream
 from archloom.oracle.xla.loops.outlining import Box, Nest, Path, boxes_at, show
-from archloom.oracle.xla.notation.expr import wholes
 from archloom.oracle.xla.notation.fallbacks import OracleFallback
+from archloom.oracle.xla.notation.traits import wholes
 from archloom.oracle.xla.strategies import Attempt, Outcome, Raised, left_at
 
 

@@ -236,7 +236,7 @@ def estimate(
     ``quiet``.
     """
     from archloom.tvm_backend.estimate.extents import reports
-    from archloom.tvm_backend.estimate.network import Request
+    from archloom.tvm_backend.estimate.request import Request
     from archloom.tvm_backend.host.profile import chosen
 
     request = Request(_spelled(target), _options(options), as_int8)

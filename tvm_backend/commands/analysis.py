@@ -117,7 +117,7 @@ def _labels(path: Path) -> Any:
 
 def run_estimate(args: argparse.Namespace) -> Outcome:
     from archloom.tvm_backend.estimate.extents import reports
-    from archloom.tvm_backend.estimate.network import Request
+    from archloom.tvm_backend.estimate.request import Request
     from archloom.tvm_backend.host.profile import chosen
     from archloom.tvm_backend.sources.source import Source
 

@@ -25,8 +25,8 @@ def partition(args: argparse.Namespace, chosen: "Sequence[Chosen]") -> Partition
     """The network's partition, without its weights where an estimate needs none; a fallback of it says that it needs
     them."""
     from archloom.tvm_backend.compile import partition_among
-    from archloom.tvm_backend.estimate.network import Request
     from archloom.tvm_backend.estimate.partition import partition_of
+    from archloom.tvm_backend.estimate.request import Request
 
     arguments.scheme(args)  # which refuses what does not go together
     asked = Request(args.target, arguments.target_options(args), as_int8=args.as_int8)

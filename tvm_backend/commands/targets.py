@@ -110,7 +110,7 @@ def _described(network: Network) -> dict[str, Any]:
 def df_graph(path: Path, options: dict[str, str]) -> "ArchitectureGraph":
     """The graph of the machine in a df file; the option ``rates`` says what its throughputs are."""
     from archloom.mapper.spatial.machines.building import graph_of as built
-    from archloom.mapper.spatial.machines.df import read
+    from archloom.mapper.spatial.machines.df_text import read
 
     unknown = ", ".join(name for name in options if name != "rates")
     if unknown:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from archloom.oracle.errors import InputError
-from archloom.tvm_backend.estimate.network import Request, report_of
+from archloom.tvm_backend.estimate.network import report_of
+from archloom.tvm_backend.estimate.request import Request
 from archloom.tvm_backend.host.profile import HostProfile
 from archloom.tvm_backend.progress import Progress
 from archloom.tvm_backend.report.build import with_host

@@ -34,8 +34,10 @@ from archloom.mapper.disk import ENVIRONMENT
 from archloom.mapper.parallel import ENVIRONMENT as PROCESSES
 from archloom.mapper.workload import Workload
 from archloom.oracle.errors import ArchloomError, InputError, MappingError, ModelError, StreamError, TargetError
-from archloom.tvm_backend.estimate.network import OnnxNetwork, Request, in_floats, report_of
-from archloom.tvm_backend.estimate.segments import Chain, Undivided
+from archloom.tvm_backend.estimate.network import OnnxNetwork, report_of
+from archloom.tvm_backend.estimate.pieces import Undivided
+from archloom.tvm_backend.estimate.request import Request, in_floats
+from archloom.tvm_backend.estimate.segments import Chain
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.host.profile import HostProfile
 from archloom.tvm_backend.ir.nodes import Unsupported

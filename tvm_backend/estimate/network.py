@@ -11,30 +11,29 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import onnx
 from onnx import helper
 
-from archloom.mapper.accelerator import OF_ALL
 from archloom.mapper.explore import GivenUp
+from archloom.mapper.search import Plan
 from archloom.oracle.errors import ArchloomError, ArtifactError, MappingError, ModelError
 from archloom.oracle.fallbacks import Fallback
 from archloom.oracle.memory import Remembered, paused
-from archloom.oracle.reading import TEXT_BYTES, read_bytes
 from archloom.tvm_backend import cache
 from archloom.tvm_backend.compile import placed, plan_steps, planned, require_mappings
 from archloom.tvm_backend.compiled import HostPart, Partition, Region, Step, TensorSpec, Value
 from archloom.tvm_backend.estimate import segments
-from archloom.tvm_backend.estimate.segments import Chain, Undivided
+from archloom.tvm_backend.estimate.pieces import Undivided
+from archloom.tvm_backend.estimate.request import Request, in_floats
+from archloom.tvm_backend.estimate.segments import Chain
 from archloom.tvm_backend.frontends.onnx.files import read_onnx
 from archloom.tvm_backend.frontends.onnx.guard import Stumbled, without_weights
 from archloom.tvm_backend.frontends.onnx.load import load_skeleton
@@ -53,8 +52,7 @@ from archloom.tvm_backend.report.packing import packed, unpacked
 from archloom.tvm_backend.sources import named_networks, operators
 from archloom.tvm_backend.sources.operator_network import onnx_skeleton
 from archloom.tvm_backend.sources.source import Source
-from archloom.tvm_backend.targets import registry
-from archloom.tvm_backend.targets.choice import Chosen, choose, names_of
+from archloom.tvm_backend.targets.choice import Chosen
 from archloom.tvm_backend.targets.layouts import ROW_MAJOR
 from archloom.tvm_backend.targets.live_ranges import bytes_of
 
@@ -65,50 +63,6 @@ machines."""
 _reports: Remembered[str, Report] = Remembered(KEPT)
 _read: Remembered[str, Model] = Remembered(READ)
 _of_models: "WeakKeyDictionary[Model, Remembered[str, Report]]" = WeakKeyDictionary()
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is to be estimated on what.
-
-    ``as_int8`` takes a float network as if it were quantized; ``details`` keeps what units, stages, storages, links
-    and loops did in the report's layers. ``on_disk``: reports are kept there, too. ``bound``: nothing is mapped; layers
-    have the cycles and joules that no mapping is below, and go where they go by the space of mappings; ``known``: and
-    no less than the cycles that follow from simulations so far, so that such a report is not kept.
-    """
-
-    target: str
-    options: Mapping[str, Any]
-    as_int8: bool = False
-    details: bool = True
-    on_disk: bool = True
-    bound: bool = False
-    known: bool = False
-
-    def text(self) -> str:
-        """What a report depends on beside the network."""
-        known = [self.target, dict(self.options), self.as_int8, self.details, self.bound, self._files()]
-        return json.dumps(known, sort_keys=True, default=str)
-
-    def _files(self) -> list[str]:
-        """What is in the files that options name; one that cannot be read is an error where it is used."""
-        names = {option.name for option in OF_ALL}
-        named = (str(value) for name, value in self.options.items() if name.split(".")[-1] in names)
-        # a value may be a text of any length, too
-        return [read_bytes(file, TEXT_BYTES).hex() for file in named if os.path.isfile(file)]
-
-    @property
-    def is_built_in(self) -> bool:
-        """Whether no target is of another package, whose code is not part of any key."""
-        return set(names_of(self.target)) <= set(registry.BUILT_IN)
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether reports may be kept: they depend on nothing but the network and what is asked."""
-        return self.is_built_in and not self.known
-
-    def chosen(self) -> "tuple[Chosen, ...]":
-        return choose(self.target, self.options)
 
 
 def report_of(source: Source, request: Request, progress: Progress | None = None) -> Report:
@@ -127,18 +81,6 @@ def report_of(source: Source, request: Request, progress: Progress | None = None
     return _of_source(source, request, progress)
 
 
-def in_floats(source: Source, request: Request) -> tuple[Source, Request]:
-    """A source in floats where it is to be taken as if quantized; names and operators are quantized for a target that
-    wants it anyway, or takes it. InputError for a source that is not at hand in floats."""
-    if source.kind in ("name", "operator"):
-        backend = request.chosen()[0].backend
-        if backend.is_quantized:
-            return source, replace(request, as_int8=False)
-        if backend.takes_integers:
-            return source, request
-    return (source.in_floats() if request.as_int8 else source), request
-
-
 def _of_operator(
     operator: operators.Operator, source: Source, request: Request, progress: Progress | None
 ) -> Report:
@@ -146,7 +88,7 @@ def _of_operator(
     chosen = request.chosen()
     if partition := partition_operator(operator, chosen):
         try:
-            return _planned(partition, request, progress)
+            return _planned(partition, request, lambda chosen: plan_steps(partition, chosen, progress))
         except GivenUp:
             raise
         except MappingError as error:  # as it is: as a network it may be taken in another form
@@ -320,13 +262,8 @@ class OnnxNetwork:
     @paused()
     def of_chain(self, chain: "Chain", progress: Progress | None = None) -> Report:
         """The report of a network in segments, of which those that are not known yet are planned."""
-        chosen = self.request.chosen()
         partition = replace(chain.partition, memory=chain.memory()) if self.request.details else chain.partition
-        if self.request.bound:
-            require_mappings(partition, chosen)
-            return build_bound(partition, chosen, known=self.request.known)
-        return build(partition, chain.plans(chosen, progress), chosen,
-                     details=self.request.details)
+        return _planned(partition, self.request, lambda chosen: chain.plans(chosen, progress))
 
     def as_whole(self, progress: Progress | None = None) -> Report:
         """The report of a network that is looked at as a whole; Unsupported for one that only TVM reads."""
@@ -395,12 +332,15 @@ def _timed(model: "Model", request: Request, progress: Progress | None) -> Repor
     return build(*planned(model, chosen, progress), chosen, details=request.details)
 
 
-def _planned(partition: Partition, request: Request, progress: Progress | None) -> Report:
+def _planned(
+    partition: Partition, request: Request, plans: "Callable[[tuple[Chosen, ...]], Mapping[str, Plan]]"
+) -> Report:
+    """The report of a partition by the ``plans`` of its steps, or by bounds where these are asked for."""
     chosen = request.chosen()
     if request.bound:
         require_mappings(partition, chosen)
         return build_bound(partition, chosen, known=request.known)
-    return build(partition, plan_steps(partition, chosen, progress), chosen, details=request.details)
+    return build(partition, plans(chosen), chosen, details=request.details)
 
 
 def partition_operator(operator: operators.Operator, chosen: "tuple[Chosen, ...]") -> Partition | None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from archloom.oracle.fallbacks import Fallback
 from archloom.tvm_backend.compile import partition_among
 from archloom.tvm_backend.compiled import Partition
-from archloom.tvm_backend.estimate.network import OnnxNetwork, Request, in_floats, slower
+from archloom.tvm_backend.estimate.network import OnnxNetwork, slower
+from archloom.tvm_backend.estimate.request import Request, in_floats
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
 from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.ir.numbers import is_quantized

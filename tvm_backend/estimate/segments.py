@@ -12,7 +12,6 @@ Whatever does not certainly give the same partition as the whole network is left
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from archloom.oracle.errors import ArchloomError
 from archloom.oracle.memory import Remembered
 from archloom.tvm_backend.compile import partition_model, plan_steps
 from archloom.tvm_backend.compiled import HostOp, HostPart, Partition, Region, Step
+from archloom.tvm_backend.estimate.pieces import GIVEN, NAME, Key, Piece, Shape, Undivided, input_shape, pieces_of
 from archloom.tvm_backend.frontends.onnx.editor import known_shapes
 from archloom.tvm_backend.frontends.onnx.guard import without_weights
 from archloom.tvm_backend.frontends.onnx.skeleton import NoSkeleton
@@ -35,31 +35,12 @@ from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.memory import LiveRange, Memory
 from archloom.tvm_backend.model import Model, make_model
 from archloom.tvm_backend.quantization.quantized_form import quantized_form
-from archloom.tvm_backend.quantization.scheme import ACTIVATIONS, FLOAT, KEEP_INPUT_SCALE, OPERATORS
+from archloom.tvm_backend.quantization.scheme import FLOAT
 from archloom.tvm_backend.targets.choice import Chosen
 from archloom.tvm_backend.targets.layouts import NHWC
 
-MAKERS = frozenset({"Conv", "Relu", "Clip", "Add"})
-"""Operators behind whose results a network may be cut."""
-READERS = frozenset({"Conv", "Add"})
-"""Operators that may read the tensor at a cut; one of them is a convolution."""
-WEIGHTS = frozenset(OPERATORS) - ACTIVATIONS - KEEP_INPUT_SCALE
-"""Operators of whose constants the quantized form only has the shapes."""
-GIVEN = "tensor0x"
-"""What a segment calls its input."""
 KEPT, READ = 2048, 256
 """Segments that a process remembers, and pieces of networks that are the same for all machines."""
-
-_NAME = re.compile(r"(step|tensor)(\d+)x(.*)")
-_GRAPHS = (5, 10)
-"""Attributes of these types hold graphs (``onnx.AttributeProto``)."""
-
-Key = tuple[Any, ...]
-Shape = tuple[int, ...]
-
-
-class Undivided(Exception):
-    """Why a network has to be looked at as a whole."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,34 +57,6 @@ class Segment:
     parts: tuple[str, ...]
     memory: Memory
     plans: "dict[str, Plan]" = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """Nodes of a network between two cuts; ``structure`` says what they compute, whatever they are called."""
-
-    nodes: "Sequence[onnx.NodeProto]"
-    tensors: Mapping[str, int]
-    """The numbers of the tensors that are no constants, from the one that comes in"""
-    constants: "Mapping[str, onnx.TensorProto]"
-    structure: Key
-
-    @property
-    def result(self) -> str:
-        """What its result is called in the segment."""
-        return f"tensor{len(self.tensors) - 1}x"
-
-    def named(self, name: str) -> str:
-        """What is called ``name`` in the segment, in the network; dots join the names of who gives and who reads."""
-        return ".".join([self._part(part) for part in name.split(".")])
-
-    def _part(self, name: str) -> str:
-        found = _NAME.fullmatch(name)
-        if found is None:
-            return name
-        number = int(found[2])
-        own = self.nodes[number].name if found[1] == "step" else list(self.tensors)[number]
-        return (rename(own) + found[3] if found[1] == "step" else rename(own + found[3])).replace(".", "_")
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,10 +118,10 @@ def partitioned(proto: "onnx.ModelProto", chosen: "Sequence[Chosen]", request: s
     """
     if len(chosen) != 1 or not chosen[0].backend.is_quantized:
         raise Undivided("several targets, or one of floats")
-    pieces = _pieces(proto)
+    pieces = pieces_of(proto)
     if len(pieces) < 2:
         raise Undivided("there is no tensor at which it may be cut")
-    shape = _input_shape(proto)
+    shape = input_shape(proto)
     sets = _sets(proto)
     segments: list[Segment] = []
     for position, piece in enumerate(pieces):
@@ -196,131 +149,9 @@ _known: Remembered[Key, Segment | Undivided] = Remembered(KEPT)
 _read: Remembered[Key, tuple[Model, list[str]]] = Remembered(READ)
 
 
-# cutting ----------------------------------------------------------------------------------------------------------
-
-
 def _sets(proto: "onnx.ModelProto") -> Key:
     """The versions of ONNX that a network is of."""
     return proto.ir_version, *((o.domain, o.version) for o in proto.opset_import)
-
-
-def _input_shape(proto: "onnx.ModelProto") -> Shape:
-    return tuple(d.dim_value for d in proto.graph.input[0].type.tensor_type.shape.dim)
-
-
-def _pieces(proto: "onnx.ModelProto") -> list[Piece]:
-    """The network cut wherever it can be; Undivided for one of a form that is not cut."""
-    graph = proto.graph
-    constants = {t.name: t for t in graph.initializer}
-    if len(graph.input) != 1 or len(graph.output) != 1 or graph.input[0].name in constants:
-        raise Undivided("it has several inputs or results")
-    kind = graph.input[0].type.tensor_type
-    if kind.elem_type != FLOAT or len(kind.shape.dim) != 4 or min(_input_shape(proto)) < 1:
-        raise Undivided("its input is no image of floats of known size")
-    nodes = [_Read.of(node) for node in graph.node]
-    _refuse_irregular(nodes, graph, constants)
-    last = {name: i for i, node in enumerate(nodes) for name in node.inputs}
-    last[graph.output[0].name] = len(nodes)
-    readers: dict[str, list[_Read]] = {}
-    for node in nodes:
-        for name in node.inputs:
-            readers.setdefault(name, []).append(node)
-    pieces: list[Piece] = []
-    live: set[str] = {graph.input[0].name}
-    source, first = graph.input[0].name, 0
-    for i, node in enumerate(nodes):
-        live.update(node.outputs)
-        live.difference_update([name for name in (*node.inputs, *node.outputs) if last.get(name, i) <= i])
-        name = node.outputs[0]
-        if live == {name} and node.op in MAKERS and _is_cut(name, readers.get(name, ())):
-            pieces.append(_piece(nodes[first:i + 1], source, constants))
-            source, first = name, i + 1
-    return [*pieces, _piece(nodes[first:], source, constants)]
-
-
-@dataclass(frozen=True, eq=False)
-class _Read:
-    """What a node says, read once: fields of protocol buffers are slow."""
-
-    proto: "onnx.NodeProto"
-    op: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attributes: tuple[bytes, ...]
-
-    @staticmethod
-    def of(node: "onnx.NodeProto") -> "_Read":
-        return _Read(node, node.op_type, tuple(node.input), tuple(node.output),
-                     tuple([a.SerializeToString(deterministic=True) for a in node.attribute]))
-
-
-def _is_cut(name: str, readers: "Sequence[_Read]") -> bool:
-    ops = {node.op for node in readers}
-    return "Conv" in ops and ops <= READERS and all(
-        node.op != "Conv" or (node.inputs[0] == name and name not in node.inputs[1:]) for node in readers)
-
-
-def _refuse_irregular(nodes: "Sequence[_Read]", graph: "onnx.GraphProto", constants: Mapping[str, Any]) -> None:
-    """Undivided unless operators stand in order, under names that stay as they are, and share no weights."""
-    defined = {graph.input[0].name, *constants}
-    known = {info.name: tuple(d.dim_value for d in info.type.tensor_type.shape.dim) for info in graph.value_info}
-    weights: set[str] = set()
-    names = set[str]()
-    tensors = {rename(name).replace(".", "_") for name in defined}
-    for node in nodes:
-        if node.proto.domain not in ("", "ai.onnx") or not node.proto.name or not node.outputs:
-            raise Undivided(f"operator {node.op} has no name, no result, or is not of ONNX's own")
-        if any(a.type in _GRAPHS for a in node.proto.attribute):
-            raise Undivided(f"node {node.proto.name!r} has a graph inside")
-        given = [name for name in node.inputs if name]
-        if any(name not in defined for name in given) or any(not o or o in defined for o in node.outputs):
-            raise Undivided(f"node {node.proto.name!r} reads what is not there yet, or writes what is")
-        defined.update(node.outputs)
-        if node.op in WEIGHTS:
-            own = [name for name in given if name in constants]
-            if len({*own}) < len(own) or not weights.isdisjoint(own):
-                raise Undivided(f"node {node.proto.name!r} shares a weight")
-            weights.update(own)
-            if node.op == "Add" and (own or len({known.get(name) for name in given}) > 1):
-                raise Undivided(f"node {node.proto.name!r} adds no two tensors of one known shape")
-        else:
-            weights.update(name for name in given if name in constants and constants[name].data_type == FLOAT
-                           and node.op not in ACTIVATIONS)
-        names.add(rename(node.proto.name).replace(".", "_"))
-        tensors.update(rename(name).replace(".", "_") for name in node.outputs)
-    # TVM's importer numbers equal names, and what a name of its own ends with is read by it
-    if len(names) < len(nodes) or len(tensors) < len(defined) or any(name.endswith("Linear") for name in names):
-        raise Undivided("its operators or tensors are not called apart")
-
-
-def _piece(nodes: "Sequence[_Read]", source: str, constants: Mapping[str, Any]) -> Piece:
-    tensors = {source: 0}
-    own: dict[str, int] = {}
-    structure: list[Key] = []
-    for node in nodes:
-        operands: list[Any] = []
-        for position, name in enumerate(node.inputs):
-            tensor = constants.get(name)
-            if tensor is None:
-                operands.append(tensors[name] if name else None)
-                continue
-            kind = tensor.data_type
-            operands.append((
-                own.setdefault(name, len(own)), kind, tuple(tensor.dims),
-                b"" if node.op in WEIGHTS and kind == FLOAT else _content(tensor), position))
-        for name in node.outputs:
-            tensors[name] = len(tensors)
-        structure.append((node.op, tuple(operands), len(node.outputs), node.attributes))
-    return Piece([node.proto for node in nodes], tensors, {name: constants[name] for name in own}, tuple(structure))
-
-
-def _content(tensor: "onnx.TensorProto") -> bytes:
-    if tensor.raw_data:
-        return bytes(tensor.raw_data)
-    return b"\0" + tensor.SerializeToString(deterministic=True)  # with its name: shared only by the network's own
-
-
-# segments ---------------------------------------------------------------------------------------------------------
 
 
 def _segment(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chosen", is_last: bool) -> Segment:
@@ -333,15 +164,15 @@ def _segment(piece: Piece, proto: "onnx.ModelProto", shape: Shape, target: "Chos
         raise Undivided("a piece of it is not one region from its input to its result")
     if not is_last and len(host) != (1 if first else 0):
         raise Undivided("the host has work between two cuts")
-    if any(_NAME.search(op.reason) or op.op in ("nn.conv2d", "matmul", "add") for op in host):
+    if any(NAME.search(op.reason) or op.op in ("nn.conv2d", "matmul", "add") for op in host):
         raise Undivided("the host has an operator whose reason depends on others")
     names = [*(step.name for step in found.steps()), *(op.name for op in host)]
-    if not all(map(_NAME.match, names)):
+    if not all(map(NAME.match, names)):
         raise Undivided("an operator of a piece is called as none of its nodes")
     regions = tuple(
         replace(region, values=(), steps=tuple(replace(step, constants={}) for step in region.steps))
         for region in found.regions)
-    parts = tuple(name for name in variables if (part := _NAME.fullmatch(name)) and part[1] == "step" and part[3])
+    parts = tuple(name for name in variables if (part := NAME.fullmatch(name)) and part[1] == "step" and part[3])
     return Segment(regions, host, found.outputs[0].shape, parts, _uncut(found, first=first, last=is_last))
 
 

@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from archloom.tvm_backend.host.output_stage import saturated
+from archloom.tvm_backend.host.sums import finishing, unit
 from archloom.tvm_backend.ir.match import NotQuantized, QTensor, QuantizedOp, Stage, read
 
 EXACT_IN_FLOAT32 = 1 << 24
@@ -112,30 +114,20 @@ def _centred(x: Any, tensor: QTensor) -> Any:
     return x.astype(jnp.int32) - zero
 
 
-def saturated(real: Any, zero_point: Any, low: Any, high: Any) -> Any:
-    """``clip(round_half_even(real) + zero_point, low, high)``, which is what a scaled sum becomes as a byte."""
-    return jnp.clip(jnp.round(real) + zero_point, low, high)
-
-
 def _requantization(op: QuantizedOp) -> Callable[[Any], Any] | None:
-    """``saturate(round_half_even(float32(sum + bias) * scale) + zero)``, with ReLU before; None for other biases."""
-    data, weights = op.operands
-    last = op.stages[-1]
-    assert last.scale is not None and last.zero_point is not None
-    product = np.float32(data.scale.reshape(-1)[0]) * weights.scale.astype(np.float32).reshape(-1)
-    scale = (product / np.float32(last.scale.reshape(-1)[0])).astype(np.float32)
-    zero, limits = int(last.zero_point.reshape(-1)[0]), np.iinfo(last.dtype)
-    low = zero if op.stages[0].kind == "relu" else int(limits.min)
+    """What :func:`~archloom.tvm_backend.host.sums.finishing` says, of sums and a bias of int32; None for other biases.
+    """
     shape = (-1, 1, 1) if op.anchor == "nn.conv2d" else (-1,)
     bias = np.zeros((), np.int32)
     if op.bias is not None:
-        fits = np.allclose(op.bias.scale, product, rtol=1e-6, atol=0) and not np.any(op.bias.zero_point)
+        fits = np.allclose(op.bias.scale, unit(op).reshape(-1), rtol=1e-6, atol=0) and not np.any(op.bias.zero_point)
         if op.bias.array is None or op.bias.dtype != "int32" or not fits:
             return None
         bias = op.bias.array.reshape(op.bias_shape)
+    stage = finishing(op)
 
     def requantize(sums: Any) -> Any:
-        total = (sums + bias).astype(jnp.float32) * scale.reshape(shape)
-        return saturated(total, zero, low, limits.max)
+        total = (sums + bias).astype(jnp.float32) * stage.scale.reshape(shape)
+        return saturated(total, stage.zero_point, stage.low, stage.high)
 
     return requantize

@@ -134,6 +134,7 @@ class Host:
     """
 
     def __init__(self, part: HostPart, regions: Iterable[str]) -> None:
+        from archloom.tvm_backend.host import virtual_machine
         from archloom.tvm_backend.ir import compat
 
         try:
@@ -149,8 +150,8 @@ class Host:
         self._types = {symbol: ir.fields_of(ir.type_of(var)) for symbol, var in called.items()}
         pieces |= {symbol: partial(self._region, symbol) for symbol in regions}
         functions = {symbol: self._guarded(piece) for symbol, piece in pieces.items()}
-        self._main = compat.compile_vm(compat.build(main), functions)
-        self._to_tvm = compat.to_tvm
+        self._main = virtual_machine.compile_vm(virtual_machine.build(main), functions)
+        self._to_tvm = virtual_machine.to_tvm
 
     def __call__(self, inputs: Sequence[np.ndarray], run_region: RunRegion) -> list[np.ndarray]:
         with self._lock:
@@ -197,14 +198,15 @@ def split(module: "IRModule") -> "tuple[IRModule, dict[str, Piece]]":
 
 def whole(function: Any) -> Piece:
     """A Relax function as a compiled JAX function, or by TVM's code if it has an operator without a translation."""
+    from archloom.tvm_backend.host import virtual_machine
     from archloom.tvm_backend.ir import compat
 
     names = {compat.op_name(binding.value) for binding in compat.bindings(function)} - {None}
     if all(operator(name).xla for name in names):
         return jitted(function)
-    run = compat.compile_vm(compat.build(compat.normalize(compat.module_of(function))), {})
+    run = virtual_machine.compile_vm(virtual_machine.build(compat.normalize(compat.module_of(function))), {})
 
-    return lambda inputs: _arrays(run(*[compat.to_tvm(np.asarray(x)) for x in inputs]))
+    return lambda inputs: _arrays(run(*[virtual_machine.to_tvm(np.asarray(x)) for x in inputs]))
 
 
 def _arrays(result: Any) -> list[np.ndarray]:

@@ -86,8 +86,6 @@ class OutputStage:
     def _computed(self, numbers: Any, *rest: Any) -> tuple[Any]:
         import jax.numpy as jnp
 
-        from archloom.tvm_backend.host.integer import saturated
-
         arrays = dict(zip(self.arrays, rest))
         sums, *operands = rest[len(arrays):]
         zero_point, low, high, first_zero, second_zero = numbers
@@ -162,3 +160,10 @@ def as_int8(x: Any) -> Any:
     from jax import lax
 
     return lax.bitcast_convert_type(x ^ np.uint8(FLIPPED), np.int8)
+
+
+def saturated(real: Any, zero_point: Any, low: Any, high: Any) -> Any:
+    """``clip(round_half_even(real) + zero_point, low, high)``, which is what a scaled sum becomes as a byte."""
+    import jax.numpy as jnp
+
+    return jnp.clip(jnp.round(real) + zero_point, low, high)

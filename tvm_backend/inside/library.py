@@ -19,10 +19,10 @@ from archloom.mapper.search import Plan
 from archloom.oracle.errors import ArtifactError, InputError
 from archloom.tvm_backend.compiled import CompiledModel, HostPart, Partition
 from archloom.tvm_backend.executable import CompiledNetwork
+from archloom.tvm_backend.host import virtual_machine
 from archloom.tvm_backend.inside import running
 from archloom.tvm_backend.inside.running import Callee
 from archloom.tvm_backend.inside.stubs import KINDS, contents
-from archloom.tvm_backend.ir import compat
 from archloom.tvm_backend.report.build import of_compiled, with_host_layers
 from archloom.tvm_backend.report.data import Layer, Report
 from archloom.tvm_backend.targets import registry
@@ -102,7 +102,7 @@ def _measured(module: Any, inputs: Sequence[Any], entry: str, regions: set[str])
             total[symbol] += time.perf_counter() - began.pop()
 
     machine.set_instrument(instrument)
-    given = [compat.to_tvm(np.asarray(x)) for x in inputs]
+    given = [virtual_machine.to_tvm(np.asarray(x)) for x in inputs]
     for _ in range(RUNS + 1):
         total: dict[str, float] = defaultdict(float)
         machine[entry](*given)
@@ -171,7 +171,7 @@ class Library:
 
     def __call__(self, *inputs: Any, entry: str = "main") -> np.ndarray | tuple[np.ndarray, ...]:
         """Run the network on arrays, in TVM's virtual machine; one result is an array, several a tuple."""
-        made = self.machine[entry](*[compat.to_tvm(np.asarray(x)) for x in inputs])
+        made = self.machine[entry](*[virtual_machine.to_tvm(np.asarray(x)) for x in inputs])
         return made.numpy() if hasattr(made, "numpy") else tuple(x.numpy() for x in made)
 
     def __repr__(self) -> str:

@@ -2,14 +2,14 @@
 
 It imports TVM when it is imported, which takes a second: import it where TVM is first needed. The rest of archloom sees
 Relax through the functions and names below; when TVM renames something, this file changes, with
-:mod:`~archloom.tvm_backend.frontends.onnx.by_tvm`, which has TVM import ONNX. It is Relax's
+:mod:`~archloom.tvm_backend.frontends.onnx.by_tvm`, which has TVM import ONNX, and
+:mod:`~archloom.tvm_backend.host.virtual_machine`, which has it compile and run what it imported. It is Relax's
 :class:`~archloom.tvm_backend.ir.expressions.Representation`.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
@@ -39,8 +39,6 @@ IRModule: TypeAlias = tvm.IRModule
 IMPORT_ERRORS = (
     ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, RuntimeError, TypeError, ValueError)
 """What TVM's importers and torch raise on a network that they do not understand; TVM's own are RuntimeErrors."""
-
-_registry_lock = threading.Lock()
 
 
 # Expressions: archloom.tvm_backend.ir.expressions describes these functions -----------------------------------------
@@ -407,54 +405,3 @@ def from_exported_program(program: Any, converters: Mapping[str, Callable[[Any, 
                 custom_convert_map=dict(converters))
         finally:
             emptied(getattr(importer, "block_builder", None))
-
-
-# Running -----------------------------------------------------------------------------------------------------------
-
-
-@relax.expr_functor.mutator
-class _Clipping(relax.PyExprMutator):  # type: ignore[misc]
-    """``take`` that reads the nearest element for an index beyond the last one, as by XLA. By default TVM reads any
-    memory then, and prints for each call that it would."""
-
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        call = super().visit_call_(call)
-        if op_name(call) != "take" or call.attrs.mode != "fast":
-            return call
-        axis = call.attrs.axis
-        return relax.op.take(*call.args, axis=None if axis is None else int(axis), mode="clip")
-
-
-def build(module: IRModule) -> Any:
-    """Compile the host module with TVM's LLVM: an executable for :func:`compile_vm`."""
-    target, clipping = tvm.target.Target("llvm"), _Clipping(module)
-    for name, function in module.functions.items():
-        if isinstance(function, relax.Function):
-            clipping.builder_.update_func(name, clipping.visit_expr(function))
-    with target, warnings.catch_warnings(action="ignore"):
-        return relax.build(clipping.builder_.get(), target=target)
-
-
-def compile_vm(executable: Any, functions: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
-    """``main`` of an executable as a callable on TVM tensors, with the given packed functions bound to it.
-
-    A virtual machine looks its packed functions up once, when it is made: they are registered under a lock for just
-    that long, so that networks never see each other's.
-    """
-    with _registry_lock:
-        for name, function in functions.items():
-            tvm_ffi.register_global_func(name, function, override=True)
-        main = relax.VirtualMachine(executable, tvm.cpu())["main"]
-        for name in functions:
-            tvm_ffi.registry.remove_global_func(name)
-    return main
-
-
-def to_tvm(array: Any) -> tvm.runtime.Tensor:
-    """A NumPy or JAX array as a TVM tensor: shared memory when it is aligned to 64 bytes, else a copy."""
-    if isinstance(array, np.ndarray):
-        shared = array.dtype.kind in "biuf" and array.size > 0  # others, bfloat16 and its like, NumPy does not exchange
-        if shared and array.ctypes.data % 64 == 0 and array.flags.c_contiguous and array.flags.writeable:
-            return tvm.runtime.from_dlpack(array)
-        return tvm.runtime.tensor(np.ascontiguousarray(array) if array.ndim else array)
-    return tvm.runtime.from_dlpack(array)

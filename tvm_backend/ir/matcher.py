@@ -1,4 +1,4 @@
-"""Matches of patterns, moved into composite functions as by TVM's FuseOpsByPattern.
+"""Matches of patterns in plain expressions, moved into composite functions as by TVM's FuseOpsByPattern.
 
 Patterns are tried one after another over the whole function, each at every binding from the first to the last. A match
 takes the place of those that lie within it; one that overlaps with others is left. What one pattern has taken is a call
@@ -13,8 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from archloom.tvm_backend.ir import nodes
-from archloom.tvm_backend.ir.expressions import IRModule
-from archloom.tvm_backend.ir.patterns import CallOf, Const, DFPattern, Not, Or, Wildcard, to_relax
+from archloom.tvm_backend.ir.patterns import CallOf, Const, DFPattern, Not, Or, Wildcard
 from archloom.tvm_backend.ir.plain import substitute
 
 RELAX = "relax."
@@ -35,27 +34,10 @@ class Context:
     var_usages: Mapping[nodes.Var, Sequence[nodes.Var]]
 
 
-def fuse_by_pattern(module: IRModule, patterns: Sequence[tuple[str, Any, Check]]) -> IRModule:
-    """Every match as a call of a composite function, each taken where its check agrees; earlier patterns win.
-
-    What a check raises ends the pass. Patterns are of :mod:`archloom.tvm_backend.ir.patterns`, or TVM's own, for which
-    a plain module raises Unsupported. A module of Relax is matched here, too, and by TVM where :mod:`.mirrored` says
-    why it cannot be; checks may be asked again then.
-    """
-    if isinstance(module, nodes.Module):
-        return fuse_plain(module, patterns)
-    from archloom.tvm_backend.ir import compat, mirrored
-
-    theirs = [(name, to_relax(pattern), check) for name, pattern, check in patterns]
-    try:
-        return mirrored.fuse(module, patterns)
-    except nodes.Unsupported:
-        return compat.fuse_by_pattern(module, theirs)
-
-
 def fuse_plain(module: nodes.Module, patterns: Sequence[tuple[str, Any, Check]]) -> nodes.Module:
-    """:func:`fuse_by_pattern` of plain expressions; Unsupported for what only TVM matches, and for a match of which
-    more than the result is read elsewhere: TVM makes functions of several results of such."""
+    """:func:`~archloom.tvm_backend.ir.fusing.fuse_by_pattern` of plain expressions; Unsupported for what only TVM
+    matches, and for a match of which more than the result is read elsewhere: TVM makes functions of several results of
+    such."""
     for _, pattern, _ in patterns:
         operators_of(pattern)
     roots = [_root_operators(pattern) for _, pattern, _ in patterns]

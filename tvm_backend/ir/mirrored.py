@@ -24,7 +24,7 @@ _ELSEWHERE = nodes.Target("elsewhere", external=True)
 
 
 def fuse(module: compat.IRModule, patterns: Sequence[tuple[str, DFPattern, Check]]) -> compat.IRModule:
-    """:func:`~archloom.tvm_backend.ir.matcher.fuse_by_pattern` of a module of Relax; Unsupported for what is above."""
+    """:func:`~archloom.tvm_backend.ir.fusing.fuse_by_pattern` of a module of Relax; Unsupported for what is above."""
     named: set[str] = set()
     mirror = _Mirror(module, named.union(*(operators_of(pattern) for _, pattern, _ in patterns)))
     fused = fuse_plain(mirror.module, [(name, pattern, mirror.seen_by(check)) for name, pattern, check in patterns])

@@ -7,7 +7,8 @@ from typing import Any
 
 from archloom.oracle.errors import ArchloomError
 from archloom.tvm_backend import cache
-from archloom.tvm_backend.estimate.network import Request, report_of
+from archloom.tvm_backend.estimate.network import report_of
+from archloom.tvm_backend.estimate.request import Request
 from archloom.tvm_backend.host.profile import HostProfile, chosen
 from archloom.tvm_backend.page.network import network_view
 from archloom.tvm_backend.progress import Progress

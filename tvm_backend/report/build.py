@@ -18,7 +18,7 @@ from archloom.mapper.explore import ENVIRONMENT
 from archloom.mapper.search import Plan, known_cycles
 from archloom.mapper.workload import Workload, plain
 from archloom.oracle.fallbacks import Fallback
-from archloom.oracle.taidl.check import HBM
+from archloom.oracle.taidl.declarations import HBM
 from archloom.tvm_backend.compiled import CompiledModel, HostOp, Partition, Region, Step
 from archloom.tvm_backend.host import profile as hosts
 from archloom.tvm_backend.host.conversions import conversions

@@ -18,7 +18,7 @@ from archloom.oracle.nests import walk
 from archloom.oracle.records import plain
 from archloom.oracle.resolved import ResolvedInstr, ResolvedNode, ResolvedStream
 from archloom.oracle.stream import HbmTensor
-from archloom.oracle.taidl.check import HBM
+from archloom.oracle.taidl.declarations import HBM
 from archloom.oracle.validate import tensor_bytes
 from archloom.tvm_backend.report.table import Column, count, render, size
 from archloom.tvm_backend.report.touched import Runs, touched, union

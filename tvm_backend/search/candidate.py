@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from archloom.mapper.cache import key_of
 from archloom.oracle.errors import InputError
-from archloom.tvm_backend.estimate.network import Request
+from archloom.tvm_backend.estimate.request import Request
 from archloom.tvm_backend.search import content
 from archloom.tvm_backend.sources.source import is_network
 from archloom.tvm_backend.targets.choice import choose, named_options, names_of, spelled

@@ -14,7 +14,8 @@ from archloom.mapper.known import noted
 from archloom.oracle.errors import ArchloomError, InputError
 from archloom.oracle.memory import Remembered
 from archloom.oracle.user_code import place_of, told
-from archloom.tvm_backend.estimate.network import Request, report_of
+from archloom.tvm_backend.estimate.network import report_of
+from archloom.tvm_backend.estimate.request import Request
 from archloom.tvm_backend.host.profile import HostProfile
 from archloom.tvm_backend.report.build import with_host
 from archloom.tvm_backend.report.data import Report

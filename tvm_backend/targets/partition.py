@@ -14,8 +14,8 @@ from archloom.oracle.user_code import in_user_code
 from archloom.tvm_backend.compiled import HostOp, Refuse, Refused
 from archloom.tvm_backend.ir import expressions as ir
 from archloom.tvm_backend.ir.attention import ATTENTION
+from archloom.tvm_backend.ir.fusing import fuse_by_pattern
 from archloom.tvm_backend.ir.match import NotQuantized, QuantizedOp
-from archloom.tvm_backend.ir.matcher import fuse_by_pattern
 from archloom.tvm_backend.ir.names import is_made_up
 from archloom.tvm_backend.ir.numbers import Numbers
 from archloom.tvm_backend.ir.operators import SWEPT

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from archloom.mapper.spatial.arrays import from_tiles, to_tiles
 from archloom.mapper.spatial.machines.machine import SIDE, Machine
 from archloom.mapper.spatial.plan import LEVELS, PATTERNS, AttentionPlan
-from archloom.mapper.spatial.programs.emit import Shapes
+from archloom.mapper.spatial.programs.streams import Shapes
 from archloom.mapper.spatial.space import Columns, Table, crossed, joined, sizes, triples
 from archloom.oracle.errors import MappingError
 

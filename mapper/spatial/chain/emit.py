@@ -10,16 +10,8 @@ from archloom.mapper.spatial.chain.space import SLOTS, Chain, beside, footprint
 from archloom.mapper.spatial.epilogue import ACTIVATIONS, Beside, finished
 from archloom.mapper.spatial.machines.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import ChainPlan
-from archloom.mapper.spatial.programs.emit import (
-    Nodes,
-    Wave,
-    Zone,
-    multicast,
-    repeat,
-    repeat_peeled,
-    repeat_waves,
-    waves,
-)
+from archloom.mapper.spatial.programs.emit import multicast
+from archloom.mapper.spatial.programs.waves import Nodes, Wave, Zone, repeat, repeat_peeled, repeat_waves, waves
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr
 

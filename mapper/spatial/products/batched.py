@@ -14,7 +14,8 @@ from archloom.mapper.spatial.machines.machine import SIDE, TILE_BYTES
 from archloom.mapper.spatial.plan import TileGemm
 from archloom.mapper.spatial.products.parts import Contraction
 from archloom.mapper.spatial.products.parts_emit import PartedEmitter
-from archloom.mapper.spatial.programs.emit import Nodes, Place
+from archloom.mapper.spatial.programs.emit import Place
+from archloom.mapper.spatial.programs.waves import Nodes
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr

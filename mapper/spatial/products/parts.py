@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from archloom.mapper.spatial.epilogue import SLOTS, Epilogue
 from archloom.mapper.spatial.machines.machine import SIDE, Machine
 from archloom.mapper.spatial.plan import ACROSS, DOWN, PartedPlan, TileGemm
-from archloom.mapper.spatial.products.cost import Around, cycles
+from archloom.mapper.spatial.products.cost import cycles
+from archloom.mapper.spatial.products.traffic import Around
 from archloom.mapper.spatial.space import EVERYTHING, Column, Rules, Space, check, divisors, footprint, space
 from archloom.oracle.errors import MappingError
 

@@ -12,7 +12,8 @@ from archloom.mapper.spatial.machines.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import PartedPlan
 from archloom.mapper.spatial.products.convolution import PIXEL, Convolution, Places
 from archloom.mapper.spatial.products.parts import Contraction
-from archloom.mapper.spatial.programs.emit import ZERO, Emitter, Nodes, Place, Wave, repeat, repeat_waves, waves
+from archloom.mapper.spatial.programs.emit import ZERO, Emitter, Place
+from archloom.mapper.spatial.programs.waves import Nodes, Wave, repeat, repeat_waves, waves
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import Instr
 

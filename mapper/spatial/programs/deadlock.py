@@ -17,12 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archloom.mapper.spatial.machines.machine import Machine
-from archloom.mapper.spatial.machines.queues import core_name, pair_keys, queue_name
+from archloom.mapper.spatial.machines.queues import Numbers, core_name, pair_keys, queue_name
 from archloom.mapper.spatial.programs.touches import Instances, Touches, conflicts, instances, place_name, touches
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Stream
-
-Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

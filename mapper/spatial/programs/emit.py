@@ -7,117 +7,17 @@ wave, and how large it is, is said by zones.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
-from typing import TypeAlias
 
-import numpy as np
-
-from archloom.acadl_models.acadl import ArchitectureGraph
-from archloom.mapper.memory import align
-from archloom.mapper.spatial.machines.machine import ISA, SIDE, TILE_BYTES, Machine
+from archloom.mapper.spatial.machines.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import Plan, TileGemm
+from archloom.mapper.spatial.programs.streams import Shapes
+from archloom.mapper.spatial.programs.waves import Nodes, Wave, Zone, halves, repeat, repeat_peeled, waves
 from archloom.oracle.affine import Affine
-from archloom.oracle.errors import MappingError
-from archloom.oracle.stream import HbmTensor, Instr, Loop, Node, Stream
+from archloom.oracle.stream import Instr
 
-TYPE = "float16"
-"""Of all numbers in memory."""
-
-Shapes: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
-"""Names and shapes of tensors in memory, in numbers; the result is the last."""
-
-
-def placed(tensors: Iterable[tuple[str, tuple[int, ...]]]) -> list[HbmTensor]:
-    """Tensors of these names and shapes, in numbers."""
-    found: list[HbmTensor] = []
-    for name, shape in tensors:
-        found.append(HbmTensor(name, _end(found), shape, TYPE))
-    return found
-
-
-def program(machine: Machine, tensors: Sequence[HbmTensor], body: Iterable[Node], name: str) -> Stream:
-    """The stream of a program that is given all tensors but the last one, which is its result."""
-    *inputs, result = tensors
-    return Stream(ISA, machine.isa_parameters, tuple(inputs), (result,), _end(tensors), tuple(body), name)
-
-
-def check_memory(work: object, tensors: Shapes, graph: "ArchitectureGraph") -> None:
-    """MappingError where a workload's operands and its result are more than memory holds."""
-    needed, held = _end(placed(tensors)), graph.bytes_of("hbm")
-    if needed > held:
-        names = ", ".join(name for name, _ in tensors)
-        raise MappingError(f"{work}: {names} take {needed} bytes of memory, of which {graph.name} has {held}")
-
-
-def _end(tensors: Sequence[HbmTensor]) -> int:
-    """What lies behind all of them."""
-    return max((align(_behind(tensor)) for tensor in tensors), default=align(1))
-
-
-def _behind(tensor: HbmTensor) -> int:
-    return tensor.address + prod(tensor.shape) * np.dtype(tensor.dtype).itemsize
-
-
-@dataclass(frozen=True)
-class Zone:
-    """Cores with blocks of ``size`` tiles: those at ``slow`` and ``fast`` of a loop's places along both dimensions."""
-
-    slow: range
-    fast: range
-    size: int
-
-
-@dataclass(frozen=True)
-class Wave:
-    """``count`` waves from number ``first`` on whose blocks lie alike."""
-
-    first: int
-    count: int
-    zones: tuple[Zone, ...]
-
-    @property
-    def whole(self) -> bool:
-        """Whether the cores have all work, and equal work."""
-        return len(self.zones) == 1
-
-
-def waves(extent: int, block: int, slow: int, fast: int) -> tuple[Wave, ...]:
-    """``extent`` tiles in blocks, dealt out to ``slow * fast`` cores: block ``i`` of a wave goes to place
-    ``(i // fast, i % fast)``. The last wave may have fewer and smaller blocks."""
-    cores = slow * fast
-    blocks = -(-extent // block)
-    full = extent // block
-    whole = full // cores
-    found = [Wave(0, whole, (Zone(range(slow), range(fast), block),))] if whole else []
-    if blocks > whole * cores:
-        found.append(Wave(whole, 1, tuple(_last(full - whole * cores, extent % block, block, fast))))
-    return tuple(found)
-
-
-def _last(full: int, rest: int, block: int, fast: int) -> Iterator[Zone]:
-    """``full`` whole blocks, then one of ``rest`` tiles, if there are any."""
-    lines, more = divmod(full, fast)
-    if lines:
-        yield Zone(range(lines), range(fast), block)
-    if more:
-        yield Zone(range(lines, lines + 1), range(more), block)
-    if rest:
-        yield Zone(range(lines, lines + 1), range(more, more + 1), rest)
-
-
-def halves(count: int) -> Iterator[tuple[int, range]]:
-    """How ``count`` places in a line put together what they have: distances, and the places which then take what lies
-    so far from them. In the end all of it is at the first."""
-    distance = 1
-    while distance < count:
-        yield distance, range(0, count - distance, 2 * distance)
-        distance *= 2
-
-
-Nodes = list[Node]
 ZERO = Affine(0)
 
 
@@ -125,31 +25,6 @@ def tensors_of(gemm: TileGemm) -> Shapes:
     """Names and shapes in memory of A, B and C."""
     return tuple((name, (*shape, SIDE, SIDE)) for name, shape in (
         ("A", (gemm.m, gemm.k)), ("B", (gemm.k, gemm.n)), ("C", (gemm.m, gemm.n))))
-
-
-def repeat(var: str, values: range, body: Callable[[Affine], Nodes]) -> Nodes:
-    """A loop over ``values``, or its body alone for a single value."""
-    if len(values) <= 1:
-        return body(Affine(values[0])) if values else []
-    inner = tuple(body(Affine.variable(var)))
-    return [Loop(var, values.start, values.stop, values.step, inner)] if inner else []
-
-
-def repeat_waves(var: str, found: Iterable[Wave], body: Callable[[Affine, Wave], Nodes]) -> Nodes:
-    """``body`` for the number of each of the waves, as loops over those that lie alike."""
-    return [node for wave in found for node in repeat(
-        var, range(wave.first, wave.first + wave.count), lambda at, wave=wave: body(at, wave))]  # type: ignore[misc]
-
-
-def repeat_peeled(var: str, found: tuple[Wave, ...], peel: bool, body: Callable[[Affine, Wave, bool], Nodes]) -> Nodes:
-    """``body`` for the number of each of the waves, the first wave apart if asked to ``peel`` it, and whether the loop
-    begins with that."""
-    nodes: Nodes = []
-    for wave in found:
-        apart = peel and wave.first == 0 and wave.count > 1
-        for run in (range(1), range(1, wave.count)) if apart else (range(wave.first, wave.first + wave.count),):
-            nodes += repeat(var, run, lambda at, wave=wave, run=run: body(at, wave, run.start == 0))  # type: ignore[misc]
-    return nodes
 
 
 def multicast(

@@ -15,102 +15,22 @@ pass from core to core are written out. Loops over time stay.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from archloom.mapper.spatial.machines.machine import Machine
-from archloom.mapper.spatial.machines.queues import QUEUES, pair_keys
+from archloom.mapper.spatial.machines.queues import QUEUES, Numbers, pair_keys
 from archloom.mapper.spatial.programs.deadlock import check_handshakes
+from archloom.mapper.spatial.programs.rewriting import Box, Path, boxes, distributed, looped, rewritten, unrolled
 from archloom.mapper.spatial.programs.touches import Touches, conflicts, touches
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Instr, Loop, Node, Stream
 
-Numbers = NDArray[np.int64]
-Path = tuple[int, ...]
-"""Where a node stands: its number in each body, from the outermost on."""
-
-
-@dataclass(frozen=True)
-class Box:
-    """Rows ``first + sum of i_d * step_d`` for all ``i_d`` below ``count_d``, the last dimension the fastest."""
-
-    first: Numbers
-    dims: tuple[tuple[int, Numbers], ...]
-
-
-def boxes(rows: Numbers) -> Iterator[Box]:
-    """The rows of a matrix, in their order, as few boxes."""
-    while len(rows):
-        dims: list[tuple[int, Numbers]] = []
-        size = 1
-        while True:
-            block = rows[:size]
-            whole = rows[: len(rows) // size * size].reshape(-1, size, rows.shape[1])
-            heads = whole[:, 0]
-            if len(heads) < 2:
-                break
-            alike = (whole - heads[:, None] == block - block[0]).all(axis=(1, 2))
-            alike[1:] &= (np.diff(heads, axis=0) == heads[1] - heads[0]).all(axis=1)
-            count = int(np.argmin(alike)) if not alike.all() else len(alike)
-            if count < 2:
-                break
-            dims.insert(0, (count, heads[1] - heads[0]))
-            size *= count
-        yield Box(rows[0], tuple(dims))
-        rows = rows[size:]
-
-
-def looped(box: Box, body: Callable[[list[Affine]], Node]) -> Node:
-    """``body`` for all rows of a box, as loops."""
-    row = [Affine(int(v)) for v in box.first]
-    for number, (_, step) in enumerate(box.dims):
-        variable = Affine.variable(f"to{number}")
-        row = [value + variable * int(by) for value, by in zip(row, step, strict=True)]
-    node = body(row)
-    for number, (count, _) in reversed(list(enumerate(box.dims))):
-        node = Loop(f"to{number}", 0, count, 1, (node,))
-    return node
-
-
 # --- nests that are in a program -----------------------------------------------------------------------------------
-
-
-def distributed(nodes: tuple[Node, ...], over: Collection[Path]) -> tuple[Node, ...]:
-    """A program in which each of the loops ``over`` cores goes over one instruction at a time."""
-    return _rewritten(nodes, lambda here, node: [
-        replace(node, body=(inner,)) for inner in node.body] if here in over and isinstance(node, Loop) else [node])
-
-
-def unrolled(nodes: tuple[Node, ...], these: Collection[Path]) -> tuple[Node, ...]:
-    """A program in which ``these`` loops are written out."""
-    return _rewritten(nodes, lambda here, loop: [
-        _replaced(inner, loop.var, Affine(value)) for value in range(loop.start, loop.stop, loop.step)
-        for inner in loop.body] if here in these and isinstance(loop, Loop) else [loop])
-
-
-def _rewritten(nodes: tuple[Node, ...], become: Callable[[Path, Node], list[Node]], at: Path = ()) -> tuple[Node, ...]:
-    """A program in which nodes ``become`` others, the innermost first."""
-    found: list[Node] = []
-    for number, node in enumerate(nodes):
-        here = (*at, number)
-        if isinstance(node, Loop):
-            node = replace(node, body=_rewritten(node.body, become, here))
-        found += become(here, node)
-    return tuple(found)
-
-
-def _replaced(node: Node, var: str, value: Affine) -> Node:
-    if isinstance(node, Instr):
-        return Instr(node.mnemonic, tuple((name, form.substitute({var: value})) for name, form in node.attributes))
-    assert isinstance(node, Loop)
-    if node.var == var:
-        return node
-    return replace(node, body=tuple(_replaced(n, var, value) for n in node.body))
 
 
 TURNS = 4
@@ -389,7 +309,7 @@ class _Writer:
             behind.setdefault((*need.body, need.behind), []).extend(self.signals(need, base, turn))
             if need.later:
                 first += self.at_start(need, base)
-        found = _rewritten(self.program.stream.body, lambda here, node: [
+        found = rewritten(self.program.stream.body, lambda here, node: [
             *ahead.get(here, ()), node, *behind.get(here, ())])
         return (found[0], *first, *found[1:])
 

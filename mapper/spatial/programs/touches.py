@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archloom.mapper.spatial.machines.machine import Machine
-from archloom.mapper.spatial.machines.queues import BUFFERS, core_name
+from archloom.mapper.spatial.machines.queues import BUFFERS, Numbers, core_name
 from archloom.oracle import taidl
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
@@ -24,8 +24,6 @@ from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import Read, ResolvedInstr, ResolvedNode, Window, Write
 from archloom.oracle.stream import Instr, Loop, Node, Stream
 from archloom.oracle.taidl.isa import HBM
-
-Numbers = NDArray[np.int64]
 
 MOST_PARTS = 1 << 24
 """Places of memory that are looked at one by one."""

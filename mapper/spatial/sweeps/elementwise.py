@@ -13,7 +13,7 @@ from archloom.acadl_models.mesh.vector import BINARY, UNARY
 from archloom.mapper.spatial.arrays import from_tiles
 from archloom.mapper.spatial.epilogue import ACTIVATIONS
 from archloom.mapper.spatial.machines.machine import SIDE
-from archloom.mapper.spatial.programs.emit import Shapes
+from archloom.mapper.spatial.programs.streams import Shapes
 from archloom.mapper.spatial.space import Column
 from archloom.mapper.spatial.sweeps.sweep import Numbers, Sweep
 from archloom.oracle.errors import MappingError

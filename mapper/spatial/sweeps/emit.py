@@ -9,7 +9,8 @@ from functools import cached_property
 
 from archloom.mapper.spatial.machines.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import Pair, SweepPlan
-from archloom.mapper.spatial.programs.emit import Nodes, Wave, Zone, bits, halves, repeat, repeat_waves, waves
+from archloom.mapper.spatial.programs.emit import bits
+from archloom.mapper.spatial.programs.waves import Nodes, Wave, Zone, halves, repeat, repeat_waves, waves
 from archloom.mapper.spatial.sweeps.elementwise import FUNCTIONS, Elementwise, Operation
 from archloom.mapper.spatial.sweeps.reduction import LEAST, Chunks, Columns, OfChunk, OfRows, Rows
 from archloom.mapper.spatial.sweeps.sweep import Sweep

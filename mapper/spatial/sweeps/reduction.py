@@ -18,7 +18,7 @@ from archloom.acadl_models.mesh.vector import passes
 from archloom.mapper.spatial.arrays import from_tiles
 from archloom.mapper.spatial.machines.machine import SIDE, TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import Pair
-from archloom.mapper.spatial.programs.emit import Shapes
+from archloom.mapper.spatial.programs.streams import Shapes
 from archloom.mapper.spatial.space import Column
 from archloom.mapper.spatial.sweeps.sweep import Numbers, Step, Sweep
 from archloom.oracle.errors import MappingError

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from archloom.mapper.spatial.arrays import Half, check_arrays, packed
 from archloom.mapper.spatial.machines.machine import TILE_BYTES, Machine
 from archloom.mapper.spatial.plan import Pair, SweepPlan
-from archloom.mapper.spatial.programs.emit import Shapes
+from archloom.mapper.spatial.programs.streams import Shapes
 from archloom.mapper.spatial.space import Column, Columns, Table, pairs, sizes
 
 Numbers: TypeAlias = NDArray[Any]

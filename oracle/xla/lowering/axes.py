@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.xla.notation import expr
+from archloom.oracle.xla.notation import expr, traits
 from archloom.oracle.xla.notation.constraints import reach
 from archloom.oracle.xla.notation.expr import Expr, Leaf, Map, Range, Ranges, Sum, Switch
 from archloom.oracle.xla.notation.substitution import substitute
@@ -81,7 +81,7 @@ def one_contraction(e: Switch, name: str, ranges: Ranges) -> Divided | None:
     shift, (low, high) = e.form.constant, ranges[name]
     cases = reach(e.cases, low + shift, high + shift)
     extent = cases[0][1] - cases[0][0] + 1
-    if len(cases) < 2 or not all(b - a + 1 == extent and expr.is_heavy(x) for a, b, x in cases):
+    if len(cases) < 2 or not all(b - a + 1 == extent and traits.is_heavy(x) for a, b, x in cases):
         return None
     number, inside, inner = _divided(ranges, name, (0, len(cases) - 1), (0, extent - 1))
     point = Affine.variable(inside) if extent > 1 else Affine(0)
@@ -100,7 +100,7 @@ def _batched(parts: Sequence[Expr], number: str) -> Expr | None:
             isinstance(p, Sum) and (p.variables, p.dtype) == (first.variables, first.dtype) for p in parts):
         body = _batched([p.children[0] for p in parts], number)
         return None if body is None else replace(first, body=body)
-    if isinstance(first, Map) and all(expr.same_kind(p, replace(first, operands=p.children)) for p in parts):
+    if isinstance(first, Map) and all(traits.same_kind(p, replace(first, operands=p.children)) for p in parts):
         operands = [_batched([p.children[i] for p in parts], number) for i in range(len(first.operands))]
         return None if None in operands else replace(first, operands=tuple(o for o in operands if o is not None))
     return _switch_over(parts, number)
@@ -116,6 +116,6 @@ def _leaf(parts: Sequence[Expr], number: str) -> Expr | None:
 
 
 def _switch_over(parts: Sequence[Expr], number: str) -> Expr | None:
-    if any(isinstance(node, (Sum, expr.Fold)) for p in parts for node in expr.walk(p)):
+    if any(isinstance(node, (Sum, expr.Fold)) for p in parts for node in traits.walk(p)):
         return None
     return Switch(Affine.variable(number), tuple((i, i, p) for i, p in enumerate(parts)), parts[0].dtype)

@@ -17,8 +17,8 @@ from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.native import Rounding
 from archloom.oracle.native import chain as summed
 from archloom.oracle.xla.lowering.ops import elementwise
-from archloom.oracle.xla.lowering.views import Spread, Spreading, extent
-from archloom.oracle.xla.notation import expr
+from archloom.oracle.xla.lowering.views import Spread, Spreading, extent, names_of
+from archloom.oracle.xla.notation import expr, traits
 from archloom.oracle.xla.notation.constraints import Cases
 from archloom.oracle.xla.notation.expr import Expr, Fold, Map, Ranges, Switch
 
@@ -31,8 +31,7 @@ Step = Callable[[Any, Any], Any]
 
 def fold(lowering: Spreading, e: Fold, ranges: Ranges) -> Spread:
     """The array of a chain over its free variables."""
-    mine = expr.free(e)
-    names = tuple(n for n, (low, high) in ranges.items() if n in mine and low != high)
+    names = names_of(e, ranges)
     inner = {**ranges, **e.bound_ranges(ranges)}
     shape, steps = tuple(extent(ranges[n]) for n in names), math.prod(x for _, x in e.variables)
     added = _added(e.body)
@@ -77,7 +76,7 @@ def _added(body: Expr) -> Added | None:
         found = _products(term.body, term.variables) if isinstance(term, expr.Sum) else _products(term)
     else:
         return None
-    return found if isinstance(total, expr.Carry) and found and not any(map(expr.carries, found[:2])) else None
+    return found if isinstance(total, expr.Carry) and found and not any(map(traits.carries, found[:2])) else None
 
 
 def _products(term: Expr, variables: expr.Variables = ()) -> Added | None:
@@ -202,19 +201,19 @@ def _merged(form: Affine, cases: Cases) -> Expr | None:
         start, body = (_merged(form, tuple((low, high, getattr(b, part)) for low, high, b in cases))
                        for part in ("start", "body"))
         return None if start is None or body is None else replace(first, start=start, body=body)
-    if (isinstance(first, Map) and any(expr.carries(b) or _chained(b) for b in bodies)
-            and all(expr.same_kind(b, replace(first, operands=b.children)) for b in bodies)):
+    if (isinstance(first, Map) and any(traits.carries(b) or _chained(b) for b in bodies)
+            and all(traits.same_kind(b, replace(first, operands=b.children)) for b in bodies)):
         parts = [_merged(form, tuple((low, high, b.children[i]) for low, high, b in cases))
                  for i in range(len(first.operands))]
         return None if None in parts else replace(first, operands=tuple(p for p in parts if p is not None))
-    return None if any(expr.carries(b) for b in bodies) else Switch(form, cases, first.dtype)
+    return None if any(traits.carries(b) for b in bodies) else Switch(form, cases, first.dtype)
 
 
 def _step(lowering: Spreading, e: Fold, body: Expr, names: tuple[str, ...], ranges: Ranges) -> Step:
     """What a sub-expression of the chain's body is in each step."""
     if isinstance(body, expr.Carry):
         return lambda i, value: value
-    if not expr.carries(body):
+    if not traits.carries(body):
         return _given(lowering, e, body, names, ranges)
     assert isinstance(body, Map)
     operands = [_step(lowering, e, o, names, ranges) for o in body.operands]

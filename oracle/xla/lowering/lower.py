@@ -9,17 +9,15 @@ from itertools import count, product
 from typing import Any
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.late_jax import jnp, lax
+from archloom.oracle.late_jax import jnp
 from archloom.oracle.taidl.operators.carriers import element, flush, value
-from archloom.oracle.taidl.operators.contraction import ordered
-from archloom.oracle.taidl.operators.integer_dot import integer_dot
-from archloom.oracle.taidl.operators.reduction import jax_combined as combined
 from archloom.oracle.xla.lowering.axes import Divided, by_digits, one_contraction
-from archloom.oracle.xla.lowering.folds import fold, one_chain, widened
-from archloom.oracle.xla.lowering.ops import bitcast, constant, convert, elementwise, jax_dtype, known
-from archloom.oracle.xla.lowering.views import Spread, extent, grid, overlapping, view
+from archloom.oracle.xla.lowering.folds import fold, one_chain
+from archloom.oracle.xla.lowering.ops import bitcast, constant, convert, elementwise, known
+from archloom.oracle.xla.lowering.sums import summed
+from archloom.oracle.xla.lowering.views import Spread, extent, grid, names_of, overlapping, view
 from archloom.oracle.xla.lowering.wholes import computed
-from archloom.oracle.xla.notation import expr
+from archloom.oracle.xla.notation import expr, traits
 from archloom.oracle.xla.notation.constraints import reach
 from archloom.oracle.xla.notation.expr import Expr, Extreme, Fold, Guarded, Map, Ranges, Sum
 from archloom.oracle.xla.notation.fallbacks import How, Record
@@ -47,7 +45,7 @@ def unrolled(e: Extreme) -> bool:
 
 def _sums_along(e: Expr, names: frozenset[str], seen: set[int]) -> bool:
     """Whether sums or chains differ with ``names``, so that each value would be a contraction of its own."""
-    if id(e) in seen or not expr.is_heavy(e) or names.isdisjoint(expr.free(e)):
+    if id(e) in seen or not traits.is_heavy(e) or names.isdisjoint(expr.free(e)):
         return False
     seen.add(id(e))
     return isinstance(e, (Sum, Fold)) or any(_sums_along(c, names, seen) for c in e.children)
@@ -85,7 +83,7 @@ class Lowering:
             e = substitute(e, points, ranges)
         key = _key(e, ranges)
         if key not in self._made:
-            if expr.depth(e) > DEEP:
+            if traits.depth(e) > DEEP:
                 self._operands_first(e, ranges)
             self._made[key] = self._bounded(self._lower(e, ranges))
         return self._made[key]
@@ -119,7 +117,7 @@ class Lowering:
         return Spread(jnp.asarray(constant(e.value, e.dtype)), ())
 
     def _index(self, e: expr.Index, ranges: Ranges) -> Spread:
-        names = _names(e, ranges)
+        names = names_of(e, ranges)
         return Spread(convert(grid(e.index, ranges, names), "i32", e.dtype), names)
 
     def _element(self, e: expr.Element, ranges: Ranges) -> Spread:
@@ -134,7 +132,7 @@ class Lowering:
         return self._view(array, index, ranges, f"bytes of {e.body.dtype}")
 
     def _from_bytes(self, e: expr.FromBytes, ranges: Ranges) -> Spread:
-        names = _names(e, ranges)
+        names = names_of(e, ranges)
         array = self.spread(e.body, {**ranges, **e.bound_ranges(ranges)}).expand((*names, e.variable))
         array = jnp.broadcast_to(array, (*array.shape[:-1], expr.width(e.dtype)))
         return Spread(bitcast(array if expr.width(e.dtype) > 1 else array[..., 0], e.dtype), names)
@@ -151,7 +149,7 @@ class Lowering:
         number = known(e)
         if number is not None:
             return Spread(jnp.asarray(number), ())
-        names = _names(e, ranges)
+        names = names_of(e, ranges)
         # a fused multiply-add takes less where an operand is known
         given = [known(o) if e.opcode == "fma" else None for o in e.operands]
         arrays = [self.spread(o, ranges).expand(names) if x is None else x.reshape((1,) * len(names))
@@ -187,11 +185,11 @@ class Lowering:
         return self._view(array, own, ranges, e.name)
 
     def _switch(self, e: expr.Switch, ranges: Ranges) -> Spread:
-        name = expr.axis_of(e.form)
+        name = traits.axis_of(e.form)
         chain = one_chain(e) if name is not None else None
         if chain is not None:
             return self.spread(chain, ranges)
-        names = _names(e, ranges)
+        names = names_of(e, ranges)
         shape = {n: extent(ranges[n]) for n in names}
         if name is not None:
             low, high = ranges[name]
@@ -218,7 +216,7 @@ class Lowering:
         named: dict[str, Affine] = {}
         free = (name for number in count() if (name := f"#{number}") not in ranges)  # a guard may be inside of another
         for form, low, high in e.constraints:
-            axis = expr.axis_of(form)
+            axis = traits.axis_of(form)
             if axis is None:
                 axis = GuardedAxis(next(free))
                 named[axis] = form
@@ -238,7 +236,7 @@ class Lowering:
         return self._view(array, index, ranges, "a padded tensor")
 
     def _masked(self, e: Guarded, ranges: Ranges) -> Spread:
-        names = _names(e, ranges)
+        names = names_of(e, ranges)
         self.record.add(How.MASK, "a padded tensor", "its elements do not follow the forms that bound it",
                         math.prod(extent(ranges[n]) for n in names))
         result = self.spread(e.body, ranges).expand(names)
@@ -259,7 +257,7 @@ class Lowering:
         return self._view(body.array, index, ranges, "an intermediate tensor")
 
     def _extreme(self, e: Extreme, ranges: Ranges) -> Spread:
-        names = _names(e, ranges)
+        names = names_of(e, ranges)
         combine = jnp.maximum if e.kind == "max" else jnp.minimum
         if unrolled(e):
             result = None
@@ -274,96 +272,6 @@ class Lowering:
         reduce = jnp.max if e.kind == "max" else jnp.min
         return Spread(element(reduce(array, axis=tuple(range(len(names), len(axes)))), e.dtype), names)
 
-    def _sum(self, e: Sum, ranges: Ranges) -> Spread:
-        while self.reassociate and isinstance(e.body, Sum):  # blocks of a sum: one product instead of many to be added
-            e = Sum((*e.variables, *e.body.variables), e.body.body, e.dtype)
-        inner = {**ranges, **e.bound_ranges(ranges)}
-        bound = {n for n, _ in e.variables}
-        if isinstance(e.body, Map) and e.body.opcode == "multiply":
-            a, b = e.body.operands
-            if all((bound & expr.free(o)) == bound for o in (a, b)):
-                return self._dot(e, a, b, inner)
-        return self._plain_sum(e, inner)
-
-    def _plain_sum(self, e: Sum, ranges: Ranges) -> Spread:
-        names = _names(e, ranges)
-        body = self.spread(e.body, ranges)
-        if not expr.is_integer(e.dtype) and not self.reassociate:
-            return Spread(self._ordered_sum(e, body, names), names)
-        axes = tuple(i for i, n in enumerate(body.names) if n not in names)
-        times = math.prod(x for n, x in e.variables if n not in body.names)
-        self.record.operations.append(f"sum over {math.prod(x for _, x in e.variables)}")
-        carrier = value(body.array, e.dtype)
-        total = jnp.sum(carrier, axis=axes, dtype=carrier.dtype) * jnp.asarray(times).astype(carrier.dtype)
-        return Spread(element(total, e.dtype), tuple(n for n in body.names if n in names))
-
-    def _ordered_sum(self, e: Sum, body: Spread, names: tuple[str, ...]) -> Any:
-        """The sum over all of the variables, one after the other in row-major order."""
-        extents = [x for _, x in e.variables]
-        array = body.expand((*names, *(n for n, _ in e.variables)))
-        array = jnp.broadcast_to(array, (*array.shape[:len(names)], *extents))
-        return combined(array.reshape(*array.shape[:len(names)], -1), "add", e.dtype)
-
-    def _dot(self, e: Sum, a: Expr, b: Expr, ranges: Ranges) -> Spread:
-        """One ``dot_general``: variables of both sides are batch axes, bound ones are contracted."""
-        bound = {n for n, _ in e.variables}
-        narrow = all(_narrow(o) for o in (a, b))
-        sides = [self.spread(o.operands[0] if narrow and isinstance(o, Map) else o, ranges) for o in (a, b)]
-        order = {n: i for i, n in enumerate(ranges)}
-        both = set(sides[0].names) & set(sides[1].names)
-        batch = tuple(sorted(both - bound, key=order.__getitem__))
-        alone = [tuple(sorted(set(s.names) - both, key=order.__getitem__)) for s in sides]
-        if _exchanged(sides, alone, order):
-            sides.reverse()
-            alone.reverse()
-            a, b = b, a
-        if not expr.is_integer(e.dtype):  # the order of the sum matters
-            summed = tuple(n for n, _ in e.variables if n in both)
-        else:
-            summed = tuple(sorted(bound & both, key=lambda n: -_stride(b, n)))
-        lost = bound - both
-        if lost:  # a variable of one value on both sides, or substituted away
-            return self._plain_sum(e, ranges)
-        size = {n: extent(ranges[n]) for n in order}
-        sizes = [tuple(size[n] for n in names) for names in (batch, alone[0], alone[1], summed)]
-        exact = e.dtype == "f32" and widened(a) and widened(b)
-        result = self._product(sides, batch, alone, summed, sizes, e.dtype, exact=exact)
-        names = (*batch, *alone[0], *alone[1])
-        return Spread(result.reshape(*sizes[0], *sizes[1], *sizes[2]), names)
-
-    def _product(
-        self, sides: list[Spread], batch: tuple[str, ...], alone: list[tuple[str, ...]], summed: tuple[str, ...],
-        sizes: list[tuple[int, ...]], dtype: str, *, exact: bool,
-    ) -> Any:
-        m, n, k = (math.prod(s) for s in (sizes[1], sizes[2], sizes[3]))
-        left, right = (s.array for s in sides)
-        dims: Any
-        plain = expr.is_integer(dtype) and "uint8" not in (left.dtype, right.dtype) and len(batch) <= 1
-        if plain and all(len(names) == 1 for names in (*alone, summed)):
-            # operands as they lie: XLA's fast kernels take none that was transposed, but any numbers of axes
-            dims = tuple(tuple(tuple(s.names.index(n) for n in names) for s in sides) for names in (summed, batch))
-        else:
-            left = sides[0].order((*batch, *alone[0], *summed)).array.reshape(*sizes[0], m, k)
-            right = sides[1].order((*batch, *summed, *alone[1])).array.reshape(*sizes[0], k, n)
-            d = len(batch)
-            dims = (((d + 1,), (d,)), (tuple(range(d)), tuple(range(d))))
-        times = f"{math.prod(sizes[0])} x " if batch else ""
-        self.record.operations.append(f"dot {times}{m}x{n}x{k} {left.dtype} x {right.dtype} -> {dtype}")
-
-        def multiply(a: Any, b: Any) -> Any:
-            return integer_dot(a, b, dims, carrier)
-
-        if expr.is_integer(dtype):
-            carrier = jax_dtype(dtype)
-            unsigned = "uint8" in (left.dtype, right.dtype) and carrier.itemsize > 1
-            return element(_signed_product(left, right, multiply) if unsigned else multiply(left, right), dtype)
-        if not self.reassociate:
-            return ordered(left, right, dtype, exact=exact)
-        left, right = value(left, dtype), value(right, dtype)
-        return element(lax.dot_general(left, right, dims, precision=lax.Precision.HIGHEST,
-                                       preferred_element_type=left.dtype), dtype)
-
-
 _LOWERINGS: dict[type[Expr], Callable[[Lowering, Any, Ranges], Spread]] = {
     expr.Const: Lowering._const,
     expr.Index: Lowering._index,
@@ -372,7 +280,7 @@ _LOWERINGS: dict[type[Expr], Callable[[Lowering, Any, Ranges], Spread]] = {
     Map: Lowering._map,
     expr.Switch: Lowering._switch,
     Guarded: Lowering._guarded,
-    Sum: Lowering._sum,
+    Sum: summed,
     Fold: fold,
     Extreme: Lowering._extreme,
     expr.Let: Lowering._let,
@@ -380,47 +288,6 @@ _LOWERINGS: dict[type[Expr], Callable[[Lowering, Any, Ranges], Spread]] = {
     expr.FromBytes: Lowering._from_bytes,
 }
 """What computes each kind of node; a carry is the state of the chain around it."""
-
-
-def _signed_product(left: Any, right: Any, multiply: Callable[[Any, Any], Any]) -> Any:
-    """A product of which a side is of unsigned bytes, by one of signed bytes, for which machines have instructions.
-
-    An unsigned byte is a signed one and 128: (a + 128) (b + 128) = a b + 128 a + 128 b + 128 * 128.
-    """
-    def signed(x: Any) -> Any:
-        return bitcast(x ^ jnp.uint8(128), "i8") if x.dtype == jnp.uint8 else x
-
-    # one row or column of ones more, and the product makes the sums as well
-    m, n, a, b = left.shape[-2], right.shape[-1], signed(left), signed(right)
-    if left.dtype == jnp.uint8:
-        a = jnp.concatenate([a, jnp.ones((*a.shape[:-2], 1, a.shape[-1]), jnp.int8)], -2)
-    if right.dtype == jnp.uint8:
-        b = jnp.concatenate([b, jnp.ones((*b.shape[:-1], 1), jnp.int8)], -1)
-    total = multiply(a, b)
-    made = total[..., :m, :n]
-    if left.dtype == jnp.uint8:
-        made = made + total[..., m:, :n] * jnp.int32(128)
-    if right.dtype == jnp.uint8:
-        made = made + total[..., :m, n:] * jnp.int32(128)
-    if left.dtype == right.dtype:
-        made = made + jnp.asarray(left.shape[-1] << 14 & 0xFFFFFFFF, jnp.uint32).astype(jnp.int32)
-    return made
-
-
-def _exchanged(sides: list[Spread], alone: list[tuple[str, ...]], order: Mapping[str, int]) -> bool:
-    """Whether the second side is to be the left one: by the order of the result's axes, or, of a matrix and a vector,
-    by how the matrix lies."""
-    if bool(alone[0]) != bool(alone[1]):
-        matrix = 0 if alone[0] else 1
-        on_the_right = sides[matrix].names[-1] in alone[matrix]
-        return on_the_right != bool(matrix)
-    return min((order[n] for n in alone[1]), default=0) < min((order[n] for n in alone[0]), default=len(order))
-
-
-def _names(e: Expr, ranges: Ranges) -> tuple[str, ...]:
-    """The free variables that have more than one value, in the order of ``ranges``."""
-    mine = expr.free(e)
-    return tuple(n for n, (low, high) in ranges.items() if n in mine and low != high)
 
 
 def _renamed(e: Expr, form: Affine, axis: str) -> Expr | None:
@@ -452,17 +319,3 @@ def _form_renamed(f: Affine, form: Affine, axis: str) -> Affine | None:
     times, left = divmod(next((c for a, c in f.terms if a == atom), 0), unit)
     f = f - form * times + Affine.variable(axis) * times
     return None if left or not f.variables().isdisjoint(form.variables()) else f
-
-
-def _narrow(e: Expr) -> bool:
-    """Whether the value is a byte that was only widened."""
-    return isinstance(e, Map) and e.opcode == "convert" and e.operands[0].dtype in ("i8", "u8") and e.dtype == "i32"
-
-
-def _stride(e: Expr, name: str) -> int:
-    """The stride of a variable where it first occurs."""
-    for node in expr.walk(e):
-        for form in node.forms:
-            if name in form.variables():
-                return form.coefficient(name)
-    return 0

@@ -16,7 +16,7 @@ import numpy as np
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.late_jax import jnp, lax
-from archloom.oracle.xla.notation.expr import Expr, Range, Ranges
+from archloom.oracle.xla.notation.expr import Expr, Range, Ranges, free
 from archloom.oracle.xla.notation.fallbacks import Record
 from archloom.oracle.xla.notation.variables import fresh
 
@@ -46,9 +46,17 @@ class Spreading(Protocol):
     """What makes arrays of expressions (:class:`archloom.oracle.xla.lowering.lower.Lowering`)."""
 
     record: Record
+    reassociate: bool
+    """Whether floating-point sums may be added up in any order."""
 
     def spread(self, e: Expr, ranges: Ranges) -> Spread:
         """The array of ``e`` over its free variables."""
+
+
+def names_of(e: Expr, ranges: Ranges) -> tuple[str, ...]:
+    """The free variables that have more than one value, in the order of ``ranges``."""
+    mine = free(e)
+    return tuple(n for n, (low, high) in ranges.items() if n in mine and low != high)
 
 
 def extent(r: Range) -> int:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.taidl.types import element_type
-from archloom.oracle.xla.notation import expr
+from archloom.oracle.xla.notation import expr, traits
 from archloom.oracle.xla.notation.constraints import Cases, conjunction, inside, reach
 from archloom.oracle.xla.notation.expr import Const, Constraint, Expr, Guarded, Let, Map, Ranges, Switch
 from archloom.oracle.xla.notation.merging import one_function
@@ -160,9 +160,9 @@ def guard_of(body: Expr, constraints: tuple[Constraint, ...], fill: int | float,
 def let_of(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges) -> Expr:
     """Substitute each form for its variable, unless that would repeat sums or skew a case distinction."""
     used = tuple(v for v in variables if v[0] in expr.free(body))
-    cases = expr.switched(body)
-    simple = {v: f for v, f in used if f.is_constant or v not in cases or expr.axis_of(f)}
-    if expr.is_heavy(body) and _repeats(used, body, ranges):
+    cases = traits.switched(body)
+    simple = {v: f for v, f in used if f.is_constant or v not in cases or traits.axis_of(f)}
+    if traits.is_heavy(body) and _repeats(used, body, ranges):
         simple = {v: f for v, f in simple.items() if f.is_constant}
     if simple:
         rest = tuple(v for v in used if v[0] not in simple)
@@ -170,7 +170,7 @@ def let_of(variables: tuple[tuple[str, Affine], ...], body: Expr, ranges: Ranges
         return let_of(rest, substitute(body, simple, inner), ranges)
     if not used:
         return body
-    new = tuple((Bound.of(expr.level(body), i), f) for i, (_, f) in enumerate(used))
+    new = tuple((Bound.of(traits.level(body), i), f) for i, (_, f) in enumerate(used))
     names = {old: Affine.variable(v) for (old, _), (v, _) in zip(used, new, strict=True)}
     return Let(new, substitute(body, names, {**ranges, **{v: f.range(ranges) for v, f in new}}), body.dtype)
 

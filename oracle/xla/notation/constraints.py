@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.xla.notation.expr import Constraint, Expr, Guarded, Ranges, axis_of
+from archloom.oracle.xla.notation.expr import Constraint, Expr, Guarded, Ranges
+from archloom.oracle.xla.notation.traits import axis_of
 
 Case = tuple[int, int, Expr]
 """First and last value of a form, and what holds from the one to the other."""

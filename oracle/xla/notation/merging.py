@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.xla.notation import expr
+from archloom.oracle.xla.notation import expr, traits
 from archloom.oracle.xla.notation.constraints import Case, conjunction, inside, narrow, within
 from archloom.oracle.xla.notation.expr import Const, Constraint, Expr, Guarded, Ranges, Sum, Switch
 from archloom.oracle.xla.notation.substitution import substitute
@@ -20,7 +20,7 @@ def one_function(form: Affine, a: Case, b: Case, ranges: Ranges) -> Expr | None:
     """The expression that is ``a``'s where form is in a's range and ``b``'s in b's, or None if none is found."""
     if a[2] == b[2]:
         return a[2]
-    variable = expr.axis_of(form)
+    variable = traits.axis_of(form)
     if variable is None or isinstance(a[2], Const) or isinstance(b[2], Const):
         return None
     in_a, in_b = narrow(form, a[0], a[1], ranges), narrow(form, b[0], b[1], ranges)
@@ -65,7 +65,7 @@ class _Join:
             return refined and self.join(*refined)
         if isinstance(a, Switch) and isinstance(b, Switch):
             return self._cases(a, b)
-        if isinstance(a, Switch) or not expr.same_kind(a, b):
+        if isinstance(a, Switch) or not traits.same_kind(a, b):
             return None
         own = [self._form(f, g) for f, g in zip(a.forms, b.forms, strict=True)]
         if None in own:
@@ -164,7 +164,7 @@ def _agree(c: Constraint, other: Constraint | None) -> bool:
 
 
 def _strides(form: Affine, core: Expr, variable: str) -> Iterator[int]:
-    for leaf in expr.walk(core):
+    for leaf in traits.walk(core):
         if isinstance(leaf, expr.Leaf):
             for atom, unit in form.terms:
                 stride = leaf.index.coefficient(atom) if isinstance(atom, str) else 0

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from archloom.oracle.affine import Affine
-from archloom.oracle.xla.notation import expr
+from archloom.oracle.xla.notation import expr, traits
 from archloom.oracle.xla.notation.build import map_of
 from archloom.oracle.xla.notation.constraints import reach
 from archloom.oracle.xla.notation.expr import Const, Expr, Extreme, Map, Ranges, Sum, Variables
@@ -33,7 +33,8 @@ def extreme_of(kind: str, variables: Variables, body: Expr, ranges: Ranges) -> E
         return extreme_of(kind, both, single, ranges)
     if expr.is_integer(body.dtype):
         variables, body = _merge_axes(variables, body, expr.over(variables, ranges))
-    return Extreme(kind, *_canonical(expr.canonical_order(variables, body), expr.level(body), body, ranges), body.dtype)
+    order = traits.canonical_order(variables, body)
+    return Extreme(kind, *_canonical(order, traits.level(body), body, ranges), body.dtype)
 
 
 def fold_of(variables: Variables, start: Expr, body: Expr, ranges: Ranges) -> Expr:
@@ -42,11 +43,11 @@ def fold_of(variables: Variables, start: Expr, body: Expr, ranges: Ranges) -> Ex
     if not variables:
         return plug(body, start)
     if isinstance(body, Map) and body.opcode in EXTREMES and expr.is_integer(body.dtype):
-        mine = [o for o in body.operands if not expr.carries(o)]
+        mine = [o for o in body.operands if not traits.carries(o)]
         if len(mine) == 1 and any(isinstance(o, expr.Carry) for o in body.operands):
             window = extreme_of(EXTREMES[body.opcode], variables, mine[0], ranges)
             return larger_of(body.opcode, start, window, ranges)
-    new, step = _canonical(variables, max(expr.level(body), expr.level(start)), body, ranges)
+    new, step = _canonical(variables, max(traits.level(body), traits.level(start)), body, ranges)
     return expr.Fold(new, start, step, body.dtype)
 
 
@@ -109,7 +110,7 @@ def sum_of(variables: Variables, body: Expr, ranges: Ranges) -> Expr:
         if found is not None:
             return _sum_cases(variables, body, found, ranges)
         variables, body = _merge_axes(variables, body, expr.over(variables, ranges))
-    return Sum(*_canonical(expr.canonical_order(variables, body), expr.level(body), body, ranges), body.dtype)
+    return Sum(*_canonical(traits.canonical_order(variables, body), traits.level(body), body, ranges), body.dtype)
 
 
 def _flatten(variables: Variables, body: Sum, ranges: Ranges) -> Expr:
@@ -126,7 +127,7 @@ def _renamed_apart(variables: Variables, e: Sum | Extreme, ranges: Ranges) -> tu
 
 def _switch_along(body: Expr, variables: Mapping[str, int]) -> expr.Switch | None:
     """A case distinction along one of the variables, in the body or in a factor of it."""
-    if isinstance(body, expr.Switch) and expr.axis_of(body.form) in variables:
+    if isinstance(body, expr.Switch) and traits.axis_of(body.form) in variables:
         return body
     if isinstance(body, expr.Guarded) or (isinstance(body, Map) and body.opcode in ("multiply", "convert")):
         return next((s for s in (_switch_along(c, variables) for c in body.children) if s is not None), None)
@@ -135,7 +136,7 @@ def _switch_along(body: Expr, variables: Mapping[str, int]) -> expr.Switch | Non
 
 def _sum_cases(variables: Variables, body: Expr, switch: expr.Switch, ranges: Ranges) -> Expr:
     """Split the sum where a case distinction runs along one of its variables."""
-    name, shift = expr.axis_of(switch.form), switch.form.constant
+    name, shift = traits.axis_of(switch.form), switch.form.constant
     assert name is not None
     total: Expr = Const(0, body.dtype)
     for low, high, _ in reach(switch.cases, shift, dict(variables)[name] - 1 + shift):
@@ -149,7 +150,7 @@ def _sum_cases(variables: Variables, body: Expr, switch: expr.Switch, ranges: Ra
 def _merge_axes(variables: Variables, body: Expr, ranges: Ranges) -> tuple[Variables, Expr]:
     """Make one variable ``w = E*u + v`` of two (E the extent of v) wherever only ``E*u + v`` occurs."""
     items = dict(variables)
-    every = [form for node in expr.walk(body) for form in node.forms if not form.is_constant]
+    every = [form for node in traits.walk(body) for form in node.forms if not form.is_constant]
     for u in items:
         for v in items:
             if u != v and all(_mixed_radix(form, u, v, items[v]) for form in every):
@@ -180,7 +181,7 @@ def add_of(a: Expr, b: Expr, ranges: Ranges) -> Expr:
     parts = terms(a)
     for new in terms(b):
         _absorb(parts, new, ranges)
-    parts.sort(key=lambda e: not expr.is_heavy(e))
+    parts.sort(key=lambda e: not traits.is_heavy(e))
     total = parts[0]
     for part in parts[1:]:
         total = map_of("add", (total, part), (), a.dtype)
@@ -211,7 +212,7 @@ def _side_by_side(a: Expr, b: Expr, ranges: Ranges) -> Expr | None:
 
 def _line(a: Expr, b: Expr, x: Affine) -> Expr | None:
     """The expression that is ``a`` for x = 0 and ``b`` for x = 1, where forms differ by constants not below 0."""
-    if isinstance(a, (expr.Switch, expr.Guarded)) or not expr.same_kind(a, b):
+    if isinstance(a, (expr.Switch, expr.Guarded)) or not traits.same_kind(a, b):
         return a if a == b else None
     own = []
     for f, g in zip(a.forms, b.forms, strict=True):

@@ -16,7 +16,7 @@ from functools import partial
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.taidl.types import of_numpy
-from archloom.oracle.xla.notation import expr
+from archloom.oracle.xla.notation import expr, traits
 from archloom.oracle.xla.notation.build import byte_of, from_bytes, let_of, zero
 from archloom.oracle.xla.notation.expr import Expr, Leaf, Ranges
 from archloom.oracle.xla.notation.limits import Exhausted, Unraisable
@@ -184,7 +184,7 @@ class Dataflow:
         found = [self.update_of(item) for item, _, _ in hits]
         updates = [u for u in found if u is not None]
         kinds = {(u.word, u.body.dtype) for u in updates}
-        if len(updates) != len(hits) or len(kinds) != 1 or not all(expr.carries(u.body) for u in updates):
+        if len(updates) != len(hits) or len(kinds) != 1 or not all(traits.carries(u.body) for u in updates):
             return None
         ((word, dtype),) = kinds
         adds = all(u.addend is not None for u in updates)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import TensorType
 from archloom.oracle.windows import linear
-from archloom.oracle.xla.notation import expr
+from archloom.oracle.xla.notation import expr, traits
 from archloom.oracle.xla.notation.expr import Expr, Leaf
 from archloom.oracle.xla.notation.variables import ITSELF, TensorAxis
 from archloom.oracle.xla.raising.tree import Block, InstrItem
@@ -34,7 +34,7 @@ def itself(owner: InstrItem, name: str, kind: TensorType) -> Leaf:
 def names(values: Iterable[Expr]) -> frozenset[str]:
     """The names of such values in some expressions, in what they compute of whole tensors included."""
     roots = list(values)
-    roots += [operand.body for whole in expr.wholes(roots) for operand in whole.operands]
+    roots += [operand.body for whole in traits.wholes(roots) for operand in whole.operands]
     return frozenset[str]().union(*map(_names, roots))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from archloom.oracle.affine import Affine
 from archloom.oracle.resolved import Read, Window
 from archloom.oracle.windows import linear
-from archloom.oracle.xla.notation import expr
+from archloom.oracle.xla.notation import expr, traits
 from archloom.oracle.xla.notation.build import map_of
 from archloom.oracle.xla.notation.expr import Carry, Expr, Leaf, Map, Ranges
 from archloom.oracle.xla.notation.substitution import substitute
@@ -41,7 +41,7 @@ class Update:
         if not expr.is_integer(self.body.dtype) or parts.count(Carry(self.body.dtype)) != 1:
             return None
         rest = [p for p in parts if not isinstance(p, Carry)]
-        if not rest or any(expr.carries(p) for p in rest):
+        if not rest or any(traits.carries(p) for p in rest):
             return None
         total = rest[0]
         for part in rest[1:]:

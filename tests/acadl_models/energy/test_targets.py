@@ -26,7 +26,7 @@ from archloom.mapper.search import Plan
 from archloom.oracle.errors import InputError
 from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Stream
-from archloom.tvm_backend.estimate.network import Request
+from archloom.tvm_backend.estimate.request import Request
 from archloom.tvm_backend.report import build
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.targets import registry

@@ -21,8 +21,8 @@ from archloom.mapper.spatial import workloads
 from archloom.mapper.spatial.machines.machine import Machine, isa_of
 from archloom.mapper.spatial.plan import LEVELS, PATTERNS, Plan, TileGemm
 from archloom.mapper.spatial.products.cost import cycles
-from archloom.mapper.spatial.programs.emit import waves
 from archloom.mapper.spatial.programs.timing import simulated
+from archloom.mapper.spatial.programs.waves import waves
 from archloom.mapper.spatial.space import Rules, check, footprint, space
 from archloom.mapper.spatial.workloads import emitted, planned, search
 from archloom.oracle.errors import GraphError, MappingError, StreamError, TargetError

@@ -19,8 +19,8 @@ from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.spatial import workloads
 from archloom.mapper.spatial.attention import emit as attention_emit
 from archloom.mapper.spatial.attention.cost import attention_cycles
-from archloom.mapper.spatial.attention.emit import turns
 from archloom.mapper.spatial.attention.space import Attention, attention_space, check, footprint
+from archloom.mapper.spatial.attention.steps import turns
 from archloom.mapper.spatial.machines.machine import Machine, isa_of
 from archloom.mapper.spatial.plan import LEVELS, AttentionPlan
 from archloom.mapper.spatial.programs.timing import simulated

@@ -30,7 +30,8 @@ from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.spatial.machines.affine_map import AffineMap, Operation, parse_map
 from archloom.mapper.spatial.machines.building import graph_of
-from archloom.mapper.spatial.machines.df import RATES, Cores, Description, Links, Memories, read
+from archloom.mapper.spatial.machines.df import Cores, Description, Links, Memories
+from archloom.mapper.spatial.machines.df_text import RATES, read
 from archloom.mapper.spatial.machines.machine import Machine
 from archloom.mapper.spatial.machines.view import described
 from archloom.mapper.spatial.plan import TileGemm

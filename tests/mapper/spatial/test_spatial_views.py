@@ -32,7 +32,8 @@ from archloom.acadl_models.parts import Fetch, QueuedUnit
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.hardware import Hardware
-from archloom.mapper.spatial.machines.df import Cores, Memories, read
+from archloom.mapper.spatial.machines.df import Cores, Memories
+from archloom.mapper.spatial.machines.df_text import read
 from archloom.mapper.spatial.machines.machine import Machine
 from archloom.mapper.spatial.machines.view import described
 from archloom.oracle import taidl

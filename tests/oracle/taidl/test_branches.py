@@ -11,7 +11,8 @@ from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
 from archloom.oracle.resolved import ResolvedInstr, ResolvedNode
 from archloom.oracle.xla import compile_stream
-from archloom.oracle.xla.notation.expr import Extreme, walk
+from archloom.oracle.xla.notation.expr import Extreme
+from archloom.oracle.xla.notation.traits import walk
 from archloom.oracle.xla.strategies import raise_stream
 
 TEXT = """

@@ -12,8 +12,8 @@ from archloom.oracle.assembly import parse
 from archloom.oracle.errors import StreamError, TaidlError
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
-from archloom.oracle.taidl.builder import type_of
 from archloom.oracle.taidl.printer import print_type
+from archloom.oracle.taidl.values import type_of
 from tests.support.oracle.agreement import agree, isa_of
 
 SQUARES = """

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from archloom.oracle.affine import Affine
 from archloom.oracle.xla.lowering.lower import Lowering
 from archloom.oracle.xla.lowering.views import overlapping, view
-from archloom.oracle.xla.notation import expr
-from archloom.oracle.xla.notation.expr import Const, Guarded, Index, Leaf, Map, Sum, Switch, is_chained, is_heavy
+from archloom.oracle.xla.notation import traits
+from archloom.oracle.xla.notation.expr import Const, Guarded, Index, Leaf, Map, Sum, Switch
+from archloom.oracle.xla.notation.traits import is_chained, is_heavy
 from tests.support.examples import examples
 
 
@@ -126,7 +127,7 @@ def test_operations_may_lie_deeper_than_calls(depth: int, left: bool) -> None:
     x = np.arange(4, dtype=np.int32)
     found, _ = lowered(e, ("i",), {"i": (0, 3)}, x=x, y=x + 1)
     np.testing.assert_array_equal(found, x + depth * (x + 1))
-    assert not is_heavy(e) and not is_chained(e) and expr.depth(e) == depth + 1
+    assert not is_heavy(e) and not is_chained(e) and traits.depth(e) == depth + 1
 
 
 def widened(leaf):

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import archloom.tvm
-from archloom.tvm_backend.ir import compat
-from archloom.tvm_backend.ir.compat import relax, tvm
+from archloom.tvm_backend.host import virtual_machine
+from archloom.tvm_backend.ir.compat import constant, relax, tvm
 from archloom.tvm_backend.targets import registry
 
 LLVM = "llvm"
@@ -21,7 +21,7 @@ def floats(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def const(array: Any) -> Any:
-    return compat.constant(np.asarray(array))
+    return constant(np.asarray(array))
 
 
 def built(inputs: Mapping[str, Sequence[Any]], make: Callable[..., Any], entry: str = "main", into: Any = None) -> Any:
@@ -137,7 +137,8 @@ def kinds(result: Any) -> Any:
 
 def raw(executable: Any, *inputs: Any, entry: str = "main") -> Any:
     """The result as the virtual machine gives it."""
-    return relax.VirtualMachine(executable, tvm.cpu())[entry](*[compat.to_tvm(np.asarray(x)) for x in inputs])
+    given = [virtual_machine.to_tvm(np.asarray(x)) for x in inputs]
+    return relax.VirtualMachine(executable, tvm.cpu())[entry](*given)
 
 
 def matching(target: str, seed: int = 0) -> Any:

@@ -14,8 +14,9 @@ import pytest
 from archloom.tvm_backend.compiled import Partition
 from archloom.tvm_backend.estimate import network as estimate
 from archloom.tvm_backend.estimate import segments
-from archloom.tvm_backend.estimate.network import OnnxNetwork, Request
-from archloom.tvm_backend.estimate.segments import Undivided
+from archloom.tvm_backend.estimate.network import OnnxNetwork
+from archloom.tvm_backend.estimate.pieces import Undivided, pieces_of
+from archloom.tvm_backend.estimate.request import Request
 from archloom.tvm_backend.model import Model
 from archloom.tvm_backend.report.data import Report
 from archloom.tvm_backend.sources.source import Source
@@ -105,7 +106,7 @@ def test_random_networks_of_a_search_share_segments() -> None:
     pieces = 0
     for _ in range(8):
         model = nas_space.onnx_model(nas_space.draw(rng, SMALL))
-        pieces += len(segments._pieces(model) or ())
+        pieces += len(pieces_of(model) or ())
         found, whole = both(model, request)
         assert found == whole and whole.cycles > 0
     assert len(segments._known) < pieces / 2

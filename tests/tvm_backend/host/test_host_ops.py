@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from archloom.tvm_backend.host import virtual_machine
 from archloom.tvm_backend.host.network import jitted
 from archloom.tvm_backend.host.rules import translatable
 from archloom.tvm_backend.ir import compat
@@ -159,8 +160,8 @@ def test_xla_equals_tvm(
     called = compat.bindings(found)[0].value
     assert compat.op_name(called) == name and translatable(called)
     inputs = [a for a in map(np.asarray, arrays) if a.ndim]
-    executable = compat.build(compat.normalize(compat.module_of(found)))
-    expected = compat.compile_vm(executable, {})(*map(compat.to_tvm, inputs))
+    executable = virtual_machine.build(compat.normalize(compat.module_of(found)))
+    expected = virtual_machine.compile_vm(executable, {})(*map(virtual_machine.to_tvm, inputs))
     expected = [e.numpy() for e in ([expected] if hasattr(expected, "dtype") else expected)]
     results = [np.asarray(r) for r in jitted(found)(inputs)]
     for got, want in zip(results, expected, strict=True):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from archloom.tvm_backend.host import virtual_machine
 from archloom.tvm_backend.ir import compat, expressions
 from archloom.tvm_backend.ir.conversion import rename
 from tests.support.tvm_backend.relax import parameter, symbolic
@@ -28,8 +29,8 @@ def doubled() -> compat.relax.Function:
 
 
 def run(module: compat.IRModule, *inputs: np.ndarray, **functions: object) -> object:
-    executable = compat.build(compat.normalize(module))
-    return compat.compile_vm(executable, functions)(*map(compat.to_tvm, inputs))  # type: ignore[arg-type]
+    executable = virtual_machine.build(compat.normalize(module))
+    return virtual_machine.compile_vm(executable, functions)(*map(virtual_machine.to_tvm, inputs))  # type: ignore[arg-type]
 
 
 def test_nothing_else_imports_tvm() -> None:
@@ -130,19 +131,19 @@ def external(results: int) -> compat.IRModule:
 def test_packed_functions_are_bound_to_their_network() -> None:
     """Two networks whose functions have the same name do not see each other's."""
     x = np.ones((2, 3), np.float32)
-    executable = compat.build(compat.normalize(external(1)))
+    executable = virtual_machine.build(compat.normalize(external(1)))
 
     def times(k: int) -> Callable[[Any], Any]:
-        return lambda t: compat.to_tvm(np.from_dlpack(t) * np.float32(k))
+        return lambda t: virtual_machine.to_tvm(np.from_dlpack(t) * np.float32(k))
 
-    mains = [compat.compile_vm(executable, {"archloom.test": times(k)}) for k in (2, 3)]
-    assert [float(m(compat.to_tvm(x)).numpy()[0, 0]) for m in mains] == [2.0, 3.0]
+    mains = [virtual_machine.compile_vm(executable, {"archloom.test": times(k)}) for k in (2, 3)]
+    assert [float(m(virtual_machine.to_tvm(x)).numpy()[0, 0]) for m in mains] == [2.0, 3.0]
 
 
 def test_packed_functions_may_return_several_tensors() -> None:
     def function(t: object) -> list[object]:
         x = np.from_dlpack(t)  # type: ignore[arg-type]
-        return [compat.to_tvm(x + 1), compat.to_tvm(x + 2)]
+        return [virtual_machine.to_tvm(x + 1), virtual_machine.to_tvm(x + 2)]
 
     first, second = run(external(2), np.zeros((2, 3), np.float32), **{"archloom.test": function})  # type: ignore[misc]
     assert (float(first.numpy()[0, 0]), float(second.numpy()[0, 0])) == (1.0, 2.0)
@@ -152,13 +153,13 @@ def test_aligned_arrays_are_shared_and_others_copied() -> None:
     memory = np.zeros(1024 + 64, np.int8)
     start = -memory.ctypes.data % 64
     aligned = memory[start : start + 1024]
-    shared = compat.to_tvm(aligned)
+    shared = virtual_machine.to_tvm(aligned)
     aligned[0] = 7
     assert shared.numpy()[0] == 7
-    copied = compat.to_tvm(memory[start + 1 : start + 33])
+    copied = virtual_machine.to_tvm(memory[start + 1 : start + 33])
     memory[start + 1] = 9
     assert copied.numpy()[0] == 0
-    assert compat.to_tvm(np.zeros((4, 6), np.float32)[:, ::2]).shape == (4, 3)
+    assert virtual_machine.to_tvm(np.zeros((4, 6), np.float32)[:, ::2]).shape == (4, 3)
 
 
 def pattern() -> compat.DFPattern:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import archloom
 from archloom.models import catalogue, digits
-from archloom.tvm_backend.ir import compat, matcher, mirrored
+from archloom.tvm_backend.ir import compat, fusing, matcher, mirrored
 from archloom.tvm_backend.ir.nodes import Unsupported
 from archloom.tvm_backend.ir.patterns import DFPattern, is_const, is_op, to_relax, wildcard
 from archloom.tvm_backend.quantization.quantize import quantize
@@ -215,7 +215,7 @@ def test_checks_that_agree_to_everything(random: Random, size: int, rebuilt: boo
     """What is read elsewhere becomes a further result of the function, by TVM."""
     module = random_module(random, size, rebuilt)
     patterns = [("t", random_pattern(random, 2, []), lambda context: True)]
-    assert_equal(matcher.fuse_by_pattern(module, patterns), by_tvm(module, patterns))
+    assert_equal(fusing.fuse_by_pattern(module, patterns), by_tvm(module, patterns))
 
 
 @given(random=randoms, layers=st.integers(2, 9))
@@ -248,7 +248,7 @@ def test_dead_code_goes_as_by_tvm(random: Random, size: int, rebuilt: bool) -> N
 def left_to_tvm(module: Any, pattern: Any, why: str, check: Callable[[Any], bool] = keeps_to_itself) -> None:
     with pytest.raises(Unsupported, match=why):
         mirrored.fuse(module, [("t", pattern, check)])
-    found = matcher.fuse_by_pattern(module, [("t", pattern, check)])
+    found = fusing.fuse_by_pattern(module, [("t", pattern, check)])
     assert_equal(found, by_tvm(module, [("t", pattern, check)]))
     assert len(found.functions) > len(module.functions)
 
@@ -268,7 +268,7 @@ def test_an_operator_that_is_not_known_is_an_error() -> None:
     block = Block()
     module = block.module([block.call("negative", block.x)])
     with pytest.raises(AttributeError, match=r"relax\.nosuch is not registered"):
-        matcher.fuse_by_pattern(module, [("t", is_op("relax.nosuch")(wildcard()), keeps_to_itself)])
+        fusing.fuse_by_pattern(module, [("t", is_op("relax.nosuch")(wildcard()), keeps_to_itself)])
 
 
 def test_results_within_a_match_that_are_read_elsewhere() -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -39,16 +39,13 @@ from archloom.oracle.errors import MappingError
 from archloom.oracle.stream import Node
 from archloom.uma_targets.kit.nest import Nodes, Piece, pieces, repeat
 from archloom.uma_targets.kit.vectors.functions import expanded
+from archloom.uma_targets.kit.vectors.scalars import Scalars
 from archloom.uma_targets.kit.vectors.select import Placed, Selection, Source, Step, kind_of, masked, place
-from archloom.uma_targets.kit.vectors.unit import Kind, Operand, Unit
+from archloom.uma_targets.kit.vectors.unit import Operand, Unit
 
 GROUPS = (8, 4, 2, 1)
-SCRATCH = 4
-"""Scalar registers of each kind for what is used at once."""
 COPIES = 4
 """Most iterations of a loop that have registers of their own."""
-RESERVED = 8
-"""The first integer registers, which the unit may use itself."""
 NEUTRAL = {
     "sum": Operation(NUMBER), "maximum": Operation(NUMBER, value=-math.inf),
     "minimum": Operation(NUMBER, value=math.inf),
@@ -78,45 +75,6 @@ def _prepared(nest: Nest) -> Nest:
     return replace(nest, passes=tuple(map(expanded, nest.passes)))
 
 
-@dataclass
-class _Scalars:
-    """Scalar registers: what is held first, then constants, which are loaded at the beginning as long as there are
-    registers; the last ones are for what is used at once."""
-
-    unit: Unit
-    prologue: Nodes = field(default_factory=list)
-    known: dict[tuple[Kind, int | str], int] = field(default_factory=dict)
-    used: dict[Kind, int] = field(default_factory=lambda: {"f": 0, "x": RESERVED})
-    turn: int = 0
-
-    def held(self, name: str) -> int:
-        """The register of what a pass has found."""
-        if ("f", name) not in self.known:
-            self.known["f", name] = self._new("f")
-        return self.known["f", name]
-
-    def constant(self, kind: Kind, bits: int) -> tuple[Nodes, int]:
-        """A register with 32 bits, and what loads it now."""
-        if (kind, bits) in self.known:
-            return [], self.known[kind, bits]
-        if self.used[kind] >= self.unit.scalars - SCRATCH:
-            register = self.scratch()
-            return list(self.unit.number(kind, register, bits)), register
-        self.known[kind, bits] = register = self._new(kind)
-        self.prologue += self.unit.number(kind, register, bits)
-        return [], register
-
-    def _new(self, kind: Kind) -> int:
-        if self.used[kind] >= self.unit.scalars - SCRATCH:
-            raise MappingError("more results of passes are held than there are scalar registers")
-        self.used[kind] += 1
-        return self.used[kind] - 1
-
-    def scratch(self) -> int:
-        self.turn = (self.turn + 1) % SCRATCH
-        return self.unit.scalars - 1 - self.turn
-
-
 def float_bits(value: float) -> int:
     return int(np.float32(value).view(np.int32))
 
@@ -129,7 +87,7 @@ class _Writer:
     most: int
 
     def __post_init__(self) -> None:
-        self.scalars = _Scalars(self.unit)
+        self.scalars = Scalars(self.unit)
         self.lane = self._lane()
         self.parts = self._parts()
         self.base = int(any(masked(p.placed.steps) for p in self.parts))

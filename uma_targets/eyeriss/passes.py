@@ -1,0 +1,218 @@
+"""One pass of the array: a group of filters over one step of the channels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from archloom.mapper.spans import Diagonals, Group, Span, diagonals
+from archloom.oracle.affine import Affine
+from archloom.oracle.stream import Instr
+from archloom.uma_targets.eyeriss.plan import RowStationary, taps
+from archloom.uma_targets.eyeriss.problem import VALUE_BYTES
+from archloom.uma_targets.kit.nest import Nodes, Piece, pieces, repeat
+
+if TYPE_CHECKING:
+    from archloom.uma_targets.eyeriss.emit import Block
+
+Body: TypeAlias = Callable[[Affine, Affine, Affine], Nodes]
+"""What is done for a PE, a row of the strip and a filter of the group."""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Where in the results the array works: rows from ``e0`` and columns from ``f0`` on."""
+
+    rows: Span
+    cols: Span
+    e0: Affine
+    f0: Affine
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part of the reduction: channels from ``c0`` on, and which weights of the filters."""
+
+    channels: Group
+    c0: Affine
+    row: int
+    rows: int
+    col: int
+    cols: int
+    accumulates: bool
+    buffer: Affine
+    """words from the start of the ifmap buffers to the channels' ifmaps"""
+
+
+@dataclass(frozen=True)
+class Filters:
+    """A group of filters in the array: those from ``o0`` on."""
+
+    group: Group
+    o0: Affine
+    local: Affine
+    """number of the first within the block"""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One group of filters over one step's channels; ``turn`` numbers the images that go through the array."""
+
+    block: Block
+    step: Step
+    filters: Filters
+    turn: Affine
+
+    @property
+    def mapping(self) -> RowStationary:
+        return self.block.mapping
+
+    @property
+    def cols(self) -> int:
+        return self.block.emission.machine.cols
+
+    @property
+    def tower(self) -> int:
+        """Rows of the array that a set takes."""
+        r_taps, _ = taps(self.block.problem.shape, self.block.emission.machine)
+        return self.mapping.r * r_taps
+
+    @property
+    def used(self) -> int:
+        """Rows of a set that work in this pass."""
+        return self.step.channels.down * self.step.rows
+
+    def segments(self) -> tuple[Piece, ...]:
+        """The segments of the strip, of so many columns each; the last may have fewer."""
+        return pieces(self.block.strip.rows.size, self.mapping.e)
+
+    def pe(self, segment: Affine | int, down: Affine | int, across: Affine | int, row: Affine | int) -> Affine:
+        """Number of the first PE of a row of a set."""
+        sets = Affine.of(segment) * self.mapping.down + down
+        return (sets * self.tower + row) * self.cols + Affine.of(across) * self.mapping.e
+
+    def nodes(self) -> Nodes:
+        """Filters into the scratchpads, then the images."""
+        return [*self._filters(), *repeat("im", self.block.images, self._image)]
+
+    # --- filters -------------------------------------------------------------------------------------------------
+
+    def _filters(self) -> Nodes:
+        group, step, shape = self.filters.group, self.step, self.block.problem.shape
+        tensor = self.block.problem.filters
+        words = group.each * step.channels.each * step.cols
+        slots = max(1, self.block.emission.machine.fglb_words // words)
+        segments = -(-self.block.strip.rows.size // self.mapping.e)
+        columns = min(self.mapping.e, self.block.strip.rows.size)
+        s_row, s_col = tensor.steps[2], tensor.steps[3]
+        assert step.row + step.rows <= shape.r
+
+        def row(d: Affine, a: Affine, ch: Affine, i: Affine) -> Nodes:
+            number = ((ch * step.rows + i) * group.down + d) * group.across + a
+            slot = (number % slots) * words
+            first = self.filters.o0 + (d * group.across + a) * group.each
+            return [
+                Instr.make(
+                    "load_filter", dram=tensor.at(first, step.c0 + ch * step.channels.each, i + step.row, step.col),
+                    fglb=slot, n0=group.each, n1=step.channels.each, n2=step.cols, h0=tensor.steps[0],
+                    h1=tensor.steps[1], h2=s_col if step.cols > 1 else max(s_col, s_row, VALUE_BYTES),
+                    item=self.block.problem.item,
+                ),
+                Instr.make(
+                    "filter", fglb=slot, words=words, pe=self.pe(0, d, a, ch * step.rows + i), n0=segments, n1=columns,
+                    s0=self.mapping.down * self.tower * self.cols, s1=1,
+                ),
+            ]
+
+        # the lowest row first: it is the first to finish the pass before, as sums go up
+        return repeat("fr", step.channels.down, lambda ch: repeat("fi", step.rows, lambda i: repeat(
+            "fd", group.down, lambda d: repeat("fa", group.across, lambda a: row(d, a, ch, i)))))
+
+    # --- images --------------------------------------------------------------------------------------------------
+
+    def _image(self, n: Affine) -> Nodes:
+        slot = (self.turn + n) % 2
+        found = self._ifmaps(n, slot)
+        if self.step.accumulates:
+            found += self._sets(lambda pe, y, o: [Instr.make(
+                "psum_in", **self._sums(n, y, o), pe=pe, slot=slot, p=self.filters.group.each,
+                f=self.block.strip.cols.size)], 0)
+        found += self._rows(slot)
+        if self.step.accumulates:
+            found += self._sets(lambda pe, y, o: [Instr.make("accumulate_in", pe=pe, slot=slot, words=self._words)], 0)
+        found += self._up(slot)
+        return found + self._sets(lambda pe, y, o: [Instr.make(
+            "psum_out", **self._sums(n, y, o), pe=pe, slot=slot, p=self.filters.group.each,
+            f=self.block.strip.cols.size)], self.used - 1)
+
+    @property
+    def _words(self) -> int:
+        return self.filters.group.each * self.block.strip.cols.size
+
+    def _ifmaps(self, n: Affine, slot: Affine) -> Nodes:
+        """Each ifmap row to the PEs of its diagonals."""
+        step, block, group = self.step, self.block, self.filters.group
+        stride, reach = block.problem.shape.stride, block.strip.cols.reach
+        width = block.problem.shape.reach(block.strip.cols.size, step.cols)
+        base = step.buffer + n * (step.channels.size * block.plane) + (block.ifmaps + step.row * reach + step.col)
+
+        def send(segment: Affine | int, ch: Affine, y: Affine, first: Affine, count: int) -> Nodes:
+            row = (Affine.of(segment) * (self.mapping.e * stride) + y) * reach
+            return [Instr.make(
+                "ifmap", glb=base + ch * (step.channels.each * block.plane) + row, q=step.channels.each, width=width,
+                gq=block.plane, gw=1, pe=self.pe(segment, 0, 0, ch * step.rows) + first, slot=slot, n0=group.down,
+                n1=group.across, n2=count, s0=self.tower * self.cols, s1=self.mapping.e,
+                s2=max(0, stride * self.cols - 1),
+            )]
+
+        def along(segments: Piece, run: Diagonals) -> Nodes:
+            return repeat("sg", segments.count, lambda g: repeat("dr", step.channels.down, lambda ch: repeat(
+                "dy", run.count, lambda y: send(
+                    g + segments.first, ch, y + run.y, y * run.step + run.pe, run.length))))
+
+        return [
+            node for segments in self.segments()
+            for run in diagonals(segments.size, step.rows, stride, self.cols) for node in along(segments, run)
+        ]
+
+    def _rows(self, slot: Affine) -> Nodes:
+        """One primitive in each PE."""
+        step, shape = self.step, self.block.problem.shape
+
+        def conv(pe: Affine, y: Affine, o: Affine) -> Nodes:
+            return [Instr.make(
+                "conv", pe=pe, slot=slot, p=self.filters.group.each, q=step.channels.each, s=step.cols,
+                f=self.block.strip.cols.size, stride=shape.stride,
+            )]
+
+        return repeat("i", self.used, lambda i: self._sets(conv, i))
+
+    def _up(self, slot: Affine) -> Nodes:
+        """Sums up the columns, from the lowest row to the highest."""
+        def add(pe: Affine, y: Affine, o: Affine) -> Nodes:
+            return [Instr.make("accumulate", pe=pe, source=pe - self.cols, slot=slot, words=self._words)]
+
+        # no loop: a sum that loop iterations pass on is a recurrence, a few rows of sums are one contraction
+        return [node for row in range(1, self.used) for node in self._sets(add, row)]
+
+    def _sums(self, n: Affine, y: Affine, o: Affine) -> dict[str, Affine | int]:
+        """Where the partial sums of row ``y`` of the strip and filters from ``o`` of the group on are."""
+        block = self.block
+        number = n * block.size + self.filters.local + o
+        return {"glb": number * block.sums + y * block.line, "gp": block.sums}
+
+    def _sets(self, body: Body, row: Affine | int) -> Nodes:
+        """``body`` for the PEs of one row of all sets."""
+        group = self.filters.group
+
+        def one(g: Affine, d: Affine, a: Affine, j: Affine) -> Nodes:
+            y = g * self.mapping.e + j
+            return body(self.pe(g, d, a, row) + j, y, (d * group.across + a) * group.each)
+
+        def columns(segments: Piece) -> Nodes:
+            return repeat("g", segments.count, lambda g: repeat("d", group.down, lambda d: repeat(
+                "a", group.across, lambda a: repeat("j", segments.size, lambda j: one(
+                    g + segments.first, d, a, j)))))
+
+        return [node for segments in self.segments() for node in columns(segments)]
