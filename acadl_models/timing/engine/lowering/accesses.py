@@ -20,7 +20,6 @@ from archloom.acadl_models.timing.engine.state import Access, Ends
 from archloom.acadl_models.timing.program import StaticInstruction
 from archloom.oracle.affine import Affine, Bounds
 
-
 _ZERO = Affine(0)
 
 
