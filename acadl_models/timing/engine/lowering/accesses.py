@@ -27,8 +27,8 @@ class Entry:
     """One access of one instruction of the program text.
 
     ``offsets`` has one expression for each axis, of the smallest element that is touched; ``word`` is the first word
-    address, where it is needed. ``low`` and ``high``: the smallest and the largest element that is touched along each axis, over all
-    iterations. ``conflict_class`` and ``axes`` (those that decide) are found by :func:`classify`.
+    address, where it is needed. ``low`` and ``high``: the smallest and the largest element that is touched along each
+    axis, over all iterations. ``conflict_class`` and ``axes`` (those that decide) are found by :func:`classify`.
     """
 
     __slots__ = ("axes", "conflict_class", "form", "high", "kind", "loops", "low", "offsets", "order", "word")
