@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.eyeriss import eyeriss
+from archloom.mapper.workload import Epilogue, Workload, conv2d
 from archloom.oracle import taidl
 from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
@@ -18,8 +19,10 @@ from archloom.oracle.xla.strategies import count_contractions
 from archloom.uma_targets.eyeriss.plan import Machine, RowStationary, check
 from archloom.uma_targets.eyeriss.problem import Shape, conv_shape
 from archloom.uma_targets.eyeriss.space import convolutions, products, row_stationary
+from archloom.uma_targets.eyeriss.target import EYERISS
 from benchmarks.published.eyeriss_kernels import conv_stream, gemm_stream
 from tests.support.examples import examples
+from tests.support.mapper.numpy_workload import evaluate, random_inputs
 from tests.support.uma_targets.convolutions import arguments, convolution
 
 SIZES = st.sampled_from((1, 2, 3, 5, 7, 8, 11, 13, 17))
@@ -107,6 +110,29 @@ def test_oracle_equals_interpreter_with_any_mapping(
     given_arguments, result = interpreted(stream, isa)
     (found,) = compile_stream(stream, isa)(*(given_arguments[t.name] for t in stream.arguments))
     np.testing.assert_array_equal(np.asarray(found), result)
+
+
+@st.composite
+def grouped(draw: st.DrawFn) -> Workload:
+    """Small convolutions of one group or several, bytes with the channels of all groups last."""
+    side, kernel = draw(st.integers(4, 9)), draw(st.integers(1, 3))
+    stride, padding = draw(st.integers(1, 2)), tuple(draw(st.integers(0, 1)) for _ in range(4))
+    epilogue = draw(st.sampled_from((Epilogue(True, 0.02, True, "int8"), Epilogue(False, 1.0, False, "int32"))))
+    return conv2d(
+        draw(st.integers(1, 2)), side, side + 1, draw(st.integers(1, 3)), draw(st.integers(1, 3)), kernel, kernel,
+        stride=(stride, stride), padding=padding, groups=draw(st.integers(1, 4)),  # type: ignore[arg-type]
+        epilogue=epilogue)
+
+
+@examples(6, 150)
+@given(grouped(), st.integers(0, 19))
+def test_workloads_of_several_groups_equal_numpy(workload: Workload, rank: int) -> None:
+    configuration = EYERISS.configure({"rows": 6, "cols": 5, "glb_kib": 4, "filter_glb_kib": 1})
+    estimated, mapping_of = configuration.space(workload).ranked()
+    mapping = mapping_of(int(np.argsort(estimated, kind="stable")[rank % len(estimated)]))
+    inputs = random_inputs(workload, rank)
+    result = run(configuration.emit(workload, mapping), configuration.isa, inputs, poison=rank)
+    np.testing.assert_array_equal(result[workload.output.name], evaluate(workload, inputs), err_msg=str(mapping))
 
 
 @pytest.mark.first_case

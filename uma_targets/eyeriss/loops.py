@@ -22,12 +22,13 @@ Columns: TypeAlias = dict[str, NDArray[np.int64]]
 @dataclass(frozen=True)
 class Tensors:
     """How values lie in DRAM: bytes of an operand's and of a result's, whether channels (of filters: filters) are
-    neighbours or pixels are, and whether there is a bias."""
+    neighbours or pixels are, whether there is a bias, and of how many ``groups`` one is computed after the other."""
 
     item: int = VALUE_BYTES
     out_item: int = VALUE_BYTES
     channels_last: bool = False
     bias: bool = False
+    groups: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +93,7 @@ class _Sizes:
         writes = self.near + deep * np.ceil(wide / self.machine.glb_port)
         if not self.tensors.channels_last:
             return Issue("load", times, wide * item, deep, beats=writes)
-        whole = deep >= self.shape.c
+        whole = np.asarray(deep >= self.shape.c) & (self.tensors.groups == 1)
         return Issue("load", times, np.where(whole, deep * wide, deep) * item, np.where(whole, 1, wide), beats=writes)
 
     def load_sums(self, times: Number) -> Issue:
@@ -110,7 +111,7 @@ class _Sizes:
         item = self.tensors.out_item
         if not self.tensors.channels_last:
             return Issue("store", times, self.f * item, self.size, beats=reads)
-        whole = self.size >= self.shape.m
+        whole = np.asarray(self.size >= self.shape.m) & (self.tensors.groups == 1)
         return Issue("store", times, np.where(whole, self.f * self.size, self.size) * item,
                      np.where(whole, 1, self.f), beats=reads)
 

@@ -44,7 +44,7 @@ def convolutions(name: str, shape: Shape, machine: Machine, tensors: Tensors = D
 
     def table(widths: tuple[int, ...]) -> Table:
         columns, needs = _columns(shape, machine, widths)
-        return _table("conv2d", shape, columns, needs, estimate, 1)
+        return _table("conv2d", shape, columns, needs, estimate, tensors.groups)
 
     even = {-(-shape.f // parts) for parts in (1, 2, 3, 4, 6, 8, 16, 32, 64, 128, 256) if parts <= shape.f}
     builder.add(table(tuple(sorted(even))))

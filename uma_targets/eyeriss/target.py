@@ -35,8 +35,8 @@ from archloom.uma_targets.kit.nest import float_bits, repeat
 from archloom.uma_targets.kit.patterns import fused
 
 GRAPH = GraphOptions(eyeriss)
-PSUM_BITS = 32
-"""Width of partial sums in the compiler's Eyeriss: quantized networks add 8-bit products exactly."""
+PSUM_BITS, SUM_BYTES = 32, 4
+"""Width of partial sums in the compiler's Eyeriss: quantized networks add 8-bit products exactly. A bias is as wide."""
 
 
 @dataclass(frozen=True)
@@ -53,29 +53,32 @@ class EyerissEmitter:
             body = repeat("batch", sizes_of(workload)[0], lambda b: product_nodes(
                 gemm_of(workload, addresses, memory.end, b), chosen, machine))
         else:
-            body = Emission(_problem(workload, addresses), chosen, machine).nodes()
+            body = repeat("group", workload.groups, lambda g: Emission(
+                _problem(workload, addresses, g), chosen, machine).nodes())
         return memory.stream(ISA, self.parameters, (Instr.make("config", fraction_bits=0), *body))
 
 
-def _problem(workload: Workload, addresses: Mapping[str, int]) -> Problem:
-    """A ``conv2d`` workload, its operands bytes with their channels last."""
+def _problem(workload: Workload, addresses: Mapping[str, int], group: Affine) -> Problem:
+    """A group of a ``conv2d`` workload, its operands bytes with the channels of all groups last."""
     shape, epilogue, out = shape_of(workload), workload.epilogue, workload.output.item_bytes
     bits = float_bits(epilogue.scale) if epilogue.out_dtype == "int8" else None
-    at = {name: Affine(address) for name, address in addresses.items()}
     c, o = shape.c, shape.m
+    each = {"X": c, "W": shape.r * shape.s * c * o, "Y": o * out, "bias": o * SUM_BYTES}
+    at = {name: group * each[name] + address for name, address in addresses.items()}
+    pixel, result = c * workload.groups, o * out * workload.groups
     return Problem(
-        shape, Strides(at["X"], (shape.h * shape.w * c, shape.w * c, c, 1)),
+        shape, Strides(at["X"], (shape.h * shape.w * pixel, shape.w * pixel, pixel, 1)),
         Strides(at["W"], (1, o, shape.s * c * o, c * o)),
-        Strides(at["Y"], (shape.e * shape.f * o * out, shape.f * o * out, o * out, out)),
+        Strides(at["Y"], (shape.e * shape.f * result, shape.f * result, result, out)),
         at["bias"] if epilogue.bias else None, Output(epilogue.relu, bits), 1)
 
 
 def shape_of(workload: Workload) -> Shape:
-    """The shape of a ``conv2d`` workload; MappingError for one that the dataflow does not run."""
+    """The shape of a group of a ``conv2d`` workload; MappingError for one that the dataflow does not run."""
     if workload.kind != "conv2d":
         raise MappingError(f"{workload.name}: expected a gemm or a conv2d, found {workload.kind}")
-    n, h, w, c = workload.inputs[0].shape
-    kh, kw, _, o = workload.inputs[1].shape
+    n, h, w, _ = workload.inputs[0].shape
+    kh, kw, c, o = workload.inputs[1].shape[-4:]
     if workload.stride[0] != workload.stride[1]:
         raise MappingError(f"{workload.name}: stride {workload.stride} differs along rows and columns")
     if workload.epilogue.pool is not None:
@@ -85,7 +88,8 @@ def shape_of(workload: Workload) -> Shape:
 
 def _space(workload: Workload, hardware: Hardware, options: Mapping[str, Any]) -> Space:
     machine = Machine.of(EYERISS.graph(options))
-    tensors = Tensors(item=1, out_item=workload.output.item_bytes, channels_last=True, bias=workload.epilogue.bias)
+    tensors = Tensors(item=1, out_item=workload.output.item_bytes, channels_last=True, bias=workload.epilogue.bias,
+                      groups=workload.groups)
     # as a matrix product its image may have any width
     if workload.kind == "gemm" or (workload.is_pointwise and workload.epilogue.out_dtype == "int8"):
         batch, m, n, k = sizes_of(workload)
@@ -115,7 +119,7 @@ def equal_strides(op: QuantizedOp) -> str | None:
 
 PRODUCTS = rules.AllOf("matmul", rules.INT8_MATMUL)
 WINDOWS = rules.AllOf("nn.conv2d", rules.INT8_WINDOWS)
-CONVOLUTIONS = rules.AllOf("nn.conv2d", (*rules.QUANTIZATION, rules.int32_bias, rules.plain_convolution, equal_strides))
+CONVOLUTIONS = rules.AllOf("nn.conv2d", (*rules.QUANTIZATION, rules.int32_bias, rules.undilated, equal_strides))
 
 
 class Eyeriss(UMABackend):
@@ -133,7 +137,7 @@ class Eyeriss(UMABackend):
         self._register_codegen("stream", lambda: EYERISS)
 
     def _gathered(self, module: IRModule, options: Mapping[str, Any], refuse: Refuse) -> IRModule:
-        """Convolutions that the dataflow does not run (groups, dilations, two strides) as products."""
+        """Convolutions that the dataflow does not run (dilations, two strides) as products."""
         return rules.gathered(module, [WINDOWS], [CONVOLUTIONS], options)
 
     @property

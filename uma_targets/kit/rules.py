@@ -123,10 +123,15 @@ def activation_saturates(op: QuantizedOp) -> str | None:
 
 def plain_convolution(op: QuantizedOp) -> str | None:
     """A convolution has dilation 1, groups 1, NCHW data and a constant OIHW kernel."""
-    if tuple(op.attrs["dilation"]) != (1, 1):
-        return f"dilation is {'x'.join(map(str, op.attrs['dilation']))}"
     if op.attrs["groups"] != 1:
         return f"groups is {op.attrs['groups']}"
+    return undilated(op)
+
+
+def undilated(op: QuantizedOp) -> str | None:
+    """A convolution has dilation 1, NCHW data and a constant OIHW kernel, for any number of groups."""
+    if tuple(op.attrs["dilation"]) != (1, 1):
+        return f"dilation is {'x'.join(map(str, op.attrs['dilation']))}"
     return constant_kernel(op)
 
 
