@@ -145,7 +145,7 @@ def test_layers_of_a_u_net_are_raised(channels: int, pixels: int, filters: int) 
     oracle = compile_stream(conv_stream(shape, made, dict(isa.parameters), bias=True, relu=True), isa)
     assert oracle.raised, str(oracle.report)
     raising = oracle.program.raising
-    assert raising is not None and sum(count_contractions(r.value) for r in raising.results) <= 32
+    assert raising is not None and sum(count_contractions(r.value) for r in raising.results) <= 40
 
 
 @pytest.mark.first_case

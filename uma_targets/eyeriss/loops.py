@@ -256,8 +256,17 @@ def loops(
     if tensors.bias:
         return Loop(sizes.count, (first, *reduction), rings=rings, waits=waits)
     # without a bias a block begins while results of the one before leave
-    later = Loop(1, (*first.body, sizes.store(rows)), alone=(start.conv(1, 1), start.add(1, 1)))
-    return Loop(1, (Loop(sizes.count, (later, *reduction)),), waits=waits, alone=first.alone)
+    later = Loop(1, (*first.body, sizes.store(sizes.images * sizes.rows)), alone=(start.conv(1, 1), start.add(1, 1)))
+    # but its sums take the place of those, segment by segment, and there row by row
+    columns = sizes.rows / sizes.segments
+    store, out = sizes.store(columns), start.sums("psum_out", np.maximum((start.sets - 2) * columns + 1, 0))
+    rings = (
+        ((store, out, *(one.sums("psum_out", times * one.ends) for times, one in others)), 1),
+        ((store, out, *(issue for times, one in others for issue in (one.conv(times, 1), one.add(times, 1)))), 1),
+    )
+    # its first filters come while the block before is at work
+    early = start.load_filter(start.filters - own)
+    return Loop(1, (Loop(sizes.count, (later, *reduction, early), rings=rings),), waits=waits, alone=first.alone)
 
 
 def _reduce(sizes: _Sizes, passes: list[_Pass], times: list[Number], between: Number, left: Number) -> Loop:
