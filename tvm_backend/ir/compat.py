@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.tvm_backend.ir.nodes import Kind, OpenType, ShapeType, TensorType, TupleType, Type
+from archloom.tvm_backend.ir.nodes import Kind, OpenType, ShapeType, TensorType, TupleType, Type, needed
 
 _torch = sys.modules.get("torch")
 if _torch is None:  # TVM imports torch when it finds it, which doubles its own time of import and serves nobody here
@@ -250,13 +250,8 @@ def replace_main(module: IRModule, main: relax.Function) -> IRModule:
 def _without_dead_code(function: relax.Function) -> relax.Function:
     """One block without the bindings that its result does not need: TVM's pass takes each of them out by a walk over
     all."""
-    live = set(variables(function.body.body))
-    body = []
-    for binding in reversed(bindings(function)):
-        if binding.var in live:
-            live.update(variables(binding.value))
-            body.append(binding)
-    return block_function(function, body[::-1], function.body.body)
+    result = function.body.body
+    return block_function(function, needed(bindings(function), set(variables(result)), variables), result)
 
 
 def with_functions(main: relax.Function, others: Mapping[str, relax.Function], module: IRModule) -> IRModule:
