@@ -264,7 +264,7 @@ def gemm(
         "bias", (batch, 1, n), sums, (v["b"], Affine(0), v["n"]))
     out = Tensor("C", (batch, m, n), epilogue.out_dtype, (v["b"], v["m"], v["n"]))
     added = (replace(out, name="residual"),) if epilogue.residual else ()
-    inputs = (a, b, *_finishing(rows, epilogue), *added)
+    inputs = (a, b, *_epilogue_tensors(rows, epilogue), *added)
     return Workload("gemm", name, dims, inputs, out, epilogue)
 
 
@@ -273,7 +273,7 @@ def sums_of(dtype: str) -> str:
     return "int32" if dtype.startswith("int") else "float32"
 
 
-def _finishing(bias: Tensor, epilogue: Epilogue) -> tuple[Tensor, ...]:
+def _epilogue_tensors(bias: Tensor, epilogue: Epilogue) -> tuple[Tensor, ...]:
     """The constants of channels that an epilogue takes, shaped as the bias, and its table."""
     found: tuple[Tensor, ...] = (bias,) if epilogue.bias else ()
     if epilogue.requantization is None:
@@ -334,7 +334,7 @@ def conv2d(
     columns = v["ow"] * stride[1] + v["kw"] * dilation[1] - left
     x = Tensor("X", (n, h, w, groups * c), dtype, (v["n"], rows, columns, entering))
     f = Tensor("W", kernel, dtype, place)
-    inputs = (x, f, *_finishing(Tensor("bias", (groups * o,), sums_of(dtype), (leaving,)), epilogue))
+    inputs = (x, f, *_epilogue_tensors(Tensor("bias", (groups * o,), sums_of(dtype), (leaving,)), epilogue))
     if epilogue.pool is None:
         shape = (n, oh, ow, groups * o)
     else:

@@ -186,7 +186,7 @@ def flags_fault(a: Attributes, *names: str) -> str | None:
 # --- rules that many rows share -----------------------------------------------------------------------------------
 
 
-def alike(kinds: tuple[str, ...], widest: int = 128, gives: str | None = None) -> Rule:
+def same_type(kinds: tuple[str, ...], widest: int = 128, gives: str | None = None) -> Rule:
     """Operands of one type (quantized ones of one shape), of the kinds and at most so many bits if floating-point.
 
     The result is of their type, or of that which ``gives`` names; "part" is that of the parts of complex numbers.
