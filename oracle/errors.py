@@ -70,7 +70,7 @@ MAX_FAULTS = 20
 """How many faults of a description a message shows."""
 
 
-def together(errors: Sequence[TaidlError]) -> TaidlError:
+def combined(errors: Sequence[TaidlError]) -> TaidlError:
     """One error for all faults of the errors given (at least one): each once, in the order of the text."""
     unique = {str(fault): fault for error in errors for fault in error.faults}
     faults = sorted(unique.values(), key=lambda f: (f.position.line, f.position.column) if f.position else (0, 0))

@@ -210,7 +210,7 @@ class Emission:
             nodes += [Instr.make("vmovdqu32_m", dst=BIAS + b, dram=self.gemm.bias_at(n0 + b * LANES), mask=_mask(c))
                       for b, c in enumerate(columns)]
         for t, a, b in sums:
-            nodes += self._finish_tile(t, m0 + a * ROWS, rows[a], n0 + b * LANES, b, _mask(columns[b]))
+            nodes += self._requantize_tile(t, m0 + a * ROWS, rows[a], n0 + b * LANES, b, _mask(columns[b]))
         return nodes
 
     def _step(self, m0: Affine, rows: int, j: Affine, columns: int, k: Affine) -> Iterator[Node]:
@@ -229,12 +229,12 @@ class Emission:
         """Where a tile of C lies in the workspace, behind B."""
         return self.gemm.workspace + (lines_of(self.gemm.n, self.gemm.k) * LINE_BYTES + tile * TILE)
 
-    def _finish_tile(self, t: int, m: Affine, rows: int, n: Affine, tile: int, mask: int) -> Nodes:
+    def _requantize_tile(self, t: int, m: Affine, rows: int, n: Affine, tile: int, mask: int) -> Nodes:
         """A tile of C, some rows at a time."""
-        return each("r", pieces(rows, GROUP), lambda g, run: self._finish(
+        return each("r", pieces(rows, GROUP), lambda g, run: self._requantize(
             run.size, self._scratch(t) + g * (GROUP * LINE_BYTES), m + g * GROUP, n, tile, mask))
 
-    def _finish(self, rows: int, source: Affine, m: Affine, n: Affine, tile: int, mask: int) -> Iterator[Node]:
+    def _requantize(self, rows: int, source: Affine, m: Affine, n: Affine, tile: int, mask: int) -> Iterator[Node]:
         """Rows of 16 sums to bytes of C, step by step for all of them."""
         data = [PACKED + r for r in range(rows)]
         for r, x in enumerate(data):

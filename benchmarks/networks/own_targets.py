@@ -57,7 +57,7 @@ def quantized(name: str, scheme: Scheme, seed: int) -> "tuple[Model, dict[str, n
 
 def measure(path: Path, model: "Model", inputs: dict[str, np.ndarray]) -> dict[str, Any]:
     """Whether all layers are equal, and how much of the network is the machine's."""
-    from archloom.tvm_backend.check.workload_reference import finished, rounding_steps, sums_of
+    from archloom.tvm_backend.check.workload_reference import result_of_sums, rounding_steps, sums_of
     from archloom.tvm_backend.executable import build
 
     exe, wrong, steps = build(model, str(path), {}), [], [0.0]
@@ -66,7 +66,7 @@ def measure(path: Path, model: "Model", inputs: dict[str, np.ndarray]) -> dict[s
         tensors = {**given, **step.constants}
         sums = sums_of(step.workload, tensors)
         steps.append(rounding_steps(sums, step.workload.epilogue, tensors) or 0.0)
-        if not np.array_equal(found, finished(sums, step.workload, tensors)):
+        if not np.array_equal(found, result_of_sums(sums, step.workload, tensors)):
             wrong.append(step.name)
 
     exe.run(inputs, capture=compare)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from archloom.oracle.errors import TaidlError, suggest, together
+from archloom.oracle.errors import TaidlError, combined, suggest
 from archloom.oracle.resolved import Buffer, Shaped
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.canonical import canonical
@@ -69,7 +69,7 @@ class BodyChecker:
         self.faults = []
         self.block(body, _Scope({*self.known, *self.registers, *attributes}))
         if self.faults:
-            raise together(self.faults)
+            raise combined(self.faults)
 
     def error(self, message: str, node: ast.Node) -> TaidlError:
         return fault_at(message, node, self.isa)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from archloom.oracle.errors import StreamError, TaidlError, TargetError, suggest, together
+from archloom.oracle.errors import StreamError, TaidlError, TargetError, combined, suggest
 from archloom.oracle.resolved import Buffer
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.check import MAX_AXES, MAX_ELEMENTS, BodyChecker
@@ -150,7 +150,7 @@ def check(definition: ast.IsaDef, values: Mapping[str, int] | None = None) -> Ma
         except TaidlError as error:
             faults.append(_located(error, definition))
     if faults:
-        raise together(faults)
+        raise combined(faults)
     return instructions
 
 
@@ -167,7 +167,7 @@ def _declared(
 ) -> Isa:
     faults = list(check_declarations(definition))
     if faults:
-        raise together(faults)
+        raise combined(faults)
     try:
         return _bound(definition, bind(definition, values), instructions)
     except TaidlError as error:
@@ -176,7 +176,7 @@ def _declared(
 
 def _located(error: TaidlError, definition: ast.IsaDef) -> TaidlError:
     """The error with the lines of the text, which evaluation does not know."""
-    return together([TaidlError(f.message, f.position, definition.text(f.position) if f.position else None)
+    return combined([TaidlError(f.message, f.position, definition.text(f.position) if f.position else None)
                      for f in error.faults])
 
 

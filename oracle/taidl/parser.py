@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from archloom.oracle.errors import Position, TaidlError, together
+from archloom.oracle.errors import Position, TaidlError, combined
 from archloom.oracle.scanner import Scanner
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.expressions import MAX_NESTING, ExpressionParser
@@ -74,7 +74,7 @@ class _Parser(ExpressionParser):
                     break
                 s.at = restart.start()
         if faults:
-            raise together(faults)
+            raise combined(faults)
         return ast.IsaDef.of(name, nodes, s.text, position)
 
     def header(self) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias, Union
 
-from archloom.oracle.errors import Position, TaidlError, together
+from archloom.oracle.errors import Position, TaidlError, combined
 from archloom.oracle.source_lines import caller
 from archloom.oracle.taidl import ast
 from archloom.oracle.taidl.printer import print_expr
@@ -40,7 +40,7 @@ def located(error: TaidlError) -> TaidlError:
             lines = linecache.getlines(fault.position.file)
             source = "".join(lines) or None
         made.append(TaidlError(fault.message, fault.position, source))
-    return together(made)
+    return combined(made)
 
 
 def _before(operator: str) -> Callable[[Value, Integer], Value]:

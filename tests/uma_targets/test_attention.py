@@ -13,15 +13,11 @@ from torch import nn
 from torch.nn import functional as F
 
 import archloom
-from archloom.acadl_models.qkv import qkv
-from archloom.acadl_models.timing import simulate
-from archloom.acadl_models.timing.reference import simulate_reference as step_by_step
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.search import search
 from archloom.mapper.workload import Epilogue, Workload, attention
 from archloom.oracle import interpreter, taidl
 from archloom.oracle.errors import MappingError
-from archloom.oracle.resolve import resolve
 from archloom.oracle.xla import compile_stream
 from archloom.tvm_backend.artifact import workload_json
 from archloom.tvm_backend.ir.attention import AttentionShape
@@ -234,13 +230,6 @@ def test_the_kernel_equals_its_mathematics(sizes: Any, turns: int, slots: int) -
     np.testing.assert_allclose(found, reference(work, tensors), rtol=1e-5, atol=1e-6)
     oracle = np.asarray(compile_stream(stream, isa)(*[tensors[a.name] for a in stream.arguments])[0])
     np.testing.assert_array_equal(oracle.view(np.uint32), np.asarray(found).view(np.uint32))
-
-
-def test_the_engine_equals_the_simulator_that_steps() -> None:
-    plan = search(workload(1, 2, 9, 10, 5, 6, True), Qkv.kit.accelerator, {"dim": 4}, use_cache=False)
-    graph, isa = qkv(dim=4), taidl.load("qkv", **dict(plan.stream.parameters))
-    resolved = resolve(plan.stream, isa)
-    assert simulate(graph, resolved).cycles == step_by_step(graph, resolved).cycles == plan.timing.cycles
 
 
 def test_tiles_of_keys_and_values_take_turns_over_scores_tiles_of_queries_and_heads() -> None:

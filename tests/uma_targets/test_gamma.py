@@ -147,14 +147,6 @@ def test_complexes_work_at_the_same_time() -> None:
     assert 64**3 / (64 * alone.timing.cycles) > 0.6
 
 
-def test_engine_and_step_by_step_simulator_agree() -> None:
-    workload = gemm(17, 20, 19, epilogue=Epilogue(True, 0.01, False, "int8"))
-    options = {"complexes": 3, "dram_cycles": 7, "queue": 2}
-    plan = search(workload, Gamma.kit.accelerator, options)
-    graph, isa = Gamma.kit.accelerator.graph(options), Gamma.kit.accelerator.isa(options)
-    assert step_by_step(graph, resolve(plan.stream, isa)).cycles == plan.timing.cycles
-
-
 def test_options_out_of_range_are_listed() -> None:
     with pytest.raises(TargetError, match="complexes must be an integer from 1 to 64, not 0; queue must"):
         gamma(complexes=0, queue=-1)

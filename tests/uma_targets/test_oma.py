@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from archloom.acadl_models.oma import oma
 from archloom.acadl_models.timing import simulate
-from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.workload import Epilogue, Workload, gemm
 from archloom.oracle import interpreter
@@ -86,16 +85,6 @@ def test_the_order_of_execution_changes_the_misses() -> None:
     misses = {name: count for name, (count, _) in found.items()}
     assert misses["tiles"] < misses["columns first"] < misses["rows first"]
     assert found["columns first"][1] < found["rows first"][1]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("order", ["mnk", "knm"])
-def test_engine_and_step_by_step_simulator_agree(order: str) -> None:
-    workload = gemm(3, 5, 4, epilogue=Epilogue(True, 0.01, True, "int8"))
-    resolved = resolve(stream_of(workload, (2, 3, 2), order), Oma.kit.accelerator.isa())
-    for options in ({**CACHE, "replacement": "fifo"}, {"cache": False, "memory_cycles": 7}, {"mac_cycles": 3}):
-        graph = oma(**options)  # type: ignore[arg-type]
-        assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
 
 
 def test_one_operation_at_a_time() -> None:

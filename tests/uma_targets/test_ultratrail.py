@@ -13,7 +13,7 @@ from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.acadl_models.ultratrail import ultratrail
 from archloom.mapper.search import search
-from archloom.mapper.workload import Epilogue, conv2d, gemm
+from archloom.mapper.workload import Epilogue, conv2d
 from archloom.oracle import interpreter, taidl
 from archloom.oracle.errors import MappingError, TargetError
 from archloom.oracle.resolve import resolve
@@ -148,16 +148,6 @@ def test_networks_that_do_not_fit_are_refused():
 def test_options_out_of_range_are_listed_at_once():
     with pytest.raises(TargetError, match="dim must be .* features must be .* bus_bits must be a multiple of 8"):
         ultratrail(dim=1, features=0, bus_bits=12)
-
-
-@pytest.mark.first_case
-@pytest.mark.parametrize("shape", [(1, 1, 1), (13, 11, 17), (24, 16, 40)], ids=str)
-def test_engine_equals_reference_on_products(shape):
-    accelerator, options = UltraTrail.kit.accelerator, {"dim": 4, "features": 16, "weights": 16, "sums": 16}
-    work = gemm(*shape, epilogue=Epilogue(bias=True, scale=0.01, relu=False, out_dtype="int8"))
-    stream = search(work, accelerator, options).stream
-    graph, resolved = accelerator.graph(options), resolve(stream, accelerator.isa(options))
-    assert simulate(graph, resolved) == simulate_reference(graph, resolved)
 
 
 # --- temporal convolutions of networks --------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from archloom.tvm_backend.check.tensors import INTEGRAL, Expected, expected_layers
-from archloom.tvm_backend.check.workload_reference import finished, rounding_steps, steps_of_nest, sums_of
+from archloom.tvm_backend.check.workload_reference import result_of_sums, rounding_steps, steps_of_nest, sums_of
 from archloom.tvm_backend.compiled import Step, Value
 from archloom.tvm_backend.executable import CompiledNetwork
 from archloom.tvm_backend.executors import InterpreterExecutor
@@ -87,7 +87,7 @@ def _integers(run: LayerRun) -> tuple[float | None, bool, float | None]:
     if work.inputs[0].dtype != "int8":
         return None, True, None
     sums = sums_of(work, tensors)
-    return *_difference(run.output, finished(sums, work, tensors)), rounding_steps(sums, work.epilogue, tensors)
+    return *_difference(run.output, result_of_sums(sums, work, tensors)), rounding_steps(sums, work.epilogue, tensors)
 
 
 def _difference(a: np.ndarray, b: np.ndarray) -> tuple[float, bool]:

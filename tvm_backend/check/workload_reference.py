@@ -16,7 +16,7 @@ EXACT_IN_FLOAT32 = 1 << 10
 
 def evaluate(workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndarray:
     """The output of a workload of integers for its input tensors by name."""
-    return finished(sums_of(workload, arguments), workload, arguments)
+    return result_of_sums(sums_of(workload, arguments), workload, arguments)
 
 
 def sums_of(workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -45,7 +45,7 @@ def logical(workload: Workload, arguments: Mapping[str, np.ndarray]) -> dict[str
     return {t.name: t.logical(np.asarray(arguments[t.name])) for t in workload.inputs if t.name in arguments}
 
 
-def finished(sums: np.ndarray, workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndarray:
+def result_of_sums(sums: np.ndarray, workload: Workload, arguments: Mapping[str, np.ndarray]) -> np.ndarray:
     """What the epilogue makes of int32 sums."""
     rounding, arguments = workload.epilogue.requantization, logical(workload, arguments)
     if rounding is None:

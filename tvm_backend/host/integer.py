@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 
 from archloom.tvm_backend.host.output_stage import saturated
-from archloom.tvm_backend.host.sums import finishing, unit
+from archloom.tvm_backend.host.sums import scaling_stage, unit
 from archloom.tvm_backend.ir.match import NotQuantized, QTensor, QuantizedOp, Stage, read
 
 EXACT_IN_FLOAT32 = 1 << 24
@@ -115,8 +115,8 @@ def _centred(x: Any, tensor: QTensor) -> Any:
 
 
 def _requantization(op: QuantizedOp) -> Callable[[Any], Any] | None:
-    """What :func:`~archloom.tvm_backend.host.sums.finishing` says, of sums and a bias of int32; None for other biases.
-    """
+    """What :func:`~archloom.tvm_backend.host.sums.scaling_stage` makes of sums and a bias of int32; None for other
+    biases."""
     shape = (-1, 1, 1) if op.anchor == "nn.conv2d" else (-1,)
     bias = np.zeros((), np.int32)
     if op.bias is not None:
@@ -124,7 +124,7 @@ def _requantization(op: QuantizedOp) -> Callable[[Any], Any] | None:
         if op.bias.array is None or op.bias.dtype != "int32" or not fits:
             return None
         bias = op.bias.array.reshape(op.bias_shape)
-    stage = finishing(op)
+    stage = scaling_stage(op)
 
     def requantize(sums: Any) -> Any:
         total = (sums + bias).astype(jnp.float32) * stage.scale.reshape(shape)

@@ -92,7 +92,7 @@ def _folded(op: QuantizedOp, weights: QTensor) -> np.ndarray | None:
 
 def output_stage(op: QuantizedOp) -> OutputStage:
     """What the host does with the sums of :func:`as_sums`."""
-    return replace(finishing(op), **zeros_left(op))
+    return replace(scaling_stage(op), **zeros_left(op))
 
 
 def zeros_left(op: QuantizedOp) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def zeros_left(op: QuantizedOp) -> dict[str, Any]:
     return {"second_zero": second} if op.operands[1].is_constant else {"first_zero": first, "second_zero": second}
 
 
-def finishing(op: QuantizedOp) -> OutputStage:
+def scaling_stage(op: QuantizedOp) -> OutputStage:
     """From the sums to the result, where zero points are part of the sums."""
     stages = merged(op.stages)
     if not stages or stages[0].kind == "convert":

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from archloom.tvm_backend.ir.nodes import Kind, OpenType, ShapeType, TensorType, TupleType, Type
+from archloom.tvm_backend.ir.nodes import Kind, OpenType, ShapeType, TensorType, TupleType, Type, needed
 
 _torch = sys.modules.get("torch")
 if _torch is None:  # TVM imports torch when it finds it, which doubles its own time of import and serves nobody here
@@ -242,21 +242,12 @@ def structural_equal(one: Any, other: Any) -> bool:
 
 def replace_main(module: IRModule, main: relax.Function) -> IRModule:
     functions = {gv: f for gv, f in module.functions.items() if gv.name_hint != "main"}
-    functions[module.get_global_var("main")] = _without_dead_code(main) if is_one_block(main) else main
-    result = relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
-    return relax.transform.DeadCodeElimination(["main"])(result)
-
-
-def _without_dead_code(function: relax.Function) -> relax.Function:
-    """One block without the bindings that its result does not need: TVM's pass takes each of them out by a walk over
-    all."""
-    live = set(variables(function.body.body))
-    body = []
-    for binding in reversed(bindings(function)):
-        if binding.var in live:
-            live.update(variables(binding.value))
-            body.append(binding)
-    return block_function(function, body[::-1], function.body.body)
+    if is_one_block(main):  # TVM's pass takes each binding that nothing needs out by a walk over all
+        result = main.body.body
+        main = block_function(main, needed(bindings(main), set(variables(result)), variables), result)
+    functions[module.get_global_var("main")] = main
+    whole = relax.transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
+    return relax.transform.DeadCodeElimination(["main"])(whole)
 
 
 def with_functions(main: relax.Function, others: Mapping[str, relax.Function], module: IRModule) -> IRModule:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from types import SimpleNamespace
@@ -193,6 +193,16 @@ PLAIN = frozenset({Var, Constant, Call, Shape, Tuple, TupleGet, Binding, Functio
 def is_plain(value: object) -> bool:
     """Whether ``value`` is an object of this package."""
     return type(value) in PLAIN
+
+
+def needed(body: Sequence[Any], live: set[Any], read: Callable[[Any], Iterable[Any]]) -> list[Any]:
+    """The bindings that what is ``live`` needs, in order; ``read`` gives the variables of a value."""
+    kept = []
+    for binding in reversed(body):
+        if binding.var in live:
+            live.update(read(binding.value))
+            kept.append(binding)
+    return kept[::-1]
 
 
 def variables_in(value: Any) -> list[Var]:

@@ -137,21 +137,11 @@ def with_functions(main: nodes.Function, others: Mapping[str, nodes.Function], m
 
 
 def replace_main(module: nodes.Module, main: nodes.Function) -> nodes.Module:
-    main = _without_dead_code(main)
+    body = nodes.needed(main.body, {main.result}, nodes.variables_in)
+    main = nodes.Function(main.params, tuple(body), main.result, main.attrs)
     calls = (b.value.op for b in main.body if isinstance(b.value, nodes.Call))
     called = {op.name for op in calls if isinstance(op, nodes.Target)}
     return nodes.Module({**{n: f for n, f in module.named.items() if n in called}, "main": main})
-
-
-def _without_dead_code(function: nodes.Function) -> nodes.Function:
-    """The function without the bindings that its result does not need."""
-    live: set[nodes.Var] = {function.result}
-    body = []
-    for binding in reversed(function.body):
-        if binding.var in live:
-            live.update(nodes.variables_in(binding.value))
-            body.append(binding)
-    return nodes.Function(function.params, tuple(reversed(body)), function.result, function.attrs)
 
 
 def ensure_dataflow(module: nodes.Module) -> nodes.Module:

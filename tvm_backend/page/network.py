@@ -8,7 +8,7 @@ from typing import Any
 
 from archloom.oracle.errors import InputError, TargetError, counted
 from archloom.tvm_backend.report.data import Layer, Report
-from archloom.tvm_backend.report.energy import together
+from archloom.tvm_backend.report.energy import summed_by_array
 from archloom.tvm_backend.report.headline import headline, warnings
 from archloom.tvm_backend.report.table import WARNING
 from archloom.tvm_backend.report.uses import UnitUse
@@ -60,7 +60,7 @@ def causes(report: Report) -> list[dict[str, Any]]:
 
 def objects(report: Report) -> list[tuple[str, float | None, float | None]]:
     """Joules and square millimetres by object, the costliest first; the least of them together in the last."""
-    joules = together(pair for layer in report.layers if layer.energy for pair in layer.energy.objects.items())
+    joules = summed_by_array(pair for layer in report.layers if layer.energy for pair in layer.energy.objects.items())
     rows = sorted(((name, joules.get(name), report.areas.get(name)) for name in {**joules, **report.areas}),
                   key=lambda row: (-(row[1] or 0.0), -(row[2] or 0.0)))
     if len(rows) <= MOST_OBJECTS:

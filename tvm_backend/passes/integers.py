@@ -35,7 +35,7 @@ def as_integers(module: ir.IRModule, taken: Callable[[QuantizedOp], bool]) -> ir
     return _Integers(module, taken).rewritten()
 
 
-def alike(one: ir.Call, other: ir.Call) -> bool:
+def same_numbers(one: ir.Call, other: ir.Call) -> bool:
     """Whether two conversions have the same scale, zero point and integers."""
     if any(not ir.is_constant(a) or ir.const_value(a).size != 1 for a in (*one.args[1:], *other.args[1:])):
         return False
@@ -61,7 +61,7 @@ class _Integers(Pieces):
         bound: Any = self.value_of(call.args[0])
         below: Any = self.value_of(bound.args[0]) if ir.op_name(bound) in BOUNDS else None
         first: Any = self.value_of(below.args[0]) if ir.op_name(below) == "dequantize" else None
-        if ir.op_name(first) != "quantize" or not (alike(call, first) and alike(below, first)):
+        if ir.op_name(first) != "quantize" or not (same_numbers(call, first) and same_numbers(below, first)):
             return call
         if first.args[0] in self.inside and first.args[0] not in self.replaced:
             return call
@@ -94,8 +94,8 @@ class _Integers(Pieces):
     def _product(self, var: ir.Var) -> bool:
         """A product with as much of what follows as can be made of its sums; whether it is one of bytes."""
         for op, chain in self.pieces(var, PRODUCTS):
-            if (stage := numbers.finishing(op)).table is None:
-                self.replaced[chain[-1]] = self._finished(self._sums(op), op, stage, chain[-1].name)
+            if (stage := numbers.scaling_stage(op)).table is None:
+                self.replaced[chain[-1]] = self._result(self._sums(op), op, stage, chain[-1].name)
                 self.inside.update(chain)
                 return True
         return False
@@ -167,7 +167,7 @@ class _Integers(Pieces):
 
     # results ----------------------------------------------------------------------------------------------------------
 
-    def _finished(self, sums: Any, op: QuantizedOp, stage: OutputStage, label: str) -> Any:
+    def _result(self, sums: Any, op: QuantizedOp, stage: OutputStage, label: str) -> Any:
         """What is made of the sums: see :class:`~archloom.tvm_backend.host.output_stage.OutputStage`."""
         if stage.dtype == "int32":
             return sums

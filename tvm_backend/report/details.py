@@ -19,7 +19,7 @@ def _traffic(layer: Layer) -> str:
     columns = _columns("memory", "bytes read", "at peak", "bytes written", "at peak", "cycles waited")
     rows = [_ports(name, use, use.queue_cycles) for name, use in layer.storages.items()]
     rows += [_ports(name, use, use.wait_cycles) for name, use in layer.links.items()]
-    return render(columns, _together(rows)) if rows else ""
+    return render(columns, _rows_by_array(rows)) if rows else ""
 
 
 def _ports(name: str, use: StorageUse | LinkUse, waited: int) -> list[str]:
@@ -38,10 +38,10 @@ def _stalls(layer: Layer) -> str:
             for name, u in layer.units.items()]
     rows += [[name, count(s.instructions), *_shares(layer, s.busy_cycles, None, None, s.stall_cycles, s.idle_cycles)]
              for name, s in layer.stages.items()]
-    return render(columns, _together(rows)) if rows else ""
+    return render(columns, _rows_by_array(rows)) if rows else ""
 
 
-def _together(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+def _rows_by_array(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     """One row for objects of an array that did the same: their names differ in numbers only."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for name, *figures in rows:

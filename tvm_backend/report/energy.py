@@ -59,11 +59,11 @@ def areas(made: Configuration) -> tuple[dict[str, float], tuple[str, ...]]:
     known = {name: figures.area_mm2 for name, figures in figures_of(made.graph).items()}
     if not made.has_energy and made.graph.total("area_mm2") is None:
         return {}, ()
-    return (together((name, area) for name, area in known.items() if area),
+    return (summed_by_array((name, area) for name, area in known.items() if area),
             tuple(f"area of {name}" for name, area in known.items() if area is None))
 
 
-def together(objects: Iterable[tuple[str, float]]) -> dict[str, float]:
+def summed_by_array(objects: Iterable[tuple[str, float]]) -> dict[str, float]:
     """Sums over objects whose names differ in numbers alone."""
     found: dict[str, float] = {}
     for name, value in objects:
@@ -137,7 +137,7 @@ LAYERS = (Column("layer", limit=36), *(
 def object_rows(report: "Report") -> list[list[str]]:
     """A row for each object that costs energy or area, the costliest first; those of less than a thousandth of both
     together in the last."""
-    spent = together(pair for layer in report.layers if layer.energy for pair in layer.energy.objects.items())
+    spent = summed_by_array(pair for layer in report.layers if layer.energy for pair in layer.energy.objects.items())
     energy, area = math.fsum(spent.values()), math.fsum(report.areas.values())
     both = {name: (spent.get(name), report.areas.get(name)) for name in {**spent, **report.areas}}
     small = {name for name, (e, a) in both.items() if 1e3 * (e or 0.0) < energy and 1e3 * (a or 0.0) < area}

@@ -37,10 +37,10 @@ def layer_table(report: "Report") -> str:
 
 def _rows(report: "Report") -> list[list[str]]:
     several = len(report.targets) > 1
-    return shortened(report.layers, lambda layer: _row(layer, several), _together)
+    return shortened(report.layers, lambda layer: _row(layer, several), _row_of_block)
 
 
-def _together(layers: "Sequence[Layer]", block: Block) -> list[str]:
+def _row_of_block(layers: "Sequence[Layer]", block: Block) -> list[str]:
     """A line for layers that repeat, with their sums; a dash where one is not known."""
     def total(values: "Iterable[float | None]") -> Any:
         known = [value for value in values if value is not None]

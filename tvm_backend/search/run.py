@@ -274,7 +274,7 @@ class Run:
 
     def _measure_or_leave(self, entry: _Entry) -> None:
         if self._is_ruled_out(entry):
-            self._finish(entry, self._row(entry, "bounded", entry.least, entry.least_violations, entry.found))
+            self._record(entry, self._row(entry, "bounded", entry.least, entry.least_violations, entry.found))
         else:
             self._begin(entry, self._measuring)
 
@@ -289,13 +289,13 @@ class Run:
         except ArchloomError as error:
             self._fail(entry, error, answer)
         else:
-            self._finish(entry, self._row(entry, "measured", values, violations, answer))
+            self._record(entry, self._row(entry, "measured", values, violations, answer))
 
     def _fail(self, entry: _Entry, error: ArchloomError, answer: Answer) -> None:
         """The error itself, where the first of all candidates lacks a figure that is asked for: others will, too."""
         if isinstance(error, Missing) and not len(self.front):
             raise error
-        self._finish(entry, Row(
+        self._record(entry, Row(
             entry.candidate.key, "failed", dict(entry.trials[0].params), entry.candidate.to_json(), (), (),
             answer.figures, str(error), answer.took))
 
@@ -307,7 +307,7 @@ class Run:
         return Row(entry.candidate.key, state, dict(entry.trials[0].params), entry.candidate.to_json(),
                    tuple(shown[:count]), tuple(shown[count:]), answer.figures, None, answer.took)
 
-    def _finish(self, entry: _Entry, row: Row) -> None:
+    def _record(self, entry: _Entry, row: Row) -> None:
         self._keep(row)
         del self._open[row.key]
         for trial in entry.trials:

@@ -19,7 +19,7 @@ SIX = 6.0
 """What the stores of meshes clip at, beside zero."""
 
 
-def _finished(value: DFPattern) -> DFPattern:
+def _activated(value: DFPattern) -> DFPattern:
     """An activation of ``value``."""
     return reduce(or_, (is_op(f"relax.{name}")(value) for name in ACTIVATIONS), clipped(value))
 
@@ -40,8 +40,8 @@ ANCHORS: Mapping[str, Anchor] = {
 """Products of which operands are permuted, products and convolutions."""
 
 FORMS: Mapping[str, Form] = {
-    "plain": lambda value: value, "activation": _finished, "residual": with_residual,
-    "residual_activation": lambda value: _finished(with_residual(value)),
+    "plain": lambda value: value, "activation": _activated, "residual": with_residual,
+    "residual_activation": lambda value: _activated(with_residual(value)),
 }
 
 

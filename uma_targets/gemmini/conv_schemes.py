@@ -283,8 +283,8 @@ class KernelRow:
         every_clip = [() if tile is None else self._clips(tile, b * dim, dim) for b in range(self.blocks)]
         every_inside = [(0, 0) if tile is None else self._inside(tile.rows, kh) for kh in range(height)]
         nodes: Nodes = []
-        for blocks, clips in _alike(every_clip):
-            nodes += each("kb", (blocks,), lambda b, _, clips=clips: _each_alike(  # type: ignore[misc]
+        for blocks, clips in _runs_of(every_clip):
+            nodes += each("kb", (blocks,), lambda b, _, clips=clips: _each_run(  # type: ignore[misc]
                 "kh", every_inside, lambda kh, inside: body(Chunk(
                     kh + b * height, segments=(Segment(kh, b * dim, 0, dim, inside, clips),)))))
         if not self.rest:
@@ -296,7 +296,7 @@ class KernelRow:
                 Segment(g * self.group + i, Affine(self.blocks * dim), i * self.rest, self.rest, inside, rest)
                 for i, inside in enumerate(insides))))
 
-        return nodes + _each_alike(
+        return nodes + _each_run(
             "g", [tuple(every_inside[first:first + self.group]) for first in range(0, height, self.group)], group)
 
     def load(self, tile: PixelTile, chunk: Chunk, base: Affine) -> Nodes:
@@ -366,7 +366,7 @@ Scheme: TypeAlias = Channels | KernelRow
 """How the input is kept, loaded and used."""
 
 
-def _alike(kinds: Sequence[K]) -> list[tuple[Piece, K]]:
+def _runs_of(kinds: Sequence[K]) -> list[tuple[Piece, K]]:
     """Runs of neighbours of one kind, with that."""
     found, first = [], 0
     for kind, members in groupby(kinds):
@@ -376,6 +376,6 @@ def _alike(kinds: Sequence[K]) -> list[tuple[Piece, K]]:
     return found
 
 
-def _each_alike(var: str, kinds: Sequence[K], body: Callable[[Affine, K], Nodes]) -> Nodes:
+def _each_run(var: str, kinds: Sequence[K], body: Callable[[Affine, K], Nodes]) -> Nodes:
     """A loop over each run of neighbours of one kind; ``body`` gets the number and the kind."""
-    return [node for run, kind in _alike(kinds) for node in each(var, (run,), lambda i, _, kind=kind: body(i, kind))]  # type: ignore[misc]
+    return [node for run, kind in _runs_of(kinds) for node in each(var, (run,), lambda i, _, kind=kind: body(i, kind))]  # type: ignore[misc]

@@ -22,7 +22,7 @@ from archloom.oracle.stream import HbmTensor, Instr
 from archloom.uma_targets.gemmini import instructions as isa
 from archloom.uma_targets.gemmini.conv_axes import Run, runs
 from archloom.uma_targets.gemmini.conv_schemes import Channels, Chunk, Image, KernelRow, PixelTile, Scheme, Step, W, X
-from archloom.uma_targets.gemmini.instructions import MOST_POOL_EXTENT, NONE, Block, GemminiParameters, PoolWindow
+from archloom.uma_targets.gemmini.instructions import MOST_POOL_EXTENT, Block, GemminiParameters, PoolWindow
 from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 
 BIAS = 2
@@ -330,9 +330,7 @@ class ConvEmission:
             def rows(r: Affine, q: Affine, size: int, first: bool) -> Nodes:
                 c = Block(self._c_local(tile, place, j, r, q) + isa.ACCUMULATE, size, jrun.size)
                 a = Block(self._a_local(step, base, r, q), size, step.k_size)
-                weights = at + j * dim if first else NONE
-                return [isa.preload(Block(weights, step.k_size, jrun.size), c),
-                        isa.compute(a, Block(NONE, size, jrun.size), preloaded=first)]
+                return isa.by_weights(a, at + j * dim, c, fresh=first)
 
             return self._segments(tile, rows, peel=True)
 
@@ -352,13 +350,12 @@ class ConvEmission:
 
         def block(j: Affine, jrun: Piece) -> Nodes:
             def segment(r: Affine, q: Affine, rows: int, first: bool) -> Nodes:
-                nowhere = Block(NONE, rows, jrun.size)
-                c_block = Block(self._c_local(tile, place, j, r, q) + isa.ACCUMULATE, rows, jrun.size)
+                c = Block(self._c_local(tile, place, j, r, q) + isa.ACCUMULATE, rows, jrun.size)
 
                 def product(step: Step, begin: bool, end: bool) -> Nodes:
                     a = Block(self._a_local(step, base, r, q), rows, step.k_size)
                     b = Block(strip + step.number * pitch + j * dim, step.k_size, jrun.size)
-                    return [isa.preload(nowhere, c_block if end else nowhere), isa.compute(a, b, preloaded=begin)]
+                    return isa.into_sums(a, b, c, first=begin, last=end)
 
                 return self.scheme.products_with_ends(tile, chunk, product)
 

@@ -17,7 +17,7 @@ from archloom.mapper.workload import Epilogue
 from archloom.oracle.affine import Affine
 from archloom.oracle.stream import HbmTensor
 from archloom.uma_targets.gemmini import instructions as isa
-from archloom.uma_targets.gemmini.instructions import NONE, Block, GemminiParameters
+from archloom.uma_targets.gemmini.instructions import Block, GemminiParameters
 from archloom.uma_targets.kit.nest import Nodes, Piece, ceil_div, each, pieces, repeat
 
 A, B, BIAS = 0, 1, 2
@@ -281,13 +281,8 @@ class GemmEmission:
             kb: Affine, krun: Piece, j: Affine, jrun: Piece, i: Affine, run: Piece, overwrite: bool, last: bool
         ) -> Nodes:
             c = Block(self._c_local(tile, i, j) + (0 if overwrite else isa.ACCUMULATE), run.size, jrun.size)
-            fresh = run.first == 0
-            weights = tile.b_base + (kb * int(r.b_width) + j) * dim if fresh else NONE
             a = Block(tile.a_base + (kb * int(r.a_width) + i) * dim, run.size, krun.size)
-            nodes: Nodes = [
-                isa.preload(Block(weights, krun.size, jrun.size), c),
-                isa.compute(a, Block(NONE, run.size, jrun.size), preloaded=fresh),
-            ]
+            nodes = isa.by_weights(a, tile.b_base + (kb * int(r.b_width) + j) * dim, c, fresh=run.first == 0)
             return nodes + (self._store(tile, i, run.size, j, jrun.size) if last else [])
 
         return each("kb", pieces(k_size, dim, peel_first=start, peel_last=store), step)
@@ -298,14 +293,12 @@ class GemmEmission:
         runs_k = pieces(k_size, dim, peel_first=True, peel_last=True)
 
         def block(j: Affine, jrun: Piece, i: Affine, run: Piece) -> Nodes:
-            nowhere = Block(NONE, run.size, jrun.size)
             c = Block(self._c_local(tile, i, j) + (0 if start else isa.ACCUMULATE), run.size, jrun.size)
 
             def step(kb: Affine, krun: Piece) -> Nodes:
                 a = Block(tile.a_base + (kb * int(r.a_width) + i) * dim, run.size, krun.size)
                 b = Block(tile.b_base + (kb * int(r.b_width) + j) * dim, krun.size, jrun.size)
-                return [isa.preload(nowhere, c if krun.is_last else nowhere),
-                        isa.compute(a, b, preloaded=krun.is_first)]
+                return isa.into_sums(a, b, c, first=krun.is_first, last=krun.is_last)
 
             nodes = each("kb", runs_k, step)
             return nodes + (self._store(tile, i, run.size, j, jrun.size) if store else [])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from archloom.oracle.affine import Affine
 from archloom.oracle.errors import MappingError
-from archloom.oracle.stream import Instr
+from archloom.oracle.stream import Instr, Node
 from archloom.uma_targets.kit.nest import float_bits
 
 NONE = 0xFFFFFFFF
@@ -96,6 +96,20 @@ def compute(a: Block, bd: Block, *, preloaded: bool) -> Instr:
         "compute_preloaded" if preloaded else "compute_accumulated", a=a.address, bd=bd.address, a_cols=a.cols,
         a_rows=a.rows, bd_cols=bd.cols, bd_rows=bd.rows,
     )
+
+
+def by_weights(a: Block, weights: Affine | int, c: Block, *, fresh: bool) -> list[Node]:
+    """Rows of ``a`` times weights that stay in the mesh, to ``c``; they come from an address where they are ``fresh``.
+    """
+    return [preload(Block(weights if fresh else NONE, a.cols, c.cols), c),
+            compute(a, Block(NONE, a.rows, c.cols), preloaded=fresh)]
+
+
+def into_sums(a: Block, b: Block, c: Block, *, first: bool, last: bool) -> list[Node]:
+    """``a`` times ``b``, added to sums that stay in the mesh from the ``first`` product to the ``last``, after which
+    they go to ``c``."""
+    nowhere = Block(NONE, a.rows, b.cols)
+    return [preload(nowhere, c if last else nowhere), compute(a, b, preloaded=first)]
 
 
 @dataclass(frozen=True)

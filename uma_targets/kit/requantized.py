@@ -44,7 +44,7 @@ def rules_of(machine: Requantizer, *, gathered: bool = False) -> tuple[Rule, ...
 
     def within_reach(op: QuantizedOp) -> str | None:
         """The factors from sums to the result are positive and finite, and multipliers and shifts reach them."""
-        scale = numbers.finishing(op).scale
+        scale = numbers.scaling_stage(op).scale
         if not np.all((scale > 0) & np.isfinite(scale)):
             return f"a factor from sums to the result is {scale.min() if scale.min() <= 0 else scale.max():g}"
         try:
@@ -63,7 +63,7 @@ def by_machine(machine: Requantizer, strategy: Strategy) -> Strategy:
 
 
 def _lowered(machine: Requantizer, strategy: Strategy, op: QuantizedOp) -> Lowered:
-    plain, stage = numbers.as_sums(op, fold=not machine.operand_zeros), numbers.finishing(op)
+    plain, stage = numbers.as_sums(op, fold=not machine.operand_zeros), numbers.scaling_stage(op)
     first, second = (numbers.zero_point(t) if machine.operand_zeros else 0 for t in op.operands)
     asked = Requantization(machine.formula, stage.zero_point, stage.low, stage.high, stage.table is not None,
                            (first, second))

@@ -32,8 +32,10 @@ class Region(Protocol):
 
 AttributeValue: TypeAlias = Union[int, float, str, tuple[Dim, ...], Region]
 Attributes: TypeAlias = Mapping[str, AttributeValue]
+Values: TypeAlias = Mapping[str, Any]
+"""Attributes whose integers are known, as kernels take them."""
 Rule: TypeAlias = Callable[[Shaped, Sequence[Shaped], Attributes], Union[str, None]]
-Compute: TypeAlias = Callable[[TensorType, Sequence[Any], Mapping[str, Any], Sequence[str]], Any]
+Compute: TypeAlias = Callable[[TensorType, Sequence[Any], Values, Sequence[str]], Any]
 """Type of the result, operands, attributes, the operands' element types → the result. All was accepted by the rule
 before. An element-wise one for JAX also takes a result shape of () and operands that broadcast."""
 
@@ -184,7 +186,7 @@ def flags_fault(a: Attributes, *names: str) -> str | None:
 # --- rules that many rows share -----------------------------------------------------------------------------------
 
 
-def alike(kinds: tuple[str, ...], widest: int = 128, gives: str | None = None) -> Rule:
+def same_type(kinds: tuple[str, ...], widest: int = 128, gives: str | None = None) -> Rule:
     """Operands of one type (quantized ones of one shape), of the kinds and at most so many bits if floating-point.
 
     The result is of their type, or of that which ``gives`` names; "part" is that of the parts of complex numbers.

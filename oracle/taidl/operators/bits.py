@@ -25,7 +25,7 @@ def _of_width(name: str, operands: int, f: Callable[[Any, list[Any], ElementType
             plain.append(lib.bits(v, unsigned) & np.asarray((1 << kind.bits) - 1, unsigned))
         return lib.element(f(lib.xp, plain, kind), result.dtype)
 
-    return Opcode(name, operands, base.alike(INTS), *base.in_both(compute), "elementwise", doc)
+    return Opcode(name, operands, base.same_type(INTS), *base.in_both(compute), "elementwise", doc)
 
 
 def _shifted(left: bool, arithmetic: bool) -> Callable[[Any, list[Any], ElementType], Any]:

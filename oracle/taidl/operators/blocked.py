@@ -15,11 +15,9 @@ import numpy as np
 
 from archloom.oracle.resolved import Dim, Shaped, TensorType
 from archloom.oracle.taidl.operators import base
-from archloom.oracle.taidl.operators.base import Attribute, Attributes, integer
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Values, integer
 from archloom.oracle.taidl.operators.conversion import converted, rounded_to
 from archloom.oracle.taidl.operators.stepwise import Steps
-
-Values = Mapping[str, Any]
 
 PRECISIONS = {"full": (8, 23), "tf32": (8, 10), "bf16": (8, 7), "f16": (5, 10)}
 """Exponent and mantissa bits of the types of components."""

@@ -7,17 +7,15 @@ default).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from archloom.oracle.resolved import Dim, Shaped, TensorType
 from archloom.oracle.taidl.operators import base
-from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, integer, integers, ints
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, Values, integer, integers, ints
 from archloom.oracle.taidl.operators.reduction import KINDS, combined, kind_fault
-
-Values = Mapping[str, Any]
 
 
 def _groups_fault(x: Shaped, a: Attributes) -> str | None:

@@ -7,7 +7,7 @@ matter; of floats each product is rounded, and each sum, in the order of the con
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import Any, TypeAlias
 
@@ -18,13 +18,11 @@ from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.native import Rounding
 from archloom.oracle.resolved import Dim, Shaped, TensorType
 from archloom.oracle.taidl.operators import base, blocked, carriers, numbers
-from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, integer, integers, ints
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, Values, integer, integers, ints
 from archloom.oracle.taidl.operators.conversion import converted
 from archloom.oracle.taidl.operators.elementwise import SUBNORMALS
 from archloom.oracle.taidl.operators.integer_dot import as_matrices, integer_dot
 from archloom.oracle.taidl.types import Array, element_type, numpy_dtype
-
-Values = Mapping[str, Any]
 
 
 def _types_fault(x: Shaped, y: Shaped, result: Shaped) -> str | None:

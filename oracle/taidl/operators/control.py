@@ -6,7 +6,7 @@ defines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -16,10 +16,8 @@ from archloom.oracle.errors import TaidlError, suggest
 from archloom.oracle.late_jax import jax, jnp, lax
 from archloom.oracle.resolved import Shaped, TensorType
 from archloom.oracle.taidl.operators import base, carriers
-from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, Region, flag, integer
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, Region, Values, flag, integer
 from archloom.oracle.taidl.types import Array, element_type, numpy_dtype
-
-Values = Mapping[str, Any]
 
 
 def _region(a: Attributes, name: str) -> Region:

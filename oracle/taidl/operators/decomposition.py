@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from archloom.oracle.resolved import Shaped, TensorType
 from archloom.oracle.taidl.operators import base
-from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, flag
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, Values, flag
 from archloom.oracle.taidl.operators.stepwise import Steps
-
-Values = Mapping[str, Any]
 
 
 def _matrix_fault(x: Shaped) -> str | None:

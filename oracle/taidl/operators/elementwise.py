@@ -44,7 +44,7 @@ def _row(name: str, operands: int, kinds: tuple[str, ...], f: Callable[..., Any]
     if name in complexes.FUNCTIONS:
         kinds = (*kinds, "complex")
         both = (complexes.or_real(numbers, name, both[0]), complexes.or_real(carriers, name, both[1]))
-    return Opcode(name, operands, base.alike(kinds, widest, gives), *both, "elementwise", doc, spelled=spelled)
+    return Opcode(name, operands, base.same_type(kinds, widest, gives), *both, "elementwise", doc, spelled=spelled)
 
 
 def _sign(lib: Any) -> Callable[..., Any]:
@@ -191,7 +191,7 @@ def _compare(lib: Any, result: TensorType, x: Sequence[Any], a: Mapping[str, Any
 def _fma_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:
     if operands[0].dtype != "f32":
         return f"{{}} is not defined for {operands[0].dtype}"
-    return base.alike(("float",))(result, operands, a)
+    return base.same_type(("float",))(result, operands, a)
 
 
 SUBNORMALS = Attribute("subnormals", "word", ("keep", "flush"), "keep")

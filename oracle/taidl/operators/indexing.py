@@ -7,7 +7,7 @@ Indices are integers of any type. As in XLA, a slice that would leave its tensor
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,10 @@ import numpy as np
 from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.resolved import Dim, Shaped, TensorType
 from archloom.oracle.taidl.operators import base, carriers, numbers
-from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, flag, integer, integers, ints
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, Values, flag, integer, integers, ints
 from archloom.oracle.taidl.operators.elementwise import largest, smallest
 from archloom.oracle.taidl.operators.reduction import kind_fault
 from archloom.oracle.taidl.types import element_type, limits
-
-Values = Mapping[str, Any]
 
 
 def _index_fault(x: Shaped) -> str | None:

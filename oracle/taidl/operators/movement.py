@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,8 @@ import numpy as np
 from archloom.oracle.late_jax import lax
 from archloom.oracle.resolved import Dim, Shaped, TensorType
 from archloom.oracle.taidl.operators import base
-from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, in_both, integer, integers, ints
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, Values, in_both, integer, integers, ints
 from archloom.oracle.taidl.operators.conversion import bits_as, converted, width
-
-Values = Mapping[str, Any]
 
 # --- creation -----------------------------------------------------------------------------------------------------
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from archloom.oracle.resolved import Shaped, TensorType
 from archloom.oracle.taidl.operators import base
-from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, integer
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, Values, integer
 from archloom.oracle.taidl.operators.reduction import combined, last
 from archloom.oracle.taidl.operators.stepwise import Steps
-
-Values = Mapping[str, Any]
 
 
 def _fault(operands: Sequence[Shaped], a: Attributes, like: Sequence[int] = ()) -> str | None:

@@ -7,7 +7,7 @@ on. All other kinds do not depend on an order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,10 @@ import numpy as np
 from archloom.oracle.late_jax import jnp, lax
 from archloom.oracle.resolved import Dim, Shaped, TensorType
 from archloom.oracle.taidl.operators import base, carriers, numbers
-from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, in_both, integers, ints
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, Values, in_both, integers, ints
 from archloom.oracle.taidl.operators.contraction import window_extent, windows
 from archloom.oracle.taidl.operators.elementwise import largest, smallest
 from archloom.oracle.taidl.types import Array, element_type, limits
-
-Values = Mapping[str, Any]
 
 KINDS = ("add", "max", "min", "multiply", "and", "or", "xor")
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from archloom.oracle.resolved import Shaped, TensorType
 from archloom.oracle.taidl.operators import base, numbers
-from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, flag, integer, integers, ints
+from archloom.oracle.taidl.operators.base import Attribute, Attributes, Opcode, Values, flag, integer, integers, ints
 from archloom.oracle.taidl.operators.contraction import window_extent, windows
 from archloom.oracle.taidl.operators.elementwise import COMPARE
 from archloom.oracle.taidl.operators.indexing import meeting, ranks
 from archloom.oracle.taidl.operators.reduction import KINDS, kind_fault
 from archloom.oracle.taidl.types import Array
-
-Values = Mapping[str, Any]
 
 
 def _top_rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | None:

@@ -48,7 +48,7 @@ def _rule(result: Shaped, operands: Sequence[Shaped], a: Attributes) -> str | No
 
 
 @lru_cache(maxsize=64)
-def _turns(n: int) -> tuple[Array, Array]:
+def _twiddles(n: int) -> tuple[Array, Array]:
     """Cosine and sine of ``2 pi j k / n`` for j and k in 0 .. n - 1, of angles up to an eighth of a turn."""
     quarter, rest = np.divmod(4 * np.arange(n), n)
     far = 2 * rest > n
@@ -65,7 +65,7 @@ def _along(lib: Any, r: elementary.Reals, z: Any, axis: int, inverse: bool) -> A
     """The transform of z, whose axis 0 has the real and the imaginary part, along an axis."""
     z = lib.xp.moveaxis(z, axis, -1)
     n = z.shape[-1]
-    cosine, sine = map(lib.xp.asarray, _turns(n))
+    cosine, sine = map(lib.xp.asarray, _twiddles(n))
     turned = -sine if inverse else sine
 
     def term(j: Any, total: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,20 +15,17 @@ from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.reference.simulator import simulate_reference as step_by_step
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.cache import PLANS
-from archloom.mapper.spatial import workloads
 from archloom.mapper.spatial.machines.machine import Machine, isa_of
 from archloom.mapper.spatial.plan import LEVELS, PATTERNS, Plan, TileGemm
 from archloom.mapper.spatial.products.cost import cycles
 from archloom.mapper.spatial.programs.timing import simulated
 from archloom.mapper.spatial.programs.waves import waves
 from archloom.mapper.spatial.space import Rules, check, footprint, space
-from archloom.mapper.spatial.workloads import emitted, planned, search
+from archloom.mapper.spatial.workloads import emitted, search
 from archloom.oracle.errors import GraphError, MappingError, StreamError, TargetError
 from archloom.oracle.interpreter import run
 from archloom.oracle.resolve import resolve
 from tests.support.examples import examples, slow
-from tests.support.kept import change
 
 MESHES = ((1, 1), (1, 2), (2, 2), (2, 3), (1, 4), (4, 2))
 
@@ -198,28 +194,7 @@ def test_tiles_beyond_a_core_are_refused_by_the_simulation(monkeypatch: pytest.M
         simulated(stream, graph)
 
 
-def test_a_plan_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path))
-    graph, gemm = mesh(1, 2), TileGemm(2, 3, 2)
-    workloads.forget()
-    first = planned(gemm, graph)
-    workloads.forget()
-    monkeypatch.setattr("archloom.mapper.spatial.workloads.search", None)
-    assert planned(gemm, graph) == first
-    change(PLANS, lambda _: b"{")
-    workloads.forget()
-    monkeypatch.undo()
-    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", "")
-    assert planned(gemm, graph) == first
-
-
 @examples(8, 150)
 @given(plans(4, 2))
 def test_plans_are_written_and_read(plan: Plan) -> None:
     assert Plan.from_json(plan.to_json()) == plan
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"block":[1,1,1]}', "null"])
-def test_what_is_no_plan_is_refused(text: str) -> None:
-    with pytest.raises(MappingError, match="expected the JSON form of a plan"):
-        Plan.from_json(text)

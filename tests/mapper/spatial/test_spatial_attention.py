@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,11 +11,8 @@ from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.mesh import mesh as any_mesh
-from archloom.acadl_models.timing import simulate
-from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial import workloads
 from archloom.mapper.spatial.attention import emit as attention_emit
 from archloom.mapper.spatial.attention.cost import attention_cycles
 from archloom.mapper.spatial.attention.space import Attention, attention_space, check, footprint
@@ -25,10 +21,10 @@ from archloom.mapper.spatial.machines.machine import Machine, isa_of
 from archloom.mapper.spatial.plan import LEVELS, AttentionPlan
 from archloom.mapper.spatial.programs.timing import simulated
 from archloom.mapper.spatial.programs.touches import instances
-from archloom.mapper.spatial.workloads import emitted, planned, search_workload
+from archloom.mapper.spatial.workloads import emitted, search_workload
 from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
-from archloom.oracle.resolve import MAX_INSTRUCTIONS, resolve
+from archloom.oracle.resolve import MAX_INSTRUCTIONS
 from archloom.oracle.xla import compile_stream
 from benchmarks.cores.templates import vendor_attention
 from tests.support.examples import every, examples, slow
@@ -207,14 +203,6 @@ def test_the_oracle_runs_all_cores_and_equals_the_interpreter(attention: Attenti
 
 
 @pytest.mark.slow
-def test_the_engine_equals_the_step_by_step_simulator() -> None:
-    graph, attention = mesh(1, 2), Attention(2, 64, 96, 32)
-    plan = AttentionPlan((1, 1), (1, 1), (1, 2), ("row", "keep"))
-    resolved = resolve(emitted(attention, plan, Machine.of(graph)), isa_of(graph))
-    assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
-
-
-@pytest.mark.slow
 def test_sharing_and_keeping_keys_pays_where_blocks_of_queries_are_small() -> None:
     graph, attention = wormhole(rows=2, columns=4), Attention.of(2, 4, 256, 32)
     machine = Machine.of(graph)
@@ -281,25 +269,6 @@ def test_the_search_finds_the_best_of_all_plans(size: tuple[int, int], attention
     found = attention_space(attention, machine)
     every = [simulated(emitted(attention, found.plan(i), machine), graph).cycles for i in range(len(found))]
     assert search_workload(attention, graph).best.cycles <= 1.01 * min(every)
-
-
-def test_a_plan_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path))
-    graph, attention = mesh(1, 2), Attention.of(1, 2, 64, 32, causal=True)
-    workloads.forget()
-    first = planned(attention, graph, top_k=2)
-    workloads.forget()
-    monkeypatch.setattr("archloom.mapper.spatial.workloads.search_workload", None)
-    assert planned(attention, graph, top_k=2) == first
-    assert AttentionPlan.from_json(first.plan.to_json()) == first.plan
-
-
-@pytest.mark.parametrize("text", [
-    "", "[]", "{}", '{"block":[1,0],"rows":[1,1],"columns":[1,1],"keys":["none","keep"]}',
-])
-def test_what_is_no_plan_is_refused(text: str) -> None:
-    with pytest.raises(MappingError, match="expected the JSON of a plan of attention"):
-        AttentionPlan.from_json(text)
 
 
 def test_grouped_queries_share_keys() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.acadl import ArchitectureGraph
-from archloom.acadl_models.timing import simulate
-from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial import workloads
 from archloom.mapper.spatial.chain.cost import chain_cycles
 from archloom.mapper.spatial.chain.space import PATTERNS, Chain, chain_space, check, footprint
 from archloom.mapper.spatial.epilogue import Epilogue
@@ -23,10 +19,9 @@ from archloom.mapper.spatial.machines.machine import Machine, isa_of
 from archloom.mapper.spatial.plan import LEVELS, ChainPlan
 from archloom.mapper.spatial.products.batched import Product
 from archloom.mapper.spatial.programs.timing import simulated
-from archloom.mapper.spatial.workloads import emitted, planned, search_workload
+from archloom.mapper.spatial.workloads import emitted, search_workload
 from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
-from archloom.oracle.resolve import resolve
 from archloom.oracle.xla import compile_stream
 from tests.support.examples import examples, slow
 from tests.support.mapper.spatial_checks import result_of
@@ -122,14 +117,6 @@ def test_the_oracle_runs_all_cores_and_equals_the_interpreter(chain: Chain, plan
     np.testing.assert_allclose(result, expected(chain, arrays), atol=4e-3, rtol=2e-3)
 
 
-@pytest.mark.slow
-def test_the_engine_equals_the_step_by_step_simulator() -> None:
-    graph, chain = mesh(1, 2), Chain(60, 40, 100, 70)
-    plan = ChainPlan((1, 2, 1, 1), (1, 1), (1, 2), ("none", "stream"), True)
-    resolved = resolve(emitted(chain, plan, Machine.of(graph)), isa_of(graph))
-    assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
-
-
 def test_biases_and_a_residual_need_room_and_lie_behind_the_weights() -> None:
     chain = Chain(128, 64, 256, 64, "gelu", (True, True), True)
     plan = ChainPlan((1, 2, 1, 2), (1, 1), (1, 2), ("none", "stream"), True)
@@ -186,17 +173,6 @@ def test_a_chain_takes_less_time_than_its_two_products() -> None:
     assert best.cycles < sum(found.best.cycles for found in apart)
 
 
-def test_a_plan_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path))
-    graph, chain = mesh(1, 2), Chain(64, 64, 128, 64, "relu")
-    workloads.forget()
-    first = planned(chain, graph, top_k=2)
-    workloads.forget()
-    monkeypatch.setattr("archloom.mapper.spatial.workloads.search_workload", None)
-    assert planned(chain, graph, top_k=2) == first
-    assert ChainPlan.from_json(first.plan.to_json()) == first.plan
-
-
 def test_a_plan_that_needs_too_much_names_what() -> None:
     machine, chain = Machine.of(mesh(2, 2)), Chain(512, 512, 1024, 512)
     plan = ChainPlan((3, 4, 2, 4), (1, 2), (1, 2), ("down", "stream"), False)
@@ -211,9 +187,3 @@ def test_a_plan_that_needs_too_much_names_what() -> None:
         Chain(1, 1, 1, 1, "swash")
     with pytest.raises(MappingError, match="every extent must be at least 1"):
         Chain(1, 0, 1, 1)
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"block":[1,1,1,0],"rows":[1,1],"columns":[1,1]}'])
-def test_what_is_no_plan_is_refused(text: str) -> None:
-    with pytest.raises(MappingError, match="expected the JSON of a plan of a chain"):
-        ChainPlan.from_json(text)

@@ -11,8 +11,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from archloom.acadl_models.timing import simulate
-from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.spatial.energy import parted_joules
 from archloom.mapper.spatial.epilogue import Epilogue
@@ -25,7 +23,6 @@ from archloom.mapper.spatial.rates import Rates
 from archloom.mapper.spatial.workloads import emitted, search_workload
 from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
-from archloom.oracle.resolve import resolve
 from archloom.oracle.xla import compile_stream
 from tests.support.examples import examples, slow
 from tests.support.mapper.energies import without_control
@@ -97,14 +94,6 @@ def test_the_oracle_runs_convolutions(work: Convolution) -> None:
     compiled = compile_stream(emitted(work, plan, Machine.of(graph)), isa_of(graph))
     result = work.unpack(np.asarray(compiled(*work.pack(arrays).values())[0]))
     np.testing.assert_array_equal(result, expected(work, arrays))
-
-
-@pytest.mark.slow
-def test_the_engine_equals_the_step_by_step_simulator() -> None:
-    graph, work = mesh(2, 2), Convolution(1, 8, 8, 64, 33, (3, 3), padding=(1, 1, 1, 1))
-    plan = search_workload(work, graph, top_k=1).best.plan
-    resolved = resolve(emitted(work, plan, Machine.of(graph)), isa_of(graph))
-    assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
 
 
 @pytest.mark.slow

@@ -11,8 +11,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.mesh.vector import TABLE, passes
-from archloom.acadl_models.timing import simulate
-from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.wormhole import wormhole
 from archloom.mapper.spatial.machines.machine import Machine, isa_of
 from archloom.mapper.spatial.plan import SweepPlan
@@ -20,10 +18,9 @@ from archloom.mapper.spatial.programs.timing import simulated
 from archloom.mapper.spatial.sweeps.elementwise import Elementwise, Operation
 from archloom.mapper.spatial.sweeps.reduction import Columns, Normed, Reduced, Rows
 from archloom.mapper.spatial.sweeps.sweep import Sweep, check_sweep, sweep_cycles, sweep_space
-from archloom.mapper.spatial.workloads import emitted, planned, search_workload
+from archloom.mapper.spatial.workloads import emitted, search_workload
 from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
-from archloom.oracle.resolve import resolve
 from archloom.oracle.stream import Instr, Node
 from archloom.oracle.xla import compile_stream
 from tests.support.examples import examples, slow
@@ -134,14 +131,6 @@ def test_the_oracle_runs_sweeps(work: Sweep) -> None:
     np.testing.assert_allclose(result, run(stream, isa_of(graph), given_operands)["Z"], rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("work", WORKS[:4:2])
-def test_the_engine_equals_the_step_by_step_simulator(work: Sweep) -> None:
-    graph = mesh(2, 2)
-    resolved = resolve(emitted(work, search_workload(work, graph, top_k=1).best.plan, Machine.of(graph)), isa_of(graph))
-    assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
-
-
 def worked(nodes: Sequence[Node]) -> int:
     """Passes of all vector units."""
     total = 0
@@ -196,13 +185,6 @@ def test_the_cost_model_ranks_as_the_simulator_does() -> None:
     cycles = [simulated(emitted(work, found.plan(i), machine), graph).cycles for i in chosen]
     order = np.argsort(np.argsort(cycles))
     assert np.corrcoef(order, np.arange(len(order)))[0, 1] > 0.9
-
-
-def test_a_sweep_is_planned_once() -> None:
-    work, graph = Columns(70, 100, "sum"), mesh(1, 2)
-    found = planned(work, graph)
-    assert planned(work, graph) is found
-    assert SweepPlan.from_json(found.plan.to_json()) == found.plan
 
 
 def test_what_is_wrong_is_named() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archloom.acadl_models.mesh import mesh as any_mesh
-from archloom.acadl_models.timing import simulate
-from archloom.acadl_models.timing.reference.simulator import simulate_reference
 from archloom.acadl_models.triple_ring import triple_ring
 from archloom.acadl_models.wormhole import wormhole
-from archloom.mapper.spatial import workloads
 from archloom.mapper.spatial.epilogue import Epilogue
 from archloom.mapper.spatial.machines.machine import Machine, isa_of
 from archloom.mapper.spatial.plan import PartedPlan, Plan
@@ -26,10 +22,9 @@ from archloom.mapper.spatial.products.parts import check_parts, parted_space
 from archloom.mapper.spatial.programs.timing import simulated
 from archloom.mapper.spatial.sweeps.elementwise import Elementwise, Operation
 from archloom.mapper.spatial.sweeps.reduction import Columns, Rows
-from archloom.mapper.spatial.workloads import AnyWork, emitted, planned, search_workload
+from archloom.mapper.spatial.workloads import AnyWork, emitted, search_workload
 from archloom.oracle.errors import MappingError
 from archloom.oracle.interpreter import run
-from archloom.oracle.resolve import resolve
 from archloom.oracle.xla import compile_stream
 from tests.support.examples import every, examples
 from tests.support.mapper.small_meshes import MESHES, mesh, operands, some_plan
@@ -88,14 +83,6 @@ def test_the_oracle_runs_all_products(work: Product) -> None:
     compiled = compile_stream(emitted(work, plan, Machine.of(graph)), isa_of(graph))
     result = work.unpack(np.asarray(compiled(*work.pack(arrays).values())[0]))
     np.testing.assert_allclose(result, product(work, arrays), rtol=2e-3, atol=2e-3)
-
-
-@pytest.mark.slow
-def test_the_engine_equals_the_step_by_step_simulator() -> None:
-    graph, work = mesh(2, 2), Product(3, 64, 40, 64, epilogue=Epilogue(True, True, "gelu"))
-    plan = search_workload(work, graph, top_k=1).best.plan
-    resolved = resolve(emitted(work, plan, Machine.of(graph)), isa_of(graph))
-    assert simulate(graph, resolved).cycles == simulate_reference(graph, resolved).cycles
 
 
 @pytest.mark.first_case
@@ -168,24 +155,3 @@ def test_what_is_wrong_is_named() -> None:
     tiny = wormhole(rows=1, columns=1, sums=1, stats=1, l1_bytes=2048 * 8)
     with pytest.raises(MappingError, match="4 of the epilogue, need 8 tiles in a core, which holds 5"):
         search_workload(work, tiny)
-
-
-def test_a_workload_is_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ARCHLOOM_CACHE_DIR", str(tmp_path))
-    graph, work = mesh(1, 2), Product(2, 33, 64, 70)
-    workloads.forget()
-    first = planned(work, graph)
-    workloads.forget()
-    monkeypatch.setattr("archloom.mapper.spatial.workloads.search_workload", None)
-    assert planned(work, graph) == first
-
-
-@pytest.mark.parametrize("text", ["", "{}", '{"parts":[0,1],"plan":{}}', "[1]", '{"parts":[1,1]}'])
-def test_what_is_no_plan_is_refused(text: str) -> None:
-    with pytest.raises(MappingError, match="expected the JSON form of a plan"):
-        PartedPlan.from_json(text)
-
-
-def test_plans_are_written_and_read() -> None:
-    plan = search_workload(Product(2, 33, 64, 70), mesh(1, 2), top_k=1).best.plan
-    assert PartedPlan.from_json(plan.to_json()) == plan

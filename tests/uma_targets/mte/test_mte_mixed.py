@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from archloom.acadl_models.mte import ARCHITECTURES, mte
-from archloom.acadl_models.timing import simulate
-from archloom.acadl_models.timing.reference import simulate_reference
+from archloom.acadl_models.mte import ARCHITECTURES
 from archloom.mapper.bounds import least
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.packing import packed
@@ -181,16 +179,6 @@ def test_the_oracle_equals_the_interpreter(machine: Machine, constant: bool) -> 
     inputs = stored(work, drawn(work, 2))
     by_rule = interpreter.run(stream, isa, inputs)["C"]
     np.testing.assert_array_equal(np.asarray(compile_stream(stream, isa)(*inputs.values())[0]), by_rule)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("architecture", ["mte8s", "mte32v", "sifive_int"])
-def test_both_simulators_agree(architecture: str) -> None:
-    graph = mte(architecture=architecture)
-    machine = Machine(**graph.parameters)
-    stream = stream_of(machine, workload(6, 20, 200, bias=True), machine.rows, machine.columns(I8), 200)
-    text = resolve(stream, taidl.load("mte", **graph.parameters))
-    assert simulate(graph, text) == simulate_reference(graph, text)
 
 
 @pytest.mark.parametrize("architecture", ["mte32s", *map(slow, set(ARCHITECTURES) - {"mte32s"})])

@@ -14,9 +14,8 @@ from hypothesis import given
 import archloom
 from archloom.acadl_models.acadl import ArchitectureGraph
 from archloom.acadl_models.mte import ARCHITECTURES, macs_per_cycle, mte
-from archloom.acadl_models.timing import TimingResult, simulate
+from archloom.acadl_models.timing import simulate
 from archloom.acadl_models.timing.engine import machine as engine_machine
-from archloom.acadl_models.timing.reference import simulate_reference
 from archloom.mapper.mapping import Mapping
 from archloom.mapper.workload import Epilogue, Workload, gemm
 from archloom.oracle import interpreter, taidl
@@ -134,17 +133,6 @@ def test_the_oracle_equals_the_interpreter(machine: Machine) -> None:
     inputs = {t.name: rng.standard_normal(t.shape).astype(np.float32) for t in stream.arguments}
     expected = interpreter.run(stream, isa, inputs)["C"]
     np.testing.assert_array_equal(np.asarray(compile_stream(stream, isa)(*inputs.values())[0]), expected)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("architecture", ["mte8s", "mte32v", slow("vector1kb")])
-def test_both_simulators_agree(architecture: str) -> None:
-    graph = mte(architecture=architecture)
-    machine = Machine(**graph.parameters)
-    stream = stream_of(machine, workload(6, 20, 20, residual=True), machine.rows, machine.columns(), 20)
-    text = resolve(stream, taidl.load("mte", **graph.parameters))
-    found = simulate(graph, text)
-    assert isinstance(found, TimingResult) and found == simulate_reference(graph, text)
 
 
 def test_a_run_sees_nothing_of_the_one_before() -> None:

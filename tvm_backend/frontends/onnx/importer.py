@@ -61,7 +61,7 @@ class _Importer:
         results = [self.values[o.name] for o in graph.output]
         if not all(isinstance(r, nodes.Var) for r in results):
             raise nodes.Unsupported("a constant as a result")
-        return _finished(params, self.body, results)
+        return _module_of(params, self.body, results)
 
     def _parameter(self, info: onnx.ValueInfoProto) -> nodes.Var:
         kind = info.type.tensor_type
@@ -139,7 +139,7 @@ class _Importer:
                 return numbered
 
 
-def _finished(params: list[nodes.Var], body: list[nodes.Binding], results: list[nodes.Var]) -> nodes.Module:
+def _module_of(params: list[nodes.Var], body: list[nodes.Binding], results: list[nodes.Var]) -> nodes.Module:
     """A module in TVM's canonical form: the one result is the variable ``gv``."""
     result = results[0] if len(results) == 1 else nodes.Tuple(tuple(results))
     out = nodes.Var("gv", result.ty)

@@ -53,11 +53,11 @@ def frame_by_frame(model: onnx.ModelProto) -> onnx.ModelProto:
     """The network with its recurrent layers written out."""
     if not edit.has_operators(model, ACTIVATIONS):
         return model
-    return _written_out(skeleton.inferred(model))
+    return _unrolled(skeleton.inferred(model))
 
 
 @edit.rewriting(*ACTIVATIONS)
-def _written_out(node: onnx.NodeProto, editor: Editor) -> bool:
+def _unrolled(node: onnx.NodeProto, editor: Editor) -> bool:
     if (layer := _Layer.of(node, editor)) is not None:
         layer.write()
     return layer is not None
