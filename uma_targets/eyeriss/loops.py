@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -224,7 +225,8 @@ def loops(
     passes = [[_Pass(sizes, q, r, p, sets) for _, p, sets in filters] for _, q, r in channels]
     start = passes[0][0]
     counts = [[groups * count * start.parts for groups, _, _ in filters] for count, _, _ in channels]
-    counts[0][0] = np.maximum(counts[0][0] - 1 / sizes.images, 0)  # but for the first image of the first pass
+    if tensors.bias:  # but for the first image of the first pass, for which all waits
+        counts[0][0] = np.maximum(counts[0][0] - 1 / sizes.images, 0)
     rows = sizes.images * sizes.taken[0]
     # filters come in turns with the first rows: of further passes, too, as far as they are issued and find places;
     # those of a block's first pass while sums of the one before leave
@@ -232,41 +234,50 @@ def loops(
     own = start.filters * np.maximum(np.maximum(0, 1 - start.places / start.filters), 0 if after else 1 / sizes.count)
     window = np.minimum(start.filters * hardware.issue_entries / start.issued, start.places)
     more = np.minimum(np.minimum(np.maximum(rows - own, 0), every), window)
-    left = 1 - more / np.maximum(every, 1)
+    left = 1 - more / np.maximum(every, 1) if tensors.bias else np.ones_like(more)
+    first_rows = rows * (1 - 1 / (channels[0][0] * sizes.images)) if tensors.bias else rows
     reduction = []
     for i, (count, q, r) in enumerate(channels):
-        loaded = rows if i else rows * (1 - 1 / (count * sizes.images))
         steps = np.maximum(count * start.parts, 1)
         here = _reduce(sizes, passes[i], [times / steps for times in counts[i]], between, left)
         # rows of the last image go to the PEs while those before are at work, and leave the place to the next channels
         occupied = 1 - 1 / np.maximum(between * start.parts * sizes.images, 1)
-        reduction.append(Loop(count, (Loop(start.parts, (here,)),), first=(sizes.load(loaded, q * r),),
-                              slots=sizes.buffers, occupied=occupied))
-    bias = sizes.load_sums(int(tensors.bias))
-    others = [(times * sizes.images, one) for ts, ones in zip(counts, passes) for times, one in zip(ts, ones)]
+        load = sizes.load(rows if i else first_rows, q * r)
+        reduction.append(
+            Loop(count, (Loop(start.parts, (here,)),), first=(load,), slots=sizes.buffers, occupied=occupied))
+    each = [(times * sizes.images, one) for ts, ones in zip(counts, passes) for times, one in zip(ts, ones)]
     first, waits = _begin(sizes, start, channels[0][1] * channels[0][2], own, more, hardware)
-    rings = (
-        # sums are there when the bias is, which comes when the results before have left
-        ((bias, start.sums("psum_in", start.ends), *(
-            one.sums("psum_in", times * one.ends) for times, one in others)), 1),
-        ((bias, start.sums("psum_in", 1), *(issue for times, one in others for issue in (
-            one.conv(times, 1), one.add(times, 1)))), 1),
-    )
     waits = waits + start.add_cycles + _end(sizes, start, hardware)
     if tensors.bias:
+        # sums are there when the bias is, which comes when the results before have left
+        rings = (_ring(sizes.load_sums(1), start.sums("psum_in", start.ends), _sums(each, "psum_in")),
+                 _ring(sizes.load_sums(1), start.sums("psum_in", 1), _products(each)))
         return Loop(sizes.count, (first, *reduction), rings=rings, waits=waits)
-    # without a bias a block begins while results of the one before leave
-    later = Loop(1, (*first.body, sizes.store(sizes.images * sizes.rows)), alone=(start.conv(1, 1), start.add(1, 1)))
-    # but its sums take the place of those, segment by segment, and there row by row
+    # without a bias a block begins while results of the one before leave, but its sums take the place of those, segment
+    # by segment, and there row by row
     columns = sizes.rows / sizes.segments
     store, out = sizes.store(columns), start.sums("psum_out", np.maximum((start.sets - 2) * columns + 1, 0))
-    rings = (
-        ((store, out, *(one.sums("psum_out", times * one.ends) for times, one in others)), 1),
-        ((store, out, *(issue for times, one in others for issue in (one.conv(times, 1), one.add(times, 1)))), 1),
-    )
-    # its first filters come while the block before is at work
-    early = start.load_filter(start.filters - own)
-    return Loop(1, (Loop(sizes.count, (later, *reduction, early), rings=rings),), waits=waits, alone=first.alone)
+    later = [(np.maximum(times - 1, 0) if one is start else times, one) for times, one in each]
+    rings = _ring(store, out, _sums(later, "psum_out")), _ring(store, out, _products(later))
+    stores = sizes.store(sizes.images * sizes.rows)
+    return Loop(1, (Loop(sizes.count, (*reduction, stores), rings=rings),), waits=waits, alone=first.alone)
+
+
+_Passes: TypeAlias = "Sequence[tuple[Number, _Pass]]"
+"""Images of passes that are alike, and one of these."""
+
+
+def _ring(begin: Issue, own: Issue, others: Iterable[Issue]) -> tuple[tuple[Issue, ...], int]:
+    """What one block and the next wait for, one after the other."""
+    return (begin, own, *others), 1
+
+
+def _sums(passes: _Passes, mnemonic: str) -> Iterator[Issue]:
+    return (one.sums(mnemonic, times * one.ends) for times, one in passes)
+
+
+def _products(passes: _Passes) -> Iterator[Issue]:
+    return (issue for times, one in passes for issue in (one.conv(times, 1), one.add(times, 1)))
 
 
 def _reduce(sizes: _Sizes, passes: list[_Pass], times: list[Number], between: Number, left: Number) -> Loop:
